@@ -196,7 +196,7 @@ impl Rate {
     }
 }
 
-fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
+fn write_fitting(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let fit = units
         .iter()
         .filter(|(_, u)| value.is_multiple_of(*u) && value >= *u)
@@ -207,7 +207,7 @@ fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::R
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, self.0, &SIZES)
+        write_fitting(f, self.0, &SIZES)
     }
 }
 
@@ -216,7 +216,7 @@ impl fmt::Display for Span {
         if self.0 == 0 {
             return write!(f, "0s");
         }
-        show(f, self.0, &TIMES)
+        write_fitting(f, self.0, &TIMES)
     }
 }
 

@@ -145,7 +145,7 @@ pub struct ArrivalTable {
 pub struct ArrivalForm(pub ArrivalTable);
 
 /// A one-word form: reads the word as `T`.
-fn word<'a, T: Deserialize<'a>, E: de::Error>(s: &'a str) -> Result<T, E> {
+fn read_word<'a, T: Deserialize<'a>, E: de::Error>(s: &'a str) -> Result<T, E> {
     T::deserialize(StrDeserializer::<E>::new(s))
 }
 
@@ -177,19 +177,19 @@ word_or_table!(
     MixForm,
     "the name of an operation like \"read\", or a table of operations and their weights like \
      { read = 70, write = 30 }",
-    |w| word::<OpKind, _>(w).map(MixForm::from),
+    |w| read_word::<OpKind, _>(w).map(MixForm::from),
     |m| crate::plan::mix_shares(m).map(MixForm)
 );
 word_or_table!(
     AccessForm,
     "a pattern like \"random\", or a table like { kind = \"random\", align = \"4KiB\" }",
-    |w| word::<AccessKind, _>(w).map(AccessForm::from),
+    |w| read_word::<AccessKind, _>(w).map(AccessForm::from),
     |m| AccessTable::deserialize(MapAccessDeserializer::new(m)).map(AccessForm)
 );
 word_or_table!(
     ArrivalForm,
     "\"burst\", or a table like { kind = \"constant\", rate = \"1000/s\" }",
-    |w| word::<ArrivalKind, _>(w).map(ArrivalForm::from),
+    |w| read_word::<ArrivalKind, _>(w).map(ArrivalForm::from),
     |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m)).map(ArrivalForm)
 );
 

@@ -122,13 +122,13 @@ impl FieldError {
     }
 
     /// The same below the field or list item `name`.
-    fn below(mut self, name: String) -> FieldError {
+    fn in_field(mut self, name: String) -> FieldError {
         self.path.push(name);
         self
     }
 
     /// With the place of the innermost value it came from.
-    fn or_at(mut self, at: usize) -> FieldError {
+    fn with_start(mut self, at: usize) -> FieldError {
         self.at.get_or_insert(at);
         self
     }
@@ -200,7 +200,7 @@ impl de::Error for FieldError {
 pub(crate) fn read<'de, T: de::Deserialize<'de>>(
     root: &'de Spanned<DeTable<'de>>,
 ) -> Result<T, FieldError> {
-    T::deserialize(TableReader(root.get_ref())).map_err(|e| e.or_at(root.span().start))
+    T::deserialize(TableReader(root.get_ref())).map_err(|e| e.with_start(root.span().start))
 }
 
 /// A table to read. Fields that a struct does not have are refused here, whatever its serde
@@ -221,7 +221,7 @@ impl<'de> de::Deserializer<'de> for TableReader<'de> {
         let unknown = self.0.keys().find(|key| !fields.contains(&key.get_ref().as_ref()));
         if let Some(key) = unknown {
             let error: FieldError = de::Error::unknown_field(key.get_ref(), fields);
-            return Err(error.or_at(key.span().start));
+            return Err(error.with_start(key.span().start));
         }
         self.deserialize_any(visitor)
     }
@@ -252,7 +252,7 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
             DeValue::Array(items) => visitor.visit_seq(ItemReader(items.iter().enumerate())),
             DeValue::Table(table) => TableReader(table).deserialize_any(visitor),
         };
-        read.map_err(|e| e.or_at(self.0.span().start))
+        read.map_err(|e| e.with_start(self.0.span().start))
     }
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         visitor.visit_some(self)
@@ -273,7 +273,7 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
         match self.0.get_ref() {
             DeValue::Table(table) => TableReader(table)
                 .deserialize_struct(name, fields, visitor)
-                .map_err(|e| e.or_at(self.0.span().start)),
+                .map_err(|e| e.with_start(self.0.span().start)),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -286,7 +286,7 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
         match self.0.get_ref() {
             DeValue::String(word) => StrDeserializer::<FieldError>::new(word)
                 .deserialize_enum(name, variants, visitor)
-                .map_err(|e| e.or_at(self.0.span().start)),
+                .map_err(|e| e.with_start(self.0.span().start)),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -331,7 +331,7 @@ where
         self.value = Some((key.get_ref(), value));
         seed.deserialize(BorrowedStrDeserializer::new(key.get_ref()))
             .map(Some)
-            .map_err(|e: FieldError| e.or_at(key.span().start))
+            .map_err(|e: FieldError| e.with_start(key.span().start))
     }
     fn next_value_seed<S: DeserializeSeed<'de>>(
         &mut self,
@@ -339,7 +339,7 @@ where
     ) -> Result<S::Value, FieldError> {
         match self.value.take() {
             Some((name, value)) => {
-                seed.deserialize(ValueReader(value)).map_err(|e| e.below(name.to_owned()))
+                seed.deserialize(ValueReader(value)).map_err(|e| e.in_field(name.to_owned()))
             }
             None => Err(de::Error::custom("a value was read before its name")),
         }
@@ -361,6 +361,6 @@ where
         let Some((i, item)) = self.0.next() else {
             return Ok(None);
         };
-        seed.deserialize(ValueReader(item)).map(Some).map_err(|e| e.below(i.to_string()))
+        seed.deserialize(ValueReader(item)).map(Some).map_err(|e| e.in_field(i.to_string()))
     }
 }

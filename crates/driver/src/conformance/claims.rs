@@ -62,9 +62,6 @@ pub(super) fn batches(b: &CheckContext<'_>) -> Checked {
 
 /// A session's reads stay as they were when it began.
 pub(super) fn snapshot(b: &CheckContext<'_>) -> Checked {
-    if !b.caps.snapshot {
-        return Ok(CheckResult::NotForIt("its reads see the newest value"));
-    }
     let mut reader = b.session()?;
     let mut writer = b.session()?;
     writer.buffer(0).fill(1);

@@ -32,7 +32,7 @@ pub fn mount_of(fd: impl AsFd) -> Option<Mount> {
     mounts::mounts(&Sys::default()).ok()?.into_iter().find(|m| m.id == id)
 }
 
-pub fn of_mount(mount: &Mount, facts: &mut Facts) {
+pub fn add_mount(mount: &Mount, facts: &mut Facts) {
     let mut add = |name: &str, value: &str| facts.push((name.to_owned(), value.to_owned()));
     add("fs.type", &mount.fs);
     add("fs.mount_point", &mount.point.to_string_lossy());
@@ -40,7 +40,7 @@ pub fn of_mount(mount: &Mount, facts: &mut Facts) {
     add("fs.options", &format!("{};{}", mount.options, mount.super_options));
 }
 
-pub fn of_device(block: &BlockDevice, facts: &mut Facts) {
+pub fn add_device(block: &BlockDevice, facts: &mut Facts) {
     let whole = block.whole();
     let mut add = |name: String, value: Option<String>| {
         facts.extend(value.map(|v| (name, v)));

@@ -108,7 +108,7 @@ impl Driver for File {
 
 /// The first half of [`open`]: up to where something would be created or written.
 fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
-    let (_, resolved, asked) = asked(driver, options, spec)?;
+    let (_, resolved, asked) = open_request(driver, options, spec)?;
     match resolved {
         TargetPath::Device { path } => device::open(&path, &asked).map(drop),
         TargetPath::Files(file_set) => regular::check(&file_set, &asked),
@@ -122,13 +122,13 @@ fn open(
     spec: &OpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Box<dyn Target>> {
-    let (method, resolved, asked) = asked(driver, options, spec)?;
+    let (method, resolved, asked) = open_request(driver, options, spec)?;
     let opened = OpenedTarget::from(resolved, &asked, progress)?;
     opened.into_target(&asked, method, progress).map(|t| Box::new(t) as Box<dyn Target>)
 }
 
 /// What is to be opened where, and whether destroying it is confirmed.
-fn asked<'a>(
+fn open_request<'a>(
     driver: &str,
     options: &'a FileOptions,
     spec: &'a OpenSpec<'a>,
@@ -388,11 +388,11 @@ fn describe(fd: &OwnedFd, device: Option<BlockDevice>, facts: &mut Facts) {
     let mut below = device;
     if below.is_none() {
         if let Some(mount) = facts::mount_of(fd) {
-            facts::of_mount(&mount, facts);
+            facts::add_mount(&mount, facts);
         }
         below = rustix::fs::fstat(fd).ok().and_then(|stat| block_device(stat.st_dev));
     }
     if let Some(block) = below {
-        facts::of_device(&block, facts);
+        facts::add_device(&block, facts);
     }
 }

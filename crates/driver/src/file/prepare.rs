@@ -37,7 +37,7 @@ pub fn prepare(
         let blocks = found.existing.as_ref().map_or(0, ExistingFile::allocated);
         let writes = asked.needs.writes && *preparation != FilePreparation::Fill;
         allocates |= writes && (*preparation == FilePreparation::Truncate || blocks < file_size);
-        let (held, mark) = own(found, file_size, made.dir(), asked)?;
+        let (held, mark) = take_over(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
             made.mark(mark)?;
         }
@@ -68,7 +68,7 @@ struct OpenFile {
 }
 
 /// Creates what is absent; says under which mark the file stands from now on.
-fn own(
+fn take_over(
     found: DataFile,
     file_size: u64,
     dir: &OwnedDirectory,

@@ -90,7 +90,7 @@ pub fn open(
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
-    let decided = decided(file_set, asked)?;
+    let decided = plan_preparation(file_set, asked)?;
     let made_dir = decided.dir.is_none();
     let dir = match decided.dir {
         Some(dir) => dir,
@@ -104,7 +104,7 @@ pub fn open(
 /// What [`open`] finds and decides before it creates anything. Errors: `Usage`, `Refused` or
 /// `Unavailable`.
 pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
-    decided(file_set, asked).map(drop)
+    plan_preparation(file_set, asked).map(drop)
 }
 
 /// What is there, and what is to be done with each file.
@@ -115,10 +115,10 @@ struct PreparationPlan {
     file_size: u64,
 }
 
-fn decided(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
+fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
     let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
     let dir = if file_set.dir_absent { None } else { Some(OwnedDirectory::open(&file_set.dir)?) };
-    let entries = look(file_set, dir.as_ref(), asked)?;
+    let entries = find_files(file_set, dir.as_ref(), asked)?;
     let file_size = match asked_size {
         Some(size) => size,
         None => size_of_existing(&entries, asked)?,
@@ -137,7 +137,7 @@ fn make_dir(path: &Path) -> Result<OwnedDirectory> {
 }
 
 /// Opens what exists and lets the guard look at each descriptor.
-fn look(
+fn find_files(
     file_set: &FileSet,
     dir: Option<&OwnedDirectory>,
     asked: &FileOpenSpec<'_>,

@@ -100,7 +100,7 @@ impl Driver for FileStream {
     }
     /// A writer ends at the end of the data: a stream does not begin again.
     fn defaults(&self, workload: &mut WorkloadPlan) {
-        if all(workload, OpKind::Write) && ordered(workload) {
+        if does_only(workload, OpKind::Write) && ordered(workload) {
             workload.passes.get_or_insert(1);
         }
     }
@@ -127,20 +127,20 @@ fn appends(plan: &Plan) -> Result<bool> {
                 .with("workload", &w.name)
                 .hint("use access = \"sequential\" or \"follow\", or driver `file`"));
         }
-        if !(all(w, OpKind::Write) || all(w, OpKind::Read)) {
+        if !(does_only(w, OpKind::Write) || does_only(w, OpKind::Read)) {
             return Err(Error::usage("a worker on a stream either appends or reads")
                 .with("workload", &w.name)
                 .hint("use two workloads, mix = \"write\" and mix = \"read\""));
         }
-        writers += if all(w, OpKind::Write) { w.workers } else { 0 };
+        writers += if does_only(w, OpKind::Write) { w.workers } else { 0 };
     }
     if writers > 1 {
         return Err(Error::usage("a stream has one writer")
             .with("workers that write", writers)
             .hint("use workers = 1, or driver `file`"));
     }
-    let mut writing = plan.workloads.iter().filter(|w| all(w, OpKind::Write));
-    if let Some(w) = writing.find(|w| !ends(plan, w)) {
+    let mut writing = plan.workloads.iter().filter(|w| does_only(w, OpKind::Write));
+    if let Some(w) = writing.find(|w| !ends_in_time(plan, w)) {
         return Err(Error::usage(
             "the writer of a stream would begin again and overwrite its data",
         )
@@ -148,7 +148,7 @@ fn appends(plan: &Plan) -> Result<bool> {
         .hint("use passes = 1: it then ends at the end of the data, or earlier"));
     }
     let follows = |w: &WorkloadPlan| w.access.kind == AccessKind::Follow;
-    let readers = plan.workloads.iter().filter(|w| all(w, OpKind::Read));
+    let readers = plan.workloads.iter().filter(|w| does_only(w, OpKind::Read));
     let laid_out = readers.filter(|w| !follows(w)).count() > 0;
     Ok(writers == 1 && !laid_out)
 }
@@ -160,7 +160,7 @@ fn ordered(w: &WorkloadPlan) -> bool {
 /// Whether a writer ends before it would begin again: by its passes, or because all that the run
 /// does fits. What the run's end does not count (warm-up, workloads that are not measured) and what
 /// is not known yet (a size that is not written) can only end by passes.
-fn ends(plan: &Plan, w: &WorkloadPlan) -> bool {
+fn ends_in_time(plan: &Plan, w: &WorkloadPlan) -> bool {
     if w.passes == Some(1) {
         return true;
     }
@@ -177,7 +177,7 @@ fn ends(plan: &Plan, w: &WorkloadPlan) -> bool {
     plan.run.operations.is_some_and(fit) || bytes.is_some_and(|b| fit(b.0.div_ceil(block)))
 }
 
-fn all(w: &WorkloadPlan, op: OpKind) -> bool {
+fn does_only(w: &WorkloadPlan, op: OpKind) -> bool {
     w.mix.iter().all(|m| m.op == op || m.weight == 0)
 }
 

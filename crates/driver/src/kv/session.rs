@@ -173,11 +173,11 @@ impl<H: Connection> KvSession<H> {
         let slot = slot as usize;
         let buffer = self.buffers.get_mut(slot).map(std::mem::take);
         let buffer = buffer.unwrap_or_default();
-        let came = what(self, &buffer);
+        let result = what(self, &buffer);
         if let Some(place) = self.buffers.get_mut(slot) {
             *place = buffer;
         }
-        came
+        result
     }
 
     /// A write of what lies in `buffer`.
@@ -234,23 +234,23 @@ impl<H: Connection> Session for KvSession<H> {
         &mut self.buffers[slot as usize]
     }
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let came = match op.kind.writes() {
+        let result = match op.kind.writes() {
             true => self.with_buffer(slot, |session, buffer| session.write(op, buffer)),
             false => self.read(op, slot),
         };
-        let outcome = came?.unwrap_or_else(StoreOutcome::from);
+        let outcome = result?.unwrap_or_else(StoreOutcome::from);
         Ok(Submitted::Done(outcome.completion(token)))
     }
     fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
         let keys = keys.iter().copied().take(op.count as usize);
-        let came = match op.kind {
+        let result = match op.kind {
             OpKind::Get => self.get_many(keys),
             OpKind::Update => self.with_buffer(slot, |session, buffer| {
                 Ok::<_, Error>(session.put_many(op, keys, values(op, buffer)?))
             })?,
             other => return Err(unknown(other)),
         };
-        let outcome = came.unwrap_or_else(StoreOutcome::from);
+        let outcome = result.unwrap_or_else(StoreOutcome::from);
         Ok(Submitted::Done(outcome.completion(token)))
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {

@@ -94,7 +94,7 @@ impl Library {
     }
 
     /// Which functions were needed and are not there.
-    pub fn lacks(&self, source: &LibrarySource) -> Error {
+    pub fn missing_functions(&self, source: &LibrarySource) -> Error {
         Error::unavailable(format!(
             "the library is not one that driver `{}` can use",
             source.driver
@@ -133,7 +133,10 @@ fn file_of(address: *const ()) -> Option<PathBuf> {
 ///
 /// # Safety
 /// `text` must be null, or a C string that `free` may release.
-pub unsafe fn taken<T>(text: *mut c_char, free: unsafe extern "C" fn(*mut T)) -> Option<String> {
+pub unsafe fn copy_and_free<T>(
+    text: *mut c_char,
+    free: unsafe extern "C" fn(*mut T),
+) -> Option<String> {
     if text.is_null() {
         return None;
     }
@@ -208,7 +211,7 @@ impl<A: StoreApi> StoreLibrary<A> {
     pub fn load(given: &str) -> Result<Arc<StoreLibrary<A>>> {
         let mut loaded = Library::open(&A::SOURCE, given)?;
         let Some(api) = A::find(&mut loaded) else {
-            return Err(loaded.lacks(&A::SOURCE));
+            return Err(loaded.missing_functions(&A::SOURCE));
         };
         let file = file_of(api.shared().code);
         loaded.keep();
@@ -224,7 +227,7 @@ impl<A: StoreApi> StoreLibrary<A> {
     #[cold]
     pub fn fault(&self, error: Text) -> Result<(), StoreError> {
         // SAFETY: the C API sets `error` to null or to a string that its `free` releases.
-        match unsafe { taken(error, self.api.shared().free) } {
+        match unsafe { copy_and_free(error, self.api.shared().free) } {
             None => Ok(()),
             Some(text) => Err(StoreError(text)),
         }

@@ -30,10 +30,10 @@ pub fn check(plan: &Plan, available: Option<u64>) -> Result<()> {
 /// Bytes of the largest key space, and of what a counted run of inserts adds. Workloads may share
 /// their records, so that the largest one is the least that is needed.
 fn needed(plan: &Plan) -> Option<u64> {
-    plan.workloads.iter().filter_map(|w| of(plan, w)).max()
+    plan.workloads.iter().filter_map(|w| bytes_of(plan, w)).max()
 }
 
-fn of(plan: &Plan, w: &WorkloadPlan) -> Option<u64> {
+fn bytes_of(plan: &Plan, w: &WorkloadPlan) -> Option<u64> {
     let keys = w.keys.as_ref()?;
     let fields = w.value.as_ref().map_or(1, |v| u64::from(v.fields));
     let value = (w.block_size.mean() as u64).saturating_mul(fields);

@@ -68,7 +68,7 @@ enum NoAnswer {
 
 impl S3Answer {
     /// The store's word for what is wrong.
-    pub fn word(&self) -> String {
+    pub fn error_code(&self) -> String {
         xml::first(&self.text, "Code").unwrap_or_else(|| format!("HTTP {}", self.code))
     }
 }
@@ -286,7 +286,7 @@ impl S3Client {
 
     /// What a bad answer means.
     pub fn refusal(&self, what: &str, answer: &S3Answer) -> Error {
-        let word = answer.word();
+        let word = answer.error_code();
         let hint = match (word.as_str(), answer.code) {
             ("NoSuchBucket", _) => "make the bucket first, or correct the path; none is ever made",
             (
@@ -317,7 +317,7 @@ impl S3Client {
         let answer = self.call(&S3Request::new("GET", name.as_bytes()))?;
         match answer.code {
             200 => Ok(Some(answer.text)),
-            404 if answer.word() == "NoSuchKey" => Ok(None),
+            404 if answer.error_code() == "NoSuchKey" => Ok(None),
             _ => Err(self.refusal("read its owner mark", &answer)),
         }
     }

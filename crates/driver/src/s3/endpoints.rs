@@ -61,7 +61,7 @@ impl S3Client {
             match answer.code {
                 200 if answer.text.as_bytes() == text => {}
                 200 => return Err(self.other_store(server)),
-                404 if answer.word() == "NoSuchKey" => return Err(self.other_store(server)),
+                404 if answer.error_code() == "NoSuchKey" => return Err(self.other_store(server)),
                 _ => {
                     let refusal = self.refusal("read its owner mark", &answer);
                     return Err(refusal.with("endpoint", self.endpoint(server)));

@@ -227,7 +227,7 @@ impl S3Session {
                     None => {}
                 }
                 let status = match code {
-                    200..300 => short(&job, &slot.connection),
+                    200..300 => range_status(&job, &slot.connection),
                     404 => Status::NOT_FOUND,
                     _ => Status::STORE,
                 };
@@ -330,7 +330,7 @@ fn list_query(shared: &S3Shared, name: &[u8], keys: u32, query: &mut String) {
     *query = String::from_utf8(bytes).unwrap_or_default();
 }
 
-fn short(job: &PendingRequest, connection: &HttpConnection) -> Status {
+fn range_status(job: &PendingRequest, connection: &HttpConnection) -> Status {
     match job.range {
         0 => Status::OK,
         asked if connection.moved == asked => Status::OK,

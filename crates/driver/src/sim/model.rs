@@ -122,16 +122,7 @@ mod tests {
     use taillight_core::units::Span;
 
     fn read() -> Op {
-        Op {
-            kind: OpKind::Read,
-            target: 0,
-            offset: 0,
-            size: 4096,
-            key: 0,
-            count: 1,
-            field: taillight_core::ALL_FIELDS,
-            sync: None,
-        }
+        Op::block(OpKind::Read, 0, 0, 4096)
     }
 
     fn options(service: ServiceTime) -> SimOptions {

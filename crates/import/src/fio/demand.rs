@@ -84,7 +84,7 @@ pub fn demand(
 
 fn end(r: &SectionReader<'_>, target: &TargetSpec) -> Result<SectionEnd> {
     let runtime = r.value("runtime", |t| value::time(t, SECOND))?.filter(|t| t.0 > 0);
-    let time_based = r.truth("time_based", false)?;
+    let time_based = r.boolean("time_based", false)?;
     if time_based && runtime.is_none() {
         return Err(r.error("time_based", "it needs a runtime"));
     }
@@ -161,7 +161,7 @@ fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Section
 
 fn think(r: &SectionReader<'_>) -> Result<Option<(Span, u32)>> {
     let time = r.value("thinktime", |t| value::time(t, 1_000))?;
-    let every = r.small("thinktime_blocks")?.unwrap_or(1).max(1);
+    let every = r.small_integer("thinktime_blocks")?.unwrap_or(1).max(1);
     Ok(time.filter(|t| t.0 > 0).map(|time| (time, every)))
 }
 

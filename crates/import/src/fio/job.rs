@@ -25,7 +25,7 @@ pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Re
         return Err(Error::internal("a group without sections"));
     };
     let names: Vec<&str> = group.iter().map(|s| s.name.as_str()).collect();
-    let name = fit(&names.join("-"), taken);
+    let name = unique_name(&names.join("-"), taken);
     let mut notes: Vec<String> = group.iter().flat_map(|s| s.notes.iter().cloned()).collect();
     notes.extend(layout.notes.iter().cloned());
     let mut job = JobFile {
@@ -34,8 +34,8 @@ pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Re
         workload: workloads(group, &layout),
         ..JobFile::default()
     };
-    same(file, group, "percentile_list", |s| &s.percentiles)?;
-    same(file, group, "verify", |s| &s.verify)?;
+    require_equal(file, group, "percentile_list", |s| &s.percentiles)?;
+    require_equal(file, group, "verify", |s| &s.verify)?;
     if let Some(percentiles) = &first.percentiles {
         job.qos.percentiles.clone_from(percentiles);
     }
@@ -58,7 +58,7 @@ pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Re
 }
 
 /// Fails unless all sections say the same about what is one for a whole job.
-fn same<T: PartialEq>(
+fn require_equal<T: PartialEq>(
     file: &str,
     group: &[JobSection],
     option: &str,
@@ -72,7 +72,7 @@ fn same<T: PartialEq>(
 }
 
 /// A name that is fit for a file and not taken yet.
-fn fit(name: &str, taken: &mut BTreeSet<String>) -> String {
+fn unique_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     let clean = crate::name_of_run(name, 56);
     let clean = clean.trim_start_matches('.');
     let clean = if clean.is_empty() { "job" } else { clean };
@@ -88,8 +88,8 @@ fn fit(name: &str, taken: &mut BTreeSet<String>) -> String {
 /// `[run]`: one end for all sections.
 fn run(file: &str, group: &[JobSection], name: &str, notes: &mut Vec<String>) -> Result<RunTable> {
     let first = &group[0];
-    same(file, group, "ramp_time", |s| &s.demand.ramp)?;
-    same(file, group, "runtime", |s| &s.demand.end.runtime)?;
+    require_equal(file, group, "ramp_time", |s| &s.demand.ramp)?;
+    require_equal(file, group, "runtime", |s| &s.demand.end.runtime)?;
     if group.iter().any(|s| s.seed != first.seed) {
         let name = &first.name;
         notes.push(format!("one seed serves all sections: that of [{name}]"));
@@ -186,7 +186,7 @@ fn workloads(group: &[JobSection], layout: &TargetLayout) -> Vec<WorkloadTable> 
             };
             let passes = group.len() > 1 && !section.demand.end.time_based;
             let mut workload = workload(section, extent);
-            workload.name = Some(fit(&name, &mut taken));
+            workload.name = Some(unique_name(&name, &mut taken));
             workload.passes = section.demand.end.passes.filter(|_| passes);
             made.push(workload);
         }

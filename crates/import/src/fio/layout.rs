@@ -74,9 +74,9 @@ pub fn layout(file: &str, group: &[JobSection]) -> Result<TargetLayout> {
         }
     }
     let mut layout = match &first.target.files {
-        FilePlacement::Own(dir) => own(file, dir, group)?,
-        FilePlacement::Named(path) => shared(file, Some(path), group)?,
-        FilePlacement::None => shared(file, None, group)?,
+        FilePlacement::Own(dir) => own_files(file, dir, group)?,
+        FilePlacement::Named(path) => shared_file(file, Some(path), group)?,
+        FilePlacement::None => shared_file(file, None, group)?,
     };
     // An extent that is the whole target needs no words.
     for extent in layout.extents.iter_mut().flatten() {
@@ -88,14 +88,14 @@ pub fn layout(file: &str, group: &[JobSection]) -> Result<TargetLayout> {
 }
 
 /// What every offset and size of a section divides by.
-fn grain(section: &JobSection) -> u64 {
+fn block_step(section: &JobSection) -> u64 {
     let blocks = section.pattern.block.common_divisor();
     section.pattern.align.unwrap_or(blocks).max(1)
 }
 
 fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64 {
-    let grain = grain(section);
-    let down = size / grain * grain;
+    let step = block_step(section);
+    let down = size / step * step;
     if down != size && down > 0 {
         notes.push(format!(
             "[{}]: {} bytes at the end are no whole block and left out, as fio leaves them",
@@ -108,7 +108,7 @@ fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64
 }
 
 /// All clones of all sections on one file, one device, or none.
-fn shared(file: &str, path: Option<&str>, group: &[JobSection]) -> Result<TargetLayout> {
+fn shared_file(file: &str, path: Option<&str>, group: &[JobSection]) -> Result<TargetLayout> {
     let (mut notes, mut extents) = (Vec::new(), Vec::new());
     let mut end = Some(0);
     for section in group {
@@ -178,7 +178,7 @@ fn each_clone(
 }
 
 /// Files of its own for every clone: a directory of equal files, a run of them for each.
-fn own(file: &str, dir: &str, group: &[JobSection]) -> Result<TargetLayout> {
+fn own_files(file: &str, dir: &str, group: &[JobSection]) -> Result<TargetLayout> {
     let mut notes = Vec::new();
     let sizes = group
         .iter()

@@ -64,7 +64,7 @@ pub fn pattern(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<OffsetP
     let (mix, random) = mix(r)?;
     let directions = directions(&mix);
     let block = block(r, &directions)?;
-    let align = same(r, "ba", &directions, |d| r.size_for("ba", d))?.map(|s| s.0);
+    let align = single_value(r, "ba", &directions, |d| r.size_for("ba", d))?.map(|s| s.0);
     let order = match (random, visits_files_in_turns(r)?) {
         (true, _) => random_order(r, &block, align, notes)?,
         (false, true) => {
@@ -82,7 +82,7 @@ pub fn pattern(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<OffsetP
 
 fn visits_files_in_turns(r: &SectionReader<'_>) -> Result<bool> {
     let in_order = r.raw("file_service_type")? == Some("sequential");
-    Ok(r.small("nrfiles")?.unwrap_or(1) > 1 && !in_order)
+    Ok(r.small_integer("nrfiles")?.unwrap_or(1) > 1 && !in_order)
 }
 
 /// Operations and whether offsets are drawn at random.
@@ -132,7 +132,7 @@ fn mix(r: &SectionReader<'_>) -> Result<(Vec<MixPart>, bool)> {
 }
 
 /// The one value of all directions in use.
-fn same<T: PartialEq>(
+fn single_value<T: PartialEq>(
     r: &SectionReader<'_>,
     name: &str,
     directions: &[Direction],
@@ -150,10 +150,10 @@ fn same<T: PartialEq>(
 }
 
 fn block(r: &SectionReader<'_>, directions: &[Direction]) -> Result<BlockSize> {
-    if let Some(parts) = same(r, "bssplit", directions, |d| split(r, d))? {
+    if let Some(parts) = single_value(r, "bssplit", directions, |d| split(r, d))? {
         return Ok(BlockSize::Split(parts));
     }
-    if let Some((min, max)) = same(r, "bsrange", directions, |d| range(r, d))? {
+    if let Some((min, max)) = single_value(r, "bsrange", directions, |d| range(r, d))? {
         return Ok(match min == max {
             true => BlockSize::Fixed(min),
             false => {
@@ -161,7 +161,7 @@ fn block(r: &SectionReader<'_>, directions: &[Direction]) -> Result<BlockSize> {
             }
         });
     }
-    match same(r, "bs", directions, |d| r.size_for("bs", d))? {
+    match single_value(r, "bs", directions, |d| r.size_for("bs", d))? {
         Some(ByteSize(0)) => Err(r.error("bs", "a block of zero bytes")),
         size => Ok(BlockSize::Fixed(size.unwrap_or(ByteSize(4096)))),
     }
@@ -217,7 +217,7 @@ fn random_order(
     if text != "random" {
         return skewed(r, text, notes);
     }
-    let mapped = lfsr || !r.truth("norandommap", false)?;
+    let mapped = lfsr || !r.boolean("norandommap", false)?;
     let single = matches!(block, BlockSize::Fixed(size) if align.is_none_or(|a| a == size.0));
     if mapped && !single {
         notes.push(format!(

@@ -106,7 +106,7 @@ impl<'a> SectionReader<'a> {
     }
 
     /// A whole number that fits 32 bits. Errors: `Usage` with its place.
-    pub fn small(&self, name: &str) -> Result<Option<u32>> {
+    pub fn small_integer(&self, name: &str) -> Result<Option<u32>> {
         self.value(name, |t| {
             let n = value::integer(t)?;
             u32::try_from(n).map_err(|_| format!("{n} is too large"))
@@ -114,11 +114,11 @@ impl<'a> SectionReader<'a> {
     }
 
     /// A switch. Errors: `Usage` with its place.
-    pub fn truth(&self, name: &str, default: bool) -> Result<bool> {
+    pub fn boolean(&self, name: &str, default: bool) -> Result<bool> {
         match self.line(name) {
             None => Ok(default),
             Some(line) => {
-                value::truth(line.value.as_deref()).map_err(|what| self.error(name, &what))
+                value::boolean(line.value.as_deref()).map_err(|what| self.error(name, &what))
             }
         }
     }

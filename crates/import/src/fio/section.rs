@@ -48,7 +48,7 @@ pub fn section(file: &str, section: &RawSection) -> Result<JobSection> {
     let target = target::target(&r, &mut notes)?;
     let pattern = pattern::pattern(&r, &mut notes)?;
     let demand = demand::demand(&r, &pattern, &target, &mut notes)?;
-    let clones = r.small("numjobs")?.unwrap_or(1);
+    let clones = r.small_integer("numjobs")?.unwrap_or(1);
     if clones == 0 {
         return Err(r.error("numjobs", "0 does nothing"));
     }
@@ -61,7 +61,7 @@ pub fn section(file: &str, section: &RawSection) -> Result<JobSection> {
     Ok(JobSection {
         name: r.raw("name")?.unwrap_or(&section.name).to_owned(),
         number: section.number,
-        stonewall: r.truth("stonewall", false)?,
+        stonewall: r.boolean("stonewall", false)?,
         clones,
         depth: depth(&r, &target, &mut notes)?,
         sync: sync(&r, &pattern)?,
@@ -79,7 +79,7 @@ pub fn section(file: &str, section: &RawSection) -> Result<JobSection> {
 
 /// Operations in flight: engines that block have one.
 fn depth(r: &SectionReader<'_>, target: &TargetSpec, notes: &mut Vec<String>) -> Result<u32> {
-    let depth = r.small("iodepth")?.unwrap_or(1);
+    let depth = r.small_integer("iodepth")?.unwrap_or(1);
     if depth == 0 {
         return Err(r.error("iodepth", "0 does nothing"));
     }
@@ -101,7 +101,7 @@ fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Sync>> 
         Some(Some("dsync")) => Some(Sync::Dsync),
         Some(Some(_)) => return Err(r.error("sync", "it is none, sync or dsync")),
     };
-    let every = |name: &str| r.small(name).map(|n| n.filter(|n| *n > 0));
+    let every = |name: &str| r.small_integer(name).map(|n| n.filter(|n| *n > 0));
     let given = [each, every("fsync")?.map(Sync::Fsync), every("fdatasync")?.map(Sync::Fdatasync)];
     let mut given = given.into_iter().flatten();
     let sync = given.next();
@@ -113,7 +113,7 @@ fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Sync>> 
 }
 
 fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Payload>> {
-    let share = |name: &str| match r.small(name)?.unwrap_or(0) {
+    let share = |name: &str| match r.small_integer(name)?.unwrap_or(0) {
         n if n > 100 => Err(r.error(name, "it is a percentage")),
         n => Ok(n),
     };
@@ -128,7 +128,7 @@ fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Payl
             return Err(r.error("buffer_pattern", "a pattern with shares that compress or repeat"));
         }
         Payload { pattern: Some(pattern_text(r, text)?), ..Payload::from(PayloadKind::Pattern) }
-    } else if r.truth("zero_buffers", false)? {
+    } else if r.boolean("zero_buffers", false)? {
         if shaped {
             return Err(r.error("zero_buffers", "zeros with shares that compress or repeat"));
         }
@@ -163,7 +163,7 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, notes: &mut Vec<String
     if !line.value.as_deref().is_some_and(known) {
         return Err(r.error("verify", "only checksums of the content can be expressed"));
     }
-    if !r.truth("do_verify", true)? {
+    if !r.boolean("do_verify", true)? {
         notes.push(r.note(line, "do_verify=0: nothing is checked in this run"));
         return Ok(false);
     }
@@ -172,7 +172,7 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, notes: &mut Vec<String
             .error("verify", "a section that only reads would check what another run wrote")
             .hint("check in the section that writes: Taillight reads back what it wrote"));
     }
-    if r.small("dedupe_percentage")?.is_some_and(|n| n > 0) {
+    if r.small_integer("dedupe_percentage")?.is_some_and(|n| n > 0) {
         return Err(r
             .error(
                 "dedupe_percentage",
@@ -195,7 +195,7 @@ fn cpus(r: &SectionReader<'_>, clones: u32) -> Result<Vec<u32>> {
 
 /// fio repeats its random numbers by default; a fixed seed does the same.
 fn seed(r: &SectionReader<'_>) -> Result<Option<u64>> {
-    let repeat = r.truth("randrepeat", true)? || r.truth("allrandrepeat", false)?;
+    let repeat = r.boolean("randrepeat", true)? || r.boolean("allrandrepeat", false)?;
     Ok(r.integer("randseed")?.or(repeat.then_some(1)))
 }
 

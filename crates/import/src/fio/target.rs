@@ -58,13 +58,13 @@ pub struct TargetSpec {
 pub fn target(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<TargetSpec> {
     let engine = engine(r, notes)?;
     let direct = match r.line("direct") {
-        Some(_) => r.truth("direct", false)?,
-        None => !r.truth("buffered", true)?,
+        Some(_) => r.boolean("direct", false)?,
+        None => !r.boolean("buffered", true)?,
     };
-    let overwrite = r.truth("overwrite", false)?;
+    let overwrite = r.boolean("overwrite", false)?;
     let options = options(r, engine, direct, overwrite)?;
     let files = files(r, engine)?;
-    let count = r.small("nrfiles")?.unwrap_or(1).max(1);
+    let count = r.small_integer("nrfiles")?.unwrap_or(1).max(1);
     if count > 1 && matches!(files, FilePlacement::Named(_)) {
         return Err(r.error("nrfiles", "several files of given names cannot be expressed"));
     }
@@ -184,11 +184,11 @@ fn options(
     direct: bool,
     overwrite: bool,
 ) -> Result<toml::Table> {
-    let pre_read = r.truth("pre_read", false)?;
+    let pre_read = r.boolean("pre_read", false)?;
     if pre_read && direct {
         return Err(r.error("pre_read", "direct=1 goes past the page cache that it fills"));
     }
-    let cache = match (pre_read, r.truth("invalidate", true)?) {
+    let cache = match (pre_read, r.boolean("invalidate", true)?) {
         (true, _) => "warm",
         (false, true) => "drop",
         (false, false) => "keep",
@@ -202,9 +202,9 @@ fn options(
     if overwrite {
         set("layout", "always".into());
     }
-    set("keep", (!r.truth("unlink", false)?).into());
+    set("keep", (!r.boolean("unlink", false)?).into());
     for (name, field) in RING_SWITCHES {
-        let on = r.truth(name, false)?;
+        let on = r.boolean(name, false)?;
         if on && !ring {
             return Err(r.error(name, "only the ring engine can do it"));
         }
@@ -214,7 +214,7 @@ fn options(
             set(field, on.into());
         }
     }
-    if let Some(cpu) = r.small("sqthread_poll_cpu")? {
+    if let Some(cpu) = r.small_integer("sqthread_poll_cpu")? {
         set("sqpoll_cpu", i64::from(cpu).into());
     }
     Ok(options)

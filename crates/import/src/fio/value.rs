@@ -99,7 +99,7 @@ pub fn time(text: &str, default_ns: u64) -> Parsed<Span> {
 }
 
 /// 0 or 1; an option without a value is on.
-pub fn truth(text: Option<&str>) -> Parsed<bool> {
+pub fn boolean(text: Option<&str>) -> Parsed<bool> {
     match text {
         None | Some("1" | "true") => Ok(true),
         Some("0" | "false") => Ok(false),
@@ -221,6 +221,6 @@ mod tests {
         assert!(weights(&[Some(50)]).is_err() && weights(&[Some(101)]).is_err());
         assert_eq!(cpus("0-2,5"), Ok(vec![0, 1, 2, 5]));
         assert!(cpus("3-1").is_err() && cpus("a").is_err());
-        assert!(truth(Some("yes")).is_err() && truth(None) == Ok(true));
+        assert!(boolean(Some("yes")).is_err() && boolean(None) == Ok(true));
     }
 }

@@ -54,14 +54,14 @@ pub struct CoreWorkload {
 /// place.
 pub fn workload(p: &Properties) -> Result<CoreWorkload> {
     let r = PropertyReader { p };
-    let mut notes = r.judge()?;
+    let mut notes = r.check_names()?;
     let (insert_start, insert_count) = r.records()?;
     let records = insert_start + insert_count;
     let split = insert_start != 0 || r.number("recordcount", 0)? != records;
     let mix = r.mix(&mut notes)?;
     let access = r.access(split)?;
     if split && mix.iter().any(|part| part.op == OpKind::Insert) {
-        return Err(r.bad(
+        return Err(r.error(
             "insertproportion",
             "with a part of the records (insertstart, insertcount) every YCSB client would insert \
              the same keys from recordcount on",
@@ -76,17 +76,17 @@ pub fn workload(p: &Properties) -> Result<CoreWorkload> {
         );
     }
     if operations.is_none() && seconds.is_none() {
-        return Err(r.bad(
+        return Err(r.error(
             "operationcount",
             "nothing ends the transactions",
             "give operationcount or maxexecutiontime above 0",
         ));
     }
     let block_size = r.lengths()?;
-    let integrity = r.yes("dataintegrity", false)?;
+    let integrity = r.boolean("dataintegrity", false)?;
     let one_length = matches!(block_size, BlockSizeForm::Sizes(BlockSize::Fixed(_)));
     if integrity && !one_length {
-        return Err(r.bad(
+        return Err(r.error(
             "dataintegrity",
             "it needs fields of one length, here as in YCSB",
             "set fieldlengthdistribution=constant, or dataintegrity=false",
@@ -113,8 +113,8 @@ pub fn workload(p: &Properties) -> Result<CoreWorkload> {
         value: Values {
             fields: r.at_least("fieldcount", 10, 1)?,
             prefix: r.text("fieldnameprefix").unwrap_or("field").to_owned(),
-            read_all: r.yes("readallfields", true)?,
-            write_all: r.yes("writeallfields", false)?,
+            read_all: r.boolean("readallfields", true)?,
+            write_all: r.boolean("writeallfields", false)?,
             integrity,
         },
         scan: r.scan()?,
@@ -133,24 +133,24 @@ impl PropertyReader<'_> {
     }
 
     /// A complaint about a property, with its place if it was given.
-    fn bad(&self, name: &str, what: impl AsRef<str>, hint: &str) -> Error {
+    fn error(&self, name: &str, what: impl AsRef<str>, hint: &str) -> Error {
         Error::usage(format!("`{name}`: {}", what.as_ref()))
             .with_some("at", self.p.get(name).map(|value| &value.at))
             .hint(hint)
     }
 
     /// Refuses what is unknown or cannot be done; says why the rest means nothing.
-    fn judge(&self) -> Result<Vec<String>> {
+    fn check_names(&self) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (name, value) in self.p.iter() {
             match PROPERTIES.effect(name) {
                 Some(Effect::Mapped) => {}
                 Some(Effect::Same(why)) => notes.push(format!("{}, {name}: {why}", value.at)),
                 Some(Effect::Refused { changes, .. }) => {
-                    return Err(self.bad(name, changes, "take the line out"));
+                    return Err(self.error(name, changes, "take the line out"));
                 }
                 None if known::is_binding(name) => {
-                    return Err(self.bad(
+                    return Err(self.error(
                         name,
                         "it belongs to one of YCSB's database bindings, which are not used here",
                         "take the line out, and describe the store with --driver, --path and \
@@ -162,7 +162,7 @@ impl PropertyReader<'_> {
                         Some(near) => format!("did you mean `{near}`?"),
                         None => "take the line out; docs/ycsb.md lists what is known".to_owned(),
                     };
-                    return Err(self.bad(name, "YCSB's core has no such property", &hint));
+                    return Err(self.error(name, "YCSB's core has no such property", &hint));
                 }
             }
         }
@@ -175,14 +175,14 @@ impl PropertyReader<'_> {
         if let Some(class) = self.text("workload")
             && class.rsplit('.').next() != Some("CoreWorkload")
         {
-            return Err(self.bad(
+            return Err(self.error(
                 "workload",
                 format!("`{class}` is another workload than YCSB's core"),
                 "only CoreWorkload can be imported",
             ));
         }
         if self.number("core_workload_insertion_retry_limit", 0u64)? > 0 {
-            return Err(self.bad(
+            return Err(self.error(
                 "core_workload_insertion_retry_limit",
                 "failed inserts would be repeated, their failures hidden in one latency",
                 "set it to 0: every failure is counted and shown",
@@ -196,7 +196,7 @@ impl PropertyReader<'_> {
             return Ok(default);
         };
         text.parse().map_err(|_| {
-            self.bad(
+            self.error(
                 name,
                 format!("`{text}` is not a whole number that fits"),
                 "write a number without unit, 0 or more",
@@ -208,16 +208,16 @@ impl PropertyReader<'_> {
         let n = self.number(name, default)?;
         match n >= least {
             true => Ok(n),
-            false => Err(self.bad(name, format!("{n} is too few"), "give at least 1")),
+            false => Err(self.error(name, format!("{n} is too few"), "give at least 1")),
         }
     }
 
-    fn yes(&self, name: &str, default: bool) -> Result<bool> {
+    fn boolean(&self, name: &str, default: bool) -> Result<bool> {
         match self.text(name).map(str::to_ascii_lowercase).as_deref() {
             None => Ok(default),
             Some("true") => Ok(true),
             Some("false") => Ok(false),
-            Some(other) => Err(self.bad(
+            Some(other) => Err(self.error(
                 name,
                 format!("`{other}` is neither true nor false (YCSB would take it as false)"),
                 "write true or false",
@@ -229,7 +229,7 @@ impl PropertyReader<'_> {
         let text = self.text(name).unwrap_or(words[0]);
         words.iter().find(|w| **w == text).copied().ok_or_else(|| {
             let hint = format!("write one of: {}", words.join(", "));
-            self.bad(name, format!("`{text}` is not known"), &hint)
+            self.error(name, format!("`{text}` is not known"), &hint)
         })
     }
 
@@ -240,16 +240,16 @@ impl PropertyReader<'_> {
         let value: Option<f64> = text.parse().ok();
         value.filter(|v| v.is_finite() && *v >= 0.0 && *v <= most).ok_or_else(|| {
             let what = format!("`{text}` is not a number from 0 to {most}");
-            self.bad(name, what, "write a decimal like 0.95")
+            self.error(name, what, "write a decimal like 0.95")
         })
     }
 
     /// A number above 0: where none at all would be no distribution.
-    fn some(&self, name: &str, default: f64, most: f64) -> Result<f64> {
+    fn above_zero(&self, name: &str, default: f64, most: f64) -> Result<f64> {
         let value = self.share(name, default, most)?;
         match value > 0.0 {
             true => Ok(value),
-            false => Err(self.bad(
+            false => Err(self.error(
                 name,
                 "0 would be no distribution",
                 "give a value above 0, or another requestdistribution",
@@ -262,7 +262,7 @@ impl PropertyReader<'_> {
         let most = (KEY_MAX - "user".len()) as u32;
         match self.number("zeropadding", 1)? {
             n if n <= most => Ok(n),
-            n => Err(self.bad(
+            n => Err(self.error(
                 "zeropadding",
                 format!("keys of {n} digits are too long"),
                 &format!("give at most {most}"),
@@ -273,10 +273,10 @@ impl PropertyReader<'_> {
     /// Percent of the requests, neither none nor all of them.
     fn percentile(&self) -> Result<f64> {
         let name = "exponential.percentile";
-        let value = self.some(name, 95.0, 100.0)?;
+        let value = self.above_zero(name, 95.0, 100.0)?;
         match value < 100.0 {
             true => Ok(value),
-            false => Err(self.bad(
+            false => Err(self.error(
                 name,
                 "an exponential distribution has no last value: 100 % reach back without end",
                 "give a value below 100, like 95",
@@ -289,7 +289,7 @@ impl PropertyReader<'_> {
         let (low, high) = (self.at_least(min, min_is, 1)?, self.at_least(max, max_is, 1)?);
         match low <= high {
             true => Ok((low, high)),
-            false => Err(self.bad(min, format!("{low} is above {max}={high}"), "swap them")),
+            false => Err(self.error(min, format!("{low} is above {max}={high}"), "swap them")),
         }
     }
 
@@ -297,7 +297,7 @@ impl PropertyReader<'_> {
     fn records(&self) -> Result<(u64, u64)> {
         let records: u64 = self.number("recordcount", 0)?;
         if records == 0 {
-            return Err(self.bad(
+            return Err(self.error(
                 "recordcount",
                 "it is not given (YCSB would take 2147483647)",
                 "give the number of records, like -p recordcount=1000000",
@@ -307,14 +307,14 @@ impl PropertyReader<'_> {
         let count = self.number("insertcount", records.saturating_sub(start))?;
         let ends = start.checked_add(count).filter(|end| *end <= records);
         if ends.is_none() || start >= records {
-            return Err(self.bad(
+            return Err(self.error(
                 "insertstart",
                 format!("{start} and insertcount={count} go beyond recordcount={records}"),
                 "recordcount is the total over all clients, at least insertstart + insertcount",
             ));
         }
         if count == 0 {
-            return Err(self.bad(
+            return Err(self.error(
                 "insertcount",
                 "0 records: there would be nothing to read",
                 "leave it out",
@@ -341,7 +341,7 @@ impl PropertyReader<'_> {
         }
         let largest = shares.iter().map(|(_, s)| *s).fold(0.0, f64::max);
         if largest == 0.0 {
-            return Err(self.bad(
+            return Err(self.error(
                 "readproportion",
                 "all proportions are 0: there is nothing to do",
                 "give at least one of the proportions a value above 0",
@@ -391,7 +391,7 @@ impl PropertyReader<'_> {
         let words = ["uniform", "sequential", "zipfian", "latest", "hotspot", "exponential"];
         let word = self.one_of("requestdistribution", &words)?;
         if split && matches!(word, "latest" | "exponential") {
-            return Err(self.bad(
+            return Err(self.error(
                 "requestdistribution",
                 format!("`{word}` reaches back over the records of all clients"),
                 "use it without insertstart and insertcount",
@@ -405,15 +405,15 @@ impl PropertyReader<'_> {
             "latest" => AccessKind::Latest.into(),
             "hotspot" => AccessForm(AccessTable {
                 hot: Some(Hot {
-                    space: self.some("hotspotdatafraction", 0.2, 1.0)?,
-                    share: self.some("hotspotopnfraction", 0.8, 1.0)?,
+                    space: self.above_zero("hotspotdatafraction", 0.2, 1.0)?,
+                    share: self.above_zero("hotspotopnfraction", 0.8, 1.0)?,
                 }),
                 ..table(AccessKind::Hotspot)
             }),
             _ => AccessForm(AccessTable {
                 reach: Some(Reach {
                     percentile: self.percentile()?,
-                    space: self.some("exponential.frac", 0.857_142_857_1, 1.0)?,
+                    space: self.above_zero("exponential.frac", 0.857_142_857_1, 1.0)?,
                 }),
                 ..table(AccessKind::Exponential)
             }),
@@ -435,7 +435,7 @@ impl PropertyReader<'_> {
         }
         let (min, max) = self.range("minfieldlength", 1, "fieldlength", 100)?;
         if word == "zipfian" && max - min >= MOST_LENGTHS {
-            return Err(self.bad(
+            return Err(self.error(
                 "fieldlengthdistribution",
                 format!("zipfian over {} lengths", max - min + 1),
                 "at most 4096 lengths can be written out; use a shorter fieldlength or uniform",
@@ -464,7 +464,7 @@ impl PropertyReader<'_> {
         match class.map(|class| class.rsplit('.').next().unwrap_or(class)) {
             None if path.is_none() => Ok(None),
             None | Some("RocksDBClient" | "rocksdb") => Ok(Some(RocksDbBinding { path })),
-            Some(class) => Err(self.bad(
+            Some(class) => Err(self.error(
                 "db",
                 format!("the binding `{class}` says where a store is in properties of its own"),
                 "take the line out, and name the store with --driver and --path \

@@ -14,8 +14,8 @@ use taillight_core::units::ByteSize;
 
 use super::options::{LevelDbCompression, LevelDbOptions};
 use crate::kv::sys::{
-    Bytes, ConnectionObjects, LibrarySource, Obj, StoreLibrary, Text, c_text, functions, slice,
-    taken,
+    Bytes, ConnectionObjects, LibrarySource, Obj, StoreLibrary, Text, c_text, copy_and_free,
+    functions, slice,
 };
 use crate::kv::{Connection, RecordBatch, ScanRange, StoreError};
 use crate::options::OrDefault;
@@ -201,7 +201,7 @@ impl LevelDbStore {
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
         let api = &self.library.api;
         // SAFETY: the database is open; returns null or a string that leveldb_free releases.
-        unsafe { taken((api.property)(self.raw, name.as_ptr()), api.free) }
+        unsafe { copy_and_free((api.property)(self.raw, name.as_ptr()), api.free) }
     }
 
     /// Everything written so far is durable: an empty write with a sync makes its log so.
@@ -248,7 +248,7 @@ type Get = unsafe extern "C" fn(Obj, Obj, Bytes, usize, *mut usize, *mut Text) -
 
 /// One worker's access. Its objects go before the database may close.
 pub struct LevelDbConnection {
-    near: LevelDbCalls,
+    calls: LevelDbCalls,
     db: Arc<LevelDbStore>,
 }
 
@@ -256,7 +256,7 @@ impl LevelDbConnection {
     /// Access to a database; with `snapshot`, reads see it as it is now.
     pub fn new(db: Arc<LevelDbStore>, snapshot: bool) -> LevelDbConnection {
         let api = &db.library.api;
-        let near = LevelDbCalls {
+        let calls = LevelDbCalls {
             // SAFETY: the connection holds the database, which stays open as long as it does.
             objects: unsafe { ConnectionObjects::new(&db.library, db.raw, snapshot) },
             get: api.get,
@@ -265,25 +265,25 @@ impl LevelDbConnection {
             commit: api.write,
             clear: api.batch_clear,
         };
-        LevelDbConnection { near, db }
+        LevelDbConnection { calls, db }
     }
 }
 
 impl LevelDbConnection {
     /// Shows the value of `key` as these read options see it.
     #[inline(always)]
-    fn look(
+    fn lookup(
         &self,
         read: Obj,
         key: &[u8],
         mut found: impl FnMut(&[u8]),
     ) -> Result<bool, StoreError> {
-        let near = &self.near;
+        let calls = &self.calls;
         let (mut size, mut error) = (0, null_mut());
         // SAFETY: the database is open as long as `db` lives; the key outlives the call.
         let value = unsafe {
             let k = key.as_ptr().cast();
-            (near.get)(near.objects.db, read, k, key.len(), &mut size, &mut error)
+            (calls.get)(calls.objects.db, read, k, key.len(), &mut size, &mut error)
         };
         if !error.is_null() {
             self.db.library.fault(error)?;
@@ -294,7 +294,7 @@ impl LevelDbConnection {
         // SAFETY: `size` bytes that are ours until they are freed, after `found` returned.
         unsafe {
             found(slice(value, size));
-            (near.free)(value.cast());
+            (calls.free)(value.cast());
         }
         Ok(true)
     }
@@ -304,7 +304,10 @@ impl LevelDbConnection {
 ///
 /// # Safety
 /// The iterator is valid and does not move while the result is used.
-unsafe fn at<'a>(iterator: Obj, part: unsafe extern "C" fn(Obj, *mut usize) -> Bytes) -> &'a [u8] {
+unsafe fn part_at<'a>(
+    iterator: Obj,
+    part: unsafe extern "C" fn(Obj, *mut usize) -> Bytes,
+) -> &'a [u8] {
     let mut size = 0;
     // SAFETY: passed on to the caller.
     unsafe { slice(part(iterator, &mut size), size) }
@@ -315,7 +318,7 @@ unsafe fn at<'a>(iterator: Obj, part: unsafe extern "C" fn(Obj, *mut usize) -> B
 ///
 /// # Safety
 /// The iterator is open.
-unsafe fn begin(api: &LevelDbApi, iterator: Obj, range: &ScanRange<'_>) {
+unsafe fn seek_first(api: &LevelDbApi, iterator: Obj, range: &ScanRange<'_>) {
     // SAFETY: the iterator is open; the key outlives the call.
     unsafe {
         (api.seek)(iterator, range.from.as_ptr().cast(), range.from.len());
@@ -324,7 +327,7 @@ unsafe fn begin(api: &LevelDbApi, iterator: Obj, range: &ScanRange<'_>) {
         }
         if (api.valid)(iterator) == 0 {
             (api.seek_to_last)(iterator);
-        } else if at(iterator, api.key) != range.from {
+        } else if part_at(iterator, api.key) != range.from {
             (api.prev)(iterator);
         }
     }
@@ -336,20 +339,20 @@ impl LevelDbConnection {
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
-        unsafe { (self.near.put)(self.near.objects.batch, k, key.len(), v, value.len()) };
+        unsafe { (self.calls.put)(self.calls.objects.batch, k, key.len(), v, value.len()) };
     }
 
     /// Applies the batch as one, and empties it.
     #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
-        let near = &self.near;
-        let objects = &near.objects;
+        let calls = &self.calls;
+        let objects = &calls.objects;
         let options = objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the batch is this connection's.
         unsafe {
-            (near.commit)(objects.db, options, objects.batch, &mut error);
-            (near.clear)(objects.batch);
+            (calls.commit)(objects.db, options, objects.batch, &mut error);
+            (calls.clear)(objects.batch);
         }
         if error.is_null() {
             return Ok(());
@@ -361,11 +364,11 @@ impl LevelDbConnection {
 impl Connection for LevelDbConnection {
     #[inline(always)]
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.look(self.near.objects.read, key, found)
+        self.lookup(self.calls.objects.read, key, found)
     }
 
     fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.look(self.near.objects.newest(), key, found)
+        self.lookup(self.calls.objects.newest(), key, found)
     }
 
     /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.
@@ -384,7 +387,7 @@ impl Connection for LevelDbConnection {
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {
         let db = &*self.db;
-        let options = self.near.objects.write[usize::from(durable)];
+        let options = self.calls.objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the key outlives the call.
         unsafe {
@@ -410,13 +413,13 @@ impl Connection for LevelDbConnection {
         };
         // SAFETY: the iterator lives inside this call; keys and values are used before it moves.
         unsafe {
-            let iterator = (api.iterator)(db.raw, self.near.objects.read);
-            begin(api, iterator, range);
+            let iterator = (api.iterator)(db.raw, self.calls.objects.read);
+            seek_first(api, iterator, range);
             while seen < range.count && (api.valid)(iterator) != 0 {
-                if range.stop.is_some() && beyond(at(iterator, api.key)) {
+                if range.stop.is_some() && beyond(part_at(iterator, api.key)) {
                     break;
                 }
-                found(at(iterator, api.value));
+                found(part_at(iterator, api.value));
                 seen += 1;
                 if seen < range.count {
                     step(iterator);

@@ -88,7 +88,7 @@ impl AdminConnection {
             Some(wire) => wire,
             None => self.connect(timeout, NOTICE)?,
         };
-        let said = self.said(&mut wire, parts, timeout);
+        let said = self.exchange(&mut wire, parts, timeout);
         // An answer that says no is an answer: only a command without one breaks the connection.
         if said.is_ok() {
             self.wire = Some(wire);
@@ -99,7 +99,7 @@ impl AdminConnection {
         }
     }
 
-    fn said(&self, wire: &mut RespSocket, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
+    fn exchange(&self, wire: &mut RespSocket, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
         wire.ask(parts, timeout).map_err(|e| unreachable(&self.address, e))
     }
 
@@ -122,12 +122,12 @@ impl AdminConnection {
     fn lock(&self, wire: &mut RespSocket, timeout: Duration, patience: Duration) -> Result<()> {
         let name = format!("taillight:db{}:{}", self.address.db, self.prefix);
         let set: [&[u8]; 3] = [b"CLIENT", b"SETNAME", name.as_bytes()];
-        if let Reply::Error(says) = self.said(wire, &set, timeout)? {
+        if let Reply::Error(says) = self.exchange(wire, &set, timeout)? {
             return Err(refused(&self.address, &says));
         }
         let until = MonoClock.now().plus(patience.as_nanos() as u64);
         loop {
-            let list = match self.said(wire, &[b"CLIENT", b"LIST"], timeout)? {
+            let list = match self.exchange(wire, &[b"CLIENT", b"LIST"], timeout)? {
                 Reply::Text(list) => String::from_utf8_lossy(&list).into_owned(),
                 Reply::Error(says) => return Err(refused(&self.address, &says)),
                 _ => {
@@ -227,7 +227,7 @@ impl MarkStore for Mutex<AdminConnection> {
         let mut admin = lock(self);
         let key = admin.mark_key();
         match admin.ask(&[b"SET", key.as_bytes(), mark, b"NX"])? {
-            Reply::Nil => Err(refusal::taken(admin.named().shown)),
+            Reply::Nil => Err(refusal::copy_and_free(admin.named().shown)),
             _ => Ok(()),
         }
     }

@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 use taillight_core::Result;
 
 use crate::kv::StoreError;
-use crate::kv::sys::{Bytes, LibrarySource, Obj, StoreLibrary, Text, c_text, functions, taken};
+use crate::kv::sys::{
+    Bytes, LibrarySource, Obj, StoreLibrary, Text, c_text, copy_and_free, functions,
+};
 
 /// Names of the library, the unversioned one (a user's own build) first.
 const SOURCE: LibrarySource = LibrarySource {
@@ -180,7 +182,7 @@ impl RocksDbConfig {
     pub fn statistics(&self) -> Option<String> {
         let api = &self.library.api;
         // SAFETY: returns null or a string that rocksdb_free releases.
-        unsafe { taken((api.statistics)(self.raw), api.free) }
+        unsafe { copy_and_free((api.statistics)(self.raw), api.free) }
     }
 }
 
@@ -299,7 +301,7 @@ impl RocksDbStore {
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
         let api = &self.library.api;
         // SAFETY: handles are open; returns null or a string that rocksdb_free releases.
-        unsafe { taken((api.property)(self.raw, self.family, name.as_ptr()), api.free) }
+        unsafe { copy_and_free((api.property)(self.raw, self.family, name.as_ptr()), api.free) }
     }
 
     /// Writes memtables out and waits.

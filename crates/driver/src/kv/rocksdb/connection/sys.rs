@@ -44,7 +44,7 @@ type Write = unsafe extern "C" fn(Obj, Obj, Obj, *mut Text);
 
 /// One worker's access. Its objects go before the database may close.
 pub struct RocksDbConnection {
-    near: RocksDbCalls,
+    calls: RocksDbCalls,
     db: Arc<RocksDbStore>,
     keys: Vec<Bytes>,
     sizes: Vec<usize>,
@@ -68,7 +68,7 @@ impl RocksDbConnection {
             }
             objects
         };
-        let near = RocksDbCalls {
+        let calls = RocksDbCalls {
             objects,
             family: db.family,
             get: api.get,
@@ -81,7 +81,7 @@ impl RocksDbConnection {
             clear: api.batch_clear,
         };
         RocksDbConnection {
-            near,
+            calls,
             keys: Vec::new(),
             sizes: Vec::new(),
             values: Vec::new(),
@@ -92,18 +92,18 @@ impl RocksDbConnection {
 
     /// Shows the value of `key` as these read options see it.
     #[inline(always)]
-    fn look(
+    fn lookup(
         &self,
         read: Obj,
         key: &[u8],
         mut found: impl FnMut(&[u8]),
     ) -> Result<bool, StoreError> {
-        let near = &self.near;
+        let calls = &self.calls;
         let mut error = null_mut();
         // SAFETY: the database is open as long as `db` lives; the key outlives the call.
         let pinned = unsafe {
             let (at, size) = (key.as_ptr().cast(), key.len());
-            (near.get)(near.objects.db, read, near.family, at, size, &mut error)
+            (calls.get)(calls.objects.db, read, calls.family, at, size, &mut error)
         };
         if !error.is_null() {
             self.db.library.fault(error)?;
@@ -112,7 +112,7 @@ impl RocksDbConnection {
             return Ok(false);
         }
         // SAFETY: fresh from the get above.
-        unsafe { RocksDbConnection::show(near, pinned, &mut found) };
+        unsafe { RocksDbConnection::show(calls, pinned, &mut found) };
         Ok(true)
     }
 
@@ -121,13 +121,13 @@ impl RocksDbConnection {
     /// # Safety
     /// `pinned` comes from a get of this database and is used once.
     #[inline(always)]
-    unsafe fn show(near: &RocksDbCalls, pinned: Obj, found: &mut impl FnMut(&[u8])) {
+    unsafe fn show(calls: &RocksDbCalls, pinned: Obj, found: &mut impl FnMut(&[u8])) {
         let mut size = 0;
         // SAFETY: the value lives until the pinned slice is destroyed, after `found` returned.
         unsafe {
-            let value = (near.value)(pinned, &mut size);
+            let value = (calls.value)(pinned, &mut size);
             found(slice(value, size));
-            (near.release)(pinned);
+            (calls.release)(pinned);
         }
     }
 }
@@ -137,13 +137,13 @@ impl RocksDbConnection {
     #[inline(always)]
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        let near = &self.near;
+        let calls = &self.calls;
         // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
         unsafe {
-            if near.default {
-                (near.put)(near.objects.batch, k, key.len(), v, value.len());
+            if calls.default {
+                (calls.put)(calls.objects.batch, k, key.len(), v, value.len());
             } else {
-                (near.put_in)(near.objects.batch, near.family, k, key.len(), v, value.len());
+                (calls.put_in)(calls.objects.batch, calls.family, k, key.len(), v, value.len());
             }
         }
     }
@@ -151,18 +151,18 @@ impl RocksDbConnection {
     /// Applies the batch as one, and empties it.
     #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
-        let (near, objects, db) = (&self.near, &self.near.objects, &*self.db);
+        let (calls, objects, db) = (&self.calls, &self.calls.objects, &*self.db);
         if let Err(fault) = db.writable() {
             // SAFETY: the batch is this connection's; what was staged is not written any more.
-            unsafe { (near.clear)(objects.batch) };
+            unsafe { (calls.clear)(objects.batch) };
             return Err(fault);
         }
         let options = objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the batch is this connection's.
         unsafe {
-            (near.commit)(objects.db, options, objects.batch, &mut error);
-            (near.clear)(objects.batch);
+            (calls.commit)(objects.db, options, objects.batch, &mut error);
+            (calls.clear)(objects.batch);
         }
         if error.is_null() {
             return Ok(());
@@ -174,11 +174,11 @@ impl RocksDbConnection {
 impl Connection for RocksDbConnection {
     #[inline(always)]
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.look(self.near.objects.read, key, found)
+        self.lookup(self.calls.objects.read, key, found)
     }
 
     fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.look(self.near.objects.newest(), key, found)
+        self.lookup(self.calls.objects.newest(), key, found)
     }
 
     fn multi_get(
@@ -207,7 +207,7 @@ impl Connection for RocksDbConnection {
             let count = keys.len();
             multi_get(
                 db.raw,
-                self.near.objects.read,
+                self.calls.objects.read,
                 db.family,
                 count,
                 key,
@@ -223,7 +223,7 @@ impl Connection for RocksDbConnection {
             if !pinned.is_null() {
                 there += 1;
                 // SAFETY: fresh from the call above, each once.
-                unsafe { RocksDbConnection::show(&self.near, *pinned, &mut found) };
+                unsafe { RocksDbConnection::show(&self.calls, *pinned, &mut found) };
             }
         }
         first.map(|()| there)
@@ -246,7 +246,7 @@ impl Connection for RocksDbConnection {
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {
         let db = &*self.db;
         db.writable()?;
-        let options = self.near.objects.write[usize::from(durable)];
+        let options = self.calls.objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: handles are open; the key outlives the call.
         unsafe {
@@ -262,7 +262,7 @@ impl Connection for RocksDbConnection {
         mut found: impl FnMut(&[u8]),
     ) -> Result<u32, StoreError> {
         let db = &*self.db;
-        let (api, read) = (&db.library.api, self.near.objects.read);
+        let (api, read) = (&db.library.api, self.calls.objects.read);
         let (mut seen, mut error) = (0, null_mut());
         let (from, size) = (range.from.as_ptr().cast(), range.from.len());
         // SAFETY: the iterator lives inside this call, and so do the keys it was given; each value

@@ -7,12 +7,12 @@ mod support;
 
 use std::path::Path;
 
-use support::{Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, one, op, run, session};
+use support::{Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, op, run, session};
 use taillight_core::op::SyncKind;
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
-use taillight_driver::conformance::{self, TestCase};
+use taillight_driver::conformance::{self, TestCase, one};
 use taillight_driver::{AdminAction, Submitted};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];

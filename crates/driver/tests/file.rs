@@ -5,10 +5,11 @@ mod support;
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use support::{Ask, MIB, fact, one, op, scratch, session};
+use support::{Ask, MIB, fact, op, scratch, session};
 use taillight_core::plan::{AccessKind, BlockSize};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind, Status};
+use taillight_driver::conformance::one;
 use taillight_driver::{AdminAction, Target};
 
 const READ: &[OpKind] = &[OpKind::Read];

@@ -7,8 +7,9 @@ mod support;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use support::{Ask, MIB, Mounted, TestLoopDevice, UndoOnDrop, one, op, run, scratch, session};
+use support::{Ask, MIB, Mounted, TestLoopDevice, UndoOnDrop, op, run, scratch, session};
 use taillight_core::{ErrorKind, OpKind};
+use taillight_driver::conformance::one;
 
 const READ: &[OpKind] = &[OpKind::Read];
 const WRITE: &[OpKind] = &[OpKind::Write];

@@ -20,7 +20,6 @@ use std::process::Command;
 use taillight_core::plan::Plan;
 use taillight_core::units::ByteSize;
 use taillight_core::{ALL_FIELDS, Op, OpKind, Result};
-pub use taillight_driver::conformance::one;
 use taillight_driver::{Session, Target, conformance};
 
 pub const BLOCK: u64 = 4096;

@@ -227,7 +227,7 @@ impl MarkStore for Mutex<AdminConnection> {
         let mut admin = lock(self);
         let key = admin.mark_key();
         match admin.ask(&[b"SET", key.as_bytes(), mark, b"NX"])? {
-            Reply::Nil => Err(refusal::copy_and_free(admin.named().shown)),
+            Reply::Nil => Err(refusal::taken(admin.named().shown)),
             _ => Ok(()),
         }
     }

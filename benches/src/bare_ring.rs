@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
 
+use crate::bare;
 use crate::sys::{AlignedBlock, BLOCK, BareRing, O_DIRECT};
 
 /// Turns of the loop between two looks at the clock.
@@ -26,8 +26,7 @@ pub fn main(args: &[&str]) -> Result<()> {
     let depth: u16 = depth.parse().context("DEPTH")?;
     let seconds: u64 = seconds.parse().context("SECONDS")?;
     let (ios, took) = read(Path::new(file), depth, Duration::from_secs(seconds), direct)?;
-    let line = json!({"ios": ios, "seconds": took, "iops": ios as f64 / took});
-    println!("{line}");
+    bare::print(ios, took);
     Ok(())
 }
 
@@ -49,7 +48,7 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     while start.elapsed() < time {
         for _ in 0..TURNS_PER_LOOK {
             while let Some(slot) = free.pop() {
-                let offset = next_block(&mut random, blocks) * u64::from(BLOCK);
+                let offset = bare::below(&mut random, blocks) * u64::from(BLOCK);
                 ring.push(slot, offset)?;
             }
             ring.turn(&mut free)?;
@@ -76,22 +75,14 @@ pub fn sync_main(args: &[&str]) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < time {
         for _ in 0..TURNS_PER_LOOK {
-            let offset = next_block(&mut random, blocks) * u64::from(BLOCK);
+            let offset = bare::below(&mut random, blocks) * u64::from(BLOCK);
             ensure!(file.read_at(buffer, offset)? == buffer.len(), "short read");
         }
         ios += u64::from(TURNS_PER_LOOK);
     }
     let took = start.elapsed().as_secs_f64();
-    println!("{}", json!({"ios": ios, "seconds": took, "iops": ios as f64 / took}));
+    bare::print(ios, took);
     Ok(())
-}
-
-/// A random block (xorshift, then scaled by multiplication).
-fn next_block(random: &mut u64, blocks: u64) -> u64 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    ((u128::from(*random) * u128::from(blocks)) >> 64) as u64
 }
 
 /// New offsets in every run, or caches behind the device would know them.

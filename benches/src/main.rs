@@ -5,6 +5,7 @@
 //! one function in `cases/`; tables go into `docs/overhead.md`, every round into
 //! `benches/results/`.
 
+mod bare;
 mod bare_leveldb;
 mod bare_ring;
 mod bare_s3;

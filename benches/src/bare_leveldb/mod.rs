@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
+
+use crate::bare;
 
 /// Bytes of a key: the number in eight bytes, highest first, then `0`.
 const KEY: usize = 16;
@@ -36,7 +37,7 @@ pub fn main(args: &[&str]) -> Result<()> {
         other => bail!("bare-leveldb knows no {other}"),
     }
     let took = start.elapsed().as_secs_f64();
-    println!("{}", json!({"ios": records, "seconds": took, "iops": records as f64 / took}));
+    bare::print(records, took);
     Ok(())
 }
 
@@ -46,19 +47,12 @@ fn key(number: u64, out: &mut [u8; KEY]) {
     out[8..].fill(b'0');
 }
 
-fn next(random: &mut u64) -> u64 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    *random
-}
-
 /// Bytes of which half compresses away.
 fn pool() -> Vec<u8> {
     let mut random = 0x2545_F491_4F6C_DD1D;
     let mut pool = Vec::with_capacity(POOL + PIECE);
     while pool.len() < POOL {
-        let half: Vec<u8> = (0..PIECE / 2).map(|_| next(&mut random) as u8).collect();
+        let half: Vec<u8> = (0..PIECE / 2).map(|_| bare::next(&mut random) as u8).collect();
         pool.extend_from_slice(&half);
         pool.extend_from_slice(&half);
     }
@@ -81,7 +75,7 @@ fn fill(db: &sys::BareDatabase, records: u64, bytes: usize) -> Result<()> {
 fn read(db: &sys::BareDatabase, records: u64) -> Result<()> {
     let (mut random, mut name) = (0x9E37_79B9_7F4A_7C15, [0; KEY]);
     for _ in 0..records {
-        let number = ((u128::from(next(&mut random)) * u128::from(records)) >> 64) as u64;
+        let number = bare::below(&mut random, records);
         key(number, &mut name);
         ensure!(db.get(&name)?, "key {number} is not there");
     }

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
-use crate::sys;
+use crate::{bare, sys};
 use sign::BareSigner;
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -89,7 +89,7 @@ pub fn main(args: &[&str]) -> Result<()> {
 /// Bytes that do not compress, others for each `seed`.
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     let mut random = 0x9E37_79B9_7F4A_7C15 ^ seed;
-    (0..bytes).map(|_| next(&mut random) as u8).collect()
+    (0..bytes).map(|_| bare::next(&mut random) as u8).collect()
 }
 
 /// What each connection sends. Objects in flight at a time are different ones: one buffer for all
@@ -97,13 +97,6 @@ fn noise(bytes: usize, seed: u64) -> Vec<u8> {
 fn data(connections: usize, bytes: usize) -> Vec<Bytes> {
     let of = |n| Bytes::from(noise(bytes, n));
     (0..connections as u64).map(of).collect()
-}
-
-fn next(random: &mut u64) -> u64 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    *random
 }
 
 async fn connect(host: &str) -> Result<Sender> {
@@ -165,8 +158,7 @@ async fn work(
                 format!("{}bare{:08}", client.root, *made - 1)
             }
             NextRequest::Get => {
-                let drawn = u128::from(next(&mut client.random.borrow_mut()));
-                let number = (drawn * u128::from(client.objects)) >> 64;
+                let number = bare::below(&mut client.random.borrow_mut(), client.objects);
                 format!("{}o{number:08}", client.root)
             }
         };

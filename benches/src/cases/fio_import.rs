@@ -157,21 +157,13 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// What a section says of itself, or the global one.
 fn says(text: &str, section: &str, option: &str) -> Option<String> {
-    let (mut at, mut global, mut own) = (String::new(), None, None);
-    for line in text.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix('[').and_then(|l| l.split(']').next()) {
-            at = name.to_owned();
-        }
-        if let Some((name, value)) = line.split_once('=').filter(|(name, _)| *name == option) {
-            debug_assert_eq!(name, option);
-            if at == "global" {
-                global = Some(value.to_owned());
-            } else if at == section {
-                own = Some(value.to_owned());
-            }
-        }
-    }
-    own.or(global)
+    let value = |section: &str| {
+        let lines = text.lines().map(str::trim);
+        let own = lines.skip_while(|l| *l != format!("[{section}]")).skip(1);
+        let mut own = own.take_while(|l| !l.starts_with('['));
+        own.find_map(|l| Some(l.strip_prefix(option)?.strip_prefix('=')?.to_owned()))
+    };
+    value(section).or_else(|| value("global"))
 }
 
 /// The rows of one job.
@@ -277,15 +269,14 @@ fn both(text: &str, ours_first: bool) -> Result<(ToolRuns, ToolRuns)> {
     if home.exists() {
         fs::remove_dir_all(&home)?;
     }
-    let (theirs, ours) = (home.join("fio"), home.join("own"));
-    fs::create_dir_all(&theirs)?;
-    fs::create_dir_all(&ours)?;
-    let own = if ours_first { Some(own_side(text, &ours)?) } else { None };
-    let fio = fio_side(text, &theirs)?;
-    let own = match own {
-        Some(own) => own,
-        None => own_side(text, &ours)?,
+    let tool = |name: &str, side: fn(&str, &Path) -> Result<ToolRuns>| {
+        let dir = home.join(name);
+        fs::create_dir_all(&dir)?;
+        side(text, &dir)
     };
+    let first = if ours_first { Some(tool("own", own_side)?) } else { None };
+    let fio = tool("fio", fio_side)?;
+    let own = first.map_or_else(|| tool("own", own_side), Ok)?;
     fs::remove_dir_all(&home)?;
     Ok((fio, own))
 }

@@ -31,127 +31,99 @@ pub struct BenchCase {
     pub run: fn(&BenchSetup) -> Result<Comparison>,
 }
 
+const fn case(
+    name: &'static str,
+    about: &'static str,
+    run: fn(&BenchSetup) -> Result<Comparison>,
+) -> BenchCase {
+    BenchCase { name, about, run }
+}
+
 /// Every case, cheap ones first.
 pub const CASES: &[BenchCase] = &[
-    BenchCase { name: "start", about: "time of --help, size of the binary", run: start::run },
-    BenchCase { name: "build", about: "release build from clean", run: start::build },
-    BenchCase {
-        name: "draws",
-        about: "ns a draw of every distribution, and of writing a key",
-        run: draws::run,
-    },
-    BenchCase {
-        name: "payload",
-        about: "bytes of each payload made by one core, sealing and checking of blocks",
-        run: payload::run,
-    },
-    BenchCase {
-        name: "pacing",
-        about: "schedules from 10 to 1,000,000 a second: counts and CPU",
-        run: pacing::run,
-    },
-    BenchCase {
-        name: "pacing-direct",
-        about: "direct reads at 1,000, 5,000 and 10,000 a second beside fio's",
-        run: pacing::on_disk,
-    },
-    BenchCase {
-        name: "null-1",
-        about: "null at depth 1 against fio's null engine",
-        run: null::depth_1,
-    },
-    BenchCase {
-        name: "null-32",
-        about: "null at depth 32 against fio's null engine, its batching at its best too",
-        run: null::depth_32,
-    },
-    BenchCase {
-        name: "two-workers",
-        about: "two workers against two processes of one worker",
-        run: null::two_workers,
-    },
-    BenchCase {
-        name: "cached-sync",
-        about: "page-cached 4 KiB reads, engine sync against fio psync",
-        run: cached::sync,
-    },
-    BenchCase {
-        name: "cached-uring",
-        about: "page-cached 4 KiB reads, depth 32, against fio io_uring and a bare ring",
-        run: cached::uring,
-    },
-    BenchCase {
-        name: "direct-1",
-        about: "direct 4 KiB reads on the disk, depth 1, against fio io_uring",
-        run: direct::depth_1,
-    },
-    BenchCase {
-        name: "direct-32",
-        about: "direct 4 KiB reads on the disk, depth 32, against fio io_uring",
-        run: direct::depth_32,
-    },
-    BenchCase {
-        name: "trace-direct",
-        about: "direct 4 KiB reads, depth 32: traced against untraced, and biosnoop beside",
-        run: tracing::direct,
-    },
-    BenchCase {
-        name: "trace-cached",
-        about: "page-cached 4 KiB reads, traced against untraced",
-        run: tracing::cached,
-    },
-    BenchCase {
-        name: "rocksdb-100",
-        about: "RocksDB, a million records of 100 B, against its db_bench: fill and reads",
-        run: stores::rocksdb_100,
-    },
-    BenchCase {
-        name: "rocksdb-1k",
-        about: "the same with records of 1 KiB",
-        run: stores::rocksdb_1k,
-    },
-    BenchCase {
-        name: "rocksdb-random-100",
-        about: "RocksDB, a million records of 100 B in random order of their keys: fill",
-        run: stores::rocksdb_random_100,
-    },
-    BenchCase {
-        name: "rocksdb-random-1k",
-        about: "the same with records of 1 KiB",
-        run: stores::rocksdb_random_1k,
-    },
-    BenchCase {
-        name: "leveldb-100",
-        about: "LevelDB, a million records of 100 B, against a bare loop: fill and reads",
-        run: stores::leveldb_100,
-    },
-    BenchCase {
-        name: "leveldb-1k",
-        about: "the same with records of 1 KiB",
-        run: stores::leveldb_1k,
-    },
-    BenchCase {
-        name: "s3-4k",
-        about: "objects of 4 KiB in a MinIO, get and put, against a bare hyper client",
-        run: objects::small,
-    },
-    BenchCase { name: "s3-64k", about: "the same with objects of 64 KiB", run: objects::middle },
-    BenchCase { name: "s3-1m", about: "the same with objects of 1 MiB", run: objects::large },
-    BenchCase {
-        name: "s3-equal",
-        about: "the bare client against itself, objects of 64 KiB: what the server's own rate does to a ratio",
-        run: objects::equal,
-    },
-    BenchCase {
-        name: "fio-import",
-        about: "fio's own job files, imported, against fio: IOPS, block sizes, offsets",
-        run: fio_import::run,
-    },
-    BenchCase {
-        name: "capture",
-        about: "100 million I/Os on null: bytes an I/O, nothing lost, report time and memory",
-        run: capture::run,
-    },
+    case("start", "time of --help, size of the binary", start::run),
+    case("build", "release build from clean", start::build),
+    case("draws", "ns a draw of every distribution, and of writing a key", draws::run),
+    case(
+        "payload",
+        "bytes of each payload made by one core, sealing and checking of blocks",
+        payload::run,
+    ),
+    case("pacing", "schedules from 10 to 1,000,000 a second: counts and CPU", pacing::run),
+    case(
+        "pacing-direct",
+        "direct reads at 1,000, 5,000 and 10,000 a second beside fio's",
+        pacing::on_disk,
+    ),
+    case("null-1", "null at depth 1 against fio's null engine", null::depth_1),
+    case(
+        "null-32",
+        "null at depth 32 against fio's null engine, its batching at its best too",
+        null::depth_32,
+    ),
+    case("two-workers", "two workers against two processes of one worker", null::two_workers),
+    case("cached-sync", "page-cached 4 KiB reads, engine sync against fio psync", cached::sync),
+    case(
+        "cached-uring",
+        "page-cached 4 KiB reads, depth 32, against fio io_uring and a bare ring",
+        cached::uring,
+    ),
+    case(
+        "direct-1",
+        "direct 4 KiB reads on the disk, depth 1, against fio io_uring",
+        direct::depth_1,
+    ),
+    case(
+        "direct-32",
+        "direct 4 KiB reads on the disk, depth 32, against fio io_uring",
+        direct::depth_32,
+    ),
+    case(
+        "trace-direct",
+        "direct 4 KiB reads, depth 32: traced against untraced, and biosnoop beside",
+        tracing::direct,
+    ),
+    case("trace-cached", "page-cached 4 KiB reads, traced against untraced", tracing::cached),
+    case(
+        "rocksdb-100",
+        "RocksDB, a million records of 100 B, against its db_bench: fill and reads",
+        stores::rocksdb_100,
+    ),
+    case("rocksdb-1k", "the same with records of 1 KiB", stores::rocksdb_1k),
+    case(
+        "rocksdb-random-100",
+        "RocksDB, a million records of 100 B in random order of their keys: fill",
+        stores::rocksdb_random_100,
+    ),
+    case("rocksdb-random-1k", "the same with records of 1 KiB", stores::rocksdb_random_1k),
+    case(
+        "leveldb-100",
+        "LevelDB, a million records of 100 B, against a bare loop: fill and reads",
+        stores::leveldb_100,
+    ),
+    case("leveldb-1k", "the same with records of 1 KiB", stores::leveldb_1k),
+    case(
+        "s3-4k",
+        "objects of 4 KiB in a MinIO, get and put, against a bare hyper client",
+        objects::small,
+    ),
+    case("s3-64k", "the same with objects of 64 KiB", objects::middle),
+    case("s3-1m", "the same with objects of 1 MiB", objects::large),
+    case(
+        "s3-equal",
+        "the bare client against itself, objects of 64 KiB: what the server's own rate does to a ratio",
+        objects::equal,
+    ),
+    case(
+        "fio-import",
+        "fio's own job files, imported, against fio: IOPS, block sizes, offsets",
+        fio_import::run,
+    ),
+    case(
+        "capture",
+        "100 million I/Os on null: bytes an I/O, nothing lost, report time and memory",
+        capture::run,
+    ),
 ];
 
 /// An arm that is a fio line.
@@ -178,19 +150,22 @@ fn bare<'a>(name: &'static str, words: Vec<String>) -> BenchArm<'a> {
     BenchArm {
         name,
         command: format!("taillight-bench {}", words.join(" ")),
-        run: Box::new(move || {
-            let done = child::run(Command::new(std::env::current_exe()?).args(&words))?;
-            let said: Value = serde_json::from_str(&done.stdout)?;
-            let iops = said["iops"].as_f64().context("no iops")?;
-            let ios = said["ios"].as_f64().context("no ios")?;
-            Ok(Figures::from([
-                ("iops", iops),
-                ("ns_per_io", 1e9 / iops),
-                ("cpu_ns", done.cpu_s * 1e9 / ios),
-                ("foreign", done.foreign),
-            ]))
-        }),
+        run: Box::new(move || bare_figures(Command::new(std::env::current_exe()?).args(&words))),
     }
+}
+
+/// Runs a bare loop. Its CPU is what it says itself, or that of its whole process.
+fn bare_figures(command: &mut Command) -> Result<Figures> {
+    let done = child::run(command)?;
+    let said: Value = serde_json::from_str(&done.stdout)?;
+    let figure = |name: &str| said[name].as_f64().with_context(|| format!("no {name}"));
+    let (iops, ios) = (figure("iops")?, figure("ios")?);
+    Ok(Figures::from([
+        ("iops", iops),
+        ("ns_per_io", 1e9 / iops),
+        ("cpu_ns", said["cpu_s"].as_f64().unwrap_or(done.cpu_s) * 1e9 / ios),
+        ("foreign", done.foreign),
+    ]))
 }
 
 /// An arm that is a Taillight run.

@@ -1,11 +1,9 @@
 //! Object stores: gets and puts against a bare hyper client, both on one MinIO on loopback, whose
 //! data is in memory. Same objects, same connections in flight, every request signed, bodies not.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 use taillight_s3test::{ID, MinioServer, SECRET, ServerSettings, minio_program};
 
 use crate::pairs::{self, BenchArm, Bound, Comparison, Figures};
@@ -13,9 +11,6 @@ use crate::{BenchSetup, child, taillight};
 
 /// Objects that are there to get.
 const OBJECTS: u64 = 100;
-/// Requests in flight.
-const DEPTHS: [u32; 3] = [1, 4, 32];
-
 /// Objects of 4 KiB.
 pub fn small(setup: &BenchSetup) -> Result<Comparison> {
     run(setup, 4 << 10, "4 KiB")
@@ -46,11 +41,7 @@ pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
     ];
     for (what, depth, names) in pairs {
         let words = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
-        let arm = |name| BenchArm {
-            name,
-            command: format!("taillight-bench bare-s3 http://127.0.0.1:9000/bench/{words}"),
-            run: Box::new(|| hyper(&format!("{url}{words}"))),
-        };
+        let arm = |name| hyper_arm(name, &url, words.clone());
         report.arms.extend(pairs::run(setup.pairs, names.map(arm).into())?);
         for metric in ["iops", "cpu_ns"] {
             report.ratio(metric, names[0], names[1], Bound::None)?;
@@ -67,24 +58,32 @@ pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
 /// A MinIO of our own with its data in memory, and the address of its bucket.
 fn store() -> Result<(MinioServer, String)> {
     let program = minio_program().context("no MinIO: cargo xtask setup builds it")?;
-    let memory = Path::new("/dev/shm");
-    let minio = MinioServer::start(
-        &program,
-        ServerSettings { data: memory.is_dir().then_some(memory), ..ServerSettings::default() },
-    );
+    let minio = MinioServer::start(&program, ServerSettings::default());
     let url = format!("http://127.0.0.1:{}/bench/", minio.port());
     Ok((minio, url))
 }
 
-/// Names of the arms: a table wants them to live long.
-const NAMES: [[&str; 2]; 6] = [
-    ["taillight get 1", "hyper get 1"],
-    ["taillight get 4", "hyper get 4"],
-    ["taillight get 32", "hyper get 32"],
-    ["taillight put 1", "hyper put 1"],
-    ["taillight put 4", "hyper put 4"],
-    ["taillight put 32", "hyper put 32"],
+/// What is asked, requests in flight, names of the arms.
+const PAIRS: [(&str, u32, [&str; 2]); 6] = [
+    ("get", 1, ["taillight get 1", "hyper get 1"]),
+    ("get", 4, ["taillight get 4", "hyper get 4"]),
+    ("get", 32, ["taillight get 32", "hyper get 32"]),
+    ("put", 1, ["taillight put 1", "hyper put 1"]),
+    ("put", 4, ["taillight put 4", "hyper put 4"]),
+    ("put", 32, ["taillight put 32", "hyper put 32"]),
 ];
+
+/// The address that tables show.
+const SHOWN: &str = "http://127.0.0.1:9000/bench/";
+
+/// The bare client as an arm.
+fn hyper_arm<'a>(name: &'static str, url: &'a str, words: String) -> BenchArm<'a> {
+    BenchArm {
+        name,
+        command: format!("taillight-bench bare-s3 {SHOWN}{words}"),
+        run: Box::new(move || hyper(&format!("{url}{words}"))),
+    }
+}
 
 fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
     let (_minio, url) = store()?;
@@ -92,27 +91,17 @@ fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
         Comparison::titled(&format!("S3, objects of {shown}, against a bare hyper client"));
     // Loads what all gets read; does not count.
     own(&url, "get", bytes, 1, 1)?;
-    for (n, names) in NAMES.into_iter().enumerate() {
-        let (what, depth) = (if n < 3 { "get" } else { "put" }, DEPTHS[n % 3]);
-        let (ours, theirs) = (words(&url, what, bytes, depth, setup.seconds), url.clone());
+    for (what, depth, names) in PAIRS {
+        let ours = BenchArm {
+            name: names[0],
+            command: taillight::shown(&words(SHOWN, what, bytes, depth, setup.seconds)),
+            run: Box::new(|| own(&url, what, bytes, depth, setup.seconds)),
+        };
         let bare = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
-        report.arms.extend(pairs::run(
-            setup.pairs,
-            vec![
-                BenchArm {
-                    name: names[0],
-                    command: taillight::shown(&ours.replace(&url, "http://127.0.0.1:9000/bench/")),
-                    run: Box::new(|| own(&url, what, bytes, depth, setup.seconds)),
-                },
-                BenchArm {
-                    name: names[1],
-                    command: format!("taillight-bench bare-s3 http://127.0.0.1:9000/bench/{bare}"),
-                    run: Box::new(|| hyper(&format!("{theirs}{bare}"))),
-                },
-            ],
-        )?);
+        let arms = vec![ours, hyper_arm(names[1], &url, bare)];
+        report.arms.extend(pairs::run(setup.pairs, arms)?);
     }
-    for [ours, theirs] in NAMES {
+    for (_, _, [ours, theirs]) in PAIRS {
         report.ratio("iops", ours, theirs, Bound::AtLeast(0.95))?;
         report.ratio("cpu_ns", ours, theirs, Bound::AtMost(1.3))?;
     }
@@ -151,17 +140,7 @@ fn own(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> Result<Fi
 
 fn hyper(words: &str) -> Result<Figures> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("bare-s3").args(words.split(' '));
-    let done = child::run(known(&mut command))?;
-    let said: Value = serde_json::from_str(&done.stdout)?;
-    let figure = |name: &str| said[name].as_f64().with_context(|| format!("no {name}"));
-    let (iops, ios) = (figure("iops")?, figure("ios")?);
-    Ok(Figures::from([
-        ("iops", iops),
-        ("ns_per_io", 1e9 / iops),
-        ("cpu_ns", figure("cpu_s")? * 1e9 / ios),
-        ("foreign", done.foreign),
-    ]))
+    super::bare_figures(known(command.arg("bare-s3").args(words.split(' '))))
 }
 
 fn known(command: &mut Command) -> &mut Command {

@@ -29,44 +29,32 @@ const ROCKSDB_NOTE: &str = "Same library, same options (the OPTIONS file db_benc
 
 /// RocksDB, values of 100 B.
 pub fn rocksdb_100(setup: &BenchSetup) -> Result<Comparison> {
-    rocksdb(setup, &RecordSet::of(100))
+    rocksdb(setup, 100)
 }
 
 /// RocksDB, values of 1 KiB.
 pub fn rocksdb_1k(setup: &BenchSetup) -> Result<Comparison> {
-    rocksdb(setup, &RecordSet::of(1024))
+    rocksdb(setup, 1024)
 }
 
 /// RocksDB, values of 100 B, keys in random order.
 pub fn rocksdb_random_100(setup: &BenchSetup) -> Result<Comparison> {
-    rocksdb_random(setup, &RecordSet::of(100))
+    rocksdb_random(setup, 100)
 }
 
 /// RocksDB, values of 1 KiB, keys in random order.
 pub fn rocksdb_random_1k(setup: &BenchSetup) -> Result<Comparison> {
-    rocksdb_random(setup, &RecordSet::of(1024))
+    rocksdb_random(setup, 1024)
 }
 
 /// LevelDB, values of 100 B.
 pub fn leveldb_100(setup: &BenchSetup) -> Result<Comparison> {
-    leveldb(setup, &RecordSet::of(100))
+    leveldb(setup, 100)
 }
 
 /// LevelDB, values of 1 KiB.
 pub fn leveldb_1k(setup: &BenchSetup) -> Result<Comparison> {
-    leveldb(setup, &RecordSet::of(1024))
-}
-
-/// How many records of which size.
-struct RecordSet {
-    records: u64,
-    value: u64,
-}
-
-impl RecordSet {
-    fn of(value: u64) -> RecordSet {
-        RecordSet { records: RECORDS, value }
-    }
+    leveldb(setup, 1024)
 }
 
 /// A database directory of a bench, empty at first.
@@ -84,45 +72,58 @@ fn cleared(dirs: &[PathBuf]) -> Result<()> {
     Ok(there.try_for_each(fs::remove_dir_all)?)
 }
 
-/// The words of db_bench for the database in `dir`.
-fn db_bench_words(dir: &Path, shape: &RecordSet, benchmark: &str) -> Vec<String> {
-    let mut words = vec![
-        format!("--benchmarks={benchmark}"),
-        format!("--db={}", dir.display()),
-        format!("--num={}", shape.records),
-        format!("--value_size={}", shape.value),
-        format!("--cache_size={CACHE}"),
-    ];
-    words.extend(
+/// A benchmark of db_bench, with all that it is told.
+#[derive(Clone)]
+struct DbBench {
+    benchmark: &'static str,
+    words: Vec<String>,
+}
+
+impl DbBench {
+    /// On the database in `dir`, with values of so many bytes.
+    fn new(dir: &Path, value: u64, benchmark: &'static str) -> DbBench {
         // The pool ratio is RocksDB's own default, which a cache by its size has; db_bench's is 0.
-        "--key_size=16 --threads=1 --cache_numshardbits=4 --cache_high_pri_pool_ratio=0.5"
-            .split(' ')
-            .map(String::from),
-    );
-    words
-}
+        let words = format!(
+            "--benchmarks={benchmark} --db={} --num={RECORDS} --value_size={value} \
+             --cache_size={CACHE} --key_size=16 --threads=1 --cache_numshardbits=4 \
+             --cache_high_pri_pool_ratio=0.5",
+            dir.display()
+        );
+        DbBench { benchmark, words: words.split_whitespace().map(String::from).collect() }
+    }
 
-/// The same with a histogram of latencies: db_bench then times every operation, and keeps none.
-fn timed(words: &[String]) -> Vec<String> {
-    let mut words = words.to_vec();
-    words.push("--histogram=1".into());
-    words
-}
+    fn with(mut self, word: &str) -> DbBench {
+        self.words.push(word.to_owned());
+        self
+    }
 
-/// db_bench's own rate of one benchmark, and the CPU of its whole process an operation.
-fn db_bench(words: &[String], benchmark: &str, shape: &RecordSet) -> Result<Figures> {
-    let done = child::run(Command::new("db_bench").args(words))?;
-    let rate = rate(&done.stdout, benchmark)
-        .with_context(|| format!("db_bench said no rate:\n{}", done.stdout))?;
-    let lost = done.stdout.contains(" found)")
-        && !done.stdout.contains(&format!("({0} of {0} found)", shape.records));
-    ensure!(!lost, "db_bench did not find every key:\n{}", done.stdout);
-    Ok(Figures::from([
-        ("iops", rate),
-        ("ns_per_io", 1e9 / rate),
-        ("cpu_ns", done.cpu_s * 1e9 / shape.records as f64),
-        ("foreign", done.foreign),
-    ]))
+    /// The same with a histogram of latencies: it then times every operation, and keeps none.
+    fn timed(&self) -> DbBench {
+        self.clone().with("--histogram=1")
+    }
+
+    /// Its own rate, and the CPU of its whole process an operation.
+    fn run(&self) -> Result<Figures> {
+        let done = child::run(Command::new("db_bench").args(&self.words))?;
+        let rate = rate(&done.stdout, self.benchmark)
+            .with_context(|| format!("db_bench said no rate:\n{}", done.stdout))?;
+        let lost = done.stdout.contains(" found)")
+            && !done.stdout.contains(&format!("({RECORDS} of {RECORDS} found)"));
+        ensure!(!lost, "db_bench did not find every key:\n{}", done.stdout);
+        Ok(Figures::from([
+            ("iops", rate),
+            ("ns_per_io", 1e9 / rate),
+            ("cpu_ns", done.cpu_s * 1e9 / RECORDS as f64),
+            ("foreign", done.foreign),
+        ]))
+    }
+
+    /// As an arm; `empty` is a directory to remove before.
+    fn arm<'a>(self, name: &'static str, empty: Option<&Path>) -> BenchArm<'a> {
+        let command = format!("db_bench {}", self.words.join(" "));
+        let arm = BenchArm { name, command, run: Box::new(move || self.run()) };
+        settled(arm, empty.map(Path::to_path_buf))
+    }
 }
 
 /// "fillseq      :       4.068 micros/op 245799 ops/sec 4.068 seconds 1000000 operations; ..."
@@ -145,22 +146,24 @@ fn job(name: &str, driver: &str, dir: &Path, options: &str, work: &str) -> Resul
     Ok(file.display().to_string())
 }
 
+/// Keys as db_bench and the bare loop have them.
+const BINARY: &str = "naming = \"binary\", size = \"16B\"";
+
 /// Inserts of all records into an empty database.
-fn filling(shape: &RecordSet) -> String {
-    format!("mix = \"insert\"\n{}", records(shape, 0))
+fn filling(value: u64) -> String {
+    format!("mix = \"insert\"\n{}", records(value, 0, BINARY))
 }
 
 /// Reads at random of records that are there, or are loaded before.
-fn reading(shape: &RecordSet) -> String {
-    let records = records(shape, shape.records);
+fn reading(value: u64) -> String {
+    let records = records(value, RECORDS, BINARY);
     format!("mix = \"get\"\naccess = \"random\"\n{records}")
 }
 
-fn records(shape: &RecordSet, count: u64) -> String {
+fn records(value: u64, count: u64, names: &str) -> String {
     format!(
-        "block_size = \"{}B\"\nkeys = {{ count = {count}, naming = \"binary\", size = \"16B\" }}\n\
-         payload = {{ kind = \"random\", compressible = 50 }}\n",
-        shape.value
+        "block_size = \"{value}B\"\nkeys = {{ count = {count}, {names} }}\n\
+         payload = {{ kind = \"random\", compressible = 50 }}\n"
     )
 }
 
@@ -180,51 +183,41 @@ fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
 }
 
 /// A run of ours, from a job file; `empty` is a directory to remove before.
-fn own<'a>(name: &'static str, job: String, empty: Option<PathBuf>) -> BenchArm<'a> {
-    let arm = BenchArm {
-        name,
-        command: taillight::shown(&job),
-        run: Box::new(move || taillight::run(&job)),
-    };
-    settled(arm, empty)
+fn own<'a>(name: &'static str, job: String, empty: Option<&Path>) -> BenchArm<'a> {
+    settled(super::own_arm(name, job), empty.map(Path::to_path_buf))
 }
 
-/// A run of db_bench with these words, of `what` with these records.
-fn peer<'a>(
-    name: &'static str,
-    words: &[String],
-    what: (&'static str, &'a RecordSet),
-    empty: Option<&Path>,
-) -> BenchArm<'a> {
-    let words = words.to_vec();
-    let arm = BenchArm {
-        name,
-        command: format!("db_bench {}", words.join(" ")),
-        run: Box::new(move || db_bench(&words, what.0, what.1)),
-    };
-    settled(arm, empty.map(Path::to_path_buf))
-}
-
-fn rocksdb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
-    let mut report = Comparison::titled(&format!(
-        "RocksDB, {} records of {} B, against db_bench",
-        shape.records, shape.value
-    ));
+fn rocksdb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
-    let fill = db_bench_words(&theirs, shape, "fillseq");
-    db_bench(&fill, "fillseq", shape)?;
+    let mut report =
+        Comparison::titled(&format!("RocksDB, {RECORDS} records of {value} B, against db_bench"));
+    let fill = DbBench::new(&theirs, value, "fillseq");
+    fill.run()?;
     let options = same_options(&theirs)?;
-    let job = job("rocksdb-fill.toml", "rocksdb", &ours, &options, &filling(shape))?;
-    let what = ("fillseq", shape);
+    let filler = job("rocksdb-fill.toml", "rocksdb", &ours, &options, &filling(value))?;
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own("taillight fill", job, Some(ours.clone())),
-            peer("db_bench fillseq", &fill, what, Some(&theirs)),
-            peer("db_bench fillseq, timed", &timed(&fill), what, Some(&theirs)),
+            own("taillight fill", filler, Some(&ours)),
+            fill.clone().arm("db_bench fillseq", Some(&theirs)),
+            fill.timed().arm("db_bench fillseq, timed", Some(&theirs)),
         ],
     )?;
-    report.arms.extend(rocksdb_reads(setup, shape, &ours, &options)?);
+    // Random reads of one database: loaded by us, compacted by db_bench.
+    let kept = format!("{options}keep = true\n");
+    let reader = job("rocksdb-read.toml", "rocksdb", &ours, &kept, &reading(value))?;
+    taillight::run(&reader)?;
+    let existing = |what| DbBench::new(&ours, value, what).with("--use_existing_db=1");
+    child::run(Command::new("db_bench").args(existing("compact").words))?;
+    let read = existing("readrandom");
+    report.arms.extend(pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight read", reader, None),
+            read.clone().arm("db_bench readrandom", None),
+            read.timed().arm("db_bench readrandom, timed", None),
+        ],
+    )?);
     compared(
         &mut report,
         &[("taillight fill", "db_bench fillseq"), ("taillight read", "db_bench readrandom")],
@@ -236,57 +229,25 @@ fn rocksdb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
     Ok(report)
 }
 
-/// Random reads of one database in `dir`: loaded by us, compacted by db_bench.
-fn rocksdb_reads(
-    setup: &BenchSetup,
-    shape: &RecordSet,
-    dir: &Path,
-    options: &str,
-) -> Result<Vec<pairs::PairedRounds>> {
-    let kept = format!("{options}keep = true\n");
-    let job = job("rocksdb-read.toml", "rocksdb", dir, &kept, &reading(shape))?;
-    taillight::run(&job)?;
-    let there = |benchmark: &str| {
-        let mut words = db_bench_words(dir, shape, benchmark);
-        words.push("--use_existing_db=1".into());
-        words
-    };
-    child::run(Command::new("db_bench").args(there("compact")))?;
-    let (read, what) = (there("readrandom"), ("readrandom", shape));
-    pairs::run(
-        setup.pairs,
-        vec![
-            own("taillight read", job, None),
-            peer("db_bench readrandom", &read, what, None),
-            peer("db_bench readrandom, timed", &timed(&read), what, None),
-        ],
-    )
-}
-
 /// A fill in random order of the keys. db_bench's `fillrandom` draws numbers with repeats, so that a
 /// third of its records are overwritten; its `filluniquerandom` writes each key once, as we do.
-fn rocksdb_random(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
-    let mut report = Comparison::titled(&format!(
-        "RocksDB, {} records of {} B in random order, against db_bench",
-        shape.records, shape.value
-    ));
+fn rocksdb_random(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
-    let mut fill = db_bench_words(&theirs, shape, "filluniquerandom");
+    let mut report = Comparison::titled(&format!(
+        "RocksDB, {RECORDS} records of {value} B in random order, against db_bench"
+    ));
     // Our keys are hashes in 20 decimal digits.
-    fill.push("--key_size=20".into());
-    db_bench(&fill, "filluniquerandom", shape)?;
+    let fill = DbBench::new(&theirs, value, "filluniquerandom").with("--key_size=20");
+    fill.run()?;
     let options = same_options(&theirs)?;
-    let work = format!(
-        "mix = \"insert\"\nblock_size = \"{}B\"\npayload = {{ kind = \"random\", compressible = 50 }}\n\
-         keys = {{ count = 0, naming = \"hashed\", prefix = \"\", digits = 20 }}\n",
-        shape.value
-    );
+    let hashed = "naming = \"hashed\", prefix = \"\", digits = 20";
+    let work = format!("mix = \"insert\"\n{}", records(value, 0, hashed));
     let filler = job("rocksdb-random.toml", "rocksdb", &ours, &options, &work)?;
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own("taillight random fill", filler, Some(ours.clone())),
-            peer("db_bench filluniquerandom", &fill, ("filluniquerandom", shape), Some(&theirs)),
+            own("taillight random fill", filler, Some(&ours)),
+            fill.arm("db_bench filluniquerandom", Some(&theirs)),
         ],
     )?;
     compared(&mut report, &[("taillight random fill", "db_bench filluniquerandom")])?;
@@ -320,16 +281,14 @@ fn newest_options(dir: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-fn leveldb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
+fn leveldb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let mut report = Comparison::titled(&format!(
-        "LevelDB, {} records of {} B, against a bare loop on its C API",
-        shape.records, shape.value
+        "LevelDB, {RECORDS} records of {value} B, against a bare loop on its C API"
     ));
     let (theirs, ours) = (fresh("leveldb-theirs")?, fresh("leveldb-ours")?);
-    let filler = job("leveldb-fill.toml", "leveldb", &ours, "", &filling(shape))?;
+    let filler = job("leveldb-fill.toml", "leveldb", &ours, "", &filling(value))?;
     let words = |dir: &Path, what: &str| {
-        let (dir, records, value) = (dir.display(), shape.records, shape.value);
-        format!("bare-leveldb {dir} {what} {records} {value}")
+        format!("bare-leveldb {} {what} {RECORDS} {value}", dir.display())
             .split(' ')
             .map(String::from)
             .collect::<Vec<_>>()
@@ -337,11 +296,11 @@ fn leveldb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own("taillight fill", filler, Some(ours.clone())),
+            own("taillight fill", filler, Some(&ours)),
             settled(bare("bare fill", words(&theirs, "fill")), Some(theirs.clone())),
         ],
     )?;
-    let reader = job("leveldb-read.toml", "leveldb", &ours, "keep = true\n", &reading(shape))?;
+    let reader = job("leveldb-read.toml", "leveldb", &ours, "keep = true\n", &reading(value))?;
     taillight::run(&reader)?;
     let compact = words(&ours, "compact");
     child::run(Command::new(std::env::current_exe()?).args(compact))?;

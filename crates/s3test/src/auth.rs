@@ -3,6 +3,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 
 use crate::http::{HttpReply, HttpRequest};
@@ -111,11 +113,11 @@ fn signature(
     for part in scope.split('/') {
         key = hmac(&key, part.as_bytes()).to_vec();
     }
-    Some(text::hex(&hmac(&key, to_sign.as_bytes())))
+    Some(hex::encode(hmac(&key, to_sign.as_bytes())))
 }
 
-/// RFC 2104 over SHA-256; keys here are never longer than a block, or they are hashed first.
-fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+/// RFC 2104 over SHA-256.
+pub fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
     let key = match key.len() {
         0..=64 => key.to_vec(),
         _ => Sha256::digest(key).to_vec(),
@@ -132,20 +134,8 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
 
 /// `YYYYMMDDTHHMMSSZ` in seconds since the epoch.
 fn seconds(date: &str) -> Option<i64> {
-    let form = date.len() == 16 && date.as_bytes()[8] == b'T' && date.ends_with('Z');
-    if !form || !date.is_ascii() {
-        return None;
-    }
-    let number = |from: usize, to: usize| date[from..to].parse::<i64>().ok();
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let leap = |y: i64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
-    let lengths = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut days: i64 = (1970..year).map(|y| 365 + i64::from(leap(y))).sum();
-    for (n, length) in (1..month).zip(lengths) {
-        days += length + i64::from(n == 2 && leap(year));
-    }
-    let clock = number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?;
-    Some((days + day - 1) * 86_400 + clock)
+    let moment = DateTime::strptime("%Y%m%dT%H%M%SZ", date).ok()?;
+    Some(moment.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod text;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
+pub use auth::hmac;
 pub use certs::Certs;
 pub use faulty::{FaultyServer, ServerFault};
 pub use minio::MinioServer;
@@ -37,8 +38,6 @@ pub struct ServerSettings<'a> {
     pub certs: Option<&'a Certs>,
     /// Serves `BUCKET.localhost` as well as paths.
     pub domain: bool,
-    /// Directory for the data of a MinIO; memory when there is none.
-    pub data: Option<&'a std::path::Path>,
 }
 
 /// A running server.

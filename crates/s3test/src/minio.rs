@@ -50,10 +50,10 @@ impl MinioServer {
     /// When it does not start.
     pub fn start(program: &Path, settings: ServerSettings<'_>) -> MinioServer {
         // It syncs every object: in memory that costs nothing.
-        let memory = Some(Path::new("/dev/shm")).filter(|dir| dir.is_dir());
-        let data = match settings.data.or(memory) {
-            Some(dir) => tempfile::tempdir_in(dir),
-            None => tempfile::tempdir(),
+        let memory = Path::new("/dev/shm");
+        let data = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory),
+            false => tempfile::tempdir(),
         };
         let data = data.expect("a directory");
         // A directory is a bucket.

@@ -18,7 +18,6 @@ fn hint(names: &str, days: i32, host: &str, addressing: &str) -> Option<String> 
     let own = FaultyServer::start(ServerSettings {
         certs: Some(&certs),
         domain: addressing == "virtual",
-        ..ServerSettings::default()
     });
     let path = format!("https://{host}:{}/bench/p/", own.port());
     let options = format!("ca = \"{}\"\naddressing = \"{addressing}\"", certs.ca().display());

@@ -4,17 +4,22 @@ use serde::Serialize;
 
 use crate::{Sys, chosen, field};
 
-/// Memory of the machine, in bytes.
+/// Memory of the machine, in bytes. What the kernel does not say is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    pub total: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
     /// What new work can have without swapping.
-    pub available: u64,
-    pub swap_total: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_total: Option<u64>,
     /// Swap space in use.
-    pub swap_used: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_used: Option<u64>,
     /// Pages changed in memory and not yet on storage.
-    pub dirty: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<u64>,
     /// Transparent huge pages: always, madvise or never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent_hugepages: Option<String>,
@@ -29,29 +34,22 @@ pub struct NumaNode {
     /// Its processors, like `0-7`.
     pub cpus: String,
     /// Its memory, bytes.
-    pub total: u64,
-}
-
-/// The line of what can be had without swapping.
-const AVAILABLE: &str = "MemAvailable";
-
-/// What the kernel says can be had without swapping, bytes; none where it does not say.
-pub fn available(sys: &Sys) -> Option<u64> {
-    kib(field(&sys.text("/proc/meminfo")?, ':', AVAILABLE))
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 /// What `/proc/meminfo` says.
 pub fn parse_meminfo(text: &str) -> Memory {
-    let bytes = |key: &str| kib(field(text, ':', key)).unwrap_or(0);
+    let bytes = |key: &str| kib(field(text, ':', key)?);
     // Kernels before 3.14 have no MemAvailable; free plus cached is close.
-    let available = kib(field(text, ':', AVAILABLE));
-    let available = available.unwrap_or_else(|| bytes("MemFree") + bytes("Cached"));
+    let cached = || Some(bytes("MemFree")? + bytes("Cached")?);
     let swap_total = bytes("SwapTotal");
+    let swap_free = bytes("SwapFree");
     Memory {
         total: bytes("MemTotal"),
-        available,
+        available: bytes("MemAvailable").or_else(cached),
         swap_total,
-        swap_used: swap_total.saturating_sub(bytes("SwapFree")),
+        swap_used: swap_total.zip(swap_free).map(|(total, free)| total.saturating_sub(free)),
         dirty: bytes("Dirty"),
         transparent_hugepages: None,
         numa: Vec::new(),
@@ -59,8 +57,8 @@ pub fn parse_meminfo(text: &str) -> Memory {
 }
 
 /// "123 kB" in bytes.
-fn kib(value: Option<&str>) -> Option<u64> {
-    let number: u64 = value?.split_whitespace().next()?.parse().ok()?;
+fn kib(value: &str) -> Option<u64> {
+    let number: u64 = value.split_whitespace().next()?.parse().ok()?;
     number.checked_mul(1024)
 }
 
@@ -78,9 +76,9 @@ impl Memory {
             .filter(is_node)
             .map(|name| NumaNode {
                 cpus: sys.text(&format!("{nodes}/{name}/cpulist")).unwrap_or_default(),
-                total: node_total(
-                    &sys.text(&format!("{nodes}/{name}/meminfo")).unwrap_or_default(),
-                ),
+                total: sys
+                    .text(&format!("{nodes}/{name}/meminfo"))
+                    .and_then(|text| node_total(&text)),
             })
             .collect();
         memory
@@ -88,11 +86,9 @@ impl Memory {
 }
 
 /// The total in a node's meminfo, whose lines begin with "Node 0 ".
-fn node_total(text: &str) -> u64 {
-    text.lines()
-        .filter_map(|line| line.split_once("MemTotal:"))
-        .find_map(|(_, value)| kib(Some(value)))
-        .unwrap_or(0)
+fn node_total(text: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once("MemTotal:"));
+    lines.find_map(|(_, value)| kib(value))
 }
 
 /// Size and free bytes of a file system.
@@ -163,21 +159,26 @@ mod tests {
     #[test]
     fn sizes_are_bytes() {
         let m = parse_meminfo(include_str!("../fixtures/meminfo.txt"));
-        assert_eq!(m.total, 24_684_084 * 1024);
-        assert_eq!(m.available, 20_000_000 * 1024);
-        assert_eq!(m.swap_used, 1024 * 1024);
-        assert_eq!(m.dirty, 120 * 1024);
+        assert_eq!(m.total, Some(24_684_084 * 1024));
+        assert_eq!(m.available, Some(20_000_000 * 1024));
+        assert_eq!(m.swap_used, Some(1024 * 1024));
+        assert_eq!(m.dirty, Some(120 * 1024));
     }
 
     #[test]
-    fn old_kernels_have_no_available_line() {
+    fn what_the_kernel_does_not_say_is_absent() {
+        // Old kernels have no MemAvailable.
         let m = parse_meminfo("MemTotal: 100 kB\nMemFree: 40 kB\nCached: 10 kB\n");
-        assert_eq!(m.available, 50 * 1024);
+        assert_eq!((m.total, m.available), (Some(100 * 1024), Some(50 * 1024)));
+        assert_eq!((m.swap_total, m.swap_used, m.dirty), (None, None, None));
+        let m = parse_meminfo("MemTotal: lots\nMemFree: 40 kB\nSwapTotal: 8 kB\n");
+        assert_eq!((m.total, m.available, m.swap_used), (None, None, None));
+        assert_eq!(Memory::read(&Sys::at("/nowhere")), Memory::default());
     }
 
     #[test]
     fn node_lines_have_a_prefix() {
-        assert_eq!(node_total("Node 0 MemTotal:   2048 kB\nNode 0 MemFree: 1 kB"), 2 << 20);
+        assert_eq!(node_total("Node 0 MemTotal:   2048 kB\nNode 0 MemFree: 1 kB"), Some(2 << 20));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use taillight_core::job::MachineMemory;
 use taillight_core::units::ByteSize;
+use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::memory::{Memory, space};
@@ -11,13 +12,20 @@ use taillight_machine::memory::{Memory, space};
 /// Where capture chunks live: memory with a name, so that they survive a killed process.
 pub const SHM: &str = "/dev/shm";
 
-/// Memory a new process can have: what the machine has left, within the limits of its group.
-pub fn free_memory(memory: &Memory, limits: &CgroupLimits) -> u64 {
-    let group = match limits.memory_max {
-        Some(max) => max.saturating_sub(limits.memory_used.unwrap_or(0)),
-        None => u64::MAX,
-    };
-    memory.available.min(group)
+/// Memory a new process can have: what the machine has left, within the limits of its group. Errors:
+/// `Unavailable` when the kernel does not say.
+pub fn free_memory(sys: &Sys) -> Result<u64> {
+    let available = Memory::read(sys).available.ok_or_else(|| {
+        Error::unavailable("how much memory is free is not known")
+            .with("path", "/proc/meminfo")
+            .hint("mount /proc: the memory for the capture is bounded by what is free")
+    })?;
+    let limits = CgroupLimits::read(sys);
+    let left = limits.memory_max.map(|max| match limits.memory_used {
+        Some(used) => max.saturating_sub(used),
+        None => max,
+    });
+    Ok(left.map_or(available, |left| available.min(left)))
 }
 
 /// A quarter of the free memory, and no more than nine tenths of what `/dev/shm` can still hold;
@@ -31,13 +39,14 @@ pub fn capture_budget(free: u64, shm: Option<u64>) -> u64 {
     }
 }
 
-pub fn read(sys: &Sys) -> MachineMemory {
-    let free = free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
+/// Errors: as [`free_memory`].
+pub fn read(sys: &Sys) -> Result<MachineMemory> {
+    let free = free_memory(sys)?;
     let shm = space(Path::new(SHM)).map(|s| s.available);
-    MachineMemory {
+    Ok(MachineMemory {
         capture_budget: ByteSize(capture_budget(free, shm)),
         free_memory: ByteSize(free),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -53,14 +62,22 @@ mod tests {
     }
 
     #[test]
-    fn a_group_limit_counts() {
-        let memory = Memory { available: 1000, ..Memory::default() };
-        let limits = CgroupLimits {
-            memory_max: Some(500),
-            memory_used: Some(100),
-            ..CgroupLimits::default()
+    fn a_group_limit_counts_and_unknown_memory_is_no_zero() {
+        let home = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = home.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
         };
-        assert_eq!(free_memory(&memory, &limits), 400);
-        assert_eq!(free_memory(&memory, &CgroupLimits::default()), 1000);
+        let sys = Sys::at(home.path());
+        let e = free_memory(&sys).unwrap_err();
+        assert!(e.to_string().contains("meminfo") && e.hint_text().is_some(), "{e}");
+        put("proc/meminfo", "MemAvailable: 1000 kB\n");
+        assert_eq!(free_memory(&sys).unwrap(), 1000 << 10);
+        put("proc/self/cgroup", "0::/a\n");
+        put("sys/fs/cgroup/cgroup.controllers", "memory\n");
+        put("sys/fs/cgroup/a/memory.max", "512000\n");
+        put("sys/fs/cgroup/a/memory.current", "102400\n");
+        assert_eq!(free_memory(&sys).unwrap(), 400 << 10);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use taillight_machine::Sys;
 use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::cpu::CpuInfo;
-use taillight_machine::memory::{Memory, space};
+use taillight_machine::memory::space;
 use taillight_machine::pressure::MachineLoad;
 use taillight_report::format::{Script, bytes, duration};
 use taillight_trace::availability::uring::{self, UringAccess};
@@ -132,8 +132,10 @@ fn steal(cpu: &CpuInfo, load: &MachineLoad) -> Check {
 }
 
 fn memory(sys: &Sys) -> Check {
-    let free = memory_budget::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
-    let budget = memory_budget::read(sys).capture_budget.0;
+    let (free, budget) = match memory_budget::read(sys) {
+        Ok(memory) => (memory.free_memory.0, memory.capture_budget.0),
+        Err(e) => return Check::no("memory", e.to_string(), "mount /proc"),
+    };
     // About 16 bytes an I/O: a GiB keeps 67 million.
     let ios = budget / 16 / 1_000_000;
     let found = format!(

@@ -49,7 +49,7 @@ pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Re
 /// The plan of a job, with the drivers, the memory and the files of this machine. Errors: as
 /// [`plan`].
 pub fn resolve(job: &Job) -> Result<Plan> {
-    job.resolve(&Registry, memory_budget::read(&Sys::default()), &|path| {
+    job.resolve(&Registry, memory_budget::read(&Sys::default())?, &|path| {
         std::fs::read_to_string(path)
     })
 }

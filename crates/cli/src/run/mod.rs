@@ -211,7 +211,8 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     };
     let geometry = target.geometry();
     let fits = check_extents(plan, geometry.size(), geometry.align)
-        .and_then(|()| check_ledger(plan, geometry.size(), memory_budget::read(&Sys::default())));
+        .and_then(|()| memory_budget::read(&Sys::default()))
+        .and_then(|memory| check_ledger(plan, geometry.size(), memory));
     match fits {
         Ok(()) => Ok((target, loaded)),
         Err(e) => {

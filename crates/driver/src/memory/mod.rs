@@ -54,7 +54,7 @@ impl Driver for MemoryDriver {
         })
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        room::check(spec.plan, taillight_machine::memory::available(&Sys::default()))
+        room::check(spec.plan, taillight_machine::memory::Memory::read(&Sys::default()).available)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         self.check(spec)?;

@@ -12,8 +12,6 @@ use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_machine::Sys;
-use taillight_machine::cgroup::CgroupLimits;
-use taillight_machine::memory::Memory;
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
@@ -140,7 +138,7 @@ impl PerfTracing {
 /// Bytes of each worker's log, when the kernel gives one and there is memory for all of them: they
 /// are locked in memory. Errors: `Unavailable` when not.
 pub(crate) fn room(plan: &Plan, sys: &Sys) -> Result<usize> {
-    let free = memory_budget::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
+    let free = memory_budget::free_memory(sys)?;
     let bytes = fitting(plan.trace.buffer, plan.workers(), free)?;
     allowed(bytes)?;
     Ok(bytes)

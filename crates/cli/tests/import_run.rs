@@ -45,12 +45,16 @@ fn logs_of_a_drive_before_and_after_give_a_word_on_the_cause() {
     let dir = scratch();
     measured(dir.path());
     let log = |reads: u32| {
-        format!(
-            r#"{{"Feature Status":1,"Active Threshold A":5,"Active Threshold B":10,
-               "Active Threshold C":50,"Active Threshold D":100,"Log Page Version":1,
-               "Active Bucket Counter: Bucket 0":{{"Read":{reads},"Write":0,"Trim":0}},
-               "Log Page GUID":"x"}}"#
-        )
+        let mut log = serde_json::json!({
+            "Feature Status": 1, "Active Bucket Timer": 5, "Active Bucket Timer Threshold": 10,
+            "Active Threshold A": 5, "Active Threshold B": 10, "Active Threshold C": 50,
+            "Active Threshold D": 100, "Log Page Version": 1, "Log Page GUID": "x",
+        });
+        for (which, i) in ["Active", "Static"].iter().flat_map(|w| (0..4).map(move |i| (w, i))) {
+            let counts = serde_json::json!({"Read": reads, "Write": 0, "Trim": 0});
+            log[format!("{which} Bucket Counter: Bucket {i}")] = counts;
+        }
+        log.to_string()
     };
     std::fs::write(dir.path().join("a.json"), log(7)).unwrap();
     let (_, err) = run(dir.path(), &["import", "a.json", "--run", "out"], 2);

@@ -106,8 +106,8 @@ fn drain(ring: &mut EventRing, all: &mut CollectedTrace) {
         match TraceEvent::parse(&item) {
             Some(event) if event.worker as usize == heartbeat::COLLECTOR_INDEX => {}
             Some(event) if all.events.len() < EVENTS_MAX => all.events.push(event),
-            Some(_) => all.events_lost += 1,
-            None => {}
+            // Without room, or of a kind that is not known.
+            _ => all.events_lost += 1,
         }
     }
 }
@@ -200,16 +200,12 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
     match e.kind {
         TraceEventKind::Off => {
             row.kind = LayerKind::OffCpu;
-            row.state = Some(e.a);
-            row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
-            row.waker = u64::from(e.waker).checked_sub(1);
+            off_cpu(&mut row, e);
             row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
         }
         TraceEventKind::Worker => {
             row.kind = LayerKind::Worker;
-            row.state = Some(e.a);
-            row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
-            row.waker = u64::from(e.waker).checked_sub(1);
+            off_cpu(&mut row, e);
             row.token = (e.b != 0).then_some(e.b);
         }
         TraceEventKind::Held => row.kind = LayerKind::Held,
@@ -231,6 +227,13 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
         TraceEventKind::Flush => row.kind = LayerKind::Flush,
     }
     row
+}
+
+/// What both kinds of time off the CPU have.
+fn off_cpu(row: &mut LayerRow, e: &TraceEvent) {
+    row.state = Some(e.a);
+    row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
+    row.waker = u64::from(e.waker).checked_sub(1);
 }
 
 /// The time in which the thread of a traced I/O came back to the CPU unseen, if it did.

@@ -20,7 +20,7 @@ use super::programs::LoadedPrograms;
 use super::target_file;
 use super::traced_io::{TracedBatch, parts_of, read_slot, settled};
 use crate::tracing::TraceCounts;
-use crate::tracing::threshold::{KeepReason, TailThreshold};
+use crate::tracing::threshold::{KeepReason, TailThresholds};
 
 /// What all probes share.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Probes for BpfProbes {
 /// What is remembered of an operation at its begin.
 #[derive(Debug, Clone, Copy, Default)]
 struct OperationStart {
-    kind: u8,
+    op: OpKind,
     offset: u64,
     size: u64,
     submit: i64,
@@ -98,7 +98,7 @@ pub struct BpfProbe {
     shared: BpfProbeShared,
     worker: u16,
     first_slot: u32,
-    running: Box<[Option<TailThreshold>]>,
+    thresholds: TailThresholds,
     begun: Box<[OperationStart]>,
     batch: TracedBatch,
     /// Some I/O was seen to reach a disk.
@@ -123,7 +123,7 @@ impl Probe for BpfProbe {
         let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
             *begun = OperationStart {
-                kind: op.kind as u8,
+                op: op.kind,
                 offset: op.offset,
                 size: op.size,
                 submit: at.0,
@@ -147,11 +147,7 @@ impl Probe for BpfProbe {
         let Some(begun) = self.begun.get(index).copied() else {
             return;
         };
-        let threshold = self.shared.threshold;
-        let Some(running) = self.running.get_mut(usize::from(begun.kind)) else {
-            return;
-        };
-        let keep = running.get_or_insert_with(|| TailThreshold::new(threshold)).keep(latency_ns);
+        let keep = self.thresholds.keep(begun.op, latency_ns);
         let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if thread.off.load(Relaxed) != 0 {
             self.came_back(begun.submit as u64 + latency_ns);
@@ -173,7 +169,7 @@ impl BpfProbe {
             shared: shared.clone(),
             worker: seat.worker,
             first_slot: seat.first_slot,
-            running: (0..OpKind::ALL.len()).map(|_| None).collect(),
+            thresholds: TailThresholds::new(shared.threshold),
             begun: vec![OperationStart::default(); seat.depth as usize].into(),
             batch: shared.spare.try_recv().unwrap_or_default(),
             reaches_disk: false,
@@ -208,7 +204,7 @@ impl BpfProbe {
         let shared = self.shared.programs.slots.get(slot as usize);
         let mut seen = read_slot(shared, token);
         seen.worker = self.worker;
-        seen.op = OpKind::from_index(begun.kind).unwrap_or(OpKind::Read);
+        seen.op = begun.op;
         if keep != KeepReason::Slow {
             seen.flags |= flags::SAMPLE as u32;
         }

@@ -1,9 +1,8 @@
 //! `/proc/stat`: where CPU time went, interrupts, context switches.
 
-use taillight_machine::Sys;
 use taillight_machine::cpu::KernelStat;
 
-use super::{HostSource, SampleOutput, window};
+use super::{CounterSource, SampleOutput};
 
 const NAME: &str = "cpu";
 
@@ -53,25 +52,8 @@ fn values(before: &KernelStat, now: &KernelStat, out: &mut SampleOutput) {
 }
 
 /// The CPUs of the machine.
-#[derive(Debug, Default)]
-pub(crate) struct CpuSource {
-    before: Option<KernelStat>,
-}
-
-impl HostSource for CpuSource {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
-        let now = KernelStat::read(sys);
-        window(&mut self.before, now, out, values);
-    }
-
-    fn missing(&self) -> Option<String> {
-        let known = self.before.is_some();
-        (!known).then(|| "/proc/stat cannot be read".to_owned())
-    }
+pub(crate) fn source() -> CounterSource<KernelStat> {
+    CounterSource::new(NAME, KernelStat::read, values, "/proc/stat cannot be read")
 }
 
 #[cfg(test)]
@@ -89,7 +71,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let root = home.path();
         put(root, "proc/stat", BEFORE);
-        let values = two(&mut CpuSource::default(), root, || put(root, "proc/stat", AFTER));
+        let values = two(&mut source(), root, || put(root, "proc/stat", AFTER));
         let v = |name| of(&values, name);
         assert_eq!(v("%user"), Some(30.0));
         assert_eq!(v("%system"), Some(15.0));

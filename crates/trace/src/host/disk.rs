@@ -38,46 +38,9 @@ fn parse(text: &str, device: DeviceNumber) -> Option<DiskCounters> {
     })
 }
 
-/// One kind of request: its names, and where its counters begin (count, merged, sectors, ms).
-struct RequestKind {
-    first: usize,
-    per_s: &'static str,
-    kib: &'static str,
-    merged: &'static str,
-    share: &'static str,
-    wait: &'static str,
-    size: &'static str,
-}
-
-const KINDS: [RequestKind; 3] = [
-    RequestKind {
-        first: 0,
-        per_s: "r/s",
-        kib: "rkB/s",
-        merged: "rrqm/s",
-        share: "%rrqm",
-        wait: "r_await",
-        size: "rareq-sz",
-    },
-    RequestKind {
-        first: 4,
-        per_s: "w/s",
-        kib: "wkB/s",
-        merged: "wrqm/s",
-        share: "%wrqm",
-        wait: "w_await",
-        size: "wareq-sz",
-    },
-    RequestKind {
-        first: 11,
-        per_s: "d/s",
-        kib: "dkB/s",
-        merged: "drqm/s",
-        share: "%drqm",
-        wait: "d_await",
-        size: "dareq-sz",
-    },
-];
+/// Kinds of request, by the letter in the names of their columns, and where their counters begin
+/// (count, merged, sectors, ms).
+const KINDS: [(char, usize); 3] = [('r', 0), ('w', 4), ('d', 11)];
 
 /// What a disk did between two readings. Nothing when its counters went back: another device.
 pub(crate) fn values(
@@ -90,21 +53,20 @@ pub(crate) fn values(
     let ms = |i: usize| Some(f64::from((now.at(i)? as u32).wrapping_sub(before.at(i)? as u32)));
     let count = |i: usize| Some(now.at(i)?.checked_sub(before.at(i)?)? as f64);
     let item = Some(item);
-    for kind in &KINDS {
-        let at = kind.first;
+    for (kind, at) in KINDS {
         let counts = (count(at), count(at + 1), count(at + 2), ms(at + 3));
         let (Some(ios), Some(merged), Some(sectors), Some(waited)) = counts else {
             continue;
         };
-        out.rate(NAME, kind.per_s, item, ios);
-        out.rate(NAME, kind.kib, item, sectors / 2.0);
-        out.rate(NAME, kind.merged, item, merged);
+        out.rate(NAME, &format!("{kind}/s"), item, ios);
+        out.rate(NAME, &format!("{kind}kB/s"), item, sectors / 2.0);
+        out.rate(NAME, &format!("{kind}rqm/s"), item, merged);
         if ios + merged > 0.0 {
-            out.put(NAME, kind.share, item, 100.0 * merged / (ios + merged));
+            out.put(NAME, &format!("%{kind}rqm"), item, 100.0 * merged / (ios + merged));
         }
         if ios > 0.0 {
-            out.put(NAME, kind.wait, item, waited / ios);
-            out.put(NAME, kind.size, item, sectors / 2.0 / ios);
+            out.put(NAME, &format!("{kind}_await"), item, waited / ios);
+            out.put(NAME, &format!("{kind}areq-sz"), item, sectors / 2.0 / ios);
         }
     }
     if let (Some(flushes), Some(waited)) = (count(15), ms(16)) {

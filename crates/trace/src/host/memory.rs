@@ -1,9 +1,8 @@
 //! `/proc/vmstat`: dirty pages, writeback, reclaim.
 
-use taillight_machine::Sys;
 use taillight_machine::memory::VmStat;
 
-use super::{HostSource, SampleOutput, window};
+use super::{CounterSource, SampleOutput};
 
 const NAME: &str = "memory";
 
@@ -28,25 +27,8 @@ fn values(before: &VmStat, now: &VmStat, out: &mut SampleOutput) {
 }
 
 /// Memory of the whole machine.
-#[derive(Debug, Default)]
-pub(crate) struct MemorySource {
-    before: Option<VmStat>,
-}
-
-impl HostSource for MemorySource {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
-        let now = VmStat::read(sys);
-        window(&mut self.before, now, out, values);
-    }
-
-    fn missing(&self) -> Option<String> {
-        let known = self.before.is_some();
-        (!known).then(|| "/proc/vmstat cannot be read".to_owned())
-    }
+pub(crate) fn source() -> CounterSource<VmStat> {
+    CounterSource::new(NAME, VmStat::read, values, "/proc/vmstat cannot be read")
 }
 
 #[cfg(test)]
@@ -64,7 +46,7 @@ mod tests {
             "nr_dirty 5\nnr_writeback 0\nallocstall_dma 1\nallocstall_normal 2\n\
              pgscan_kswapd 100\npgscan_direct 10\npgscan_direct_throttle 99\n",
         );
-        let values = two(&mut MemorySource::default(), root, || {
+        let values = two(&mut source(), root, || {
             put(
                 root,
                 "proc/vmstat",

@@ -92,6 +92,40 @@ pub(crate) fn window<T>(
     *before = now;
 }
 
+/// A source that is two readings of the same counters.
+pub(crate) struct CounterSource<T> {
+    name: &'static str,
+    read: fn(&Sys) -> Option<T>,
+    /// Puts what happened between two readings.
+    put: fn(&T, &T, &mut SampleOutput),
+    /// Why it says nothing, when nothing could be read.
+    missing: &'static str,
+    before: Option<T>,
+}
+
+impl<T> CounterSource<T> {
+    pub const fn new(
+        name: &'static str,
+        read: fn(&Sys) -> Option<T>,
+        put: fn(&T, &T, &mut SampleOutput),
+        missing: &'static str,
+    ) -> CounterSource<T> {
+        CounterSource { name, read, put, missing, before: None }
+    }
+}
+
+impl<T: Send> HostSource for CounterSource<T> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
+        window(&mut self.before, (self.read)(sys), out, self.put);
+    }
+    fn missing(&self) -> Option<String> {
+        self.before.is_none().then(|| self.missing.to_owned())
+    }
+}
+
 /// A sample: begin and end, CLOCK_MONOTONIC ns, and its values.
 type HostSample = (i64, i64, Vec<MetricValue>);
 
@@ -155,10 +189,10 @@ fn sources(disks: disk::DiskSource, sys: &Sys) -> Vec<Box<dyn HostSource>> {
     let numbers = disks.numbers();
     vec![
         Box::new(disks),
-        Box::new(cpu::CpuSource::default()),
+        Box::new(cpu::source()),
         Box::new(tasks::TaskSource::default()),
-        Box::new(pressure::PressureSource::default()),
-        Box::new(memory::MemorySource::default()),
+        Box::new(pressure::source()),
+        Box::new(memory::source()),
         Box::new(cgroup::CpuLimit::new(sys)),
         Box::new(cgroup::IoLimit::new(sys, numbers)),
         Box::new(temperature::TemperatureSource::new(sys)),

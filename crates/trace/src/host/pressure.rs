@@ -3,7 +3,7 @@
 use taillight_machine::Sys;
 use taillight_machine::pressure::Pressure;
 
-use super::{HostSource, SampleOutput, window};
+use super::{CounterSource, SampleOutput};
 
 const NAME: &str = "psi";
 
@@ -13,48 +13,38 @@ const RESOURCES: [&str; 3] = ["cpu", "io", "memory"];
 const METRICS: [&str; 6] =
     ["cpu_some", "cpu_full", "io_some", "io_full", "memory_some", "memory_full"];
 
-/// Pressure of the whole machine.
-#[derive(Debug, Default)]
-pub(crate) struct PressureSource {
-    before: Option<Vec<Option<u64>>>,
-    missing: Option<String>,
+/// Total stall times of the resources, microseconds, in the order of [`METRICS`].
+type StallTimes = [Option<u64>; 6];
+
+fn read(sys: &Sys) -> Option<StallTimes> {
+    let mut times = [None; 6];
+    for (resource, pair) in RESOURCES.iter().zip(times.chunks_exact_mut(2)) {
+        if let Some(Pressure { some, full }) = Pressure::read(sys, resource) {
+            pair.copy_from_slice(&[some, full].map(|line| Some(line?.total_us)));
+        }
+    }
+    times.iter().any(Option::is_some).then_some(times)
 }
 
-impl HostSource for PressureSource {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
-        let now = RESOURCES.map(|resource| {
-            let pressure = Pressure::read(sys, resource).unwrap_or_default();
-            [pressure.some, pressure.full].map(|line| Some(line?.total_us))
-        });
-        let now: Vec<Option<u64>> = now.into_iter().flatten().collect();
-        if now.iter().all(Option::is_none) {
-            self.missing = Some(
-                "the kernel keeps no pressure information: boot it with psi=1, or build it with \
-                 CONFIG_PSI"
-                    .to_owned(),
-            );
+fn values(before: &StallTimes, now: &StallTimes, out: &mut SampleOutput) {
+    for (name, (now, before)) in METRICS.iter().zip(now.iter().zip(before)) {
+        if let Some(us) = now.zip(*before).and_then(|(n, b)| n.checked_sub(b)) {
+            let share = us as f64 / 1e4 / out.seconds;
+            out.put(NAME, name, None, share.min(100.0));
         }
-        window(&mut self.before, Some(now), out, |before, now, out| {
-            for (name, (now, before)) in METRICS.iter().zip(now.iter().zip(before)) {
-                if let Some(us) = now.zip(*before).and_then(|(n, b)| n.checked_sub(b)) {
-                    let share = us as f64 / 1e4 / out.seconds;
-                    out.put(NAME, name, None, share.min(100.0));
-                }
-            }
-        });
     }
+}
 
-    fn missing(&self) -> Option<String> {
-        self.missing.clone()
-    }
+/// Pressure of the whole machine.
+pub(crate) fn source() -> CounterSource<StallTimes> {
+    let missing = "the kernel keeps no pressure information: boot it with psi=1, or build it with \
+                   CONFIG_PSI";
+    CounterSource::new(NAME, read, values, missing)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::HostSource;
     use super::super::testing::{of, put, two};
     use super::*;
 
@@ -70,7 +60,7 @@ mod tests {
         let root = home.path();
         put(root, "proc/pressure/io", &text(1_000_000, 500_000));
         put(root, "proc/pressure/cpu", "some avg10=0.00 total=5\n");
-        let mut pressure = PressureSource::default();
+        let mut pressure = source();
         let values = two(&mut pressure, root, || {
             put(root, "proc/pressure/io", &text(2_500_000, 600_000));
         });
@@ -85,7 +75,7 @@ mod tests {
     #[test]
     fn a_kernel_without_it_is_named() {
         let home = tempfile::tempdir().unwrap();
-        let mut pressure = PressureSource::default();
+        let mut pressure = source();
         assert!(two(&mut pressure, home.path(), || ()).is_empty());
         assert!(pressure.missing().unwrap().contains("psi=1"));
     }

@@ -15,7 +15,7 @@ use super::off_cpu::LONG_NS;
 use super::schedstat::{Schedstat, SchedstatReading};
 use super::sys::SwitchLog;
 use crate::tracing::TraceCounts;
-use crate::tracing::threshold::{KeepReason, TailThreshold};
+use crate::tracing::threshold::{KeepReason, TailThresholds};
 
 /// I/Os on their way to the gatherer, over all workers.
 const QUEUED: usize = 1 << 18;
@@ -106,12 +106,11 @@ impl Probes for PerfProbes {
         let _ = shared.arrivals.send(arrival);
         Ok(PerfProbe {
             all: shared.all,
-            threshold: shared.threshold,
             counts: shared.counts.clone(),
             queue,
             schedstat,
             first_slot: seat.first_slot,
-            running: (0..OpKind::ALL.len()).map(|_| None).collect(),
+            thresholds: TailThresholds::new(shared.threshold),
             begun: vec![IoStart::default(); seat.depth as usize].into(),
             operations: 0,
             lost: 0,
@@ -122,7 +121,7 @@ impl Probes for PerfProbes {
 /// What is remembered of an operation at its begin.
 #[derive(Debug, Clone, Copy, Default)]
 struct IoStart {
-    kind: u8,
+    op: OpKind,
     offset: u64,
     size: u64,
     submit: i64,
@@ -131,12 +130,11 @@ struct IoStart {
 /// The probe of one worker.
 pub struct PerfProbe {
     all: bool,
-    threshold: Option<u64>,
     counts: Arc<TraceCounts>,
     queue: Sender<KeptIo>,
     schedstat: Option<Schedstat>,
     first_slot: u32,
-    running: Box<[Option<TailThreshold>]>,
+    thresholds: TailThresholds,
     begun: Box<[IoStart]>,
     operations: u64,
     lost: u64,
@@ -147,7 +145,7 @@ impl Probe for PerfProbe {
     fn begin(&mut self, slot: u32, _: Token, at: Stamp, op: &Op) {
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
             *begun =
-                IoStart { kind: op.kind as u8, offset: op.offset, size: op.size, submit: at.0 };
+                IoStart { op: op.kind, offset: op.offset, size: op.size, submit: at.0 };
         }
     }
 
@@ -157,11 +155,7 @@ impl Probe for PerfProbe {
         let Some(begun) = self.begun.get((slot - self.first_slot) as usize).copied() else {
             return;
         };
-        let threshold = self.threshold;
-        let Some(running) = self.running.get_mut(usize::from(begun.kind)) else {
-            return;
-        };
-        let keep = running.get_or_insert_with(|| TailThreshold::new(threshold)).keep(latency_ns);
+        let keep = self.thresholds.keep(begun.op, latency_ns);
         if self.all || keep != KeepReason::No {
             self.keep(&begun, latency_ns, keep);
         }
@@ -174,7 +168,7 @@ impl PerfProbe {
         let sample = if keep == KeepReason::Slow { 0 } else { flags::SAMPLE };
         let queued = if self.begun.len() > 1 { flags::QUEUED } else { 0 };
         let kept = KeptIo {
-            op: OpKind::from_index(begun.kind).unwrap_or(OpKind::Read),
+            op: begun.op,
             flags: (sample | queued) as u32,
             submit: begun.submit,
             complete: begun.submit.saturating_add_unsigned(latency),
@@ -184,9 +178,7 @@ impl PerfProbe {
         };
         self.lost += u64::from(self.queue.try_send(kept).is_err());
     }
-}
 
-impl PerfProbe {
     /// What the worker's waits for a CPU are right after a slow I/O: the next reading by the gatherer
     /// comes milliseconds later. Not for all I/Os of a queue, which may all be slow.
     fn read(&self, latency: u64, keep: KeepReason) -> Option<SchedstatReading> {

@@ -1,4 +1,6 @@
-//! The running 99.5 % of one kind of operation, cheap enough for the hot loop.
+//! The running 99.5 % of each kind of operation, cheap enough for the hot loop.
+
+use taillight_core::OpKind;
 
 /// Values per power of two: the threshold is at most 6 % below the true one.
 const STEPS: u32 = 16;
@@ -8,9 +10,30 @@ const LEARN: u64 = 10_000;
 /// The threshold is set anew after this many I/Os.
 const EVERY: u64 = 1024;
 
+/// A threshold for each kind of operation of a worker, made with its first one.
+#[derive(Debug)]
+pub struct TailThresholds {
+    fixed: Option<u64>,
+    kinds: [Option<TailThreshold>; OpKind::ALL.len()],
+}
+
+impl TailThresholds {
+    /// With a threshold of the user's, or none.
+    pub fn new(fixed: Option<u64>) -> TailThresholds {
+        TailThresholds { fixed, kinds: Default::default() }
+    }
+
+    /// Takes one latency and says whether its I/O is kept.
+    #[inline]
+    pub fn keep(&mut self, op: OpKind, ns: u64) -> KeepReason {
+        let fixed = self.fixed;
+        self.kinds[op as usize].get_or_insert_with(|| TailThreshold::new(fixed)).keep(ns)
+    }
+}
+
 /// Latencies seen, in coarse buckets.
 #[derive(Debug, Clone)]
-pub struct TailThreshold {
+struct TailThreshold {
     counts: Box<[u32]>,
     seen: u64,
     /// Given by the user.
@@ -28,8 +51,7 @@ pub enum KeepReason {
 }
 
 impl TailThreshold {
-    /// With a threshold of the user's, or none.
-    pub fn new(fixed: Option<u64>) -> TailThreshold {
+    fn new(fixed: Option<u64>) -> TailThreshold {
         TailThreshold {
             counts: vec![0; BUCKETS].into(),
             seen: 0,
@@ -38,9 +60,8 @@ impl TailThreshold {
         }
     }
 
-    /// Takes one latency and says whether its I/O is kept.
     #[inline]
-    pub fn keep(&mut self, ns: u64) -> KeepReason {
+    fn keep(&mut self, ns: u64) -> KeepReason {
         let n = self.seen;
         self.seen += 1;
         let bucket = bucket(ns);

@@ -1,8 +1,7 @@
 //! A percentile that says how far it may be believed.
 //!
 //! What it is: the nearest-rank value together with its interval and, when there are too few I/Os,
-//! the count that is needed instead of a number. The table of nines is the same thing for one to
-//! nine nines. What it is not: the statistics themselves (see
+//! the count that is needed instead of a number. What it is not: the statistics themselves (see
 //! [`confidence`](crate::confidence)). Called by the report for every percentile it shows.
 
 use crate::confidence::{needed_one_sided, needed_two_sided, quantile_ci};
@@ -27,15 +26,6 @@ pub struct Estimate {
     pub needs: Option<u64>,
 }
 
-/// One line of the table of nines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nine {
-    /// How many nines, 1 for 90 % to 9 for 99.9999999 %.
-    pub k: u8,
-    /// The percentile of so many nines.
-    pub estimate: Estimate,
-}
-
 /// A percentile with its interval, or with the count it needs.
 #[must_use]
 pub fn estimate(dist: &Dist, pct: &Percentile) -> Estimate {
@@ -56,14 +46,6 @@ pub fn estimate(dist: &Dist, pct: &Percentile) -> Estimate {
     Estimate { pct: *pct, value: dist.percentile(pct), lo, hi, resolved: true, needs: None }
 }
 
-/// One to nine nines of a distribution.
-#[must_use]
-pub fn nines(dist: &Dist) -> Vec<Nine> {
-    (1..=9)
-        .filter_map(|k| Some(Nine { k, estimate: estimate(dist, &Percentile::nines(k)?) }))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,20 +53,20 @@ mod tests {
     #[test]
     fn nines_resolve_one_after_the_other() {
         let dist: Dist = (1..=3_000).collect();
-        let table = nines(&dist);
-        assert_eq!(table.iter().map(|n| n.k).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
-        let resolved: Vec<_> = table.iter().map(|n| n.estimate.resolved).collect();
+        let nines = (1..=9).map(|k| Percentile::nines(k).expect("valid"));
+        let table: Vec<Estimate> = nines.map(|nine| estimate(&dist, &nine)).collect();
+        let resolved: Vec<_> = table.iter().map(|n| n.resolved).collect();
         assert_eq!(resolved, [true, true, true, false, false, false, false, false, false]);
-        let two = table[1].estimate;
+        let two = table[1];
         assert_eq!((two.value, two.needs), (Some(2_970), None));
         assert!(two.lo.is_some_and(|lo| lo < 2_970) && two.hi.is_some_and(|hi| hi > 2_970));
         // Past 2,995 but short of 3,688: a value, no interval.
-        let three = table[2].estimate;
+        let three = table[2];
         assert_eq!((three.value, three.lo, three.hi), (Some(2_997), None, None));
-        let four = table[3].estimate;
+        let four = table[3];
         assert_eq!((four.value, four.lo, four.hi), (None, None, None));
         assert_eq!(four.needs, Some(29_956));
-        assert_eq!(table[8].estimate.needs, Some(2_995_732_273));
+        assert_eq!(table[8].needs, Some(2_995_732_273));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use confidence::{
 pub use curve::{RankPoint, percentile_curve};
 pub use dist::{Dist, DistError};
 pub use episodes::{Episode, EpisodeCi, Episodes, episode_ci, group_episodes};
-pub use estimate::{Estimate, Nine, estimate, nines};
+pub use estimate::{Estimate, estimate};
 pub use exact::ExactCounter;
 pub use littles_law::littles_law_ratio;
 pub use series::SeriesSummary;

@@ -5,8 +5,7 @@
 //! order of arrival, so collectors filled by several workers merge to the same answer every time.
 //! Called by the report for outliers.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::cmp::Reverse;
 
 /// One kept item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,83 +18,48 @@ pub struct Ranked<T> {
     pub item: T,
 }
 
-/// Heap entry: the greatest one is the first to go.
-#[derive(Clone, Debug)]
-struct RankedEntry<T>(Ranked<T>);
-
-impl<T> RankedEntry<T> {
-    fn order(&self) -> (std::cmp::Reverse<u64>, u64) {
-        (std::cmp::Reverse(self.0.value), self.0.tie)
-    }
-}
-
-impl<T> PartialEq for RankedEntry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl<T> Eq for RankedEntry<T> {}
-
-impl<T> PartialOrd for RankedEntry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for RankedEntry<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-/// Keeps the `limit` items of largest value; memory for `limit` items, `O(log limit)` at worst and
-/// one comparison for most items of a long stream.
+/// Keeps the `limit` items of largest value. Memory for twice as many: they are sorted, and the rest
+/// is dropped, whenever it is full. One comparison for most items of a long stream.
 #[derive(Clone, Debug)]
 pub struct TopK<T> {
     limit: usize,
-    heap: BinaryHeap<RankedEntry<T>>,
+    kept: Vec<Ranked<T>>,
+    /// The last of those that stay, as of the last sorting.
+    last: Option<(Reverse<u64>, u64)>,
 }
 
 impl<T> TopK<T> {
     /// An empty collector of at most `limit` items.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, heap: BinaryHeap::new() }
+        Self { limit, kept: Vec::new(), last: None }
     }
 
-    /// How many items are kept.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.heap.len()
-    }
-
-    /// Whether nothing is kept.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
-    }
-
-    /// The smallest kept value once the collector is full: a smaller one cannot enter.
+    /// A smaller value than this cannot enter; none before the collector was full.
     #[must_use]
     pub fn floor(&self) -> Option<u64> {
-        if self.heap.len() < self.limit { None } else { self.heap.peek().map(|e| e.0.value) }
+        self.last.map(|(Reverse(value), _)| value)
     }
 
     /// Offers an item. `tie` orders items of equal value, smaller first, and should differ between
     /// items; where value and tie are both equal, the item offered first stays.
+    #[inline]
     pub fn push(&mut self, value: u64, tie: u64, item: T) {
-        if self.floor().is_some_and(|floor| value < floor) {
+        if self.limit == 0 || self.last.is_some_and(|last| (Reverse(value), tie) >= last) {
             return;
         }
-        let entry = RankedEntry(Ranked { value, tie, item });
-        if self.heap.len() < self.limit {
-            self.heap.push(entry);
-        } else if let Some(mut last) = self.heap.peek_mut()
-            && entry < *last
-        {
-            *last = entry;
+        self.kept.push(Ranked { value, tie, item });
+        if self.kept.len() >= 2 * self.limit {
+            self.cut();
         }
+    }
+
+    /// Drops what does not stay. The sort keeps the order of equals.
+    fn cut(&mut self) {
+        self.kept.sort_by_key(|r| (Reverse(r.value), r.tie));
+        self.kept.truncate(self.limit);
+        let full = self.kept.len() == self.limit;
+        self.last = self.kept.last().filter(|_| full).map(|r| (Reverse(r.value), r.tie));
     }
 
     /// Offers everything another collector kept.
@@ -107,8 +71,9 @@ impl<T> TopK<T> {
 
     /// The kept items, largest value first, equal values by rising tie.
     #[must_use]
-    pub fn into_sorted(self) -> Vec<Ranked<T>> {
-        self.heap.into_sorted_vec().into_iter().map(|e| e.0).collect()
+    pub fn into_sorted(mut self) -> Vec<Ranked<T>> {
+        self.cut();
+        self.kept
     }
 }
 
@@ -144,8 +109,8 @@ mod tests {
     fn no_room_keeps_nothing() {
         let mut top = TopK::new(0);
         top.push(u64::MAX, 0, ());
-        assert!(top.is_empty());
         assert_eq!(top.floor(), None);
+        assert!(top.into_sorted().is_empty());
     }
 
     proptest! {

@@ -58,15 +58,13 @@ fn percentile(overlay: &ChartModel) -> Vec<ChartFigure> {
     let layout = style::layout(lines)
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(style::axis("I/Os finished").range(vec![-1.5, 101.5]).tick_suffix(" %"));
-    vec![ChartFigure {
-        id: "percentile".to_owned(),
-        title: None,
-        plot: style::finish(plot, layout),
-        height: style::height(440, overlay),
-        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Percent)].into(),
-        switches: Vec::new(),
-        half: false,
-    }]
+    vec![ChartFigure::new(
+        "percentile",
+        style::height(440, overlay),
+        [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Percent)],
+        plot,
+        layout,
+    )]
 }
 
 /// The curve in per cent, up to 100.
@@ -156,13 +154,9 @@ fn look_of(overlay: &ChartModel, run: usize, series: &LatencySeries) -> LineLook
 
 fn latencies(overlay: &ChartModel) -> impl Iterator<Item = (usize, &LatencySeries)> {
     let spare = !style::crowded(overlay);
-    overlay.runs.iter().enumerate().flat_map(move |(run, data)| {
-        data.series
-            .iter()
-            .filter(|s| s.main || matches!(s.measure, LatencyKind::Response | LatencyKind::Service))
-            .filter(move |s| s.main || spare)
-            .filter(|s| !s.curve.is_empty())
-            .map(move |s| (run, s))
+    overlay.each(|run| &run.series).filter(move |(_, s)| {
+        let latency = matches!(s.measure, LatencyKind::Response | LatencyKind::Service);
+        (s.main || (latency && spare)) && !s.curve.is_empty()
     })
 }
 
@@ -190,13 +184,14 @@ fn figure(
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(nines_axis(deepest));
     Some(ChartFigure {
-        id: id.to_owned(),
         title,
-        plot: style::finish(plot, layout),
-        height: 460,
-        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Nines)].into(),
-        switches: Vec::new(),
-        half: false,
+        ..ChartFigure::new(
+            id,
+            460,
+            [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Nines)],
+            plot,
+            layout,
+        )
     })
 }
 

@@ -59,13 +59,14 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(style::axis("I/Os per second per bin").range(vec![0.0, top * 1.06]));
     vec![ChartFigure {
-        id: "distribution".to_owned(),
-        title: None,
-        plot: style::finish(plot, layout),
-        height: style::height(460, overlay),
-        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Number)].into(),
         switches: vec![switch(top, floor)],
-        half: false,
+        ..ChartFigure::new(
+            "distribution",
+            style::height(460, overlay),
+            [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Number)],
+            plot,
+            layout,
+        )
     }]
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use plotly::Plot;
+use plotly::{Layout, Plot};
 use serde::Serialize;
+use serde_json::json;
 
+use super::style;
 use crate::model::charts::ChartModel;
 
 /// A chart: a question, how to read the answer, and the function that draws it.
@@ -44,6 +46,18 @@ pub struct ButtonRow {
     pub choices: Vec<ButtonChoice>,
 }
 
+impl ButtonRow {
+    /// Each button shows those traces for which its flag is set, and no others.
+    pub fn show(choices: impl IntoIterator<Item = (String, Vec<bool>)>) -> ButtonRow {
+        let choice = |(label, visible)| ButtonChoice {
+            label,
+            data: json!({ "visible": visible }),
+            layout: json!({}),
+        };
+        ButtonRow { label: "Show".to_owned(), choices: choices.into_iter().map(choice).collect() }
+    }
+}
+
 /// One button: what it changes in traces and layout.
 #[derive(Debug, Clone, Serialize)]
 pub struct ButtonChoice {
@@ -68,4 +82,44 @@ pub struct ChartFigure {
     pub switches: Vec<ButtonRow>,
     /// Whether two of these fit beside each other.
     pub half: bool,
+}
+
+impl ChartFigure {
+    /// The only figure of a chart: without a heading, buttons or one beside it.
+    pub fn new<const N: usize>(
+        id: impl Into<String>,
+        height: usize,
+        axes: [(&'static str, AxisKind); N],
+        plot: Plot,
+        layout: Layout,
+    ) -> ChartFigure {
+        ChartFigure {
+            id: id.into(),
+            title: None,
+            plot: style::finish(plot, layout),
+            height,
+            axes: axes.into(),
+            switches: Vec::new(),
+            half: false,
+        }
+    }
+}
+
+/// One figure for each of these names, in their order; headings tell several apart.
+pub fn figure_per_name<'a>(
+    names: impl Iterator<Item = &'a str>,
+    draw: impl Fn(usize, &str) -> Option<ChartFigure>,
+) -> Vec<ChartFigure> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(&name) {
+            distinct.push(name);
+        }
+    }
+    let several = distinct.len() > 1;
+    let figure = |(i, name): (usize, &&str)| {
+        let title = several.then(|| (*name).to_owned());
+        Some(ChartFigure { title, ..draw(i, name)? })
+    };
+    distinct.iter().enumerate().filter_map(figure).collect()
 }

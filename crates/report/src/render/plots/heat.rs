@@ -2,9 +2,8 @@
 
 use plotly::common::{ColorBar, ColorScale, ColorScaleElement, TickMode, Title, Visible};
 use plotly::{HeatMap, Plot};
-use serde_json::json;
 
-use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
+use super::figure::{AxisKind, ButtonRow, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::model::charts::{ChartModel, HeatGrid};
@@ -22,13 +21,11 @@ pub const CHART: Chart = Chart {
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let several = overlay.runs.len() > 1;
     let heats: Vec<(String, &HeatGrid)> = overlay
-        .runs
-        .iter()
-        .flat_map(|run| run.heats.iter().map(move |h| (run, h)))
+        .each(|run| &run.heats)
         .filter(|(_, h)| h.counts.iter().flatten().any(|c| *c > 0))
-        .map(|(run, h)| {
-            let name = if several { format!("{}: {}", run.label, h.name) } else { h.name.clone() };
-            (name, h)
+        .map(|(run, h)| match several {
+            true => (format!("{}: {}", overlay.runs[run].label, h.name), h),
+            false => (h.name.clone(), h),
         })
         .collect();
     let most = heats.iter().flat_map(|(_, h)| h.counts.iter().flatten()).copied().max();
@@ -48,13 +45,14 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
         .x_axis(style::elapsed_axis(overlay).show_grid(false))
         .y_axis(style::latency_axis("latency", lo, hi).show_grid(false));
     vec![ChartFigure {
-        id: "heat".to_owned(),
-        title: None,
-        plot: style::finish(plot, layout),
-        height: 460,
-        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
         switches: switch(&heats),
-        half: false,
+        ..ChartFigure::new(
+            "heat",
+            460,
+            [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)],
+            plot,
+            layout,
+        )
     }]
 }
 
@@ -62,14 +60,10 @@ fn switch(heats: &[(String, &HeatGrid)]) -> Vec<ButtonRow> {
     if heats.len() < 2 {
         return Vec::new();
     }
-    let choice = |wanted: usize, name: &String| {
-        let visible: Vec<bool> = (0..heats.len()).map(|nth| nth == wanted).collect();
-        ButtonChoice { label: name.clone(), data: json!({ "visible": visible }), layout: json!({}) }
-    };
-    vec![ButtonRow {
-        label: "Show".to_owned(),
-        choices: heats.iter().enumerate().map(|(i, (name, _))| choice(i, name)).collect(),
-    }]
+    let choices = heats.iter().enumerate().map(|(wanted, (name, _))| {
+        (name.clone(), (0..heats.len()).map(|nth| nth == wanted).collect())
+    });
+    vec![ButtonRow::show(choices)]
 }
 
 fn trace(name: &str, heat: &HeatGrid, most: u64, visible: bool) -> Box<dyn plotly::Trace> {

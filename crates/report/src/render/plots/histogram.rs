@@ -7,7 +7,7 @@ use plotly::{Plot, Scatter};
 
 use super::curve::percent_points;
 use super::distribution::legend;
-use super::figure::{AxisKind, Chart, ChartFigure};
+use super::figure::{AxisKind, Chart, ChartFigure, figure_per_name};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
@@ -36,21 +36,12 @@ const ROOM: f64 = 0.11;
 
 /// One figure per operation.
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
-    let mut names: Vec<&str> = Vec::new();
-    for series in overlay.runs.iter().flat_map(|r| &r.series) {
-        if series.main && !series.bins.is_empty() && !names.contains(&series.name.as_str()) {
-            names.push(&series.name);
-        }
-    }
-    let several = names.len() > 1;
-    names
-        .iter()
-        .enumerate()
-        .filter_map(|(i, name)| {
-            let title = several.then(|| (*name).to_owned());
-            one(overlay, name, format!("histogram-{i}"), title)
-        })
-        .collect()
+    figure_per_name(shown(overlay).map(|(_, s)| s.name.as_str()), |i, name| one(overlay, i, name))
+}
+
+/// The main series of all runs that hold an I/O.
+fn shown(overlay: &ChartModel) -> impl Iterator<Item = (usize, &LatencySeries)> {
+    overlay.each(|run| &run.series).filter(|(_, s)| s.main && !s.bins.is_empty())
 }
 
 /// A vertical line with its words.
@@ -65,14 +56,9 @@ struct ValueLine {
     key: String,
 }
 
-fn one(overlay: &ChartModel, name: &str, id: String, title: Option<String>) -> Option<ChartFigure> {
-    let chosen: Vec<(usize, &LatencySeries)> = overlay
-        .runs
-        .iter()
-        .enumerate()
-        .flat_map(|(run, data)| data.series.iter().map(move |s| (run, s)))
-        .filter(|(_, s)| s.main && s.name == name && !s.bins.is_empty())
-        .collect();
+fn one(overlay: &ChartModel, i: usize, name: &str) -> Option<ChartFigure> {
+    let chosen: Vec<(usize, &LatencySeries)> =
+        shown(overlay).filter(|(_, s)| s.name == name).collect();
     let marks = marks(overlay, &chosen);
     let (lo, hi) = style::latency_range(chosen.iter().filter_map(|(_, s)| {
         let first = s.bins.iter().find(|b| b.count > 0)?;
@@ -95,15 +81,8 @@ fn one(overlay: &ChartModel, name: &str, id: String, title: Option<String>) -> O
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(count_axis(top as f64, height))
         .y_axis2(share_axis(height));
-    Some(ChartFigure {
-        id,
-        title,
-        plot: style::finish(plot, layout),
-        height: 470,
-        axes: [("xaxis", AxisKind::Time), ("yaxis2", AxisKind::Percent)].into(),
-        switches: Vec::new(),
-        half: false,
-    })
+    let axes = [("xaxis", AxisKind::Time), ("yaxis2", AxisKind::Percent)];
+    Some(ChartFigure::new(format!("histogram-{i}"), 470, axes, plot, layout))
 }
 
 /// All vertical lines, ascending. Alone, a series shows mean, 2 to 5 nines and maximum; among

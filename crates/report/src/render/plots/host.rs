@@ -182,7 +182,7 @@ fn lines<'a>(run: &'a RunCharts, panel: &HostPanel) -> Vec<Drawn<'a>> {
     for (metric, words, hue) in panel.entries {
         let is = |l: &&HostLine| l.metric.source == panel.source && l.metric.name == *metric;
         for line in run.host.iter().filter(is) {
-            let quiet = line.points.iter().all(|p| p.1.unwrap_or(0.0) == 0.0);
+            let quiet = line.points.iter().all(|p| p.1.is_none_or(|v| v == 0.0));
             let rare = matches!(*metric, "d/s" | "f/s") || panel.optional;
             if line.points.is_empty() || (quiet && rare) {
                 continue;

@@ -63,12 +63,13 @@ fn figure(
         .x_axis(style::elapsed_axis(charts))
         .y_axis(style::axis("operations").range(vec![0.0, top * 1.08]));
     Some(ChartFigure {
-        id: id.to_owned(),
         title: Some(title.to_owned()),
-        plot: style::finish(plot, layout),
-        height: style::height(320, charts),
-        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Number)].into(),
-        switches: Vec::new(),
-        half: false,
+        ..ChartFigure::new(
+            id,
+            style::height(320, charts),
+            [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Number)],
+            plot,
+            layout,
+        )
     })
 }

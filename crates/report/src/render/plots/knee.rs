@@ -60,15 +60,13 @@ fn figure(search: &SearchReport) -> Option<ChartFigure> {
     let layout = style::layout(VERDICTS.len())
         .x_axis(style::axis(&format!("demand, {}", search.unit)).range(vec![0.0, end]))
         .y_axis(style::latency_axis(&format!("{} % of response time", search.at), lo, hi));
-    Some(ChartFigure {
-        id: "knee".to_owned(),
-        title: None,
-        plot: style::finish(plot, layout),
-        height: 420,
-        axes: [("xaxis", AxisKind::Number), ("yaxis", AxisKind::Time)].into(),
-        switches: Vec::new(),
-        half: false,
-    })
+    Some(ChartFigure::new(
+        "knee",
+        420,
+        [("xaxis", AxisKind::Number), ("yaxis", AxisKind::Time)],
+        plot,
+        layout,
+    ))
 }
 
 fn points(name: &str, colour: &'static str, of: &[&(&SearchProbe, u64)]) -> Box<Scatter<f64, f64>> {

@@ -2,7 +2,7 @@
 
 use taillight_core::OpKind;
 
-use crate::model::charts::ChartModel;
+use crate::model::charts::{ChartModel, RunCharts};
 use crate::render::palette;
 
 /// How one line is drawn so that the same thing looks the same in every chart.
@@ -43,6 +43,15 @@ impl ChartModel {
 }
 
 impl ChartModel {
+    /// What `pick` finds in each run, with the number of the run.
+    pub fn each<'a, T: 'a>(
+        &'a self,
+        pick: fn(&'a RunCharts) -> &'a [T],
+    ) -> impl Iterator<Item = (usize, &'a T)> {
+        let runs = self.runs.iter().enumerate();
+        runs.flat_map(move |(run, data)| pick(data).iter().map(move |one| (run, one)))
+    }
+
     /// The same of the `nth` workload of a run.
     pub fn look_of_workload(&self, run: usize, nth: usize) -> LineLook {
         let several = self.runs.len() > 1;

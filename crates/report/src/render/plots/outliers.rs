@@ -24,13 +24,8 @@ const POINTS: usize = 6_000;
 
 /// One figure with all operations and runs.
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
-    let sets: Vec<(usize, &OpOutliers)> = overlay
-        .runs
-        .iter()
-        .enumerate()
-        .flat_map(|(run, data)| data.outliers.iter().map(move |s| (run, s)))
-        .filter(|(_, s)| !s.points.is_empty())
-        .collect();
+    let sets: Vec<(usize, &OpOutliers)> =
+        overlay.each(|run| &run.outliers).filter(|(_, s)| !s.points.is_empty()).collect();
     let limit = (POINTS / sets.len().max(1)).max(100);
     let drawn = sets.iter().flat_map(|(_, s)| s.points.iter().take(limit));
     let Some((lo, hi)) = style::latency_range(drawn.map(|p| (p.ns, p.ns))) else {
@@ -43,15 +38,13 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let layout = style::layout(sets.len())
         .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi));
-    vec![ChartFigure {
-        id: "outliers".to_owned(),
-        title: None,
-        plot: style::finish(plot, layout),
-        height: 420,
-        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
-        switches: Vec::new(),
-        half: false,
-    }]
+    vec![ChartFigure::new(
+        "outliers",
+        420,
+        [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)],
+        plot,
+        layout,
+    )]
 }
 
 fn trace(

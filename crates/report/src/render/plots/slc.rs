@@ -79,13 +79,8 @@ fn figure(
         .y_axis(style::latency_axis("latency", lo, hi))
         .shapes(vec![median]);
     Some(ChartFigure {
-        id,
         title,
-        plot: style::finish(plot, layout),
-        height: 400,
-        axes: [("yaxis", AxisKind::Time)].into(),
-        switches: Vec::new(),
-        half: false,
+        ..ChartFigure::new(id, 400, [("yaxis", AxisKind::Time)], plot, layout)
     })
 }
 

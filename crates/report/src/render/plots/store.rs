@@ -196,13 +196,8 @@ fn figure(
                 .range(vec![0.0, top * 1.08]),
         );
     Some(ChartFigure {
-        id: id.to_owned(),
         title: Some(format!("{title}, {axis}")),
-        plot: style::finish(plot, layout),
-        height: 210,
-        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", kind)].into(),
-        switches: Vec::new(),
-        half: false,
+        ..ChartFigure::new(id, 210, [("xaxis", AxisKind::Elapsed), ("yaxis", kind)], plot, layout)
     })
 }
 

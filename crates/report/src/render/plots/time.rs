@@ -2,9 +2,8 @@
 
 use plotly::common::{DashType, Line, Marker, Mode, Visible};
 use plotly::{Plot, Scatter};
-use serde_json::json;
 
-use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
+use super::figure::{AxisKind, ButtonRow, Chart, ChartFigure, figure_per_name};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
@@ -35,42 +34,21 @@ struct LatencyLine {
     alpha: f64,
 }
 
+const fn level(
+    name: &'static str,
+    pick: fn(&OpPoint) -> Option<u64>,
+    dash: DashType,
+    width: f64,
+) -> LatencyLine {
+    LatencyLine { name, pick, dash, width, alpha: 1.0 }
+}
+
 const LEVELS: [LatencyLine; 5] = [
-    LatencyLine {
-        name: "max",
-        pick: OpPoint::max_ns,
-        dash: DashType::Solid,
-        width: 1.1,
-        alpha: 0.6,
-    },
-    LatencyLine {
-        name: "99.9 %",
-        pick: OpPoint::p999_ns,
-        dash: DashType::Dot,
-        width: 1.6,
-        alpha: 1.0,
-    },
-    LatencyLine {
-        name: "99 %",
-        pick: OpPoint::p99_ns,
-        dash: DashType::Dash,
-        width: 1.6,
-        alpha: 1.0,
-    },
-    LatencyLine {
-        name: "50 %",
-        pick: OpPoint::p50_ns,
-        dash: DashType::Solid,
-        width: 2.4,
-        alpha: 1.0,
-    },
-    LatencyLine {
-        name: "99 % of response time",
-        pick: OpPoint::response_p99_ns,
-        dash: DashType::DashDot,
-        width: 2.0,
-        alpha: 1.0,
-    },
+    LatencyLine { alpha: 0.6, ..level("max", OpPoint::max_ns, DashType::Solid, 1.1) },
+    level("99.9 %", OpPoint::p999_ns, DashType::Dot, 1.6),
+    level("99 %", OpPoint::p99_ns, DashType::Dash, 1.6),
+    level("50 %", OpPoint::p50_ns, DashType::Solid, 2.4),
+    level("99 % of response time", OpPoint::response_p99_ns, DashType::DashDot, 2.0),
 ];
 /// Shown first when several runs lie over each other: 99 % ...
 const USUAL: usize = 2;
@@ -79,29 +57,11 @@ const ALWAYS: usize = 0;
 
 /// One figure per operation.
 fn latency(overlay: &ChartModel) -> Vec<ChartFigure> {
-    let mut names: Vec<&str> = Vec::new();
-    for track in overlay.runs.iter().flat_map(|r| &r.tracks) {
-        if !names.contains(&track.name.as_str()) {
-            names.push(&track.name);
-        }
-    }
-    let several = names.len() > 1;
-    names
-        .iter()
-        .enumerate()
-        .filter_map(|(i, name)| {
-            let title = several.then(|| (*name).to_owned());
-            latency_of(overlay, name, format!("latency-time-{i}"), title)
-        })
-        .collect()
+    let names = overlay.each(|run| &run.tracks).map(|(_, t)| t.name.as_str());
+    figure_per_name(names, |i, name| latency_of(overlay, i, name))
 }
 
-fn latency_of(
-    overlay: &ChartModel,
-    name: &str,
-    id: String,
-    title: Option<String>,
-) -> Option<ChartFigure> {
+fn latency_of(overlay: &ChartModel, i: usize, name: &str) -> Option<ChartFigure> {
     let tracks: Vec<(usize, &OpTrack)> = tracks(overlay).filter(|(_, t)| t.name == name).collect();
     let overlaid = overlay.runs.len() > 1;
     let mut plot = Plot::new();
@@ -128,15 +88,10 @@ fn latency_of(
         .y_axis(style::latency_axis("latency", lo, hi))
         .shapes(super::store::stalls(overlay));
     let switches = if overlaid { vec![level_switch(&shown, first)] } else { Vec::new() };
-    Some(ChartFigure {
-        id,
-        title,
-        plot: style::finish(plot, layout),
-        height: if overlaid { style::height(380, overlay) } else { 380 },
-        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
-        switches,
-        half: false,
-    })
+    let height = if overlaid { style::height(380, overlay) } else { 380 };
+    let axes = [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)];
+    let figure = ChartFigure::new(format!("latency-time-{i}"), height, axes, plot, layout);
+    Some(ChartFigure { switches, ..figure })
 }
 
 /// The level of several runs that is shown until another is chosen.
@@ -147,23 +102,11 @@ fn first_level(tracks: &[(usize, &OpTrack)]) -> usize {
 }
 
 fn level_switch(shown: &[usize], first: usize) -> ButtonRow {
-    let choice = |wanted: usize| {
-        let visible: Vec<bool> = shown.iter().map(|nth| *nth == wanted).collect();
-        ButtonChoice {
-            label: LEVELS[wanted].name.to_owned(),
-            data: json!({ "visible": visible }),
-            layout: json!({}),
-        }
-    };
-    ButtonRow {
-        label: "Show".to_owned(),
-        choices: [first]
-            .into_iter()
-            .chain([USUAL, 3, 1, ALWAYS, 4].into_iter().filter(|l| *l != first))
-            .filter(|level| shown.contains(level))
-            .map(choice)
-            .collect(),
-    }
+    let others = [USUAL, 3, 1, ALWAYS, 4].into_iter().filter(|level| *level != first);
+    let levels = [first].into_iter().chain(others).filter(|level| shown.contains(level));
+    ButtonRow::show(levels.map(|wanted| {
+        (LEVELS[wanted].name.to_owned(), shown.iter().map(|nth| *nth == wanted).collect())
+    }))
 }
 
 fn level_line(
@@ -261,21 +204,12 @@ fn throughput_of(
         .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::axis(axis).range(vec![0.0, top * 1.08]));
     Some(ChartFigure {
-        id: id.to_owned(),
         title: Some(title.to_owned()),
-        plot: style::finish(plot, layout),
-        height: 320,
-        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", kind)].into(),
-        switches: Vec::new(),
         half: lines <= 4,
+        ..ChartFigure::new(id, 320, [("xaxis", AxisKind::Elapsed), ("yaxis", kind)], plot, layout)
     })
 }
 
 fn tracks(overlay: &ChartModel) -> impl Iterator<Item = (usize, &OpTrack)> {
-    overlay
-        .runs
-        .iter()
-        .enumerate()
-        .flat_map(|(run, data)| data.tracks.iter().map(move |t| (run, t)))
-        .filter(|(_, t)| !t.points.is_empty())
+    overlay.each(|run| &run.tracks).filter(|(_, t)| !t.points.is_empty())
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
-use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile, read_nvme, write_nvme};
+use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile};
 use taillight_rundir::{RunDir, SCHEMA_VERSION};
 use taillight_trace::bus::{self, mapping::BusMapping};
 use taillight_trace::nvme::json;
@@ -70,8 +70,7 @@ fn logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
         Error::usage("the log does not say when it was read")
             .hint("add --moment before or --moment after")
     })?;
-    let mut file =
-        read_nvme(dir)?.unwrap_or(NvmeFile { schema: SCHEMA_VERSION, drives: Vec::new() });
+    let mut file = dir.read()?.unwrap_or(NvmeFile { schema: SCHEMA_VERSION, drives: Vec::new() });
     let drive = match file.drives.as_mut_slice() {
         [] => {
             file.drives.push(NvmeDrive { name: "drive".to_owned(), ..NvmeDrive::default() });
@@ -98,7 +97,7 @@ fn logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
     logs.smart = logs.smart.take().or(new.smart);
     logs.errors = logs.errors.take().or(new.errors);
     logs.latency_monitor = logs.latency_monitor.take().or(new.latency_monitor);
-    write_nvme(dir, &file)
+    dir.write(&file)
 }
 
 fn name(path: &Path) -> String {

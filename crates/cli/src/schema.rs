@@ -6,7 +6,12 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
-use taillight_rundir::{host, manifest, nvme, repeat, search, series, slc_paper, store, summary};
+use taillight_rundir::nvme::NvmeFile;
+use taillight_rundir::repeat::RepeatReport;
+use taillight_rundir::search::SearchReport;
+use taillight_rundir::series::SeriesFile;
+use taillight_rundir::slc_paper::SlcPaperReport;
+use taillight_rundir::{JsonFile, Manifest, Summary, host, store};
 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
@@ -23,15 +28,15 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
     }
     let schema = match args.of {
         SchemaOf::Job => job(),
-        SchemaOf::Manifest => manifest::schema_manifest(),
-        SchemaOf::Summary => summary::schema_summary(),
-        SchemaOf::Search => search::schema_search(),
-        SchemaOf::Repeat => repeat::schema_repeat(),
+        SchemaOf::Manifest => Manifest::schema(),
+        SchemaOf::Summary => Summary::schema(),
+        SchemaOf::Search => SearchReport::schema(),
+        SchemaOf::Repeat => RepeatReport::schema(),
         SchemaOf::Host => host::schema_host(),
-        SchemaOf::Nvme => nvme::schema_nvme(),
+        SchemaOf::Nvme => NvmeFile::schema(),
         SchemaOf::Store => store::schema_store(),
-        SchemaOf::SlcPaper => slc_paper::schema_slc_paper(),
-        SchemaOf::Series => series::schema_series(),
+        SchemaOf::SlcPaper => SlcPaperReport::schema(),
+        SchemaOf::Series => SeriesFile::schema(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
     };
     output::json(&schema)?;

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use clap::Parser;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
-use taillight_rundir::names;
 use taillight_rundir::series::SeriesFile;
+use taillight_rundir::{JsonFile, names};
 use taillight_suite::host::JobSource;
 use taillight_suite::suites::{self, Planner, PreparedSuite, SuiteFile, SuiteRequest};
 

@@ -341,7 +341,6 @@ mod tests {
 
     use super::*;
     use crate::op::OpKind;
-    use crate::record::Status;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Surrounding {
@@ -380,12 +379,8 @@ mod tests {
     fn each_kind_is_computed_from_its_stamps() {
         let record = Record {
             op: OpKind::Get,
-            target: 0,
-            offset: None,
             key: Some(1),
             size: 100,
-            moved: None,
-            count: None,
             intended: Some(Stamp(1_000)),
             origin: Some(Stamp(500)),
             submit: Stamp(1_200),
@@ -393,8 +388,7 @@ mod tests {
             first: Some(Stamp(1_700)),
             complete: Stamp(2_000),
             sync_ns: Some(77),
-            retries: None,
-            status: Status::OK,
+            ..Record::default()
         };
         let of = LatencyKind::ALL.map(|kind| (kind.name(), kind.of(&record)));
         let expected = [

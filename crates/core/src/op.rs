@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
     PartialOrd,
     Ord,
     Hash,
+    Default,
     Serialize,
     Deserialize,
     schemars::JsonSchema,
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 #[repr(u8)]
 pub enum OpKind {
     /// Read a block.
+    #[default]
     Read,
     /// Write a block.
     Write,

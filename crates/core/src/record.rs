@@ -4,7 +4,7 @@ use crate::clock::Stamp;
 use crate::op::OpKind;
 
 /// How an I/O ended: the `status` column (docs/design.md, Statuses).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Status(pub i32);
 
 impl Status {
@@ -60,7 +60,7 @@ impl std::fmt::Display for Status {
 }
 
 /// One I/O. Stamps are absolute CLOCK_MONOTONIC nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Record {
     pub op: OpKind,
     /// Index of the file or endpoint.

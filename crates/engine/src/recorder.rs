@@ -9,7 +9,7 @@ mod interval_stats;
 pub(crate) mod tests;
 
 use crossbeam_channel::{Receiver, Sender};
-use taillight_core::{OpKind, Record, Stamp, Status};
+use taillight_core::{OpKind, Record, Stamp};
 use taillight_rundir::chunk::ShortRecord;
 
 pub use capture::{Capture, CaptureState, CaptureThresholds};
@@ -85,21 +85,13 @@ const PUT_OFF_NS: i64 = 200_000;
 fn record_of(s: &ShortRecord, open_loop: bool) -> Record {
     Record {
         op: s.op,
-        target: 0,
-        offset: None,
         key: Some(s.key),
         size: s.size,
-        moved: None,
-        count: None,
         intended: open_loop.then_some(Stamp(s.intended)),
-        origin: None,
         submit: Stamp(s.submit),
-        issued: None,
-        first: None,
         complete: Stamp(s.complete),
         sync_ns: s.sync_ns,
-        retries: None,
-        status: Status::OK,
+        ..Record::default()
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use taillight_core::plan::TraceMode;
-use taillight_core::{OpKind, Record, Stamp, Status};
+use taillight_core::{OpKind, Record, Stamp};
 use taillight_report::{ReportOptions, make};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::layers::{LayerRow, LayerWriter};
@@ -121,15 +121,10 @@ fn trace() -> TraceInfo {
 fn layer(worker: u64, op: OpKind, submit: i64, service: u64) -> LayerRow {
     let after = |ns: i64| Some(submit + ns);
     LayerRow {
-        start_ns: submit,
-        end_ns: submit + service as i64,
         worker: Some(worker),
         op: Some(op),
-        flags: Some(0),
         dev: Some("254:0".into()),
         sector: Some(submit as u64),
-        bios: Some(1),
-        parts: Some(1),
         bio_ns: after(900),
         bio_last_ns: after(900),
         alloc_ns: after(1200),
@@ -137,27 +132,18 @@ fn layer(worker: u64, op: OpKind, submit: i64, service: u64) -> LayerRow {
         done_ns: after(service as i64 - 5000),
         wake_ns: after(service as i64 - 4000),
         run_ns: after(service as i64 - 2000),
-        ..LayerRow::default()
+        ..fixture::traced_io(submit, submit + service as i64)
     }
 }
 
 fn record(op: OpKind, submit: i64, service: u64, random: u64, queued: bool) -> Record {
     Record {
         op,
-        target: 0,
         offset: Some((random >> 30) % (1 << 20) * 4096),
-        key: None,
         size: 4096,
-        moved: None,
-        count: None,
-        intended: None,
-        origin: None,
         submit: Stamp(submit),
         issued: queued.then_some(Stamp(submit + 700 + (random >> 33) as i64 % 500)),
-        first: None,
         complete: Stamp(submit + service as i64),
-        sync_ns: None,
-        retries: None,
-        status: Status::OK,
+        ..Record::default()
     }
 }

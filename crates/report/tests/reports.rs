@@ -77,7 +77,7 @@ fn numbers_are_those_of_the_ios() {
     assert_eq!(made.verdict.status, VerdictStatus::Errors);
     assert_eq!(made.errors.kinds[0].status, 5);
     // What is on disk is what was returned.
-    let saved = RunDir::open(&path).unwrap().summary().unwrap().unwrap();
+    let saved = RunDir::open(&path).unwrap().read::<Summary>().unwrap().unwrap();
     assert_eq!((saved.verdict, saved.outliers), (made.verdict, made.outliers));
 }
 
@@ -204,6 +204,21 @@ fn damaged_files_become_troubles() {
     let root = tempfile::tempdir().unwrap();
     let missing = make(&[root.path()], &ReportOptions::default(), &mut |_| true);
     assert!(missing.is_err_and(|e| e.message().contains("no manifest")));
+}
+
+#[test]
+fn samples_that_cannot_be_read_are_named_by_the_explanation() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    let trace = r#"{"mode":"outliers","rung":"bpf"}"#;
+    edit(&path, |m| m.trace = Some(serde_json::from_str(trace).unwrap()));
+    let unknown = "What the machine did meanwhile is unknown";
+    let explained = |path| report(path).explained.remove(0).unwrap();
+    assert!(!explained(&path).contains(unknown));
+    fs::write(path.join(names::HOST), "PAR1 cut short").unwrap();
+    let text = explained(&path);
+    assert!(text.contains(unknown) && text.contains("damaged"), "{text}");
+    assert!(codes(&summary(&path)).contains(&"host_unreadable"));
 }
 
 /// Puts the checksums of the files as they are into the manifest, as the end of a run does.

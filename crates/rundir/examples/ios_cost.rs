@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_core::{OpKind, Record, Result, Stamp};
 use taillight_rundir::chunk::{self, SIZES};
 use taillight_rundir::convert::{self, MemoryChunks};
 use taillight_rundir::ios::{ColumnSet, IosFile, IosWriter, RowKey};
@@ -72,21 +72,12 @@ fn record(
     let block = if matches!(shape, Shape::Sequential) { i % 262_144 } else { random.next(262_144) };
     Record {
         op: if write { OpKind::Write } else { OpKind::Read },
-        target: 0,
         offset: Some(block * 4096),
-        key: None,
         size,
-        moved: None,
-        count: None,
-        intended: None,
-        origin: None,
         submit: Stamp(submit),
         issued: issued.map(Stamp),
-        first: None,
         complete: Stamp(complete),
-        sync_ns: None,
-        retries: None,
-        status: Status::OK,
+        ..Record::default()
     }
 }
 

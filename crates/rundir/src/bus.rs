@@ -7,35 +7,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::Result;
 
-use crate::columns::{Columns, Int64, TableWriter, UInt64, columns};
+use crate::columns::{Int64, TableWriter, UInt64, table_row};
 use crate::dir::RunDir;
 use crate::names;
 
-/// One command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct BusRow {
-    /// Worker of the I/O.
-    pub worker: u64,
-    /// Submit stamp of the I/O: with `worker` it names it.
-    pub submit_ns: i64,
-    /// Given to the driver.
-    pub issue_ns: i64,
-    /// First seen on the bus.
-    pub start_ns: i64,
-    /// Completion seen on the bus.
-    pub end_ns: i64,
-    /// The driver reported it done.
-    pub done_ns: i64,
+table_row! {
+    /// One command.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct BusRow {
+        /// Worker of the I/O.
+        pub worker: u64 = UInt64,
+        /// Submit stamp of the I/O: with `worker` it names it.
+        pub submit_ns: i64 = Int64,
+        /// Given to the driver.
+        pub issue_ns: i64 = Int64,
+        /// First seen on the bus.
+        pub start_ns: i64 = Int64,
+        /// Completion seen on the bus.
+        pub end_ns: i64 = Int64,
+        /// The driver reported it done.
+        pub done_ns: i64 = Int64,
+    }
 }
-
-const COLUMNS: Columns<BusRow> = columns!(BusRow {
-    worker: UInt64,
-    submit_ns: Int64,
-    issue_ns: Int64,
-    start_ns: Int64,
-    end_ns: Int64,
-    done_ns: Int64,
-});
 
 /// What the bus analyser's capture says of the run. `bus.json`, and part of `summary.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,11 +81,5 @@ pub fn write_bus(dir: &RunDir, info: &BusInfo, rows: &[BusRow]) -> Result<()> {
         writer.group(group)?;
     }
     writer.commit()?;
-    dir.write_json(names::BUS_INFO, info)
-}
-
-/// Reads `bus.json`, if there is one. Errors: `Corrupt` when it is damaged or of an unknown
-/// version.
-pub fn read_bus(dir: &RunDir) -> Result<Option<BusInfo>> {
-    dir.read_json(names::BUS_INFO)
+    dir.write(info)
 }

@@ -1,6 +1,6 @@
 //! Tables of rows as Parquet columns, for files small enough to be held as rows.
 //!
-//! A table is one `columns!` list: the fields of a row in file order, each with its [`CellType`]. What
+//! A table is one `table_row!` list: the fields of a row in file order, each with its [`CellType`]. What
 //! this is not: the streaming columns of `ios.parquet`. Callers: the modules of `host`, `intervals`,
 //! `layers`, `store` and `ledger`.
 
@@ -157,17 +157,27 @@ pub(crate) struct ColumnField<R, C: CellType> {
     pub get_mut: fn(&mut R) -> &mut C::Value,
 }
 
-/// The columns of a row type, in file order: `columns!(StoreRow { at_ns: Int64, ... })`.
-macro_rules! columns {
-    ($row:ty { $($name:ident: $cell:ty,)* }) => {
-        &[$(&$crate::columns::ColumnField::<$row, $cell> {
-            name: stringify!($name),
-            get: |row| &row.$name,
-            get_mut: |row| &mut row.$name,
-        }),*]
+/// A row type and `COLUMNS`, its columns in file order, from one list: each field with its type and
+/// how it stands in the file.
+macro_rules! table_row {
+    ($(#[$of_row:meta])* pub struct $row:ident {
+        $($(#[$of_field:meta])* pub $name:ident: $value:ty = $cell:ty,)*
+    }) => {
+        $(#[$of_row])*
+        pub struct $row {
+            $($(#[$of_field])* pub $name: $value,)*
+        }
+
+        const COLUMNS: $crate::columns::Columns<$row> = &[
+            $(&$crate::columns::ColumnField::<$row, $cell> {
+                name: stringify!($name),
+                get: |row| &row.$name,
+                get_mut: |row| &mut row.$name,
+            }),*
+        ];
     };
 }
-pub(crate) use columns;
+pub(crate) use table_row;
 
 /// Columns in file order.
 pub(crate) type Columns<R> = &'static [&'static dyn Column<R>];

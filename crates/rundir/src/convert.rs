@@ -80,7 +80,7 @@ pub fn convert(
     let mut total = 0;
     let mut read = 0;
     for stream in &mut streams {
-        stream.scan(store, &mut read, progress)?;
+        stream.scan(store, options, &mut done, &mut read, progress)?;
         total += stream.scan.rows();
     }
     let mut writer = IosWriter::create(dir)?;
@@ -165,6 +165,8 @@ impl Stream {
     fn scan(
         &mut self,
         store: &dyn ChunkStore,
+        options: &ConvertOptions<'_>,
+        done: &mut Converted,
         read: &mut u64,
         progress: &mut OnProgress<'_>,
     ) -> Result<()> {
@@ -172,7 +174,11 @@ impl Stream {
         for chunk in &self.chunks {
             let bytes = store.bytes(*chunk)?;
             for record in ChunkReader::open(&bytes)?.records() {
-                self.scan.add(&record);
+                match record {
+                    Ok(record) => self.scan.add(&record),
+                    Err(_) if options.tolerant => done.damaged += 1,
+                    Err(e) => return Err(e),
+                }
             }
             *read += 1;
             tell(progress, "reading the capture", *read, all, "chunks")?;
@@ -202,7 +208,8 @@ impl Stream {
         };
         for chunk in self.chunks {
             let bytes = store.bytes(chunk)?;
-            for record in ChunkReader::open(&bytes)?.records() {
+            // What cannot be read was counted, or refused, by the first pass.
+            for record in ChunkReader::open(&bytes)?.records().flatten() {
                 order.push(&record, &mut emit)?;
             }
             drop(bytes);

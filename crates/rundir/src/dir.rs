@@ -4,15 +4,15 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, ErrorKind, Result};
 
 use crate::SCHEMA_VERSION;
 use crate::atomic::{self, TempFile, cannot};
+use crate::json_file::JsonFile;
 use crate::manifest::{Manifest, RunStatus};
 use crate::names;
-use crate::summary::{FileEntry, Summary};
+use crate::summary::FileEntry;
 
 /// One run directory, being written or read.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl RunDir {
 
     /// Replaces the manifest. Errors: `Unavailable` when it cannot be written.
     pub fn write_manifest(&mut self, manifest: &Manifest) -> Result<()> {
-        self.write_json(names::MANIFEST, manifest)?;
+        self.write(manifest)?;
         self.manifest = manifest.clone();
         Ok(())
     }
@@ -118,11 +118,6 @@ impl RunDir {
     /// Keeps the job file as the user gave it. Errors: `Unavailable` when it cannot be written.
     pub fn write_job(&self, text: &str) -> Result<()> {
         self.write_text(names::JOB, text)
-    }
-
-    /// Replaces the summary. Errors: `Unavailable` when it cannot be written.
-    pub fn write_summary(&self, summary: &Summary) -> Result<()> {
-        self.write_json(names::SUMMARY, summary)
     }
 
     /// Writes a text file, whole or not at all. Errors: `Unavailable` when it cannot be written.
@@ -136,25 +131,19 @@ impl RunDir {
         TempFile::create(&self.path, name)
     }
 
-    pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
-        &self,
-        name: &str,
-        value: &T,
-    ) -> Result<()> {
-        atomic::write_json(&self.path, name, value)
+    /// Writes one of its JSON files, whole or not at all. Errors: `Unavailable` when it cannot be
+    /// written; `Internal` when it would not read back.
+    pub fn write<T: JsonFile>(&self, file: &T) -> Result<()> {
+        file.write(&self.path)
     }
 
-    /// The summary, if there is one. Errors: `Corrupt` when it is damaged or of an unknown version.
-    pub fn summary(&self) -> Result<Option<Summary>> {
-        self.read_json(names::SUMMARY)
-    }
-
-    pub(crate) fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
-        let Some(path) = self.existing(name) else {
-            return Ok(None);
-        };
-        let text = fs::read(&path).map_err(|e| cannot("read", &path, e))?;
-        parse(name, &text).map(Some).map_err(|e| or_hint(e.with("path", path.display()), REMAKE))
+    /// Reads one of its JSON files, if it is there. Errors: `Corrupt` when it is damaged or of an
+    /// unknown version.
+    pub fn read<T: JsonFile>(&self) -> Result<Option<T>> {
+        T::read(&self.path).map_err(|e| match e.kind() {
+            ErrorKind::Corrupt => or_hint(e, REMAKE),
+            _ => e,
+        })
     }
 
     /// The job file, if one was given. Errors: `Corrupt` when it is no text.

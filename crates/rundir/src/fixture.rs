@@ -4,7 +4,8 @@ use serde_json::json;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 
-use crate::latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry};
+use crate::latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile};
+use crate::layers::LayerRow;
 use crate::manifest::{
     CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, ProcessInfo, RunStatus,
 };
@@ -76,11 +77,27 @@ pub fn manifest(run_id: &str) -> Manifest {
         repeat: Some("taillight run manifest.json".into()),
         trace: None,
         host: None,
-        process: Some(ProcessInfo::current()),
+        process: ProcessInfo::current(),
         reason: None,
         schedule: None,
         misses: 0,
         files: Vec::new(),
+    }
+}
+
+/// A traced read of worker 0, with all that such a row must have.
+pub fn traced_io(start_ns: i64, end_ns: i64) -> LayerRow {
+    LayerRow {
+        start_ns,
+        end_ns,
+        worker: Some(0),
+        op: Some(OpKind::Read),
+        offset: Some(0),
+        size: Some(4096),
+        flags: Some(0),
+        bios: Some(1),
+        parts: Some(1),
+        ..LayerRow::default()
     }
 }
 
@@ -98,23 +115,32 @@ pub fn latency() -> Latency {
         error: 0.0,
         percentiles: vec![PercentileEntry {
             p: "99".into(),
-            ns: Some(110),
-            lo_ns: Some(105),
-            hi_ns: Some(140),
-            resolved: true,
-            needs: 299,
-            above: Some(10),
-            episodes: Some(EpisodesEntry { count: 2, largest: 8, lo_ns: None, hi_ns: Some(9_000) }),
+            quantile: Quantile {
+                ns: Some(110),
+                lo_ns: Some(105),
+                hi_ns: Some(140),
+                resolved: true,
+                needs: 299,
+                above: Some(10),
+                episodes: Some(EpisodesEntry {
+                    count: 2,
+                    largest: 8,
+                    lo_ns: None,
+                    hi_ns: Some(9_000),
+                }),
+            },
         }],
         nines: vec![NineEntry {
             k: 5,
-            ns: None,
-            lo_ns: None,
-            hi_ns: None,
-            resolved: false,
-            needs: 299_572,
-            above: None,
-            episodes: None,
+            quantile: Quantile {
+                ns: None,
+                lo_ns: None,
+                hi_ns: None,
+                resolved: false,
+                needs: 299_572,
+                above: None,
+                episodes: None,
+            },
         }],
         out_of_range: None,
     }
@@ -206,15 +232,7 @@ pub fn summary(run_id: &str) -> Summary {
         slc: std::collections::BTreeMap::from([(OpKind::Read, slc())]),
         distribution: std::collections::BTreeMap::from([(OpKind::Read, distributions())]),
         outliers: std::collections::BTreeMap::from([(OpKind::Read, vec![outlier()])]),
-        saturation: Saturation {
-            asked_per_s: None,
-            achieved_per_s: 1000.0,
-            backlog_max: 0,
-            unsent: 0,
-            unsent_age_ns: None,
-            late: 0,
-            saturated: false,
-        },
+        saturation: Saturation { achieved_per_s: 1000.0, ..Saturation::default() },
         misses: 0,
         errors: Errors {
             count: 1,

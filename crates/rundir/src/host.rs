@@ -14,7 +14,7 @@ use taillight_core::Result;
 
 pub use metrics::{METRICS, Metric, metric};
 
-use crate::columns::{Columns, Double, Int64, Nullable, TableWriter, Utf8, columns, read_table};
+use crate::columns::{Double, Int64, Nullable, TableWriter, Utf8, read_table, table_row};
 use crate::dir::RunDir;
 use crate::names;
 
@@ -23,31 +23,24 @@ mod metrics;
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// One value.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct HostRow {
-    /// Begin of the window, CLOCK_MONOTONIC ns.
-    pub start_ns: i64,
-    /// End of the window: when it was read, CLOCK_MONOTONIC ns.
-    pub end_ns: i64,
-    /// Where it is from: [`Metric::source`].
-    pub source: Box<str>,
-    /// Of what: a disk, a control group, a sensor; null for the whole machine or process.
-    pub item: Option<Box<str>>,
-    /// Which: [`Metric::name`].
-    pub metric: Box<str>,
-    /// The value, in the unit of the metric.
-    pub value: f64,
+table_row! {
+    /// One value.
+    #[derive(Debug, Clone, PartialEq, Default)]
+    pub struct HostRow {
+        /// Begin of the window, CLOCK_MONOTONIC ns.
+        pub start_ns: i64 = Int64,
+        /// End of the window: when it was read, CLOCK_MONOTONIC ns.
+        pub end_ns: i64 = Int64,
+        /// Where it is from: [`Metric::source`].
+        pub source: Box<str> = Utf8<Box<str>>,
+        /// Of what: a disk, a control group, a sensor; null for the whole machine or process.
+        pub item: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// Which: [`Metric::name`].
+        pub metric: Box<str> = Utf8<Box<str>>,
+        /// The value, in the unit of the metric.
+        pub value: f64 = Double,
+    }
 }
-
-const COLUMNS: Columns<HostRow> = columns!(HostRow {
-    start_ns: Int64,
-    end_ns: Int64,
-    source: Utf8<Box<str>>,
-    item: Nullable<Utf8<Box<str>>>,
-    metric: Utf8<Box<str>>,
-    value: Double,
-});
 
 /// How the machine was sampled. Part of `manifest.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

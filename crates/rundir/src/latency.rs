@@ -1,5 +1,7 @@
 //! The latency object of `summary.json`: one distribution of successes in numbers.
 
+use std::ops::Deref;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,11 +48,9 @@ pub enum LatencySource {
     Histogram,
 }
 
-/// One percentile by nearest rank, with its 95 % confidence interval (independent I/Os).
+/// A quantile by nearest rank, with its 95 % confidence interval (independent I/Os).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PercentileEntry {
-    /// The percentile as a decimal string, as asked: `"99.9"`.
-    pub p: String,
+pub struct Quantile {
     /// Its value, ns; null when not resolved.
     pub ns: Option<u64>,
     /// Lower bound, ns; null when that bound does not exist.
@@ -69,27 +69,36 @@ pub struct PercentileEntry {
     pub episodes: Option<EpisodesEntry>,
 }
 
-/// One nine: the quantile 1 - 10^-k, with its 95 % confidence interval (independent I/Os).
+/// One percentile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PercentileEntry {
+    /// The percentile as a decimal string, as asked: `"99.9"`.
+    pub p: String,
+    #[serde(flatten)]
+    pub quantile: Quantile,
+}
+
+/// One nine: the quantile 1 - 10^-k.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NineEntry {
     /// Number of nines, 1 to 9.
     pub k: u32,
-    /// Its value, ns; null when not resolved.
-    pub ns: Option<u64>,
-    /// Lower bound, ns; null when that bound does not exist.
-    pub lo_ns: Option<u64>,
-    /// Upper bound, ns; null when that bound does not exist.
-    pub hi_ns: Option<u64>,
-    /// Whether the one-sided bound exists, so that `ns` may be shown as measured.
-    pub resolved: bool,
-    /// I/Os needed to resolve it.
-    pub needs: u64,
-    /// I/Os above the value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub above: Option<u64>,
-    /// Present when one episode holds more than half of the I/Os above.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub episodes: Option<EpisodesEntry>,
+    #[serde(flatten)]
+    pub quantile: Quantile,
+}
+
+impl Deref for PercentileEntry {
+    type Target = Quantile;
+    fn deref(&self) -> &Quantile {
+        &self.quantile
+    }
+}
+
+impl Deref for NineEntry {
+    type Target = Quantile;
+    fn deref(&self) -> &Quantile {
+        &self.quantile
+    }
 }
 
 /// The I/Os above a quantile, merged where they overlap or lie close in time.

@@ -5,15 +5,15 @@
 //! have is null. Rows of kind `io` come last, by worker and submit stamp, each after its rows of kind `round`,
 //! which are by time.
 
-mod columns;
-
 use std::path::Path;
 
 use taillight_core::{OpKind, Result};
 
-use crate::columns::{TableWriter, read_table};
+use crate::columns::{
+    Int64, Name, Named, Nanos, Nullable, TableWriter, UInt64, Utf8, read_table, table_row,
+};
 use crate::dir::RunDir;
-use crate::names;
+use crate::{names, table};
 
 /// Earlier rounds of parts kept of an I/O, see [`LayerKind::Round`]: the first ones, and the longest of the rest.
 pub const EARLIER_ROUNDS: usize = 32;
@@ -67,42 +67,34 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    /// Every kind.
-    pub const ALL: [LayerKind; 13] = [
-        LayerKind::Io,
-        LayerKind::OffCpu,
-        LayerKind::Held,
-        LayerKind::Neighbour,
-        LayerKind::Commit,
-        LayerKind::Reclaim,
-        LayerKind::CpuQuota,
-        LayerKind::Worker,
-        LayerKind::Gap,
-        LayerKind::Still,
-        LayerKind::Task,
-        LayerKind::Flush,
-        LayerKind::Round,
+    /// Every kind with its name in the file, in the order of their indices.
+    pub const NAMES: [(LayerKind, &str); 13] = [
+        (LayerKind::Io, "io"),
+        (LayerKind::OffCpu, "off_cpu"),
+        (LayerKind::Held, "held"),
+        (LayerKind::Neighbour, "neighbour"),
+        (LayerKind::Commit, "commit"),
+        (LayerKind::Reclaim, "reclaim"),
+        (LayerKind::CpuQuota, "cpu_quota"),
+        (LayerKind::Worker, "io_worker"),
+        (LayerKind::Gap, "gap"),
+        (LayerKind::Still, "still"),
+        (LayerKind::Task, "task"),
+        (LayerKind::Flush, "flush"),
+        (LayerKind::Round, "round"),
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
-        match self {
-            LayerKind::Io => "io",
-            LayerKind::OffCpu => "off_cpu",
-            LayerKind::Held => "held",
-            LayerKind::Neighbour => "neighbour",
-            LayerKind::Commit => "commit",
-            LayerKind::Reclaim => "reclaim",
-            LayerKind::CpuQuota => "cpu_quota",
-            LayerKind::Worker => "io_worker",
-            LayerKind::Gap => "gap",
-            LayerKind::Still => "still",
-            LayerKind::Task => "task",
-            LayerKind::Flush => "flush",
-            LayerKind::Round => "round",
-        }
+        LayerKind::NAMES[self as usize].1
     }
-    pub fn from_name(name: &str) -> Option<LayerKind> {
-        LayerKind::ALL.into_iter().find(|k| k.name() == name)
+}
+
+impl Named for LayerKind {
+    fn name(self) -> &'static str {
+        LayerKind::name(self)
+    }
+    fn from_name(name: &str) -> Option<LayerKind> {
+        LayerKind::NAMES.into_iter().find(|(_, known)| *known == name).map(|(kind, _)| kind)
     }
 }
 
@@ -132,100 +124,102 @@ pub mod flags {
     pub const WOKEN_BY_OWN: u64 = 1 << 18;
 }
 
-/// One row.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct LayerRow {
-    pub kind: LayerKind,
-    /// Begin, CLOCK_MONOTONIC ns.
-    pub start_ns: i64,
-    /// End, CLOCK_MONOTONIC ns.
-    pub end_ns: i64,
-    pub worker: Option<u64>,
-    /// Kind of operation (I/Os).
-    pub op: Option<OpKind>,
-    /// Byte offset in the file.
-    pub offset: Option<u64>,
-    pub size: Option<u64>,
-    /// See [`flags`]; the operation flags of a neighbour.
-    pub flags: Option<u64>,
-    /// Device, as `major:minor`.
-    pub dev: Option<Box<str>>,
-    /// First 512-byte sector on it.
-    pub sector: Option<u64>,
-    /// Parts queued to the block layer.
-    pub bios: Option<u64>,
-    /// Parts whose completion was seen.
-    pub parts: Option<u64>,
-    /// Picked up by io_uring.
-    pub enter_ns: Option<i64>,
-    /// First part queued to the block layer; where parts came one after another (`rounds`), the first
-    /// of the last round.
-    pub bio_ns: Option<i64>,
-    /// Last part queued to the block layer.
-    pub bio_last_ns: Option<i64>,
-    /// First part queued by another process.
-    pub held_ns: Option<i64>,
-    /// The last-completing request was allocated.
-    pub alloc_ns: Option<i64>,
-    /// Given to the I/O scheduler.
-    pub insert_ns: Option<i64>,
-    /// Given to the driver.
-    pub issue_ns: Option<i64>,
-    /// Given back by the driver.
-    pub requeue_ns: Option<i64>,
-    /// The device was done with the last part.
-    pub done_ns: Option<i64>,
-    /// io_uring's completion was posted.
-    pub cqe_ns: Option<i64>,
-    /// The waiting thread was woken up last.
-    pub wake_ns: Option<i64>,
-    /// It ran again last.
-    pub run_ns: Option<i64>,
-    pub low_dev: Option<Box<str>>,
-    /// First part queued there.
-    pub low_bio_ns: Option<i64>,
-    /// Its last-completing request was allocated there.
-    pub low_alloc_ns: Option<i64>,
-    /// It was given to that driver.
-    pub low_issue_ns: Option<i64>,
-    /// That device was done.
-    pub low_done_ns: Option<i64>,
-    /// The thread slept, during the I/O.
-    pub blocked_ns: Option<u64>,
-    /// The thread was woken up and waited for a CPU, during the I/O.
-    pub waited_ns: Option<u64>,
-    /// The thread was preempted and waited for a CPU, during the I/O.
-    pub robbed_ns: Option<u64>,
-    /// See [`LayerKind`].
-    pub middle_ns: Option<i64>,
-    /// Task state when it left the CPU; 0 = it could have gone on.
-    pub state: Option<u64>,
-    pub pid: Option<u64>,
-    pub comm: Option<Box<str>>,
-    /// See [`LayerKind::OffCpu`].
-    pub other: Option<Box<str>>,
-    /// Kernel functions, innermost first, separated by `;`.
-    pub stack: Option<Box<str>>,
-    /// Names an I/O while it is in flight; the same later means another one.
-    pub token: Option<u64>,
-    /// Handed to an io_uring worker thread.
-    pub punt_ns: Option<i64>,
-    /// First request to a FUSE server.
-    pub served_ns: Option<i64>,
-    pub answered_ns: Option<i64>,
-    /// Worker that woke this thread up; null when it was none.
-    pub waker: Option<u64>,
-    /// See [`LayerKind::Task`].
-    pub on_cpu_ns: Option<u64>,
-    /// Times it left the CPU by itself.
-    pub voluntary: Option<u64>,
-    /// Times the CPU was taken from it.
-    pub involuntary: Option<u64>,
-    /// How often all parts so far were done when another one came: the stamps above are of the last
-    /// ones, rows of kind `round` have those of the earlier ones.
-    pub rounds: Option<u64>,
-    /// The sync that follows a write was handed to an io_uring worker thread.
-    pub sync_punt_ns: Option<i64>,
+table_row! {
+    /// One row.
+    #[derive(Debug, Clone, PartialEq, Default)]
+    pub struct LayerRow {
+        pub kind: LayerKind = Name<LayerKind>,
+        /// Begin, CLOCK_MONOTONIC ns.
+        pub start_ns: i64 = Int64,
+        /// End, CLOCK_MONOTONIC ns.
+        pub end_ns: i64 = Int64,
+        pub worker: Option<u64> = Nullable<UInt64>,
+        /// Kind of operation (I/Os).
+        pub op: Option<OpKind> = Nullable<Name<OpKind>>,
+        /// Byte offset in the file.
+        pub offset: Option<u64> = Nullable<UInt64>,
+        pub size: Option<u64> = Nullable<UInt64>,
+        /// See [`flags`]; the operation flags of a neighbour.
+        pub flags: Option<u64> = Nullable<UInt64>,
+        /// Device, as `major:minor`.
+        pub dev: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// First 512-byte sector on it.
+        pub sector: Option<u64> = Nullable<UInt64>,
+        /// Parts queued to the block layer.
+        pub bios: Option<u64> = Nullable<UInt64>,
+        /// Parts whose completion was seen.
+        pub parts: Option<u64> = Nullable<UInt64>,
+        /// Picked up by io_uring.
+        pub enter_ns: Option<i64> = Nullable<Int64>,
+        /// First part queued to the block layer; where parts came one after another (`rounds`), the first
+        /// of the last round.
+        pub bio_ns: Option<i64> = Nullable<Int64>,
+        /// Last part queued to the block layer.
+        pub bio_last_ns: Option<i64> = Nullable<Int64>,
+        /// First part queued by another process.
+        pub held_ns: Option<i64> = Nullable<Int64>,
+        /// The last-completing request was allocated.
+        pub alloc_ns: Option<i64> = Nullable<Int64>,
+        /// Given to the I/O scheduler.
+        pub insert_ns: Option<i64> = Nullable<Int64>,
+        /// Given to the driver.
+        pub issue_ns: Option<i64> = Nullable<Int64>,
+        /// Given back by the driver.
+        pub requeue_ns: Option<i64> = Nullable<Int64>,
+        /// The device was done with the last part.
+        pub done_ns: Option<i64> = Nullable<Int64>,
+        /// io_uring's completion was posted.
+        pub cqe_ns: Option<i64> = Nullable<Int64>,
+        /// The waiting thread was woken up last.
+        pub wake_ns: Option<i64> = Nullable<Int64>,
+        /// It ran again last.
+        pub run_ns: Option<i64> = Nullable<Int64>,
+        pub low_dev: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// First part queued there.
+        pub low_bio_ns: Option<i64> = Nullable<Int64>,
+        /// Its last-completing request was allocated there.
+        pub low_alloc_ns: Option<i64> = Nullable<Int64>,
+        /// It was given to that driver.
+        pub low_issue_ns: Option<i64> = Nullable<Int64>,
+        /// That device was done.
+        pub low_done_ns: Option<i64> = Nullable<Int64>,
+        /// The thread slept, during the I/O.
+        pub blocked_ns: Option<u64> = Nullable<Nanos>,
+        /// The thread was woken up and waited for a CPU, during the I/O.
+        pub waited_ns: Option<u64> = Nullable<Nanos>,
+        /// The thread was preempted and waited for a CPU, during the I/O.
+        pub robbed_ns: Option<u64> = Nullable<Nanos>,
+        /// See [`LayerKind`].
+        pub middle_ns: Option<i64> = Nullable<Int64>,
+        /// Task state when it left the CPU; 0 = it could have gone on.
+        pub state: Option<u64> = Nullable<UInt64>,
+        pub pid: Option<u64> = Nullable<UInt64>,
+        pub comm: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// See [`LayerKind::OffCpu`].
+        pub other: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// Kernel functions, innermost first, separated by `;`.
+        pub stack: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// Names an I/O while it is in flight; the same later means another one.
+        pub token: Option<u64> = Nullable<UInt64>,
+        /// Handed to an io_uring worker thread.
+        pub punt_ns: Option<i64> = Nullable<Int64>,
+        /// First request to a FUSE server.
+        pub served_ns: Option<i64> = Nullable<Int64>,
+        pub answered_ns: Option<i64> = Nullable<Int64>,
+        /// Worker that woke this thread up; null when it was none.
+        pub waker: Option<u64> = Nullable<UInt64>,
+        /// See [`LayerKind::Task`].
+        pub on_cpu_ns: Option<u64> = Nullable<Nanos>,
+        /// Times it left the CPU by itself.
+        pub voluntary: Option<u64> = Nullable<UInt64>,
+        /// Times the CPU was taken from it.
+        pub involuntary: Option<u64> = Nullable<UInt64>,
+        /// How often all parts so far were done when another one came: the stamps above are of the last
+        /// ones, rows of kind `round` have those of the earlier ones.
+        pub rounds: Option<u64> = Nullable<UInt64>,
+        /// The sync that follows a write was handed to an io_uring worker thread.
+        pub sync_punt_ns: Option<i64> = Nullable<Int64>,
+    }
 }
 
 /// `layers.parquet` being written.
@@ -236,7 +230,7 @@ impl LayerWriter {
     pub fn begin(dir: &RunDir) -> Result<LayerWriter> {
         let dictionary =
             ["kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags"];
-        TableWriter::begin(dir, names::LAYERS, columns::COLUMNS, &dictionary).map(LayerWriter)
+        TableWriter::begin(dir, names::LAYERS, COLUMNS, &dictionary).map(LayerWriter)
     }
 
     /// Writes rows, in their order. Errors: `Unavailable` when they cannot be written.
@@ -250,10 +244,57 @@ impl LayerWriter {
     }
 }
 
-/// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged
-/// or lacks a column, else what `each` returns.
+/// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged,
+/// lacks a column, or a row lacks what its kind always has; else what `each` returns.
 pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()>) -> Result<()> {
-    read_table(path, columns::COLUMNS, each)
+    let mut first_row = 0;
+    read_table(path, COLUMNS, &mut |rows| {
+        for (row, number) in rows.iter().zip(first_row..) {
+            if let Some(column) = row.lacking() {
+                let why = format!("it is null in a row of kind `{}`", row.kind.name());
+                return Err(table::wrong_value(path, column, number, &why));
+            }
+        }
+        first_row += rows.len() as u64;
+        each(rows)
+    })
+}
+
+impl LayerRow {
+    /// Whether a flag is set; rows of a kind without flags have none.
+    pub fn has(&self, flag: u64) -> bool {
+        self.flags.is_some_and(|flags| flags & flag != 0)
+    }
+
+    /// Whether parts of it were seen in the block layer. Backend perf sees none of any I/O.
+    pub fn has_block_io(&self) -> bool {
+        self.bios.is_some_and(|parts| parts > 0)
+    }
+
+    /// A column that every row of its kind has, and that is null here. The count of parts is null
+    /// with backends that see no block I/O, and then so is that of their completions.
+    fn lacking(&self) -> Option<&'static str> {
+        let known: &[(&str, bool)] = match self.kind {
+            LayerKind::Io => &[
+                ("worker", self.worker.is_some()),
+                ("op", self.op.is_some()),
+                ("offset", self.offset.is_some()),
+                ("size", self.size.is_some()),
+                ("flags", self.flags.is_some()),
+                ("bios", self.bios.is_some() || self.parts.is_none()),
+                ("parts", self.parts.is_some() || self.bios.is_none()),
+            ],
+            LayerKind::OffCpu => {
+                &[("worker", self.worker.is_some()), ("state", self.state.is_some())]
+            }
+            LayerKind::Worker => &[("state", self.state.is_some())],
+            LayerKind::Round => &[("token", self.token.is_some())],
+            LayerKind::Neighbour => &[("size", self.size.is_some())],
+            LayerKind::CpuQuota | LayerKind::Still => &[("blocked_ns", self.blocked_ns.is_some())],
+            _ => &[],
+        };
+        known.iter().find(|(_, there)| !there).map(|(column, _)| *column)
+    }
 }
 
 #[cfg(test)]
@@ -266,8 +307,8 @@ mod tests {
         let docs = include_str!("../../../docs/run-directory.md");
         let section = docs.split("## `layers.parquet`").nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
-        let kinds = LayerKind::ALL.iter().map(|k| k.name());
-        for name in kinds.chain(columns::COLUMNS.iter().map(|c| c.name())) {
+        let kinds = LayerKind::NAMES.iter().map(|(_, name)| *name);
+        for name in kinds.chain(COLUMNS.iter().map(|c| c.name())) {
             assert!(section.contains(&format!("| `{name}` |")), "{name}");
         }
     }
@@ -278,18 +319,18 @@ mod tests {
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
         let rows = vec![
             LayerRow {
-                start_ns: 5,
-                end_ns: 9,
                 worker: Some(3),
                 op: Some(OpKind::Write),
                 flags: Some(flags::HELD | flags::SAMPLE),
                 dev: Some("7:0".into()),
                 bio_ns: Some(-6),
                 blocked_ns: Some(1),
-                ..LayerRow::default()
+                ..fixture::traced_io(5, 9)
             },
             LayerRow {
                 kind: LayerKind::OffCpu,
+                worker: Some(3),
+                state: Some(1),
                 stack: Some("io_schedule;blk_mq_get_tag".into()),
                 comm: Some("a \"b\"".into()),
                 ..LayerRow::default()
@@ -309,8 +350,9 @@ mod tests {
 
     #[test]
     fn kinds_have_names() {
-        for kind in LayerKind::ALL {
-            assert_eq!(LayerKind::from_name(kind.name()), Some(kind));
+        for (i, (kind, name)) in LayerKind::NAMES.into_iter().enumerate() {
+            assert_eq!((kind as usize, kind.name()), (i, name));
+            assert_eq!(LayerKind::from_name(name), Some(kind));
         }
     }
 }

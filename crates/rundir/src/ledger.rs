@@ -9,7 +9,7 @@ use std::path::Path;
 
 use taillight_core::Result;
 
-use crate::columns::{Columns, Name, Named, Nullable, TableWriter, UInt64, columns, read_table};
+use crate::columns::{Name, Named, Nullable, TableWriter, UInt64, read_table, table_row};
 use crate::dir::RunDir;
 use crate::names;
 
@@ -43,25 +43,20 @@ impl Named for LedgerState {
     }
 }
 
-/// A block that the run wrote at least once.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LedgerRow {
-    /// Byte offset in the data set, or key number.
-    pub address: u64,
-    /// Generation of its last write: the n-th write to an address has generation n.
-    pub newest: u64,
-    /// Oldest generation that is right too, after writes that overlapped; null: any older one.
-    pub oldest: Option<u64>,
-    /// How much is known.
-    pub state: LedgerState,
+table_row! {
+    /// A block that the run wrote at least once.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct LedgerRow {
+        /// Byte offset in the data set, or key number.
+        pub address: u64 = UInt64,
+        /// Generation of its last write: the n-th write to an address has generation n.
+        pub newest: u64 = UInt64,
+        /// Oldest generation that is right too, after writes that overlapped; null: any older one.
+        pub oldest: Option<u64> = Nullable<UInt64>,
+        /// How much is known.
+        pub state: LedgerState = Name<LedgerState>,
+    }
 }
-
-const COLUMNS: Columns<LedgerRow> = columns!(LedgerRow {
-    address: UInt64,
-    newest: UInt64,
-    oldest: Nullable<UInt64>,
-    state: Name<LedgerState>,
-});
 
 /// Writes `ledger.parquet`; rows come in the order of their addresses. No row: no file. Errors:
 /// `Unavailable` when it cannot be written.

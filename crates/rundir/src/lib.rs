@@ -17,6 +17,7 @@ pub mod histlog;
 pub mod host;
 pub mod intervals;
 pub mod ios;
+mod json_file;
 pub mod latency;
 pub mod layers;
 pub mod ledger;
@@ -38,7 +39,8 @@ pub mod trace_info;
 pub mod verify;
 
 pub use dir::RunDir;
-pub use latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry};
+pub use json_file::JsonFile;
+pub use latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile};
 pub use manifest::{Manifest, RunStatus};
 pub use summary::Summary;
 

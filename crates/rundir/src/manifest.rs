@@ -192,7 +192,6 @@ pub struct Degraded {
 
 /// What was lost. Every count is zero in a good run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Losses {
     /// I/Os that were to be kept singly and are not in `ios.parquet`.
     pub ios: u64,
@@ -205,7 +204,7 @@ pub struct Losses {
     /// Capture chunks that were gone, or could not be read to their end.
     pub chunks: u64,
     /// Events the tracer lost; absent when nothing was traced.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_events: Option<u64>,
 }
 
@@ -245,8 +244,4 @@ pub struct ProcessInfo {
     pub start_ticks: u64,
     /// Name of the host.
     pub host: String,
-}
-
-pub fn schema_manifest() -> serde_json::Value {
-    schemars::schema_for!(Manifest).to_value()
 }

@@ -4,10 +4,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::Result;
-
-use crate::dir::RunDir;
-use crate::names;
 
 /// The file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -64,7 +60,6 @@ pub struct Logs {
 
 /// SMART / health. Counts are since the drive was made; they stop at 2^64-1.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Smart {
     /// Bits of the critical warning.
     pub critical_warning: u64,
@@ -106,7 +101,6 @@ pub struct Smart {
 
 /// One entry of the error log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct ErrorEntry {
     /// Number of the error, counting up over the drive's life.
     pub count: u64,
@@ -124,7 +118,6 @@ pub struct ErrorEntry {
 
 /// OCP latency monitor. Index 0 is the bucket with the shortest latencies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct LatencyMonitor {
     /// It counts.
     pub enabled: bool,
@@ -144,7 +137,6 @@ pub struct LatencyMonitor {
 
 /// One bucket of the latency monitor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct MonitorBucket {
     /// Reads.
     pub reads: u64,
@@ -203,18 +195,4 @@ impl MonitorBucket {
     pub fn all(&self) -> u64 {
         self.reads + self.writes + self.deallocates
     }
-}
-
-/// Writes the file. Errors: `Unavailable` when it cannot be written.
-pub fn write_nvme(dir: &RunDir, file: &NvmeFile) -> Result<()> {
-    dir.write_json(names::NVME, file)
-}
-
-/// Reads the file, if there is one. Errors: `Corrupt` when it is damaged or of an unknown version.
-pub fn read_nvme(dir: &RunDir) -> Result<Option<NvmeFile>> {
-    dir.read_json(names::NVME)
-}
-
-pub fn schema_nvme() -> serde_json::Value {
-    schemars::schema_for!(NvmeFile).to_value()
 }

@@ -7,24 +7,26 @@ use crate::manifest::ProcessInfo;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl ProcessInfo {
-    pub fn current() -> ProcessInfo {
+    /// This process; none where the kernel does not tell it apart from others (no `/proc`).
+    pub fn current() -> Option<ProcessInfo> {
         let pid = std::process::id();
-        ProcessInfo {
+        Some(ProcessInfo {
             pid,
-            boot_id: line(BOOT_ID),
-            start_ticks: start_ticks(pid).unwrap_or(0),
-            host: line("/proc/sys/kernel/hostname"),
-        }
+            boot_id: line(BOOT_ID)?,
+            start_ticks: start_ticks(pid)?,
+            host: line("/proc/sys/kernel/hostname")?,
+        })
     }
 
     /// Whether this very process runs on this machine now: same boot, same id, same start.
     pub fn is_alive(&self) -> bool {
-        self.boot_id == line(BOOT_ID) && start_ticks(self.pid) == Some(self.start_ticks)
+        line(BOOT_ID).as_ref() == Some(&self.boot_id)
+            && start_ticks(self.pid) == Some(self.start_ticks)
     }
 }
 
-fn line(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+fn line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 /// Start of a living process, clock ticks since boot: field 22 of its stat line. The name in
@@ -45,7 +47,7 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_another_start_does_not() {
-        let me = ProcessInfo::current();
+        let me = ProcessInfo::current().unwrap();
         assert!(me.is_alive());
         assert!(me.start_ticks > 0);
         let mut before = me.clone();

@@ -201,28 +201,18 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use taillight_core::{OpKind, Stamp, Status};
+    use taillight_core::{OpKind, Stamp};
 
     use super::*;
 
     fn record(submit: i64, latency: i64, id: u64) -> Record {
         Record {
             op: OpKind::Read,
-            target: 0,
             offset: Some(id),
-            key: None,
             size: 1,
-            moved: None,
-            count: None,
-            intended: None,
-            origin: None,
             submit: Stamp(submit),
-            issued: None,
-            first: None,
             complete: Stamp(submit + latency),
-            sync_ns: None,
-            retries: None,
-            status: Status::OK,
+            ..Record::default()
         }
     }
 

@@ -1,14 +1,10 @@
 //! `repeat.json`: the repetitions of a run and their spread. It lies in the directory that holds
 //! the repetitions' run directories; written again after every repetition.
 
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::Result;
 
 use crate::manifest::RunStatus;
-use crate::{atomic, names};
 
 /// The same plan several times, back to back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,21 +82,4 @@ pub struct FigureSpread {
     pub median_lo: Option<f64>,
     /// Upper end of that interval.
     pub median_hi: Option<f64>,
-}
-
-impl RepeatReport {
-    /// Writes `repeat.json` into `dir`, whole or not at all. Errors: `Unavailable` when it cannot
-    /// be written.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        atomic::write_json(dir, names::REPEAT, self)
-    }
-    /// Reads `repeat.json` of `dir`, if there is one. Errors: `Corrupt` when it is damaged or of an
-    /// unknown version.
-    pub fn read(dir: &Path) -> Result<Option<RepeatReport>> {
-        atomic::read_json(dir, names::REPEAT)
-    }
-}
-
-pub fn schema_repeat() -> serde_json::Value {
-    schemars::schema_for!(RepeatReport).to_value()
 }

@@ -101,8 +101,8 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
 
 /// Whether the run belongs to another machine, whose memory cannot be seen from here.
 fn elsewhere(manifest: &Manifest) -> bool {
-    let me = ProcessInfo::current();
-    manifest.process.as_ref().is_some_and(|p| p.host != me.host && p.boot_id != me.boot_id)
+    let both = manifest.process.as_ref().zip(ProcessInfo::current());
+    both.is_some_and(|(p, me)| p.host != me.host && p.boot_id != me.boot_id)
 }
 
 /// Names of the phases by the index chunks hold. A killed run may not have listed them; then

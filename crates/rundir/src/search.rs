@@ -2,14 +2,10 @@
 //! probes' run directories; written again after every probe, so that a search that was ended keeps
 //! what it knows.
 
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::Result;
 
 use crate::manifest::RunStatus;
-use crate::{atomic, names};
 
 /// A search for the highest demand under a response-time ceiling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -184,21 +180,4 @@ pub enum ProbeReason {
     Undecided,
     /// It was ended early.
     Unfinished,
-}
-
-impl SearchReport {
-    /// Writes `search.json` into `dir`, whole or not at all. Errors: `Unavailable` when it cannot
-    /// be written.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        atomic::write_json(dir, names::SEARCH, self)
-    }
-    /// Reads `search.json` of `dir`, if there is one. Errors: `Corrupt` when it is damaged or of an
-    /// unknown version.
-    pub fn read(dir: &Path) -> Result<Option<SearchReport>> {
-        atomic::read_json(dir, names::SEARCH)
-    }
-}
-
-pub fn schema_search() -> serde_json::Value {
-    schemars::schema_for!(SearchReport).to_value()
 }

@@ -4,15 +4,11 @@
 //! after every point, so that a series that was killed can be resumed. The runner in
 //! `taillight-suite` writes and reads it; files of single methods (`search.json`) stand beside it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::Result;
+use std::collections::BTreeMap;
 
 use crate::manifest::RunStatus;
-use crate::{atomic, names};
 
 /// Many runs that belong together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -139,21 +135,4 @@ pub struct Decision {
     pub verdict: String,
     /// The same for people.
     pub text: String,
-}
-
-impl SeriesFile {
-    /// Writes `series.json` into `dir`, whole or not at all. Errors: `Unavailable` when it cannot
-    /// be written.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        atomic::write_json(dir, names::SERIES, self)
-    }
-    /// Reads `series.json` of `dir`, if there is one. Errors: `Corrupt` when it is damaged or of an
-    /// unknown version.
-    pub fn read(dir: &Path) -> Result<Option<SeriesFile>> {
-        atomic::read_json(dir, names::SERIES)
-    }
-}
-
-pub fn schema_series() -> serde_json::Value {
-    schemars::schema_for!(SeriesFile).to_value()
 }

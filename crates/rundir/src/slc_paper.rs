@@ -1,14 +1,10 @@
 //! `slc-paper.json`: the matrix of the suite `slc-paper` with its factors. It lies in the directory
 //! that holds the suite's run directories; written again after every run.
 
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::Result;
 
 use crate::summary::SlcPair;
-use crate::{atomic, names};
 
 /// The matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,16 +56,4 @@ pub struct SlcPaperRun {
     pub figure: Option<u32>,
     /// The figure's own curve does not allow the printed numbers.
     pub doubt: bool,
-}
-
-impl SlcPaperReport {
-    /// Writes `slc-paper.json` into `dir`, whole or not at all. Errors: `Unavailable` when it
-    /// cannot be written.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        atomic::write_json(dir, names::SLC_PAPER, self)
-    }
-}
-
-pub fn schema_slc_paper() -> serde_json::Value {
-    schemars::schema_for!(SlcPaperReport).to_value()
 }

@@ -9,28 +9,24 @@ use std::path::Path;
 use serde_json::{Value, json};
 use taillight_core::Result;
 
-use crate::columns::{Columns, Double, Int64, TableWriter, Utf8, columns, read_rows};
+use crate::columns::{Double, Int64, TableWriter, Utf8, read_rows, table_row};
 use crate::dir::RunDir;
 use crate::names;
 
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// One value.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct StoreRow {
-    /// When the store was asked, CLOCK_MONOTONIC ns.
-    pub at_ns: i64,
-    /// Which value, with its unit.
-    pub series: Box<str>,
-    pub value: f64,
+table_row! {
+    /// One value.
+    #[derive(Debug, Clone, PartialEq, Default)]
+    pub struct StoreRow {
+        /// When the store was asked, CLOCK_MONOTONIC ns.
+        pub at_ns: i64 = Int64,
+        /// Which value, with its unit.
+        pub series: Box<str> = Utf8<Box<str>>,
+        pub value: f64 = Double,
+    }
 }
-
-const COLUMNS: Columns<StoreRow> = columns!(StoreRow {
-    at_ns: Int64,
-    series: Utf8<Box<str>>,
-    value: Double,
-});
 
 /// Writes `store.parquet`, rows in their order. Errors: `Unavailable` when it cannot be written.
 pub fn write_store(dir: &RunDir, rows: &[StoreRow]) -> Result<()> {

@@ -256,7 +256,7 @@ pub struct Bin {
 }
 
 /// One series of the target's own statistics over the measure phase.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreFigure {
     /// How much a counter rose; absent for levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -300,7 +300,7 @@ pub struct Outlier {
 }
 
 /// Asked against achieved load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Saturation {
     /// Operations per second asked; absent in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -324,7 +324,6 @@ pub struct Saturation {
 
 /// Failed I/Os.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Errors {
     /// All failed I/Os.
     pub count: u64,
@@ -415,8 +414,4 @@ pub struct FileEntry {
     /// Rows, for Parquet files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
-}
-
-pub fn schema_summary() -> serde_json::Value {
-    schemars::schema_for!(Summary).to_value()
 }

@@ -130,15 +130,18 @@ pub(crate) fn guarded_column(
 ) -> Result<()> {
     caught(step).map_err(|e| match e {
         ReadFailure::Parquet(e) => damaged(path, e).with("column", column),
-        ReadFailure::Row { row, why } => {
-            Error::corrupt("a Parquet file holds a value that cannot be")
-                .with("path", path.display())
-                .with("column", column)
-                .with("row", first_row + row as u64)
-                .with("why", why)
-                .hint(RESTORE)
-        }
+        ReadFailure::Row { row, why } => wrong_value(path, column, first_row + row as u64, why),
     })
+}
+
+/// A row of a file whose value in `column` cannot be.
+pub(crate) fn wrong_value(path: &Path, column: &str, row: u64, why: &str) -> Error {
+    Error::corrupt("a Parquet file holds a value that cannot be")
+        .with("path", path.display())
+        .with("column", column)
+        .with("row", row)
+        .with("why", why)
+        .hint(RESTORE)
 }
 
 fn caught<T, E: From<ParquetError>>(step: impl FnOnce() -> Result<T, E>) -> Result<T, E> {

@@ -5,9 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::{OpKind, Result};
-
-use crate::{RunDir, names};
+use taillight_core::OpKind;
 
 /// Most findings listed one by one; all are counted.
 pub const FINDINGS_MAX: usize = 1000;
@@ -182,19 +180,6 @@ pub struct Finding {
     /// Wrong bytes, where they could be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u32>,
-}
-
-impl RunDir {
-    /// Writes `verify.json`. Errors: `Unavailable` when it cannot be written.
-    pub fn write_verify(&self, report: &VerifyReport) -> Result<()> {
-        self.write_json(names::VERIFY, report)
-    }
-
-    /// Reads `verify.json`, if there is one. Errors: `Corrupt` when it is damaged or of an unknown
-    /// version.
-    pub fn verify(&self) -> Result<Option<VerifyReport>> {
-        self.read_json(names::VERIFY)
-    }
 }
 
 impl VerifyReport {

@@ -4,6 +4,7 @@
 use std::fs;
 
 use taillight_core::{ErrorKind, OpKind, Record};
+use taillight_rundir::chunk::HEADER_BYTES;
 use taillight_rundir::convert::{
     ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, MemoryChunks, RowCounts,
     convert,
@@ -160,4 +161,20 @@ fn missing_chunks_are_an_error_or_counted() {
     assert_eq!((done.rows, done.damaged), (4000, 1));
     chunks.truncate(4);
     assert!(run(false, &chunks).is_err());
+}
+
+#[test]
+fn a_record_that_cannot_be_ends_its_chunk_and_is_counted() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = RunDir::create(root.path(), &fixture::manifest("c")).unwrap();
+    let mut chunks = common::chunks(0, &completed(2000, 1), 1000);
+    // No operation has this code, in a record of two words.
+    chunks[0][HEADER_BYTES + 400 * 16] = 14 << 1 | 1;
+    let phases = ["measure".to_owned()];
+    let strict = options(&phases, None);
+    let e = convert(&dir, &mut MemoryChunks(chunks.clone()), &strict, &mut |_| true).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Corrupt, "{e}");
+    let tolerant = ConvertOptions { tolerant: true, ..strict };
+    let done = convert(&dir, &mut MemoryChunks(chunks), &tolerant, &mut |_| true).unwrap();
+    assert_eq!((done.rows, done.damaged), (1400, 1));
 }

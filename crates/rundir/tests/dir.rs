@@ -4,7 +4,7 @@
 use std::fs;
 
 use taillight_core::ErrorKind;
-use taillight_rundir::{RunDir, RunStatus, fixture, names};
+use taillight_rundir::{RunDir, RunStatus, Summary, fixture, names};
 
 mod common;
 
@@ -35,20 +35,20 @@ fn what_is_written_is_read_and_optional_files_may_be_missing() {
     let root = tempfile::tempdir().unwrap();
     let mut dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
     let read = RunDir::open(root.path()).unwrap();
-    assert_eq!(read.summary().unwrap(), None);
+    assert_eq!(read.read::<Summary>().unwrap(), None);
     assert_eq!(read.job().unwrap(), None);
     assert_eq!(read.existing(names::IOS), None);
     assert_eq!(read.manifest(), dir.manifest());
 
     let summary = fixture::summary("one");
-    dir.write_summary(&summary).unwrap();
+    dir.write(&summary).unwrap();
     dir.write_job("[run]\n").unwrap();
     dir.write_text("notes.md", "x").unwrap();
     let mut manifest = fixture::manifest("one");
     manifest.status = RunStatus::Complete;
     dir.write_manifest(&manifest).unwrap();
     let read = RunDir::open(root.path()).unwrap();
-    assert_eq!(read.summary().unwrap(), Some(summary));
+    assert_eq!(read.read::<Summary>().unwrap(), Some(summary));
     assert_eq!(read.job().unwrap().as_deref(), Some("[run]\n"));
     assert_eq!(read.status(), RunStatus::Complete);
     let names: Vec<String> = read.files().unwrap().into_iter().map(|f| f.name).collect();
@@ -105,12 +105,12 @@ fn damaged_manifests_give_one_clear_error() {
 fn every_cut_and_flip_of_the_json_files_is_an_error_or_a_value() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
-    dir.write_summary(&fixture::summary("one")).unwrap();
+    dir.write(&fixture::summary("one")).unwrap();
     let path = root.path().join(names::SUMMARY);
     let good = fs::read(&path).unwrap();
     for cut in (0..good.len() - 2).step_by(37) {
         fs::write(&path, &good[..cut]).unwrap();
-        assert_eq!(dir.summary().unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(dir.read::<Summary>().unwrap_err().kind(), ErrorKind::Corrupt);
     }
     let mut random = common::RowRandom(1);
     for _ in 0..300 {
@@ -118,7 +118,7 @@ fn every_cut_and_flip_of_the_json_files_is_an_error_or_a_value() {
         let at = random.next(bytes.len() as u64) as usize;
         bytes[at] ^= 1 << random.next(8);
         fs::write(&path, &bytes).unwrap();
-        let _ = dir.summary();
+        let _ = dir.read::<Summary>();
     }
 }
 
@@ -128,6 +128,6 @@ fn a_number_that_json_cannot_hold_is_refused_when_written() {
     let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
     let mut summary = fixture::summary("one");
     summary.totals.iops = f64::NAN;
-    assert_eq!(dir.write_summary(&summary).unwrap_err().kind(), ErrorKind::Internal);
-    assert_eq!(dir.summary().unwrap(), None);
+    assert_eq!(dir.write(&summary).unwrap_err().kind(), ErrorKind::Internal);
+    assert_eq!(dir.read::<Summary>().unwrap(), None);
 }

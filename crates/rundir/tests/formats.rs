@@ -19,7 +19,7 @@ use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::layers::read_layers;
 use taillight_rundir::manifest::{PhaseInfo, ProcessInfo};
 use taillight_rundir::store::read_store;
-use taillight_rundir::{Manifest, RunDir, RunStatus, fixture, names};
+use taillight_rundir::{Manifest, RunDir, RunStatus, Summary, fixture, names};
 
 mod common;
 
@@ -102,7 +102,7 @@ fn write_v1() {
     let mut summary = fixture::summary("v1-fixture");
     summary.taillight = "0.1.0".into();
     summary.files = dir.files().unwrap();
-    dir.write_summary(&summary).unwrap();
+    dir.write(&summary).unwrap();
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn version_1_is_readable() {
     assert_eq!(*dir.manifest(), manifest());
     assert_eq!(dir.status(), RunStatus::Complete);
     assert!(dir.job().unwrap().unwrap().starts_with("[run]"));
-    let summary = dir.summary().unwrap().unwrap();
+    let summary = dir.read::<Summary>().unwrap().unwrap();
     assert_eq!(summary.files.len(), 5);
     assert_eq!(summary.ops[&OpKind::Read].latencies.service.percentiles[0].p, "99");
     let rows = common::rows(&dir.file(names::IOS));
@@ -143,7 +143,7 @@ fn released() -> Vec<(String, RunDir)> {
 
 /// What a run directory holds, file by file.
 fn figures(dir: &RunDir) -> serde_json::Value {
-    let summary = dir.summary().unwrap().unwrap();
+    let summary = dir.read::<Summary>().unwrap().unwrap();
     let mut ios: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     for (phase, _, worker, record) in common::rows(&dir.file(names::IOS)) {
         let (rows, ns, workers) = ios.entry(format!("{phase} {}", record.op.name())).or_default();
@@ -208,7 +208,7 @@ fn released_runs_are_readable_with_the_same_figures() {
         let figures: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(figures, expected[&name], "{name}");
         // The program that made the run counted the same I/Os.
-        let summary = dir.summary().unwrap().unwrap();
+        let summary = dir.read::<Summary>().unwrap().unwrap();
         let rows = common::rows(&dir.file(names::IOS));
         let measured = rows.iter().filter(|row| row.0 != "warmup" && row.3.status.is_ok());
         let longest = measured.map(|row| row.3.service_ns()).max();

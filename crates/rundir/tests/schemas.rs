@@ -1,14 +1,12 @@
 //! The published JSON Schemas accept what is written, and only that; field order is as designed.
 #![allow(clippy::unwrap_used)]
 
-use taillight_rundir::manifest::schema_manifest;
-use taillight_rundir::summary::schema_summary;
-use taillight_rundir::{RunDir, fixture, names};
+use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, fixture, names};
 
 fn written(name: &str) -> serde_json::Value {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
-    dir.write_summary(&fixture::summary("one")).unwrap();
+    dir.write(&fixture::summary("one")).unwrap();
     let text = std::fs::read(root.path().join(name)).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
@@ -20,7 +18,7 @@ fn keys(value: &serde_json::Value) -> Vec<&str> {
 #[test]
 fn manifest_validates_and_keeps_its_order() {
     let value = written(names::MANIFEST);
-    let validator = jsonschema::validator_for(&schema_manifest()).unwrap();
+    let validator = jsonschema::validator_for(&Manifest::schema()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(
@@ -52,7 +50,7 @@ fn manifest_validates_and_keeps_its_order() {
 #[test]
 fn summary_validates_and_keeps_its_order() {
     let value = written(names::SUMMARY);
-    let validator = jsonschema::validator_for(&schema_summary()).unwrap();
+    let validator = jsonschema::validator_for(&Summary::schema()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(
@@ -119,7 +117,7 @@ fn objects_of_the_summary_keep_their_order() {
 
 #[test]
 fn each_field_of_the_schemas_has_a_description() {
-    for schema in [schema_manifest(), schema_summary()] {
+    for schema in [Manifest::schema(), Summary::schema()] {
         let properties = schema["properties"].as_object().unwrap();
         for (name, field) in properties {
             assert!(field["description"].is_string(), "{name}");

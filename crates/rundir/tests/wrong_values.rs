@@ -264,12 +264,8 @@ fn intervals() {
 #[test]
 fn layers() {
     let (_root, dir) = run_dir();
-    let row = |i: usize| LayerRow {
-        start_ns: i as i64,
-        op: Some(OpKind::Read),
-        blocked_ns: Some(3),
-        ..LayerRow::default()
-    };
+    let row =
+        |i: usize| LayerRow { blocked_ns: Some(3), ..fixture::traced_io(i as i64, i as i64 + 1) };
     let mut writer = LayerWriter::begin(&dir).unwrap();
     writer.rows((0..ROWS).map(row)).unwrap();
     writer.commit().unwrap();
@@ -277,6 +273,15 @@ fn layers() {
         ("kind", Defect::Text("io?")),
         ("kind", Defect::Null),
         ("op", Defect::Text("reed")),
+        // What an I/O always has; its counts of parts are both there or neither is.
+        ("worker", Defect::Null),
+        ("op", Defect::Null),
+        ("offset", Defect::Null),
+        ("size", Defect::Null),
+        ("flags", Defect::Null),
+        ("bios", Defect::Null),
+        ("parts", Defect::Null),
+        ("flags", Defect::Absent),
         ("blocked_ns", Defect::Number(-1)),
         ("start_ns", Defect::Short),
         ("end_ns", Defect::Absent),

@@ -10,7 +10,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
-use taillight_rundir::{RunDir, names};
+use taillight_rundir::{RunDir, Summary, names};
 
 use crate::exit::{ends_series, from_code};
 use crate::figures;
@@ -115,7 +115,7 @@ impl Earlier {
                 .with("series", self.dir.display())
                 .hint("begin a new series, or undo the change"));
         }
-        let summary = run.summary()?;
+        let summary = run.read::<Summary>()?;
         Ok(Some(PointResult {
             point: point.clone(),
             dir,

@@ -11,7 +11,7 @@ use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_driver::AdminAction;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
-use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, atomic, names};
+use taillight_rundir::{JsonFile, RunDir, RunStatus, SCHEMA_VERSION, atomic, names};
 
 use crate::exit::worst;
 use crate::figures;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use common::{SimHost, plan, source};
 use taillight_core::exit::Exit;
 use taillight_rundir::repeat::RepeatReport;
-use taillight_rundir::series::{PointStatus, SeriesFile, schema_series};
-use taillight_rundir::{RunDir, RunStatus};
+use taillight_rundir::series::{PointStatus, SeriesFile};
+use taillight_rundir::{JsonFile, RunDir, RunStatus};
 use taillight_suite::method::{Method, Next, Point, SeriesHead};
 use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
@@ -41,7 +41,7 @@ fn run(
 
 fn series(dir: &Path) -> SeriesFile {
     let file = SeriesFile::read(dir).expect("readable").expect("there");
-    let validator = jsonschema::validator_for(&schema_series()).expect("a schema");
+    let validator = jsonschema::validator_for(&SeriesFile::schema()).expect("a schema");
     let value = serde_json::to_value(&file).expect("JSON");
     let problems: Vec<_> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
     assert!(problems.is_empty(), "{problems:?}");

@@ -65,7 +65,7 @@ pub fn create(
         repeat: Some(repeat(&path, destroy)),
         trace: None,
         host: None,
-        process: Some(ProcessInfo::current()),
+        process: ProcessInfo::current(),
         reason: None,
         schedule: None,
         misses: 0,

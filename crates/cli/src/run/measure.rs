@@ -9,7 +9,6 @@ use taillight_engine::run::run_probed;
 use taillight_engine::{EngineOutcome, EngineRequest, Observer};
 use taillight_machine::{Sys, block};
 use taillight_rundir::host::HostInfo;
-use taillight_rundir::nvme::write_nvme;
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_trace::host::Sampler;
 use taillight_trace::nvme::Drives;
@@ -110,7 +109,7 @@ fn logs(drives: Option<Drives>, run: &NewRun) {
     let Some(file) = drives.and_then(Drives::after) else {
         return;
     };
-    if let Err(e) = write_nvme(&run.dir, &file) {
+    if let Err(e) = run.dir.write(&file) {
         output::note(&format!("the drive's logs are lost: {e}"));
     }
 }

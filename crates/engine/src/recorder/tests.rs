@@ -3,6 +3,7 @@
 
 use crossbeam_channel::unbounded;
 use proptest::prelude::*;
+use taillight_core::Status;
 use taillight_rundir::chunk::{ChunkReader, Header, OptionalWords, SIZES};
 
 use super::*;
@@ -192,7 +193,7 @@ proptest! {
         for (_, path) in pool.finish().unwrap().chunks {
             let bytes = std::fs::read(path).unwrap();
             let reader = ChunkReader::open(&bytes).unwrap();
-            keys.extend(reader.records().map(|r| r.key.unwrap()));
+            keys.extend(reader.records().map(|r| r.unwrap().key.unwrap()));
         }
         prop_assert!(keys.into_iter().eq(0..steps.len() as u64));
     }

@@ -23,7 +23,7 @@ pub fn write(
     let dir = request.rundir;
     outcome.error = loaded.error;
     if let Some(verify) = &loaded.verify {
-        dir.write_verify(&verify.report())?;
+        dir.write(&verify.report())?;
         taillight_rundir::ledger::write_ledger(dir, verify.rows())?;
     }
     taillight_rundir::intervals::write_intervals(dir, &loaded.collected.rows())?;

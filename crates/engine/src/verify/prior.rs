@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::{Error, Result};
+use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunDir, ledger, names, sums};
 
 use super::VerifiedArea;
@@ -85,7 +86,8 @@ impl PriorRun {
         }
         let dir = RunDir::open(path)?;
         let run_id = dir.manifest().run_id.clone();
-        let (Some(report), Some(file)) = (dir.verify()?, dir.existing(names::LEDGER)) else {
+        let (Some(report), Some(file)) = (dir.read::<VerifyReport>()?, dir.existing(names::LEDGER))
+        else {
             return Err(Error::usage("verify.run: that run left no record of its writes")
                 .with("path", named)
                 .with("missing", names::LEDGER)

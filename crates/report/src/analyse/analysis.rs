@@ -46,6 +46,13 @@ pub struct Analysis {
     pub job: Option<String>,
 }
 
+impl Analysis {
+    /// What went wrong while reading, by its code.
+    pub fn trouble(&self, code: &str) -> Option<&ReadProblem> {
+        self.troubles.iter().find(|t| t.code == code)
+    }
+}
+
 /// What was seen of the machine beside the I/Os.
 #[derive(Debug, Clone, Default)]
 pub struct MachineData {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::Result;
-use taillight_rundir::host::{HostInfo, METRICS, Metric, metric, read_host};
+use taillight_rundir::host::{HostInfo, METRICS, Metric, read_host};
 use taillight_rundir::summary::{HostMetric, HostSummary};
 use taillight_rundir::{RunDir, names};
 
@@ -31,16 +31,16 @@ pub fn tracks(dir: &RunDir, from_ns: i64, to_ns: i64) -> Result<Vec<HostTrack>> 
         for row in rows {
             // A window that only touches the measure phase is mostly something else.
             let middle = row.start_ns + (row.end_ns - row.start_ns) / 2;
-            let Some(known) = metric(&row.source, &row.metric) else {
+            let same = |m: &Metric| m.source == &*row.source && m.name == &*row.metric;
+            let Some(place) = METRICS.iter().position(same) else {
                 continue;
             };
             if middle < from_ns || middle > to_ns {
                 continue;
             }
-            let place = METRICS.iter().position(|m| m == known).unwrap_or(0);
             let item = row.item.map(String::from);
             let track = all.entry((place, item.clone())).or_insert_with(|| HostTrack {
-                metric: known,
+                metric: &METRICS[place],
                 item,
                 points: Vec::new(),
             });

@@ -5,7 +5,7 @@
 
 use taillight_core::Percentile;
 use taillight_rundir::latency::{
-    EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry,
+    EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile,
 };
 use taillight_rundir::summary::{Bin, Distribution, SlcFactors, SlcPair};
 use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
@@ -56,22 +56,12 @@ pub fn latency(
     slowest: Option<&SlowestIos>,
     out_of_range: Option<u64>,
 ) -> Latency {
-    let percentiles = asked.percentiles.iter().map(|p| percentile(dist, p, slowest)).collect();
+    let entry =
+        |p: &Percentile| PercentileEntry { p: p.to_string(), quantile: quantile(dist, p, slowest) };
+    let percentiles = asked.percentiles.iter().map(entry).collect();
     let nines = (1..=asked.nines)
         .filter_map(|k| Some((k, Percentile::nines(k)?)))
-        .map(|(k, p)| {
-            let it = percentile(dist, &p, slowest);
-            NineEntry {
-                k: u32::from(k),
-                ns: it.ns,
-                lo_ns: it.lo_ns,
-                hi_ns: it.hi_ns,
-                resolved: it.resolved,
-                needs: it.needs,
-                above: it.above,
-                episodes: it.episodes,
-            }
-        })
+        .map(|(k, p)| NineEntry { k: u32::from(k), quantile: quantile(dist, &p, slowest) })
         .collect();
     Latency {
         count: dist.count(),
@@ -89,10 +79,9 @@ pub fn latency(
     }
 }
 
-fn percentile(dist: &Dist, pct: &Percentile, slowest: Option<&SlowestIos>) -> PercentileEntry {
+fn quantile(dist: &Dist, pct: &Percentile, slowest: Option<&SlowestIos>) -> Quantile {
     let it = estimate(dist, pct);
-    PercentileEntry {
-        p: pct.to_string(),
+    Quantile {
         ns: it.value,
         lo_ns: it.lo,
         hi_ns: it.hi,

@@ -6,9 +6,7 @@
 use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
 use taillight_core::{ErrorKind, Result};
-use taillight_rundir::bus::read_bus;
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
-use taillight_rundir::nvme::read_nvme;
 use taillight_rundir::store::read_store;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
@@ -30,7 +28,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let damaged = damage::check(dir, &mut troubles)?;
     let (intervals, all_intervals) =
         or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
-    let verify = or_trouble(dir.verify(), "verify_unreadable", &mut troubles)?;
+    let verify = or_trouble(dir.read(), "verify_unreadable", &mut troubles)?;
     let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
     let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
@@ -97,8 +95,8 @@ fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> R
     let host = host::tracks(dir, span.0, span.1);
     Ok(MachineData {
         host: or_trouble(host, "host_unreadable", troubles)?,
-        nvme: or_trouble(read_nvme(dir), "nvme_unreadable", troubles)?,
-        bus: or_trouble(read_bus(dir), "bus_unreadable", troubles)?,
+        nvme: or_trouble(dir.read(), "nvme_unreadable", troubles)?,
+        bus: or_trouble(dir.read(), "bus_unreadable", troubles)?,
     })
 }
 

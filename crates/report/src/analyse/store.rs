@@ -59,10 +59,7 @@ fn figure(track: &StoreTrack) -> StoreFigure {
     if track.counts() {
         return StoreFigure {
             rise: first.zip(last).map(|(a, b)| (b - a).max(0.0)),
-            min: None,
-            mean: None,
-            max: None,
-            last: None,
+            ..StoreFigure::default()
         };
     }
     let count = track.points.len().max(1) as f64;

@@ -3,9 +3,7 @@
 //! What it is: a line of circumstances for the reader. What it is not: evidence for a verdict;
 //! a sample is a mean over an interval that is mostly longer than the episode.
 
-use taillight_rundir::RunDir;
-
-use crate::analyse::host::{self, HostTrack};
+use crate::analyse::host::HostTrack;
 use crate::format::{self, Script};
 
 /// A metric that is worth a word when it stands out.
@@ -38,34 +36,30 @@ static SIGNS: [Sign; 8] = [
 
 /// Samples of a run that may be worth a word, in the order of [`SIGNS`].
 #[derive(Debug, Default)]
-pub struct Around(Vec<Watched>);
+pub struct Around<'a>(Vec<Watched<'a>>);
 
 /// One metric of one thing.
 #[derive(Debug)]
-struct Watched {
+struct Watched<'a> {
     sign: &'static Sign,
-    track: HostTrack,
+    track: &'a HostTrack,
     /// The median over the run.
     usual: f64,
 }
 
-impl Around {
-    /// Every sample; none where the machine was not sampled. Damaged samples are named by the report.
-    pub fn of(dir: &RunDir) -> Around {
-        Around::watching(host::tracks(dir, i64::MIN, i64::MAX).unwrap_or_default())
-    }
-
-    fn watching(tracks: Vec<HostTrack>) -> Around {
+impl<'a> Around<'a> {
+    /// Those of the run's samples that can be a sign.
+    pub fn watching(tracks: &'a [HostTrack]) -> Around<'a> {
         let place = |t: &HostTrack| {
             let same = |s: &Sign| s.source == t.metric.source && s.metric == t.metric.name;
             SIGNS.iter().position(same)
         };
-        let known = tracks.into_iter().filter_map(|t| Some((place(&t)?, t)));
-        let mut known: Vec<(usize, HostTrack)> = known.collect();
+        let known = tracks.iter().filter_map(|t| Some((place(t)?, t)));
+        let mut known: Vec<(usize, &HostTrack)> = known.collect();
         known.sort_by_key(|(place, _)| *place);
         let watched = known.into_iter().map(|(place, track)| Watched {
             sign: &SIGNS[place],
-            usual: median(&track),
+            usual: median(track),
             track,
         });
         Around(watched.collect())
@@ -133,11 +127,12 @@ mod tests {
 
     #[test]
     fn only_what_stands_out_in_the_window_is_said() {
-        let around = Around::watching(vec![
+        let tracks = [
             track("cpu", "%steal", &[1.0, 2.0, 40.0, 2.0, 1.0]),
             track("psi", "cpu_some", &[80.0, 80.0, 85.0, 80.0, 80.0]),
             track("memory", "allocstall/s", &[0.0, 0.0, 12.0, 0.0, 0.0]),
-        ]);
+        ];
+        let around = Around::watching(&tracks);
         let said = around.words(2 * S + 100, 2 * S + 200).unwrap();
         assert_eq!(
             said,
@@ -151,7 +146,8 @@ mod tests {
 
     #[test]
     fn stolen_time_is_said_also_when_it_is_usual() {
-        let around = Around::watching(vec![track("cpu", "%steal", &[30.0, 31.0, 29.0])]);
+        let tracks = [track("cpu", "%steal", &[30.0, 31.0, 29.0])];
+        let around = Around::watching(&tracks);
         assert!(around.words(0, 10).unwrap().contains("30 % (usually 30 %)"));
     }
 }

@@ -7,7 +7,6 @@
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
-use super::events::has;
 use super::phase::Phase;
 use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
@@ -46,7 +45,7 @@ pub fn round(
     let Some(done) = round.done else {
         return unseen(line, io, next.unwrap_or(io.end_ns));
     };
-    let flushes = round.issue.is_none() && has(io, flags::FLUSH);
+    let flushes = round.issue.is_none() && io.has(flags::FLUSH);
     if flushes && flush(line, io, round, done, doing) {
         return;
     }

@@ -9,7 +9,7 @@ use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
 use super::around::Around;
 use super::context::IoContext;
-use super::events::{Events, has};
+use super::events::Events;
 use super::judge::{Judged, Layer};
 use super::neighbours;
 use super::phase::Phase;
@@ -81,7 +81,7 @@ pub struct EpisodeContext<'a> {
     /// How it was traced.
     pub info: &'a TraceInfo,
     /// Samples of the machine.
-    pub around: &'a Around,
+    pub around: &'a Around<'a>,
 }
 
 pub fn episodes(judged: Vec<Judged>, seen: &EpisodeContext) -> Vec<EpisodeView> {
@@ -290,7 +290,7 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
 /// What the I/Os' own stamps and marks say.
 fn of_rows(list: &[Judged], said: &mut Vec<String>) {
     let rows = || list.iter().filter_map(|j| j.row.as_ref());
-    let marked = |bit: u64| rows().filter(|r| has(r, bit)).count();
+    let marked = |bit: u64| rows().filter(|r| r.has(bit)).count();
     let marks = [
         (flags::HELD, "had been held back before the block layer"),
         (flags::REQUEUED, "were given back by the driver and tried again"),

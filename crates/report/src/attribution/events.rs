@@ -82,8 +82,3 @@ pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
 
 /// Events longer than this may be missed in a window that begins late in them.
 const LONGEST_NS: i64 = 10_000_000_000;
-
-/// Whether a flag of an I/O or an event is set. Rows of old runs have no flags.
-pub fn has(row: &LayerRow, bit: u64) -> bool {
-    row.flags.unwrap_or(0) & bit != 0
-}

@@ -13,13 +13,18 @@ use super::judge::{Baseline, Judged, Layer, judge};
 use super::layers::{TracedIoRow, UsualIo, Visibility};
 use super::phase::{Phase, Phases};
 use super::{around, episodes, layers, pages, phases};
+use crate::analyse::Analysis;
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
 
 /// Explains the outliers of a run; `None` when it was not traced. Errors: `Corrupt` when a file is
 /// damaged.
-pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
+pub fn explain(
+    dir: &RunDir,
+    analysis: &Analysis,
+    summary: &Summary,
+) -> Result<Option<Explanation>> {
     let Some(info) = dir.manifest().trace.clone() else {
         return Ok(None);
     };
@@ -67,13 +72,14 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         levels: levels(&loaded.usual, summary),
         coverage: loaded.coverage,
         gone: loaded.events.gone,
+        unread_samples: analysis.trouble("host_unreadable").map(|t| t.text.clone()),
         ios: judged.iter().map(OutlierVerdict::of).collect(),
         episodes: episodes::episodes(
             judged,
             &episodes::EpisodeContext {
                 events: &loaded.events,
                 info: &info,
-                around: &around::Around::of(dir),
+                around: &around::Around::watching(&analysis.machine.host),
             },
         ),
         info,

@@ -37,6 +37,8 @@ pub struct Explanation {
     pub coverage: Coverage,
     /// I/Os were traced, and there is none of them in the run directory.
     pub gone: bool,
+    /// Why the samples of the machine cannot be read, if so.
+    pub unread_samples: Option<String>,
     /// Every outlier with its verdict, in file order.
     pub ios: Vec<OutlierVerdict>,
     /// Outliers that were blocked in the kernel, without being seen by what.

@@ -10,7 +10,6 @@ use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
 
-use super::events::has;
 use super::layers::{Slow, UsualIo};
 use super::phase::{Phase, Phases};
 use super::timeline::{Piece, lengths};
@@ -231,7 +230,7 @@ pub fn judge(
     sums.insert(Layer::Schedule, late);
     match &phases {
         Some(phases) => {
-            let block = row.as_ref().is_some_and(|r| r.bios.unwrap_or(0) > 0);
+            let block = row.as_ref().is_some_and(|r| r.has_block_io());
             let missed = base.missed(slow.op).filter(|_| block && reads(slow.op));
             for phase in Phase::ALL {
                 let more = phases.get(phase).saturating_sub(usual.get(phase));
@@ -255,7 +254,7 @@ pub fn judge(
         None => (Layer::Unknown, 0),
     };
     let phases = phases.unwrap_or_default();
-    let matched = row.as_ref().is_some_and(|r| r.parts >= r.bios && !has(r, flags::UNCLEAR));
+    let matched = row.as_ref().is_some_and(|r| r.parts >= r.bios && !r.has(flags::UNCLEAR));
     // "On the CPU" is what remains when no event says otherwise: a conclusion, not a sight.
     let seen = !matches!(layer, Layer::Unknown | Layer::Mixed | Layer::Application);
     // Where only threads were watched no stamp of the I/O itself was seen.

@@ -10,7 +10,7 @@ use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
 use super::disks::Disks;
-use super::events::{Events, has};
+use super::events::Events;
 use super::phase::Phases;
 use super::phases::pieces;
 use super::rounds::{BlockRound, all_known};
@@ -159,13 +159,13 @@ pub fn measured_from(dir: &RunDir) -> i64 {
 impl Coverage {
     fn see(&mut self, row: &LayerRow) {
         self.traced += 1;
-        let unclear = has(row, flags::UNCLEAR);
-        match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
-            (0, _) if unclear => {
+        let unclear = row.has(flags::UNCLEAR);
+        match (row.bios, row.parts) {
+            (None | Some(0), _) if unclear => {
                 self.unsplit += 1;
                 self.unclear += 1;
             }
-            (0, _) => self.without += 1,
+            (None | Some(0), _) => self.without += 1,
             (bios, parts) if parts < bios || unclear => self.unsplit += 1,
             _ => self.matched += 1,
         }
@@ -188,7 +188,7 @@ impl TracedRun {
     ) {
         if !all_known(&row, &earlier) {
             // No verdict is sure without the others.
-            row.flags = Some(row.flags.unwrap_or(0) | flags::UNCLEAR);
+            row.flags = row.flags.map(|f| f | flags::UNCLEAR);
         }
         self.coverage.see(&row);
         let Some(op) = row.op else {
@@ -202,8 +202,8 @@ impl TracedRun {
             self.usual.push(UsualIo {
                 op,
                 service_ns,
-                sample: has(&row, flags::SAMPLE),
-                block: row.bios.unwrap_or(0) > 0,
+                sample: row.has(flags::SAMPLE),
+                block: row.has_block_io(),
                 phases: lengths(&pieces),
             });
         }
@@ -285,15 +285,11 @@ mod tests {
             ..LayerRow::default()
         };
         let io = LayerRow {
-            start_ns,
-            end_ns: start_ns + 900,
-            worker: Some(0),
-            op: Some(OpKind::Read),
             bios: Some(rounds + 1),
             parts: Some(rounds + 1),
             rounds: Some(rounds),
             token: Some(token),
-            ..LayerRow::default()
+            ..fixture::traced_io(start_ns, start_ns + 900)
         };
         (0..rows).map(round).chain([io]).collect()
     }
@@ -324,7 +320,7 @@ mod tests {
             .slow
             .values()
             .map(|t| {
-                let unclear = has(&t.row, flags::UNCLEAR);
+                let unclear = t.row.has(flags::UNCLEAR);
                 let begins = t.earlier.iter().map(|r| r.bio - BEGUN);
                 (t.row.start_ns - BEGUN, begins.collect(), unclear)
             })

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 
-use super::events::{Events, has};
+use super::events::Events;
 use crate::format;
 
 /// The name that tracing gives to the kernel's reading ahead for the run's own reads.
@@ -77,7 +77,7 @@ pub fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> 
 /// Whether a thread that slept in a store was woken up by one of the program itself. Anybody else was
 /// only interrupted when its time was over, or may have been.
 pub fn woken_by_own(row: &LayerRow) -> bool {
-    has(row, flags::WOKEN_BY_OWN)
+    row.has(flags::WOKEN_BY_OWN)
 }
 
 #[cfg(test)]

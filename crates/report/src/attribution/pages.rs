@@ -10,8 +10,6 @@ use taillight_core::OpKind;
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::{LayerRow, flags};
 
-use super::events::has;
-
 /// Pages of the page cache, bytes. Larger folios hold whole pages of this size.
 const PAGE: u64 = 4096;
 
@@ -37,8 +35,8 @@ impl Pages {
                 continue;
             };
             // Of several rounds nobody knows which page came in which.
-            if row.bios == row.parts && row.rounds.unwrap_or(0) == 0 {
-                of(row).for_each(|page| pages.0.entry(page).or_default().push((from, to)));
+            if row.bios == row.parts && row.rounds.is_none_or(|rounds| rounds == 0) {
+                pages_of(row).for_each(|page| pages.0.entry(page).or_default().push((from, to)));
             }
         }
         pages
@@ -46,11 +44,11 @@ impl Pages {
 
     /// When the page was there that this I/O waited for, if another I/O read it.
     pub fn read_by_another(&self, io: &LayerRow) -> Option<i64> {
-        let queued = has(io, flags::QUEUED);
-        if !queued || io.op != Some(OpKind::Read) || io.bios.unwrap_or(0) > 0 {
+        let queued = io.has(flags::QUEUED);
+        if !queued || io.op != Some(OpKind::Read) || io.has_block_io() {
             return None;
         }
-        let reads = of(io).filter_map(|page| self.0.get(&page)).flatten();
+        let reads = pages_of(io).filter_map(|page| self.0.get(&page)).flatten();
         let during = |(from, to): &&(i64, i64)| {
             // Under way when this one came, or soon after; there before this one was complete.
             (io.start_ns..=io.end_ns).contains(to) && *from < *to
@@ -59,11 +57,10 @@ impl Pages {
     }
 }
 
-/// The pages of an I/O.
-fn of(row: &LayerRow) -> impl Iterator<Item = u64> {
-    let from = row.offset.unwrap_or(0);
-    let to = from.saturating_add(row.size.unwrap_or(0));
-    from / PAGE..to.div_ceil(PAGE)
+/// Numbers of the pages of an I/O.
+fn pages_of(row: &LayerRow) -> impl Iterator<Item = u64> {
+    let span = row.offset.zip(row.size);
+    span.into_iter().flat_map(|(from, size)| from / PAGE..from.saturating_add(size).div_ceil(PAGE))
 }
 
 #[cfg(test)]

@@ -43,72 +43,45 @@ pub enum Phase {
     Unobserved,
 }
 
+/// Every phase in the order of their indices: its stable word in outputs, and its name for people.
+const TABLE: [(Phase, &str, &str); 18] = [
+    (Phase::Submit, "submit", "submission"),
+    (Phase::FileSystem, "file_system", "file system"),
+    (Phase::PageCache, "page_cache", "page cache"),
+    (Phase::Throttle, "throttle", "held back"),
+    (Phase::Tags, "tags", "waiting for a request"),
+    (Phase::Queue, "queue", "block queue"),
+    (Phase::Device, "device", "device"),
+    (Phase::LowerQueue, "lower_queue", "queue of the lower device"),
+    (Phase::LowerDevice, "lower_device", "lower device"),
+    (Phase::Completion, "completion", "completion"),
+    (Phase::Cpu, "cpu", "waiting for a CPU"),
+    (Phase::Stopped, "stopped", "stopped"),
+    (Phase::Application, "application", "in the program"),
+    (Phase::IoWorker, "io_worker", "waiting for an io_uring worker"),
+    (Phase::Server, "server", "server and network"),
+    (Phase::Store, "store", "waiting in the store"),
+    (Phase::Blocked, "blocked", "blocked in the kernel"),
+    (Phase::Unobserved, "unobserved", "unobserved"),
+];
+
 impl Phase {
     /// Every phase, in the order of their indices.
-    pub const ALL: [Phase; 18] = [
-        Phase::Submit,
-        Phase::FileSystem,
-        Phase::PageCache,
-        Phase::Throttle,
-        Phase::Tags,
-        Phase::Queue,
-        Phase::Device,
-        Phase::LowerQueue,
-        Phase::LowerDevice,
-        Phase::Completion,
-        Phase::Cpu,
-        Phase::Stopped,
-        Phase::Application,
-        Phase::IoWorker,
-        Phase::Server,
-        Phase::Store,
-        Phase::Blocked,
-        Phase::Unobserved,
-    ];
+    pub const ALL: [Phase; TABLE.len()] = {
+        let mut all = [Phase::Submit; TABLE.len()];
+        let mut i = 0;
+        while i < all.len() {
+            all[i] = TABLE[i].0;
+            i += 1;
+        }
+        all
+    };
     /// Stable word in outputs.
     pub fn name(self) -> &'static str {
-        match self {
-            Phase::Submit => "submit",
-            Phase::FileSystem => "file_system",
-            Phase::PageCache => "page_cache",
-            Phase::Throttle => "throttle",
-            Phase::Tags => "tags",
-            Phase::Queue => "queue",
-            Phase::Device => "device",
-            Phase::LowerQueue => "lower_queue",
-            Phase::LowerDevice => "lower_device",
-            Phase::Completion => "completion",
-            Phase::Cpu => "cpu",
-            Phase::Stopped => "stopped",
-            Phase::Application => "application",
-            Phase::IoWorker => "io_worker",
-            Phase::Server => "server",
-            Phase::Store => "store",
-            Phase::Blocked => "blocked",
-            Phase::Unobserved => "unobserved",
-        }
+        TABLE[self as usize].1
     }
     pub fn words(self) -> &'static str {
-        match self {
-            Phase::Submit => "submission",
-            Phase::FileSystem => "file system",
-            Phase::PageCache => "page cache",
-            Phase::Throttle => "held back",
-            Phase::Tags => "waiting for a request",
-            Phase::Queue => "block queue",
-            Phase::Device => "device",
-            Phase::LowerQueue => "queue of the lower device",
-            Phase::LowerDevice => "lower device",
-            Phase::Completion => "completion",
-            Phase::Cpu => "waiting for a CPU",
-            Phase::Stopped => "stopped",
-            Phase::Application => "in the program",
-            Phase::IoWorker => "waiting for an io_uring worker",
-            Phase::Server => "server and network",
-            Phase::Store => "waiting in the store",
-            Phase::Blocked => "blocked in the kernel",
-            Phase::Unobserved => "unobserved",
-        }
+        TABLE[self as usize].2
     }
 }
 
@@ -122,5 +95,15 @@ impl Phases {
     }
     pub fn sum(&self) -> u64 {
         self.0.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_phases() {
+        assert!(Phase::ALL.iter().enumerate().all(|(i, phase)| *phase as usize == i));
     }
 }

@@ -6,7 +6,6 @@
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
-use super::events::has;
 use super::phase::Phase;
 use super::timeline::{Piece, TimeLine, overlapping, stretch};
 use super::{blocks, gaps, rounds, threads, workers};
@@ -19,7 +18,7 @@ pub fn pieces(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
 
 fn whole(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
-    let punt = io.punt_ns.filter(|_| has(io, flags::PUNTED));
+    let punt = io.punt_ns.filter(|_| io.has(flags::PUNTED));
     let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
     let rounds = rounds::rounds(io, beside.earlier);
     let sure = rounds::all_known(io, beside.earlier);
@@ -74,7 +73,7 @@ fn hand_over(
 
 /// An I/O without block I/O of its own.
 fn thread_only(line: &mut TimeLine, io: &LayerRow, beside: &IoContext<'_>) {
-    let queued = has(io, flags::QUEUED);
+    let queued = io.has(flags::QUEUED);
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
         stretch(line, from, Phase::Submit, false, beside);
         line.to(to, Phase::FileSystem);
@@ -87,7 +86,7 @@ fn thread_only(line: &mut TimeLine, io: &LayerRow, beside: &IoContext<'_>) {
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
     // did meanwhile was not for it.
-    let elsewhere = has(io, flags::PUNTED) || (queued && io.blocked_ns.unwrap_or(0) > 0);
+    let elsewhere = io.has(flags::PUNTED) || (queued && io.blocked_ns.is_some_and(|ns| ns > 0));
     stretch(line, io.end_ns, Phase::Submit, elsewhere, beside);
 }
 
@@ -114,7 +113,7 @@ fn after(line: &mut TimeLine, io: &LayerRow, to: i64, beside: &IoContext<'_>) {
             }
         }
     }
-    let elsewhere = has(io, flags::QUEUED) && dozed(io, beside) * 4 > (to - from).unsigned_abs();
+    let elsewhere = io.has(flags::QUEUED) && dozed(io, beside) * 4 > (to - from).unsigned_abs();
     stretch(line, to, Phase::Application, elsewhere, beside);
 }
 
@@ -126,7 +125,7 @@ fn dozed(io: &LayerRow, beside: &IoContext<'_>) -> u64 {
         .filter(|r| r.state != Some(0))
         .map(|r| within(r.middle_ns.unwrap_or(r.end_ns)) - within(r.start_ns));
     let known: i64 = slept.sum();
-    io.blocked_ns.unwrap_or(0).saturating_sub(known.unsigned_abs())
+    io.blocked_ns.map_or(0, |all| all.saturating_sub(known.unsigned_abs()))
 }
 
 #[cfg(test)]

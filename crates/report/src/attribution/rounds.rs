@@ -4,8 +4,6 @@
 
 use taillight_rundir::layers::{LayerRow, flags};
 
-use super::events::has;
-
 /// Parts that were in flight together.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockRound {
@@ -24,14 +22,14 @@ pub struct BlockRound {
 
 /// The rounds of an I/O that are known, by time: the `earlier` ones and the last one.
 pub fn rounds(io: &LayerRow, earlier: &[BlockRound]) -> Vec<BlockRound> {
-    let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
+    let whole = io.bios.zip(io.parts).is_some_and(|(bios, parts)| parts >= bios);
     let last = io.bio_ns.map(|bio| BlockRound {
         bio,
         last: io.bio_last_ns,
         alloc: known(io.alloc_ns),
         issue: known(io.issue_ns),
         done: known(io.done_ns).filter(|_| whole),
-        held: io.held_ns.filter(|_| has(io, flags::HELD)),
+        held: io.held_ns.filter(|_| io.has(flags::HELD)),
         ends: true,
     });
     earlier.iter().copied().chain(last).collect()
@@ -39,7 +37,7 @@ pub fn rounds(io: &LayerRow, earlier: &[BlockRound]) -> Vec<BlockRound> {
 
 /// Whether all of its earlier rounds are known.
 pub fn all_known(io: &LayerRow, earlier: &[BlockRound]) -> bool {
-    io.rounds.unwrap_or(0) <= earlier.len() as u64
+    io.rounds.is_none_or(|rounds| rounds <= earlier.len() as u64)
 }
 
 fn known(stamp: Option<i64>) -> Option<i64> {

@@ -6,7 +6,6 @@
 use taillight_rundir::layers::{LayerRow, flags};
 
 use super::context::IoContext;
-use super::events::has;
 use super::phase::Phase;
 use super::timeline::{Piece, TimeLine, overlapping};
 
@@ -14,7 +13,7 @@ use super::timeline::{Piece, TimeLine, overlapping};
 pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
-    let queued = has(io, flags::QUEUED);
+    let queued = io.has(flags::QUEUED);
     let running = if queued { Phase::Unobserved } else { Phase::Submit };
     for off in overlapping(beside.off, io.start_ns, io.end_ns) {
         line.to(off.start_ns, running);
@@ -22,10 +21,13 @@ pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
             line.to(off.end_ns, Phase::Cpu);
             continue;
         }
-        let time = |ns: Option<u64>| i64::try_from(ns.unwrap_or(0)).unwrap_or(i64::MAX);
+        let Some((blocked, waited)) = off.blocked_ns.zip(off.waited_ns) else {
+            line.to(off.end_ns, Phase::Unobserved);
+            continue;
+        };
         // When it was woken up lies between what is known of its begin and of its end.
-        line.to(off.start_ns.saturating_add(time(off.blocked_ns)), Phase::Blocked);
-        line.to(off.end_ns.saturating_sub(time(off.waited_ns)), Phase::Unobserved);
+        line.to(off.start_ns.saturating_add_unsigned(blocked), Phase::Blocked);
+        line.to(off.end_ns.saturating_sub_unsigned(waited), Phase::Unobserved);
         line.to(off.end_ns, Phase::Cpu);
     }
     line.end(running)
@@ -74,6 +76,9 @@ mod tests {
         assert_eq!(lengths(&io, &list), expected);
         let queued = LayerRow { flags: Some(flags::QUEUED), ..io };
         assert!(lengths(&queued, &list).iter().all(|p| p.1 != Submit));
+        // Neither time is known.
+        let unknown = LayerRow { blocked_ns: None, ..off(1100, 1500, 0, 60, 1) };
+        assert_eq!(lengths(&queued, &[unknown]), [(1000, Unobserved)]);
         // A stretch that began before the I/O and one that ends after it.
         let list = [off(500, 1200, 600, 50, 1), off(1900, 2500, 600, 0, 1)];
         let expected =

@@ -14,7 +14,7 @@ use output::OutputPlace;
 
 pub use output::check_output;
 
-use crate::analyse::analyse;
+use crate::analyse::{Analysis, analyse};
 use crate::attribution::{Explanation, explain};
 use crate::format::Script;
 use crate::model::{AnalysedRun, ReportContext, differences, overview, sentences};
@@ -89,7 +89,7 @@ pub fn make(
     for (dir, label) in dirs.iter().zip(labels(&dirs)) {
         let analysis = analyse(dir, progress)?;
         let mut summary = summarise(&analysis)?;
-        let (explanation, damage) = explained(dir, &mut summary)?;
+        let (explanation, damage) = explained(dir, &analysis, &mut summary)?;
         unexplained.push(damage);
         runs.push(AnalysedRun { label, analysis, summary, explanation });
     }
@@ -115,7 +115,7 @@ pub fn make(
     for (dir, run) in dirs.iter().zip(&mut runs) {
         refresh_files(dir, &mut run.summary)?;
         if options.write {
-            dir.write_summary(&run.summary)?;
+            dir.write(&run.summary)?;
         }
     }
     Ok(MadeReport {
@@ -132,8 +132,12 @@ pub fn make(
 }
 
 /// Why the tail is slow; a damaged file is a reason of the verdict, not the end of the report.
-fn explained(dir: &RunDir, summary: &mut Summary) -> Result<(Option<Explanation>, Option<Error>)> {
-    match explain(dir, summary) {
+fn explained(
+    dir: &RunDir,
+    analysis: &Analysis,
+    summary: &mut Summary,
+) -> Result<(Option<Explanation>, Option<Error>)> {
+    match explain(dir, analysis, summary) {
         Ok(explanation) => {
             summary.cause = explanation.as_ref().map(Explanation::causes);
             Ok((explanation, None))

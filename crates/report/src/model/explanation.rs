@@ -145,6 +145,9 @@ fn limits(it: &Explanation) -> Vec<String> {
             names::LAYERS
         ));
     }
+    if let Some(why) = &it.unread_samples {
+        said.push(format!("What the machine did meanwhile is unknown: {why}"));
+    }
     if it.lacking > 0 {
         said.push(format!("{} not traced, and counted as unknown.", were(it.lacking, "outlier")));
     }
@@ -223,6 +226,7 @@ mod tests {
             levels: Vec::new(),
             coverage: crate::attribution::Coverage::default(),
             gone: false,
+            unread_samples: None,
             ios: Vec::new(),
             blocked: crate::attribution::Blocked::default(),
             begun_ns: None,

@@ -2,7 +2,7 @@
 
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Summary;
-use taillight_rundir::latency::{EpisodesEntry, Latency, PercentileEntry};
+use taillight_rundir::latency::{Latency, Quantile};
 use taillight_rundir::summary::{QosStatus, Totals};
 
 use super::wrong_blocks;
@@ -140,8 +140,9 @@ fn measure_name(kind: LatencyKind) -> &'static str {
 /// Whether the time before issue takes enough of the latency to be told apart at a glance.
 fn queue_matters(totals: &Totals) -> bool {
     let known = &totals.latencies;
-    let queue = known.get(LatencyKind::BeforeIssue).and_then(|q| q.mean_ns).unwrap_or(0.0);
-    queue > known.service.mean_ns.unwrap_or(0.0) * QUEUE_SHARE
+    let queue = known.get(LatencyKind::BeforeIssue).and_then(|q| q.mean_ns);
+    let both = queue.zip(known.service.mean_ns);
+    both.is_some_and(|(queue, service)| queue > service * QUEUE_SHARE)
 }
 
 fn latency(summary: &Summary, script: Script) -> Option<Table> {
@@ -190,7 +191,7 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script)
 }
 
 /// `1.90 ms`, its interval, or what it needs.
-fn estimate(it: &PercentileEntry, script: Script) -> Cell {
+fn estimate(it: &Quantile, script: Script) -> Cell {
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
         return Cell::toned(needs(it.needs), Tone::Dim);
     };
@@ -229,43 +230,30 @@ fn needs(n: u64) -> String {
     }
 }
 
-/// A percentile's view of a nine.
-fn as_percentile(nine: &taillight_rundir::latency::NineEntry) -> PercentileEntry {
-    PercentileEntry {
-        p: format::nines_label(nine.k),
-        ns: nine.ns,
-        lo_ns: nine.lo_ns,
-        hi_ns: nine.hi_ns,
-        resolved: nine.resolved,
-        needs: nine.needs,
-        above: nine.above,
-        episodes: nine.episodes.clone(),
-    }
-}
-
 /// Rows of percentiles, one column per set of I/Os.
 fn estimates(
     mut table: Table,
     sets: &[(String, &Totals)],
-    pick: impl Fn(&Latency) -> Vec<PercentileEntry>,
+    pick: impl Fn(&Latency) -> Vec<(String, &Quantile)>,
     script: Script,
 ) -> Table {
-    let lists: Vec<Vec<PercentileEntry>> = sets.iter().map(|(_, t)| pick(asked_for(t).0)).collect();
+    let lists: Vec<Vec<(String, &Quantile)>> =
+        sets.iter().map(|(_, t)| pick(asked_for(t).0)).collect();
     table.columns.extend(sets.iter().map(|(name, t)| match asked_for(t).1 {
         "latency" => name.clone(),
         kind => format!("{name} {kind}"),
     }));
-    let mut starred: Option<EpisodesEntry> = None;
+    let mut starred = false;
     for nth in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
-        let label = lists.iter().find_map(|l| l.get(nth)).map(|p| p.p.clone());
+        let label = lists.iter().find_map(|l| l.get(nth)).map(|(label, _)| label.clone());
         let mut row = vec![Cell::new(label.unwrap_or_default())];
         for list in &lists {
-            row.push(list.get(nth).map_or(Cell::default(), |it| estimate(it, script)));
-            starred = starred.or_else(|| list.get(nth).and_then(|it| it.episodes.clone()));
+            row.push(list.get(nth).map_or(Cell::default(), |(_, it)| estimate(it, script)));
+            starred |= list.get(nth).is_some_and(|(_, it)| it.episodes.is_some());
         }
         table.rows.push(row);
     }
-    if starred.is_some() {
+    if starred {
         let note =
             "* one event holds more than half of the slower I/Os; the interval counts events";
         table.note = Some(match table.note {
@@ -279,8 +267,7 @@ fn estimates(
 fn nines(summary: &Summary, script: Script) -> Option<Table> {
     let mut table = Table::new("nines", "Nines, with 95 % interval", &["share"]);
     table.words = true;
-    let pick = |l: &Latency| l.nines.iter().map(as_percentile).collect();
-    Some(estimates(table, &sets(summary), pick, script))
+    Some(estimates(table, &sets(summary), nine_rows, script))
 }
 
 fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
@@ -290,15 +277,15 @@ fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
     table.note = Some(
         "Nearest rank over all successful I/Os; intervals are for independent I/Os.".to_owned(),
     );
-    let pick = |l: &Latency| {
-        let list = l.percentiles.iter().cloned();
-        list.map(|mut p| {
-            p.p = format!("{} %", p.p);
-            p
-        })
-        .collect()
-    };
-    Some(estimates(table, &sets(summary), pick, script))
+    Some(estimates(table, &sets(summary), percentile_rows, script))
+}
+
+fn nine_rows(latency: &Latency) -> Vec<(String, &Quantile)> {
+    latency.nines.iter().map(|n| (format::nines_label(n.k), &n.quantile)).collect()
+}
+
+fn percentile_rows(latency: &Latency) -> Vec<(String, &Quantile)> {
+    latency.percentiles.iter().map(|p| (format!("{} %", p.p), &p.quantile)).collect()
 }
 
 fn moments(summary: &Summary, script: Script) -> Option<Table> {

@@ -81,16 +81,15 @@ fn load_failed(_: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
 fn load_behind(a: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
     // A run that ends by a count may end before a slow schedule had its first turn.
     a.manifest.plan.run.duration?;
-    let behind = |l: &&taillight_rundir::summary::LoadSummary| {
-        let asked = l.asked_per_s.unwrap_or(0.0);
-        asked * a.duration_ns as f64 / 1e9 >= 100.0 && l.per_s < asked * LOAD_REACHED
-    };
-    let it = s.load.iter().find(behind)?;
+    let seconds = a.duration_ns as f64 / 1e9;
+    let mut scheduled = s.load.iter().filter_map(|l| Some((l, l.asked_per_s?)));
+    let (it, asked) =
+        scheduled.find(|(l, asked)| asked * seconds >= 100.0 && l.per_s < asked * LOAD_REACHED)?;
     let text = format!(
         "The load `{}` made {} of {} operations/s asked.",
         it.name,
         format::rate(it.per_s),
-        format::rate(it.asked_per_s.unwrap_or(0.0))
+        format::rate(asked)
     );
     Some((VerdictStatus::Warned, reason("load_behind", text)))
 }

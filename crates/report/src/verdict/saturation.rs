@@ -49,13 +49,8 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     let achieved_per_s = per_s(in_time as f64, seconds);
     if open.is_empty() || analysis.outliers_only {
         return Saturation {
-            asked_per_s: None,
             achieved_per_s: if analysis.outliers_only { 0.0 } else { achieved_per_s },
-            backlog_max: 0,
-            unsent: 0,
-            unsent_age_ns: None,
-            late: 0,
-            saturated: false,
+            ..Saturation::default()
         };
     }
     let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
@@ -192,10 +187,8 @@ mod tests {
             asked_per_s: Some(100.0),
             achieved_per_s: 60.0,
             backlog_max: 40,
-            unsent: 0,
-            unsent_age_ns: None,
-            late: 0,
             saturated: true,
+            ..Saturation::default()
         };
         assert_eq!(achieved(&it), "60.0 achieved");
         it.late = 1234;

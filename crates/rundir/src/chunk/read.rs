@@ -1,6 +1,6 @@
-//! The reader: chunk bytes back into records. Tolerates a chunk cut anywhere.
+//! The reader: chunk bytes back into records. Tolerates a chunk cut anywhere, and nothing else.
 
-use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_core::{Error, OpKind, Record, Result, Stamp, Status};
 
 use super::{DELTA_BITS, HEADER_BYTES, Header, ISSUED_BITS, LONG, LONG_WORDS};
 
@@ -29,11 +29,14 @@ impl<'a> ChunkReader<'a> {
     pub fn header(&self) -> &Header {
         &self.header
     }
-    /// The records, in completion order, up to the first zero or cut word.
+    /// The records, in completion order, up to the first zero word or a record that is cut. Errors:
+    /// `Corrupt`, once and as the last item, at a record that no encoder writes.
     pub fn records(&self) -> RecordIter<'a> {
         RecordIter { header: self.header, body: self.body, next: 0, complete: self.header.base_ns }
     }
 }
+
+const NO_OPERATION: &str = "its code is of no operation";
 
 /// Iterates over a chunk's records.
 #[derive(Debug, Clone)]
@@ -45,7 +48,16 @@ pub struct RecordIter<'a> {
 }
 
 impl RecordIter<'_> {
-    fn short(&mut self, w0: u64) -> Option<Record> {
+    /// Reading ends at a record that cannot be.
+    fn corrupt(&mut self, why: &str) -> Option<Result<Record>> {
+        let at = HEADER_BYTES + self.next * 8;
+        self.body = &[];
+        Some(Err(Error::corrupt("a capture chunk holds a record that cannot be")
+            .with("why", why)
+            .with("byte", at)))
+    }
+
+    fn short(&mut self, w0: u64) -> Option<Result<Record>> {
         let h = &self.header;
         let w1 = word(self.body, self.next + 1);
         let mut at = self.next + 2;
@@ -61,46 +73,49 @@ impl RecordIter<'_> {
         if at * 8 > self.body.len() {
             return None;
         }
-        self.next = at;
-        self.complete = self.complete.wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64);
+        let offset = w1 >> DELTA_BITS << h.unit_shift;
+        let Some(op) = OpKind::from_index((w0 >> 1 & 15) as u8) else {
+            return self.corrupt(NO_OPERATION);
+        };
+        let Ok(target) = u16::try_from(offset / h.file_size) else {
+            return self.corrupt("its offset lies beyond the last file");
+        };
+        let complete_ns = self.complete.wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64);
+        (self.next, self.complete) = (at, complete_ns);
         let complete = Stamp(self.complete);
         let submit = Stamp(self.complete.wrapping_sub((w0 >> 32) as i64));
-        let offset = w1 >> DELTA_BITS << h.unit_shift;
         let issued = w0 >> 9 & ((1 << ISSUED_BITS) - 1);
-        let op = OpKind::from_index((w0 >> 1 & 15) as u8)?;
         let fsync = op == OpKind::Fsync;
         let listed = h.sizes[(w0 >> 5 & 15) as usize];
-        Some(Record {
+        Some(Ok(Record {
             op,
-            target: u16::try_from(offset / h.file_size).ok()?,
+            target,
             offset: (h.addressed && !fsync).then_some(offset % h.file_size),
             key,
             size: if op.sized() { size.unwrap_or(listed) } else { 0 },
-            moved: None,
-            count: None,
             intended: wait.map(|w| Stamp(submit.0.wrapping_sub(w as i64))),
-            origin: None,
             submit,
             issued: h.columns.issued.then(|| Stamp(submit.0.wrapping_add(issued as i64))),
-            first: None,
             complete,
             sync_ns: sync.and_then(|s| s.checked_sub(1)),
-            retries: None,
-            status: Status::OK,
-        })
+            ..Record::default()
+        }))
     }
 
-    fn long(&mut self, w0: u64) -> Option<Record> {
+    fn long(&mut self, w0: u64) -> Option<Result<Record>> {
         let base = self.next;
         if (base + LONG_WORDS) * 8 > self.body.len() {
             return None;
         }
+        let Some(op) = OpKind::from_index((w0 >> 16) as u8) else {
+            return self.corrupt(NO_OPERATION);
+        };
         let w = |i: usize| word(self.body, base + i);
         let present = w0 >> 32;
         let has = |bit: u32| present >> bit & 1 == 1;
         let stamp = |bit: u32, i: usize| has(bit).then(|| Stamp(w(i) as i64));
         let record = Record {
-            op: OpKind::from_index((w0 >> 16) as u8)?,
+            op,
             target: w(1) as u16,
             offset: has(0).then(|| w(2)),
             key: has(1).then(|| w(3)),
@@ -119,14 +134,14 @@ impl RecordIter<'_> {
         };
         self.next += LONG_WORDS;
         self.complete = record.complete.0;
-        Some(record)
+        Some(Ok(record))
     }
 }
 
 impl Iterator for RecordIter<'_> {
-    type Item = Record;
+    type Item = Result<Record>;
 
-    fn next(&mut self) -> Option<Record> {
+    fn next(&mut self) -> Option<Result<Record>> {
         let w0 = word(self.body, self.next);
         if w0 & 1 == 0 {
             return None;

@@ -33,19 +33,10 @@ fn record(submit: i64, latency: i64, block: u64) -> Record {
         op: OpKind::Read,
         target: (block % 3) as u16,
         offset: Some(block / 3 * 4096),
-        key: None,
         size: 4096,
-        moved: None,
-        count: None,
-        intended: None,
-        origin: None,
         submit: Stamp(submit),
-        issued: None,
-        first: None,
         complete: Stamp(submit + latency),
-        sync_ns: None,
-        retries: None,
-        status: Status::OK,
+        ..Record::default()
     }
 }
 
@@ -76,6 +67,33 @@ fn a_usual_record_takes_sixteen_bytes() {
     let mut out = [0u64; 32];
     assert_eq!(e.encode(&mut out, &record(1_000_000, 80_000, 12)), Some(2));
     assert_eq!(e.encode(&mut out[..1], &record(1_100_000, 80_000, 12)), None);
+}
+
+#[test]
+fn a_record_that_cannot_be_is_an_error_and_the_last_item() {
+    let h = header(OptionalWords::default());
+    let mut words = vec![0u64; HEADER_BYTES / 8 + 64];
+    h.write(&mut words);
+    let mut e = ChunkEncoder::new(&h);
+    let mut at = HEADER_BYTES / 8;
+    for i in 0..2 {
+        at += e.encode(&mut words[at..], &record(1_000_000 + i, 80_000, 12)).unwrap();
+    }
+    let unknown_op = 14 << 1 | 1;
+    let long_of_unknown_op = 200 << 16 | LONG << 1 | 1;
+    let beyond_all_files = u64::MAX << DELTA_BITS;
+    for (i, wrong) in [(0, unknown_op), (0, long_of_unknown_op), (1, beyond_all_files)] {
+        let mut words = words.clone();
+        words[at] = 1;
+        words[at + i] = wrong;
+        let data = bytes(&words);
+        let read: Vec<_> = ChunkReader::open(&data).unwrap().records().take(9).collect();
+        assert_eq!(read.len(), 3, "{wrong:#x}");
+        assert!(read[..2].iter().all(|r| r.is_ok()));
+        let e = read[2].as_ref().unwrap_err();
+        assert_eq!(e.kind(), taillight_core::ErrorKind::Corrupt, "{wrong:#x}");
+        assert!(e.to_string().contains(&format!("byte: {}", at * 8)), "{e}");
+    }
 }
 
 proptest! {
@@ -121,11 +139,12 @@ proptest! {
             written.push(r);
         }
         let data = bytes(&words);
-        let read: Vec<Record> = ChunkReader::open(&data).unwrap().records().collect();
+        let read: Vec<Record> = ChunkReader::open(&data).unwrap().records().collect::<Result<_>>().unwrap();
         prop_assert_eq!(&read, &written);
         // Cut anywhere: a prefix of the records, no panic.
         for cut in (HEADER_BYTES..pos * 8).step_by(61) {
-            let part: Vec<Record> = ChunkReader::open(&data[..cut]).unwrap().records().collect();
+            let part = ChunkReader::open(&data[..cut]).unwrap();
+            let part: Vec<Record> = part.records().collect::<Result<_>>().unwrap();
             prop_assert_eq!(&part[..], &written[..part.len()]);
         }
     }

@@ -29,21 +29,11 @@ impl RowRandom {
 pub fn record(submit: i64, latency: i64, block: u64) -> Record {
     Record {
         op: OpKind::Read,
-        target: 0,
         offset: Some(block * 4096),
-        key: None,
         size: 4096,
-        moved: None,
-        count: None,
-        intended: None,
-        origin: None,
         submit: Stamp(submit),
-        issued: None,
-        first: None,
         complete: Stamp(submit + latency),
-        sync_ns: None,
-        retries: None,
-        status: Status::OK,
+        ..Record::default()
     }
 }
 

@@ -11,7 +11,7 @@ use taillight_core::{Percentile, Result};
 use taillight_report::ReportContext;
 use taillight_rundir::repeat::{FigureSpread, RepeatReport, Repetition};
 use taillight_rundir::series::{Axis, PointRole};
-use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION};
+use taillight_rundir::{JsonFile, RunDir, RunStatus, SCHEMA_VERSION};
 use taillight_stats::SeriesSummary;
 
 use crate::figures::{percentile, request_percentiles};

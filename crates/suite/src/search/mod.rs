@@ -22,7 +22,7 @@ use taillight_rundir::search::{
     SearchReport, Varied,
 };
 use taillight_rundir::series::{Axis, Decision, PointRole};
-use taillight_rundir::{RunStatus, SCHEMA_VERSION};
+use taillight_rundir::{JsonFile, RunStatus, SCHEMA_VERSION};
 
 use crate::exit::worst;
 use crate::figures::request_percentiles;

@@ -16,10 +16,10 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, Percentile, Result};
-use taillight_rundir::SCHEMA_VERSION;
 use taillight_rundir::series::{Axis, PointRole};
 use taillight_rundir::slc_paper::{SlcPaperReport, SlcPaperRun};
 use taillight_rundir::summary::SlcPair;
+use taillight_rundir::{JsonFile, SCHEMA_VERSION};
 use taillight_stats::slc::SBK_21_LIST;
 use toml::{Table, Value};
 

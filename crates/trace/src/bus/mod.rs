@@ -221,17 +221,10 @@ mod tests {
         let mut writer = LayerWriter::begin(&dir).unwrap();
         writer
             .rows(truth().into_iter().map(|(issue, took, block)| LayerRow {
-                start_ns: issue - 5_000,
-                end_ns: issue + took + 30_000,
-                worker: Some(0),
-                op: Some(OpKind::Read),
-                size: Some(4096),
                 sector: Some(block * 8),
-                bios: Some(1),
-                parts: Some(1),
                 issue_ns: Some(issue),
                 done_ns: Some(issue + took + 8_000),
-                ..LayerRow::default()
+                ..fixture::traced_io(issue - 5_000, issue + took + 30_000)
             }))
             .unwrap();
         writer.commit().unwrap();

@@ -144,8 +144,7 @@ impl Probe for PerfProbe {
     #[inline]
     fn begin(&mut self, slot: u32, _: Token, at: Stamp, op: &Op) {
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
-            *begun =
-                IoStart { op: op.kind, offset: op.offset, size: op.size, submit: at.0 };
+            *begun = IoStart { op: op.kind, offset: op.offset, size: op.size, submit: at.0 };
         }
     }
 

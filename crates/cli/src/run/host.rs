@@ -10,6 +10,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_driver::{OpenSpec, Target};
 use taillight_report::{MadeReport, ReportContext};
+use taillight_rundir::JsonFile;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{Host, Message, RunOutcome};
 use taillight_suite::method::{Method, Point};

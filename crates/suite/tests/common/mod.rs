@@ -14,7 +14,7 @@ use taillight_driver::{DRIVERS, OpenSpec, Target, find};
 use taillight_engine::{EngineRequest, StopFlag};
 use taillight_report::{MadeReport, ReportContext, ReportOptions};
 use taillight_rundir::series::SeriesFile;
-use taillight_rundir::{RunDir, RunStatus, fixture};
+use taillight_rundir::{JsonFile, RunDir, RunStatus, fixture};
 use taillight_suite::host::{Host, JobSource, Message, RunOutcome};
 use taillight_suite::method::Point;
 use taillight_suite::repeat::RepeatMethod;

@@ -57,7 +57,7 @@ pub struct Converted {
 
 impl Converted {
     /// Notes whether a chunk says that records were left out.
-    pub(crate) fn see(&mut self, header: &Header) {
+    pub(crate) fn note_partial(&mut self, header: &Header) {
         if header.partial {
             let from = self.partial_from.unwrap_or(i64::MAX);
             self.partial_from = Some(from.min(header.base_ns));
@@ -119,7 +119,7 @@ fn streams(
     for chunk in 0..store.count() {
         match store.header(chunk) {
             Ok(h) => {
-                done.see(&h);
+                done.note_partial(&h);
                 sorted.entry((h.worker, h.phase, h.workload)).or_default().push((h.seq, chunk, h));
             }
             Err(_) if options.tolerant => done.damaged += u64::from(!unused(store, chunk)),

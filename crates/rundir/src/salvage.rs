@@ -73,7 +73,7 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
         };
         for chunk in 0..found.chunks.count() {
             if let Ok(header) = found.chunks.header(chunk) {
-                converted.see(&header);
+                converted.note_partial(&header);
             }
             found.chunks.release(chunk)?;
         }
@@ -94,7 +94,7 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
     found.clean();
     let salvaged = describe(&converted, gone > 0);
     let mut manifest = partial(dir.manifest(), &phases, &converted, &salvaged);
-    manifest.files = sums::of(dir)?;
+    manifest.files = sums::file_sums(dir)?;
     dir.write_manifest(&manifest)?;
     Ok(Some(salvaged))
 }

@@ -29,7 +29,7 @@ pub struct ChangedFile {
 
 /// Sizes and checksums of the measured files there are. Errors: `Unavailable` when one cannot be
 /// read.
-pub fn of(dir: &RunDir) -> Result<Vec<FileSum>> {
+pub fn file_sums(dir: &RunDir) -> Result<Vec<FileSum>> {
     let there = names::MEASURED.iter().filter_map(|name| Some((name, dir.existing(name)?)));
     there.map(|(name, path)| sum(name, &path)).collect()
 }
@@ -114,7 +114,7 @@ mod tests {
             dir.write_text(name, "123456789").unwrap();
         }
         let mut manifest = dir.manifest().clone();
-        manifest.files = of(&dir).unwrap();
+        manifest.files = file_sums(&dir).unwrap();
         // The check value of CRC-32/ISO-HDLC.
         assert!(manifest.files.iter().all(|f| f.crc32 == "cbf43926"));
         dir.write_manifest(&manifest).unwrap();

@@ -120,7 +120,7 @@ pub struct VerifyCounts {
 
 impl VerifyCounts {
     /// The count of a kind.
-    pub fn of(&mut self, kind: Wrong) -> &mut u64 {
+    pub fn get_mut(&mut self, kind: Wrong) -> &mut u64 {
         match kind {
             Wrong::Flipped => &mut self.flipped,
             Wrong::Torn => &mut self.torn,
@@ -199,7 +199,7 @@ impl VerifyReport {
         to.unreadable += from.unreadable;
         let mut counts = part.kinds;
         for kind in Wrong::ALL {
-            *self.kinds.of(kind) += *counts.of(kind);
+            *self.kinds.get_mut(kind) += *counts.get_mut(kind);
         }
         self.findings.extend_from_slice(&part.findings);
         self.findings.sort_by_key(|f| f.time_ns);

@@ -112,11 +112,7 @@ fn every_cut_and_flip_of_the_json_files_is_an_error_or_a_value() {
         fs::write(&path, &good[..cut]).unwrap();
         assert_eq!(dir.read::<Summary>().unwrap_err().kind(), ErrorKind::Corrupt);
     }
-    let mut random = common::RowRandom(1);
-    for _ in 0..300 {
-        let mut bytes = good.clone();
-        let at = random.next(bytes.len() as u64) as usize;
-        bytes[at] ^= 1 << random.next(8);
+    for bytes in common::flipped(&good, 300, 1) {
         fs::write(&path, &bytes).unwrap();
         let _ = dir.read::<Summary>();
     }

@@ -130,12 +130,8 @@ fn cut_and_flipped_files_are_errors_not_panics() {
         let e = read().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Corrupt, "{cut}");
     }
-    let mut random = common::RowRandom(4);
     let mut caught = 0;
-    for _ in 0..500 {
-        let mut bytes = good.clone();
-        let at = random.next(bytes.len() as u64) as usize;
-        bytes[at] ^= 1 << random.next(8);
+    for bytes in common::flipped(&good, 500, 4) {
         fs::write(&bad, &bytes).unwrap();
         if let Err(e) = read() {
             assert_eq!(e.kind(), ErrorKind::Corrupt);

@@ -68,11 +68,7 @@ fn damaged_intervals_are_errors() {
         fs::write(&path, &good[..cut]).unwrap();
         assert_eq!(read_intervals(&path).unwrap_err().kind(), ErrorKind::Corrupt);
     }
-    let mut random = common::RowRandom(8);
-    for _ in 0..500 {
-        let mut bytes = good.clone();
-        let at = random.next(bytes.len() as u64) as usize;
-        bytes[at] ^= 1 << random.next(8);
+    for bytes in common::flipped(&good, 500, 8) {
         fs::write(&path, &bytes).unwrap();
         let _ = read_intervals(&path);
     }
@@ -141,12 +137,8 @@ fn damaged_logs_are_errors() {
             assert!(common::histograms(&path, &clock).is_err(), "{cut}");
         }
     }
-    let mut random = common::RowRandom(8);
     let mut caught = 0;
-    for _ in 0..500 {
-        let mut bytes = good.clone();
-        let at = random.next(bytes.len() as u64) as usize;
-        bytes[at] ^= 1 << random.next(8);
+    for bytes in common::flipped(&good, 500, 8) {
         fs::write(&path, &bytes).unwrap();
         caught += u32::from(common::histograms(&path, &clock).is_err());
     }

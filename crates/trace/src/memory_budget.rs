@@ -52,6 +52,7 @@ pub fn read(sys: &Sys) -> Result<MachineMemory> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::testing::put;
 
     #[test]
     fn the_budget_fits_memory_and_shm() {
@@ -64,11 +65,7 @@ mod tests {
     #[test]
     fn a_group_limit_counts_and_unknown_memory_is_no_zero() {
         let home = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = home.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let put = |path: &str, text: &str| put(home.path(), path, text);
         let sys = Sys::at(home.path());
         let e = free_memory(&sys).unwrap_err();
         assert!(e.to_string().contains("meminfo") && e.hint_text().is_some(), "{e}");

@@ -60,7 +60,7 @@ pub fn conclude(
         left_at_end: outcome.left_at_end,
     });
     manifest.misses = outcome.misses;
-    manifest.files = sums::of(&run.dir)?;
+    manifest.files = sums::file_sums(&run.dir)?;
     run.dir.write_manifest(&manifest)?;
     if let Some(e) = &outcome.error {
         problem::show(e);

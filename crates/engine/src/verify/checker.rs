@@ -231,7 +231,7 @@ impl Checker {
     fn wrong(&mut self, op: &Op, place: (u64, u64), kind: Wrong, detail: &FaultDetail, now: Stamp) {
         self.report.checked += 1;
         self.report.wrong += 1;
-        *self.report.kinds.of(kind) += 1;
+        *self.report.kinds.get_mut(kind) += 1;
         if self.report.findings.len() == FINDINGS_MAX {
             return;
         }

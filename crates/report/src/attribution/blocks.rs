@@ -22,7 +22,7 @@ pub fn round(
     doing: &IoContext<'_>,
 ) {
     let held = round.held.is_some();
-    told(line, round.bio, doing);
+    told_of_completion(line, round.bio, doing);
     if sure {
         before(line, io, round, doing);
     } else {
@@ -97,7 +97,7 @@ fn flush(
 }
 
 /// After an earlier round: the thread is told of it.
-fn told(line: &mut TimeLine, to: i64, doing: &IoContext<'_>) {
+fn told_of_completion(line: &mut TimeLine, to: i64, doing: &IoContext<'_>) {
     let first = overlapping(doing.off, line.at, to).next();
     if let Some(row) = first.filter(|r| line.begun() && r.start_ns <= line.at && r.state != Some(0))
     {
@@ -111,7 +111,7 @@ fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_
     let to = to.clamp(line.at, line.end);
     // Held back by a limit before a request is had at all.
     let limit = |r: &&LayerRow| {
-        let wait = r.stack.as_deref().map(stacks::wait);
+        let wait = r.stack.as_deref().map(stacks::sleep_reason);
         r.state != Some(0) && matches!(wait, Some(SleepReason::For(Phase::Throttle, _)))
     };
     for held in overlapping(doing.off, line.at, to).filter(limit) {

@@ -134,8 +134,8 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
 fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<String> {
     let EpisodeContext { events, info, .. } = *seen;
     let mut said = Vec::new();
-    waits(list, events, &mut said);
-    of_rows(list, &mut said);
+    sleeps_and_waits(list, events, &mut said);
+    stamps_and_marks(list, &mut said);
     let held = events.within(LayerKind::Held, span.0, span.1);
     if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
     {
@@ -179,7 +179,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     if pages > 0 {
         said.push(format!("{pages} waited for a page that another I/O of the run was reading"));
     }
-    neighbours::said(events, info, span, &mut said);
+    neighbours::describe(events, info, span, &mut said);
     said.extend(seen.around.words(span.0, span.1));
     let lacking = list.iter().filter(|j| j.row.is_none()).count();
     if lacking > 0 {
@@ -221,7 +221,7 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
 }
 
 /// What the threads waited for, with who was running instead.
-fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
+fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut instead: BTreeMap<(&str, bool), u64> = BTreeMap::new();
     let mut wakers: BTreeMap<&str, u64> = BTreeMap::new();
@@ -236,12 +236,12 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 _ => row.end_ns,
             });
             if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) =
-                row.stack.as_deref().map(stacks::wait)
+                row.stack.as_deref().map(stacks::sleep_reason)
                 && wake > row.start_ns
             {
                 let mut words = words;
                 if events.store && phase == Phase::Application {
-                    let braked = row.stack.as_deref().is_some_and(stacks::timed);
+                    let braked = row.stack.as_deref().is_some_and(stacks::sleeps_for_set_time);
                     words = match braked {
                         true => "held back by the store, for a time that it set",
                         false => "asleep in the store",
@@ -288,7 +288,7 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
 }
 
 /// What the I/Os' own stamps and marks say.
-fn of_rows(list: &[Judged], said: &mut Vec<String>) {
+fn stamps_and_marks(list: &[Judged], said: &mut Vec<String>) {
     let rows = || list.iter().filter_map(|j| j.row.as_ref());
     let marked = |bit: u64| rows().filter(|r| r.has(bit)).count();
     let marks = [
@@ -325,7 +325,7 @@ fn of_rows(list: &[Judged], said: &mut Vec<String>) {
 }
 
 fn held_by(stack: &str) -> String {
-    match stacks::wait(stack) {
+    match stacks::sleep_reason(stack) {
         SleepReason::For(_, words) | SleepReason::Lock(_, words) => words.to_owned(),
         _ => format!("`{}`", stack.split(';').nth(1).unwrap_or(stack)),
     }
@@ -416,7 +416,7 @@ mod tests {
             };
             let list = [judge(slow, Some(io), None, &Baseline::default())];
             let mut said = Vec::new();
-            waits(&list, &events, &mut said);
+            sleeps_and_waits(&list, &events, &mut said);
             said.join("; ")
         };
         // RocksDB's brake: the kernel was in a compiler when the time was over.

@@ -12,7 +12,7 @@ fn concluded(phase: Phase) -> bool {
 }
 
 /// Takes the conclusions out of a time line where there was nothing to conclude from.
-pub fn blot(line: Vec<Piece>, io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
+pub fn without_conclusions(line: Vec<Piece>, io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let gaps: Vec<&LayerRow> = beside.gaps.into_iter().flat_map(of).collect();
     if gaps.is_empty() {
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(own, [gap(10, 40)]);
         let all = [gap(90, 250)];
         let beside = |own, all| IoContext { gaps: [own, all], ..IoContext::default() };
-        assert_eq!(blot(line.clone(), &io, &beside(&[], &[])), line);
+        assert_eq!(without_conclusions(line.clone(), &io, &beside(&[], &[])), line);
         let expected = [
             piece(0, 10, Phase::Submit),
             piece(10, 40, Phase::Unobserved),
@@ -74,6 +74,6 @@ mod tests {
             piece(200, 250, Phase::Unobserved),
             piece(250, 300, Phase::Completion),
         ];
-        assert_eq!(blot(line, &io, &beside(&own, &all)), expected);
+        assert_eq!(without_conclusions(line, &io, &beside(&own, &all)), expected);
     }
 }

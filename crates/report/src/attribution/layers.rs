@@ -13,7 +13,7 @@ use super::disks::Disks;
 use super::events::Events;
 use super::phase::Phases;
 use super::phases::pieces;
-use super::rounds::{BlockRound, all_known};
+use super::rounds::{BlockRound, all_rounds_known};
 use super::timeline::lengths;
 
 /// Traced I/Os whose phases are kept for the usual times and the stacked picture.
@@ -157,7 +157,7 @@ pub fn measured_from(dir: &RunDir) -> i64 {
 }
 
 impl Coverage {
-    fn see(&mut self, row: &LayerRow) {
+    fn count(&mut self, row: &LayerRow) {
         self.traced += 1;
         let unclear = row.has(flags::UNCLEAR);
         match (row.bios, row.parts) {
@@ -186,11 +186,11 @@ impl TracedRun {
         earlier: Vec<BlockRound>,
         thresholds: &BTreeMap<OpKind, u64>,
     ) {
-        if !all_known(&row, &earlier) {
+        if !all_rounds_known(&row, &earlier) {
             // No verdict is sure without the others.
             row.flags = row.flags.map(|f| f | flags::UNCLEAR);
         }
-        self.coverage.see(&row);
+        self.coverage.count(&row);
         let Some(op) = row.op else {
             return;
         };
@@ -260,7 +260,7 @@ mod tests {
     fn what_may_have_had_other_parts_is_seen_in_part() {
         let mut coverage = Coverage::default();
         for (bios, parts, bits) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
-            coverage.see(&LayerRow {
+            coverage.count(&LayerRow {
                 bios: Some(bios),
                 parts: Some(parts),
                 flags: Some(bits),

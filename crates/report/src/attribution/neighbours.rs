@@ -21,7 +21,7 @@ const OWN: &str = "own";
 const UNPLACED: &str = "unplaced";
 
 /// Who else used the disk. What the kernel read ahead for the run is nobody else's.
-pub fn said(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
+pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
     let (ahead, others): (Vec<&LayerRow>, Vec<&LayerRow>) = events
         .within(LayerKind::Neighbour, span.0, span.1)
         .partition(|r| r.comm.as_deref() == Some(READ_AHEAD));
@@ -100,7 +100,7 @@ mod tests {
             let rows = names.iter().map(|n| row(n)).collect();
             events.other.insert(LayerKind::Neighbour, rows);
             let mut said = Vec::new();
-            super::said(&events, &info, (0, 100), &mut said);
+            super::describe(&events, &info, (0, 100), &mut said);
             said
         };
         let ahead = "the kernel read ahead for the run's own reads: 2 I/Os, 8.00 KiB";
@@ -134,7 +134,7 @@ mod tests {
         ];
         events.other.insert(LayerKind::Neighbour, rows);
         let mut said = Vec::new();
-        super::said(&events, &info, (0, 100), &mut said);
+        super::describe(&events, &info, (0, 100), &mut said);
         assert_eq!(
             said,
             [

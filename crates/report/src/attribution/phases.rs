@@ -12,22 +12,23 @@ use super::{blocks, gaps, rounds, threads, workers};
 
 /// The time line of one traced I/O.
 pub fn pieces(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
-    let line = if beside.threads_only { threads::line(io, beside) } else { whole(io, beside) };
-    gaps::blot(line, io, beside)
+    let line =
+        if beside.threads_only { threads::time_line(io, beside) } else { traced_line(io, beside) };
+    gaps::without_conclusions(line, io, beside)
 }
 
-fn whole(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
+fn traced_line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
     let punt = io.punt_ns.filter(|_| io.has(flags::PUNTED));
     let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
     let rounds = rounds::rounds(io, beside.earlier);
-    let sure = rounds::all_known(io, beside.earlier);
+    let sure = rounds::all_rounds_known(io, beside.earlier);
     if rounds.is_empty() && handed.peek().is_none() {
-        thread_only(&mut line, io, beside);
+        without_block_io(&mut line, io, beside);
         return line.pieces();
     }
     let [own, room] = [LayerKind::Worker, LayerKind::Reclaim].map(|kind| match handed.peek() {
-        Some(_) => workers::own(io, kind, beside),
+        Some(_) => workers::own_events(io, kind, beside),
         None => Vec::new(),
     });
     let worker = IoContext { off: &own, reclaim: &room, ..*beside };
@@ -47,11 +48,11 @@ fn whole(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
         (doing, idle) = (&worker, true);
     }
     if idle {
-        workers::busy(&mut line, io, doing);
+        workers::without_block_io(&mut line, io, doing);
     } else {
-        workers::told(&mut line, &own);
+        workers::told_of_completion(&mut line, &own);
     }
-    after(&mut line, io, io.end_ns, beside);
+    after_completion(&mut line, io, io.end_ns, beside);
     line.pieces()
 }
 
@@ -66,23 +67,23 @@ fn hand_over(
     if line.at == io.start_ns {
         stretch(line, at, Phase::Submit, false, beside);
     } else {
-        after(line, io, at, beside);
+        after_completion(line, io, at, beside);
     }
-    workers::wait(line, io, worker, beside);
+    workers::wait_for_worker(line, io, worker, beside);
 }
 
 /// An I/O without block I/O of its own.
-fn thread_only(line: &mut TimeLine, io: &LayerRow, beside: &IoContext<'_>) {
+fn without_block_io(line: &mut TimeLine, io: &LayerRow, beside: &IoContext<'_>) {
     let queued = io.has(flags::QUEUED);
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
         stretch(line, from, Phase::Submit, false, beside);
         line.to(to, Phase::FileSystem);
-        return after(line, io, io.end_ns, beside);
+        return after_completion(line, io, io.end_ns, beside);
     }
     if let Some(page) = beside.page_ns {
         stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, beside);
         line.to(page, Phase::PageCache);
-        return after(line, io, io.end_ns, beside);
+        return after_completion(line, io, io.end_ns, beside);
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
     // did meanwhile was not for it.
@@ -92,7 +93,7 @@ fn thread_only(line: &mut TimeLine, io: &LayerRow, beside: &IoContext<'_>) {
 
 /// From the device's answer to the program. A thread that waits is told of it and woken up, then it
 /// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own.
-fn after(line: &mut TimeLine, io: &LayerRow, to: i64, beside: &IoContext<'_>) {
+fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, beside: &IoContext<'_>) {
     let from = line.at;
     if to <= from {
         return;
@@ -113,13 +114,14 @@ fn after(line: &mut TimeLine, io: &LayerRow, to: i64, beside: &IoContext<'_>) {
             }
         }
     }
-    let elsewhere = io.has(flags::QUEUED) && dozed(io, beside) * 4 > (to - from).unsigned_abs();
+    let elsewhere =
+        io.has(flags::QUEUED) && short_sleeps_ns(io, beside) * 4 > (to - from).unsigned_abs();
     stretch(line, to, Phase::Application, elsewhere, beside);
 }
 
 /// How long the thread slept during this I/O in stretches too short for events. One that has several
 /// in flight takes whatever has come when it wakes up: this one had not, and nothing says why.
-fn dozed(io: &LayerRow, beside: &IoContext<'_>) -> u64 {
+fn short_sleeps_ns(io: &LayerRow, beside: &IoContext<'_>) -> u64 {
     let within = |at: i64| at.clamp(io.start_ns, io.end_ns);
     let slept = overlapping(beside.off, io.start_ns, io.end_ns)
         .filter(|r| r.state != Some(0))

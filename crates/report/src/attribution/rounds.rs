@@ -36,7 +36,7 @@ pub fn rounds(io: &LayerRow, earlier: &[BlockRound]) -> Vec<BlockRound> {
 }
 
 /// Whether all of its earlier rounds are known.
-pub fn all_known(io: &LayerRow, earlier: &[BlockRound]) -> bool {
+pub fn all_rounds_known(io: &LayerRow, earlier: &[BlockRound]) -> bool {
     io.rounds.is_none_or(|rounds| rounds <= earlier.len() as u64)
 }
 
@@ -46,7 +46,7 @@ fn known(stamp: Option<i64>) -> Option<i64> {
 
 impl BlockRound {
     /// When it was first seen.
-    pub fn begun(&self) -> i64 {
+    pub fn first_seen(&self) -> i64 {
         self.held.map_or(self.bio, |held| held.min(self.bio))
     }
 

@@ -113,7 +113,7 @@ const OWN: &[&str] = &[
 ];
 
 /// Reads a stack (functions separated by `;`, innermost first).
-pub fn wait(stack: &str) -> SleepReason {
+pub fn sleep_reason(stack: &str) -> SleepReason {
     let has = |names: &[&str]| stack.split(';').any(|f| names.iter().any(|n| f.starts_with(n)));
     if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(names)) {
         return SleepReason::For(*phase, words);
@@ -126,7 +126,7 @@ pub fn wait(stack: &str) -> SleepReason {
 }
 
 /// Whether a thread sleeps for a time that it has set itself.
-pub fn timed(stack: &str) -> bool {
+pub fn sleeps_for_set_time(stack: &str) -> bool {
     stack.split(';').any(|f| f.contains("nanosleep"))
 }
 
@@ -149,13 +149,16 @@ mod tests {
             ("schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg", Phase::Server),
         ];
         for (stack, phase) in cases {
-            assert!(matches!(wait(stack), SleepReason::For(p, _) if p == phase), "{stack}");
+            assert!(matches!(sleep_reason(stack), SleepReason::For(p, _) if p == phase), "{stack}");
         }
-        assert_eq!(wait("io_cqring_wait;__do_sys_io_uring_enter"), SleepReason::OwnIo);
-        assert_eq!(wait("io_schedule;__iomap_dio_rw"), SleepReason::OwnIo);
-        assert_eq!(wait("something_new"), SleepReason::Unknown);
+        assert_eq!(sleep_reason("io_cqring_wait;__do_sys_io_uring_enter"), SleepReason::OwnIo);
+        assert_eq!(sleep_reason("io_schedule;__iomap_dio_rw"), SleepReason::OwnIo);
+        assert_eq!(sleep_reason("something_new"), SleepReason::Unknown);
         for lock in ["ext4_buffered_write_iter;vfs_write", "rwsem_down_write_slowpath;x"] {
-            assert!(matches!(wait(lock), SleepReason::Lock(Phase::FileSystem, _)), "{lock}");
+            assert!(
+                matches!(sleep_reason(lock), SleepReason::Lock(Phase::FileSystem, _)),
+                "{lock}"
+            );
         }
     }
 }

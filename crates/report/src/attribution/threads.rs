@@ -10,7 +10,7 @@ use super::phase::Phase;
 use super::timeline::{Piece, TimeLine, overlapping};
 
 /// The time line of such an I/O.
-pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
+pub fn time_line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
     let queued = io.has(flags::QUEUED);
@@ -53,7 +53,7 @@ mod tests {
 
     fn lengths(io: &LayerRow, list: &[LayerRow]) -> Vec<(i64, Phase)> {
         let beside = IoContext { off: list, threads_only: true, ..IoContext::default() };
-        let pieces = line(io, &beside);
+        let pieces = time_line(io, &beside);
         let sum: i64 = pieces.iter().map(|p| p.to - p.from).sum();
         assert_eq!(sum, io.end_ns - io.start_ns);
         pieces.iter().map(|p| (p.to - p.from, p.phase)).collect()

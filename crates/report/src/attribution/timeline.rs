@@ -80,25 +80,25 @@ pub fn stretch(line: &mut TimeLine, to: i64, base: Phase, elsewhere: bool, besid
             line.to(back, Phase::Cpu);
             continue;
         }
-        let Some(wake) = woken(off) else {
+        let Some(wake) = woken_ns(off) else {
             line.to(back, Phase::Unobserved);
             continue;
         };
-        line.to(wake.min(to), asleep(off, base, beside));
+        line.to(wake.min(to), sleep_phase(off, base, beside));
         line.to(back, Phase::Cpu);
     }
     busy(line, to, idle, beside);
 }
 
 /// Whether this is the name of a CPU that has nothing to do.
-fn idle(name: &str) -> bool {
+fn is_idle_cpu(name: &str) -> bool {
     name.starts_with("swapper/")
 }
 
 /// When a sleeping thread was woken up. A wake-up that was not seen was only just before, where the
 /// CPU had nothing else to do; else nobody knows for how long the thread then waited for it.
-fn woken(off: &LayerRow) -> Option<i64> {
-    off.middle_ns.or_else(|| off.comm.as_deref().is_some_and(idle).then_some(off.end_ns))
+fn woken_ns(off: &LayerRow) -> Option<i64> {
+    off.middle_ns.or_else(|| off.comm.as_deref().is_some_and(is_idle_cpu).then_some(off.end_ns))
 }
 
 /// On the CPU: making room in memory, or what the stretch is about.
@@ -111,9 +111,9 @@ fn busy(line: &mut TimeLine, to: i64, idle: Phase, beside: &IoContext<'_>) {
 }
 
 /// What a sleeping thread waited for.
-fn asleep(off: &LayerRow, base: Phase, beside: &IoContext<'_>) -> Phase {
-    match off.stack.as_deref().map(stacks::wait) {
-        Some(SleepReason::Lock(phase, _)) => holder(off, beside).unwrap_or(phase),
+fn sleep_phase(off: &LayerRow, base: Phase, beside: &IoContext<'_>) -> Phase {
+    match off.stack.as_deref().map(stacks::sleep_reason) {
+        Some(SleepReason::Lock(phase, _)) => lock_holder_phase(off, beside).unwrap_or(phase),
         Some(SleepReason::For(Phase::Application, _)) if beside.store => Phase::Store,
         Some(SleepReason::For(phase, _)) => phase,
         // Its own I/O was done: nobody had told it yet.
@@ -127,23 +127,23 @@ fn asleep(off: &LayerRow, base: Phase, beside: &IoContext<'_>) -> Phase {
 /// What a waiter for a lock waited for: what who held it was asleep for, for at least half of the
 /// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, or nobody was seen
 /// to wake it up, nobody knows who that was: then another thread of the load that was asleep for so long.
-fn holder(off: &LayerRow, beside: &IoContext<'_>) -> Option<Phase> {
+fn lock_holder_phase(off: &LayerRow, beside: &IoContext<'_>) -> Option<Phase> {
     let (from, to) = (off.start_ns, off.middle_ns?);
     let threads = &beside.all?.off;
     if let Some(waker) = off.waker {
-        return slept_for(threads.get(&waker)?, from, to);
+        return main_sleep(threads.get(&waker)?, from, to);
     }
-    let passed_on = off.other.as_deref().is_none_or(idle);
+    let passed_on = off.other.as_deref().is_none_or(is_idle_cpu);
     let mut others = threads.iter().filter(|(worker, _)| Some(**worker) != off.worker);
-    passed_on.then(|| others.find_map(|(_, rows)| slept_for(rows, from, to)))?
+    passed_on.then(|| others.find_map(|(_, rows)| main_sleep(rows, from, to)))?
 }
 
 /// What a thread was asleep for, for at least half of a time.
-fn slept_for(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
+fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
     let mut sums = Phases::default();
     for row in overlapping(rows, from, to).filter(|r| r.state != Some(0)) {
         let until = row.middle_ns.unwrap_or(row.end_ns).min(to);
-        if let Some(SleepReason::For(phase, _)) = row.stack.as_deref().map(stacks::wait) {
+        if let Some(SleepReason::For(phase, _)) = row.stack.as_deref().map(stacks::sleep_reason) {
             sums.0[phase as usize] += (until - row.start_ns.max(from)).max(0) as u64;
         }
     }

@@ -14,7 +14,7 @@ use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
 
 /// What the worker that did this very I/O left of a kind, by time: `LayerKind::Worker` its stretches off
 /// the CPU, `LayerKind::Reclaim` its direct reclaims.
-pub fn own(io: &LayerRow, kind: LayerKind, beside: &IoContext<'_>) -> Vec<LayerRow> {
+pub fn own_events(io: &LayerRow, kind: LayerKind, beside: &IoContext<'_>) -> Vec<LayerRow> {
     let Some(all) = beside.all.filter(|_| io.token.is_some()) else {
         return Vec::new();
     };
@@ -23,18 +23,25 @@ pub fn own(io: &LayerRow, kind: LayerKind, beside: &IoContext<'_>) -> Vec<LayerR
 }
 
 /// From the hand-over until the worker is known to be at it. `thread` is who handed it over.
-pub fn wait(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>, thread: &IoContext<'_>) {
+pub fn wait_for_worker(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    doing: &IoContext<'_>,
+    thread: &IoContext<'_>,
+) {
     let stretches = doing.off.iter().chain(doing.reclaim);
     let first = stretches.map(|r| r.start_ns).filter(|from| *from >= line.at).min();
     let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
-    let known =
-        known.chain(doing.earlier.iter().map(BlockRound::begun)).filter(|at| *at >= line.at).min();
+    let known = known
+        .chain(doing.earlier.iter().map(BlockRound::first_seen))
+        .filter(|at| *at >= line.at)
+        .min();
     let told = io.cqe_ns.filter(|at| *at >= line.at);
     let begun = known.into_iter().chain(told).min().unwrap_or(io.end_ns);
     if doing.blind {
         return line.to(begun, Phase::Unobserved);
     }
-    let late = known.is_none().then(|| late(line.at, told?, thread)).flatten();
+    let late = known.is_none().then(|| woken_late(line.at, told?, thread)).flatten();
     let begun = late.map_or(begun, |(wake, _)| wake);
     let blockers = blockers(line.at, begun, io, doing);
     let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
@@ -52,7 +59,7 @@ pub fn wait(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>, thread: &
 
 /// The thread that handed an I/O over posts its end itself, once it runs. Where it was woken up,
 /// waited for a CPU and then found it done at once, that wait is what is known.
-fn late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)> {
+fn woken_late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)> {
     let row = overlapping(thread.off, from, told).last()?;
     let wake = match row.state {
         Some(0) => row.start_ns,
@@ -78,7 +85,7 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i6
         let wake = row.middle_ns.unwrap_or(row.end_ns);
         if row.token.is_some()
             && let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) =
-                row.stack.as_deref().map(stacks::wait)
+                row.stack.as_deref().map(stacks::sleep_reason)
         {
             // As long as such I/Os always take: then it is not this one that is to blame, but that
             // there are so few workers.
@@ -116,7 +123,7 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 
 /// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
 /// waits for the I/O.
-pub fn told(line: &mut TimeLine, own: &[LayerRow]) {
+pub fn told_of_completion(line: &mut TimeLine, own: &[LayerRow]) {
     let asleep = own.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
         if let Some(wake) = row.middle_ns {
@@ -129,7 +136,7 @@ pub fn told(line: &mut TimeLine, own: &[LayerRow]) {
 }
 
 /// An I/O that the worker did without block I/O: its sleeps say what for.
-pub fn busy(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
+pub fn without_block_io(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
     let kinds = [doing.off, doing.reclaim];
     let last = kinds.iter().filter_map(|rows| rows.last()).map(|r| r.end_ns);
     let until = io.cqe_ns.or(last.max()).unwrap_or(line.at);

@@ -64,12 +64,9 @@ fn of(runs: &[(&str, &Manifest)]) -> Option<Table> {
             columns.extend(runs.iter().map(|(label, _)| (*label).to_owned()));
             let said: Vec<String> = same.iter().map(|(n, v)| format!("{n} {v}")).collect();
             let note = format!("The same in all runs: {}.", said.join(", "));
-            Some(table_of(
-                "What differs between the runs",
-                columns,
-                rows,
-                Some(note).filter(|_| !same.is_empty()),
-            ))
+            let note = Some(note).filter(|_| !same.is_empty());
+            let empty = Table::of_words("differs", "What differs between the runs", &[]);
+            Some(Table { note, columns, rows, ..empty })
         }
     }
 }
@@ -84,26 +81,8 @@ fn shared<'a>(facts: &'a [BTreeMap<String, String>], name: &str) -> Option<&'a s
 /// One column for all runs.
 fn the_same(same: &[(&str, &str)]) -> Table {
     let row = |(name, value): &(&str, &str)| vec![Cell::new(*name), Cell::new(*value)];
-    let columns = vec![String::new(), "all runs".to_owned()];
-    let rows = same.iter().map(row).collect();
-    table_of("The same in all runs", columns, rows, None)
-}
-
-fn table_of(
-    title: &str,
-    columns: Vec<String>,
-    rows: Vec<Vec<Cell>>,
-    note: Option<String>,
-) -> Table {
-    Table {
-        id: "differs",
-        title: title.to_owned(),
-        note,
-        columns,
-        rows,
-        detail: false,
-        words: true,
-    }
+    let empty = Table::of_words("differs", "The same in all runs", &["", "all runs"]);
+    Table { rows: same.iter().map(row).collect(), ..empty }
 }
 
 /// What the job asked for, by the names of its fields.

@@ -64,17 +64,13 @@ fn throughput(summary: &Summary) -> Table {
         all.push(("all".to_owned(), &summary.totals));
     }
     for (name, totals) in all {
-        let failed = match totals.errors {
-            0 => Cell::toned("0", Tone::Dim),
-            n => Cell::toned(format::count(n), Tone::Bad),
-        };
         let mut row = vec![
             Cell::new(name),
             Cell::new(format::count(totals.count)),
             rate(totals, format::rate(totals.iops)),
             rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             Cell::new(totals.depth_mean.map_or(String::new(), format::factor)),
-            failed,
+            failures(totals.errors),
         ];
         if several {
             row.insert(3, rate(totals, format::rate(records_per_s(totals))));
@@ -98,10 +94,6 @@ fn load(summary: &Summary) -> Table {
         &["", "operations", "per second", "asked", "moved", "failed"],
     );
     for it in &summary.load {
-        let failed = match it.errors {
-            0 => Cell::toned("0", Tone::Dim),
-            n => Cell::toned(format::count(n), Tone::Bad),
-        };
         let asked = it.asked_per_s.map_or(UNRESOLVED.to_owned(), format::rate);
         table.rows.push(vec![
             Cell::new(it.name.clone()),
@@ -109,7 +101,7 @@ fn load(summary: &Summary) -> Table {
             Cell::new(format::rate(it.per_s)),
             Cell::new(asked),
             Cell::new(format::bytes(it.bytes)),
-            failed,
+            failures(it.errors),
         ]);
     }
     table
@@ -176,10 +168,7 @@ fn latency(summary: &Summary, script: Script) -> Option<Table> {
 }
 
 fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script) -> Vec<Cell> {
-    let time = |ns: Option<f64>| match ns {
-        Some(ns) => Cell::new(format::duration(ns, script)),
-        None => Cell::toned(UNRESOLVED, Tone::Dim),
-    };
+    let time = |ns| time_or_dash(ns, script);
     let mut row = vec![Cell::new(label), time(latency.mean_ns)];
     for p in shown {
         // What was not asked for stays empty; a dash is for too few I/Os.
@@ -265,15 +254,13 @@ fn estimates(
 }
 
 fn nines(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table = Table::new("nines", "Nines, with 95 % interval", &["share"]);
-    table.words = true;
+    let table = Table::of_words("nines", "Nines, with 95 % interval", &["share"]);
     Some(estimates(table, &sets(summary), nine_rows, script))
 }
 
 fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table = Table::new("percentiles", "Percentiles, with 95 % interval", &["share"]);
+    let mut table = Table::of_words("percentiles", "Percentiles, with 95 % interval", &["share"]);
     table.detail = true;
-    table.words = true;
     table.note = Some(
         "Nearest rank over all successful I/Os; intervals are for independent I/Os.".to_owned(),
     );
@@ -297,22 +284,15 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
     table.detail = true;
     for (name, totals) in sets(summary) {
         for (measure, l) in measures(totals) {
-            let time = |ns: Option<f64>| {
-                ns.map_or(Cell::toned(UNRESOLVED, Tone::Dim), |ns| {
-                    Cell::new(format::duration(ns, script))
-                })
-            };
-            let plain = |v: Option<f64>| {
-                v.map_or(Cell::toned("undefined", Tone::Dim), |v| Cell::new(format::factor(v)))
-            };
+            let time = |ns| time_or_dash(ns, script);
             table.rows.push(vec![
                 Cell::new(format!("{name} {measure}")),
                 Cell::new(format::count(l.count)),
                 time(l.min_ns.map(|n| n as f64)),
                 time(l.mean_ns),
                 time(l.stddev_ns),
-                plain(l.skewness),
-                plain(l.kurtosis),
+                factor(l.skewness),
+                factor(l.kurtosis),
                 time(l.max_ns.map(|n| n as f64)),
             ]);
         }
@@ -360,13 +340,10 @@ fn slc(summary: &Summary) -> Option<Table> {
             .to_owned(),
     );
     for (op, slc) in &summary.slc {
-        let real = |v: Option<f64>| {
-            v.map_or(Cell::toned("undefined", Tone::Dim), |v| Cell::new(format::factor(v)))
-        };
         table.rows.push(vec![
             Cell::new(op.name()),
-            real(slc.slc1),
-            real(slc.slc2),
+            factor(slc.slc1),
+            factor(slc.slc2),
             Cell::new(format!("{}, {}", slc.sbk21.slc1, slc.sbk21.slc2)),
             Cell::new(format!("{}, {}", slc.sbk28.slc1, slc.sbk28.slc2)),
         ]);
@@ -375,8 +352,7 @@ fn slc(summary: &Summary) -> Option<Table> {
 }
 
 fn errors(summary: &Summary) -> Option<Table> {
-    let mut table = Table::new("errors", "Errors", &["", "failed", "why"]);
-    table.words = true;
+    let mut table = Table::of_words("errors", "Errors", &["", "failed", "why"]);
     for kind in &summary.errors.kinds {
         table.rows.push(vec![
             Cell::new(kind.op.name()),
@@ -412,6 +388,25 @@ pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
             .to_owned(),
     );
     table
+}
+
+/// A time, or a dash where too few I/Os tell it.
+fn time_or_dash(ns: Option<f64>, script: Script) -> Cell {
+    match ns {
+        Some(ns) => Cell::new(format::duration(ns, script)),
+        None => Cell::toned(UNRESOLVED, Tone::Dim),
+    }
+}
+
+fn factor(value: Option<f64>) -> Cell {
+    value.map_or(Cell::toned("undefined", Tone::Dim), |v| Cell::new(format::factor(v)))
+}
+
+fn failures(count: u64) -> Cell {
+    match count {
+        0 => Cell::toned("0", Tone::Dim),
+        n => Cell::toned(format::count(n), Tone::Bad),
+    }
 }
 
 /// A rate, or that it is unknown.

@@ -49,7 +49,7 @@ fn keyed(plan: &Plan) -> bool {
 /// `2 x lost write, 1 x stale block`.
 pub fn kinds(report: &VerifyReport) -> String {
     let mut counts = report.kinds;
-    let all = Wrong::ALL.into_iter().map(|kind| (*counts.of(kind), kind));
+    let all = Wrong::ALL.into_iter().map(|kind| (*counts.get_mut(kind), kind));
     let parts: Vec<String> = all
         .filter(|(count, _)| *count > 0)
         .map(|(count, kind)| format!("{} x {}", format::count(count), kind.text()))

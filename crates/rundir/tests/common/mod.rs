@@ -26,6 +26,17 @@ impl RowRandom {
     }
 }
 
+/// Copies of a file, each with one bit flipped.
+pub fn flipped(good: &[u8], copies: usize, seed: u64) -> impl Iterator<Item = Vec<u8>> {
+    let mut random = RowRandom(seed);
+    (0..copies).map(move |_| {
+        let mut bytes = good.to_vec();
+        let at = random.next(bytes.len() as u64) as usize;
+        bytes[at] ^= 1 << random.next(8);
+        bytes
+    })
+}
+
 pub fn record(submit: i64, latency: i64, block: u64) -> Record {
     Record {
         op: OpKind::Read,

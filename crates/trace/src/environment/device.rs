@@ -95,12 +95,7 @@ mod tests {
     use taillight_machine::Sys;
 
     use super::*;
-
-    fn put(root: &Path, path: &str, text: &str) {
-        let file = root.join(path);
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(file, text).unwrap();
-    }
+    use crate::host::testing::put;
 
     /// A RAID of one partition of an NVMe disk.
     fn tree(root: &Path) -> Sys {

@@ -53,9 +53,6 @@ pub struct Logs {
     /// Latency histogram of the vendor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Vec<LatencyBucket>>,
-    /// The last slow commands the vendor's log holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slow_commands: Option<Vec<SlowCommand>>,
 }
 
 /// SMART / health. Counts are since the drive was made; they stop at 2^64-1.
@@ -161,25 +158,6 @@ pub struct LatencyBucket {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-}
-
-/// One slow command as the drive logged it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SlowCommand {
-    /// The drive's stamp, in its own unit.
-    pub stamp: u64,
-    /// Latency, in the drive's own unit.
-    pub latency: u64,
-    /// Opcode: 1 write, 2 read.
-    pub opcode: u64,
-    /// Command identifier.
-    pub command: u64,
-    /// Namespace.
-    pub namespace: u64,
-    /// First block.
-    pub lba: u64,
-    /// Blocks.
-    pub blocks: u64,
 }
 
 impl Logs {

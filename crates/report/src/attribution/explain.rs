@@ -8,7 +8,7 @@ use taillight_rundir::trace_info::TracingBackend;
 use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
-use super::explanation::{Blocked, Explanation, LayerShare, OutlierVerdict, PhaseLevel};
+use super::explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 use super::judge::{Baseline, Judged, Layer, judge};
 use super::layers::{TracedIoRow, UsualIo, Visibility};
 use super::phase::{Phase, Phases};
@@ -73,7 +73,7 @@ pub fn explain(
         coverage: loaded.coverage,
         gone: loaded.events.gone,
         unread_samples: analysis.trouble("host_unreadable").map(|t| t.text.clone()),
-        ios: judged.iter().map(OutlierVerdict::of).collect(),
+        ios: judged.iter().map(|j| j.verdict).collect(),
         episodes: episodes::episodes(
             judged,
             &episodes::EpisodeContext {
@@ -134,25 +134,15 @@ fn blocked(judged: &[Judged]) -> Blocked {
 
 fn shares(judged: &[Judged], more: u64) -> Vec<LayerShare> {
     let mut by: BTreeMap<Layer, LayerShare> = BTreeMap::new();
+    let empty = |layer| LayerShare { layer, outliers: 0, excess_ns: 0, sure: 0 };
     for one in judged {
-        let share = by.entry(one.layer).or_insert(LayerShare {
-            layer: one.layer,
-            outliers: 0,
-            excess_ns: 0,
-            sure: 0,
-        });
+        let share = by.entry(one.layer).or_insert_with(|| empty(one.layer));
         share.outliers += 1;
         share.excess_ns += one.excess_ns;
         share.sure += u64::from(one.sure);
     }
     if more > 0 {
-        let unknown = by.entry(Layer::Unknown).or_insert(LayerShare {
-            layer: Layer::Unknown,
-            outliers: 0,
-            excess_ns: 0,
-            sure: 0,
-        });
-        unknown.outliers += more;
+        by.entry(Layer::Unknown).or_insert_with(|| empty(Layer::Unknown)).outliers += more;
     }
     let mut list: Vec<LayerShare> = by.into_values().collect();
     list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));

@@ -8,8 +8,8 @@ use taillight_rundir::summary::Cause;
 use taillight_rundir::trace_info::TraceInfo;
 
 use super::episodes::EpisodeView;
-use super::judge::{Judged, Layer};
-use super::layers::{Coverage, Slow};
+use super::judge::{Layer, OutlierVerdict};
+use super::layers::Coverage;
 use super::phase::Phases;
 
 /// Everything said about the causes of one run's tail.
@@ -57,22 +57,6 @@ pub struct Blocked {
     pub blocked_ns: u64,
 }
 
-/// The verdict on one outlier.
-#[derive(Debug, Clone, Copy)]
-pub struct OutlierVerdict {
-    pub slow: Slow,
-    /// Its row in the trace: [`LayerRow::token`](taillight_rundir::layers::LayerRow::token).
-    pub token: Option<u64>,
-    /// The layer to blame.
-    pub layer: Layer,
-    /// Its excess, ns.
-    pub excess_ns: u64,
-    /// Every stamp that the verdict rests on was seen.
-    pub sure: bool,
-    /// Where its service time went; all 0 without evidence.
-    pub phases: Phases,
-}
-
 /// A layer's part in the outliers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LayerShare {
@@ -97,19 +81,6 @@ pub struct PhaseLevel {
     pub ios: u64,
     /// Mean lengths, ns.
     pub phases: Phases,
-}
-
-impl OutlierVerdict {
-    pub fn of(it: &Judged) -> OutlierVerdict {
-        OutlierVerdict {
-            slow: it.slow,
-            token: it.row.as_ref().and_then(|r| r.token),
-            layer: it.layer,
-            excess_ns: it.excess_ns,
-            sure: it.sure,
-            phases: it.phases,
-        }
-    }
 }
 
 impl Explanation {

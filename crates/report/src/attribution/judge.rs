@@ -5,6 +5,7 @@
 //! kind of operation; without one it is "mixed"; time that was not seen counts for "unknown".
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use serde::Serialize;
 use taillight_core::OpKind;
@@ -190,25 +191,40 @@ fn medians(list: &[&UsualIo]) -> Phases {
 }
 
 /// The verdict on one slow I/O.
-#[derive(Debug, Clone)]
-pub struct Judged {
+#[derive(Debug, Clone, Copy)]
+pub struct OutlierVerdict {
     pub slow: Slow,
-    /// As traced; absent when there is no evidence.
-    pub row: Option<LayerRow>,
-    /// Where its service time went.
-    pub phases: Phases,
-    /// The same as a time line.
-    pub pieces: Vec<Piece>,
-    /// It waited for a page that another traced I/O read.
-    pub shared: bool,
-    /// Excess over the usual, by layer, ns.
-    pub excess: Vec<(Layer, u64)>,
+    /// Its row in the trace: [`LayerRow::token`].
+    pub token: Option<u64>,
     /// The layer to blame.
     pub layer: Layer,
     /// Its excess, ns.
     pub excess_ns: u64,
     /// Every stamp that the verdict rests on was seen.
     pub sure: bool,
+    /// Where its service time went; all 0 without evidence.
+    pub phases: Phases,
+}
+
+/// A verdict with what it rests on.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    pub verdict: OutlierVerdict,
+    /// As traced; absent when there is no evidence.
+    pub row: Option<LayerRow>,
+    /// Where its service time went, as a time line.
+    pub pieces: Vec<Piece>,
+    /// It waited for a page that another traced I/O read.
+    pub shared: bool,
+    /// Excess over the usual, by layer, ns.
+    pub excess: Vec<(Layer, u64)>,
+}
+
+impl Deref for Judged {
+    type Target = OutlierVerdict;
+    fn deref(&self) -> &OutlierVerdict {
+        &self.verdict
+    }
 }
 
 fn reads(op: OpKind) -> bool {
@@ -260,17 +276,9 @@ pub fn judge(
     // Where only threads were watched no stamp of the I/O itself was seen.
     let own = row.as_ref().is_some_and(|r| r.bios.is_some());
     let sure = layer == Layer::Schedule || (matched && seen && own);
-    Judged {
-        slow,
-        row,
-        phases,
-        pieces: pieces.unwrap_or_default(),
-        shared: false,
-        excess,
-        layer,
-        excess_ns,
-        sure,
-    }
+    let token = row.as_ref().and_then(|r| r.token);
+    let verdict = OutlierVerdict { slow, token, layer, excess_ns, sure, phases };
+    Judged { verdict, row, pieces: pieces.unwrap_or_default(), shared: false, excess }
 }
 
 #[cfg(test)]

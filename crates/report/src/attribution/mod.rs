@@ -27,7 +27,7 @@ mod workers;
 
 pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use explain::explain;
-pub use explanation::{Blocked, Explanation, LayerShare, OutlierVerdict, PhaseLevel};
-pub use judge::Layer;
+pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
+pub use judge::{Layer, OutlierVerdict};
 pub use layers::{Coverage, Slow};
 pub use phase::{Phase, Phases};

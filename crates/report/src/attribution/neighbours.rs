@@ -84,25 +84,29 @@ pub fn woken_by_own(row: &LayerRow) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn reading_ahead_for_the_run_is_nobody_elses() {
+    /// I/Os on the disk by these threads, with a word beside the name, as they are described.
+    fn described(rows: &[(&str, Option<&str>)]) -> Vec<String> {
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
-        let row = |comm: &str| LayerRow {
+        let row = |(comm, other): &(&str, Option<&str>)| LayerRow {
             kind: LayerKind::Neighbour,
             start_ns: 10,
             end_ns: 10,
             size: Some(4096),
-            comm: Some(comm.into()),
+            comm: Some((*comm).into()),
+            other: other.map(Into::into),
             ..LayerRow::default()
         };
-        let said = |names: &[&str]| {
-            let mut events = Events::default();
-            let rows = names.iter().map(|n| row(n)).collect();
-            events.other.insert(LayerKind::Neighbour, rows);
-            let mut said = Vec::new();
-            super::describe(&events, &info, (0, 100), &mut said);
-            said
-        };
+        let mut events = Events::default();
+        events.other.insert(LayerKind::Neighbour, rows.iter().map(row).collect());
+        let mut said = Vec::new();
+        describe(&events, &info, (0, 100), &mut said);
+        said
+    }
+
+    #[test]
+    fn reading_ahead_for_the_run_is_nobody_elses() {
+        let said =
+            |names: &[&str]| described(&names.iter().map(|n| (*n, None)).collect::<Vec<_>>());
         let ahead = "the kernel read ahead for the run's own reads: 2 I/Os, 8.00 KiB";
         assert_eq!(said(&["readahead", "readahead"]), [ahead, "nobody else used the disk"]);
         assert_eq!(
@@ -114,29 +118,15 @@ mod tests {
 
     #[test]
     fn a_stores_own_threads_are_not_others() {
-        let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
-        let row = |comm: &str, other: Option<&str>| LayerRow {
-            kind: LayerKind::Neighbour,
-            start_ns: 10,
-            end_ns: 10,
-            size: Some(4096),
-            comm: Some(comm.into()),
-            other: other.map(Into::into),
-            ..LayerRow::default()
-        };
-        let mut events = Events::default();
         // LevelDB's thread has the name of the program that it is in.
-        let rows = vec![
-            row("taillight", Some("own")),
-            row("taillight", None),
-            row("worker-0", Some("unplaced")),
-            row("iou-wrk-77", Some("unplaced")),
+        let rows = [
+            ("taillight", Some("own")),
+            ("taillight", None),
+            ("worker-0", Some("unplaced")),
+            ("iou-wrk-77", Some("unplaced")),
         ];
-        events.other.insert(LayerKind::Neighbour, rows);
-        let mut said = Vec::new();
-        super::describe(&events, &info, (0, 100), &mut said);
         assert_eq!(
-            said,
+            described(&rows),
             [
                 "2 parts of the run's own I/Os that could not be given to one, 8.00 KiB",
                 "1 I/O of the program's own other threads on the disk, 4.00 KiB, most by taillight",

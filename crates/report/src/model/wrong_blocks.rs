@@ -46,7 +46,6 @@ pub fn fact(summary: &Summary) -> Option<(String, Tone)> {
 pub fn table(summary: &Summary) -> Option<Table> {
     let report = summary.verify.as_ref().filter(|r| r.wrong > 0)?;
     let keyed = report.block == 0;
-    let columns = ["", "where", "expected", "found", "by"];
     let places = places(&report.findings);
     let shown = places.iter().take(SHOWN);
     let more = places.len().saturating_sub(SHOWN);
@@ -56,21 +55,16 @@ pub fn table(summary: &Summary) -> Option<Table> {
         (0, false) => Some(String::new()),
         (more, _) => Some(format!("{} more places; ", format::count(more as u64))),
     };
-    Some(Table {
-        id: "verify",
-        title: "Wrong blocks".to_owned(),
-        note: note.map(|more| {
-            format!(
-                "{more}the first {} wrong blocks are in {}",
-                format::count(taillight_rundir::verify::FINDINGS_MAX as u64),
-                names::VERIFY
-            )
-        }),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: shown.map(|(f, times)| row(f, *times, keyed)).collect(),
-        detail: false,
-        words: true,
-    })
+    let note = note.map(|more| {
+        format!(
+            "{more}the first {} wrong blocks are in {}",
+            format::count(taillight_rundir::verify::FINDINGS_MAX as u64),
+            names::VERIFY
+        )
+    });
+    let rows = shown.map(|(f, times)| row(f, *times, keyed)).collect();
+    let columns = ["", "where", "expected", "found", "by"];
+    Some(Table { note, rows, ..Table::of_words("verify", "Wrong blocks", &columns) })
 }
 
 /// What is wrong in the same way at the same place, once, with how often it was read.

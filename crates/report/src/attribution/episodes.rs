@@ -246,7 +246,8 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                         true => "held back by the store, for a time that it set",
                         false => "asleep in the store",
                     };
-                    if !braked && neighbours::woken_by_own(row) {
+                    // Anybody else was only interrupted when its time was over, or may have been.
+                    if !braked && row.has(flags::WOKEN_BY_OWN) {
                         let by = row.other.as_deref().unwrap_or("nobody");
                         *wakers.entry(by).or_insert(0) += 1;
                     }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::layers::{LayerKind, LayerRow};
 use taillight_rundir::trace_info::TraceInfo;
 
 use super::events::Events;
@@ -72,12 +72,6 @@ pub fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> 
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     list.for_each(|(name, n)| *sums.entry(name).or_insert(0) += n);
     sums.into_iter().max_by_key(|(_, n)| *n)
-}
-
-/// Whether a thread that slept in a store was woken up by one of the program itself. Anybody else was
-/// only interrupted when its time was over, or may have been.
-pub fn woken_by_own(row: &LayerRow) -> bool {
-    row.has(flags::WOKEN_BY_OWN)
 }
 
 #[cfg(test)]

@@ -16,28 +16,21 @@ use crate::verdict::{asked_for, unmeasured};
 
 impl Model {
     pub fn new(summary: &Summary, script: Script) -> Model {
-        model(summary, script)
-    }
-}
-
-fn model(summary: &Summary, script: Script) -> Model {
-    let (name, tone) = word(&summary.verdict);
-    Model {
-        run: summary.run_id.clone(),
-        verdict: VerdictView {
-            tone,
-            word: name,
-            text: format::written(&summary.verdict.text, script),
-            reasons: summary
-                .verdict
-                .reasons
-                .iter()
-                .map(|r| format::written(&r.text, script))
-                .collect(),
-        },
-        tiles: tiles(summary, script),
-        tables: tables::all(summary, script),
-        facts: facts(summary, script),
+        let verdict = &summary.verdict;
+        let (word, tone) = word(verdict);
+        let reasons = verdict.reasons.iter().map(|r| format::written(&r.text, script));
+        Model {
+            run: summary.run_id.clone(),
+            verdict: VerdictView {
+                tone,
+                word,
+                text: format::written(&verdict.text, script),
+                reasons: reasons.collect(),
+            },
+            tiles: tiles(summary, script),
+            tables: tables::all(summary, script),
+            facts: facts(summary, script),
+        }
     }
 }
 

@@ -72,18 +72,17 @@ fn constant(s: &Statistics, physical: PhysicalType, rows: u64) -> Option<ColumnS
         return None;
     }
     match s {
-        Statistics::Int32(s) if s.min_opt() == s.max_opt() => {
-            Some(ColumnSource::Int(ColumnValues::Constant(Some(*s.min_opt()?))))
-        }
-        Statistics::Int64(s) if s.min_opt() == s.max_opt() => {
-            Some(ColumnSource::Long(ColumnValues::Constant(Some(*s.min_opt()?))))
-        }
-        Statistics::ByteArray(s) if s.min_opt() == s.max_opt() => {
-            let text = s.min_opt()?.clone();
-            Some(ColumnSource::Text(ColumnValues::Constant(Some(text))))
-        }
+        Statistics::Int32(s) => same(s.min_opt(), s.max_opt()).map(ColumnSource::Int),
+        Statistics::Int64(s) => same(s.min_opt(), s.max_opt()).map(ColumnSource::Long),
+        Statistics::ByteArray(s) => same(s.min_opt(), s.max_opt()).map(ColumnSource::Text),
         _ => None,
     }
+}
+
+/// The constant between these two, where they are the same.
+fn same<T: DataType>(min: Option<&T::T>, max: Option<&T::T>) -> Option<ColumnValues<T>> {
+    let value = min.filter(|_| min == max)?;
+    Some(ColumnValues::Constant(Some(value.clone())))
 }
 
 fn unknown_type() -> ParquetError {
@@ -144,7 +143,7 @@ impl<T: DataType> ColumnValues<T> {
     }
 }
 
-fn half(cell: Option<&i32>) -> Option<u16> {
+fn short(cell: Option<&i32>) -> Option<u16> {
     u16::try_from(*cell?).ok()
 }
 fn stamp(cell: Option<&i64>) -> Option<i64> {
@@ -173,64 +172,33 @@ impl RowBatch {
         place: usize,
         source: &mut ColumnSource,
     ) -> Result<(), ReadFailure> {
-        match source {
-            ColumnSource::Int(values) => self.fill_int(place, values),
-            ColumnSource::Long(values) => self.fill_long(place, values),
-            ColumnSource::Text(values) => self.fill_text(place, values),
-        }
-    }
-
-    fn fill_int(
-        &mut self,
-        place: usize,
-        v: &mut ColumnValues<Int32Type>,
-    ) -> Result<(), ReadFailure> {
+        use ColumnSource::{Int, Long, Text};
         let n = self.rows;
-        match place {
-            schema::WORKLOAD => v.take(n, &mut self.workload, half),
-            schema::WORKER => v.take(n, &mut self.worker, half),
-            schema::TARGET => v.take(n, &mut self.target, half),
-            schema::COUNT => v.take(n, &mut self.count, nullable(|c| c.map(|v| *v as u32))),
-            schema::RETRIES => v.take(n, &mut self.retries, nullable(half)),
-            schema::STATUS => v.take(n, &mut self.status, |c| c.copied()),
-            _ => Err(unknown_type().into()),
-        }
-    }
-
-    fn fill_long(
-        &mut self,
-        place: usize,
-        v: &mut ColumnValues<Int64Type>,
-    ) -> Result<(), ReadFailure> {
-        let n = self.rows;
-        match place {
-            schema::OFFSET => v.take(n, &mut self.offset, nullable(positive)),
-            schema::KEY => v.take(n, &mut self.key, nullable(unsigned)),
-            schema::SIZE => v.take(n, &mut self.size, unsigned),
-            schema::MOVED => v.take(n, &mut self.moved, nullable(unsigned)),
-            schema::INTENDED => v.take(n, &mut self.intended, nullable(stamp)),
-            schema::ORIGIN => v.take(n, &mut self.origin, nullable(stamp)),
-            schema::SUBMIT => v.take(n, &mut self.submit, stamp),
-            schema::ISSUED => v.take(n, &mut self.issued, nullable(stamp)),
-            schema::FIRST => v.take(n, &mut self.first, nullable(stamp)),
-            schema::COMPLETE => v.take(n, &mut self.complete, stamp),
-            schema::SYNC => v.take(n, &mut self.sync, nullable(positive)),
-            _ => Err(unknown_type().into()),
-        }
-    }
-
-    fn fill_text(
-        &mut self,
-        place: usize,
-        v: &mut ColumnValues<ByteArrayType>,
-    ) -> Result<(), ReadFailure> {
-        let n = self.rows;
-        match place {
-            schema::PHASE => {
+        match (place, source) {
+            (schema::PHASE, Text(v)) => {
                 let names = &mut self.phase_names;
                 v.take(n, &mut self.phase, |cell| intern(names, cell?.data()))
             }
-            schema::OP => v.take(n, &mut self.op, cached_op()),
+            (schema::WORKLOAD, Int(v)) => v.take(n, &mut self.workload, short),
+            (schema::WORKER, Int(v)) => v.take(n, &mut self.worker, short),
+            (schema::OP, Text(v)) => v.take(n, &mut self.op, cached_op()),
+            (schema::TARGET, Int(v)) => v.take(n, &mut self.target, short),
+            (schema::OFFSET, Long(v)) => v.take(n, &mut self.offset, nullable(positive)),
+            (schema::KEY, Long(v)) => v.take(n, &mut self.key, nullable(unsigned)),
+            (schema::SIZE, Long(v)) => v.take(n, &mut self.size, unsigned),
+            (schema::MOVED, Long(v)) => v.take(n, &mut self.moved, nullable(unsigned)),
+            (schema::COUNT, Int(v)) => {
+                v.take(n, &mut self.count, nullable(|c| c.map(|v| *v as u32)))
+            }
+            (schema::INTENDED, Long(v)) => v.take(n, &mut self.intended, nullable(stamp)),
+            (schema::ORIGIN, Long(v)) => v.take(n, &mut self.origin, nullable(stamp)),
+            (schema::SUBMIT, Long(v)) => v.take(n, &mut self.submit, stamp),
+            (schema::ISSUED, Long(v)) => v.take(n, &mut self.issued, nullable(stamp)),
+            (schema::FIRST, Long(v)) => v.take(n, &mut self.first, nullable(stamp)),
+            (schema::COMPLETE, Long(v)) => v.take(n, &mut self.complete, stamp),
+            (schema::SYNC, Long(v)) => v.take(n, &mut self.sync, nullable(positive)),
+            (schema::RETRIES, Int(v)) => v.take(n, &mut self.retries, nullable(short)),
+            (schema::STATUS, Int(v)) => v.take(n, &mut self.status, |c| c.copied()),
             _ => Err(unknown_type().into()),
         }
     }

@@ -240,15 +240,8 @@ fn figure(
     }
     let last = AXES[(count - 1).min(AXES.len() - 1)].0;
     let layout = layout.x_axis(style::elapsed_axis(overlay).anchor(last));
-    Some(ChartFigure {
-        id,
-        title: Some(title),
-        plot: style::finish(plot, layout),
-        height: count * PANEL + AROUND,
-        axes,
-        switches: Vec::new(),
-        half: false,
-    })
+    let figure = ChartFigure::new(id, count * PANEL + AROUND, [], plot, layout);
+    Some(ChartFigure { title: Some(title), axes, ..figure })
 }
 
 /// What plotly calls the vertical axes in traces and in the layout.

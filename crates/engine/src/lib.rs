@@ -5,6 +5,8 @@
 //! analysis (report), or output: it hands events to observers and files to the run directory.
 //! Callers: `cli` and `suite` through [`run::run`].
 
+#[cfg(test)]
+mod answering;
 pub mod calibrate;
 pub mod capture;
 mod clock;

@@ -16,6 +16,8 @@ mod pacing;
 mod slots;
 mod strategies;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{Error, Record, Result, Stamp, Status};
@@ -238,7 +240,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             wake = wake.min(self.timeline.end.plus(self.limits.late_ns));
         }
         if self.strategies.is_some() {
-            self.tell_idle();
+            self.report_idle();
         }
         WorkerWait::Until { until: wake, in_flight: self.slots.in_flight() }
     }

@@ -2,9 +2,10 @@
 //! What was stored is taken out of the memory driver and compared with YCSB's names and values.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::capability::Capabilities;
 use taillight_core::job::{DriverView, Job, MachineMemory};
@@ -19,9 +20,7 @@ use taillight_driver::{
     AdminAction, DRIVERS, Geometry, KeyedTarget, Session, SessionSpec, Target, find,
 };
 use taillight_engine::preload::preload;
-use taillight_engine::{EngineOutcome, EngineRequest, StopFlag};
-use taillight_rundir::ios::{ColumnSet, read_ios};
-use taillight_rundir::{RunDir, fixture, names};
+use taillight_engine::{EngineOutcome, StopFlag};
 
 struct MemoryView;
 
@@ -83,35 +82,18 @@ fn run(plan: &Plan) -> YcsbRun {
 
 /// As [`run`], with `spoil` between load and run.
 fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> YcsbRun {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let id = format!("ycsb-{}-{number}", std::process::id());
+    let id = common::fresh_id();
     let dir = tempfile::tempdir().unwrap();
-    let manifest = fixture::manifest(&id);
-    let rundir = RunDir::create(&dir.path().join("run"), &manifest).unwrap();
     let store = Arc::new(MemoryTarget::new(plan).unwrap());
     let can = MemoryView.capabilities(&plan.target).unwrap();
     preload(plan, &*store, &can, &id, &mut |_| true).unwrap();
     spoil(&store);
-    let outcome = taillight_engine::run::run(
-        Box::new(SharedStore(store.clone())),
-        EngineRequest {
-            plan,
-            rundir: &rundir,
-            run_id: &id,
-            loaded: 0,
-            clock: &manifest.clock,
-            stop: &StopFlag::default(),
-            observers: &mut [],
-        },
-    )
-    .unwrap();
-    let mut ios = Vec::new();
-    read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
-        ios.extend((0..batch.rows).map(|i| batch.row(i).record));
-        Ok(())
-    })
-    .unwrap();
+    let target = Box::new(SharedStore(store.clone()));
+    let mut watch = common::WatchingObserver::default();
+    let place = (id.as_str(), &*dir.path().join("run"));
+    let (rundir, outcome) =
+        common::run_on(target, plan, place, &StopFlag::default(), &mut watch).unwrap();
+    let ios = common::records(&rundir).unwrap();
     let mut stored = BTreeMap::new();
     store.each(|key, value| {
         let key = String::from_utf8(key.to_vec()).unwrap();

@@ -3,70 +3,18 @@
 mod later;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 
 use proptest::prelude::*;
-use taillight_core::probe::Token;
-use taillight_core::{Op, OpKind, Result, Stamp};
-use taillight_driver::{
-    AdminAction, Completion, Geometry, Session, SessionSpec, Submitted, Target,
-};
+use taillight_core::{Op, OpKind, Stamp};
+use taillight_driver::Geometry;
 use taillight_rundir::verify::{Finding, VerifyCounts, VerifyReport, Wrong};
 
 use super::*;
+use crate::answering::AnsweringTarget;
 use crate::payload::ContentKind;
 
 const UNIT: u64 = 4096;
 const BLOCKS: u64 = 64;
-
-/// Bytes in memory, as a target.
-struct BytesTarget(Arc<Mutex<Vec<u8>>>);
-
-struct BytesSession {
-    data: Arc<Mutex<Vec<u8>>>,
-    buffers: Vec<Vec<u8>>,
-}
-
-impl Target for BytesTarget {
-    fn geometry(&self) -> Geometry {
-        Geometry { files: 1, file_size: UNIT * BLOCKS, align: 1 }
-    }
-    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        Ok(Box::new(BytesSession {
-            data: self.0.clone(),
-            buffers: vec![vec![0; spec.buffer_size as usize]; spec.depth as usize],
-        }))
-    }
-    fn admin(&self, _: AdminAction) -> Result<()> {
-        Ok(())
-    }
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl Session for BytesSession {
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.buffers[slot as usize]
-    }
-    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = op.offset as usize;
-        let size = op.size as usize;
-        self.buffers[slot as usize][..size].copy_from_slice(&data[from..from + size]);
-        Ok(Submitted::Done(Completion::ok(token, op.size)))
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
-        Ok(())
-    }
-    fn abandon(self: Box<Self>) {}
-}
 
 fn op(kind: OpKind, block: u64, blocks: u64) -> Op {
     Op::block(kind, 0, block * UNIT, blocks * UNIT)
@@ -83,36 +31,65 @@ fn area() -> VerifiedArea {
     VerifiedArea { unit: UNIT, first: 0, blocks: BLOCKS, file_size: u64::MAX, keyed: false }
 }
 
-fn shared(
-    run_id: &str,
-    prior: Option<&str>,
-    kind: ContentKind,
-    whole_writes: bool,
-) -> Arc<VerifyState> {
-    let prior = prior.map(PriorRun::id);
-    let prior = prior.as_ref();
-    VerifyState::new(&VerifySpec {
+fn random() -> PayloadSpec {
+    PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()
+}
+
+/// Inline verification of the device's blocks.
+fn spec<'a>(
+    run_id: &'a str,
+    prior: Option<&'a PriorRun>,
+    payloads: &'a [PayloadSpec],
+) -> VerifySpec<'a> {
+    VerifySpec {
         run_id,
         prior,
         area: area(),
-        payloads: &[PayloadSpec::new(kind, 0, 0).unwrap()],
+        payloads,
         outstanding: 64,
-        whole_writes,
+        whole_writes: false,
         inline: true,
         budget: LEDGER_BUDGET,
-    })
-    .unwrap()
+    }
+}
+
+/// The state of `this run`.
+fn state(kind: ContentKind, whole_writes: bool) -> Arc<VerifyState> {
+    let payloads = [PayloadSpec::new(kind, 0, 0).unwrap()];
+    VerifyState::new(&VerifySpec { whole_writes, ..spec("this run", None, &payloads) }).unwrap()
+}
+
+/// A pass of `depth` reads at a time, of values of `value` bytes.
+fn pass_over(
+    target: &AnsweringTarget,
+    state: &Arc<VerifyState>,
+    value: u64,
+    depth: u32,
+) -> VerifyReport {
+    let how = PassSpec {
+        worker: 9,
+        value,
+        depth,
+        caches_dropped: false,
+        stop: &AtomicBool::new(false),
+        progress: &mut |_, _| {},
+    };
+    pass(target, state, how).unwrap()
 }
 
 impl FaultBench {
     fn new(kind: ContentKind) -> FaultBench {
-        FaultBench::of(shared("this run", None, kind, false), Vec::new())
+        FaultBench::of(state(kind, false), Vec::new())
     }
 
-    fn of(shared: Arc<VerifyState>, data: Vec<u8>) -> FaultBench {
-        let mut data = data;
+    fn of(shared: Arc<VerifyState>, mut data: Vec<u8>) -> FaultBench {
         data.resize((UNIT * BLOCKS) as usize, 0);
         FaultBench { data, checker: Checker::new(shared.clone(), 0, Some(3), 4, 8 * UNIT), shared }
+    }
+
+    /// A later run on what the device holds.
+    fn later(prior: &PriorRun, data: Vec<u8>) -> FaultBench {
+        FaultBench::of(VerifyState::new(&spec("later", Some(prior), &[random()])).unwrap(), data)
     }
 
     fn block(&mut self, block: u64) -> &mut [u8] {
@@ -145,16 +122,14 @@ impl FaultBench {
     }
 
     fn pass(&self) -> VerifyReport {
-        let target = BytesTarget(Arc::new(Mutex::new(self.data.clone())));
-        let how = PassSpec {
-            worker: 9,
-            value: 0,
-            depth: 4,
-            caches_dropped: false,
-            stop: &AtomicBool::new(false),
-            progress: &mut |_, _| {},
-        };
-        pass(&target, &self.shared, how).unwrap()
+        let data = self.data.clone();
+        let geometry = Geometry { files: 1, file_size: UNIT * BLOCKS, align: 1 };
+        let target = AnsweringTarget::new(geometry, move |op, buffer| {
+            let (from, size) = (op.offset as usize, op.size as usize);
+            buffer[..size].copy_from_slice(&data[from..from + size]);
+            Ok(size)
+        });
+        pass_over(&target, &self.shared, 0, 4)
     }
 
     /// The only finding, the same in the run and in the pass.
@@ -295,7 +270,8 @@ fn a_misplaced_block_is_found_with_its_own_address() {
 
 #[test]
 fn a_block_of_another_run_is_told_apart() {
-    let mut other = FaultBench::of(shared("other", None, ContentKind::Random, false), Vec::new());
+    let other = VerifyState::new(&spec("other", None, &[random()])).unwrap();
+    let mut other = FaultBench::of(other, Vec::new());
     other.write(6, 1, true);
     let foreign = other.block(6).to_vec();
     let mut bench = written(ContentKind::Random);
@@ -328,9 +304,7 @@ fn half_a_write_is_torn() {
 #[test]
 fn a_read_during_a_write_may_see_old_new_or_a_mixture() {
     for whole in [false, true] {
-        let mut bench = written(ContentKind::Random);
-        bench.shared = shared("this run", None, ContentKind::Random, whole);
-        bench = FaultBench::of(bench.shared, Vec::new());
+        let mut bench = FaultBench::of(state(ContentKind::Random, whole), Vec::new());
         bench.write(3, 1, true);
         let write = op(OpKind::Write, 3, 1);
         let mut new = vec![0; UNIT as usize];
@@ -386,18 +360,15 @@ fn failed_and_trimmed_blocks_are_not_judged_until_written_again() {
 #[test]
 fn after_a_restart_the_run_id_suffices() {
     let mut data = written(ContentKind::Random).data;
-    let good =
-        FaultBench::of(shared("later", Some("this run"), ContentKind::Random, false), data.clone());
-    let report = good.pass();
+    let this = PriorRun::id("this run");
+    let report = FaultBench::later(&this, data.clone()).pass();
     assert_eq!((report.checked, report.wrong), (BLOCKS, 0));
     let place = |block: u64| (block * UNIT) as usize..((block + 1) * UNIT) as usize;
     data[place(1)][100] ^= 1;
     data[place(2)][3] ^= 1;
     data[place(3)].fill(0);
     data.copy_within(place(20), place(4).start);
-    let report =
-        FaultBench::of(shared("later", Some("this run"), ContentKind::Random, false), data.clone())
-            .pass();
+    let report = FaultBench::later(&this, data.clone()).pass();
     let kinds: Vec<_> =
         report.findings.iter().map(|f| (f.kind, f.address / UNIT, f.first_byte)).collect();
     let expected = [
@@ -407,21 +378,17 @@ fn after_a_restart_the_run_id_suffices() {
         (Wrong::Misplaced, 4, None),
     ];
     assert_eq!(kinds, expected);
-    let strange = FaultBench::of(shared("later", Some("third"), ContentKind::Random, false), data);
+    let strange = FaultBench::later(&PriorRun::id("third"), data);
     assert_eq!(strange.pass().kinds.other_run, BLOCKS - 2);
 }
 
 #[test]
 fn values_are_blocks_of_any_length() {
+    let payloads = [PayloadSpec::new(ContentKind::Random, 50, 0).unwrap()];
     let shared = VerifyState::new(&VerifySpec {
-        run_id: "this run",
-        prior: None,
         area: VerifiedArea::keys(1000, 50),
-        payloads: &[PayloadSpec::new(ContentKind::Random, 50, 0).unwrap()],
-        outstanding: 1,
         whole_writes: true,
-        inline: true,
-        budget: LEDGER_BUDGET,
+        ..spec("this run", None, &payloads)
     })
     .unwrap();
     let mut checker = Checker::new(shared, 0, None, 1, 10_000);
@@ -444,17 +411,8 @@ fn values_are_blocks_of_any_length() {
 
 #[test]
 fn plans_that_cannot_be_verified_are_refused() {
-    let payload = PayloadSpec::new(ContentKind::Random, 0, 0).unwrap();
-    let good = VerifySpec {
-        run_id: "r",
-        prior: None,
-        area: area(),
-        payloads: &[payload],
-        outstanding: 1,
-        whole_writes: false,
-        inline: true,
-        budget: LEDGER_BUDGET,
-    };
+    let payloads = [random()];
+    let good = spec("r", None, &payloads);
     assert!(VerifyState::new(&good).is_ok());
     let repeats = [PayloadSpec::new(ContentKind::Random, 0, 10).unwrap()];
     let small = VerifiedArea { unit: 32, ..area() };

@@ -1,12 +1,16 @@
-//! Runs a plan on `sim` or `null` into a temporary run directory and reads everything back.
+//! Runs a plan into a temporary run directory and reads everything back.
+#![allow(dead_code)] // each test binary uses a part
 
 #[path = "../../src/testing.rs"]
-mod testing;
+pub mod testing;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::plan::Plan;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Record, Result};
-use taillight_driver::OpenSpec;
+use taillight_driver::{OpenSpec, Target};
 use taillight_engine::{EngineOutcome, EngineRequest, IntervalView, Observer, StopFlag};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::ios::{ColumnSet, read_ios};
@@ -29,17 +33,14 @@ pub struct EngineRun {
     pub outcome: EngineOutcome,
     pub rows: Vec<IntervalRow>,
     pub ios: Vec<Record>,
-    #[allow(dead_code)] // not every test binary looks at them
     pub views: Vec<IntervalView>,
-    #[allow(dead_code)]
     pub phases: Vec<String>,
     /// The backlog told with each word that the load goes on beyond its time.
-    #[allow(dead_code)]
     pub overtimes: Vec<Option<u64>>,
 }
 
 #[derive(Default)]
-struct WatchingObserver {
+pub struct WatchingObserver {
     views: Vec<IntervalView>,
     phases: Vec<String>,
     overtimes: Vec<Option<u64>>,
@@ -69,16 +70,53 @@ pub fn run(plan: &Plan) -> EngineRun {
     run_until(plan, None).unwrap()
 }
 
+/// An id that no other run has.
+pub fn fresh_id() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Runs on an opened target, into `path`.
+pub fn run_on(
+    target: Box<dyn Target>,
+    plan: &Plan,
+    (id, path): (&str, &Path),
+    stop: &StopFlag,
+    watch: &mut WatchingObserver,
+) -> Result<(RunDir, EngineOutcome)> {
+    let mut manifest = fixture::manifest(id);
+    manifest.clock.monotonic_ns = 0;
+    let rundir = RunDir::create(path, &manifest)?;
+    let request = EngineRequest {
+        plan,
+        rundir: &rundir,
+        run_id: id,
+        loaded: 0,
+        clock: &manifest.clock,
+        stop,
+        observers: &mut [watch],
+    };
+    let outcome = taillight_engine::run::run(target, request)?;
+    assert!(!taillight_engine::run::capture_dir(id).exists(), "chunks are gone");
+    Ok((rundir, outcome))
+}
+
+/// Every I/O that was kept.
+pub fn records(rundir: &RunDir) -> Result<Vec<Record>> {
+    let mut ios = Vec::new();
+    if rundir.existing(names::IOS).is_some() {
+        read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
+            ios.extend((0..batch.rows).map(|i| batch.row(i).record));
+            Ok(())
+        })?;
+    }
+    Ok(ios)
+}
+
 /// Runs; stops after `intervals` of them.
 pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("run");
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let id = format!("test-{}-{number}", std::process::id());
-    let mut manifest = fixture::manifest(&id);
-    manifest.clock.monotonic_ns = 0;
-    let rundir = RunDir::create(&path, &manifest)?;
+    let id = fresh_id();
     let driver = taillight_driver::find(&plan.target.driver).unwrap();
     let mut plan = plan.clone();
     plan.target.options = driver.resolve(&plan.target)?;
@@ -89,31 +127,12 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
         stop_after: intervals.map(|n| (n, stop.clone())),
         ..WatchingObserver::default()
     };
-    let outcome = taillight_engine::run::run(
-        target,
-        EngineRequest {
-            plan: &plan,
-            rundir: &rundir,
-            run_id: &id,
-            loaded: 0,
-            clock: &manifest.clock,
-            stop: &stop,
-            observers: &mut [&mut watch],
-        },
-    )?;
-    assert!(!taillight_engine::run::capture_dir(&id).exists(), "chunks are gone");
-    let rows = read_intervals(&rundir.file(names::INTERVALS))?;
-    let mut ios = Vec::new();
-    if rundir.existing(names::IOS).is_some() {
-        read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
-            ios.extend((0..batch.rows).map(|i| batch.row(i).record));
-            Ok(())
-        })?;
-    }
+    let place = (id.as_str(), &*dir.path().join("run"));
+    let (rundir, outcome) = run_on(target, &plan, place, &stop, &mut watch)?;
     Ok(EngineRun {
         outcome,
-        rows,
-        ios,
+        rows: read_intervals(&rundir.file(names::INTERVALS))?,
+        ios: records(&rundir)?,
         views: watch.views,
         phases: watch.phases,
         overtimes: watch.overtimes,

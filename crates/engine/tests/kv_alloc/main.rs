@@ -2,8 +2,8 @@
 //! ten times the operations makes exactly as many allocations on the worker's thread.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../src/testing.rs"]
-mod testing;
+#[path = "../common/mod.rs"]
+mod common;
 
 #[path = "../../../driver/tests/alloc/sys.rs"]
 mod sys;
@@ -19,9 +19,8 @@ use taillight_driver::{
     AdminAction, Completion, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Submitted,
     Target,
 };
+use taillight_engine::StopFlag;
 use taillight_engine::preload::preload;
-use taillight_engine::{EngineRequest, StopFlag};
-use taillight_rundir::{RunDir, fixture};
 
 /// A target whose sessions tell what their threads allocated while they were there.
 struct CountingTarget {
@@ -70,13 +69,15 @@ impl Session for CountingSession {
     fn submit_many(&mut self, op: &Op, k: &[u64], slot: u32, token: Token) -> Result<Submitted> {
         self.session.submit_many(op, k, slot, token)
     }
+    fn submit_batch(&self) -> u32 {
+        self.session.submit_batch()
+    }
     fn flush(&mut self) -> Result<()> {
         self.session.flush()
     }
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         self.session.poll(min, until, out)
     }
-    fn abandon(self: Box<Self>) {}
 }
 
 impl Drop for CountingSession {
@@ -87,7 +88,7 @@ impl Drop for CountingSession {
 }
 
 fn plan(store: &str, mix: &[OpKind], batch: u32, operations: u64, dir: &str) -> Plan {
-    let mut plan = testing::plan();
+    let mut plan = common::testing::plan();
     plan.run.operations = Some(operations);
     plan.run.drain_timeout = Span(10_000_000_000);
     // No interval ends in the run: that is once a second, and not per operation.
@@ -122,23 +123,12 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
     };
     let can = driver.capabilities(&plan.target).unwrap();
     preload(&plan, &*target, &can, &id, &mut |_| true).unwrap();
-    let manifest = fixture::manifest(&id);
-    let rundir = RunDir::create(&tmp.path().join("run"), &manifest).unwrap();
     let allocations = Arc::new(AtomicU64::new(0));
     let target = Box::new(CountingTarget { target, allocations: allocations.clone() });
-    let outcome = taillight_engine::run::run(
-        target,
-        EngineRequest {
-            plan: &plan,
-            rundir: &rundir,
-            run_id: &id,
-            loaded: 0,
-            clock: &manifest.clock,
-            stop: &StopFlag::default(),
-            observers: &mut [],
-        },
-    )
-    .unwrap();
+    let mut watch = common::WatchingObserver::default();
+    let place = (id.as_str(), &*tmp.path().join("run"));
+    let (_, outcome) =
+        common::run_on(target, &plan, place, &StopFlag::default(), &mut watch).unwrap();
     assert!(outcome.operations >= operations, "{store} {mix:?}");
     assert_eq!(outcome.errors, [], "{store} {mix:?}");
     Some(allocations.load(Ordering::Relaxed))

@@ -1,6 +1,7 @@
 //! What a later run finds with the ledger of the run that wrote; damaged headers; records.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::Status;
@@ -28,25 +29,11 @@ fn keep(bench: &FaultBench, home: &tempfile::TempDir) -> PriorRun {
     PriorRun::find(path.to_str().unwrap()).unwrap()
 }
 
-fn later(prior: &PriorRun, data: Vec<u8>) -> FaultBench {
-    let shared = VerifyState::new(&VerifySpec {
-        run_id: "later",
-        prior: Some(prior),
-        area: area(),
-        payloads: &[PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()],
-        outstanding: 64,
-        whole_writes: false,
-        inline: true,
-        budget: LEDGER_BUDGET,
-    });
-    FaultBench::of(shared.unwrap(), data)
-}
-
 /// The block of `this run` at a place as its write `generation` left it.
 fn sealed(block: u64, generation: u64) -> Vec<u8> {
     let mut bytes = vec![0; UNIT as usize];
     let mark = BlockHeader { run: run_hash("this run"), address: block * UNIT, generation };
-    BlockFormat::new(&PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()).seal(&mut bytes, mark);
+    BlockFormat::new(&random()).seal(&mut bytes, mark);
     bytes
 }
 
@@ -54,7 +41,7 @@ fn sealed(block: u64, generation: u64) -> Vec<u8> {
 fn a_later_run_finds_lost_writes_and_older_blocks_by_the_ledger() {
     let (bench, home) = kept();
     let prior = keep(&bench, &home);
-    let mut bench = later(&prior, bench.data.clone());
+    let mut bench = FaultBench::later(&prior, bench.data.clone());
     assert_eq!(bench.pass().checked, BLOCKS);
     assert_eq!(bench.pass().wrong, 0);
     bench.block(3).copy_from_slice(&sealed(3, 2));
@@ -72,7 +59,7 @@ fn a_later_run_finds_lost_writes_and_older_blocks_by_the_ledger() {
     ];
     assert_eq!(found, expected);
     // The id alone says less: any write of that run to the address is right.
-    let weaker = later(&PriorRun::id("this run"), bench.data.clone()).pass();
+    let weaker = FaultBench::later(&PriorRun::id("this run"), bench.data.clone()).pass();
     let kinds: Vec<_> = weaker.findings.iter().map(|f| f.kind).collect();
     assert_eq!(kinds, [Wrong::Misplaced, Wrong::Lost]);
     // What the later run writes is its own.
@@ -91,7 +78,7 @@ fn what_the_earlier_run_did_not_write_is_not_judged() {
     bench.block(3).fill(0);
     let home = tempfile::tempdir().unwrap();
     let prior = keep(&bench, &home);
-    let report = later(&prior, bench.data.clone()).pass();
+    let report = FaultBench::later(&prior, bench.data.clone()).pass();
     assert_eq!((report.checked, report.wrong), (7, 0));
     assert_eq!(report.unchecked.uncertain, 1);
 }
@@ -121,8 +108,9 @@ fn every_byte_of_the_header_may_be_damaged() {
             let prior = keep(&bench, &home);
             bench.block(9)[at] ^= 1 << bit;
             // In the same run, later with the ledger, later with the id.
-            let later_with = later(&prior, bench.data.clone()).pass();
-            let later_by_id = later(&PriorRun::id("this run"), bench.data.clone()).pass();
+            let later_with = FaultBench::later(&prior, bench.data.clone()).pass();
+            let later_by_id =
+                FaultBench::later(&PriorRun::id("this run"), bench.data.clone()).pass();
             let now = bench.only();
             for found in [&now, &later_with.findings[0], &later_by_id.findings[0]] {
                 assert_eq!(found.kind, Wrong::Flipped, "byte {at}: {found:?}");
@@ -136,98 +124,43 @@ fn every_byte_of_the_header_may_be_damaged() {
     }
 }
 
-/// A keyed target of which a test says only what a read gives: the session's buffer takes the value.
-#[derive(Clone)]
-struct RecordsTarget(Arc<Answer>);
-
-/// What the stand-in says to an operation.
-type Answer = dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync;
-
-/// Bytes read, or why there are none.
-type Reply = std::result::Result<usize, Status>;
-
-struct KeyedSession {
-    target: RecordsTarget,
-    buffer: Vec<u8>,
-}
-
-impl Session for KeyedSession {
-    fn buffer(&mut self, _: u32) -> &mut [u8] {
-        &mut self.buffer
-    }
-    fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
-        Ok(Submitted::Done(match (self.target.0)(op, &mut self.buffer) {
-            Ok(size) => Completion::ok(token, size as u64),
-            Err(status) => Completion::failed(token, status),
-        }))
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
-        Ok(())
-    }
-    fn abandon(self: Box<Self>) {}
-}
-
-impl Target for RecordsTarget {
-    fn geometry(&self) -> Geometry {
-        Geometry::keyed()
-    }
-    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        Ok(Box::new(KeyedSession {
-            target: self.clone(),
-            buffer: vec![0; spec.buffer_size as usize],
-        }))
-    }
-    fn admin(&self, _: AdminAction) -> Result<()> {
-        Ok(())
-    }
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// Records in memory.
 type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
 
-fn holding(records: Records) -> RecordsTarget {
-    RecordsTarget(Arc::new(move |op, buffer| {
+fn holding(records: Records) -> AnsweringTarget {
+    AnsweringTarget::new(Geometry::keyed(), move |op, buffer| {
         let records = records.lock().unwrap();
         let value = records.get(&op.key).ok_or(Status::NOT_FOUND)?;
         buffer[..value.len()].copy_from_slice(value);
         Ok(value.len())
-    }))
+    })
 }
 
 /// `good` reads work (there is nothing), all others fail; counts them.
-fn dying(good: u32, reads: Arc<AtomicU32>) -> RecordsTarget {
-    RecordsTarget(Arc::new(move |_, _| {
+fn dying(good: u32, reads: Arc<AtomicU32>) -> AnsweringTarget {
+    AnsweringTarget::new(Geometry::keyed(), move |_, _| {
         Err(match reads.fetch_add(1, Ordering::Relaxed) {
             n if n < good => Status::NOT_FOUND,
             _ => Status::TIMEOUT,
         })
-    }))
+    })
+}
+
+/// Verification of `records` keys from `first` on, by the pass alone.
+fn keyed_state(first: u64, records: u64) -> Arc<VerifyState> {
+    VerifyState::new(&VerifySpec {
+        area: VerifiedArea::keys(first, records),
+        inline: false,
+        ..spec("this run", None, &[random()])
+    })
+    .unwrap()
 }
 
 #[test]
 fn the_pass_reads_records_one_by_one() {
     const FIRST: u64 = 1000;
     let records = Records::default();
-    let shared = VerifyState::new(&VerifySpec {
-        run_id: "this run",
-        prior: None,
-        area: VerifiedArea::keys(FIRST, 50),
-        payloads: &[PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()],
-        outstanding: 1,
-        whole_writes: false,
-        inline: false,
-        budget: LEDGER_BUDGET,
-    })
-    .unwrap();
+    let shared = keyed_state(FIRST, 50);
     let mut checker = Checker::new(shared.clone(), 0, None, 1, 500);
     let mut versions: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
     for round in 0..3 {
@@ -243,19 +176,9 @@ fn the_pass_reads_records_one_by_one() {
     let delete = Op::keyed(OpKind::Delete, FIRST + 39, 0);
     checker.on_write(&delete, &mut []);
     checker.on_write_done(&delete, true);
-    let pass_over = || {
-        let how = PassSpec {
-            worker: 1,
-            value: 500,
-            depth: 1,
-            caches_dropped: false,
-            stop: &AtomicBool::new(false),
-            progress: &mut |_, _| {},
-        };
-        pass(&holding(records.clone()), &shared, how).unwrap()
-    };
+    let pass = || pass_over(&holding(records.clone()), &shared, 500, 1);
     records.lock().unwrap().remove(&(FIRST + 39));
-    let good = pass_over();
+    let good = pass();
     assert_eq!((good.checked, good.wrong), (39, 0));
     assert_eq!(good.unchecked.uncertain, 1, "deleted");
 
@@ -268,7 +191,7 @@ fn the_pass_reads_records_one_by_one() {
         held.remove(&(FIRST + 6));
         held.get_mut(&(FIRST + 7)).unwrap().pop();
     }
-    let found = pass_over();
+    let found = pass();
     // The pass above has seen the last write, so that one before it has come back.
     let expected = [
         (FIRST + 1, Wrong::Flipped),
@@ -287,28 +210,10 @@ fn the_pass_ends_where_nothing_can_be_read_any_more() {
     const RECORDS: u64 = 1000;
     // The last 63 failures in a row are not enough.
     for (good, reads, complete) in [(100, 164, false), (RECORDS as u32 - 63, 1000, true)] {
-        let shared = VerifyState::new(&VerifySpec {
-            run_id: "this run",
-            prior: None,
-            area: VerifiedArea::keys(0, RECORDS),
-            payloads: &[PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()],
-            outstanding: 1,
-            whole_writes: false,
-            inline: false,
-            budget: LEDGER_BUDGET,
-        })
-        .unwrap();
+        let shared = keyed_state(0, RECORDS);
         shared.preloaded(0, RECORDS);
         let seen = Arc::new(AtomicU32::new(0));
-        let how = PassSpec {
-            worker: 0,
-            value: 500,
-            depth: 1,
-            caches_dropped: false,
-            stop: &AtomicBool::new(false),
-            progress: &mut |_, _| {},
-        };
-        let report = pass(&dying(good, seen.clone()), &shared, how).unwrap();
+        let report = pass_over(&dying(good, seen.clone()), &shared, 500, 1);
         assert_eq!(seen.load(Ordering::Relaxed), reads);
         assert_eq!(report.pass.unwrap().complete, complete);
         assert_eq!(report.unchecked.unreadable, u64::from(reads - good));

@@ -1,0 +1,282 @@
+//! The plain loop on a session and a clock of its own: every stamp, record and count is known.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::{Receiver, unbounded};
+use taillight_core::plan::{BlockSize, Keys, MixPart, Plan};
+use taillight_core::probe::NoProbe;
+use taillight_core::units::ByteSize;
+use taillight_core::{Clock, Op, OpKind, Record, Stamp, Status};
+use taillight_driver::Geometry;
+use taillight_rundir::chunk::ChunkReader;
+
+use super::*;
+use crate::answering::{Answer, AnsweringTarget};
+use crate::capture::{CHUNK_BYTES, Pool};
+use crate::generator::{Generator, WorkerIndex};
+use crate::keyspace::KeySpace;
+use crate::payload::PayloadSpec;
+use crate::recorder::tests::header;
+use crate::recorder::{Capture, Channels, WorkerMessage};
+use crate::testing;
+
+const START: i64 = 1_000_000_000;
+const MS: i64 = 1_000_000;
+
+/// Time passes inside the session, and by a step with each reading.
+#[derive(Clone)]
+struct SteppedClock(Arc<AtomicI64>, i64);
+
+impl Clock for SteppedClock {
+    fn now(&self) -> Stamp {
+        Stamp(self.0.fetch_add(self.1, Ordering::Relaxed))
+    }
+}
+
+impl DisciplinedClock for SteppedClock {}
+
+/// One worker at depth 1 on 1,000 records, or blocks, of 100 bytes.
+#[derive(Clone, Copy)]
+struct Load {
+    op: OpKind,
+    operations: Option<u64>,
+    end: i64,
+    warmup: i64,
+    /// What a reading of the clock takes, ns.
+    step: i64,
+}
+
+impl Load {
+    fn of(op: OpKind) -> Load {
+        Load { op, operations: Some(1000), end: i64::MAX / 2, warmup: 0, step: 0 }
+    }
+
+    fn plan(&self) -> Plan {
+        let mut plan = testing::plan();
+        plan.target.size = Some(ByteSize(100_000));
+        let w = &mut plan.workloads[0];
+        w.block_size = BlockSize::Fixed(ByteSize(100));
+        w.access.align = ByteSize(100);
+        w.mix = vec![MixPart { op: self.op, weight: 1 }];
+        w.keys = self.op.keyed().then(|| Keys { count: 1000, ..Keys::default() });
+        plan
+    }
+}
+
+/// What came of it.
+struct LoadResult {
+    /// What the session was handed: when it was called, key, bytes of the value.
+    asked: Vec<(i64, u64, Vec<u8>)>,
+    /// Records of operations on keys.
+    ios: Vec<Record>,
+    /// Interval, successes and failures, where there are any.
+    intervals: Vec<(u32, u64, u64)>,
+    end: WorkerEnd,
+    /// One past the last acknowledged key.
+    live: u64,
+}
+
+fn intervals_of(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64)> {
+    let stats = |message| match message {
+        WorkerMessage::IntervalStats(stats) => Some(stats),
+        WorkerMessage::Done { .. } => None,
+    };
+    let measured = taken.try_iter().filter_map(stats).filter(|stats| stats.measured);
+    let counted = measured.map(|stats| {
+        let ops = stats.ops.iter().flatten();
+        let (done, failed) = ops.fold((0, 0), |sum, op| (sum.0 + op.ops, sum.1 + op.failed()));
+        (stats.index, done, failed)
+    });
+    counted.filter(|(_, done, failed)| done + failed > 0).collect()
+}
+
+fn records(pool: Pool) -> Vec<Record> {
+    let mut ios = Vec::new();
+    for (_, path) in pool.finish().unwrap().chunks {
+        let bytes = std::fs::read(path).unwrap();
+        ios.extend(ChunkReader::open(&bytes).unwrap().records().map(Result::unwrap));
+    }
+    ios
+}
+
+/// Runs to the end. `answer` is how long the operation of this number takes, ns, and its answer.
+fn run(
+    load: Load,
+    answer: impl Fn(usize, &Op) -> (i64, Answer) + Send + Sync + 'static,
+) -> LoadResult {
+    let plan = load.plan();
+    let w = &plan.workloads[0];
+    let time = Arc::new(AtomicI64::new(START));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let geometry = match load.op.keyed() {
+        true => Geometry::keyed(),
+        false => Geometry { files: 1, file_size: 100_000, align: 1 },
+    };
+    let target = {
+        let (time, asked) = (time.clone(), asked.clone());
+        AnsweringTarget::new(geometry, move |op, buffer| {
+            let mut asked = asked.lock().unwrap();
+            let (ns, answer) = answer(asked.len(), op);
+            let at = time.fetch_add(ns, Ordering::Relaxed);
+            asked.push((at, op.key, buffer[..op.size as usize].to_vec()));
+            answer
+        })
+    };
+    let space = Arc::new(KeySpace::new(0, 1000).for_one());
+    let keyed = load.op.keyed().then_some(&space);
+    let keys = keyed.map(|space| Box::new(KeyedWorker::new(w, space.clone(), 1).unwrap()));
+    let timeline = Timeline {
+        start: Stamp(START),
+        measure: Stamp(START + load.warmup),
+        end: Stamp(load.end),
+        interval_ns: MS as u64,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::start(dir.path(), 6 * CHUNK_BYTES as u64, None, 1).unwrap();
+    let capture = match load.op.keyed() {
+        true => Capture::new(pool.source(), header(), Arc::default(), false),
+        false => Capture::off(header()),
+    };
+    let (messages, taken) = unbounded();
+    let (_, spare) = unbounded();
+    let channels = Channels { messages, spare };
+    let place = WorkerIndex { worker: 0, index: 0, of: 1 };
+    let mut worker = Worker::new(WorkerConfig {
+        clock: SteppedClock(time, load.step),
+        probe: NoProbe,
+        session: target.open(1, 100),
+        generator: Generator::new(&plan, w, geometry, place, keyed).unwrap(),
+        schedule: Schedule::Burst,
+        recorder: Recorder::new((0, 0), timeline, (false, &[load.op]), channels, capture),
+        timeline,
+        limits: WorkerLimits {
+            operations: load.operations,
+            bytes: None,
+            drain_timeout_ns: 0,
+            late_ns: 0,
+        },
+        payload: Filler::new(&PayloadSpec::of(&w.payload).unwrap(), 7, load.op.keyed()),
+        checker: None,
+        writes: load.op.writes(),
+        keys,
+        stream: None,
+        pacing: Pacing::new(None, Stamp(START)),
+        idle: None,
+        measured: true,
+        depth: 1,
+        first_slot: 0,
+        header: header(),
+    });
+    while let WorkerWait::Until { until, .. } = worker.fill().unwrap() {
+        worker.reap(0, until).unwrap();
+    }
+    let end = worker.finish();
+    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    let (ios, intervals) = (records(pool), intervals_of(&taken));
+    LoadResult { asked, ios, intervals, end, live: space.live().1 }
+}
+
+/// 1 us each, and whatever was asked.
+fn quick(_: usize, _: &Op) -> (i64, Answer) {
+    (1000, Ok(100))
+}
+
+/// Between 0.5 and 3.5 us each.
+fn varied(n: usize, _: &Op) -> (i64, Answer) {
+    (500 + (n as i64 * 7919) % 3000, Ok(100))
+}
+
+#[test]
+fn a_short_write_is_a_failure() {
+    for op in [OpKind::Insert, OpKind::Update, OpKind::Write] {
+        let done = run(Load::of(op), |n, _| (1000, Ok(if n == 7 { 99 } else { 100 })));
+        let counts = done.intervals.iter().fold((0, 0), |sum, i| (sum.0 + i.1, sum.1 + i.2));
+        assert_eq!(counts, (999, 1), "{op:?}");
+        if op.keyed() {
+            let failed = done.ios.iter().filter(|io| !io.status.is_ok());
+            assert_eq!(failed.map(|io| io.status).collect::<Vec<_>>(), [Status::SHORT], "{op:?}");
+            assert_eq!(done.ios[7].status, Status::SHORT, "{op:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_starts_at_or_after_the_end_even_when_one_stalls() {
+    let end = START + 10 * MS;
+    for stall in [0, 20 * MS] {
+        for op in [OpKind::Insert, OpKind::Write] {
+            let timed = Load { operations: None, end, ..Load::of(op) };
+            let answer = move |n: usize, op: &Op| match n {
+                9000 => (1000 + stall, Ok(op.size as usize)),
+                _ => quick(n, op),
+            };
+            let done = run(timed, answer);
+            let expected = if stall == 0 { 10_000 } else { 9001 };
+            assert!(done.end.reached_end, "{op:?}, stall {stall}");
+            assert_eq!(done.asked.len(), expected, "{op:?}, stall {stall}");
+            assert!(done.asked.iter().all(|(at, _, _)| *at < end), "{op:?}, stall {stall}");
+            if op == OpKind::Insert {
+                assert_eq!(done.ios.len(), expected, "stall {stall}");
+                assert_eq!(done.live, 1000 + expected as u64, "no gap in what is acknowledged");
+            }
+        }
+    }
+}
+
+#[test]
+fn handing_an_interval_over_is_in_no_latency() {
+    const STEP: i64 = 2000;
+    let ticking =
+        Load { step: STEP, end: START + 200 * MS, operations: None, ..Load::of(OpKind::Get) };
+    let done = run(ticking, varied);
+    let interval = |at: Stamp| (at.0 - START) / MS;
+    for (n, io) in done.ios.iter().enumerate() {
+        assert_eq!(io.service_ns() as i64, varied(n, &Op::keyed(OpKind::Get, 0, 0)).0 + STEP);
+    }
+    let mut handed = 0;
+    for pair in done.ios.windows(2) {
+        let gap = pair[1].submit.since(pair[0].complete);
+        // One reading for the next submit; after an interval, one of a new round before it.
+        if interval(pair[0].submit) != interval(pair[0].complete) {
+            assert_eq!(gap, 2 * STEP);
+            handed += 1;
+        } else {
+            assert!(gap == STEP || gap == 2 * STEP, "{gap}");
+        }
+    }
+    assert!(handed > 100, "{handed}");
+}
+
+#[test]
+fn warm_up_is_left_out_to_the_operation() {
+    // The end of warm-up falls into an operation, with others put off before it.
+    let warmup = 5 * MS / 3;
+    for operations in [Some(500), None] {
+        let load = Load { operations, warmup, end: START + 4 * MS, ..Load::of(OpKind::Get) };
+        let done = run(load, varied);
+        let measured = |at: i64| at >= START + warmup;
+        let expected: Vec<_> = done
+            .asked
+            .iter()
+            .filter(|(at, ..)| measured(*at))
+            .map(|(at, key, _)| (*at, *key))
+            .collect();
+        let ios: Vec<_> = done.ios.iter().map(|io| (io.submit.0, io.key.unwrap())).collect();
+        assert_eq!(ios, expected);
+        assert!(ios.len() < done.asked.len());
+        assert_eq!(done.intervals.iter().map(|i| i.1).sum::<u64>(), ios.len() as u64);
+        assert_eq!(ios.len() == 500, operations.is_some());
+    }
+}
+
+#[test]
+fn values_in_a_buffer_that_is_used_again_differ_and_fit_their_operations() {
+    let done = run(Load::of(OpKind::Insert), quick);
+    let mut values: Vec<_> = done.asked.iter().map(|(_, _, value)| value.clone()).collect();
+    assert!(values.iter().all(|value| value.len() == 100));
+    values.sort();
+    values.dedup();
+    assert_eq!(values.len(), 1000, "no two alike");
+    assert_eq!(done.live, 2000, "every insert is acknowledged");
+}

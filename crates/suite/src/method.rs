@@ -78,6 +78,22 @@ pub struct SeriesHead {
     pub announced: bool,
 }
 
+impl SeriesHead {
+    /// A method and its job; nothing else is known, and nothing announced.
+    pub fn new(method: &str, job: &str, seed: u64) -> SeriesHead {
+        SeriesHead {
+            method: method.to_owned(),
+            job: job.to_owned(),
+            seed,
+            axes: Vec::new(),
+            planned: Vec::new(),
+            job_text: None,
+            introduction: Vec::new(),
+            announced: false,
+        }
+    }
+}
+
 /// What comes next.
 #[derive(Debug)]
 pub enum Next {
@@ -104,6 +120,23 @@ pub struct Point {
     pub shared: Option<SharedUse>,
     /// Whether the run says nothing of its own on the console.
     pub quiet: bool,
+}
+
+impl Point {
+    /// A run of its own, in the first round, without coordinates.
+    pub fn new(id: String, role: PointRole, plan: Plan, job: Option<JobSource>) -> Point {
+        Point {
+            id,
+            about: String::new(),
+            round: 1,
+            role,
+            coordinates: BTreeMap::new(),
+            plan,
+            job,
+            shared: None,
+            quiet: false,
+        }
+    }
 }
 
 /// How a point uses a target that is held open over several points.

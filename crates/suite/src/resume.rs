@@ -109,7 +109,7 @@ impl Earlier {
             return Ok(None);
         }
         let run = RunDir::open(&dir)?;
-        if normal(&run.manifest().plan) != normal(&point.plan) {
+        if comparable(&run.manifest().plan) != comparable(&point.plan) {
             return Err(Error::usage("the job is not the one this series began with")
                 .with("point", &point.id)
                 .with("series", self.dir.display())
@@ -165,7 +165,7 @@ pub(crate) fn check_state(
 }
 
 /// A plan without what may differ between two attempts: where it goes, and the memory that was free.
-fn normal(plan: &Plan) -> Plan {
+fn comparable(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.run.output = None;
     plan.capture.budget = taillight_core::units::ByteSize(0);

@@ -15,7 +15,7 @@ use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
 use taillight_suite::search::SearchMethod;
 use taillight_suite::sequence::Sequence;
-use taillight_suite::suites::{SuiteFile, SuiteRequest};
+use taillight_suite::suites::{SuiteFile, SuiteRequest, embedded};
 
 /// Four channels of 1 ms.
 const JOB: &str = "[run]\noperations = 2000\nseed = 3\n[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n\
@@ -304,6 +304,19 @@ fn runs_on_a_shared_target_are_single_runs() {
     let suite = SuiteFile::parse(&source(&text)).expect("a suite");
     let e = suite.prepare(SuiteRequest::default(), Rc::new(plan)).err().expect("refused");
     assert!(e.to_string().contains("repeated"), "{e}");
+}
+
+#[test]
+fn a_refused_study_says_what_to_delete_and_not_to_destroy_one_of_many_targets() {
+    let home = tempfile::tempdir().expect("a directory");
+    let suite = SuiteFile::parse(&embedded("slc-paper").expect("there")).expect("a suite");
+    let path = Some(home.path().join("disk").display().to_string());
+    let request = SuiteRequest { path, ..SuiteRequest::default() };
+    let mut study = suite.prepare(request, Rc::new(plan)).expect("plans").method;
+    let mut host = SimHost { foreign: true, ..SimHost::default() };
+    let e = run(study.as_mut(), &mut host, &home.path().join("out")).expect_err("refused");
+    let hint = e.hint_text().expect("a hint");
+    assert!(hint.contains("delete") && !hint.contains("--destroy"), "{hint}");
 }
 
 #[test]

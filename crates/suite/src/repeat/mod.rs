@@ -10,7 +10,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Percentile, Result};
 use taillight_report::ReportContext;
 use taillight_rundir::repeat::{FigureSpread, RepeatReport, Repetition};
-use taillight_rundir::series::{Axis, PointRole};
+use taillight_rundir::series::PointRole;
 use taillight_rundir::{JsonFile, RunDir, RunStatus, SCHEMA_VERSION};
 use taillight_stats::SeriesSummary;
 
@@ -48,10 +48,6 @@ impl RepeatMethod {
         request_percentiles(&mut each, &[P50, P99, P999]);
         RepeatMethod {
             head: SeriesHead {
-                method: "repeat".to_owned(),
-                job: plan.run.name.clone(),
-                seed: plan.run.seed,
-                axes: Vec::<Axis>::new(),
                 planned: (1..=count).map(|n| format!("repeat-{n:0width$}")).collect(),
                 job_text: Some(job_text),
                 introduction: vec![
@@ -62,7 +58,7 @@ impl RepeatMethod {
                     ),
                     words::header(),
                 ],
-                announced: false,
+                ..SeriesHead::new("repeat", &plan.run.name, plan.run.seed)
             },
             report: RepeatReport {
                 schema: SCHEMA_VERSION,
@@ -143,17 +139,9 @@ impl Method for RepeatMethod {
         let Some(id) = self.head.planned.get(done.len()).filter(|_| !ended) else {
             return Ok(Next::End);
         };
-        Ok(Next::Point(Box::new(Point {
-            id: id.clone(),
-            about: String::new(),
-            round: 1,
-            role: PointRole::Repeat,
-            coordinates: Default::default(),
-            plan: self.plan.clone(),
-            job: self.job.clone(),
-            shared: None,
-            quiet: true,
-        })))
+        let (plan, job) = (self.plan.clone(), self.job.clone());
+        let point = Point::new(id.clone(), PointRole::Repeat, plan, job);
+        Ok(Next::Point(Box::new(Point { quiet: true, ..point })))
     }
 
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {

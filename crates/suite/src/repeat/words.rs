@@ -18,31 +18,15 @@ pub struct RepeatFigure {
 /// Every figure, in the order it is shown.
 pub const FIGURES: [RepeatFigure; 5] = [
     RepeatFigure { name: "iops", heading: "IOPS", of: |r| Some(r.iops), show: format::rate },
-    RepeatFigure {
-        name: "p50_ns",
-        heading: "50 %",
-        of: |r| r.p50_ns.map(|ns| ns as f64),
-        show: time,
-    },
-    RepeatFigure {
-        name: "p99_ns",
-        heading: "99 %",
-        of: |r| r.p99_ns.map(|ns| ns as f64),
-        show: time,
-    },
-    RepeatFigure {
-        name: "p999_ns",
-        heading: "99.9 %",
-        of: |r| r.p999_ns.map(|ns| ns as f64),
-        show: time,
-    },
-    RepeatFigure {
-        name: "max_ns",
-        heading: "max",
-        of: |r| r.max_ns.map(|ns| ns as f64),
-        show: time,
-    },
+    RepeatFigure { name: "p50_ns", heading: "50 %", of: |r| number(r.p50_ns), show: time },
+    RepeatFigure { name: "p99_ns", heading: "99 %", of: |r| number(r.p99_ns), show: time },
+    RepeatFigure { name: "p999_ns", heading: "99.9 %", of: |r| number(r.p999_ns), show: time },
+    RepeatFigure { name: "max_ns", heading: "max", of: |r| number(r.max_ns), show: time },
 ];
+
+fn number(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64)
+}
 
 fn time(ns: f64) -> String {
     duration(ns, Script::Plain)

@@ -64,18 +64,14 @@ impl SearchMethod {
         let introduction = vec![words::intention(&report, plan, workload), words::header(&report)];
         Ok(SearchMethod {
             head: SeriesHead {
-                method: "search".to_owned(),
-                job: plan.run.name.clone(),
-                seed: plan.run.seed,
                 axes: vec![Axis {
                     path: format!("workload.{workload}.{field}"),
                     unit: Some(report.unit.clone()),
                     values: Vec::new(),
                 }],
-                planned: Vec::new(),
                 job_text: Some(job_text),
                 introduction,
-                announced: false,
+                ..SeriesHead::new("search", &plan.run.name, plan.run.seed)
             },
             plan: plan.clone(),
             search,
@@ -165,19 +161,15 @@ impl SearchMethod {
             Demand::Depth(depth) => depth.into(),
         };
         let paths = self.head.axes.iter().map(|a| a.path.clone());
+        let role = match request.purpose {
+            ProbePurpose::Verify => PointRole::Verify,
+            _ => PointRole::Probe,
+        };
         Ok(Point {
-            id: self.id(demand, request.purpose),
             about: demand.to_string(),
-            round: 1,
-            role: match request.purpose {
-                ProbePurpose::Verify => PointRole::Verify,
-                _ => PointRole::Probe,
-            },
             coordinates: paths.map(|path| (path, coordinate.clone())).collect(),
-            plan,
-            job: self.job.clone(),
-            shared: None,
             quiet: true,
+            ..Point::new(self.id(demand, request.purpose), role, plan, self.job.clone())
         })
     }
 

@@ -4,7 +4,6 @@
 //! What it is not: a rule that looks at results; such a suite has a module of its own.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,10 +15,10 @@ use taillight_report::format::{Script, count, duration, rate};
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::series::{Axis, PointRole};
 
-use super::{PreparedSuite, SuiteRequest, head, job_source, require_single_runs};
+use super::{PreparedSuite, SuiteRequest, head, job_source, share_target};
 use crate::host::JobSource;
 use crate::method::{
-    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView, SharedUse,
+    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView,
 };
 use crate::sequence::Sequence;
 
@@ -126,9 +125,8 @@ pub(super) fn prepare(
         for round in 1..=phase.rounds {
             for setting in phase.settings() {
                 let seed = points.first().map(|p| p.plan.run.seed);
-                let number = points.len() + 1;
-                let point = point(&suite, phase, (number, round), &setting);
-                points.push(point.with_plan(request, planner, seed)?);
+                let place = (points.len() + 1, round);
+                points.push(point(&suite, phase, place, &setting, request, planner, seed)?);
             }
         }
     }
@@ -149,21 +147,8 @@ pub(super) fn prepare(
     })
 }
 
-/// A point before its plan is made.
-struct UnplannedPoint<'a> {
-    suite: &'a MatrixSuite,
-    phase: &'a SuitePhase,
-    id: String,
-    round: u32,
-    setting: Setting<'a>,
-}
-
-fn point<'a>(
-    suite: &'a MatrixSuite,
-    phase: &'a SuitePhase,
-    (number, round): (usize, u32),
-    setting: &Setting<'a>,
-) -> UnplannedPoint<'a> {
+/// Name of a point: number, phase, values, round.
+fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) -> String {
     let plain = |c: char| match c.is_ascii_alphanumeric() || c == '.' {
         true => c,
         false => '-',
@@ -176,82 +161,45 @@ fn point<'a>(
     if phase.rounds > 1 {
         id.push_str(&format!("-round-{round}"));
     }
-    UnplannedPoint { suite, phase, id, round, setting: setting.clone() }
+    id
 }
 
-impl UnplannedPoint<'_> {
-    fn with_plan(
-        self,
-        request: &SuiteRequest,
-        planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
-        seed: Option<u64>,
-    ) -> Result<Point> {
-        let own = self.phase.set.iter().map(|(path, value)| (path.as_str(), value));
-        let fields = own.chain(self.setting.iter().copied());
-        let mut set: Vec<String> = vec![format!("run.name={}", self.id)];
-        set.extend(seed.map(|seed| format!("run.seed={seed}")));
-        set.extend(fields.map(|(path, value)| format!("{path}={value}")));
-        set.extend(request.runtime.iter().map(|t| format!("run.duration={t}")));
-        set.extend(request.assignments());
-        let job = job_source(&self.id, &self.suite.name, &self.suite.job)?;
-        let plan = planner(&job, &set).map_err(|e| e.with("point", &self.id))?;
-        let words: Vec<String> =
-            self.setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
-        let json = |value: &toml::Value| {
-            serde_json::to_value(value)
-                .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
-        };
-        let coordinates = self
-            .setting
-            .iter()
-            .map(|(path, value)| Ok(((*path).to_owned(), json(value)?)))
-            .collect::<Result<_>>()?;
-        Ok(Point {
-            id: self.id,
-            about: match words.is_empty() {
-                true => self.phase.about.clone(),
-                false => words.join(", "),
-            },
-            round: self.round,
-            role: self.phase.role,
-            coordinates,
-            plan,
-            job: Some(job),
-            shared: None,
-            quiet: true,
-        })
-    }
-}
-
-/// Makes all points use one target; those that precondition it make the state of those after them.
-fn share_target(points: &mut [Point]) -> Result<()> {
-    let Some(mut opened_with) = points.first().map(|p| p.plan.clone()) else {
-        return Ok(());
+fn point(
+    suite: &MatrixSuite,
+    phase: &SuitePhase,
+    (number, round): (usize, u32),
+    setting: &Setting<'_>,
+    request: &SuiteRequest,
+    planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
+    seed: Option<u64>,
+) -> Result<Point> {
+    let id = id(phase, (number, round), setting);
+    let own = phase.set.iter().map(|(path, value)| (path.as_str(), value));
+    let fields = own.chain(setting.iter().copied());
+    let mut set: Vec<String> = vec![format!("run.name={id}")];
+    set.extend(seed.map(|seed| format!("run.seed={seed}")));
+    set.extend(fields.map(|(path, value)| format!("{path}={value}")));
+    set.extend(request.runtime.iter().map(|t| format!("run.duration={t}")));
+    set.extend(request.assignments());
+    let job = job_source(&id, &suite.name, &suite.job)?;
+    let plan = planner(&job, &set).map_err(|e| e.with("point", &id))?;
+    let words: Vec<String> =
+        setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
+    let json = |value: &toml::Value| {
+        serde_json::to_value(value)
+            .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
     };
-    require_single_runs(points.iter().map(|p| &p.plan))?;
-    let workloads = points.iter().flat_map(|p| p.plan.workloads.clone());
-    opened_with.workloads = workloads.collect();
-    let opened_with = Arc::new(opened_with);
-    let (mut state, mut first_workload, mut preparing) = (0, 0, false);
-    for point in points {
-        let prepares = point.role == PointRole::Precondition;
-        // Adjoining ones precondition together, one on what the other left.
-        state += u32::from(prepares && !preparing);
-        preparing = prepares;
-        point.shared = Some(SharedUse {
-            group: 0,
-            state,
-            opened_with: opened_with.clone(),
-            first_workload,
-            prepares,
-            flush: prepares,
-        });
-        let workloads = u16::try_from(point.plan.workloads.len());
-        let next = workloads.ok().and_then(|n| first_workload.checked_add(n));
-        first_workload =
-            next.ok_or_else(|| Error::usage("the suite has too many runs for one target"))?;
-    }
-    Ok(())
+    let coordinates = setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
+    Ok(Point {
+        about: match words.is_empty() {
+            true => phase.about.clone(),
+            false => words.join(", "),
+        },
+        round,
+        coordinates: coordinates.collect::<Result<_>>()?,
+        quiet: true,
+        ..Point::new(id, phase.role, plan, Some(job))
+    })
 }
 
 /// Every looped field with its values, each field once.

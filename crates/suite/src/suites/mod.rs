@@ -14,14 +14,16 @@ mod ycsb_words;
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
+use taillight_rundir::series::PointRole;
 
 use crate::host::JobSource;
-use crate::method::{Method, SeriesHead};
+use crate::method::{Method, Point, SeriesHead, SharedUse};
 use matrix::MatrixSuite;
 pub use request::SuiteRequest;
 use slc_paper::SlcPaperSuite;
@@ -97,22 +99,14 @@ pub fn schema_suite() -> serde_json::Value {
 
 /// What all suites say before their first point.
 fn head(name: &str, seed: u64) -> SeriesHead {
-    SeriesHead {
-        method: name.to_owned(),
-        job: name.to_owned(),
-        seed,
-        axes: Vec::new(),
-        planned: Vec::new(),
-        job_text: None,
-        introduction: Vec::new(),
-        announced: true,
-    }
+    SeriesHead { announced: true, ..SeriesHead::new(name, name, seed) }
 }
 
 /// A job made of values: its name in messages, and the text that goes through the same checks as
 /// any job file.
-fn job_source(name: &str, suite: &str, job: &toml::Table) -> Result<JobSource> {
-    let text = toml::to_string(job)
+fn job_source(name: &str, suite: &str, job: &impl Serialize) -> Result<JobSource> {
+    let text = toml::Table::try_from(job)
+        .and_then(|table| toml::to_string(&table))
         .map_err(|e| Error::internal("a job cannot be written as TOML").source(e))?;
     Ok(JobSource { name: format!("{name}.toml, made by suite {suite}"), text })
 }
@@ -125,6 +119,37 @@ fn require_single_runs<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Result<
             .with("run", &plan.run.name)
             .hint("leave run.repeat and [search] out; a phase of a matrix has `rounds`")),
     }
+}
+
+/// Makes all points use one target; those that precondition it make the state of those after them.
+fn share_target(points: &mut [Point]) -> Result<()> {
+    let Some(mut opened_with) = points.first().map(|p| p.plan.clone()) else {
+        return Ok(());
+    };
+    require_single_runs(points.iter().map(|p| &p.plan))?;
+    let workloads = points.iter().flat_map(|p| p.plan.workloads.clone());
+    opened_with.workloads = workloads.collect();
+    let opened_with = Arc::new(opened_with);
+    let (mut state, mut first_workload, mut preparing) = (0, 0, false);
+    for point in points {
+        let prepares = point.role == PointRole::Precondition;
+        // Adjoining ones precondition together, one on what the other left.
+        state += u32::from(prepares && !preparing);
+        preparing = prepares;
+        point.shared = Some(SharedUse {
+            group: 0,
+            state,
+            opened_with: opened_with.clone(),
+            first_workload,
+            prepares,
+            flush: prepares,
+        });
+        let workloads = u16::try_from(point.plan.workloads.len());
+        let next = workloads.ok().and_then(|n| first_workload.checked_add(n));
+        first_workload =
+            next.ok_or_else(|| Error::usage("the suite has too many runs for one target"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::units::{ByteSize, Span};
@@ -21,13 +22,13 @@ use taillight_rundir::slc_paper::{SlcPaperReport, SlcPaperRun};
 use taillight_rundir::summary::SlcPair;
 use taillight_rundir::{JsonFile, SCHEMA_VERSION};
 use taillight_stats::slc::SBK_21_LIST;
-use toml::{Table, Value};
 
 use super::{
     Planner, PreparedSuite, SuiteRequest, head, job_source, require_single_runs,
     slc_paper_words as words,
 };
 use crate::figures::{percentile, request_percentiles};
+use crate::host::JobSource;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView, SharedUse,
 };
@@ -278,7 +279,7 @@ impl SlcPaperMethod {
     }
 
     /// The job and the plan of a run; a reader reads `records`.
-    fn plan(&self, run: MatrixRun, records: u64) -> Result<(crate::host::JobSource, Plan)> {
+    fn plan(&self, run: MatrixRun, records: u64) -> Result<(JobSource, Plan)> {
         let id = self.id(run);
         let job = job_source(&id, &self.suite.name, &self.job(run, records))?;
         let mut set: Vec<String> = Vec::new();
@@ -291,51 +292,38 @@ impl SlcPaperMethod {
     }
 
     /// The job file of a run.
-    fn job(&self, run: MatrixRun, records: u64) -> Table {
+    fn job(&self, run: MatrixRun, records: u64) -> Value {
         let (system, size) = (self.system(run), run.size.0);
-        let bytes = |n: u64| Value::from(format!("{n}B"));
-        let count = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
         let whole = self.scale.bytes.0 / size * size;
-        let mut head = Table::new();
-        head.insert("name".to_owned(), self.id(run).into());
-        head.insert("duration".to_owned(), self.scale.time.to_string().into());
-        let mut target = Table::new();
-        target.insert("driver".to_owned(), system.driver.clone().into());
-        target.insert("path".to_owned(), self.path(run).into());
-        let mut workload = Table::new();
-        workload.insert("name".to_owned(), run.side.name().into());
-        workload.insert("block_size".to_owned(), bytes(size));
-        let mut access = Table::new();
-        access.insert("kind".to_owned(), "sequential".into());
-        match run.side {
-            Side::Write => {
-                head.insert("bytes".to_owned(), bytes(whole));
-                workload.insert("mix".to_owned(), system.write.clone().into());
-            }
-            Side::Read => {
-                workload.insert("mix".to_owned(), system.read.clone().into());
-                workload.insert("passes".to_owned(), 1.into());
-            }
+        let bytes = |n: u64| json!(format!("{n}B"));
+        let mut job = json!({
+            "run": { "name": self.id(run), "duration": self.scale.time.to_string() },
+            "target": { "driver": system.driver, "path": self.path(run) },
+            "workload": [{
+                "name": run.side.name(),
+                "block_size": bytes(size),
+                "access": { "kind": "sequential" },
+            }],
+        });
+        let write = run.side == Side::Write;
+        if write {
+            job["run"]["bytes"] = bytes(whole);
+        }
+        if !system.keyed {
+            job["target"]["size"] = bytes(whole);
+        }
+        let workload = &mut job["workload"][0];
+        workload["mix"] = if write { &system.write } else { &system.read }.as_str().into();
+        if !write {
+            workload["passes"] = 1.into();
         }
         if system.keyed {
-            let mut keys = Table::new();
-            let there = if run.side == Side::Write { 0 } else { records };
-            keys.insert("count".to_owned(), count(there));
-            keys.insert("naming".to_owned(), "ordered".into());
-            keys.insert("digits".to_owned(), 19.into());
-            keys.insert("prefix".to_owned(), "".into());
-            workload.insert("keys".to_owned(), keys.into());
-        } else {
-            target.insert("size".to_owned(), bytes(whole));
-            if run.side == Side::Read {
-                access.insert("length".to_owned(), bytes((records * size).min(whole)));
-            }
+            let count = if write { 0 } else { records };
+            workload["keys"] =
+                json!({ "count": count, "naming": "ordered", "digits": 19, "prefix": "" });
+        } else if !write {
+            workload["access"]["length"] = bytes((records * size).min(whole));
         }
-        workload.insert("access".to_owned(), access.into());
-        let mut job = Table::new();
-        job.insert("run".to_owned(), head.into());
-        job.insert("target".to_owned(), target.into());
-        job.insert("workload".to_owned(), vec![Value::from(workload)].into());
         job
     }
 
@@ -369,16 +357,11 @@ impl SlcPaperMethod {
         let (job, plan) = self.plan(run, records)?;
         let read = run.side == Side::Read;
         Ok(Point {
-            id: self.id(run),
             about: format!("{} of {} on {}", run.side.name(), run.size, system.title),
-            round: 1,
-            role: PointRole::Sweep,
             coordinates: BTreeMap::from([
                 ("target.driver".to_owned(), system.driver.clone().into()),
                 ("workload.0.block_size".to_owned(), run.size.to_string().into()),
             ]),
-            plan,
-            job: Some(job),
             shared: Some(SharedUse {
                 group: run.pair,
                 state: run.pair,
@@ -389,6 +372,7 @@ impl SlcPaperMethod {
                 flush: !read,
             }),
             quiet: true,
+            ..Point::new(self.id(run), PointRole::Sweep, plan, Some(job))
         })
     }
 

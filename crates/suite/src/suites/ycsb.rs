@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,10 +18,10 @@ use taillight_rundir::atomic;
 use taillight_rundir::series::PointRole;
 
 use super::ycsb_words::{self, WorkloadRun};
-use super::{PreparedSuite, SuiteRequest, head, require_single_runs};
+use super::{PreparedSuite, SuiteRequest, head, share_target};
 use crate::host::JobSource;
 use crate::method::{
-    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView, SharedUse,
+    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView,
 };
 use crate::sequence::Sequence;
 
@@ -97,15 +96,6 @@ struct ChosenWorkload {
     properties: Properties,
 }
 
-/// A run to be made: a load or a workload.
-struct PlannedRun {
-    name: String,
-    about: String,
-    load: bool,
-    job: JobSource,
-    plan: Plan,
-}
-
 /// Every run, in order. Errors: `Usage` for anything that is wrong in workloads, properties or
 /// flags.
 pub(super) fn prepare(
@@ -130,7 +120,7 @@ pub(super) fn prepare(
             "-p",
         ],
     )?;
-    let mut runs: Vec<PlannedRun> = Vec::new();
+    let mut points: Vec<Point> = Vec::new();
     let (mut load, mut notes) = (true, Vec::<String>::new());
     for chosen in chosen(suite, request)? {
         let source = format!("suite {}", suite.name);
@@ -142,74 +132,38 @@ pub(super) fn prepare(
                 notes.push(note);
             }
         }
-        let seed = runs.first().map(|r| r.plan.run.seed);
         if load {
-            let name = match runs.is_empty() {
+            let id = match points.is_empty() {
                 true => "load".to_owned(),
                 false => format!("load-{}", chosen.name),
             };
             let about = format!("records for workload {}", chosen.name);
-            runs.push(planned(suite, request, planner, (name, about, true), jobs.load, seed)?);
+            let place = (id, about, PointRole::Precondition);
+            points.push(point(suite, request, planner, place, jobs.load, seed(&points))?);
         }
-        let seed = runs.first().map(|r| r.plan.run.seed);
-        let words = (chosen.name, chosen.about, false);
-        let run = planned(suite, request, planner, words, jobs.run, seed)?;
-        load = run.plan.workloads.iter().any(inserts);
-        runs.push(run);
+        let place = (chosen.name, chosen.about, PointRole::Step);
+        let point = point(suite, request, planner, place, jobs.run, seed(&points))?;
+        load = point.plan.workloads.iter().any(inserts);
+        points.push(point);
     }
-    let seed = runs.first().map_or(0, |r| r.plan.run.seed);
-    let plans: Vec<Plan> = runs.iter().map(|r| r.plan.clone()).collect();
-    require_single_runs(&plans)?;
-    let sequence = Sequence::new(head(&suite.name, seed), points(runs)?);
+    share_target(&mut points)?;
+    let plans = points.iter().map(|p| p.plan.clone()).collect();
+    let head = head(&suite.name, seed(&points).unwrap_or(0));
     Ok(PreparedSuite {
-        method: Box::new(YcsbMethod { sequence }),
+        method: Box::new(YcsbMethod { sequence: Sequence::new(head, points) }),
         plans,
         notes,
         work_directory: None,
     })
 }
 
-fn inserts(w: &taillight_core::plan::WorkloadPlan) -> bool {
-    w.mix.iter().any(|m| m.op == OpKind::Insert)
+/// The seed of all runs, once the first plan has it.
+fn seed(points: &[Point]) -> Option<u64> {
+    points.first().map(|p| p.plan.run.seed)
 }
 
-/// The runs as points on one target, which is opened with the workloads of all.
-fn points(runs: Vec<PlannedRun>) -> Result<Vec<Point>> {
-    let mut opened_with = match runs.first() {
-        Some(first) => first.plan.clone(),
-        None => return Err(Error::internal("a suite without runs")),
-    };
-    let workloads = runs.iter().flat_map(|r| r.plan.workloads.clone());
-    opened_with.workloads = workloads.collect();
-    let opened_with = Arc::new(opened_with);
-    let mut state = 0;
-    let point = |(number, run): (usize, PlannedRun)| {
-        state += u32::from(run.load);
-        Ok(Point {
-            id: run.name,
-            about: run.about,
-            round: 1,
-            role: match run.load {
-                true => PointRole::Precondition,
-                false => PointRole::Step,
-            },
-            coordinates: BTreeMap::new(),
-            plan: run.plan,
-            job: Some(run.job),
-            shared: Some(SharedUse {
-                group: 0,
-                state,
-                opened_with: opened_with.clone(),
-                // Each run has one workload.
-                first_workload: u16::try_from(number)
-                    .map_err(|e| Error::usage("the suite has too many runs").source(e))?,
-                prepares: run.load,
-                flush: run.load,
-            }),
-            quiet: false,
-        })
-    };
-    runs.into_iter().enumerate().map(point).collect()
+fn inserts(w: &taillight_core::plan::WorkloadPlan) -> bool {
+    w.mix.iter().any(|m| m.op == OpKind::Insert)
 }
 
 /// The workloads with all their properties: the suite's, files, assignments, flags; later ones win.
@@ -269,30 +223,29 @@ fn overridden(request: &SuiteRequest, mut own: Properties) -> Result<Properties>
 }
 
 /// A run: the job with the target and whatever else the command line says.
-fn planned(
+fn point(
     suite: &YcsbSuite,
     request: &SuiteRequest,
     planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
-    (name, about, load): (String, String, bool),
+    (id, about, role): (String, String, PointRole),
     job: ImportedJob,
     seed: Option<u64>,
-) -> Result<PlannedRun> {
-    let mut set =
-        vec![format!("run.name={}-{name}", suite.name), format!("workload.0.name={name}")];
-    if let (Some(runtime), false) = (&request.runtime, load) {
+) -> Result<Point> {
+    let mut set = vec![format!("run.name={}-{id}", suite.name), format!("workload.0.name={id}")];
+    if let (Some(runtime), PointRole::Step) = (&request.runtime, role) {
         set.push(format!("run.duration={runtime}"));
     }
     // One seed over all runs, whoever chose it.
     set.extend(seed.map(|seed| format!("run.seed={seed}")));
     set.extend(request.assignments());
     let job =
-        JobSource { name: format!("{name}.toml, made by suite {}", suite.name), text: job.toml };
+        JobSource { name: format!("{id}.toml, made by suite {}", suite.name), text: job.toml };
     let plan = planner(&job, &set)?;
     if plan.workloads.len() != 1 {
         return Err(Error::usage("a workload of a suite cannot be added to")
             .hint("--set workload.0.FIELD=VALUE changes its fields"));
     }
-    Ok(PlannedRun { name, about, load, job, plan })
+    Ok(Point { about, ..Point::new(id, role, plan, Some(job)) })
 }
 
 /// Loads and workloads in order.

@@ -31,13 +31,18 @@ pub struct SimHost {
     pub exits: BTreeMap<String, Exit>,
     /// A signal comes after so many points.
     pub signal_after: Option<usize>,
+    /// Shared targets hold data of somebody else.
+    pub foreign: bool,
     /// The point with this id cannot begin.
     pub broken: Option<String>,
 }
 
 impl Host for SimHost {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
-        open(plan, "shared")
+        match self.foreign {
+            true => Err(Error::refused("not ours").hint("add: --destroy PATH")),
+            false => open(plan, "shared"),
+        }
     }
 
     fn run(&mut self, point: &Point, target: Option<Box<dyn Target>>) -> Result<RunOutcome> {

@@ -30,8 +30,8 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     }
     let given = read(&args.file)?;
     match &args.map {
-        Some(map) => captured(&dir, &args.file, &given, &BusMapping::parse(&read(map)?)?)?,
-        None if json::looks_like(&given) => logs(&dir, args, json::parse(&given)?)?,
+        Some(map) => add_bus_table(&dir, &args.file, &given, &BusMapping::parse(&read(map)?)?)?,
+        None if json::looks_like(&given) => add_drive_logs(&dir, args, json::parse(&given)?)?,
         None => {
             let what = "the file is of no kind that can be added to a run";
             return Err(Error::usage(what)
@@ -45,7 +45,7 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn captured(dir: &RunDir, file: &Path, text: &str, map: &BusMapping) -> Result<()> {
+fn add_bus_table(dir: &RunDir, file: &Path, text: &str, map: &BusMapping) -> Result<()> {
     let commands = bus::commands(text, map)?;
     if commands.bad > 0 {
         output::note(&format!("{} lines could not be read and are left out", commands.bad));
@@ -65,7 +65,7 @@ fn captured(dir: &RunDir, file: &Path, text: &str, map: &BusMapping) -> Result<(
 }
 
 /// Puts the logs of one moment beside those that are there.
-fn logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
+fn add_drive_logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
     let moment = args.moment.ok_or_else(|| {
         Error::usage("the log does not say when it was read")
             .hint("add --moment before or --moment after")

@@ -6,6 +6,7 @@ use taillight_core::exit::Exit;
 use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{QosStatus, Summary};
 use taillight_rundir::verify::VerifyReport;
+use taillight_suite::exit::worst;
 
 /// Exit codes a summary can ask for, the first that applies first (docs/exit-codes.md).
 const ORDER: [Exit; 5] =
@@ -13,7 +14,7 @@ const ORDER: [Exit; 5] =
 
 /// What one summary asks for. A run that was stopped or killed gives `TargetFailed`, whatever
 /// ended it: 130 and 143 would say that the report itself was interrupted.
-pub fn of(summary: &Summary) -> Exit {
+pub fn exit_code(summary: &Summary) -> Exit {
     let applies = |exit: &&Exit| match exit {
         Exit::Unavailable => taillight_report::damaged(&summary.verdict),
         Exit::TargetFailed => matches!(summary.status, RunStatus::Partial | RunStatus::Failed),
@@ -29,10 +30,8 @@ pub fn of(summary: &Summary) -> Exit {
 }
 
 /// The first that applies over several runs.
-pub fn of_all(summaries: &[Summary]) -> Exit {
-    let all: Vec<Exit> = summaries.iter().map(of).collect();
-    let asked = ORDER.iter().find(|exit| all.contains(exit));
-    asked.copied().unwrap_or(Exit::Ok)
+pub fn exit_code_of_all(summaries: &[Summary]) -> Exit {
+    summaries.iter().map(exit_code).fold(Exit::Ok, worst)
 }
 
 fn any(summary: &Summary, status: QosStatus) -> bool {

@@ -23,40 +23,28 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     }
     // Before the first write: salvaging writes, too.
     taillight_report::check_output(&args.runs, args.output.as_deref())?;
-    let mut shown = Shown::new();
     for run in &args.runs {
-        rescue(run, &mut shown)?;
+        rescue(run)?;
     }
-    let options =
-        ReportOptions { output: args.output.clone(), colour: colour(), ..ReportOptions::default() };
-    let report = taillight_report::make(&args.runs, &options, &mut |p| {
-        shown.step(p);
-        true
-    })?;
-    shown.end();
+    let output = args.output.clone();
+    let report = make(&args.runs, ReportOptions { output, ..ReportOptions::default() })?;
     output::text(&report.text)?;
-    Ok(outcome::of_all(&report.summaries))
+    Ok(outcome::exit_code_of_all(&report.summaries))
 }
 
 /// `taillight explain`: why the tail is slow. Errors: `Usage` for a run that was not traced; else
 /// as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
-    let mut shown = Shown::new();
-    rescue(&args.run, &mut shown)?;
+    rescue(&args.run)?;
     // Somebody else's run, or a copy on a medium that is read only, is explained all the same.
     let write = rustix::fs::access(&args.run, rustix::fs::Access::WRITE_OK).is_ok();
     let options = ReportOptions {
-        colour: colour(),
         html: !args.json && write,
         texts: !args.json && write,
         write,
         ..ReportOptions::default()
     };
-    let mut report = taillight_report::make(&[&args.run], &options, &mut |p| {
-        shown.step(p);
-        true
-    })?;
-    shown.end();
+    let mut report = make(&[&args.run], options)?;
     if let Some(damage) = report.unexplained.iter_mut().find_map(Option::take) {
         return Err(damage.hint("the rest of the run can be read: taillight report"));
     }
@@ -93,8 +81,9 @@ fn untraced(run: &Path) -> Error {
 }
 
 /// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.
-fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
+fn rescue(run: &Path) -> Result<()> {
     let mut dir = RunDir::open(run)?;
+    let mut shown = Shown::new();
     let salvaged = salvage::salvage(&mut dir, &mut |p| {
         shown.step(p);
         true
@@ -109,26 +98,19 @@ fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
 /// Makes the report of a run that just ended. Errors: `Unavailable` when the directory cannot be
 /// written.
 pub fn of_run(path: &Path) -> Result<MadeReport> {
-    let mut shown = Shown::new();
-    let options = ReportOptions { colour: colour(), ..ReportOptions::default() };
-    let report = taillight_report::make(&[path], &options, &mut |p| {
-        shown.step(p);
-        true
-    });
-    shown.end();
-    report
+    make(&[path], ReportOptions::default())
 }
 
 /// Makes one report over runs that belong together, into the directory that holds theirs. Errors:
 /// `Unavailable` when the directory cannot be written.
-pub fn of_series(runs: &[PathBuf], into: &Path, frame: ReportContext) -> Result<MadeReport> {
+pub fn of_series(runs: &[PathBuf], into: &Path, context: ReportContext) -> Result<MadeReport> {
+    make(runs, ReportOptions { output: Some(into.to_owned()), context, ..ReportOptions::default() })
+}
+
+/// Makes a report in the console's colours, and shows how far it is.
+fn make(runs: &[impl AsRef<Path>], options: ReportOptions) -> Result<MadeReport> {
     let mut shown = Shown::new();
-    let options = ReportOptions {
-        output: Some(into.to_owned()),
-        context: frame,
-        colour: colour(),
-        ..ReportOptions::default()
-    };
+    let options = ReportOptions { colour: colour(), ..options };
     let report = taillight_report::make(runs, &options, &mut |p| {
         shown.step(p);
         true

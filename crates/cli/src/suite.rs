@@ -78,10 +78,7 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         }
         return Ok(Exit::Ok);
     }
-    let dir = match (&resumed, &args.output) {
-        (Some(_), Some(dir)) => dir.clone(),
-        _ => run::series_directory(args.output.as_deref(), &name)?,
-    };
+    let dir = run::series_directory(args.output.as_deref(), &name, resumed.is_some())?;
     let PreparedSuite { mut method, work_directory, .. } = prepared;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let signals = Signals::install()?;

@@ -13,6 +13,7 @@ use crossbeam_channel::Sender;
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::{OpKind, Stamp};
+use taillight_rundir::intervals::IntervalRow;
 
 use crate::recorder::{CaptureThresholds, IntervalStats, OpStats, Timeline, WorkerMessage};
 
@@ -37,26 +38,6 @@ pub trait Observer {
     fn progress(&mut self, progress: Progress<'_>);
 }
 
-/// One line of an interval: a workload's kind of operation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct IntervalLine {
-    pub workload: u16,
-    pub op: OpKind,
-    pub ops: u64,
-    pub bytes: u64,
-    pub errors: u64,
-    /// Median service time, ns; `None` without successes. Likewise below.
-    pub p50_ns: Option<u64>,
-    /// 99th percentile of service time, ns.
-    pub p99_ns: Option<u64>,
-    /// 99.9th percentile of service time, ns.
-    pub p999_ns: Option<u64>,
-    /// Longest service time, ns.
-    pub max_ns: Option<u64>,
-    /// 99th percentile of response time, ns; open loop only.
-    pub response_p99_ns: Option<u64>,
-}
-
 /// An interval as observers see it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntervalView {
@@ -75,7 +56,7 @@ pub struct IntervalView {
     /// Operations measured so far, and how many the plan asks for.
     pub operations: (u64, Option<u64>),
     /// Per workload and operation.
-    pub lines: Vec<IntervalLine>,
+    pub rows: Vec<IntervalRow>,
     /// Operations due and not started, open loop only.
     pub backlog: Option<u64>,
     /// Mean operations in flight.
@@ -311,7 +292,7 @@ impl Collector {
             elapsed_ns: elapsed as u64,
             planned_ns: self.planned_ns,
             operations: (self.collected.measured_ops(), self.planned_ops),
-            lines: closed.ops.iter().map(ClosedOp::line).collect(),
+            rows: closed.ops.iter().map(|op| op.row.clone()).collect(),
             backlog: closed.backlog,
             depth_mean: closed.depth_mean.iter().sum(),
             provisional,

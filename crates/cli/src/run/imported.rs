@@ -107,30 +107,12 @@ fn run_series(
     let stem = Path::new(&file.name).file_stem().unwrap_or_default();
     let stem = stem.to_string_lossy().into_owned();
     let output = args.output.as_deref().map(Path::new);
-    let dir = match (&resumed, output) {
-        (Some(_), Some(dir)) => dir.to_owned(),
-        _ => directory::series_directory(output, &stem)?,
-    };
-    let head = SeriesHead {
-        method: "import".to_owned(),
-        job: file.name.clone(),
-        seed: plans.first().map_or(0, |(plan, _)| plan.run.seed),
-        axes: Vec::new(),
-        planned: Vec::new(),
-        job_text: None,
-        introduction: Vec::new(),
-        announced: true,
-    };
-    let points = plans.iter().map(|(plan, named)| Point {
-        id: named.name.clone(),
-        about: String::new(),
-        round: 1,
-        role: PointRole::Step,
-        coordinates: Default::default(),
-        plan: plan.clone(),
-        job: Some(named.source.clone()),
-        shared: None,
-        quiet: false,
+    let dir = directory::series_directory(output, &stem, resumed.is_some())?;
+    let seed = plans.first().map_or(0, |(plan, _)| plan.run.seed);
+    let head = SeriesHead { announced: true, ..SeriesHead::new("import", &file.name, seed) };
+    let points = plans.iter().map(|(plan, named)| {
+        let job = Some(named.source.clone());
+        Point::new(named.name.clone(), PointRole::Step, plan.clone(), job)
     });
     let mut method = Sequence::independent(head, points.collect());
     let mut host = RunHost::new(signals, args.destroy.as_deref());

@@ -68,17 +68,12 @@ pub fn read(path: &Path) -> Result<JobSource> {
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the job file").with("path", &shown).source(e).hint(JOB_FILE_HINT)
     };
-    let (name, mut bytes) = ("stdin".to_owned(), Vec::new());
-    let name = if path == Path::new("-") {
-        let mut input = std::io::stdin().lock().take(MOST_BYTES + 1);
-        input.read_to_end(&mut bytes).map_err(cannot)?;
-        name
-    } else {
-        let file = std::fs::File::open(path).map_err(cannot)?;
-        let mut input = file.take(MOST_BYTES + 1);
-        input.read_to_end(&mut bytes).map_err(cannot)?;
-        shown.clone()
+    let (name, input): (String, Box<dyn Read>) = match path == Path::new("-") {
+        true => ("stdin".to_owned(), Box::new(std::io::stdin().lock())),
+        false => (shown.clone(), Box::new(std::fs::File::open(path).map_err(cannot)?)),
     };
+    let mut bytes = Vec::new();
+    input.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Error::usage("this is no job file: it is larger than 1 MiB")
             .with("path", name)
@@ -99,13 +94,12 @@ fn set(job: &mut Job, flag: &str, path: &str, value: Option<FlagValue<'_>>) -> R
 }
 
 fn apply_target(args: &RunArgs, job: &mut Job) -> Result<()> {
-    let text = |v: &'_ Option<String>| v.clone();
     for (flag, path, value) in [
-        ("--driver", "target.driver", text(&args.driver)),
-        ("--path", "target.path", text(&args.path)),
-        ("--size", "target.size", text(&args.size)),
-        ("--output", "run.output", text(&args.output)),
-        ("--runtime", "run.duration", text(&args.runtime)),
+        ("--driver", "target.driver", &args.driver),
+        ("--path", "target.path", &args.path),
+        ("--size", "target.size", &args.size),
+        ("--output", "run.output", &args.output),
+        ("--runtime", "run.duration", &args.runtime),
     ] {
         set(job, flag, path, value.as_deref().map(FlagValue::Text))?;
     }

@@ -123,10 +123,7 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
         None => Box::new(RepeatMethod::new(plan, job, text)),
     };
     let output = plan.run.output.as_deref().map(std::path::Path::new);
-    let dir = match &resumed {
-        Some(_) => output.map(std::path::Path::to_owned).unwrap_or_default(),
-        None => series_directory(output, &plan.run.name)?,
-    };
+    let dir = series_directory(output, &plan.run.name, resumed.is_some())?;
     let mut host = RunHost::new(request.signals, request.destroy);
     let ended = run_method(method.as_mut(), &mut host, &dir, resumed)?;
     Ok(RunOutcome {

@@ -1,8 +1,8 @@
 //! One interval as one line of numbers.
 
 use taillight_engine::IntervalView;
-use taillight_engine::collector::IntervalLine;
 use taillight_report::format::{Script, bytes_per_s, count, duration_ns, rate};
+use taillight_rundir::intervals::IntervalRow;
 
 /// Most operations that get columns of their own.
 const OWN_COLUMNS: usize = 2;
@@ -45,7 +45,7 @@ impl Columns {
     }
 
     pub fn row(&self, view: &IntervalView) -> String {
-        let sum = |f: fn(&IntervalLine) -> u64| view.lines.iter().map(f).sum::<u64>();
+        let sum = |f: fn(&IntervalRow) -> u64| view.rows.iter().map(f).sum::<u64>();
         let seconds = view.length_ns.max(1) as f64 / 1e9;
         // Warm-up has a count of its own: measured time begins after it.
         let end_ns = match view.phase {
@@ -56,16 +56,16 @@ impl Columns {
             "{:>8}  {:<7} {:>10} {:>12}",
             clock(end_ns, self.interval_ns),
             view.phase,
-            rate(sum(|l| l.ops) as f64 / seconds),
-            bytes_per_s(sum(|l| l.bytes) as f64 / seconds)
+            rate(sum(|row| row.ops - row.errors) as f64 / seconds),
+            bytes_per_s(sum(|row| row.bytes) as f64 / seconds)
         );
         text.push_str(&self.latencies(view));
         if self.open_loop {
-            let response = view.lines.iter().filter_map(|l| l.response_p99_ns).max();
+            let response = view.rows.iter().filter_map(|l| l.response_p99_ns).max();
             let backlog = view.backlog.map_or("-".to_owned(), count);
             text.push_str(&format!(" {:>9} {backlog:>9}", time(response)));
         }
-        text.push_str(&format!(" {:>7}", count(sum(|l| l.errors))));
+        text.push_str(&format!(" {:>7}", count(sum(|row| row.errors))));
         if view.provisional {
             text.push_str("  (a worker still waits for an I/O)");
         }
@@ -73,15 +73,15 @@ impl Columns {
     }
 
     fn latencies(&self, view: &IntervalView) -> String {
-        let most = |f: fn(&IntervalLine) -> Option<u64>| view.lines.iter().filter_map(f).max();
+        let most = |f: fn(&IntervalRow) -> Option<u64>| view.rows.iter().filter_map(f).max();
         if self.ops.is_empty() {
             let (p99, max) = (most(|l| l.p99_ns), most(|l| l.max_ns));
             return format!(" {:>9} {:>9}", time(p99), time(max));
         }
         let mut text = String::new();
         for i in 0..self.ops.len() {
-            let line = view.lines.get(i);
-            let of = |f: fn(&IntervalLine) -> Option<u64>| time(line.and_then(f));
+            let line = view.rows.get(i);
+            let of = |f: fn(&IntervalRow) -> Option<u64>| time(line.and_then(f));
             let (p50, p99, max) = (of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.max_ns));
             let cells = match self.ops.len() {
                 1 => format!(" {p50:>9} {p99:>9} {max:>9}"),
@@ -117,18 +117,17 @@ mod tests {
 
     use super::*;
 
-    fn line(op: OpKind) -> IntervalLine {
-        IntervalLine {
-            workload: 0,
+    fn interval_row(op: OpKind) -> IntervalRow {
+        IntervalRow {
             op,
-            ops: 1000,
+            ops: 1001,
             bytes: 4_096_000,
             errors: 1,
             p50_ns: Some(80_000),
             p99_ns: Some(2_500_000),
-            p999_ns: None,
             max_ns: Some(1_200_000_000),
             response_p99_ns: Some(3_000_000),
+            ..IntervalRow::default()
         }
     }
 
@@ -141,7 +140,7 @@ mod tests {
             elapsed_ns: 3_000_000_000,
             planned_ns: None,
             operations: (0, None),
-            lines: ops.iter().copied().map(line).collect(),
+            rows: ops.iter().copied().map(interval_row).collect(),
             backlog: Some(12),
             depth_mean: 1.0,
             provisional: false,
@@ -173,8 +172,8 @@ mod tests {
     #[test]
     fn nothing_done_shows_dashes() {
         let mut empty = view(&[OpKind::Read]);
-        let l = &mut empty.lines[0];
-        (l.ops, l.p50_ns, l.p99_ns, l.max_ns) = (0, None, None, None);
+        let row = &mut empty.rows[0];
+        (row.ops, row.p50_ns, row.p99_ns, row.max_ns) = (1, None, None, None);
         let row = Columns::new(vec!["read".into()], false, 1_000_000_000).row(&empty);
         assert!(row.contains(" - "), "{row}");
     }

@@ -130,7 +130,7 @@ fn exit(reason: StopReason, failed: bool, summary: Option<&Summary>, signals: &S
     if reason == StopReason::TargetFailed {
         return Exit::TargetFailed;
     }
-    match summary.map_or(Exit::Ok, outcome::of) {
+    match summary.map_or(Exit::Ok, outcome::exit_code) {
         Exit::Ok | Exit::GateFailed | Exit::GateUndecided if failed => Exit::IoErrors,
         exit => exit,
     }

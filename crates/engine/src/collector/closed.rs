@@ -7,7 +7,6 @@ use taillight_core::{LatencyKind, LatencyMap, OpKind, Stamp, Status};
 use taillight_rundir::histlog::{HistEntry, HistTag};
 use taillight_rundir::intervals::IntervalRow;
 
-use super::IntervalLine;
 use crate::recorder::{OpStats, new_histogram};
 
 type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
@@ -17,17 +16,9 @@ type Sparse = Vec<(u64, u64)>;
 /// One workload's kind of operation in one interval.
 #[derive(Debug, Clone)]
 pub struct ClosedOp {
-    row: IntervalRow,
-    line: IntervalLine,
+    pub row: IntervalRow,
     /// None of load that is not measured.
     latencies: Option<LatencyMap<Sparse>>,
-}
-
-impl ClosedOp {
-    /// As observers see it.
-    pub fn line(&self) -> IntervalLine {
-        self.line.clone()
-    }
 }
 
 /// One closed interval.
@@ -125,19 +116,7 @@ fn close_op(mut row: IntervalRow, part: Option<&OpStats>, load: bool) -> ClosedO
     if let Some(p) = measured {
         fill_latency(&mut row, p);
     }
-    let line = IntervalLine {
-        workload: row.workload,
-        op: row.op,
-        ops: row.ops - row.errors,
-        bytes: row.bytes,
-        errors: row.errors,
-        p50_ns: row.p50_ns,
-        p99_ns: row.p99_ns,
-        p999_ns: row.p999_ns,
-        max_ns: row.max_ns,
-        response_p99_ns: row.response_p99_ns,
-    };
-    ClosedOp { row, line, latencies }
+    ClosedOp { row, latencies }
 }
 
 fn fill_latency(row: &mut IntervalRow, p: &OpStats) {

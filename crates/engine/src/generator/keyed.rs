@@ -178,7 +178,7 @@ impl KeyGenerator {
 
     /// Says how many bytes writes may still ask for: the last batch of a run may be a short one.
     #[inline]
-    pub fn leave(&mut self, bytes: u64) {
+    pub fn limit_bytes(&mut self, bytes: u64) {
         self.bytes_left = bytes;
     }
 
@@ -304,7 +304,7 @@ fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: WorkerIndex) -> Result
         return Ok(Pick::Drawn(Box::new(dist)));
     }
     match w.access.kind {
-        // Followers are told their keys; see `worker::follow`.
+        // Followers are told their keys; see `worker::stream`.
         AccessKind::Sequential | AccessKind::Reverse | AccessKind::Follow => Ok(Pick::Ordered {
             next: u64::from(place.index),
             step: u64::from(place.of),

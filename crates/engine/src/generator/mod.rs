@@ -159,9 +159,9 @@ impl Generator {
 
     /// Says how many bytes writes of batches may still ask for.
     #[inline]
-    pub fn leave(&mut self, bytes: u64) {
+    pub fn limit_bytes(&mut self, bytes: u64) {
         if let Some(keyed) = &mut self.keyed {
-            keyed.leave(bytes);
+            keyed.limit_bytes(bytes);
         }
     }
 

@@ -70,13 +70,6 @@ impl Sizes {
         })
     }
 
-    /// Uniform over every byte from `min` to `max`, both included: fio's `bsrange` with
-    /// `bs_unaligned`. Errors: `Usage` when `min` is 0 or above `max`.
-    pub fn uniform(min: u64, max: u64) -> Result<Sizes> {
-        let count = steps(min, max, 1)?;
-        Ok(Sizes::Range { min, step: 1, count })
-    }
-
     /// Log-uniform from `min` to `max`: each octave is as likely as any other. Sizes are
     /// `min + step * k` without holes; a size stands for all up to the next one, so it comes with
     /// probability `ln((size + step) / size)` over `ln((largest + step) / min)`. With a step of 1

@@ -130,7 +130,7 @@ enum FillMethod {
     /// The buffer holds random bytes already: only make them unlike any other block.
     Stamp,
     /// The buffer holds the right bytes already.
-    DisciplinedClock,
+    Unchanged,
     /// Random bytes go on where the last block ended: nothing of a block is in another one.
     Walk,
     /// Every byte is written.
@@ -140,7 +140,7 @@ enum FillMethod {
 /// Makes the bytes of one worker's writes.
 #[derive(Debug, Clone)]
 pub struct Filler {
-    way: FillMethod,
+    method: FillMethod,
     content: Content,
     ids: Ids,
     /// Where [`FillMethod::Walk`] is.
@@ -153,7 +153,7 @@ impl Filler {
     /// because the storage may compress several blocks as one.
     pub fn new(spec: &PayloadSpec, seed: u64, whole: bool) -> Filler {
         let (content, ids) = (Content::new(spec), Ids::new(seed, spec.duplicate));
-        let way = match spec.kind {
+        let method = match spec.kind {
             ContentKind::Random if spec.duplicate == 0 && (whole || spec.compressible > 0) => {
                 FillMethod::Walk
             }
@@ -161,10 +161,10 @@ impl Filler {
             ContentKind::Random if spec.compressible == 0 && spec.duplicate == 0 => {
                 FillMethod::Stamp
             }
-            ContentKind::Zero | ContentKind::Pattern(_) => FillMethod::DisciplinedClock,
+            ContentKind::Zero | ContentKind::Pattern(_) => FillMethod::Unchanged,
             _ => FillMethod::Whole,
         };
-        Filler { way, place: content.place(scramble(seed)), content, ids }
+        Filler { method, place: content.place(scramble(seed)), content, ids }
     }
 
     /// Fills a buffer before the first write from it, in full. Not for the hot path.
@@ -176,15 +176,15 @@ impl Filler {
     /// Makes `block`, a buffer prepared earlier, the next block.
     #[inline]
     pub fn fill(&mut self, block: &mut [u8]) {
-        match self.way {
+        match self.method {
             FillMethod::Stamp => {
                 let id = self.ids.unique();
                 stamp(block, id);
             }
-            FillMethod::DisciplinedClock => {}
+            FillMethod::Unchanged => {}
             FillMethod::Walk => {
                 let id = self.ids.unique();
-                self.content.go_on(block, id, &mut self.place);
+                self.content.write_next(block, id, &mut self.place);
             }
             FillMethod::Whole => {
                 let id = self.ids.next();
@@ -261,7 +261,7 @@ impl Content {
 
     /// Writes a block of random bytes that go on at `place`, with the stamps of `id`.
     #[inline]
-    fn go_on(&self, block: &mut [u8], id: u64, place: &mut NoiseOffsets) {
+    fn write_next(&self, block: &mut [u8], id: u64, place: &mut NoiseOffsets) {
         match &self.source {
             ContentSource::Random(noise) if self.random >= CHUNK => {
                 noise.walk(block, place);

@@ -120,7 +120,7 @@ fn duplicates_reach_back_over_all_blocks_alike() {
 #[test]
 fn the_cheap_way_still_makes_every_sector_new() {
     let mut filler = Filler::new(&spec(ContentKind::Random, 0, 0), 1, false);
-    assert_eq!(filler.way, FillMethod::Stamp);
+    assert_eq!(filler.method, FillMethod::Stamp);
     let mut block = vec![0; 4096];
     filler.prepare(&mut block);
     let mut seen = HashSet::new();
@@ -136,7 +136,7 @@ fn the_cheap_way_still_makes_every_sector_new() {
 fn neighbouring_records_have_the_share_together() {
     for percent in [0, 50] {
         let mut filler = Filler::new(&spec(ContentKind::Random, percent, 0), 5, true);
-        assert_eq!(filler.way, FillMethod::Walk);
+        assert_eq!(filler.method, FillMethod::Walk);
         let mut record = [0; 100];
         filler.prepare(&mut record);
         let mut all = Vec::new();

@@ -179,7 +179,7 @@ impl Checker {
                 ReadJudgement::Right => {
                     self.report.checked += 1;
                     if after.settled && !after.seen {
-                        self.shared.ledger.saw(number, after.last);
+                        self.shared.ledger.mark_seen(number, after.last);
                     }
                 }
                 ReadJudgement::Unchecked(reason) => self.unchecked(reason),

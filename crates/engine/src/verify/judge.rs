@@ -157,7 +157,7 @@ impl ReadCheck<'_> {
                 self.wrong(Wrong::Torn, m, None)
             }
             BlockContent::Damaged(m) => self.damaged(m, scratch),
-            BlockContent::NoHeader(m) => self.headless(m, scratch),
+            BlockContent::NoHeader(m) => self.without_header(m, scratch),
         }
     }
 
@@ -211,7 +211,7 @@ impl ReadCheck<'_> {
     }
 
     /// No header: one of the blocks that may be here with a damaged beginning, or none at all.
-    fn headless(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> ReadJudgement {
+    fn without_header(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> ReadJudgement {
         let near = BlockHeader { run: self.run, address: self.address, ..mark };
         let last = self.after.last;
         let newest = (0..CANDIDATES.min(last + 1))

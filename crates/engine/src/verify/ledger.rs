@@ -102,7 +102,7 @@ impl LedgerEntry {
     }
 
     /// As it is kept in a file once nothing is in flight any more; `None` where nothing was written.
-    pub fn kept(&self, address: u64) -> Option<LedgerRow> {
+    pub fn to_row(&self, address: u64) -> Option<LedgerRow> {
         let sure = self.settled && !self.uncertain && self.in_flight == 0;
         self.touched().then(|| LedgerRow {
             address,
@@ -117,7 +117,7 @@ impl LedgerEntry {
     }
 
     /// The entry that was kept.
-    pub fn of(row: &LedgerRow) -> LedgerEntry {
+    pub fn from_row(row: &LedgerRow) -> LedgerEntry {
         let last = row.newest % GENERATIONS;
         let back = |oldest: u64| (last + GENERATIONS - oldest % GENERATIONS) % GENERATIONS;
         LedgerEntry {
@@ -266,7 +266,7 @@ impl WriteLedger {
 
     /// A read saw the newest generation: from now on an older one has come back.
     #[inline]
-    pub fn saw(&self, block: u64, last: u64) {
+    pub fn mark_seen(&self, block: u64, last: u64) {
         self.change(block, |mut e| {
             e.seen |= e.last == last && e.in_flight == 0;
             e
@@ -388,15 +388,15 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back() {
         let ledger = ledger();
-        assert_eq!(ledger.get(0).kept(0), None);
+        assert_eq!(ledger.get(0).to_row(0), None);
         ledger.begin(0);
-        assert_eq!(ledger.get(0).kept(0).unwrap().state, LedgerState::Unsure);
+        assert_eq!(ledger.get(0).to_row(0).unwrap().state, LedgerState::Unsure);
         ledger.begin(0);
         ledger.end(0, true);
         ledger.end(0, true);
         ledger.begin(1);
         ledger.end(1, true);
-        ledger.saw(1, 1);
+        ledger.mark_seen(1, 1);
         ledger.begin_trim(2);
         ledger.end(2, false);
         for (block, generation, right) in [
@@ -406,12 +406,12 @@ mod tests {
             (1, 1, GenerationAge::Right),
             (1, 0, GenerationAge::Old(1)),
         ] {
-            let back = LedgerEntry::of(&ledger.get(block).kept(4096).unwrap());
+            let back = LedgerEntry::from_row(&ledger.get(block).to_row(4096).unwrap());
             assert_eq!(age(&back, &back, generation), right, "{block} {generation}");
             assert_eq!(back.seen, block == 1);
             assert!(back.settled && !back.uncertain);
         }
-        let trimmed = LedgerEntry::of(&ledger.get(2).kept(0).unwrap());
+        let trimmed = LedgerEntry::from_row(&ledger.get(2).to_row(0).unwrap());
         assert!(trimmed.uncertain);
     }
 

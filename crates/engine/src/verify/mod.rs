@@ -129,7 +129,7 @@ impl VerifyState {
     /// `ledger.parquet` keeps. Once nothing is in flight any more.
     pub fn rows(&self) -> impl Iterator<Item = LedgerRow> {
         let numbers = 0..self.ledger.len();
-        numbers.filter_map(|n| self.ledger.get(n).kept(self.area.address(n)))
+        numbers.filter_map(|n| self.ledger.get(n).to_row(self.area.address(n)))
     }
 
     /// Notes that records were written before the run began, each once and alone.

@@ -130,7 +130,7 @@ impl PriorRun {
         let ledger = WriteLedger::new(area.blocks, budget)?;
         ledger::read_ledger(file, &mut |row| {
             if let Some(number) = area.number(row.address) {
-                ledger.restore(number, LedgerEntry::of(row));
+                ledger.restore(number, LedgerEntry::from_row(row));
             }
         })?;
         Ok(PriorLedger { run, ledger: Some(ledger) })

@@ -70,7 +70,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     pub(super) fn before_submits(&mut self) -> Result<()> {
         self.submit_updates()?;
         // Before the stream is looked at anew: who waits for it goes on waiting from round to round.
-        self.tell_idle();
+        self.report_idle();
         if let Some(stream) = self.strategies.as_mut().and_then(|s| s.stream.as_mut()) {
             stream.waiting = false;
         }
@@ -96,7 +96,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline]
     pub(super) fn may_draw(&mut self, wake: &mut Stamp) -> bool {
         if let Some(bytes) = self.limits.bytes {
-            self.generator.leave(bytes);
+            self.generator.limit_bytes(bytes);
         }
         let stream = self.strategies.as_mut().and_then(|s| s.stream.as_mut());
         let Some(next) = stream.map(|stream| stream.look()) else {
@@ -187,7 +187,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             Some(KeyedEnd::Missed(whole)) => self.complete_missed(slot, c, whole),
         }
         if let Some(stream) = self.strategies.as_mut().and_then(|s| s.stream.as_mut()) {
-            stream.tell(slot);
+            stream.block_done(slot);
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     }
 
     /// Tells whether something is due or in flight: a submit may block, and a poll may wait.
-    pub(super) fn tell_idle(&mut self) {
+    pub(super) fn report_idle(&mut self) {
         let Some(strategies) = &mut self.strategies else {
             return;
         };

@@ -35,16 +35,12 @@ pub struct StreamLayout {
 /// A worker's side of a stream.
 pub struct StreamWorker {
     stream: Arc<SharedStream>,
-    /// A reader's number; none for a writer.
-    reader: Option<usize>,
     layout: StreamLayout,
-    /// Whether blocks carry stamps.
-    stamps: bool,
+    role: StreamRole,
     /// The block to do next, when it is known.
-    turn: Option<u64>,
-    /// Reader: the block after the last one begun, and where it ends.
+    claimed: Option<u64>,
+    /// Reader: the block after the last one begun.
     next: u64,
-    limit: u64,
     /// Blocks in flight by slot.
     blocks: Vec<u64>,
     /// Nothing can be started until the stream moves.
@@ -72,12 +68,10 @@ impl StreamWorker {
     ) -> StreamWorker {
         StreamWorker {
             stream,
-            reader: role.reader,
             layout,
-            stamps: role.stamps,
-            turn: None,
+            role,
+            claimed: None,
             next: 0,
-            limit: role.limit,
             blocks: vec![NONE; depth],
             waiting: false,
         }
@@ -100,23 +94,23 @@ impl StreamWorker {
     }
 
     fn next_block(&mut self) -> NextBlock {
-        if let Some(block) = self.turn {
+        if let Some(block) = self.claimed {
             return NextBlock::Block(block);
         }
-        let turn = match self.reader {
+        let turn = match self.role.reader {
             None => self.stream.claim(),
-            Some(_) if self.next >= self.limit => NextBlock::End,
+            Some(_) if self.next >= self.role.limit => NextBlock::End,
             Some(_) => self.stream.readable(self.next),
         };
         if let NextBlock::Block(block) = turn {
-            self.turn = Some(block);
+            self.claimed = Some(block);
         }
         turn
     }
 
     /// Makes `op` the operation on the block whose turn it is.
     pub fn place(&mut self, slot: u32, op: &mut Op) {
-        let Some(block) = self.turn.take() else {
+        let Some(block) = self.claimed.take() else {
             return;
         };
         self.next = block + 1;
@@ -139,7 +133,7 @@ impl StreamWorker {
 
     /// A writer's stamp into the block in `slot`.
     pub fn stamp(&self, slot: u32, at: Stamp, buffer: &mut [u8]) {
-        if !self.stamps || self.reader.is_some() {
+        if !self.role.stamps || self.role.reader.is_some() {
             return;
         }
         let block = self.blocks.get(slot as usize).copied().unwrap_or(NONE);
@@ -161,7 +155,7 @@ impl StreamWorker {
         status: Status,
         session: &mut dyn Session,
     ) -> (Status, Option<Stamp>) {
-        if !self.stamps || self.reader.is_none() || !status.is_ok() {
+        if !self.role.stamps || self.role.reader.is_none() || !status.is_ok() {
             return (status, None);
         }
         let block = self.blocks.get(slot as usize).copied().unwrap_or(NONE);
@@ -187,12 +181,12 @@ impl StreamWorker {
     }
 
     /// The block in `slot` is done: everybody who waits for it may go on.
-    pub fn tell(&mut self, slot: u32) {
+    pub fn block_done(&mut self, slot: u32) {
         let Some(kept) = self.blocks.get_mut(slot as usize) else {
             return;
         };
         let block = std::mem::replace(kept, NONE);
-        match self.reader {
+        match self.role.reader {
             None => self.stream.wrote(block),
             Some(number) => {
                 // Blocks may come back in any order; those in flight hold the others up.
@@ -204,7 +198,7 @@ impl StreamWorker {
 
     /// The worker has ended.
     pub fn leave(&self) {
-        match self.reader {
+        match self.role.reader {
             None => self.stream.writer_left(),
             Some(number) => self.stream.read(number, u64::MAX),
         }

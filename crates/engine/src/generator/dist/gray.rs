@@ -66,6 +66,7 @@ impl Gray {
     }
 
     /// Zeta, alpha and eta, for comparison with YCSB's.
+    #[cfg(test)]
     pub fn constants(&self) -> (f64, f64, f64) {
         (self.zeta, self.alpha, self.eta)
     }

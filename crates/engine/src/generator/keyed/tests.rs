@@ -41,16 +41,16 @@ fn a_pass_ends_with_a_short_batch_and_covers_each_key_once() {
 fn writes_end_with_the_bytes_that_are_left() {
     for (op, first) in [(OpKind::Insert, 1100), (OpKind::Update, 1000)] {
         let mut g = keyed(op, AccessKind::Sequential, (16, 100), 0);
-        g.leave(1601);
+        g.limit_bytes(1601);
         assert_eq!(next(&mut g), (first, 16));
-        g.leave(201);
+        g.limit_bytes(201);
         assert_eq!(g.next().count, 3, "the last value goes beyond it");
-        g.leave(100);
+        g.limit_bytes(100);
         assert_eq!(g.next().count, 1);
     }
     // The keys of short batches have no holes between them.
     let mut g = keyed(OpKind::Insert, AccessKind::Random, (16, 0), 0);
-    g.leave(300);
+    g.limit_bytes(300);
     assert_eq!((next(&mut g), next(&mut g)), ((1000, 3), (1003, 3)));
 }
 

@@ -36,6 +36,23 @@ enum Mismatch {
     Text(String),
 }
 
+impl Mismatch {
+    /// What is wrong; and which names are known, where one of them was meant.
+    fn describe(&self) -> (String, Option<String>) {
+        match self {
+            Mismatch::UnknownField { given, known } => {
+                (format!("unknown field `{given}`"), Some(did_you_mean(given, known)))
+            }
+            Mismatch::UnknownWord { given, known } => {
+                (format!("unknown word `{given}`"), Some(did_you_mean(given, known)))
+            }
+            Mismatch::Unfit { given, expected } => (format!("{given} is not {expected}"), None),
+            Mismatch::Missing(field) => (format!("missing field `{field}`"), None),
+            Mismatch::Text(text) => (text.clone(), None),
+        }
+    }
+}
+
 /// A mismatch with its field.
 #[derive(Debug)]
 pub(crate) struct FieldError {
@@ -56,64 +73,42 @@ impl FieldError {
     pub(super) fn into_error(self, place: Option<String>) -> Error {
         let path: Vec<&str> = self.path.iter().rev().map(String::as_str).collect();
         let path = path.join(".");
-        let named = |what: String| match path.as_str() {
-            "" => Error::usage(what),
-            path => Error::usage(format!("{path}: {what}")),
+        let (what, known) = self.mismatch.describe();
+        let what = match (&*self.mismatch, path.as_str()) {
+            (Mismatch::UnknownWord { .. }, path) => format!("{what} for `{path}`"),
+            (_, "") => what,
+            (Mismatch::UnknownField { .. }, path) => format!("{what} in `{path}`"),
+            (_, path) => format!("{path}: {what}"),
         };
-        let (error, hint) = match *self.mismatch {
-            Mismatch::UnknownField { given, known } => {
-                let table = match path.as_str() {
-                    "" => String::new(),
-                    path => format!(" in `{path}`"),
-                };
-                let what = format!("unknown field `{given}`{table}");
-                (Error::usage(what), Some(did_you_mean(&given, known)))
-            }
-            Mismatch::UnknownWord { given, known } => {
-                let what = format!("unknown word `{given}` for `{path}`");
-                (Error::usage(what), Some(did_you_mean(&given, known)))
-            }
-            Mismatch::Unfit { given, expected } => {
-                (named(format!("{given} is not {expected}")), None)
-            }
-            Mismatch::Missing(field) => (named(format!("missing field `{field}`")), None),
-            Mismatch::Text(text) => (named(text), None),
-        };
-        error.with_some("at", place).hint_some(hint)
+        Error::usage(what).with_some("at", place).hint_some(known)
     }
 
     /// In the words of an error about an option of `driver`.
     pub(crate) fn into_option_error(self, driver: &str) -> Error {
         let list = format!("`taillight drivers {driver}` lists every option");
-        let option = self.path.last().cloned();
-        let what = match *self.mismatch {
-            Mismatch::UnknownField { given, known } if option.is_none() => {
-                if known.is_empty() {
-                    let what = format!("driver `{driver}` has no options, so no `{given}`");
-                    return Error::usage(what).of_field(given);
-                }
-                let error = Error::usage(format!("driver `{driver}` has no option `{given}`"));
-                let hint = match nearest(&given, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => list,
+        let (what, known) = self.mismatch.describe();
+        match (self.path.last(), &*self.mismatch) {
+            (None, Mismatch::UnknownField { given, known: [] }) => {
+                Error::usage(format!("driver `{driver}` has no options, so no `{given}`"))
+                    .of_field(given)
+            }
+            (None, Mismatch::UnknownField { given, known }) => {
+                let near = nearest(given, known.iter().copied());
+                Error::usage(format!("driver `{driver}` has no option `{given}`"))
+                    .of_field(given)
+                    .hint(near.map_or(list, |near| format!("did you mean `{near}`?")))
+            }
+            (option, _) => {
+                let what = known.map_or(what.clone(), |known| format!("{what}; {known}"));
+                let error = match option {
+                    Some(option) => {
+                        Error::usage(format!("option `{option}` of driver `{driver}`: {what}"))
+                            .of_field(option)
+                    }
+                    None => Error::usage(format!("options of driver `{driver}`: {what}")),
                 };
-                return error.of_field(given).hint(hint);
+                error.hint(list)
             }
-            Mismatch::UnknownField { given, known } => {
-                format!("unknown field `{given}`; {}", did_you_mean(&given, known))
-            }
-            Mismatch::UnknownWord { given, known } => {
-                format!("unknown word `{given}`; {}", did_you_mean(&given, known))
-            }
-            Mismatch::Unfit { given, expected } => format!("{given} is not {expected}"),
-            Mismatch::Missing(field) => format!("missing field `{field}`"),
-            Mismatch::Text(text) => text,
-        };
-        match option {
-            Some(option) => Error::usage(format!("option `{option}` of driver `{driver}`: {what}"))
-                .of_field(option)
-                .hint(list),
-            None => Error::usage(format!("options of driver `{driver}`: {what}")).hint(list),
         }
     }
 

@@ -6,10 +6,11 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::op::OpKind;
-use crate::plan::{AccessKind, BlockSize, Hot, MixPart, RateStep, Reach, Zone};
+use crate::plan::{Access, AccessKind, BlockSize, MixPart, RateStep};
 use crate::units::{ByteSize, Rate, Span};
 
 /// `mix = "read"` or `mix = { read = 70, write = 30 }`.
@@ -52,48 +53,8 @@ struct SizeFile {
 }
 
 /// `access = "random"` or `access = { kind = "random", align = "512B" }`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AccessTable {
-    /// The pattern. Default: random.
-    pub kind: Option<AccessKind>,
-    /// Offsets are multiples of this. Default: what divides every block size.
-    pub align: Option<ByteSize>,
-    /// Start of the extent in the data set. Default: 0B.
-    pub offset: Option<ByteSize>,
-    /// Length of the extent. Default: to the end of the data set.
-    pub length: Option<ByteSize>,
-    /// Distance between the starts of two blocks in a row; for `strided`.
-    pub stride: Option<ByteSize>,
-    /// For `random`: each block once per pass (true) or any block any time (false).
-    /// Default: false.
-    pub cover: Option<bool>,
-    /// For `zipf`: the exponent, above 0. Default: 0.99.
-    pub theta: Option<f64>,
-    /// For `pareto`: the skew, between 0 and 1. Default: 0.2, which sends 80 % of the accesses
-    /// to 20 % of the space.
-    pub h: Option<f64>,
-    /// For `hotspot`: the hot share of the space and its share of the accesses.
-    /// Default: { space = 0.2, share = 0.8 }.
-    pub hot: Option<Hot>,
-    /// For `exponential`: so many percent of the accesses fall within the newest share of the
-    /// space. Default: { percentile = 95.0, space = 0.8571428571 }.
-    pub reach: Option<Reach>,
-    /// For `normal`: the centre as a share of the space, 0 to 1. Default: 0.5.
-    pub center: Option<f64>,
-    /// For `normal`: the standard deviation as a share of the space. Required.
-    pub deviation: Option<f64>,
-    /// For `zoned`: parts of the space in order, each with the weight of its space and of its
-    /// accesses, like [{ space = 10, share = 60 }, { space = 90, share = 40 }].
-    pub zones: Option<Vec<Zone>>,
-    /// For skewed patterns: hot places lie scattered over the space instead of at its start.
-    /// Default: false.
-    pub scatter: Option<bool>,
-}
-
-/// An access pattern as written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AccessForm(pub AccessTable);
+pub struct AccessForm(pub Access);
 
 /// Kinds of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -184,7 +145,7 @@ word_or_table!(
     AccessForm,
     "a pattern like \"random\", or a table like { kind = \"random\", align = \"4KiB\" }",
     |w| read_word::<AccessKind, _>(w).map(AccessForm::from),
-    |m| AccessTable::deserialize(MapAccessDeserializer::new(m)).map(AccessForm)
+    |m| Access::deserialize(MapAccessDeserializer::new(m)).map(AccessForm)
 );
 word_or_table!(
     ArrivalForm,
@@ -204,11 +165,13 @@ impl Serialize for MixForm {
 
 impl Serialize for AccessForm {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let word = |kind| AccessForm::from(kind) == *self;
-        match self.0.kind.filter(|kind| word(*kind)) {
-            Some(kind) => kind.serialize(s),
-            None => self.0.serialize(s),
+        if self.0 == Access::from(self.0.kind) {
+            return self.0.kind.serialize(s);
         }
+        let table = |access: &Access| toml::Table::try_from(access).map_err(S::Error::custom);
+        let (mut written, defaults) = (table(&self.0)?, table(&Access::default())?);
+        written.retain(|name, value| name == "kind" || defaults.get(name) != Some(value));
+        written.serialize(s)
     }
 }
 
@@ -230,7 +193,7 @@ impl From<OpKind> for MixForm {
 
 impl From<AccessKind> for AccessForm {
     fn from(kind: AccessKind) -> AccessForm {
-        AccessForm(AccessTable { kind: Some(kind), ..AccessTable::default() })
+        AccessForm(kind.into())
     }
 }
 
@@ -262,6 +225,6 @@ macro_rules! either_schema {
 }
 
 either_schema!(MixForm, "Mix", OpKind, std::collections::BTreeMap<OpKind, u32>);
-either_schema!(AccessForm, "Access", AccessKind, AccessTable);
+either_schema!(AccessForm, "AccessForm", AccessKind, Access);
 either_schema!(ArrivalForm, "Arrival", ArrivalKind, ArrivalTable);
 either_schema!(BlockSizeForm, "BlockSizeForm", BlockSize, SizeFile);

@@ -20,9 +20,7 @@ mod tree;
 mod written;
 
 pub use extent::{check_extents, check_ledger};
-pub use forms::{
-    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
-};
+pub use forms::{AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm};
 pub use written::{JobFile, RunTable, WorkloadTable};
 
 use crate::capability::Capabilities;

@@ -2,7 +2,7 @@
 
 use super::arrival::arrival;
 use super::check::{self, Complaint};
-use super::forms::{AccessTable, BlockSizeForm};
+use super::forms::BlockSizeForm;
 use super::written::{JobFile, RunTable, WorkloadTable};
 use super::{DriverView, MachineMemory, ReadFile, defaults, extent};
 use crate::capability::Capabilities;
@@ -40,7 +40,9 @@ impl Resolver<'_> {
             if job.workload.is_empty() { vec![WorkloadTable::default()] } else { job.workload };
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
-            let mut w = workload(w, i, &capabilities, self.read_file).map_err(|c| self.error(c))?;
+            let align_given = (self.given)(&format!("workload.{i}.access.align"));
+            let mut w = workload(w, i, &capabilities, self.read_file, align_given)
+                .map_err(|c| self.error(c))?;
             self.drivers.defaults(&target.driver, &mut w);
             workloads.push(w);
         }
@@ -152,6 +154,7 @@ fn workload(
     index: usize,
     can: &Capabilities,
     read_file: ReadFile<'_>,
+    align_given: bool,
 ) -> Result<WorkloadPlan, Complaint> {
     let path = |field: &str| format!("workload.{index}.{field}");
     let block_size = match table.block_size {
@@ -160,7 +163,8 @@ fn workload(
         None => BlockSize::Fixed(defaults::BLOCK_SIZE),
     };
     check::block_size(&block_size, &path("block_size"))?;
-    let access = table.access.map(|a| a.0).unwrap_or_default();
+    let mut access = table.access.map(|a| a.0).unwrap_or_default();
+    fill_access(&mut access, align_given, &block_size);
     let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
     let keyed = can.keyed();
     if !keyed && (table.keys.is_some() || table.value.is_some() || table.scan.is_some()) {
@@ -176,7 +180,7 @@ fn workload(
         workers: table.workers.unwrap_or(1),
         queue_depth: table.queue_depth.unwrap_or(1),
         mix,
-        access: resolved_access(access, &block_size),
+        access,
         block_size,
         arrival: arrival(table.arrival, &path("arrival"))?,
         sync: table.sync.unwrap_or(Sync::None),
@@ -239,25 +243,20 @@ fn mix(
     Ok(kept)
 }
 
-fn resolved_access(table: AccessTable, block_size: &BlockSize) -> Access {
-    let kind = table.kind.unwrap_or(AccessKind::Random);
+/// Fills in what the pattern and the sizes tell.
+fn fill_access(access: &mut Access, align_given: bool, block_size: &BlockSize) {
+    if !align_given {
+        access.align = ByteSize(block_size.common_divisor());
+    }
     // A parameter belongs to its pattern; `check` refuses it elsewhere.
-    let only = |k: AccessKind, default: f64| (kind == k).then_some(default);
-    Access {
-        kind,
-        align: table.align.unwrap_or(ByteSize(block_size.common_divisor())),
-        offset: table.offset.unwrap_or_default(),
-        length: table.length,
-        stride: table.stride,
-        cover: table.cover.unwrap_or(false),
-        theta: table.theta.or(only(AccessKind::Zipf, 0.99)),
-        h: table.h.or(only(AccessKind::Pareto, 0.2)),
-        hot: table.hot.or((kind == AccessKind::Hotspot).then_some(Hot { space: 0.2, share: 0.8 })),
-        reach: table.reach.or((kind == AccessKind::Exponential)
-            .then_some(Reach { percentile: 95.0, space: 0.857_142_857_1 })),
-        center: table.center.or(only(AccessKind::Normal, 0.5)),
-        deviation: table.deviation,
-        zones: table.zones.unwrap_or_default(),
-        scatter: table.scatter.unwrap_or(false),
+    match access.kind {
+        AccessKind::Zipf => _ = access.theta.get_or_insert(0.99),
+        AccessKind::Pareto => _ = access.h.get_or_insert(0.2),
+        AccessKind::Hotspot => _ = access.hot.get_or_insert(Hot { space: 0.2, share: 0.8 }),
+        AccessKind::Exponential => {
+            access.reach.get_or_insert(Reach { percentile: 95.0, space: 0.857_142_857_1 });
+        }
+        AccessKind::Normal => _ = access.center.get_or_insert(0.5),
+        _ => {}
     }
 }

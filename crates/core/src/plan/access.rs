@@ -3,76 +3,74 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::absent;
 use crate::units::ByteSize;
 
-/// Which offsets (or keys), in which order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Which offsets (or keys), in which order: `{ kind = "random", align = "512B" }`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct Access {
-    /// The pattern.
+    /// The pattern. Default: random.
     pub kind: AccessKind,
-    /// Offsets are multiples of this (default: what divides every block size).
+    /// Offsets are multiples of this. Default: what divides every block size.
     pub align: ByteSize,
-    /// Start of the extent in the data set.
+    /// Start of the extent in the data set. Default: 0B.
     pub offset: ByteSize,
-    /// Length of the extent; absent = to the end of the data set.
+    /// Length of the extent. Default: to the end of the data set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<ByteSize>,
-    /// Distance between starts of consecutive blocks; for `strided`.
+    /// Distance between the starts of two blocks in a row; for `strided`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stride: Option<ByteSize>,
-    /// For `random`: each block once per pass (true) or with replacement (false).
+    /// For `random`: each block once per pass (true) or any block any time (false).
+    /// Default: false.
     pub cover: bool,
-    /// For `zipf`: the exponent, above 0; 1 and more are fine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For `zipf`: the exponent, above 0. Default: 0.99.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
-    /// For `pareto`: the skew h between 0 and 1; 0.2 sends 80 % of accesses to 20 % of the space.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For `pareto`: the skew, between 0 and 1. Default: 0.2, which sends 80 % of the accesses
+    /// to 20 % of the space.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub h: Option<f64>,
-    /// For `hotspot`: the hot part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For `hotspot`: the hot share of the space and its share of the accesses.
+    /// Default: { space = 0.2, share = 0.8 }.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hot: Option<Hot>,
-    /// For `exponential`: how far the accesses reach back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For `exponential`: so many percent of the accesses fall within the newest share of the
+    /// space. Default: { percentile = 95.0, space = 0.8571428571 }.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
-    /// For `normal`: centre as a share of the space, 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For `normal`: the centre as a share of the space, 0 to 1. Default: 0.5.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub center: Option<f64>,
-    /// For `normal`: standard deviation as a share of the space, above 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For `normal`: the standard deviation as a share of the space. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// For `zoned`: parts of the space in order, each with its share of accesses.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// For `zoned`: parts of the space in order, each with the weight of its space and of its
+    /// accesses, like [{ space = 10, share = 60 }, { space = 90, share = 40 }].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<Zone>,
-    /// For skewed patterns: the hot ranks lie scattered over the space instead of at its start.
-    #[serde(default, skip_serializing_if = "absent::is_no")]
+    /// For skewed patterns: hot places lie scattered over the space instead of at its start.
+    /// Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scatter: bool,
 }
 
 impl Access {
     /// Uniform over the whole data set in steps of `align`.
     pub fn random(align: ByteSize) -> Access {
-        Access {
-            kind: AccessKind::Random,
-            align,
-            offset: ByteSize(0),
-            length: None,
-            stride: None,
-            cover: false,
-            theta: None,
-            h: None,
-            hot: None,
-            reach: None,
-            center: None,
-            deviation: None,
-            zones: Vec::new(),
-            scatter: false,
-        }
+        Access { align, ..Access::default() }
+    }
+}
+
+impl From<AccessKind> for Access {
+    fn from(kind: AccessKind) -> Access {
+        Access { kind, ..Access::default() }
     }
 }
 
 /// Access patterns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessKind {
     /// Ascending; a contiguous slice per worker; wraps around.
@@ -82,6 +80,7 @@ pub enum AccessKind {
     /// Ascending by `stride`; shifts by one block after each lap.
     Strided,
     /// Uniform over the whole extent for all workers.
+    #[default]
     Random,
     /// Zipf: the n-th hottest place is chosen in proportion to 1 / n^theta.
     Zipf,

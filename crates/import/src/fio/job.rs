@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use num_integer::gcd;
 use taillight_core::job::{
-    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, JobFile,
-    MixForm, RunTable, WorkloadTable,
+    AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, JobFile, MixForm, RunTable,
+    WorkloadTable,
 };
-use taillight_core::plan::{AccessKind, BlockSize, MixPart, TargetPlan, Think, VerifyMode};
+use taillight_core::plan::{Access, AccessKind, BlockSize, MixPart, TargetPlan, Think, VerifyMode};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, OpKind, Result};
 
@@ -238,15 +238,13 @@ fn mix(section: &JobSection) -> MixForm {
 }
 
 fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
-    let mut table = match &section.pattern.order {
-        OffsetOrder::Sequential => AccessForm::from(AccessKind::Sequential).0,
-        OffsetOrder::Uniform { cover } => {
-            AccessTable { cover: cover.then_some(true), ..AccessForm::from(AccessKind::Random).0 }
-        }
+    let mut access = match &section.pattern.order {
+        OffsetOrder::Sequential => Access::from(AccessKind::Sequential),
+        OffsetOrder::Uniform { cover } => Access { cover: *cover, ..AccessKind::Random.into() },
         OffsetOrder::Skewed(table) => (**table).clone(),
     };
-    table.align = section.pattern.align.map(ByteSize);
-    table.offset = Some(ByteSize(extent.offset)).filter(|o| o.0 > 0);
-    table.length = extent.length.map(ByteSize);
-    AccessForm(table)
+    access.align = ByteSize(section.pattern.align.unwrap_or(0));
+    access.offset = ByteSize(extent.offset);
+    access.length = extent.length.map(ByteSize);
+    AccessForm(access)
 }

@@ -1,8 +1,7 @@
 //! What a section does: operations, block sizes, and which offsets.
 
-use taillight_core::job::{AccessForm, AccessTable};
 use taillight_core::plan::{
-    AccessKind, BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Zone,
+    Access, AccessKind, BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Zone,
 };
 use taillight_core::units::ByteSize;
 use taillight_core::{OpKind, Result};
@@ -20,7 +19,7 @@ pub enum OffsetOrder {
         cover: bool,
     },
     /// Drawn by another pattern, with its parameters.
-    Skewed(Box<AccessTable>),
+    Skewed(Box<Access>),
 }
 
 /// What a section does.
@@ -246,40 +245,35 @@ fn skewed(r: &SectionReader<'_>, text: &str, notes: &mut Vec<String>) -> Result<
     if matches!(kind, "zipf" | "pareto") && !centre.is_empty() {
         note("the centre only moves the scattered hot blocks; it is left out");
     }
-    let table = |kind| AccessForm::from(kind).0;
-    let table = match kind {
-        "zipf" => AccessTable {
-            theta: Some(number(first, 1.1)?),
-            scatter: Some(true),
-            ..table(AccessKind::Zipf)
-        },
-        "pareto" => AccessTable {
-            h: Some(number(first, 0.2)?),
-            scatter: Some(true),
-            ..table(AccessKind::Pareto)
-        },
+    let access = match kind {
+        "zipf" => {
+            Access { theta: Some(number(first, 1.1)?), scatter: true, ..AccessKind::Zipf.into() }
+        }
+        "pareto" => {
+            Access { h: Some(number(first, 0.2)?), scatter: true, ..AccessKind::Pareto.into() }
+        }
         "normal" => {
             note(
                 "a bell of that standard deviation over the space; fio 3.33 scatters its bell over \
                  the whole file by a hash, and its width is not what the number says",
             );
-            AccessTable {
+            Access {
                 deviation: Some(number(first, 0.0)? / 100.0),
                 center: match centre {
                     "" => None,
                     centre => Some(number(centre, 0.5)?),
                 },
-                ..table(AccessKind::Normal)
+                ..AccessKind::Normal.into()
             }
         }
-        "zoned" => AccessTable { zones: Some(zones(r, rest)?), ..table(AccessKind::Zoned) },
+        "zoned" => Access { zones: zones(r, rest)?, ..AccessKind::Zoned.into() },
         _ => {
             return Err(r
                 .error(NAME, &format!("`{kind}` has no equivalent; it would change the offsets"))
                 .hint("known: random, zipf, pareto, normal and zoned"));
         }
     };
-    Ok(OffsetOrder::Skewed(Box::new(table)))
+    Ok(OffsetOrder::Skewed(Box::new(access)))
 }
 
 /// `share/space:share/space`, percentages of both.

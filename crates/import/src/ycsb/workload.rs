@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use num_integer::gcd;
 use taillight_core::job::{
-    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
+    AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
 };
 use taillight_core::keys::{KEY_MAX, KeyNaming};
 use taillight_core::plan::{
-    AccessKind, BlockSize, BlockSizePart, Hot, Keys, MixPart, Reach, Scan, ScanSpread, SizeRange,
-    SizeSpread, Values,
+    Access, AccessKind, BlockSize, BlockSizePart, Hot, Keys, MixPart, Reach, Scan, ScanSpread,
+    SizeRange, SizeSpread, Values,
 };
 use taillight_core::units::{ByteSize, Rate, RateUnit};
 use taillight_core::{Error, OpKind, Result};
@@ -397,25 +397,24 @@ impl PropertyReader<'_> {
                 "use it without insertstart and insertcount",
             ));
         }
-        let table = |kind| AccessForm::from(kind).0;
         Ok(match word {
             "uniform" => AccessKind::Random.into(),
             "sequential" => AccessKind::Sequential.into(),
             "zipfian" => AccessKind::Scrambled.into(),
             "latest" => AccessKind::Latest.into(),
-            "hotspot" => AccessForm(AccessTable {
+            "hotspot" => AccessForm(Access {
                 hot: Some(Hot {
                     space: self.above_zero("hotspotdatafraction", 0.2, 1.0)?,
                     share: self.above_zero("hotspotopnfraction", 0.8, 1.0)?,
                 }),
-                ..table(AccessKind::Hotspot)
+                ..AccessKind::Hotspot.into()
             }),
-            _ => AccessForm(AccessTable {
+            _ => AccessForm(Access {
                 reach: Some(Reach {
                     percentile: self.percentile()?,
                     space: self.above_zero("exponential.frac", 0.857_142_857_1, 1.0)?,
                 }),
-                ..table(AccessKind::Exponential)
+                ..AccessKind::Exponential.into()
             }),
         })
     }

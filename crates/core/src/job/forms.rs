@@ -5,7 +5,7 @@
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::value::StrDeserializer;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -53,7 +53,7 @@ struct SizeFile {
 }
 
 /// `access = "random"` or `access = { kind = "random", align = "512B" }`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct AccessForm(pub Access);
 
 /// Kinds of arrival.
@@ -78,7 +78,10 @@ pub enum ArrivalKind {
 
 /// `arrival = "burst"` or `arrival = { kind = "constant", rate = "1000/s" }`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "\"burst\", or a table like { kind = \"constant\", rate = \"1000/s\" }"
+)]
 pub struct ArrivalTable {
     /// The kind. Default: constant with a rate, burst without.
     pub kind: Option<ArrivalKind>,
@@ -102,57 +105,30 @@ pub struct ArrivalTable {
 }
 
 /// An arrival as written.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ArrivalForm(pub ArrivalTable);
 
-/// A one-word form: reads the word as `T`.
-fn read_word<'a, T: Deserialize<'a>, E: de::Error>(s: &'a str) -> Result<T, E> {
-    T::deserialize(StrDeserializer::<E>::new(s))
-}
-
-/// Implements `Deserialize` for a form that is a word or a table.
-macro_rules! word_or_table {
-    ($form:ident, $what:literal, |$w:ident| $from_word:expr, |$m:ident| $from_map:expr) => {
-        impl<'de> Deserialize<'de> for $form {
-            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                struct WordOrTable;
-                impl<'de> de::Visitor<'de> for WordOrTable {
-                    type Value = $form;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($what)
-                    }
-                    fn visit_str<E: de::Error>(self, $w: &str) -> Result<$form, E> {
-                        $from_word
-                    }
-                    fn visit_map<A: de::MapAccess<'de>>(self, $m: A) -> Result<$form, A::Error> {
-                        $from_map
-                    }
-                }
-                d.deserialize_any(WordOrTable)
+impl<'de> Deserialize<'de> for MixForm {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct WordOrShares;
+        impl<'de> de::Visitor<'de> for WordOrShares {
+            type Value = MixForm;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "the name of an operation like \"read\", or a table of operations and their \
+                     weights like { read = 70, write = 30 }",
+                )
+            }
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<MixForm, E> {
+                OpKind::deserialize(StrDeserializer::<E>::new(word)).map(MixForm::from)
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, shares: A) -> Result<MixForm, A::Error> {
+                crate::plan::mix_shares(shares).map(MixForm)
             }
         }
-    };
+        d.deserialize_any(WordOrShares)
+    }
 }
-
-word_or_table!(
-    MixForm,
-    "the name of an operation like \"read\", or a table of operations and their weights like \
-     { read = 70, write = 30 }",
-    |w| read_word::<OpKind, _>(w).map(MixForm::from),
-    |m| crate::plan::mix_shares(m).map(MixForm)
-);
-word_or_table!(
-    AccessForm,
-    "a pattern like \"random\", or a table like { kind = \"random\", align = \"4KiB\" }",
-    |w| read_word::<AccessKind, _>(w).map(AccessForm::from),
-    |m| Access::deserialize(MapAccessDeserializer::new(m)).map(AccessForm)
-);
-word_or_table!(
-    ArrivalForm,
-    "\"burst\", or a table like { kind = \"constant\", rate = \"1000/s\" }",
-    |w| read_word::<ArrivalKind, _>(w).map(ArrivalForm::from),
-    |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m)).map(ArrivalForm)
-);
 
 impl Serialize for MixForm {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {

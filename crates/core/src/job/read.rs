@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
+use serde::de::value::{BorrowedStrDeserializer, MapDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeSeed, Expected, Unexpected, Visitor};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -265,12 +265,17 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, FieldError> {
-        match self.0.get_ref() {
-            DeValue::Table(table) => TableReader(table)
-                .deserialize_struct(name, fields, visitor)
-                .map_err(|e| e.with_start(self.0.span().start)),
-            _ => self.deserialize_any(visitor),
-        }
+        let read = match self.0.get_ref() {
+            DeValue::Table(table) => TableReader(table).deserialize_struct(name, fields, visitor),
+            // A kind without parameters may stand for its table.
+            DeValue::String(_) if fields.first() == Some(&"kind") => {
+                let kind = std::iter::once(("kind", ValueReader(self.0)));
+                visitor.visit_map(MapDeserializer::new(kind))
+            }
+            DeValue::Array(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            _ => return self.deserialize_any(visitor),
+        };
+        read.map_err(|e| e.with_start(self.0.span().start))
     }
     fn deserialize_enum<V: Visitor<'de>>(
         self,
@@ -288,6 +293,13 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
         unit unit_struct seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+impl<'de> de::IntoDeserializer<'de, FieldError> for ValueReader<'de> {
+    type Deserializer = Self;
+    fn into_deserializer(self) -> Self {
+        self
     }
 }
 

@@ -7,7 +7,10 @@ use crate::units::ByteSize;
 
 /// Which offsets (or keys), in which order: `{ kind = "random", align = "512B" }`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(
+    default,
+    expecting = "a pattern like \"random\", or a table like { kind = \"random\", align = \"4KiB\" }"
+)]
 #[schemars(deny_unknown_fields)]
 pub struct Access {
     /// The pattern. Default: random.

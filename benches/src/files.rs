@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::bare;
 use crate::sys::PinnedMapping;
 
 /// Where files and runs of the benches live: in the current directory, ignored by git.
@@ -30,10 +31,7 @@ pub fn laid_out(name: &str, mib: u64) -> Result<PathBuf> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
     for _ in 0..bytes / 8 {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        out.write_all(&random.to_le_bytes())?;
+        out.write_all(&bare::next(&mut random).to_le_bytes())?;
     }
     out.into_inner()?.sync_all()?;
     Ok(path)

@@ -45,13 +45,12 @@ fn main() -> ExitCode {
     let done = match args.first().map(String::as_str) {
         Some("setup") => setup::main(&rest),
         Some("ci") => ci::main(&rest),
-        Some("tidy") => tidy::main(),
-        Some("edges") => edges::main(),
+        Some(step @ ("tidy" | "edges")) => ci::main(&["--only", step]),
         Some("docs") => docs::main(&rest),
         Some("bpf") => bpf::main(),
         Some("lab") => lab::main(&rest),
         Some("demo") => demo::main(),
-        Some("smoke") => smoke::main(),
+        Some("smoke") => ci::main(&["--only", "release,smoke"]),
         Some("overhead") => overhead::main(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -13,7 +13,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
     tool::build("release")?;
     let mut cargo = tool::cargo(["build", "--release", "--locked"]);
     tool::run(cargo.args(["--package", "taillight-bench"]))?;
-    let mut bench = Command::new(tool::target_dir().join("release/taillight-bench"));
+    let mut bench = Command::new(tool::binary("release", "taillight-bench"));
     bench.current_dir(tool::root()).args(args);
     bench.env("TAILLIGHT", tool::taillight());
     Ok(bench.status()?.success())

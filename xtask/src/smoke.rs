@@ -24,15 +24,6 @@ const RUN_FILES: &[&str] = &[
     "report.html",
 ];
 
-/// `cargo xtask smoke`.
-pub fn main() -> Result<bool> {
-    tool::build("release")?;
-    if let StepOutcome::Ok(note) = step()? {
-        println!("smoke: {note}");
-    }
-    Ok(true)
-}
-
 /// The CI step: release build and its size.
 pub fn release_step() -> Result<StepOutcome> {
     tool::build("release")?;

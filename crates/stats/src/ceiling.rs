@@ -1,9 +1,9 @@
 //! Whether response times keep under a ceiling, with statistical honesty.
 //!
 //! What it is: the test behind `qos.ceiling`: "at most 1 - p of all I/Os take longer than the
-//! ceiling". The share of slower I/Os is a binomial proportion; its exact 95 % interval (Clopper
-//! and Pearson, Biometrika 26, 1934) lies below, above or across the allowed share, which gives
-//! pass, fail or undecided. What it is not: a comparison of two runs. Called by the report and by
+//! ceiling". The share of slower I/Os is a binomial proportion among as many independent I/Os as the
+//! measured ones are worth; its exact 95 % interval (Clopper and Pearson, Biometrika 26, 1934) lies
+//! below, above or across the allowed share, which gives pass, fail or undecided. What it is not: a comparison of two runs. Called by the report and by
 //! the search for the highest rate under a ceiling.
 //!
 //! A pass is the same statement as "the upper end of the percentile's order-statistic interval is
@@ -11,6 +11,7 @@
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::chance_below;
+use crate::dependence::Effect;
 use crate::dist::Dist;
 use taillight_core::Percentile;
 
@@ -47,21 +48,40 @@ pub struct CeilingCheck {
     pub needs: Option<u64>,
 }
 
-/// Checks that at least `at` of all I/Os take no longer than `ceiling_ns`.
+/// Checks that at least `at` of all I/Os take no longer than `ceiling_ns`. `effect` is what the
+/// dependence of the I/Os leaves of them at that percentile; where the run is too short to tell,
+/// the answer is undecided.
 #[must_use]
-pub fn check_ceiling(dist: &Dist, ceiling_ns: u64, at: &Percentile) -> CeilingCheck {
-    let (n, above) = (dist.count(), dist.count_above(ceiling_ns));
+pub fn check_ceiling(
+    dist: &Dist,
+    ceiling_ns: u64,
+    at: &Percentile,
+    effect: &Effect,
+) -> CeilingCheck {
+    let (all, above) = (dist.count(), dist.count_above(ceiling_ns));
+    let n = effect.effective(all);
+    // As many of the independent I/Os, rounded against either answer.
+    let scaled = u128::from(above) * u128::from(n);
+    let whole = u128::from(all).max(1);
+    let (at_least, at_most) = ((scaled / whole) as u64, scaled.div_ceil(whole) as u64);
     let below = chance_below(at);
-    let status = if passes(n, above, below) {
+    let status = if effect.longer.is_some() {
+        CeilingStatus::Undecided
+    } else if passes(n, at_most, below) {
         CeilingStatus::Pass
-    } else if above > 0 && upper_tail(n, above, below.flipped()) <= ALPHA {
+    } else if at_least > 0 && upper_tail(n, at_least, below.flipped()) <= ALPHA {
         CeilingStatus::Fail
     } else {
         CeilingStatus::Undecided
     };
-    let needs =
-        if status == CeilingStatus::Undecided { needed_to_pass(n, above, below) } else { None };
-    let (share_lo, share_hi) = share_interval(n, above);
+    let needs = if status == CeilingStatus::Undecided {
+        let longer = effect.longer.map(|times| (all as f64 * times).ceil() as u64);
+        let pass = needed_to_pass(n, at_most, below);
+        pass.map(|n| effect.in_dependent(n).max(longer.unwrap_or(0)))
+    } else {
+        None
+    };
+    let (share_lo, share_hi) = (share_interval(n, at_least).0, share_interval(n, at_most).1);
     CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs }
 }
 
@@ -153,7 +173,7 @@ mod tests {
 
     #[test]
     fn no_exceedance_passes_from_the_two_sided_threshold() {
-        let check = |n| check_ceiling(&run(n, 0), 100, &pct("99"));
+        let check = |n| check_ceiling(&run(n, 0), 100, &pct("99"), &Effect::NONE);
         assert_eq!(check(367).status, CeilingStatus::Undecided);
         assert_eq!(check(367).needs, Some(368));
         assert_eq!(check(368).status, CeilingStatus::Pass);
@@ -162,7 +182,7 @@ mod tests {
 
     #[test]
     fn exceedances_fail_or_stay_undecided() {
-        let check = |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"));
+        let check = |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"), &Effect::NONE);
         // One expected in 1000: one seen says nothing, many say fail, few in many say pass.
         assert_eq!(check(1_000, 1).status, CeilingStatus::Undecided);
         assert_eq!(check(1_000, 4).status, CeilingStatus::Fail);
@@ -175,14 +195,14 @@ mod tests {
 
     #[test]
     fn empty_and_extreme_inputs() {
-        let none = check_ceiling(&Dist::default(), 1, &pct("99"));
+        let none = check_ceiling(&Dist::default(), 1, &pct("99"), &Effect::NONE);
         assert_eq!((none.status, none.needs), (CeilingStatus::Undecided, Some(368)));
         assert_eq!((none.share_lo, none.share_hi), (0.0, 1.0));
-        let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX);
+        let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX, &Effect::NONE);
         assert_eq!((all.status, all.needs), (CeilingStatus::Undecided, None));
-        let one = check_ceiling(&run(1_000, 1), 100, &Percentile::MAX);
+        let one = check_ceiling(&run(1_000, 1), 100, &Percentile::MAX, &Effect::NONE);
         assert_eq!(one.status, CeilingStatus::Fail);
-        let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN);
+        let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN, &Effect::NONE);
         assert_eq!(only_slow.status, CeilingStatus::Fail);
     }
 
@@ -204,7 +224,7 @@ mod tests {
         ) {
             let p = Percentile::nines(k).expect("valid");
             let above = ((n as f64 * p.tail_share() * tenth as f64 / 10.0) as u64).min(n);
-            let check = check_ceiling(&run(n, above), 500, &p);
+            let check = check_ceiling(&run(n, above), 500, &p, &Effect::NONE);
             let allowed = p.tail_share();
             let hi = quantile_ci(n, &p).hi_rank.map(|r| if r <= n - above { 100 } else { 1000 });
             let lo = quantile_ci(n, &p).lo_rank.map(|r| if r <= n - above { 100 } else { 1000 });

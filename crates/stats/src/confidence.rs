@@ -4,11 +4,12 @@
 //! binomial whatever the latencies look like, so two ranks enclose it with known probability
 //! (Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem 2.1).
 //! What it is not: an answer for I/Os that are slow together; see
-//! [`episode_ci`](crate::episode_ci). Called by [`estimate`](crate::estimate()) and the report.
+//! [`Dependence`](crate::Dependence). Called by [`estimate`](crate::estimate()) and the report.
 //!
 //! Ties and whole nanoseconds only make the intervals cover more often, never less.
 
 use crate::binomial::{Chance, all_can_reach, critical_count};
+use crate::dependence::Effect;
 use crate::dist::Dist;
 use taillight_core::Percentile;
 
@@ -56,16 +57,49 @@ pub fn quantile_ci(n: u64, pct: &Percentile) -> Ci {
     }
 }
 
-/// Rank whose value is above the true percentile with 95 % confidence, if `n` suffices.
-#[must_use]
-pub fn upper_bound_rank(n: u64, pct: &Percentile) -> Option<u64> {
-    critical_count(n, chance_below(pct), ONE_SIDED)
+/// What can be said with 95 % confidence about a percentile of `n` I/Os that depend on each other.
+///
+/// The ranks are those for as many independent I/Os as the `n` are worth, their distances from the
+/// top scaled back and rounded away from the percentile. No ends where the run is too short to tell
+/// how much it is worth.
+#[derive(Clone, Copy, Debug)]
+pub struct DependentRanks {
+    /// The two-sided interval.
+    pub ci: Ci,
+    /// The one-sided bound on the sparse side: above the median a rank whose value is above the
+    /// true percentile, below it one whose value is below.
+    pub bound: Option<u64>,
 }
 
-/// Rank whose value is below the true percentile with 95 % confidence, if `n` suffices.
+/// See [`DependentRanks`].
 #[must_use]
-pub fn lower_bound_rank(n: u64, pct: &Percentile) -> Option<u64> {
-    critical_count(n, chance_below(pct).flipped(), ONE_SIDED).map(|from_top| n - from_top + 1)
+pub fn dependent_ranks(n: u64, pct: &Percentile, effect: &Effect) -> DependentRanks {
+    let effective = effect.effective(n);
+    if effect.longer.is_some() || effective == 0 {
+        return DependentRanks { ci: Ci::default(), bound: None };
+    }
+    let rank = pct.rank(n);
+    let scaled = |from_top: u64| u128::from(from_top) * u128::from(n);
+    let lower = |k: u64| {
+        let from_top = scaled(effective - k + 1).div_ceil(u128::from(effective)) as u64;
+        (n - from_top.min(n) + 1).min(rank)
+    };
+    let upper = |k: u64| {
+        let above = scaled(effective - k) / u128::from(effective);
+        (n - above as u64).max(rank)
+    };
+    let ci = quantile_ci(effective, pct);
+    let below = chance_below(pct);
+    let bound = if below.yes >= below.no {
+        critical_count(effective, below, ONE_SIDED).map(upper)
+    } else {
+        critical_count(effective, below.flipped(), ONE_SIDED)
+            .map(|from_top| lower(effective - from_top + 1))
+    };
+    DependentRanks {
+        ci: Ci { lo_rank: ci.lo_rank.map(lower), hi_rank: ci.hi_rank.map(upper) },
+        bound,
+    }
 }
 
 /// I/Os from which the one-sided 95 % bound on the percentile's sparse side exists, which is what
@@ -219,26 +253,33 @@ mod tests {
             let one = needed_one_sided(&p).expect("finite");
             let two = needed_two_sided(&p).expect("finite");
             prop_assert!(one <= two);
-            prop_assert!(upper_bound_rank(one + off, &p).is_some());
-            prop_assert_eq!(upper_bound_rank((one - 1).saturating_sub(off), &p), None);
+            let bound = |n: u64| dependent_ranks(n, &p, &Effect::NONE).bound;
+            prop_assert!(bound(one + off).is_some());
+            prop_assert_eq!(bound((one - 1).saturating_sub(off)), None);
             prop_assert!(quantile_ci(two + off, &p).is_complete());
             prop_assert!(!quantile_ci((two - 1).saturating_sub(off), &p).is_complete());
         }
 
         #[test]
         fn the_interval_encloses_the_percentile(
-            n in 1u64..100_000_000_000, units in 1u64..100_000,
+            n in 1u64..100_000_000_000, units in 1u64..100_000, tenths in 0u32..5_000,
         ) {
             let p: Percentile = format!("{}.{:03}", units / 1000, units % 1000).parse().expect("valid");
             let (ci, rank) = (quantile_ci(n, &p), p.rank(n));
+            let alone = dependent_ranks(n, &p, &Effect::NONE);
+            prop_assert_eq!(alone.ci, ci);
+            let divisor = 1.0 + f64::from(tenths) / 10.0;
+            let wide = dependent_ranks(n, &p, &Effect { divisor, ..Effect::NONE });
             if let Some(lo) = ci.lo_rank {
                 prop_assert!(lo >= 1 && lo <= rank);
-                prop_assert!(lower_bound_rank(n, &p).is_some_and(|one| one >= lo));
+                prop_assert!(wide.ci.lo_rank.is_none_or(|w| w <= lo && w >= 1));
             }
             if let Some(hi) = ci.hi_rank {
                 prop_assert!(hi >= rank && hi <= n);
-                prop_assert!(upper_bound_rank(n, &p).is_some_and(|one| one <= hi));
+                prop_assert!(wide.ci.hi_rank.is_none_or(|w| w >= hi && w <= n));
             }
+            let (lo, hi) = (ci.lo_rank.unwrap_or(1), ci.hi_rank.unwrap_or(n));
+            prop_assert!(alone.bound.is_none_or(|one| (lo..=hi).contains(&one)));
         }
     }
 }

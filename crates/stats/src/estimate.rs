@@ -2,89 +2,125 @@
 //!
 //! What it is: the nearest-rank value together with its interval and, when there are too few I/Os,
 //! the count that is needed instead of a number. What it is not: the statistics themselves (see
-//! [`confidence`](crate::confidence)). Called by the report for every percentile it shows.
+//! [`confidence`](crate::confidence) and [`Dependence`](crate::Dependence)). Called by the report
+//! for every percentile and nine it shows.
 
-use crate::confidence::{needed_one_sided, needed_two_sided, quantile_ci};
+use crate::confidence::{dependent_ranks, needed_one_sided, needed_two_sided};
+use crate::dependence::Effect;
 use crate::dist::Dist;
 use taillight_core::Percentile;
 
-/// One percentile as it may be shown. All values in nanoseconds, intervals at 95 % confidence for
-/// independent I/Os.
+/// One percentile as it may be shown. All values in nanoseconds, intervals at 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Which percentile.
     pub pct: Percentile,
     /// The nearest-rank value; none when unresolved.
     pub value: Option<u64>,
-    /// Lower end of the two-sided interval; none until both ends exist.
+    /// Lower end of the two-sided interval; none where there are too few I/Os for it.
     pub lo: Option<u64>,
-    /// Upper end of the two-sided interval; none until both ends exist.
+    /// Upper end of the two-sided interval; none where there are too few I/Os for it.
     pub hi: Option<u64>,
-    /// Whether the one-sided bound exists, so that the value is an estimate and not an extreme.
+    /// The one-sided bound on the sparse side, which makes the percentile resolved: above the
+    /// median "at most this", below it "at least this".
+    pub bound: Option<u64>,
+    /// Whether there are enough I/Os for the one-sided bound, so that the value is an estimate and
+    /// not an extreme.
     pub resolved: bool,
-    /// I/Os needed to resolve it; none when resolved, or when no count suffices (100 %).
+    /// I/Os needed to resolve it; none when no count suffices (100 %).
     pub needs: Option<u64>,
+    /// I/Os needed for both ends of the interval; none when both are there or no count suffices.
+    pub interval_needs: Option<u64>,
+    /// How many independent I/Os say as much about this percentile as those measured.
+    pub effective: u64,
 }
 
 /// A percentile with its interval, or with the count it needs.
 #[must_use]
-pub fn estimate(dist: &Dist, pct: &Percentile) -> Estimate {
+pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
     let n = dist.count();
-    let needed = needed_one_sided(pct);
-    if needed.is_none_or(|needed| n < needed) {
-        return Estimate {
-            pct: *pct,
-            value: None,
-            lo: None,
-            hi: None,
-            resolved: false,
-            needs: needed,
-        };
+    let effective = effect.effective(n);
+    let in_ios = |independent: Option<u64>| independent.map(|n| effect.in_dependent(n));
+    let needs = in_ios(needed_one_sided(pct));
+    let resolved = needed_one_sided(pct).is_some_and(|needed| effective >= needed);
+    let ranks = dependent_ranks(n, pct, effect);
+    let (lo, hi) = if resolved { ranks.ci.values(dist) } else { (None, None) };
+    let interval_needs = in_ios(needed_two_sided(pct))
+        .filter(|_| lo.is_none() || hi.is_none())
+        .map(|needed| needed.max(effect.longer.map_or(0, |t| (n as f64 * t).ceil() as u64)));
+    Estimate {
+        pct: *pct,
+        value: dist.percentile(pct).filter(|_| resolved),
+        lo,
+        hi,
+        bound: ranks.bound.filter(|_| resolved).and_then(|k| dist.value_at_rank(k)),
+        resolved,
+        needs,
+        interval_needs,
+        effective,
     }
-    let two_sided = needed_two_sided(pct).is_some_and(|needed| n >= needed);
-    let (lo, hi) = if two_sided { quantile_ci(n, pct).values(dist) } else { Default::default() };
-    Estimate { pct: *pct, value: dist.percentile(pct), lo, hi, resolved: true, needs: None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn alone(n: u64, pct: &Percentile) -> Estimate {
+        estimate(&(1..=n).collect(), pct, &Effect::NONE)
+    }
+
     #[test]
     fn nines_resolve_one_after_the_other() {
-        let dist: Dist = (1..=3_000).collect();
-        let nines = (1..=9).map(|k| Percentile::nines(k).expect("valid"));
-        let table: Vec<Estimate> = nines.map(|nine| estimate(&dist, &nine)).collect();
-        let resolved: Vec<_> = table.iter().map(|n| n.resolved).collect();
+        let table: Vec<_> =
+            (1..=9).map(|k| alone(3_000, &Percentile::nines(k).expect("valid"))).collect();
+        let resolved: Vec<_> = table.iter().map(|e| e.resolved).collect();
         assert_eq!(resolved, [true, true, true, false, false, false, false, false, false]);
         let two = table[1];
-        assert_eq!((two.value, two.needs), (Some(2_970), None));
+        assert_eq!((two.value, two.interval_needs), (Some(2_970), None));
         assert!(two.lo.is_some_and(|lo| lo < 2_970) && two.hi.is_some_and(|hi| hi > 2_970));
-        // Past 2,995 but short of 3,688: a value, no interval.
+        // Past 2,995 but short of 3,688: a value and its bound, no upper end.
         let three = table[2];
-        assert_eq!((three.value, three.lo, three.hi), (Some(2_997), None, None));
+        assert_eq!((three.value, three.hi, three.bound), (Some(2_997), None, Some(3_000)));
+        assert_eq!(three.interval_needs, Some(3_688));
+        assert!(three.lo.is_some_and(|lo| lo < 2_997));
         let four = table[3];
-        assert_eq!((four.value, four.lo, four.hi), (None, None, None));
+        assert_eq!((four.value, four.lo, four.hi, four.bound), (None, None, None, None));
         assert_eq!(four.needs, Some(29_956));
         assert_eq!(table[8].needs, Some(2_995_732_273));
     }
 
     #[test]
-    fn the_threshold_itself_resolves() {
+    fn each_end_is_there_when_it_exists() {
         let p: Percentile = "99".parse().expect("valid");
-        let at = |n: u64| estimate(&(1..=n).collect(), &p);
-        assert!(!at(298).resolved);
-        assert_eq!(at(298).needs, Some(299));
-        assert_eq!((at(299).value, at(299).hi), (Some(297), None));
-        assert_eq!(at(367).hi, None);
+        let at = |n: u64| alone(n, &p);
+        assert!(!at(298).resolved && at(298).needs == Some(299));
+        for n in [299, 367] {
+            let it = at(n);
+            assert_eq!((it.lo.is_some(), it.hi, it.bound), (true, None, Some(n)), "{n}");
+        }
         assert_eq!((at(368).lo.is_some(), at(368).hi), (true, Some(368)));
+        let low = alone(1_000, &"1".parse().expect("valid"));
+        assert!(low.bound.is_some_and(|bound| bound < 10), "{low:?}");
+    }
+
+    #[test]
+    fn dependence_takes_from_the_count() {
+        let p: Percentile = "99".parse().expect("valid");
+        let dist: Dist = (1..=10_000).collect();
+        let effect = Effect { design_effect: 8.0, divisor: 10.0, longer: None };
+        let (one, tenth) = (estimate(&dist, &p, &Effect::NONE), estimate(&dist, &p, &effect));
+        assert_eq!((tenth.value, tenth.effective), (one.value, 1_000));
+        assert_eq!(tenth.needs, Some(2_990));
+        assert!(tenth.lo < one.lo && tenth.hi > one.hi, "{tenth:?} {one:?}");
+        let short = estimate(&dist, &p, &Effect { longer: Some(4.0), ..effect });
+        assert_eq!((short.value, short.lo, short.hi, short.bound), (one.value, None, None, None));
+        assert_eq!(short.interval_needs, Some(40_000));
     }
 
     #[test]
     fn nothing_is_invented() {
-        let none = estimate(&Dist::default(), &Percentile::MEDIAN);
+        let none = estimate(&Dist::default(), &Percentile::MEDIAN, &Effect::NONE);
         assert_eq!((none.value, none.resolved, none.needs), (None, false, Some(5)));
-        let max = estimate(&(1..=1_000).collect(), &Percentile::MAX);
+        let max = alone(1_000, &Percentile::MAX);
         assert_eq!((max.value, max.resolved, max.needs), (None, false, None));
     }
 }

@@ -11,10 +11,12 @@ pub mod bins;
 pub mod ceiling;
 pub mod confidence;
 pub mod curve;
+pub mod dependence;
 pub mod dist;
 pub mod episodes;
 pub mod estimate;
 pub mod exact;
+pub mod grid;
 pub mod littles_law;
 pub mod series;
 pub mod slc;
@@ -26,13 +28,15 @@ mod moments;
 pub use bins::LogBins;
 pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, share_interval};
 pub use confidence::{
-    Ci, lower_bound_rank, needed_one_sided, needed_two_sided, quantile_ci, upper_bound_rank,
+    Ci, DependentRanks, dependent_ranks, needed_one_sided, needed_two_sided, quantile_ci,
 };
 pub use curve::{RankPoint, percentile_curve};
+pub use dependence::{Dependence, Effect};
 pub use dist::{Dist, DistError};
-pub use episodes::{Episode, EpisodeCi, Episodes, episode_ci, group_episodes};
+pub use episodes::{Episode, Episodes, group_episodes};
 pub use estimate::{Estimate, estimate};
 pub use exact::ExactCounter;
+pub use grid::{TimeGrid, TimeWindow};
 pub use littles_law::littles_law_ratio;
 pub use series::SeriesSummary;
 pub use slc::{SbkSlc, Slc};

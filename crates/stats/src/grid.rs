@@ -1,0 +1,178 @@
+//! I/Os counted over time and latency, on a grid of bounded size.
+//!
+//! What it is: the counts behind heat maps and behind the question how far I/Os depend on each
+//! other ([`Dependence`](crate::Dependence)). Latency cells are a 32nd of a power of two wide (2 to
+//! 3 %) and found with a shift; only cells that some I/O fell into take memory, one row of
+//! [`COLUMNS`] counts each, so a grid takes 2 MiB at most. What it is not: exact; percentiles come
+//! from [`Dist`](crate::Dist).
+
+/// Most columns of a grid.
+pub const COLUMNS: usize = 256;
+/// Cells per power of two, as a power of two.
+const FINE: u32 = 5;
+/// Cells over all 64 bits.
+pub const CELLS: usize = (64 - FINE as usize + 1) << FINE;
+
+/// The time a grid spans, in columns of equal length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeWindow {
+    /// Start, as a stamp in nanoseconds.
+    pub start_ns: i64,
+    /// Width of a column, ns, at least 1.
+    pub column_ns: u64,
+    /// Columns, at most [`COLUMNS`].
+    pub columns: usize,
+}
+
+impl TimeWindow {
+    /// Even columns over `start..end`.
+    #[must_use]
+    pub fn new(start_ns: i64, end_ns: i64) -> TimeWindow {
+        let span = end_ns.saturating_sub(start_ns).max(1) as u64;
+        let column_ns = span.div_ceil(COLUMNS as u64).max(1);
+        TimeWindow { start_ns, column_ns, columns: span.div_ceil(column_ns) as usize }
+    }
+
+    /// The whole span, ns.
+    #[must_use]
+    pub fn span_ns(&self) -> u64 {
+        self.column_ns.saturating_mul(self.columns as u64)
+    }
+
+    fn column(&self, at_ns: i64) -> usize {
+        let since = at_ns.saturating_sub(self.start_ns).max(0) as u64;
+        ((since / self.column_ns) as usize).min(self.columns - 1)
+    }
+}
+
+/// Counts by latency cell and column.
+#[derive(Debug, Clone)]
+pub struct TimeGrid {
+    window: TimeWindow,
+    /// One entry per cell; empty until an I/O falls into it.
+    rows: Vec<Vec<u32>>,
+}
+
+impl TimeGrid {
+    #[must_use]
+    pub fn new(window: TimeWindow) -> Self {
+        TimeGrid { window, rows: vec![Vec::new(); CELLS] }
+    }
+
+    #[must_use]
+    pub fn window(&self) -> TimeWindow {
+        self.window
+    }
+
+    /// Counts one I/O that completed at `at_ns` after `ns`.
+    #[inline]
+    pub fn push(&mut self, at_ns: i64, ns: u64) {
+        self.add(at_ns, ns, 1);
+    }
+
+    /// Counts several I/Os of equal time and latency.
+    #[inline]
+    pub fn add(&mut self, at_ns: i64, ns: u64, count: u64) {
+        let row = &mut self.rows[cell_of(ns)];
+        if row.is_empty() {
+            row.resize(self.window.columns, 0);
+        }
+        let cell = &mut row[self.window.column(at_ns)];
+        *cell = cell.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// Adds another grid. A grid of another window is spread over this one's columns by the
+    /// middle of its own.
+    pub fn merge(&mut self, other: &TimeGrid) {
+        for (cell, theirs) in other.rows.iter().enumerate().filter(|(_, r)| !r.is_empty()) {
+            let row = &mut self.rows[cell];
+            row.resize(self.window.columns, 0);
+            for (column, count) in theirs.iter().enumerate().filter(|(_, c)| **c > 0) {
+                let at = other.window.start_ns
+                    + (other.window.column_ns * column as u64 + other.window.column_ns / 2) as i64;
+                let mine = &mut row[self.window.column(at)];
+                *mine = mine.saturating_add(*count);
+            }
+        }
+    }
+
+    /// What it takes, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let rows = self.rows.iter().map(|r| r.capacity() * size_of::<u32>()).sum::<usize>();
+        rows + self.rows.capacity() * size_of::<Vec<u32>>()
+    }
+
+    /// The counts of a cell by column; empty where no I/O fell into it.
+    #[must_use]
+    pub fn row(&self, cell: usize) -> &[u32] {
+        self.rows.get(cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// I/Os of each column in the cells from `cell` up.
+    pub(crate) fn columns_from(&self, cell: usize) -> Vec<f64> {
+        let mut sums = vec![0.0; self.window.columns];
+        for row in &self.rows[cell.min(CELLS)..] {
+            for (sum, count) in sums.iter_mut().zip(row) {
+                *sum += f64::from(*count);
+            }
+        }
+        sums
+    }
+
+    /// I/Os of each cell.
+    pub(crate) fn cell_counts(&self) -> Vec<u64> {
+        self.rows.iter().map(|row| row.iter().map(|c| u64::from(*c)).sum()).collect()
+    }
+}
+
+/// The cell of a latency: exact below 32 ns, then a 32nd of a power of two wide.
+#[must_use]
+pub fn cell_of(ns: u64) -> usize {
+    if ns < 1 << FINE {
+        return ns as usize;
+    }
+    let power = 63 - ns.leading_zeros();
+    let within = (ns >> (power - FINE)) as usize & ((1 << FINE) - 1);
+    (((power - FINE + 1) as usize) << FINE) + within
+}
+
+/// Lower edge of a cell, ns.
+#[must_use]
+pub fn edge_of(cell: usize) -> f64 {
+    let (power, within) = (cell >> FINE, cell & ((1 << FINE) - 1));
+    if power == 0 {
+        // Zero has no place on a logarithmic axis.
+        return (within as f64).max(0.5);
+    }
+    ((1 << FINE) + within) as f64 * 2f64.powi(power as i32 - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_cover_every_value_in_order() {
+        for ns in (0..5_000).chain([1 << 20, (1 << 40) + 7, u64::MAX]) {
+            let cell = cell_of(ns);
+            assert!(cell < CELLS);
+            assert!(edge_of(cell) <= (ns as f64).max(0.5), "{ns}");
+            assert!(ns as f64 <= edge_of(cell + 1), "{ns}");
+        }
+    }
+
+    #[test]
+    fn every_count_is_kept_also_by_a_merge() {
+        let fill = |window: TimeWindow| {
+            let mut grid = TimeGrid::new(window);
+            (0..10_000u64).for_each(|i| grid.push(1_000 + i as i64 * 200_000, 100 + i * i));
+            grid
+        };
+        let mut grid = fill(TimeWindow::new(1_000, 2_000_001_000));
+        assert_eq!(grid.cell_counts().iter().sum::<u64>(), 10_000);
+        grid.merge(&fill(TimeWindow::new(1_000, 4_000_001_000)));
+        assert_eq!(grid.columns_from(0).iter().sum::<f64>(), 20_000.0);
+        assert!(grid.memory_bytes() < 3 << 20);
+    }
+}

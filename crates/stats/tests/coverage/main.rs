@@ -1,0 +1,167 @@
+//! How often intervals hold the truth and ceilings are judged right, on I/Os that depend on each
+//! other. The test checks cells that go wrong first; the table of `docs/measurement.md` is made by
+//! `cargo test --release -p taillight-stats --test coverage -- --ignored --nocapture`.
+
+mod models;
+
+use models::Model;
+use taillight_core::Percentile;
+use taillight_stats::{
+    CeilingStatus, Dependence, Dist, TimeGrid, TimeWindow, check_ceiling, estimate,
+};
+
+const PERCENTILES: [&str; 4] = ["50", "90", "99", "99.9"];
+
+/// Shares of the runs of one cell, in per cent.
+#[derive(Default, Clone, Copy)]
+struct Cell {
+    runs: f64,
+    /// No interval was given.
+    none: f64,
+    /// Of those given, the interval holds the truth.
+    covered: f64,
+    /// The ceiling at the truth is said to be kept, or broken.
+    passed: f64,
+    failed: f64,
+    /// The ceiling at 1.2 times the truth is said to be kept.
+    decided: f64,
+}
+
+impl Cell {
+    fn add(&mut self, dist: &Dist, dependence: &Dependence<'_>, pct: &Percentile, truth: u64) {
+        let effect = dependence.effect(pct);
+        let it = estimate(dist, pct, &effect);
+        self.runs += 1.0;
+        match (it.lo, it.hi) {
+            (Some(lo), Some(hi)) if lo <= truth && truth <= hi => self.covered += 1.0,
+            (Some(_), Some(_)) => {}
+            _ => self.none += 1.0,
+        }
+        match check_ceiling(dist, truth, pct, &effect).status {
+            CeilingStatus::Pass => self.passed += 1.0,
+            CeilingStatus::Fail => self.failed += 1.0,
+            CeilingStatus::Undecided => {}
+        }
+        let above = check_ceiling(dist, truth * 6 / 5, pct, &effect);
+        self.decided += f64::from(above.status == CeilingStatus::Pass);
+    }
+
+    fn share(&self, count: f64) -> f64 {
+        100.0 * count / self.runs
+    }
+
+    fn coverage(&self) -> f64 {
+        100.0 * self.covered / (self.runs - self.none).max(1.0)
+    }
+}
+
+/// True percentiles, ns: of a queue with one exponential server from its law, else of a run so long
+/// that its own error does not count.
+fn truth(model: Model) -> [u64; 4] {
+    let pct = PERCENTILES.map(|p| p.parse::<Percentile>().expect("a percentile"));
+    if let Model::Exponential(1, load) = model {
+        return pct.map(|p| (-p.tail_share().ln() / (1e3 * (1.0 - load)) * 1e9) as u64);
+    }
+    let long: Dist = (0..40)
+        .flat_map(|i| model.run(1 << 40 | i, 400.0))
+        .map(|(_, latency)| (latency * 1e9) as u64)
+        .collect();
+    pct.map(|p| long.percentile(&p).expect("I/Os"))
+}
+
+fn cells(model: Model, seconds: f64, runs: u64, truth: [u64; 4]) -> [Cell; 4] {
+    let mut cells = [Cell::default(); 4];
+    for seed in 0..runs {
+        let run = model.run(seed * 7_919 + 13, seconds);
+        let ns = |s: f64| (s * 1e9) as i64;
+        let mut grid = TimeGrid::new(TimeWindow::new(0, ns(seconds)));
+        run.iter().for_each(|(at, latency)| grid.push(ns(*at), ns(*latency) as u64));
+        let dist: Dist = run.iter().map(|io| ns(io.1) as u64).collect();
+        let dependence = Dependence::new(&grid);
+        for ((cell, pct), truth) in cells.iter_mut().zip(PERCENTILES).zip(truth) {
+            cell.add(&dist, &dependence, &pct.parse().expect("a percentile"), truth);
+        }
+    }
+    cells
+}
+
+/// 2.5 % and three standard deviations of a share of so many runs.
+fn allowed(runs: f64) -> f64 {
+    100.0 * (0.025 + 3.0 * (0.025f64 * 0.975 / runs).sqrt())
+}
+
+#[test]
+fn queues_bursts_and_independent_ios_are_covered() {
+    const RUNS: u64 = 300;
+    let models = [
+        ("independent", Model::Independent, 20.0),
+        ("queue at 50 %", Model::Exponential(1, 0.5), 30.0),
+        ("queue at 80 %", Model::Exponential(1, 0.8), 60.0),
+        ("on and off", Model::OnOff(0.5), 60.0),
+        ("drift", Model::Drift(0.8), 120.0),
+    ];
+    for (name, model, seconds) in models {
+        let truth = truth(model);
+        for (cell, pct) in cells(model, seconds, RUNS, truth).iter().zip(PERCENTILES) {
+            let (pass, fail) = (cell.share(cell.passed), cell.share(cell.failed));
+            let what = format!("{name} p{pct}: pass {pass:.1} %, fail {fail:.1} %");
+            assert!(pass <= allowed(cell.runs) && fail <= allowed(cell.runs), "{what}");
+            let given = cell.runs - cell.none;
+            // 93 % and three standard deviations.
+            let least = 93.0 - 3.0 * 100.0 * (0.05 * 0.95 / given.max(1.0)).sqrt();
+            let covered = cell.coverage();
+            assert!(given < 30.0 || covered >= least, "{what}, {covered:.1} % of {given} covered");
+        }
+    }
+}
+
+/// Intervals that take I/Os for independent fail this: the test above can fail.
+#[test]
+fn independent_ranks_do_not_cover_a_queue() {
+    let model = Model::Exponential(1, 0.8);
+    let (pct, truth) = (PERCENTILES[2].parse().expect("a percentile"), truth(model)[2]);
+    let covered = (0..100).filter(|seed| {
+        let ios = model.run(*seed, 60.0);
+        let dist: Dist = ios.iter().map(|io| (io.1 * 1e9) as u64).collect();
+        let (lo, hi) = taillight_stats::quantile_ci(dist.count(), &pct).values(&dist);
+        lo.is_some_and(|lo| lo <= truth) && hi.is_some_and(|hi| hi >= truth)
+    });
+    assert!(covered.count() < 50);
+}
+
+#[test]
+#[ignore = "a table for the documentation, an hour of computing"]
+fn table() {
+    let models = [
+        ("independent", Model::Independent),
+        ("M/M/1, 30 %", Model::Exponential(1, 0.3)),
+        ("M/M/1, 50 %", Model::Exponential(1, 0.5)),
+        ("M/M/1, 80 %", Model::Exponential(1, 0.8)),
+        ("M/M/1, 90 %", Model::Exponential(1, 0.9)),
+        ("M/D/1, 80 %", Model::Constant(0.8)),
+        ("M/M/4, 80 %", Model::Exponential(4, 0.8)),
+        ("on and off, 0.5 s", Model::OnOff(0.5)),
+        ("stalls, every 1 s", Model::Stalls(1.0)),
+        ("drift by second, 0.8", Model::Drift(0.8)),
+    ];
+    let of = |name: &str, or: u64| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+    };
+    let (runs, longest) = (of("RUNS", 1_000), of("SECONDS", 600) as f64);
+    println!("| runs | length | percentile | none given | covered | pass | fail | 1.2x passes |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for (name, model) in models {
+        let truth = truth(model);
+        for seconds in [10.0, 60.0, 600.0].into_iter().filter(|s| *s <= longest) {
+            for (cell, pct) in cells(model, seconds, runs, truth).iter().zip(PERCENTILES) {
+                let [none, pass, fail, decided] =
+                    [cell.none, cell.passed, cell.failed, cell.decided].map(|c| cell.share(c));
+                let covered = cell.coverage();
+                println!(
+                    "| {name} | {seconds} s | {pct} | {none:.1} % | {covered:.1} % \
+                     | {pass:.1} % | {fail:.1} % | {decided:.1} % |"
+                );
+            }
+        }
+    }
+}

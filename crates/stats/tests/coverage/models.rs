@@ -1,0 +1,131 @@
+//! Runs with a known truth: queues, bursts, stalls and drifts on virtual time.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Start, s, and latency, s, of every I/O.
+pub type Run = Vec<(f64, f64)>;
+
+pub struct Random(Xoshiro256PlusPlus);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        Random(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+    /// In (0, 1].
+    fn uniform(&mut self) -> f64 {
+        1.0 - self.0.random::<f64>()
+    }
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -self.uniform().ln() * mean
+    }
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// A kind of run. Services take 1 ms in the mean where nothing else is said.
+#[derive(Clone, Copy)]
+pub enum Model {
+    /// Latencies drawn one by one.
+    Independent,
+    /// Poisson arrivals at this share of what exponential servers do together: servers, load.
+    Exponential(usize, f64),
+    /// Poisson arrivals at this load of one server with constant service.
+    Constant(f64),
+    /// One server of 0.5 ms; arrivals at 1,500 and 100 a second in turns of this mean length, s.
+    OnOff(f64),
+    /// A server of 0.3 ms that stands still for 20 ms, this often apart, s.
+    Stalls(f64),
+    /// 1,000 a second whose level changes each second, correlated by this, by 2 %.
+    Drift(f64),
+}
+
+impl Model {
+    pub fn run(self, seed: u64, seconds: f64) -> Run {
+        let r = &mut Random::new(seed);
+        match self {
+            Model::Independent => {
+                let mut at = 0.0;
+                std::iter::from_fn(|| {
+                    at += r.exponential(1e-3);
+                    (at < seconds).then(|| (at, r.exponential(1e-3)))
+                })
+                .collect()
+            }
+            Model::Exponential(servers, load) => {
+                let mean = 1e-3 * servers as f64;
+                queue(r, seconds, servers, 1e3 * load, |r| r.exponential(mean), |at| at)
+            }
+            Model::Constant(load) => queue(r, seconds, 1, 1e3 * load, |_| 1e-3, |at| at),
+            Model::OnOff(turn) => on_off(r, seconds, turn),
+            Model::Stalls(apart) => queue(
+                r,
+                seconds,
+                1,
+                1e3,
+                |r| 0.3e-3 * (0.3 * r.normal()).exp(),
+                |at| at + (0.02 - at.rem_euclid(apart)).max(0.0),
+            ),
+            Model::Drift(correlation) => drift(r, seconds, correlation),
+        }
+    }
+}
+
+/// Poisson arrivals at `rate` to the server that is free first; five seconds pass before the run.
+/// `begin` says when a service that could begin at a time does.
+fn queue(
+    r: &mut Random,
+    seconds: f64,
+    servers: usize,
+    rate: f64,
+    mut service: impl FnMut(&mut Random) -> f64,
+    begin: impl Fn(f64) -> f64,
+) -> Run {
+    let (mut at, mut run) = (-5.0, Run::new());
+    let mut free = vec![at; servers];
+    loop {
+        at += r.exponential(1.0 / rate);
+        if at >= seconds {
+            return run;
+        }
+        let first = free.iter_mut().min_by(|a, b| a.total_cmp(b)).expect("a server");
+        *first = begin(first.max(at)) + service(r);
+        if at >= 0.0 {
+            run.push((at, *first - at));
+        }
+    }
+}
+
+fn on_off(r: &mut Random, seconds: f64, turn: f64) -> Run {
+    let (mut at, mut free, mut run) = (-5.0, -5.0f64, Run::new());
+    let mut on = r.uniform() < 0.5;
+    let mut until = at + r.exponential(turn);
+    while at < seconds {
+        let next = at + r.exponential(if on { 1.0 / 1_500.0 } else { 1.0 / 100.0 });
+        if next > until {
+            (at, on) = (until, !on);
+            until = at + r.exponential(turn);
+            continue;
+        }
+        at = next;
+        free = free.max(at) + r.exponential(0.5e-3);
+        if (0.0..seconds).contains(&at) {
+            run.push((at, free - at));
+        }
+    }
+    run
+}
+
+fn drift(r: &mut Random, seconds: f64, correlation: f64) -> Run {
+    let mut level = 0.02 * r.normal();
+    let step = 0.02 * (1.0 - correlation * correlation).sqrt();
+    let count = (seconds * 1e3) as u64;
+    let io = |i| {
+        if i > 0 && i % 1_000 == 0 {
+            level = correlation * level + step * r.normal();
+        }
+        (i as f64 * 1e-3, 1e-3 * (level + 0.3 * r.normal()).exp())
+    };
+    (0..count).map(io).collect()
+}

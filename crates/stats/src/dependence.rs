@@ -14,8 +14,8 @@
 //! spectrum is flat; how far it is flat, and what is missing at zero, is read from a fit of white
 //! noise plus one relaxation time (Whittle likelihood) to the whole spectrum. Far out in the tail a
 //! run shows few bursts, and a run without a large one looks as if there were none; so the design
-//! effect there is the largest of those of shallower percentiles, down to one that holds
-//! [`BURSTS_FOR_OWN`] independent events. How uncertain the design effect itself is widens the
+//! effect there is the largest of those of shallower percentiles, down to one that holds enough
+//! independent events. How uncertain the design effect itself is widens the
 //! interval as Student's t does.
 //!
 //! What it cannot see: changes slower than about a third of the run. Where the spectrum still rises
@@ -35,7 +35,9 @@ use taillight_core::Percentile;
 use crate::grid::TimeGrid;
 
 /// Independent events beyond a percentile from which its own design effect is used.
-const BURSTS_FOR_OWN: f64 = 20.0;
+const EVENTS_FOR_OWN: f64 = 20.0;
+/// How many times more I/Os the shallowest percentile holds that is looked at in any case.
+const SEEN_TO: f64 = 16.0;
 /// Fewest cosine terms that the power at frequency zero is taken from.
 const FEWEST_TERMS: usize = 8;
 /// Most of them: more would add little certainty.
@@ -118,17 +120,17 @@ impl<'a> Dependence<'a> {
         let n = self.total as f64;
         let upper = pct.tail_share() <= 0.5;
         let rare = pct.tail_share().min(pct.share());
-        let mut it = self.level(rare, upper);
-        let mut share = rare;
-        while share < 0.5 && n * share / it.design_effect < BURSTS_FOR_OWN {
+        let own = self.level(rare, upper);
+        let (mut it, mut share, mut events) = (own, rare, n * rare / own.design_effect);
+        while share < 0.5 && (share < rare * SEEN_TO || events < EVENTS_FOR_OWN) {
             share = (2.0 * share).min(0.5);
             let shallower = self.level(share, upper);
-            it.longer = it.longer.or(shallower.longer);
-            it.terms = it.terms.min(shallower.terms);
-            it.design_effect = it.design_effect.max(shallower.design_effect);
-            if n * share / shallower.design_effect >= BURSTS_FOR_OWN {
-                break;
+            if n * rare / shallower.design_effect < EVENTS_FOR_OWN
+                && shallower.design_effect > it.design_effect
+            {
+                it = shallower;
             }
+            events = n * share / shallower.design_effect;
         }
         let excess = it.design_effect - 1.0;
         if excess <= 0.0 {

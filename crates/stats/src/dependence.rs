@@ -52,8 +52,8 @@ const STEEPEST: f64 = 3.0;
 const BELIEVED: f64 = 0.5;
 /// And from which it is certain enough to refuse an interval.
 const CERTAIN: f64 = 3.5;
-/// The estimate of the part above 1 is low by about a tenth: the mean is taken from the same data.
-const LOW_BY: f64 = 1.12;
+/// The estimate of the part above 1 is low by a sixth or so: the mean is taken from the same data.
+const LOW_BY: f64 = 1.18;
 /// Relative variance of the design effect times the independent events it rests on.
 const VARIANCE_PER_EVENT: f64 = 2.0;
 
@@ -125,10 +125,10 @@ impl<'a> Dependence<'a> {
         while share < 0.5 && (share < rare * SEEN_TO || events < EVENTS_FOR_OWN) {
             share = (2.0 * share).min(0.5);
             let shallower = self.level(share, upper);
-            if n * rare / shallower.design_effect < EVENTS_FOR_OWN
-                && shallower.design_effect > it.design_effect
-            {
-                it = shallower;
+            // The largest of several would be large by chance alone: less a part of its error.
+            let likely = shallower.design_effect * (1.0 - 0.7 * (2.0 / shallower.terms).sqrt());
+            if n * rare / likely < EVENTS_FOR_OWN && likely > it.design_effect {
+                it = LevelEffect { design_effect: likely, ..shallower };
             }
             events = n * share / shallower.design_effect;
         }

@@ -48,7 +48,8 @@ pub enum LatencySource {
     Histogram,
 }
 
-/// A quantile by nearest rank, with its 95 % confidence interval (independent I/Os).
+/// A quantile by nearest rank, with its 95 % confidence interval. I/Os that depend on each other
+/// count as fewer: see `effective`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantile {
     /// Its value, ns; null when not resolved.
@@ -57,10 +58,21 @@ pub struct Quantile {
     pub lo_ns: Option<u64>,
     /// Upper bound, ns; null when that bound does not exist.
     pub hi_ns: Option<u64>,
+    /// One-sided 95 % bound on the sparse side, ns: above the median "at most this", below it "at
+    /// least this".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_ns: Option<u64>,
     /// Whether the one-sided bound exists, so that `ns` may be shown as measured.
     pub resolved: bool,
     /// I/Os needed to resolve it.
     pub needs: u64,
+    /// I/Os needed for both ends of the interval, when one is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_needs: Option<u64>,
+    /// How many independent I/Os say as much about it; null in runs of versions that took all I/Os
+    /// for independent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<u64>,
     /// I/Os above the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<u64>,
@@ -108,8 +120,4 @@ pub struct EpisodesEntry {
     pub count: u64,
     /// I/Os in the largest episode.
     pub largest: u64,
-    /// Lower bound from episodes instead of I/Os, ns.
-    pub lo_ns: Option<u64>,
-    /// Upper bound from episodes instead of I/Os, ns.
-    pub hi_ns: Option<u64>,
 }

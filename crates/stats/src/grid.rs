@@ -45,18 +45,24 @@ impl TimeWindow {
     }
 }
 
+impl Default for TimeWindow {
+    fn default() -> Self {
+        TimeWindow { start_ns: 0, column_ns: 1, columns: 1 }
+    }
+}
+
 /// Counts by latency cell and column.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimeGrid {
     window: TimeWindow,
-    /// One entry per cell; empty until an I/O falls into it.
+    /// One entry per cell, up to the last used; empty until an I/O falls into it.
     rows: Vec<Vec<u32>>,
 }
 
 impl TimeGrid {
     #[must_use]
     pub fn new(window: TimeWindow) -> Self {
-        TimeGrid { window, rows: vec![Vec::new(); CELLS] }
+        TimeGrid { window, rows: Vec::new() }
     }
 
     #[must_use]
@@ -73,24 +79,44 @@ impl TimeGrid {
     /// Counts several I/Os of equal time and latency.
     #[inline]
     pub fn add(&mut self, at_ns: i64, ns: u64, count: u64) {
-        let row = &mut self.rows[cell_of(ns)];
+        let column = self.window.column(at_ns);
+        let cell = &mut self.row_mut(cell_of(ns))[column];
+        *cell = cell.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    #[inline]
+    fn row_mut(&mut self, cell: usize) -> &mut [u32] {
+        if cell >= self.rows.len() {
+            self.rows.resize_with(cell + 1, Vec::new);
+        }
+        let row = &mut self.rows[cell];
         if row.is_empty() {
             row.resize(self.window.columns, 0);
         }
-        let cell = &mut row[self.window.column(at_ns)];
-        *cell = cell.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        row
+    }
+
+    /// The same I/Os at the same times, all with a latency of 0.
+    #[must_use]
+    pub fn at_zero(&self) -> TimeGrid {
+        let mut zero = TimeGrid::new(self.window);
+        let row = zero.row_mut(0);
+        for theirs in &self.rows {
+            row.iter_mut().zip(theirs).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+        }
+        zero
     }
 
     /// Adds another grid. A grid of another window is spread over this one's columns by the
     /// middle of its own.
     pub fn merge(&mut self, other: &TimeGrid) {
         for (cell, theirs) in other.rows.iter().enumerate().filter(|(_, r)| !r.is_empty()) {
-            let row = &mut self.rows[cell];
-            row.resize(self.window.columns, 0);
+            let window = self.window;
+            let row = self.row_mut(cell);
             for (column, count) in theirs.iter().enumerate().filter(|(_, c)| **c > 0) {
-                let at = other.window.start_ns
-                    + (other.window.column_ns * column as u64 + other.window.column_ns / 2) as i64;
-                let mine = &mut row[self.window.column(at)];
+                let middle = other.window.column_ns * column as u64 + other.window.column_ns / 2;
+                let at = other.window.start_ns.saturating_add(middle as i64);
+                let mine = &mut row[window.column(at)];
                 *mine = mine.saturating_add(*count);
             }
         }
@@ -112,7 +138,7 @@ impl TimeGrid {
     /// I/Os of each column in the cells from `cell` up.
     pub(crate) fn columns_from(&self, cell: usize) -> Vec<f64> {
         let mut sums = vec![0.0; self.window.columns];
-        for row in &self.rows[cell.min(CELLS)..] {
+        for row in self.rows.iter().skip(cell) {
             for (sum, count) in sums.iter_mut().zip(row) {
                 *sum += f64::from(*count);
             }

@@ -5,9 +5,9 @@ use std::path::Path;
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, ErrorKind, OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, IosFile, RowBatch};
+use taillight_stats::TimeWindow;
 
 use super::group::{IoGroup, IoGroupCounter};
-use super::heat::TimeWindow;
 
 /// Memory the exact counters may take together. Distributions made of them, and their sums, take
 /// up to twice as much once more.

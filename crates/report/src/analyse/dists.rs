@@ -1,13 +1,46 @@
 //! The latency distributions of a set of I/Os, by kind, and of two sets together.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use taillight_core::{LatencyKind, LatencyMap};
-use taillight_stats::{Dist, DistError};
+use taillight_stats::{Dist, DistError, TimeGrid};
 
-/// The distributions of one set of I/Os, shared where sets are the same: a run of one operation has
-/// one distribution, not one for the run, one for the operation and one for the workload.
-pub type LatencyDists = LatencyMap<Arc<Dist>>;
+/// One kind of latency of a set of I/Os: every value, and how they lie in time. Shared where sets
+/// are the same: a run of one operation has one distribution, not one for the run, one for the
+/// operation and one for the workload.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LatencySample {
+    dist: Arc<Dist>,
+    grid: Arc<TimeGrid>,
+}
+
+impl LatencySample {
+    pub fn new(dist: Dist, grid: TimeGrid) -> LatencySample {
+        LatencySample { dist: Arc::new(dist), grid: Arc::new(grid) }
+    }
+
+    /// I/Os over time and latency.
+    pub fn grid(&self) -> &TimeGrid {
+        &self.grid
+    }
+
+    fn merged(&self, other: &LatencySample) -> Result<LatencySample, DistError> {
+        let mut grid = (*self.grid).clone();
+        grid.merge(&other.grid);
+        Ok(LatencySample::new(self.dist.merge(&other.dist)?, grid))
+    }
+}
+
+impl Deref for LatencySample {
+    type Target = Dist;
+    fn deref(&self) -> &Dist {
+        &self.dist
+    }
+}
+
+/// The latencies of one set of I/Os.
+pub type LatencyDists = LatencyMap<LatencySample>;
 
 /// The kind that a reader of the report is after: end to end where there is one, response with a
 /// schedule, else service.
@@ -18,7 +51,7 @@ pub fn headline_kind(latencies: &LatencyDists) -> LatencyKind {
 }
 
 /// The distribution of [`headline_kind`].
-pub fn headline(latencies: &LatencyDists) -> &Dist {
+pub fn headline(latencies: &LatencyDists) -> &LatencySample {
     let kind = headline_kind(latencies);
     latencies.get(kind).unwrap_or(&latencies.service)
 }
@@ -34,7 +67,7 @@ pub fn merged(a: &LatencyDists, b: &LatencyDists) -> Result<LatencyDists, DistEr
         let dist = match (with_schedule(a, kind)?, with_schedule(b, kind)?) {
             (Some(a), Some(b)) if a.is_empty() => b,
             (Some(a), Some(b)) if b.is_empty() => a,
-            (Some(a), Some(b)) => Arc::new(a.merge(&b)?),
+            (Some(a), Some(b)) => a.merged(&b)?,
             (a, b) => match a.or(b) {
                 Some(dist) => dist,
                 None => continue,
@@ -46,14 +79,17 @@ pub fn merged(a: &LatencyDists, b: &LatencyDists) -> Result<LatencyDists, DistEr
 }
 
 /// The distribution of a kind in a set that is put together with one that had a schedule.
-fn with_schedule(of: &LatencyDists, kind: LatencyKind) -> Result<Option<Arc<Dist>>, DistError> {
+fn with_schedule(of: &LatencyDists, kind: LatencyKind) -> Result<Option<LatencySample>, DistError> {
     if let Some(dist) = of.get(kind) {
         return Ok(Some(dist.clone()));
     }
     Ok(match (kind, of.service.count()) {
         (LatencyKind::Response, _) => Some(of.service.clone()),
-        (LatencyKind::Wait, 0) => Some(Arc::default()),
-        (LatencyKind::Wait, n) => Some(Arc::new(Dist::from_sorted_pairs([(0, n)])?)),
+        (LatencyKind::Wait, 0) => Some(LatencySample::default()),
+        (LatencyKind::Wait, n) => {
+            let zeros = Dist::from_sorted_pairs([(0, n)])?;
+            Some(LatencySample::new(zeros, of.service.grid.at_zero()))
+        }
         _ => None,
     })
 }
@@ -64,7 +100,11 @@ mod tests {
 
     #[test]
     fn io_without_a_schedule_counts_in_the_response_of_all() {
-        let dist = |values: &[u64]| Arc::new(Dist::from_values(values.to_vec()));
+        let dist = |values: &[u64]| {
+            let mut grid = TimeGrid::default();
+            values.iter().for_each(|ns| grid.push(0, *ns));
+            LatencySample::new(Dist::from_values(values.to_vec()), grid)
+        };
         let mut open = LatencyMap::new(dist(&[10, 20]));
         open.insert(LatencyKind::Response, dist(&[15, 30]));
         open.insert(LatencyKind::Wait, dist(&[5, 10]));

@@ -1,14 +1,12 @@
 //! One workload's I/Os of one kind: counters while reading, distributions afterwards.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 use taillight_rundir::ios::Row;
-use taillight_stats::{ExactCounter, TopK};
+use taillight_stats::{ExactCounter, TimeGrid, TimeWindow, TopK};
 
-use super::dists::LatencyDists;
-use super::heat::{HeatCounts, TimeWindow};
+use super::dists::{LatencyDists, LatencySample};
 use super::slowest::{SlowestIos, SlowestKeeper};
 
 /// Outliers kept per operation.
@@ -16,12 +14,23 @@ pub const OUTLIERS: usize = taillight_rundir::summary::OUTLIERS_MAX;
 
 /// Counts while rows stream by.
 pub struct IoGroupCounter {
-    latencies: LatencyMap<ExactCounter>,
+    latencies: LatencyMap<KindCounter>,
     outliers: TopK<Row>,
     slowest: SlowestKeeper,
-    heat: HeatCounts,
     tally: IoTally,
-    span_ns: u64,
+    window: TimeWindow,
+}
+
+/// One kind of latency while rows stream by.
+struct KindCounter {
+    exact: ExactCounter,
+    grid: TimeGrid,
+}
+
+impl KindCounter {
+    fn new(window: TimeWindow) -> Self {
+        KindCounter { exact: ExactCounter::new(), grid: TimeGrid::new(window) }
+    }
 }
 
 /// Plain counts of a group.
@@ -64,15 +73,13 @@ impl IoTally {
 }
 
 impl IoGroupCounter {
-    /// Empty, with a heat map over `window`.
     pub fn new(window: TimeWindow) -> Self {
         IoGroupCounter {
-            latencies: LatencyMap::new(ExactCounter::new()),
+            latencies: LatencyMap::new(KindCounter::new(window)),
             outliers: TopK::new(OUTLIERS),
             slowest: SlowestKeeper::new(super::slowest::KEPT),
-            heat: HeatCounts::new(window),
             tally: IoTally::default(),
-            span_ns: window.span_ns(),
+            window,
         }
     }
 
@@ -95,7 +102,6 @@ impl IoGroupCounter {
         if exact {
             self.count_exactly(row);
         }
-        self.heat.push(row.complete.0, main);
         if self.outliers.floor().is_none_or(|floor| main >= floor) {
             self.outliers.push(main, row.submit.0 as u64, *row);
         }
@@ -106,20 +112,23 @@ impl IoGroupCounter {
     fn count_exactly(&mut self, row: &Row) {
         for kind in LatencyKind::ALL {
             if let Some(ns) = kind.of(row) {
-                let counter = self.latencies.get_or_insert_with(kind, ExactCounter::new);
-                counter.push(ns);
+                let window = self.window;
+                let counter = self.latencies.get_or_insert_with(kind, || KindCounter::new(window));
+                counter.exact.push(ns);
+                counter.grid.push(row.complete.0, ns);
             }
         }
     }
 
     /// Gives up exact counting and frees its memory.
     pub fn forget(&mut self) {
-        self.latencies = LatencyMap::new(ExactCounter::new());
+        self.latencies = LatencyMap::new(KindCounter::new(self.window));
     }
 
     /// What the counters take, bytes.
     pub fn memory(&self) -> usize {
-        self.latencies.iter().map(|(_, c)| c.memory_bytes()).sum()
+        let each = self.latencies.iter();
+        each.map(|(_, c)| c.exact.memory_bytes() + c.grid.memory_bytes()).sum()
     }
 
     pub fn finish(self, workload: u16, op: OpKind) -> IoGroup {
@@ -127,10 +136,9 @@ impl IoGroupCounter {
             workload,
             op,
             tally: self.tally,
-            latencies: self.latencies.map(|_, c| Arc::new(c.finish())),
+            latencies: self.latencies.map(|_, c| LatencySample::new(c.exact.finish(), c.grid)),
             outliers: self.outliers.into_sorted().into_iter().map(|r| (r.value, r.item)).collect(),
-            slowest: self.slowest.finish(self.span_ns),
-            heat: self.heat,
+            slowest: self.slowest.finish(self.window.span_ns()),
         }
     }
 }
@@ -147,8 +155,6 @@ pub struct IoGroup {
     pub outliers: Vec<(u64, Row)>,
     /// More of them, with stamps only.
     pub slowest: SlowestIos,
-    /// I/Os over time and latency.
-    pub heat: HeatCounts,
 }
 
 impl IoGroup {
@@ -157,7 +163,6 @@ impl IoGroup {
         IoGroup {
             latencies: LatencyDists::default(),
             tally: IoTally { busy_ns: 0, bytes: 0, records: 0, ..self.tally },
-            heat: HeatCounts::new(TimeWindow::new(0, 1)),
             ..self
         }
     }

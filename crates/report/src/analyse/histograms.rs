@@ -1,18 +1,17 @@
 //! Distributions from `histograms.hlog`, for runs whose capture is absent or incomplete.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{each_histogram, list_histograms};
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::{Manifest, RunDir, names};
 use taillight_stats::Dist;
+use taillight_stats::grid::{COLUMNS, TimeGrid, TimeWindow};
 
 use super::capture::counts;
-use super::dists::LatencyDists;
+use super::dists::{LatencyDists, LatencySample};
 use super::group::{IoGroup, IoTally};
-use super::heat::{COLUMNS, HeatCounts, TimeWindow};
 use super::slowest::SlowestIos;
 
 /// The status written for failures of which only the number is known.
@@ -20,11 +19,8 @@ pub const STATUS_UNKNOWN: i32 = i32::MIN;
 
 type Values = BTreeMap<u64, u64>;
 
-/// All histograms of one workload and operation.
-struct HistogramSums {
-    kinds: BTreeMap<LatencyKind, Values>,
-    heat: HeatCounts,
-}
+/// All histograms of one workload and operation, by kind.
+type HistogramSums = BTreeMap<LatencyKind, (Values, TimeGrid)>;
 
 /// Groups from histograms and interval counts.
 pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoGroup>> {
@@ -39,19 +35,14 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
                 return Ok(());
             }
             let workload = workload_index(manifest, &entry.tag.workload)?;
-            let sum = sums.entry((workload, entry.tag.op)).or_insert_with(|| HistogramSums {
-                kinds: BTreeMap::new(),
-                heat: HeatCounts::new(window),
-            });
-            let main = main_kind(manifest, workload);
+            let sum = sums.entry((workload, entry.tag.op)).or_default();
             let middle = entry.start_ns.saturating_add((entry.length_ns / 2) as i64);
-            let values = sum.kinds.entry(entry.tag.kind).or_default();
+            let (values, grid) =
+                sum.entry(entry.tag.kind).or_insert_with(|| (Values::new(), TimeGrid::new(window)));
             for step in entry.histogram.iter_recorded() {
                 let (ns, count) = (step.value_iterated_to(), step.count_since_last_iteration());
                 *values.entry(ns).or_default() += count;
-                if entry.tag.kind == main {
-                    sum.heat.add(middle, ns, count);
-                }
+                grid.add(middle, ns, count);
             }
             Ok(())
         })?;
@@ -59,12 +50,8 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
     let measured: Vec<IntervalRow> =
         rows.iter().filter(|r| !is_load(manifest, r.workload)).cloned().collect();
     let tallies = tallies(&measured);
-    let window = TimeWindow::new(start_ns, start_ns + 1);
     for key in tallies.keys() {
-        sums.entry(*key).or_insert_with(|| HistogramSums {
-            kinds: BTreeMap::new(),
-            heat: HeatCounts::new(window),
-        });
+        sums.entry(*key).or_default();
     }
     sums.into_iter().map(|(key, sum)| group(key, sum, &tallies)).collect()
 }
@@ -75,8 +62,8 @@ fn group(
     tallies: &BTreeMap<(u16, OpKind), IoTally>,
 ) -> Result<IoGroup> {
     let mut latencies = LatencyDists::default();
-    for (kind, values) in sum.kinds {
-        latencies.insert(kind, Arc::new(dist(values)?));
+    for (kind, (values, grid)) in sum {
+        latencies.insert(kind, LatencySample::new(dist(values)?, grid));
     }
     let mut tally = tallies.get(&(workload, op)).cloned().unwrap_or_default();
     if tally.count == 0 {
@@ -89,7 +76,6 @@ fn group(
         latencies,
         outliers: Vec::new(),
         slowest: SlowestIos::default(),
-        heat: sum.heat,
     })
 }
 
@@ -127,14 +113,6 @@ fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
 pub fn is_load(manifest: &Manifest, workload: u16) -> bool {
     let plan = manifest.plan.workloads.get(usize::from(workload));
     plan.is_some_and(|w| !w.measured)
-}
-
-fn main_kind(manifest: &Manifest, workload: u16) -> LatencyKind {
-    let plan = manifest.plan.workloads.get(usize::from(workload));
-    match plan {
-        Some(w) if !w.arrival.is_closed() => LatencyKind::Response,
-        _ => LatencyKind::Service,
-    }
 }
 
 /// Counts per group from the intervals.

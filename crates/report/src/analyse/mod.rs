@@ -8,7 +8,6 @@ mod capture;
 pub mod damage;
 pub mod dists;
 mod group;
-mod heat;
 mod histograms;
 pub mod host;
 pub mod latency;

@@ -10,10 +10,10 @@ use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::store::read_store;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
+use taillight_stats::TimeWindow;
 
 use super::analysis::{Analysis, IoCounts, MachineData, ReadProblem};
 use super::group::IoGroup;
-use super::heat::TimeWindow;
 use super::histograms::{self, STATUS_UNKNOWN, is_load};
 use super::host;
 use super::latency::Origin;

@@ -180,22 +180,33 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script)
 }
 
 /// `1.90 ms`, its interval, or what it needs.
-fn estimate(it: &Quantile, script: Script) -> Cell {
+fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
+    let mark = if is_marked(it, totals) { " *" } else { "" };
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
-        return Cell::toned(needs(it.needs), Tone::Dim);
+        return Cell::toned(format!("{}{mark}", needs(it.needs, totals)), Tone::Dim);
     };
     let value = format::duration_ns(ns, script);
-    // A percentile that hangs on one event is shown with the interval that counts events.
-    let (lo, hi, mark) = match &it.episodes {
-        Some(e) => (e.lo_ns, e.hi_ns, " *"),
-        None => (it.lo_ns, it.hi_ns, ""),
-    };
-    Cell::new(match (lo, hi) {
-        (Some(lo), Some(hi)) if same(lo, hi, script) => format!("{value}{mark}"),
-        (Some(lo), Some(hi)) => format!("{value} ({}){mark}", between(lo, hi, script)),
-        (Some(lo), None) => format!("{value} (from {}){mark}", format::duration_ns(lo, script)),
-        (None, _) => format!("{value} (no interval){mark}"),
+    let at = |ns: u64| format::duration_ns(ns, script);
+    Cell::new(match (it.lo_ns, it.hi_ns, it.bound_ns) {
+        (Some(lo), Some(hi), _) if same(lo, hi, script) => format!("{value}{mark}"),
+        (Some(lo), Some(hi), _) => format!("{value} ({}){mark}", between(lo, hi, script)),
+        // Only the one-sided bound on the other side exists.
+        (Some(_), None, Some(most)) => format!("{value} (at most {}){mark}", at(most)),
+        (None, Some(_), Some(least)) => format!("{value} (at least {}){mark}", at(least)),
+        (lo, hi, _) => match (lo, hi) {
+            (Some(lo), _) => format!("{value} (from {}){mark}", at(lo)),
+            (_, Some(hi)) => format!("{value} (up to {}){mark}", at(hi)),
+            _ => match it.interval_needs {
+                Some(n) => format!("{value} (interval {}){mark}", needs(n, totals)),
+                None => format!("{value} (no interval){mark}"),
+            },
+        },
     })
+}
+
+/// Whether the I/Os count as less than half of their number.
+fn is_marked(it: &Quantile, totals: &Totals) -> bool {
+    it.effective.is_some_and(|effective| effective < totals.count / 2)
 }
 
 /// Whether both print alike, so that the interval is narrower than the digits shown.
@@ -212,11 +223,14 @@ fn between(lo: u64, hi: u64, script: Script) -> String {
     }
 }
 
-fn needs(n: u64) -> String {
-    match n {
-        u64::MAX => "unresolved".to_owned(),
-        n => format!("unresolved, needs {} I/Os", format::count(n)),
+/// `unresolved, needs 29,956 I/Os (4 min)`: the time at the rate of this run.
+fn needs(n: u64, totals: &Totals) -> String {
+    if n == u64::MAX {
+        return "unresolved".to_owned();
     }
+    let seconds = n as f64 * totals.duration_ns as f64 / totals.count.max(1) as f64;
+    let time = format::duration_ns(seconds as u64, Script::Plain);
+    format!("unresolved, needs {} I/Os ({time})", format::count(n))
 }
 
 /// Rows of percentiles, one column per set of I/Os.
@@ -232,23 +246,32 @@ fn estimates(
         "latency" => name.clone(),
         kind => format!("{name} {kind}"),
     }));
-    let mut starred = false;
+    let mut marked: Option<(&str, u64, u64)> = None;
     for nth in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
         let label = lists.iter().find_map(|l| l.get(nth)).map(|(label, _)| label.clone());
         let mut row = vec![Cell::new(label.unwrap_or_default())];
-        for list in &lists {
-            row.push(list.get(nth).map_or(Cell::default(), |(_, it)| estimate(it, script)));
-            starred |= list.get(nth).is_some_and(|(_, it)| it.episodes.is_some());
+        for (list, (_, totals)) in lists.iter().zip(sets) {
+            let Some((label, it)) = list.get(nth) else {
+                row.push(Cell::default());
+                continue;
+            };
+            row.push(estimate(it, totals, script));
+            if let Some(effective) = it.effective.filter(|_| is_marked(it, totals))
+                && marked.is_none_or(|(_, least, _)| effective < least)
+            {
+                marked = Some((label, effective, totals.count));
+            }
         }
         table.rows.push(row);
     }
-    if starred {
-        let note =
-            "* one event holds more than half of the slower I/Os; the interval counts events";
-        table.note = Some(match table.note {
-            Some(first) => format!("{first} {note}"),
-            None => note.to_owned(),
-        });
+    if let Some((label, effective, count)) = marked {
+        let note = format!(
+            "* I/Os that queue or are slow together say less than so many independent ones: at \
+             {label} these {} say as much as {}. Four times the length halves an interval.",
+            format::count(count),
+            format::count(effective)
+        );
+        table.note = Some(table.note.map_or(note.clone(), |first| format!("{first} {note}")));
     }
     table
 }
@@ -261,9 +284,7 @@ fn nines(summary: &Summary, script: Script) -> Option<Table> {
 fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
     let mut table = Table::of_words("percentiles", "Percentiles, with 95 % interval", &["share"]);
     table.detail = true;
-    table.note = Some(
-        "Nearest rank over all successful I/Os; intervals are for independent I/Os.".to_owned(),
-    );
+    table.note = Some("Nearest rank over all successful I/Os.".to_owned());
     Some(estimates(table, &sets(summary), percentile_rows, script))
 }
 

@@ -8,8 +8,8 @@ use taillight_rundir::summary::Totals;
 use crate::model::AnalysedRun;
 
 /// Header of the percentiles.
-pub const PERCENTILES: &str =
-    "run,set,measure,percentile,ns,lo_ns,hi_ns,resolved,needs,count,source\n";
+pub const PERCENTILES: &str = "run,set,measure,percentile,ns,lo_ns,hi_ns,resolved,needs,count,source,\
+     bound_ns,effective\n";
 /// Header of the intervals.
 pub const INTERVALS: &str = "run,workload,op,start_s,length_s,ops,errors,bytes,mean_ns,p50_ns,p99_ns,p999_ns,max_ns,\
      response_p99_ns,backlog,depth_mean\n";
@@ -46,7 +46,7 @@ fn latency_rows(out: &mut String, run: &str, set: &str, measure: &str, latency: 
         let needs = Some(it.needs).filter(|n| *n != u64::MAX);
         let _ = writeln!(
             out,
-            "{},{},{measure},{},{},{},{},{},{},{},{source}",
+            "{},{},{measure},{},{},{},{},{},{},{},{source},{},{}",
             csv(run),
             csv(set),
             it.p,
@@ -55,7 +55,9 @@ fn latency_rows(out: &mut String, run: &str, set: &str, measure: &str, latency: 
             number(it.hi_ns),
             it.resolved,
             number(needs),
-            latency.count
+            latency.count,
+            number(it.bound_ns),
+            number(it.effective)
         );
     }
 }

@@ -4,7 +4,6 @@ mod drives;
 mod unmeasured;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use taillight_core::plan::{Arrival, Ceiling, WorkloadPlan};
 use taillight_core::{LatencyKind, LatencyMap, OpKind, Percentile, Result, Status};
@@ -13,9 +12,9 @@ use taillight_rundir::summary::{
     WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
-use taillight_stats::{CeilingStatus, Dist, check_ceiling};
+use taillight_stats::{CeilingStatus, Dependence, Dist, check_ceiling};
 
-use crate::analyse::dists::{LatencyDists, headline, merged};
+use crate::analyse::dists::{LatencyDists, LatencySample, headline, merged};
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, IoTally, STATUS_UNKNOWN, SlowestIos, host, store};
 use crate::verdict::{self, saturation, wrong_data};
@@ -39,7 +38,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     let above = |ns: u64| {
         let groups = analysis.groups.iter().filter(|g| is_one_io(g));
         let dists = groups.map(|g| &g.latencies.service);
-        let slow = |d: &Arc<Dist>| d.count() - d.count_at_or_below(ns.saturating_sub(1));
+        let slow = |d: &LatencySample| d.count() - d.count_at_or_below(ns.saturating_sub(1));
         dists.map(slow).sum()
     };
     let mut summary = Summary {
@@ -170,9 +169,9 @@ impl SummaryBuilder<'_> {
         };
         // Episodes are known for the main measure only.
         let open = set.latencies.get(LatencyKind::Response).is_some();
-        let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
+        let plain = |it: &LatencySample| latency::latency(it, origin, self.asked, None, None);
         let main =
-            |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
+            |it: &LatencySample| latency::latency(it, origin, self.asked, Some(&set.slowest), None);
         let counts = match open {
             true => LatencyKind::Response,
             false => LatencyKind::Service,
@@ -186,9 +185,9 @@ impl SummaryBuilder<'_> {
             bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
             records: several(&set.tally),
             errors: failed,
-            latencies: latencies.map(|kind, dist| match kind == counts {
-                true => main(&dist),
-                false => plain(&dist),
+            latencies: latencies.map(|kind, it| match kind == counts {
+                true => main(&it),
+                false => plain(&it),
             }),
             depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
                 .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
@@ -236,7 +235,7 @@ impl SummaryBuilder<'_> {
 
     fn distributions(&self, sets: &IoSets) -> BTreeMap<OpKind, LatencyMap<Distribution>> {
         let of = |set: &IoSet| {
-            let binned = |dist: &Arc<Dist>| latency::distribution(dist, self.seconds());
+            let binned = |dist: &Dist| latency::distribution(dist, self.seconds());
             let mut all = LatencyMap::new(binned(&set.latencies.service));
             if let Some(response) = set.latencies.get(LatencyKind::Response) {
                 all.insert(LatencyKind::Response, binned(response));
@@ -256,7 +255,8 @@ impl SummaryBuilder<'_> {
 
 fn ceiling_check(set: &IoSet, ceiling_ns: u64, at: &Percentile) -> Qos {
     let dist = set.latencies.main();
-    let check = check_ceiling(dist, ceiling_ns, at);
+    let effect = Dependence::new(dist.grid()).effect(at);
+    let check = check_ceiling(dist, ceiling_ns, at, &effect);
     let above = set.slowest.kept_above(ceiling_ns);
     let episodes = latency::events(&above, set.slowest.span_ns());
     Qos {

@@ -9,8 +9,9 @@ use taillight_stats::{Dist, Slc, percentile_curve};
 use super::data::{
     HeatGrid, HostLine, LatencySeries, OpOutliers, PercentilePoint, RunCharts, SlcLine, SlowPoint,
 };
+use super::heat;
 use super::tracks::{tracks, workload_tracks};
-use crate::analyse::dists::headline_kind;
+use crate::analyse::dists::{LatencySample, headline_kind};
 use crate::analyse::host::HostTrack;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, Row, SlowestIos};
@@ -30,7 +31,7 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
     for group in &analysis.groups {
         let name = names.of(group.workload, group.op);
         series(&mut data.series, analysis, group, &name);
-        let (times_s, edges_ns, counts) = group.heat.picture();
+        let (times_s, edges_ns, counts) = heat::picture(group.latencies.main().grid());
         data.heats.push(HeatGrid { op: group.op, name: name.clone(), times_s, edges_ns, counts });
         data.outliers.push(OpOutliers {
             op: group.op,
@@ -98,11 +99,11 @@ fn series(all: &mut Vec<LatencySeries>, analysis: &Analysis, group: &IoGroup, na
     let headline = headline_kind(latencies);
     let mut known: Vec<_> = latencies.iter().filter(|(_, d)| !d.is_empty()).collect();
     known.sort_by_key(|(kind, _)| *kind != headline);
-    for (kind, dist) in known {
+    for (kind, sample) in known {
         let main = kind == headline;
         // Kept by response or service time: no help for an end-to-end latency.
         let slowest = Some(&group.slowest).filter(|_| main && kind != LatencyKind::EndToEnd);
-        all.push(series_of(analysis, group.op, name, (kind, main), (dist, slowest)));
+        all.push(series_of(analysis, group.op, name, (kind, main), (sample, slowest)));
     }
 }
 
@@ -111,8 +112,11 @@ fn series_of(
     op: OpKind,
     name: &str,
     (measure, main): (LatencyKind, bool),
-    (dist, slowest): (&Dist, Option<&SlowestIos>),
+    (sample, slowest): (&LatencySample, Option<&SlowestIos>),
 ) -> LatencySeries {
+    let dist: &Dist = sample;
+    let nines = nines(sample, slowest);
+    let effective = nines.last().and_then(|nine| nine.effective).unwrap_or(dist.count());
     let seconds = analysis.duration_ns as f64 / 1e9;
     let with_bins = main || matches!(measure, LatencyKind::Response | LatencyKind::Service);
     let bins = match with_bins {
@@ -130,8 +134,8 @@ fn series_of(
         max_ns: dist.max().unwrap_or(0),
         bins,
         curve: curve(dist),
-        resolved_share: -(0.05f64.ln() / dist.count().max(1) as f64).exp_m1(),
-        nines: nines(dist, slowest),
+        resolved_share: -(0.05f64.ln() / effective.max(1) as f64).exp_m1(),
+        nines: nines.into_iter().filter(|nine| nine.ns.is_some()).collect(),
         slc: slc_line(dist).filter(|_| main),
     }
 }
@@ -146,13 +150,11 @@ fn slc_line(dist: &Dist) -> Option<SlcLine> {
     Some(SlcLine { values, slc1, slc2 })
 }
 
-/// The resolved nines, as the tables show them.
-fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NineEntry> {
+/// The nines, as the tables show them.
+fn nines(sample: &LatencySample, slowest: Option<&SlowestIos>) -> Vec<NineEntry> {
     let asked = AskedPercentiles { percentiles: Vec::new(), nines: 9 };
     // Where the distribution came from does not matter for its ranks.
-    let mut all = latency::latency(dist, Origin::CAPTURE, &asked, slowest, None).nines;
-    all.retain(|nine| nine.ns.is_some());
-    all
+    latency::latency(sample, Origin::CAPTURE, &asked, slowest, None).nines
 }
 
 /// At most some 1,400 points: even in per cent for the body, even in nines for the tail, every

@@ -2,6 +2,7 @@
 
 mod build;
 mod data;
+mod heat;
 mod tracks;
 
 pub use build::run_charts;

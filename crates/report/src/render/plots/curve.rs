@@ -308,8 +308,8 @@ fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>
     .error_x(
         ErrorData::new(ErrorType::Data)
             .symmetric(false)
-            .array(side(|n| interval(n).1))
-            .array_minus(side(|n| interval(n).0))
+            .array(side(|n| n.hi_ns))
+            .array_minus(side(|n| n.lo_ns))
             .color(look.colour)
             .thickness(1.4)
             .width(5),
@@ -318,14 +318,6 @@ fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>
     .hover_template(format!("{}<br>%{{hovertext}}<extra></extra>", escape(&series.name)))
     .show_legend(false);
     style::group(points, look)
-}
-
-/// The ends of the 95 % interval; where one event holds most of the slower I/Os, of events.
-fn interval(nine: &NineEntry) -> (Option<u64>, Option<u64>) {
-    match &nine.episodes {
-        Some(events) => (events.lo_ns, events.hi_ns),
-        None => (nine.lo_ns, nine.hi_ns),
-    }
 }
 
 fn nine_words(nine: &NineEntry, ns: u64) -> String {
@@ -337,12 +329,11 @@ fn nine_words(nine: &NineEntry, ns: u64) -> String {
         Some(_) => "<br>one event holds most of the slower I/Os",
         None => "",
     };
-    let (lo, hi) = interval(nine);
     format!(
         "{} within {}<br>95 % interval: {} to {}{event}",
         format::nines_label(nine.k),
         format::duration_ns(ns, Script::Fine),
-        time(lo),
-        time(hi)
+        time(nine.lo_ns),
+        time(nine.hi_ns)
     )
 }

@@ -79,11 +79,10 @@ pub struct SearchAnswer {
     pub shown: String,
     /// Numbers of the probes that passed at it.
     pub probes: Vec<u32>,
-    /// Nominal confidence of each of them that the true percentile is under the ceiling: 0.975, the
+    /// Confidence of each of them that the true percentile is under the ceiling: 0.975, the
     /// upper end of a two-sided 95 % interval.
     pub confidence: f64,
-    /// Whether the interval of every one of them counted slow I/Os close together as one event; if
-    /// not, I/Os were taken for independent.
+    /// Whether I/Os of every one of them depended on each other, so that they count as fewer.
     #[serde(default)]
     pub clustered: bool,
     /// Operations per second achieved in the last of them.
@@ -124,8 +123,7 @@ pub struct SearchProbe {
     pub lo_ns: Option<u64>,
     /// Upper end of its 95 % interval, ns; null when it does not exist.
     pub hi_ns: Option<u64>,
-    /// Whether the interval counts slow I/Os close together as one event; if not, it takes I/Os for
-    /// independent.
+    /// Whether the I/Os depend on each other, so that they count as fewer.
     #[serde(default)]
     pub clustered: bool,
     /// The verdict.

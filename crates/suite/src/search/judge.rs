@@ -11,7 +11,6 @@ use taillight_rundir::summary::Summary;
 use taillight_stats::needed_two_sided;
 
 use super::bisection::Judgement;
-use super::episodes::{EpisodeInterval, JudgedPercentile};
 use crate::figures::percentile;
 
 /// A judged probe.
@@ -30,7 +29,7 @@ pub struct JudgedRun {
     pub ns: Option<u64>,
     pub lo_ns: Option<u64>,
     pub hi_ns: Option<u64>,
-    /// Whether the interval is the one by episodes.
+    /// Whether the I/Os depend on each other, so that fewer count.
     pub clustered: bool,
 }
 
@@ -50,44 +49,15 @@ impl Default for JudgedRun {
     }
 }
 
-/// What the interval by episodes is asked for; none below the 90th percentile, where slow I/Os are no
-/// exceptions that could come together.
-pub fn judged_percentile(
-    summary: Option<&Summary>,
-    search: &SearchPlan,
-    (index, name): (usize, &str),
-) -> Option<JudgedPercentile> {
-    let of = summary?.workloads.iter().find(|w| w.name == name)?;
-    let latency = of.totals.latencies.main();
-    let ns = percentile(&latency.percentiles, search.at)?.ns?;
-    let exceptional = search.at >= Percentile::nines(1)?;
-    exceptional.then_some(JudgedPercentile {
-        workload: u16::try_from(index).ok()?,
-        at: search.at,
-        ns,
-        count: latency.count,
-    })
-}
-
-/// Judges a probe; none when there is no result of the workload. `by_episodes` is the interval by
-/// episodes, where there is one.
-pub fn judge(
-    summary: Option<&Summary>,
-    search: &SearchPlan,
-    workload: &str,
-    by_episodes: Option<EpisodeInterval>,
-) -> Option<JudgedRun> {
+/// Judges a probe; none when there is no result of the workload.
+pub fn judge(summary: Option<&Summary>, search: &SearchPlan, workload: &str) -> Option<JudgedRun> {
     let summary = summary?;
     let of = summary.workloads.iter().find(|w| w.name == workload)?;
     let totals = &of.totals;
     let latency = totals.latencies.main();
     let it = percentile(&latency.percentiles, search.at);
-    let (mut lo_ns, mut hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
-    if let Some(wide) = by_episodes {
-        // An end that the episodes cannot give is open.
-        lo_ns = lo_ns.zip(wide.lo_ns).map(|(a, b)| a.min(b));
-        hi_ns = hi_ns.zip(wide.hi_ns).map(|(a, b)| a.max(b));
-    }
+    let (lo_ns, hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
+    let effective = it.and_then(|p| p.effective).unwrap_or(latency.count);
     let ceiling = search.ceiling.0;
     let saturation = &summary.saturation;
     let mut needs_more = 0.0;
@@ -100,8 +70,8 @@ pub fn judge(
     } else if lo_ns.is_some_and(|lo| lo > ceiling) {
         (ProbeVerdict::Fail, ProbeReason::Ceiling)
     } else {
-        let count = by_episodes.map_or(latency.count, |c| c.effective);
-        needs_more = lacks(search.at, count);
+        let interval = it.and_then(|p| p.interval_needs).unwrap_or(0);
+        needs_more = (interval as f64 / latency.count as f64).max(lacks(search.at, effective));
         (ProbeVerdict::Undecided, ProbeReason::Undecided)
     };
     Some(JudgedRun {
@@ -116,7 +86,7 @@ pub fn judge(
         ns: it.and_then(|p| p.ns),
         lo_ns,
         hi_ns,
-        clustered: by_episodes.is_some(),
+        clustered: effective < latency.count,
     })
 }
 

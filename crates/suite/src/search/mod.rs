@@ -2,11 +2,10 @@
 //!
 //! What it is: the plan of each probe, its verdict, `search.json`, and the report over all probes.
 //! What it is not: the decision which demand is next (`bisection`), what a probe's result says
-//! (`judge`, `episodes`), or how it is worded (`words`). Used by `taillight run` for a job with
+//! (`judge`), or how it is worded (`words`). Used by `taillight run` for a job with
 //! `[search]`.
 
 mod bisection;
-mod episodes;
 mod judge;
 mod words;
 
@@ -102,12 +101,7 @@ impl SearchMethod {
     /// What a result says, which the bisection is told; a probe that was ended says nothing.
     fn probe(&mut self, request: ProbeRequest, result: &PointResult) -> Result<SearchProbe> {
         let summary = result.summary.as_ref();
-        let workload = (self.workload, self.report.workload.as_str());
-        let by_episodes = match judge::judged_percentile(summary, &self.search, workload) {
-            Some(percentile) => episodes::of_probe(&result.dir, percentile)?,
-            None => None,
-        };
-        let judged = judge::judge(summary, &self.search, workload.1, by_episodes);
+        let judged = judge::judge(summary, &self.search, &self.report.workload);
         let judged = judged.filter(|_| !self.ended_by(result));
         let whole = judged.is_some();
         let judged = judged.unwrap_or_default();

@@ -117,14 +117,9 @@ pub fn text(all: &SearchReport) -> String {
     let ceiling = duration_ns(all.ceiling_ns, Script::Plain);
     let at = &all.at;
     if let Some(answer) = &all.answer {
-        let counted = if answer.clustered {
-            "slow I/Os close together counted as one event"
-        } else {
-            "I/Os taken for independent: where slow ones come together it is less"
-        };
         let kept = format!(
             "{}: in {} separate probes the {at} % response time of `{}` stayed under {ceiling}, each \
-             with nominally {} % confidence ({counted}).",
+             with {} % confidence.",
             answer.shown,
             answer.probes.len(),
             all.workload,

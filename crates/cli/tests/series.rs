@@ -46,9 +46,12 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
         let rate = probe["value"].as_f64().expect("a rate");
         let truth = 100f64.ln() / (1000.0 - rate) * 1e9;
         let end = |name: &str| probe[name].as_f64();
-        if rate < 950.0 {
-            let (lo, hi) = (end("lo_ns").expect("an end"), end("hi_ns").expect("an end"));
-            assert!(lo <= truth && truth <= hi, "{truth}: {probe}");
+        // So near capacity, 100 s hold too few of its busy times to say anything.
+        match (end("lo_ns"), end("hi_ns")) {
+            (Some(lo), Some(hi)) if rate < 950.0 => {
+                assert!(lo <= truth && truth <= hi, "{truth}: {probe}");
+            }
+            _ => assert!(rate > 700.0, "{probe}"),
         }
     }
     let at_answer: Vec<_> = probes.iter().filter(|p| p["value"] == answer).collect();

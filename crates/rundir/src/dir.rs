@@ -166,8 +166,10 @@ impl RunDir {
     pub fn files(&self) -> Result<Vec<FileEntry>> {
         let list = fs::read_dir(&self.path).map_err(|e| cannot("list", &self.path, e))?;
         let mut files = Vec::new();
-        for entry in list.flatten() {
+        for entry in list {
+            let entry = entry.map_err(|e| cannot("list", &self.path, e))?;
             let name = entry.file_name().to_string_lossy().into_owned();
+            // One that went away meanwhile is not there.
             if let Ok(meta) = entry.metadata()
                 && meta.is_file()
                 && !name.starts_with('.')

@@ -155,10 +155,7 @@ impl Found {
             places: places.to_vec(),
         };
         for place in places {
-            let Ok(entries) = fs::read_dir(place) else {
-                continue;
-            };
-            let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+            let mut paths = entries(place)?;
             paths.retain(|p| p.extension().is_some_and(|e| e == "chunk"));
             paths.retain(|p| fs::symlink_metadata(p).is_ok_and(|m| m.is_file()));
             paths.sort();
@@ -185,6 +182,18 @@ impl Found {
             let _ = fs::remove_dir(place);
         }
     }
+}
+
+/// What lies in a place; nothing where there is no such directory. Errors: `Unavailable` when it
+/// cannot be listed: chunks that may be there must not count as gone.
+fn entries(place: &Path) -> Result<Vec<PathBuf>> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let list = match fs::read_dir(place) {
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory) => return Ok(Vec::new()),
+        list => list,
+    };
+    let paths = list.and_then(|list| list.map(|entry| Ok(entry?.path())).collect());
+    paths.map_err(|e| cannot("list", place, e))
 }
 
 fn kind(path: &Path) -> Result<Kind> {

@@ -164,6 +164,21 @@ fn killed_after_the_conversion() {
 }
 
 #[test]
+fn a_place_that_cannot_be_listed_is_an_error_and_nothing_is_lost() {
+    let k = killed("salvage-unlisted");
+    let mut dir = open(k.root.path());
+    let mut manifest = dir.manifest().clone();
+    // Chunks may have been spilled to a directory whose name this file system does not take.
+    manifest.capture.dir = Some("x".repeat(300));
+    dir.write_manifest(&manifest).unwrap();
+    drop(dir);
+    let e = salvage(&mut open(k.root.path()), &mut |_| true).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert_eq!(open(k.root.path()).manifest().status, RunStatus::Running);
+    assert_eq!(fs::read_dir(&k.shm).unwrap().count(), 5);
+}
+
+#[test]
 fn nothing_left_is_said() {
     let k = killed("salvage-none");
     fs::remove_dir_all(&k.shm).unwrap();

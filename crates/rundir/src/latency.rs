@@ -62,9 +62,10 @@ pub struct Quantile {
     /// least this".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_ns: Option<u64>,
-    /// Whether the one-sided bound exists, so that `ns` may be shown as measured.
+    /// Whether so many independent I/Os would have the one-sided bound, so that `ns` is no extreme
+    /// of the run.
     pub resolved: bool,
-    /// I/Os needed to resolve it.
+    /// Independent I/Os needed for that.
     pub needs: u64,
     /// I/Os needed for both ends of the interval, when one is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -65,6 +65,10 @@ pub struct Effect {
     /// By what the count is divided for intervals: the design effect and what its own uncertainty
     /// costs, at least 1.
     pub divisor: f64,
+    /// Relative variance of the design effect that more I/Os do not lessen.
+    pub(crate) variance: f64,
+    /// And the part that they do, times their number.
+    pub(crate) variance_ios: f64,
     /// None where an interval may be given. Else how many times longer a run has to be before
     /// I/Os at its begin and at its end say different things.
     pub longer: Option<f64>,
@@ -72,7 +76,22 @@ pub struct Effect {
 
 impl Effect {
     /// I/Os that do not depend on each other.
-    pub const NONE: Effect = Effect { design_effect: 1.0, divisor: 1.0, longer: None };
+    pub const NONE: Effect =
+        Effect { design_effect: 1.0, divisor: 1.0, variance: 0.0, variance_ios: 0.0, longer: None };
+
+    /// `n` I/Os of which so many weigh as much as one, known from so many cosine terms and events.
+    fn new(n: f64, design_effect: f64, terms: f64, events: f64) -> Effect {
+        let variance_ios = VARIANCE_PER_EVENT * (1.0 - 1.0 / design_effect) / events.max(1e-9) * n;
+        let variance = 2.0 / terms;
+        let it = Effect { design_effect, variance, variance_ios, ..Effect::NONE };
+        Effect { divisor: it.divisor_at(n), ..it }
+    }
+
+    /// The divisor that a run of so many I/Os would have.
+    fn divisor_at(&self, n: f64) -> f64 {
+        let freedom = 2.0 / (self.variance + self.variance_ios / n.max(1.0));
+        self.design_effect * widening(freedom).powi(2)
+    }
 
     /// How many independent I/Os say as much as `n`, rounded down.
     #[must_use]
@@ -80,10 +99,24 @@ impl Effect {
         if self.divisor <= 1.0 { n } else { (n as f64 / self.divisor) as u64 }
     }
 
-    /// How many such I/Os say as much as `n` independent ones, rounded up.
+    /// How many such I/Os say as much as `n` independent ones, rounded up. A longer run also knows
+    /// its design effect better.
     #[must_use]
     pub fn in_dependent(&self, n: u64) -> u64 {
-        if self.divisor <= 1.0 { n } else { (n as f64 * self.divisor).ceil() as u64 }
+        if self.divisor <= 1.0 {
+            return n;
+        }
+        let needed = n as f64;
+        let (mut few, mut enough) = (needed, needed * self.divisor_at(needed));
+        for _ in 0..60 {
+            let middle = 0.5 * (few + enough);
+            if middle / self.divisor_at(middle) < needed {
+                few = middle;
+            } else {
+                enough = middle;
+            }
+        }
+        enough.ceil() as u64
     }
 }
 
@@ -136,13 +169,9 @@ impl<'a> Dependence<'a> {
         if excess <= 0.0 {
             return Effect { longer: it.longer, ..Effect::NONE };
         }
-        // The variance of a variance: of the cosine terms, and of the few events they rest on.
-        let dependent = 1.0 - 1.0 / it.design_effect;
         let events = n * rare / (1.0 - rare) / it.design_effect;
-        let freedom = 2.0 / (2.0 / it.terms + VARIANCE_PER_EVENT * dependent / events.max(1e-9));
         let design_effect = 1.0 + excess * LOW_BY;
-        let divisor = design_effect * widening(freedom).powi(2);
-        Effect { design_effect, divisor, longer: it.longer }
+        Effect { longer: it.longer, ..Effect::new(n, design_effect, it.terms, events) }
     }
 
     /// The level that the share `rare` of all I/Os is above, or, where not `upper`, below.

@@ -20,13 +20,13 @@ pub struct Estimate {
     pub lo: Option<u64>,
     /// Upper end of the two-sided interval; none where there are too few I/Os for it.
     pub hi: Option<u64>,
-    /// The one-sided bound on the sparse side, which makes the percentile resolved: above the
-    /// median "at most this", below it "at least this".
+    /// The one-sided bound on the sparse side: above the median "at most this", below it "at least
+    /// this"; none where there are too few I/Os for it.
     pub bound: Option<u64>,
-    /// Whether there are enough I/Os for the one-sided bound, so that the value is an estimate and
-    /// not an extreme.
+    /// Whether so many independent I/Os would have the one-sided bound, so that the value is no
+    /// extreme of the run.
     pub resolved: bool,
-    /// I/Os needed to resolve it; none when no count suffices (100 %).
+    /// Independent I/Os needed for that; none when no count suffices (100 %).
     pub needs: Option<u64>,
     /// I/Os needed for both ends of the interval; none when both are there or no count suffices.
     pub interval_needs: Option<u64>,
@@ -39,14 +39,16 @@ pub struct Estimate {
 pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
     let n = dist.count();
     let effective = effect.effective(n);
-    let in_ios = |independent: Option<u64>| independent.map(|n| effect.in_dependent(n));
-    let needs = in_ios(needed_one_sided(pct));
-    let resolved = needed_one_sided(pct).is_some_and(|needed| effective >= needed);
+    let needs = needed_one_sided(pct);
+    let resolved = needs.is_some_and(|needed| n >= needed);
     let ranks = dependent_ranks(n, pct, effect);
     let (lo, hi) = if resolved { ranks.ci.values(dist) } else { (None, None) };
-    let interval_needs = in_ios(needed_two_sided(pct))
-        .filter(|_| lo.is_none() || hi.is_none())
-        .map(|needed| needed.max(effect.longer.map_or(0, |t| (n as f64 * t).ceil() as u64)));
+    let interval_needs =
+        needed_two_sided(pct).filter(|_| lo.is_none() || hi.is_none()).map(|needed| {
+            effect
+                .in_dependent(needed)
+                .max(effect.longer.map_or(0, |t| (n as f64 * t).ceil() as u64))
+        });
     Estimate {
         pct: *pct,
         value: dist.percentile(pct).filter(|_| resolved),
@@ -106,10 +108,9 @@ mod tests {
     fn dependence_takes_from_the_count() {
         let p: Percentile = "99".parse().expect("valid");
         let dist: Dist = (1..=10_000).collect();
-        let effect = Effect { design_effect: 8.0, divisor: 10.0, longer: None };
+        let effect = Effect { design_effect: 8.0, divisor: 10.0, ..Effect::NONE };
         let (one, tenth) = (estimate(&dist, &p, &Effect::NONE), estimate(&dist, &p, &effect));
         assert_eq!((tenth.value, tenth.effective), (one.value, 1_000));
-        assert_eq!(tenth.needs, Some(2_990));
         assert!(tenth.lo < one.lo && tenth.hi > one.hi, "{tenth:?} {one:?}");
         let short = estimate(&dist, &p, &Effect { longer: Some(4.0), ..effect });
         assert_eq!((short.value, short.lo, short.hi, short.bound), (one.value, None, None, None));

@@ -183,7 +183,11 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script)
 fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
     let mark = if is_marked(it, totals) { " *" } else { "" };
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
-        return Cell::toned(format!("{}{mark}", needs(it.needs, totals)), Tone::Dim);
+        let words = match it.needs {
+            u64::MAX => "unresolved".to_owned(),
+            n => format!("unresolved, needs {}", ios(n, totals)),
+        };
+        return Cell::toned(format!("{words}{mark}"), Tone::Dim);
     };
     let value = format::duration_ns(ns, script);
     let at = |ns: u64| format::duration_ns(ns, script);
@@ -197,7 +201,7 @@ fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
             (Some(lo), _) => format!("{value} (from {}){mark}", at(lo)),
             (_, Some(hi)) => format!("{value} (up to {}){mark}", at(hi)),
             _ => match it.interval_needs {
-                Some(n) => format!("{value} (interval {}){mark}", needs(n, totals)),
+                Some(n) => format!("{value} (interval needs {}){mark}", ios(n, totals)),
                 None => format!("{value} (no interval){mark}"),
             },
         },
@@ -223,14 +227,10 @@ fn between(lo: u64, hi: u64, script: Script) -> String {
     }
 }
 
-/// `unresolved, needs 29,956 I/Os (4 min)`: the time at the rate of this run.
-fn needs(n: u64, totals: &Totals) -> String {
-    if n == u64::MAX {
-        return "unresolved".to_owned();
-    }
-    let seconds = n as f64 * totals.duration_ns as f64 / totals.count.max(1) as f64;
-    let time = format::duration_ns(seconds as u64, Script::Plain);
-    format!("unresolved, needs {} I/Os ({time})", format::count(n))
+/// `29,956 I/Os (4 min)`: the time at the rate of this run.
+fn ios(n: u64, totals: &Totals) -> String {
+    let ns = n as f64 * totals.duration_ns as f64 / totals.count.max(1) as f64;
+    format!("{} I/Os ({})", format::count(n), format::duration_ns(ns as u64, Script::Plain))
 }
 
 /// Rows of percentiles, one column per set of I/Os.

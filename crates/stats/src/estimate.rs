@@ -38,7 +38,6 @@ pub struct Estimate {
 #[must_use]
 pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
     let n = dist.count();
-    let effective = effect.effective(n);
     let needs = needed_one_sided(pct);
     let resolved = needs.is_some_and(|needed| n >= needed);
     let ranks = dependent_ranks(n, pct, effect);
@@ -58,7 +57,7 @@ pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
         resolved,
         needs,
         interval_needs,
-        effective,
+        effective: if n == 0 { 0 } else { (n as f64 / effect.design_effect).max(1.0) as u64 },
     }
 }
 
@@ -110,7 +109,7 @@ mod tests {
         let dist: Dist = (1..=10_000).collect();
         let effect = Effect { design_effect: 8.0, divisor: 10.0, ..Effect::NONE };
         let (one, tenth) = (estimate(&dist, &p, &Effect::NONE), estimate(&dist, &p, &effect));
-        assert_eq!((tenth.value, tenth.effective), (one.value, 1_000));
+        assert_eq!((tenth.value, tenth.effective), (one.value, 1_250));
         assert!(tenth.lo < one.lo && tenth.hi > one.hi, "{tenth:?} {one:?}");
         let short = estimate(&dist, &p, &Effect { longer: Some(4.0), ..effect });
         assert_eq!((short.value, short.lo, short.hi, short.bound), (one.value, None, None, None));

@@ -77,6 +77,27 @@ fn poisson_counts_are_within_four_roots() {
     assert!((n - 50_000.0).abs() < 4.0 * 50_000f64.sqrt(), "{n}");
 }
 
+/// 1,000 operations over 16 workers: all end with the thousandth arrival, not each with its own
+/// sixty-second.
+#[test]
+fn random_arrivals_end_together() {
+    for seed in 1..=20 {
+        let mut p = timed(WIDE, 1, Arrival::Poisson { rate: rate("1000/s") });
+        (p.run.seed, p.run.duration, p.run.operations) = (seed, None, Some(1_000));
+        p.workloads[0].workers = 16;
+        let done = run(&p);
+        let mut due: Vec<i64> = done.ios.iter().filter_map(|r| Some(r.intended?.0)).collect();
+        due.sort_unstable();
+        assert_eq!(due.len(), 1_000);
+        let end = due[999] - done.ios.iter().map(|r| r.submit.0).min().unwrap();
+        // Four roots of 1,000 arrivals; even shares ended after 1.12 s in the mean.
+        assert!((end as f64 / SECOND as f64 - 1.0).abs() < 0.127, "seed {seed}: {end}");
+        // The last tenth is as dense as the rest: four roots of 100 arrivals.
+        let last = (due[999] - due[899]) as f64 / SECOND as f64;
+        assert!((last - 0.1).abs() < 0.045, "seed {seed}: {last}");
+    }
+}
+
 #[test]
 fn poisson_counts_keep_their_rate_from_ten_to_a_million_a_second() {
     for (text, seconds) in [("10/s", 1000), ("1000/s", 20), ("100000/s", 1), ("1000000/s", 1)] {

@@ -16,7 +16,8 @@ pub struct Latency {
     pub max_ns: Option<u64>,
     /// Arithmetic mean, ns; null when `count` is 0.
     pub mean_ns: Option<f64>,
-    /// Standard deviation, ns; null when undefined.
+    /// Standard deviation of the population of all I/Os (divided by their count, not by one less),
+    /// ns; null when undefined.
     pub stddev_ns: Option<f64>,
     /// Third standardised moment, no unit; null when undefined.
     pub skewness: Option<f64>,

@@ -97,6 +97,8 @@ pub fn usable_size(plan: &Plan, size: u64) -> Result<u64> {
         let step = grain(w)?;
         unit = (unit / gcd(unit, step)).saturating_mul(step);
     }
+    // Said of the size that is there, not of what is left of it.
+    fits(plan, size)?;
     let usable = size - size % unit;
     fits(plan, usable)?;
     Ok(usable)

@@ -49,7 +49,8 @@ impl DeviceModel {
         // The first server to be free; ties go to the lowest number.
         let server = (0..self.free_at.len()).min_by_key(|s| self.free_at[*s]).unwrap_or(0);
         let start = self.free_at[server].max(now);
-        let at = self.work(start, own + sync_ns);
+        // At least 1 ns: without it virtual time would stand still between two operations.
+        let at = self.work(start, (own + sync_ns).max(1));
         self.free_at[server] = at;
         let fails = self.errors.every > 0 && self.served.is_multiple_of(self.errors.every);
         let status = if fails { Status::errno(i32::from(self.errors.errno)) } else { Status::OK };
@@ -153,6 +154,12 @@ mod tests {
         assert_eq!(m.serve(Stamp(5500), &read()).at, Stamp(6150));
         // Begins before the third and ends in it.
         assert_eq!(m.serve(Stamp(10_000), &read()).at, Stamp(11_100));
+    }
+
+    #[test]
+    fn no_service_is_free() {
+        let mut m = DeviceModel::new(&options(ServiceTime::Constant { time: Span(0) }), 1);
+        assert_eq!(m.serve(Stamp(10), &read()).at, Stamp(11));
     }
 
     #[test]

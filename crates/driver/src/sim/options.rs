@@ -14,7 +14,7 @@ pub struct SimOptions {
     /// Operations served at the same time.
     #[schemars(title = "1 or more")]
     pub channels: u32,
-    /// Service time of an operation.
+    /// Service time of an operation, at least 1 ns.
     #[schemars(
         title = "{ kind = \"constant\", time } | { kind = \"uniform\", min, max } | { kind = \"exponential\", mean } | { kind = \"bimodal\", common, rare, every }"
     )]

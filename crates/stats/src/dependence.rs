@@ -18,9 +18,10 @@
 //! independent events. How uncertain the design effect itself is widens the
 //! interval as Student's t does.
 //!
-//! What it cannot see: changes slower than about a third of the run. Where the spectrum still rises
-//! at its lowest frequencies there is no interval, and [`Effect::longer`] says how much longer a run
-//! needs.
+//! What it cannot see: changes slower than about a third of the run, and changes within a cell of
+//! the grid (0.5 to 0.8 % of the latency), which intervals are rounded to where that matters
+//! ([`Effect::unseen`]). Where the spectrum still rises at its lowest frequencies there is no interval,
+//! and [`Effect::longer`] says how much longer a run needs.
 //!
 //! The constants were set on queues, bursts, stalls and drifts; `docs/measurement.md` has the table
 //! of coverage.
@@ -32,7 +33,7 @@ use std::f64::consts::PI;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use taillight_core::Percentile;
 
-use crate::grid::TimeGrid;
+use crate::grid::{TimeGrid, edge_of};
 
 /// Independent events beyond a percentile from which its own design effect is used.
 const EVENTS_FOR_OWN: f64 = 20.0;
@@ -69,6 +70,11 @@ pub struct Effect {
     pub(crate) variance: f64,
     /// And the part that they do, times their number.
     pub(crate) variance_ios: f64,
+    /// Whether it is more than chance that the design effect is above 1.
+    pub certain: bool,
+    /// The latencies, ns, from and to (exclusive), between which the dependence was not seen: the
+    /// grid has no finer cell there, and much of the I/Os is in it.
+    pub unseen: Option<(u64, u64)>,
     /// None where an interval may be given. Else how many times longer a run has to be before
     /// I/Os at its begin and at its end say different things.
     pub longer: Option<f64>,
@@ -76,8 +82,15 @@ pub struct Effect {
 
 impl Effect {
     /// I/Os that do not depend on each other.
-    pub const NONE: Effect =
-        Effect { design_effect: 1.0, divisor: 1.0, variance: 0.0, variance_ios: 0.0, longer: None };
+    pub const NONE: Effect = Effect {
+        design_effect: 1.0,
+        divisor: 1.0,
+        variance: 0.0,
+        variance_ios: 0.0,
+        certain: false,
+        unseen: None,
+        longer: None,
+    };
 
     /// `n` I/Os of which so many weigh as much as one, known from so many cosine terms and events.
     fn new(n: f64, design_effect: f64, terms: f64, events: f64) -> Effect {
@@ -153,6 +166,10 @@ impl<'a> Dependence<'a> {
         let n = self.total as f64;
         let upper = pct.tail_share() <= 0.5;
         let rare = pct.tail_share().min(pct.share());
+        if rare <= 0.0 {
+            return Effect::NONE;
+        }
+        let unseen = self.unseen(if upper { rare } else { 1.0 - rare });
         let own = self.level(rare, upper);
         let (mut it, mut share, mut events) = (own, rare, n * rare / own.design_effect);
         while share < 0.5 && (share < rare * SEEN_TO || events < EVENTS_FOR_OWN) {
@@ -167,23 +184,41 @@ impl<'a> Dependence<'a> {
         }
         let excess = it.design_effect - 1.0;
         if excess <= 0.0 {
-            return Effect { longer: it.longer, ..Effect::NONE };
+            return Effect { longer: it.longer, unseen, ..Effect::NONE };
         }
+        let certain = excess > 3.0 * (2.0 / it.terms).sqrt();
         let events = n * rare / (1.0 - rare) / it.design_effect;
         let design_effect = 1.0 + excess * LOW_BY;
-        Effect { longer: it.longer, ..Effect::new(n, design_effect, it.terms, events) }
+        let longer = it.longer;
+        Effect { longer, unseen, certain, ..Effect::new(n, design_effect, it.terms, events) }
     }
 
     /// The level that the share `rare` of all I/Os is above, or, where not `upper`, below.
     fn level(&self, rare: f64, upper: bool) -> LevelEffect {
         let tail = if upper { rare } else { 1.0 - rare };
-        let cell = self.edge(tail * self.total as f64);
+        let (cell, _) = self.edge(tail * self.total as f64);
         *self.known.borrow_mut().entry(cell).or_insert_with(|| self.measure(cell))
     }
 
+    /// The cell that holds the percentile with this share above it, when the nearest edge of cells
+    /// is another percentile altogether.
+    fn unseen(&self, tail: f64) -> Option<(u64, u64)> {
+        let above = tail * self.total as f64;
+        let (_, off) = self.edge(above);
+        if off <= 0.5 * above.min(self.total as f64 - above) {
+            return None;
+        }
+        let mut left = self.total as f64;
+        let cell = self.counts.iter().position(|here| {
+            left -= *here as f64;
+            left < above || left <= 0.0
+        })?;
+        Some((edge_of(cell) as u64, edge_of(cell + 1) as u64))
+    }
+
     /// The cell whose lower edge comes nearest to having so many I/Os at or above it, some but not
-    /// all.
-    fn edge(&self, above: f64) -> usize {
+    /// all, and how many it is off.
+    fn edge(&self, above: f64) -> (usize, f64) {
         let mut best = (f64::INFINITY, 0);
         let mut count = self.total;
         for (cell, here) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {
@@ -193,7 +228,7 @@ impl<'a> Dependence<'a> {
             }
             count -= here;
         }
-        best.1
+        (best.1, best.0)
     }
 
     fn measure(&self, cell: usize) -> LevelEffect {
@@ -205,14 +240,16 @@ impl<'a> Dependence<'a> {
             // Nothing varies.
             return none;
         }
-        if all.len() < FEWEST_SLICES {
-            let longer = Some(FEWEST_SLICES as f64 / all.len() as f64);
+        // Time without I/Os says nothing: a workload that ended early is not steadier for it.
+        let share = hits / total;
+        let busy = above.iter().zip(&all).filter(|(_, n)| **n > 0.0);
+        let series: Vec<f64> = busy.map(|(e, n)| e - share * n).collect();
+        if series.len() < FEWEST_SLICES {
+            let longer = Some(FEWEST_SLICES as f64 / series.len() as f64);
             return LevelEffect { longer, ..none };
         }
-        let share = hits / total;
-        let series: Vec<f64> = above.iter().zip(&all).map(|(e, n)| e - share * n).collect();
         let spectrum = Spectrum::of(&series);
-        let independent = total * share * (1.0 - share) / all.len() as f64;
+        let independent = total * share * (1.0 - share) / series.len() as f64;
         spectrum.effect(independent)
     }
 }

@@ -30,7 +30,8 @@ pub struct Estimate {
     pub needs: Option<u64>,
     /// I/Os needed for both ends of the interval; none when both are there or no count suffices.
     pub interval_needs: Option<u64>,
-    /// How many independent I/Os say as much about this percentile as those measured.
+    /// How many independent I/Os say as much about this percentile as those measured: all of them
+    /// where a difference may be chance. The interval allows besides for how well that is known.
     pub effective: u64,
 }
 
@@ -41,7 +42,14 @@ pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
     let needs = needed_one_sided(pct);
     let resolved = needs.is_some_and(|needed| n >= needed);
     let ranks = dependent_ranks(n, pct, effect);
-    let (lo, hi) = if resolved { ranks.ci.values(dist) } else { (None, None) };
+    let (mut lo, mut hi) = ranks.ci.values(dist);
+    let mut bound = ranks.bound.and_then(|k| dist.value_at_rank(k));
+    if let Some((from, to)) = unseen(dist, effect) {
+        let above = pct.tail_share() <= 0.5;
+        lo = lo.map(|ns| ns.min(from));
+        hi = hi.map(|ns| ns.max(to));
+        bound = bound.map(|ns| if above { ns.max(to) } else { ns.min(from) });
+    }
     let interval_needs =
         needed_two_sided(pct).filter(|_| lo.is_none() || hi.is_none()).map(|needed| {
             effect
@@ -53,17 +61,29 @@ pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
         value: dist.percentile(pct).filter(|_| resolved),
         lo,
         hi,
-        bound: ranks.bound.filter(|_| resolved).and_then(|k| dist.value_at_rank(k)),
+        bound,
         resolved,
         needs,
         interval_needs,
-        effective: if n == 0 { 0 } else { (n as f64 / effect.design_effect).max(1.0) as u64 },
+        effective: match effect.certain {
+            true => (n as f64 / effect.design_effect).max(1.0) as u64,
+            false => n,
+        },
     }
+}
+
+/// The latencies within which the dependence is not known; none where they are all one value.
+pub(crate) fn unseen(dist: &Dist, effect: &Effect) -> Option<(u64, u64)> {
+    let (from, to) = effect.unseen?;
+    let below = from.checked_sub(1).map_or(0, |ns| dist.count_at_or_below(ns));
+    let first = dist.value_at_rank(below + 1)?;
+    (dist.count_at_or_below(first) < dist.count_at_or_below(to - 1)).then_some((from, to))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CeilingStatus, Dependence, TimeGrid, TimeWindow, check_ceiling};
 
     fn alone(n: u64, pct: &Percentile) -> Estimate {
         estimate(&(1..=n).collect(), pct, &Effect::NONE)
@@ -84,7 +104,7 @@ mod tests {
         assert_eq!(three.interval_needs, Some(3_688));
         assert!(three.lo.is_some_and(|lo| lo < 2_997));
         let four = table[3];
-        assert_eq!((four.value, four.lo, four.hi, four.bound), (None, None, None, None));
+        assert_eq!((four.value, four.hi, four.bound), (None, None, None));
         assert_eq!(four.needs, Some(29_956));
         assert_eq!(table[8].needs, Some(2_995_732_273));
     }
@@ -107,13 +127,33 @@ mod tests {
     fn dependence_takes_from_the_count() {
         let p: Percentile = "99".parse().expect("valid");
         let dist: Dist = (1..=10_000).collect();
-        let effect = Effect { design_effect: 8.0, divisor: 10.0, ..Effect::NONE };
+        let effect = Effect { design_effect: 8.0, divisor: 10.0, certain: true, ..Effect::NONE };
         let (one, tenth) = (estimate(&dist, &p, &Effect::NONE), estimate(&dist, &p, &effect));
         assert_eq!((tenth.value, tenth.effective), (one.value, 1_250));
         assert!(tenth.lo < one.lo && tenth.hi > one.hi, "{tenth:?} {one:?}");
         let short = estimate(&dist, &p, &Effect { longer: Some(4.0), ..effect });
         assert_eq!((short.value, short.lo, short.hi, short.bound), (one.value, None, None, None));
         assert_eq!(short.interval_needs, Some(40_000));
+    }
+
+    /// Where the grid cannot see dependence, an interval has the width of its cell, and a ceiling
+    /// within it is undecided; a value that all share is exact.
+    #[test]
+    fn what_the_grid_cannot_see_is_not_claimed() {
+        let p = Percentile::MEDIAN;
+        let seen = |values: &[u64]| {
+            let mut grid = TimeGrid::new(TimeWindow::new(0, 100_000));
+            let list = (0..10_000i64).zip(values.iter().cycle());
+            list.clone().for_each(|(i, ns)| grid.push(i * 10, *ns));
+            let dist: Dist = list.map(|(_, ns)| *ns).collect();
+            let effect = Dependence::new(&grid).effect(&p);
+            (estimate(&dist, &p, &effect), check_ceiling(&dist, values[0], &p, &effect).status)
+        };
+        let (one, kept) = seen(&[1_000_000]);
+        assert_eq!((one.lo, one.hi, kept), (Some(1_000_000), Some(1_000_000), CeilingStatus::Pass));
+        let (near, kept) = seen(&[1_000_010, 1_000_020, 1_000_000]);
+        assert!(near.lo < Some(999_500) && near.hi > Some(1_000_500), "{near:?}");
+        assert_eq!(kept, CeilingStatus::Undecided);
     }
 
     #[test]

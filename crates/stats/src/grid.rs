@@ -1,15 +1,15 @@
 //! I/Os counted over time and latency, on a grid of bounded size.
 //!
 //! What it is: the counts behind heat maps and behind the question how far I/Os depend on each
-//! other ([`Dependence`](crate::Dependence)). Latency cells are a 32nd of a power of two wide (2 to
-//! 3 %) and found with a shift; only cells that some I/O fell into take memory, one row of
-//! [`COLUMNS`] counts each, so a grid takes 2 MiB at most. What it is not: exact; percentiles come
+//! other ([`Dependence`](crate::Dependence)). Latency cells are a 128th of a power of two wide (0.5
+//! to 0.8 %) and found with a shift; only cells that some I/O fell into take memory, one row of
+//! [`COLUMNS`] counts each: 1 KiB, and 128 of them for a factor of two in latency. What it is not: exact; percentiles come
 //! from [`Dist`](crate::Dist).
 
 /// Most columns of a grid.
 pub const COLUMNS: usize = 256;
 /// Cells per power of two, as a power of two.
-const FINE: u32 = 5;
+const FINE: u32 = 7;
 /// Cells over all 64 bits.
 pub const CELLS: usize = (64 - FINE as usize + 1) << FINE;
 
@@ -152,7 +152,7 @@ impl TimeGrid {
     }
 }
 
-/// The cell of a latency: exact below 32 ns, then a 32nd of a power of two wide.
+/// The cell of a latency: exact below 128 ns, then a 128th of a power of two wide.
 #[must_use]
 pub fn cell_of(ns: u64) -> usize {
     if ns < 1 << FINE {
@@ -199,6 +199,6 @@ mod tests {
         assert_eq!(grid.cell_counts().iter().sum::<u64>(), 10_000);
         grid.merge(&fill(TimeWindow::new(1_000, 4_000_001_000)));
         assert_eq!(grid.columns_from(0).iter().sum::<f64>(), 20_000.0);
-        assert!(grid.memory_bytes() < 3 << 20);
+        assert!(grid.memory_bytes() < 4 << 20);
     }
 }

@@ -86,17 +86,20 @@ fn dist(values: Values) -> Result<Dist> {
 
 /// One column per interval, as long as they fit.
 fn window(start_ns: i64, spans: impl Iterator<Item = (i64, u64)>) -> TimeWindow {
-    let (mut end, mut longest) = (start_ns, 1);
+    let (mut end, mut lengths) = (start_ns, Vec::new());
     for (start, length) in spans {
         end = end.max(start.saturating_add(length as i64));
-        longest = longest.max(length);
+        lengths.push(length);
     }
+    // The usual one: the last interval is shorter, or longer where a schedule was late.
+    lengths.sort_unstable();
+    let usual = lengths.get(lengths.len() / 2).copied().unwrap_or(1).max(1);
     let even = TimeWindow::new(start_ns, end);
-    let columns = ((end - start_ns).max(1) as u64).div_ceil(longest) as usize;
+    let columns = ((end - start_ns).max(1) as u64).div_ceil(usual) as usize;
     if columns >= COLUMNS {
         return even;
     }
-    TimeWindow { start_ns, column_ns: longest, columns: columns.max(1) }
+    TimeWindow { start_ns, column_ns: usual, columns: columns.max(1) }
 }
 
 /// The log names workloads with some characters replaced.

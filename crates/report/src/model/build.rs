@@ -65,7 +65,8 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
                 format!("mean {mean}"),
             ));
         }
-        let deepest = latency.nines.iter().filter(|n| n.resolved && n.k <= 5).max_by_key(|n| n.k);
+        let deepest =
+            latency.nines.iter().filter(|n| n.hi_ns.is_some() && n.k <= 5).max_by_key(|n| n.k);
         if let Some((nine, ns)) = deepest.and_then(|n| Some((n, n.ns?))) {
             let beyond = match nine.k {
                 1 => "1 in 10 is slower".to_owned(),

@@ -185,7 +185,9 @@ fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
         let words = match it.needs {
             u64::MAX => "unresolved".to_owned(),
-            n => format!("unresolved, needs {}", ios(n, totals)),
+            n => {
+                format!("unresolved, needs {}", ios(n.max(it.interval_needs.unwrap_or(0)), totals))
+            }
         };
         return Cell::toned(format!("{words}{mark}"), Tone::Dim);
     };
@@ -208,9 +210,14 @@ fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
     })
 }
 
+/// I/Os of the latency that the tables show.
+fn counted(totals: &Totals) -> u64 {
+    asked_for(totals).0.count
+}
+
 /// Whether the I/Os count as less than half of their number.
 fn is_marked(it: &Quantile, totals: &Totals) -> bool {
-    it.effective.is_some_and(|effective| effective < totals.count / 2)
+    it.effective.is_some_and(|effective| effective < counted(totals) / 2)
 }
 
 /// Whether both print alike, so that the interval is narrower than the digits shown.
@@ -229,7 +236,7 @@ fn between(lo: u64, hi: u64, script: Script) -> String {
 
 /// `29,956 I/Os (4 min)`: the time at the rate of this run.
 fn ios(n: u64, totals: &Totals) -> String {
-    let ns = n as f64 * totals.duration_ns as f64 / totals.count.max(1) as f64;
+    let ns = n as f64 * totals.duration_ns as f64 / counted(totals).max(1) as f64;
     format!("{} I/Os ({})", format::count(n), format::duration_ns(ns as u64, Script::Plain))
 }
 
@@ -259,7 +266,7 @@ fn estimates(
             if let Some(effective) = it.effective.filter(|_| is_marked(it, totals))
                 && marked.is_none_or(|(_, least, _)| effective < least)
             {
-                marked = Some((label, effective, totals.count));
+                marked = Some((label, effective, counted(totals)));
             }
         }
         table.rows.push(row);

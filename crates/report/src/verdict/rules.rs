@@ -227,7 +227,7 @@ fn ceiling_failed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Rea
 }
 
 fn ceiling_undecided(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    ceiling(summary, QosStatus::Undecided, CEILING_UNDECIDED, "Not decided by so few I/Os")
+    ceiling(summary, QosStatus::Undecided, CEILING_UNDECIDED, "Not decided by this run")
 }
 
 fn ceiling(

@@ -139,7 +139,8 @@ fn backlog(analysis: &Analysis) -> Vec<u64> {
 /// above the third before and still rises.
 fn grows(backlog: &[u64], outstanding: u64) -> bool {
     let third = backlog.len() / 3;
-    if third == 0 {
+    // One interval is no trend.
+    if third < 2 {
         return false;
     }
     let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len() as f64;
@@ -168,7 +169,7 @@ fn grew_till_the_end(backlog: &[u64], left: u64, outstanding: u64) -> bool {
     let third = till.len() / 3;
     let floor = 2 * outstanding.max(1);
     let lasting = earlier.last().is_some_and(|b| *b > floor);
-    lasting && (third == 0 || grows(&till, outstanding))
+    lasting && (third < 2 || grows(&till, outstanding))
 }
 
 /// `34,577 achieved`, and how many more the other figures count.

@@ -69,12 +69,13 @@ fn truth(model: Model) -> [u64; 4] {
     pct.map(|p| long.percentile(&p).expect("I/Os"))
 }
 
-fn cells(model: Model, seconds: f64, runs: u64, truth: [u64; 4]) -> [Cell; 4] {
+/// Runs of `seconds` of a window that may be longer: nothing happens in the rest.
+fn cells(model: Model, (seconds, window): (f64, f64), runs: u64, truth: [u64; 4]) -> [Cell; 4] {
     let mut cells = [Cell::default(); 4];
     for seed in 0..runs {
         let run = model.run(seed * 7_919 + 13, seconds);
         let ns = |s: f64| (s * 1e9) as i64;
-        let mut grid = TimeGrid::new(TimeWindow::new(0, ns(seconds)));
+        let mut grid = TimeGrid::new(TimeWindow::new(0, ns(window)));
         run.iter().for_each(|(at, latency)| grid.push(ns(*at), ns(*latency) as u64));
         let dist: Dist = run.iter().map(|io| ns(io.1) as u64).collect();
         let dependence = Dependence::new(&grid);
@@ -94,15 +95,16 @@ fn allowed(runs: f64) -> f64 {
 fn queues_bursts_and_independent_ios_are_covered() {
     const RUNS: u64 = 300;
     let models = [
-        ("independent", Model::Independent, 20.0),
-        ("queue at 50 %", Model::Exponential(1, 0.5), 30.0),
-        ("queue at 80 %", Model::Exponential(1, 0.8), 60.0),
-        ("on and off", Model::OnOff(0.5), 60.0),
-        ("drift", Model::Drift(0.8), 120.0),
+        ("independent", Model::Independent, (20.0, 20.0)),
+        ("queue at 50 %", Model::Exponential(1, 0.5), (30.0, 30.0)),
+        ("queue at 80 %", Model::Exponential(1, 0.8), (60.0, 60.0)),
+        ("queue that ends early", Model::Exponential(1, 0.8), (60.0, 400.0)),
+        ("on and off", Model::OnOff(0.5), (60.0, 60.0)),
+        ("drift", Model::Drift(0.8), (120.0, 120.0)),
     ];
-    for (name, model, seconds) in models {
+    for (name, model, lengths) in models {
         let truth = truth(model);
-        for (cell, pct) in cells(model, seconds, RUNS, truth).iter().zip(PERCENTILES) {
+        for (cell, pct) in cells(model, lengths, RUNS, truth).iter().zip(PERCENTILES) {
             let (pass, fail) = (cell.share(cell.passed), cell.share(cell.failed));
             let what = format!("{name} p{pct}: pass {pass:.1} %, fail {fail:.1} %");
             assert!(pass <= allowed(cell.runs) && fail <= allowed(cell.runs), "{what}");
@@ -110,6 +112,9 @@ fn queues_bursts_and_independent_ios_are_covered() {
             // 93 % and three standard deviations.
             let least = 93.0 - 3.0 * 100.0 * (0.05 * 0.95 / given.max(1.0)).sqrt();
             let covered = cell.coverage();
+            // Who never answers is never wrong.
+            let often = pct == "50" || name == "independent" && pct != "99.9";
+            assert!(!often || given > 0.8 * cell.runs, "{what}, {given} given");
             assert!(given < 30.0 || covered >= least, "{what}, {covered:.1} % of {given} covered");
         }
     }
@@ -153,7 +158,8 @@ fn table() {
     for (name, model) in models {
         let truth = truth(model);
         for seconds in [10.0, 60.0, 600.0].into_iter().filter(|s| *s <= longest) {
-            for (cell, pct) in cells(model, seconds, runs, truth).iter().zip(PERCENTILES) {
+            for (cell, pct) in cells(model, (seconds, seconds), runs, truth).iter().zip(PERCENTILES)
+            {
                 let [none, pass, fail, decided] =
                     [cell.none, cell.passed, cell.failed, cell.decided].map(|c| cell.share(c));
                 let covered = cell.coverage();

@@ -116,7 +116,7 @@ fn series_of(
 ) -> LatencySeries {
     let dist: &Dist = sample;
     let nines = nines(sample, slowest);
-    let effective = nines.last().and_then(|nine| nine.effective).unwrap_or(dist.count());
+    let bounded = nines.iter().rev().find(|nine| nine.bound_ns.is_some());
     let seconds = analysis.duration_ns as f64 / 1e9;
     let with_bins = main || matches!(measure, LatencyKind::Response | LatencyKind::Service);
     let bins = match with_bins {
@@ -134,7 +134,7 @@ fn series_of(
         max_ns: dist.max().unwrap_or(0),
         bins,
         curve: curve(dist),
-        resolved_share: -(0.05f64.ln() / effective.max(1) as f64).exp_m1(),
+        resolved_share: bounded.map_or(1.0, |nine| 0.1f64.powi(nine.k as i32)),
         nines: nines.into_iter().filter(|nine| nine.ns.is_some()).collect(),
         slc: slc_line(dist).filter(|_| main),
     }

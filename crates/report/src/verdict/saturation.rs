@@ -169,7 +169,7 @@ fn grew_till_the_end(backlog: &[u64], left: u64, outstanding: u64) -> bool {
     let third = till.len() / 3;
     let floor = 2 * outstanding.max(1);
     let lasting = earlier.last().is_some_and(|b| *b > floor);
-    lasting && (third < 2 || grows(&till, outstanding))
+    lasting && if third < 2 { rises(&till) } else { grows(&till, outstanding) }
 }
 
 /// `34,577 achieved`, and how many more the other figures count.

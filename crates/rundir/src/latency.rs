@@ -59,15 +59,15 @@ pub struct Quantile {
     pub lo_ns: Option<u64>,
     /// Upper bound, ns; null when that bound does not exist.
     pub hi_ns: Option<u64>,
-    /// One-sided 95 % bound on the sparse side, ns: above the median "at most this", below it "at
-    /// least this".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound_ns: Option<u64>,
     /// Whether so many independent I/Os would have the one-sided bound, so that `ns` is no extreme
     /// of the run.
     pub resolved: bool,
     /// Independent I/Os needed for that.
     pub needs: u64,
+    /// One-sided 95 % bound on the sparse side, ns: above the median "at most this", below it "at
+    /// least this".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_ns: Option<u64>,
     /// I/Os needed for both ends of the interval, when one is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_needs: Option<u64>,

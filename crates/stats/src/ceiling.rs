@@ -11,7 +11,7 @@
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::chance_below;
-use crate::dependence::Effect;
+use crate::dependence::DesignEffect;
 use crate::dist::Dist;
 use crate::estimate::unseen;
 use taillight_core::Percentile;
@@ -57,7 +57,7 @@ pub fn check_ceiling(
     dist: &Dist,
     ceiling_ns: u64,
     at: &Percentile,
-    effect: &Effect,
+    effect: &DesignEffect,
 ) -> CeilingCheck {
     let (all, above) = (dist.count(), dist.count_above(ceiling_ns));
     let n = effect.effective(all);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn no_exceedance_passes_from_the_two_sided_threshold() {
-        let check = |n| check_ceiling(&run(n, 0), 100, &pct("99"), &Effect::NONE);
+        let check = |n| check_ceiling(&run(n, 0), 100, &pct("99"), &DesignEffect::NONE);
         assert_eq!(check(367).status, CeilingStatus::Undecided);
         assert_eq!(check(367).needs, Some(368));
         assert_eq!(check(368).status, CeilingStatus::Pass);
@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn exceedances_fail_or_stay_undecided() {
-        let check = |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"), &Effect::NONE);
+        let check =
+            |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"), &DesignEffect::NONE);
         // One expected in 1000: one seen says nothing, many say fail, few in many say pass.
         assert_eq!(check(1_000, 1).status, CeilingStatus::Undecided);
         assert_eq!(check(1_000, 4).status, CeilingStatus::Fail);
@@ -197,14 +198,14 @@ mod tests {
 
     #[test]
     fn empty_and_extreme_inputs() {
-        let none = check_ceiling(&Dist::default(), 1, &pct("99"), &Effect::NONE);
+        let none = check_ceiling(&Dist::default(), 1, &pct("99"), &DesignEffect::NONE);
         assert_eq!((none.status, none.needs), (CeilingStatus::Undecided, Some(368)));
         assert_eq!((none.share_lo, none.share_hi), (0.0, 1.0));
-        let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX, &Effect::NONE);
+        let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX, &DesignEffect::NONE);
         assert_eq!((all.status, all.needs), (CeilingStatus::Undecided, None));
-        let one = check_ceiling(&run(1_000, 1), 100, &Percentile::MAX, &Effect::NONE);
+        let one = check_ceiling(&run(1_000, 1), 100, &Percentile::MAX, &DesignEffect::NONE);
         assert_eq!(one.status, CeilingStatus::Fail);
-        let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN, &Effect::NONE);
+        let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN, &DesignEffect::NONE);
         assert_eq!(only_slow.status, CeilingStatus::Fail);
     }
 
@@ -226,7 +227,7 @@ mod tests {
         ) {
             let p = Percentile::nines(k).expect("valid");
             let above = ((n as f64 * p.tail_share() * tenth as f64 / 10.0) as u64).min(n);
-            let check = check_ceiling(&run(n, above), 500, &p, &Effect::NONE);
+            let check = check_ceiling(&run(n, above), 500, &p, &DesignEffect::NONE);
             let allowed = p.tail_share();
             let hi = quantile_ci(n, &p).hi_rank.map(|r| if r <= n - above { 100 } else { 1000 });
             let lo = quantile_ci(n, &p).lo_rank.map(|r| if r <= n - above { 100 } else { 1000 });

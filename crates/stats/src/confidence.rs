@@ -9,7 +9,7 @@
 //! Ties and whole nanoseconds only make the intervals cover more often, never less.
 
 use crate::binomial::{Chance, all_can_reach, critical_count};
-use crate::dependence::Effect;
+use crate::dependence::DesignEffect;
 use crate::dist::Dist;
 use taillight_core::Percentile;
 
@@ -73,7 +73,7 @@ pub struct DependentRanks {
 
 /// See [`DependentRanks`].
 #[must_use]
-pub fn dependent_ranks(n: u64, pct: &Percentile, effect: &Effect) -> DependentRanks {
+pub fn dependent_ranks(n: u64, pct: &Percentile, effect: &DesignEffect) -> DependentRanks {
     let effective = effect.effective(n);
     if effect.longer.is_some() || effective == 0 {
         return DependentRanks { ci: Ci::default(), bound: None };
@@ -253,7 +253,7 @@ mod tests {
             let one = needed_one_sided(&p).expect("finite");
             let two = needed_two_sided(&p).expect("finite");
             prop_assert!(one <= two);
-            let bound = |n: u64| dependent_ranks(n, &p, &Effect::NONE).bound;
+            let bound = |n: u64| dependent_ranks(n, &p, &DesignEffect::NONE).bound;
             prop_assert!(bound(one + off).is_some());
             prop_assert_eq!(bound((one - 1).saturating_sub(off)), None);
             prop_assert!(quantile_ci(two + off, &p).is_complete());
@@ -266,10 +266,10 @@ mod tests {
         ) {
             let p: Percentile = format!("{}.{:03}", units / 1000, units % 1000).parse().expect("valid");
             let (ci, rank) = (quantile_ci(n, &p), p.rank(n));
-            let alone = dependent_ranks(n, &p, &Effect::NONE);
+            let alone = dependent_ranks(n, &p, &DesignEffect::NONE);
             prop_assert_eq!(alone.ci, ci);
             let divisor = 1.0 + f64::from(tenths) / 10.0;
-            let wide = dependent_ranks(n, &p, &Effect { divisor, ..Effect::NONE });
+            let wide = dependent_ranks(n, &p, &DesignEffect { divisor, ..DesignEffect::NONE });
             if let Some(lo) = ci.lo_rank {
                 prop_assert!(lo >= 1 && lo <= rank);
                 prop_assert!(wide.ci.lo_rank.is_none_or(|w| w <= lo && w >= 1));

@@ -20,8 +20,8 @@
 //!
 //! What it cannot see: changes slower than about a third of the run, and changes within a cell of
 //! the grid (0.5 to 0.8 % of the latency), which intervals are rounded to where that matters
-//! ([`Effect::unseen`]). Where the spectrum still rises at its lowest frequencies there is no interval,
-//! and [`Effect::longer`] says how much longer a run needs.
+//! ([`DesignEffect::unseen`]). Where the spectrum still rises at its lowest frequencies there is no interval,
+//! and [`DesignEffect::longer`] says how much longer a run needs.
 //!
 //! The constants were set on queues, bursts, stalls and drifts; `docs/measurement.md` has the table
 //! of coverage.
@@ -60,7 +60,7 @@ const VARIANCE_PER_EVENT: f64 = 2.0;
 
 /// What dependence leaves of a number of I/Os.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Effect {
+pub struct DesignEffect {
     /// I/Os that weigh as much as one independent I/O, at least 1.
     pub design_effect: f64,
     /// By what the count is divided for intervals: the design effect and what its own uncertainty
@@ -80,9 +80,9 @@ pub struct Effect {
     pub longer: Option<f64>,
 }
 
-impl Effect {
+impl DesignEffect {
     /// I/Os that do not depend on each other.
-    pub const NONE: Effect = Effect {
+    pub const NONE: DesignEffect = DesignEffect {
         design_effect: 1.0,
         divisor: 1.0,
         variance: 0.0,
@@ -93,11 +93,11 @@ impl Effect {
     };
 
     /// `n` I/Os of which so many weigh as much as one, known from so many cosine terms and events.
-    fn new(n: f64, design_effect: f64, terms: f64, events: f64) -> Effect {
+    fn new(n: f64, design_effect: f64, terms: f64, events: f64) -> DesignEffect {
         let variance_ios = VARIANCE_PER_EVENT * (1.0 - 1.0 / design_effect) / events.max(1e-9) * n;
         let variance = 2.0 / terms;
-        let it = Effect { design_effect, variance, variance_ios, ..Effect::NONE };
-        Effect { divisor: it.divisor_at(n), ..it }
+        let it = DesignEffect { design_effect, variance, variance_ios, ..DesignEffect::NONE };
+        DesignEffect { divisor: it.divisor_at(n), ..it }
     }
 
     /// The divisor that a run of so many I/Os would have.
@@ -162,12 +162,12 @@ impl<'a> Dependence<'a> {
 
     /// What is left of the I/Os for an interval of this percentile.
     #[must_use]
-    pub fn effect(&self, pct: &Percentile) -> Effect {
+    pub fn effect(&self, pct: &Percentile) -> DesignEffect {
         let n = self.total as f64;
         let upper = pct.tail_share() <= 0.5;
         let rare = pct.tail_share().min(pct.share());
         if rare <= 0.0 {
-            return Effect::NONE;
+            return DesignEffect::NONE;
         }
         let unseen = self.unseen(if upper { rare } else { 1.0 - rare });
         let own = self.level(rare, upper);
@@ -184,13 +184,18 @@ impl<'a> Dependence<'a> {
         }
         let excess = it.design_effect - 1.0;
         if excess <= 0.0 {
-            return Effect { longer: it.longer, unseen, ..Effect::NONE };
+            return DesignEffect { longer: it.longer, unseen, ..DesignEffect::NONE };
         }
         let certain = excess > 3.0 * (2.0 / it.terms).sqrt();
         let events = n * rare / (1.0 - rare) / it.design_effect;
         let design_effect = 1.0 + excess * LOW_BY;
         let longer = it.longer;
-        Effect { longer, unseen, certain, ..Effect::new(n, design_effect, it.terms, events) }
+        DesignEffect {
+            longer,
+            unseen,
+            certain,
+            ..DesignEffect::new(n, design_effect, it.terms, events)
+        }
     }
 
     /// The level that the share `rare` of all I/Os is above, or, where not `upper`, below.

@@ -6,7 +6,7 @@
 //! for every percentile and nine it shows.
 
 use crate::confidence::{dependent_ranks, needed_one_sided, needed_two_sided};
-use crate::dependence::Effect;
+use crate::dependence::DesignEffect;
 use crate::dist::Dist;
 use taillight_core::Percentile;
 
@@ -37,7 +37,7 @@ pub struct Estimate {
 
 /// A percentile with its interval, or with the count it needs.
 #[must_use]
-pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
+pub fn estimate(dist: &Dist, pct: &Percentile, effect: &DesignEffect) -> Estimate {
     let n = dist.count();
     let needs = needed_one_sided(pct);
     let resolved = needs.is_some_and(|needed| n >= needed);
@@ -73,7 +73,7 @@ pub fn estimate(dist: &Dist, pct: &Percentile, effect: &Effect) -> Estimate {
 }
 
 /// The latencies within which the dependence is not known; none where they are all one value.
-pub(crate) fn unseen(dist: &Dist, effect: &Effect) -> Option<(u64, u64)> {
+pub(crate) fn unseen(dist: &Dist, effect: &DesignEffect) -> Option<(u64, u64)> {
     let (from, to) = effect.unseen?;
     let below = from.checked_sub(1).map_or(0, |ns| dist.count_at_or_below(ns));
     let first = dist.value_at_rank(below + 1)?;
@@ -86,7 +86,7 @@ mod tests {
     use crate::{CeilingStatus, Dependence, TimeGrid, TimeWindow, check_ceiling};
 
     fn alone(n: u64, pct: &Percentile) -> Estimate {
-        estimate(&(1..=n).collect(), pct, &Effect::NONE)
+        estimate(&(1..=n).collect(), pct, &DesignEffect::NONE)
     }
 
     #[test]
@@ -127,11 +127,12 @@ mod tests {
     fn dependence_takes_from_the_count() {
         let p: Percentile = "99".parse().expect("valid");
         let dist: Dist = (1..=10_000).collect();
-        let effect = Effect { design_effect: 8.0, divisor: 10.0, certain: true, ..Effect::NONE };
-        let (one, tenth) = (estimate(&dist, &p, &Effect::NONE), estimate(&dist, &p, &effect));
+        let effect =
+            DesignEffect { design_effect: 8.0, divisor: 10.0, certain: true, ..DesignEffect::NONE };
+        let (one, tenth) = (estimate(&dist, &p, &DesignEffect::NONE), estimate(&dist, &p, &effect));
         assert_eq!((tenth.value, tenth.effective), (one.value, 1_250));
         assert!(tenth.lo < one.lo && tenth.hi > one.hi, "{tenth:?} {one:?}");
-        let short = estimate(&dist, &p, &Effect { longer: Some(4.0), ..effect });
+        let short = estimate(&dist, &p, &DesignEffect { longer: Some(4.0), ..effect });
         assert_eq!((short.value, short.lo, short.hi, short.bound), (one.value, None, None, None));
         assert_eq!(short.interval_needs, Some(40_000));
     }
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn nothing_is_invented() {
-        let none = estimate(&Dist::default(), &Percentile::MEDIAN, &Effect::NONE);
+        let none = estimate(&Dist::default(), &Percentile::MEDIAN, &DesignEffect::NONE);
         assert_eq!((none.value, none.resolved, none.needs), (None, false, Some(5)));
         let max = alone(1_000, &Percentile::MAX);
         assert_eq!((max.value, max.resolved, max.needs), (None, false, None));

@@ -31,7 +31,7 @@ pub use confidence::{
     Ci, DependentRanks, dependent_ranks, needed_one_sided, needed_two_sided, quantile_ci,
 };
 pub use curve::{RankPoint, percentile_curve};
-pub use dependence::{Dependence, Effect};
+pub use dependence::{Dependence, DesignEffect};
 pub use dist::{Dist, DistError};
 pub use episodes::{Episode, Episodes, group_episodes};
 pub use estimate::{Estimate, estimate};

@@ -65,7 +65,7 @@ impl Load {
 }
 
 /// What came of it.
-struct LoadResult {
+struct ScriptedLoad {
     /// What the session was handed: when it was called, key, bytes of the value.
     asked: Vec<(i64, u64, Vec<u8>)>,
     /// Records of operations on keys.
@@ -104,7 +104,7 @@ fn records(pool: Pool) -> Vec<Record> {
 fn run(
     load: Load,
     answer: impl Fn(usize, &Op) -> (i64, Answer) + Send + Sync + 'static,
-) -> LoadResult {
+) -> ScriptedLoad {
     let plan = load.plan();
     let w = &plan.workloads[0];
     let time = Arc::new(AtomicI64::new(START));
@@ -174,7 +174,7 @@ fn run(
     let end = worker.finish();
     let asked = std::mem::take(&mut *asked.lock().unwrap());
     let (ios, intervals) = (records(pool), intervals_of(&taken));
-    LoadResult { asked, ios, intervals, end, live: space.live().1 }
+    ScriptedLoad { asked, ios, intervals, end, live: space.live().1 }
 }
 
 /// 1 us each, and whatever was asked.

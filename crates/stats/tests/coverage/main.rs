@@ -4,7 +4,7 @@
 
 mod models;
 
-use models::Model;
+use models::RunModel;
 use taillight_core::Percentile;
 use taillight_stats::{
     CeilingStatus, Dependence, Dist, TimeGrid, TimeWindow, check_ceiling, estimate,
@@ -14,7 +14,7 @@ const PERCENTILES: [&str; 4] = ["50", "90", "99", "99.9"];
 
 /// Shares of the runs of one cell, in per cent.
 #[derive(Default, Clone, Copy)]
-struct Cell {
+struct CoverageCell {
     runs: f64,
     /// No interval was given.
     none: f64,
@@ -27,7 +27,7 @@ struct Cell {
     decided: f64,
 }
 
-impl Cell {
+impl CoverageCell {
     fn add(&mut self, dist: &Dist, dependence: &Dependence<'_>, pct: &Percentile, truth: u64) {
         let effect = dependence.effect(pct);
         let it = estimate(dist, pct, &effect);
@@ -57,9 +57,9 @@ impl Cell {
 
 /// True percentiles, ns: of a queue with one exponential server from its law, else of a run so long
 /// that its own error does not count.
-fn truth(model: Model) -> [u64; 4] {
+fn truth(model: RunModel) -> [u64; 4] {
     let pct = PERCENTILES.map(|p| p.parse::<Percentile>().expect("a percentile"));
-    if let Model::Exponential(1, load) = model {
+    if let RunModel::Exponential(1, load) = model {
         return pct.map(|p| (-p.tail_share().ln() / (1e3 * (1.0 - load)) * 1e9) as u64);
     }
     let long: Dist = (0..40)
@@ -70,8 +70,13 @@ fn truth(model: Model) -> [u64; 4] {
 }
 
 /// Runs of `seconds` of a window that may be longer: nothing happens in the rest.
-fn cells(model: Model, (seconds, window): (f64, f64), runs: u64, truth: [u64; 4]) -> [Cell; 4] {
-    let mut cells = [Cell::default(); 4];
+fn cells(
+    model: RunModel,
+    (seconds, window): (f64, f64),
+    runs: u64,
+    truth: [u64; 4],
+) -> [CoverageCell; 4] {
+    let mut cells = [CoverageCell::default(); 4];
     for seed in 0..runs {
         let run = model.run(seed * 7_919 + 13, seconds);
         let ns = |s: f64| (s * 1e9) as i64;
@@ -95,12 +100,12 @@ fn allowed(runs: f64) -> f64 {
 fn queues_bursts_and_independent_ios_are_covered() {
     const RUNS: u64 = 300;
     let models = [
-        ("independent", Model::Independent, (20.0, 20.0)),
-        ("queue at 50 %", Model::Exponential(1, 0.5), (30.0, 30.0)),
-        ("queue at 80 %", Model::Exponential(1, 0.8), (60.0, 60.0)),
-        ("queue that ends early", Model::Exponential(1, 0.8), (60.0, 400.0)),
-        ("on and off", Model::OnOff(0.5), (60.0, 60.0)),
-        ("drift", Model::Drift(0.8), (120.0, 120.0)),
+        ("independent", RunModel::Independent, (20.0, 20.0)),
+        ("queue at 50 %", RunModel::Exponential(1, 0.5), (30.0, 30.0)),
+        ("queue at 80 %", RunModel::Exponential(1, 0.8), (60.0, 60.0)),
+        ("queue that ends early", RunModel::Exponential(1, 0.8), (60.0, 400.0)),
+        ("on and off", RunModel::OnOff(0.5), (60.0, 60.0)),
+        ("drift", RunModel::Drift(0.8), (120.0, 120.0)),
     ];
     for (name, model, lengths) in models {
         let truth = truth(model);
@@ -123,7 +128,7 @@ fn queues_bursts_and_independent_ios_are_covered() {
 /// Intervals that take I/Os for independent fail this: the test above can fail.
 #[test]
 fn independent_ranks_do_not_cover_a_queue() {
-    let model = Model::Exponential(1, 0.8);
+    let model = RunModel::Exponential(1, 0.8);
     let (pct, truth) = (PERCENTILES[2].parse().expect("a percentile"), truth(model)[2]);
     let covered = (0..100).filter(|seed| {
         let ios = model.run(*seed, 60.0);
@@ -138,16 +143,16 @@ fn independent_ranks_do_not_cover_a_queue() {
 #[ignore = "a table for the documentation, an hour of computing"]
 fn table() {
     let models = [
-        ("independent", Model::Independent),
-        ("M/M/1, 30 %", Model::Exponential(1, 0.3)),
-        ("M/M/1, 50 %", Model::Exponential(1, 0.5)),
-        ("M/M/1, 80 %", Model::Exponential(1, 0.8)),
-        ("M/M/1, 90 %", Model::Exponential(1, 0.9)),
-        ("M/D/1, 80 %", Model::Constant(0.8)),
-        ("M/M/4, 80 %", Model::Exponential(4, 0.8)),
-        ("on and off, 0.5 s", Model::OnOff(0.5)),
-        ("stalls, every 1 s", Model::Stalls(1.0)),
-        ("drift by second, 0.8", Model::Drift(0.8)),
+        ("independent", RunModel::Independent),
+        ("M/M/1, 30 %", RunModel::Exponential(1, 0.3)),
+        ("M/M/1, 50 %", RunModel::Exponential(1, 0.5)),
+        ("M/M/1, 80 %", RunModel::Exponential(1, 0.8)),
+        ("M/M/1, 90 %", RunModel::Exponential(1, 0.9)),
+        ("M/D/1, 80 %", RunModel::Constant(0.8)),
+        ("M/M/4, 80 %", RunModel::Exponential(4, 0.8)),
+        ("on and off, 0.5 s", RunModel::OnOff(0.5)),
+        ("stalls, every 1 s", RunModel::Stalls(1.0)),
+        ("drift by second, 0.8", RunModel::Drift(0.8)),
     ];
     let of = |name: &str, or: u64| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)

@@ -26,7 +26,7 @@ impl Random {
 
 /// A kind of run. Services take 1 ms in the mean where nothing else is said.
 #[derive(Clone, Copy)]
-pub enum Model {
+pub enum RunModel {
     /// Latencies drawn one by one.
     Independent,
     /// Poisson arrivals at this share of what exponential servers do together: servers, load.
@@ -41,11 +41,11 @@ pub enum Model {
     Drift(f64),
 }
 
-impl Model {
+impl RunModel {
     pub fn run(self, seed: u64, seconds: f64) -> Run {
         let r = &mut Random::new(seed);
         match self {
-            Model::Independent => {
+            RunModel::Independent => {
                 let mut at = 0.0;
                 std::iter::from_fn(|| {
                     at += r.exponential(1e-3);
@@ -53,13 +53,13 @@ impl Model {
                 })
                 .collect()
             }
-            Model::Exponential(servers, load) => {
+            RunModel::Exponential(servers, load) => {
                 let mean = 1e-3 * servers as f64;
                 queue(r, seconds, servers, 1e3 * load, |r| r.exponential(mean), |at| at)
             }
-            Model::Constant(load) => queue(r, seconds, 1, 1e3 * load, |_| 1e-3, |at| at),
-            Model::OnOff(turn) => on_off(r, seconds, turn),
-            Model::Stalls(apart) => queue(
+            RunModel::Constant(load) => queue(r, seconds, 1, 1e3 * load, |_| 1e-3, |at| at),
+            RunModel::OnOff(turn) => on_off(r, seconds, turn),
+            RunModel::Stalls(apart) => queue(
                 r,
                 seconds,
                 1,
@@ -67,7 +67,7 @@ impl Model {
                 |r| 0.3e-3 * (0.3 * r.normal()).exp(),
                 |at| at + (0.02 - at.rem_euclid(apart)).max(0.0),
             ),
-            Model::Drift(correlation) => drift(r, seconds, correlation),
+            RunModel::Drift(correlation) => drift(r, seconds, correlation),
         }
     }
 }

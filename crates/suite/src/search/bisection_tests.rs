@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use taillight_core::Percentile;
-use taillight_stats::{CeilingStatus, Dist, Effect, check_ceiling};
+use taillight_stats::{CeilingStatus, DesignEffect, Dist, check_ceiling};
 
 use super::*;
 
@@ -120,7 +120,7 @@ impl ProbeRandom {
 fn probe(n: u64, share: f64, random: &mut ProbeRandom) -> Judgement {
     let above = (0..n).filter(|_| random.share() < share).count() as u64;
     let dist = Dist::from_sorted_pairs([(100, n - above), (1000, above)]).expect("sorted");
-    let check = check_ceiling(&dist, 500, &Percentile::nines(2).expect("99"), &Effect::NONE);
+    let check = check_ceiling(&dist, 500, &Percentile::nines(2).expect("99"), &DesignEffect::NONE);
     match check.status {
         CeilingStatus::Pass => PASS,
         CeilingStatus::Fail => FAIL,

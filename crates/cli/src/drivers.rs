@@ -57,7 +57,8 @@ fn facts(driver: &dyn Driver) -> Facts {
     };
     let words = [
         (can.direct, "can bypass the page cache"),
-        (can.sync, "can sync after writes, timed apart"),
+        (can.sync && !can.keyed(), "can sync after writes, timed apart"),
+        (can.sync && can.keyed(), "can make writes durable before they are acknowledged"),
         (can.stores_data, "stores what it is given"),
         (can.virtual_time, "runs on virtual time"),
         (can.guarded, "guarded: overwrites only what Taillight made, unless told twice"),

@@ -181,7 +181,6 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script)
 
 /// `1.90 ms`, its interval, or what it needs.
 fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
-    let mark = if is_marked(it, totals) { " *" } else { "" };
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
         let words = match it.needs {
             u64::MAX => "unresolved".to_owned(),
@@ -189,8 +188,9 @@ fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
                 format!("unresolved, needs {}", ios(n.max(it.interval_needs.unwrap_or(0)), totals))
             }
         };
-        return Cell::toned(format!("{words}{mark}"), Tone::Dim);
+        return Cell::toned(words, Tone::Dim);
     };
+    let mark = if is_marked(it, totals) { " *" } else { "" };
     let value = format::duration_ns(ns, script);
     let at = |ns: u64| format::duration_ns(ns, script);
     Cell::new(match (it.lo_ns, it.hi_ns, it.bound_ns) {
@@ -217,7 +217,7 @@ fn counted(totals: &Totals) -> u64 {
 
 /// Whether the I/Os count as less than half of their number.
 fn is_marked(it: &Quantile, totals: &Totals) -> bool {
-    it.effective.is_some_and(|effective| effective < counted(totals) / 2)
+    it.resolved && it.effective.is_some_and(|effective| effective < counted(totals) / 2)
 }
 
 /// Whether both print alike, so that the interval is narrower than the digits shown.

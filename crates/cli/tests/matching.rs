@@ -292,8 +292,12 @@ fn longest_of_the_rest(ios: &[Traced], log: &Log) {
 }
 
 /// Reads that first wrote what the page cache had of their block, and how many these are. That is a whole
-/// folio: only the read itself has sectors to be compared with, and comes after it.
+/// folio: only the read itself has sectors to be compared with, and comes after it. Of a read that was
+/// seen in part, nobody knows whether its sector is the read's.
 fn written_first(ios: &mut [Traced]) -> usize {
+    for one in ios.iter_mut().filter(|one| one.io.parts < one.io.bios) {
+        one.io.sector = None;
+    }
     let first = ios.iter_mut().filter(|io| !io.earlier.is_empty());
     let each = |one: &mut Traced| {
         let written = one.earlier.drain(..).map(|r| r.end_ns).max();

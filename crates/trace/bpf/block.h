@@ -47,10 +47,14 @@ INLINE void next_round(struct slot *s, u64 token, u64 done)
 		s->bio_last = s->insert = s->foreign = 0;
 }
 
-/* Whether all parts were done that were counted where they were queued, and nobody else has said so. */
+/* Whether all parts were done that are known, some of them since they were queued, and nobody else has
+ * said so. */
 INLINE bool all_done(struct slot *s, u64 done)
 {
-	return done && s->bios && s->bios == s->parts &&
+	u64 counts = s->counts;
+	u32 parts = counts & COUNT_MASK, late = counts >> LATE_SHIFT & COUNT_MASK;
+
+	return done && s->bios && s->bios + late == parts &&
 	       __sync_val_compare_and_swap(&s->done, done, 0) == done;
 }
 
@@ -192,9 +196,6 @@ int bio_queue(u64 *ctx)
 		s->flags |= F_LOWER;
 		return 0;
 	}
-	/* Those that the completion takes all stamps of are not counted here. */
-	if (s->bios < s->parts)
-		s->bios = s->parts < BIOS_MANY ? s->parts : BIOS_MANY;
 	done = s->done;
 	if (all_done(s, done)) {
 		next_round(s, token, done);
@@ -418,7 +419,7 @@ INLINE u64 latest(u64 before, u64 stamp, const struct slot *s)
 INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *bio,
 		     const struct stamps *own, u64 now)
 {
-	u64 done = s->done;
+	u64 done = s->done, one = 1;
 
 	/* What was queued before it, such as the file's own map, was done: this one, which was not looked
 	 * at when it was queued, is of a later round. */
@@ -433,10 +434,15 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 			more_of(s);
 			s->insert = latest(s->insert, own->insert, s);
 		}
-		__sync_fetch_and_add(&s->parts, 1);
+		__sync_fetch_and_add(&s->counts, one);
 		return;
 	}
-	__sync_fetch_and_add(&s->both, (u64)(bio->bi_iter.bi_size >> 9) << 32 | 1);
+	/* What the page cache had to write before is not the operation's own data. */
+	if (late(bio))
+		one |= 1ull << LATE_SHIFT | (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
+	else if (!of_cache(bio))
+		one |= (u64)(bio->bi_iter.bi_size >> 9) << SECTORS_SHIFT;
+	__sync_fetch_and_add(&s->counts, one);
 	if (!s->bio_first)
 		s->bio_first = s->alloc;
 	stands(s, bio);

@@ -37,11 +37,16 @@ struct bvec_iter {
 	u32 bi_bvec_done;
 };
 
+typedef struct {
+	s32 counter;
+} atomic_t;
+
 struct bio {
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	u32 bi_opf;
 	struct bvec_iter bi_iter;
+	atomic_t __bi_remaining;
 	void *bi_end_io;
 	void *bi_private;
 	struct bio_vec *bi_io_vec;

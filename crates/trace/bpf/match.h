@@ -162,12 +162,17 @@ INLINE u64 of_ring(struct bio *bio)
 	return token_of(*(u64 *)(head + data));
 }
 
-/* A bio that was remembered ends: its address may be somebody else's next. */
+/* A bio that was remembered ends: its address may be somebody else's next. One that was split ends with
+ * the last of its parts, in whatever order they end: those cut off lead back through it. */
 INLINE void forget(struct bio *bio)
 {
-	u64 end_io = (u64)bio->bi_end_io, key = (u64)bio;
+	u64 end_io = (u64)bio->bi_end_io, key = address(bio);
 
-	if (end_io != cfg_end_iomap && end_io != cfg_end_blkdev && end_io != cfg_end_blkdev_async)
+	if (end_io == cfg_end_iomap || end_io == cfg_end_blkdev || end_io == cfg_end_blkdev_async)
+		return;
+	if (end_io == cfg_end_chain && end_io)
+		key = (u64)bio->bi_private;
+	if (READ(struct bio, key, __bi_remaining.counter) <= 1)
 		map_delete(&bios, &key);
 }
 
@@ -280,6 +285,13 @@ INLINE bool cached(struct bio *bio, struct page_place *p)
 	p->first = READ(struct folio, folio, index);
 	p->index = p->first + (page - folio) / SIZE_OF(struct page) + (offset >> cfg_page_bits);
 	return 1;
+}
+
+NOINLINE bool of_cache(struct bio *bio)
+{
+	struct page_place p;
+
+	return cached(bio, &p);
 }
 
 /* What kind of file a mapping is of, and which: the number of its inode, of a block device its own.

@@ -80,13 +80,7 @@ struct slot {
 	u32 dev;
 	u16 flags;
 	u16 bios;
-	union {
-		struct {
-			u32 parts;
-			u32 sectors; /* complete, 512 bytes each */
-		};
-		u64 both; /* counted in one step */
-	};
+	u64 counts; /* of parts that are complete, in one step: see below */
 
 	u64 seen_more;
 	u64 enter;
@@ -115,6 +109,12 @@ struct slot {
 	u64 unplaced; /* last part that could be of any operation of the thread, ns; in its first slot */
 	u64 part_own[4];
 };
+
+/* In `counts`: parts; those among them that were not counted where they were queued; sectors of the
+ * operation's own data. The kernel moves 2 GiB at a time at most: 2^19 pages, 2^22 sectors. */
+#define LATE_SHIFT 20
+#define SECTORS_SHIFT 40
+#define COUNT_MASK ((1u << LATE_SHIFT) - 1)
 
 /* In `by`: a thread of this program woke it up. */
 #define BY_OWN (1u << 31)
@@ -372,7 +372,7 @@ INLINE struct slot *touched(u64 token)
 	if (s && s->seen != token) {
 		s->bio_first = s->alloc = s->issue = s->done = 0;
 		s->sector = NOWHERE;
-		s->dev = s->flags = s->bios = s->parts = s->sectors = 0;
+		s->dev = s->flags = s->bios = s->counts = 0;
 		s->seen = token;
 	}
 	return s;

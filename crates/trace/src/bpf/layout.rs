@@ -3,6 +3,7 @@
 //! Every field that both sides touch is an atomic, read and written relaxed: a stamp is written
 //! before the completion that lets the process read it.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 /// Operations in flight at most, over all workers.
@@ -65,9 +66,8 @@ pub struct OperationSlot {
     pub dev: AtomicU32,
     pub flags: AtomicU16,
     pub bios: AtomicU16,
-    pub parts: AtomicU32,
-    /// Complete, 512 bytes each; counted only where completions take all stamps.
-    pub sectors: AtomicU32,
+    /// Of parts that are complete: see [`OperationSlot::completed`].
+    pub counts: AtomicU64,
 
     pub seen_more: AtomicU64,
     pub enter: AtomicU64,
@@ -98,6 +98,16 @@ pub struct OperationSlot {
     /// When a part came last that could be of any operation of the thread; in the first slot of each.
     pub unplaced: AtomicU64,
     part_own: [AtomicU64; 4],
+}
+
+impl OperationSlot {
+    /// Parts that are complete; those among them that were not counted where they were queued; sectors
+    /// of the operation's own data, counted only where completions take all stamps.
+    pub fn completed(&self) -> (u32, u32, u32) {
+        let counts = self.counts.load(Relaxed);
+        let of = |shift: u32, bits: u32| (counts >> shift) as u32 & ((1 << bits) - 1);
+        (of(0, 20), of(20, 20), of(40, 24))
+    }
 }
 
 pub use taillight_rundir::layers::EARLIER_ROUNDS as EARLIER;
@@ -264,6 +274,14 @@ mod tests {
         assert_eq!(size_of::<EarlierRounds>(), 1280);
         assert_eq!(std::mem::offset_of!(ThreadState, off), 24);
         assert_eq!(EVENT_BYTES, 256);
+    }
+
+    #[test]
+    fn counts_of_parts_do_not_run_into_each_other() {
+        let slot = OperationSlot::default();
+        let (parts, late, sectors) = (1 << 19, (1 << 19) - 1, 1 << 22);
+        slot.counts.store(parts | late << 20 | sectors << 40, Relaxed);
+        assert_eq!(slot.completed(), (1 << 19, (1 << 19) - 1, 1 << 22));
     }
 
     #[test]

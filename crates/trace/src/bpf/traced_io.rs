@@ -150,6 +150,8 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
     let (block, more, low) = (of(&s.seen), of(&s.seen_more), of(&s.seen_low));
     let (served, part) = (of(&s.seen_served), of(&s.seen_part));
     let bio_first = get(block, &s.bio_first);
+    let (queued, (parts, late, sectors)) =
+        if block { (s.bios.load(Relaxed).into(), s.completed()) } else { (0, (0, 0, 0)) };
     let bio_last = get(more, &s.bio_last);
     TracedIo {
         worker: 0,
@@ -162,9 +164,9 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
         sector: sector(block, s),
         dev: half(block, &s.dev),
         low_dev: half(low, &s.low_dev),
-        bios: if block { s.bios.load(Relaxed).into() } else { 0 },
-        parts: half(block, &s.parts),
-        sectors: half(block, &s.sectors),
+        bios: queued + late,
+        parts,
+        sectors,
         enter: get(more, &s.enter),
         bio_first,
         bio_last: if bio_last == 0 { bio_first } else { bio_last },
@@ -268,7 +270,7 @@ mod tests {
         let slot = OperationSlot::default();
         slot.seen.store(7, Relaxed);
         slot.done.store(100, Relaxed);
-        slot.parts.store(1, Relaxed);
+        slot.counts.store(1, Relaxed);
         slot.seen_more.store(6, Relaxed);
         slot.cqe.store(90, Relaxed);
         let seen = read_slot(&slot, Token(7));

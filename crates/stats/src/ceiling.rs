@@ -60,7 +60,7 @@ pub fn check_ceiling(
     effect: &DesignEffect,
 ) -> CeilingCheck {
     let (all, above) = (dist.count(), dist.count_above(ceiling_ns));
-    let n = effect.effective(all);
+    let n = effect.independent(all);
     // As many of the independent I/Os, rounded against either answer.
     let scaled = u128::from(above) * u128::from(n);
     let whole = u128::from(all).max(1);
@@ -77,9 +77,7 @@ pub fn check_ceiling(
         CeilingStatus::Undecided
     };
     let needs = if status == CeilingStatus::Undecided {
-        let longer = effect.longer.map(|times| (all as f64 * times).ceil() as u64);
-        let pass = needed_to_pass(n, at_most, below);
-        pass.map(|n| effect.in_dependent(n).max(longer.unwrap_or(0)))
+        needed_to_pass(n, at_most, below).map(|n| effect.needed(n, all))
     } else {
         None
     };

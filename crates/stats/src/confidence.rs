@@ -74,7 +74,7 @@ pub struct DependentRanks {
 /// See [`DependentRanks`].
 #[must_use]
 pub fn dependent_ranks(n: u64, pct: &Percentile, effect: &DesignEffect) -> DependentRanks {
-    let effective = effect.effective(n);
+    let effective = effect.independent(n);
     if effect.longer.is_some() || effective == 0 {
         return DependentRanks { ci: Ci::default(), bound: None };
     }

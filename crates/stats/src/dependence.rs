@@ -26,9 +26,9 @@
 //! The constants were set on queues, bursts, stalls and drifts; `docs/measurement.md` has the table
 //! of coverage.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
+use std::sync::{Mutex, PoisonError};
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use taillight_core::Percentile;
@@ -106,16 +106,22 @@ impl DesignEffect {
         self.design_effect * widening(freedom).powi(2)
     }
 
-    /// How many independent I/Os say as much as `n`, rounded down.
+    /// How many independent I/Os an interval takes `n` for, rounded down.
     #[must_use]
-    pub fn effective(&self, n: u64) -> u64 {
+    pub fn independent(&self, n: u64) -> u64 {
         if self.divisor <= 1.0 { n } else { (n as f64 / self.divisor) as u64 }
     }
 
-    /// How many such I/Os say as much as `n` independent ones, rounded up. A longer run also knows
-    /// its design effect better.
+    /// How many such I/Os are needed to say as much as so many independent ones, rounded up, where
+    /// so many were measured.
     #[must_use]
-    pub fn in_dependent(&self, n: u64) -> u64 {
+    pub fn needed(&self, independent: u64, measured: u64) -> u64 {
+        let longer = self.longer.map_or(0, |times| (measured as f64 * times).ceil() as u64);
+        self.as_dependent(independent).max(longer)
+    }
+
+    /// A longer run also knows its design effect better.
+    fn as_dependent(&self, n: u64) -> u64 {
         if self.divisor <= 1.0 {
             return n;
         }
@@ -134,13 +140,16 @@ impl DesignEffect {
 }
 
 /// The dependence within one set of I/Os.
-#[derive(Debug)]
-pub struct Dependence<'a> {
-    grid: &'a TimeGrid,
+#[derive(Debug, Default)]
+pub struct Dependence {
+    grid: TimeGrid,
+    /// I/Os of each column.
+    columns: Vec<f64>,
+    /// I/Os of each cell.
     counts: Vec<u64>,
     total: u64,
     /// By cell: levels are asked for again and again.
-    known: RefCell<BTreeMap<usize, LevelEffect>>,
+    known: Mutex<BTreeMap<usize, LevelEffect>>,
 }
 
 /// Dependence of the I/Os above one level.
@@ -152,12 +161,18 @@ struct LevelEffect {
     longer: Option<f64>,
 }
 
-impl<'a> Dependence<'a> {
+impl Dependence {
     #[must_use]
-    pub fn new(grid: &'a TimeGrid) -> Self {
-        let counts = grid.cell_counts();
+    pub fn new(grid: TimeGrid) -> Self {
+        let (columns, counts) = (grid.columns_from(0), grid.cell_counts());
         let total = counts.iter().sum();
-        Dependence { grid, counts, total, known: RefCell::default() }
+        Dependence { grid, columns, counts, total, known: Mutex::default() }
+    }
+
+    /// I/Os over time and latency.
+    #[must_use]
+    pub fn grid(&self) -> &TimeGrid {
+        &self.grid
     }
 
     /// What is left of the I/Os for an interval of this percentile.
@@ -202,7 +217,9 @@ impl<'a> Dependence<'a> {
     fn level(&self, rare: f64, upper: bool) -> LevelEffect {
         let tail = if upper { rare } else { 1.0 - rare };
         let (cell, _) = self.edge(tail * self.total as f64);
-        *self.known.borrow_mut().entry(cell).or_insert_with(|| self.measure(cell))
+        // A level is one plain value: a panic elsewhere leaves nothing half done.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(cell).or_insert_with(|| self.measure(cell))
     }
 
     /// The cell that holds the percentile with this share above it, when the nearest edge of cells
@@ -238,16 +255,15 @@ impl<'a> Dependence<'a> {
 
     fn measure(&self, cell: usize) -> LevelEffect {
         let none = LevelEffect { design_effect: 1.0, terms: MOST_TERMS as f64, longer: None };
-        let all = self.grid.columns_from(0);
         let above = self.grid.columns_from(cell);
-        let (total, hits) = (all.iter().sum::<f64>(), above.iter().sum::<f64>());
+        let (total, hits) = (self.columns.iter().sum::<f64>(), above.iter().sum::<f64>());
         if cell == 0 || hits <= 0.0 || hits >= total {
             // Nothing varies.
             return none;
         }
         // Time without I/Os says nothing: a workload that ended early is not steadier for it.
         let share = hits / total;
-        let busy = above.iter().zip(&all).filter(|(_, n)| **n > 0.0);
+        let busy = above.iter().zip(&self.columns).filter(|(_, n)| **n > 0.0);
         let series: Vec<f64> = busy.map(|(e, n)| e - share * n).collect();
         if series.len() < FEWEST_SLICES {
             let longer = Some(FEWEST_SLICES as f64 / series.len() as f64);

@@ -50,12 +50,9 @@ pub fn estimate(dist: &Dist, pct: &Percentile, effect: &DesignEffect) -> Estimat
         hi = hi.map(|ns| ns.max(to));
         bound = bound.map(|ns| if above { ns.max(to) } else { ns.min(from) });
     }
-    let interval_needs =
-        needed_two_sided(pct).filter(|_| lo.is_none() || hi.is_none()).map(|needed| {
-            effect
-                .in_dependent(needed)
-                .max(effect.longer.map_or(0, |t| (n as f64 * t).ceil() as u64))
-        });
+    let interval_needs = needed_two_sided(pct)
+        .filter(|_| lo.is_none() || hi.is_none())
+        .map(|needed| effect.needed(needed, n));
     Estimate {
         pct: *pct,
         value: dist.percentile(pct).filter(|_| resolved),
@@ -147,7 +144,7 @@ mod tests {
             let list = (0..10_000i64).zip(values.iter().cycle());
             list.clone().for_each(|(i, ns)| grid.push(i * 10, *ns));
             let dist: Dist = list.map(|(_, ns)| *ns).collect();
-            let effect = Dependence::new(&grid).effect(&p);
+            let effect = Dependence::new(grid).effect(&p);
             (estimate(&dist, &p, &effect), check_ceiling(&dist, values[0], &p, &effect).status)
         };
         let (one, kept) = seen(&[1_000_000]);

@@ -89,7 +89,7 @@ pub fn worker_specs(
             });
         }
         let first = worker_specs.len() - workload.workers as usize;
-        if matches!(workload.arrival, Arrival::Poisson { .. }) {
+        if workload.workers > 1 && matches!(workload.arrival, Arrival::Poisson { .. }) {
             share_by_time(&mut worker_specs[first..], plan.run.warmup.0);
         }
     }

@@ -4,31 +4,36 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use taillight_core::{LatencyKind, LatencyMap};
-use taillight_stats::{Dist, DistError, TimeGrid};
+use taillight_stats::{Dependence, Dist, DistError, TimeGrid};
 
 /// One kind of latency of a set of I/Os: every value, and how they lie in time. Shared where sets
 /// are the same: a run of one operation has one distribution, not one for the run, one for the
 /// operation and one for the workload.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct LatencySample {
     dist: Arc<Dist>,
-    grid: Arc<TimeGrid>,
+    dependence: Arc<Dependence>,
 }
 
 impl LatencySample {
     pub fn new(dist: Dist, grid: TimeGrid) -> LatencySample {
-        LatencySample { dist: Arc::new(dist), grid: Arc::new(grid) }
+        LatencySample { dist: Arc::new(dist), dependence: Arc::new(Dependence::new(grid)) }
     }
 
-    /// I/Os over time and latency.
-    pub fn grid(&self) -> &TimeGrid {
-        &self.grid
+    pub fn dependence(&self) -> &Dependence {
+        &self.dependence
     }
 
     fn merged(&self, other: &LatencySample) -> Result<LatencySample, DistError> {
-        let mut grid = (*self.grid).clone();
-        grid.merge(&other.grid);
+        let mut grid = self.dependence.grid().clone();
+        grid.merge(other.dependence.grid());
         Ok(LatencySample::new(self.dist.merge(&other.dist)?, grid))
+    }
+}
+
+impl PartialEq for LatencySample {
+    fn eq(&self, other: &LatencySample) -> bool {
+        self.dist == other.dist && self.dependence.grid() == other.dependence.grid()
     }
 }
 
@@ -88,7 +93,7 @@ fn with_schedule(of: &LatencyDists, kind: LatencyKind) -> Result<Option<LatencyS
         (LatencyKind::Wait, 0) => Some(LatencySample::default()),
         (LatencyKind::Wait, n) => {
             let zeros = Dist::from_sorted_pairs([(0, n)])?;
-            Some(LatencySample::new(zeros, of.service.grid.at_zero()))
+            Some(LatencySample::new(zeros, of.service.dependence.grid().at_zero()))
         }
         _ => None,
     })

@@ -10,7 +10,7 @@ use taillight_rundir::latency::{
 use taillight_rundir::summary::{Bin, Distribution, SlcFactors, SlcPair};
 use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
-use taillight_stats::{Dependence, Dist, LogBins, SbkSlc, estimate, group_episodes, slc};
+use taillight_stats::{Dist, LogBins, SbkSlc, estimate, group_episodes, slc};
 
 use super::dists::LatencySample;
 use super::slowest::SlowestIos;
@@ -55,8 +55,7 @@ pub fn latency(
     slowest: Option<&SlowestIos>,
     out_of_range: Option<u64>,
 ) -> Latency {
-    let dependence = Dependence::new(sample.grid());
-    let quantile = |p: &Percentile| quantile(sample, &dependence, p, slowest);
+    let quantile = |p: &Percentile| quantile(sample, p, slowest);
     let entry = |p: &Percentile| PercentileEntry { p: p.to_string(), quantile: quantile(p) };
     let percentiles = asked.percentiles.iter().map(entry).collect();
     let nines = (1..=asked.nines)
@@ -79,13 +78,8 @@ pub fn latency(
     }
 }
 
-fn quantile(
-    dist: &Dist,
-    dependence: &Dependence<'_>,
-    pct: &Percentile,
-    slowest: Option<&SlowestIos>,
-) -> Quantile {
-    let it = estimate(dist, pct, &dependence.effect(pct));
+fn quantile(sample: &LatencySample, pct: &Percentile, slowest: Option<&SlowestIos>) -> Quantile {
+    let it = estimate(sample, pct, &sample.dependence().effect(pct));
     Quantile {
         ns: it.value,
         lo_ns: it.lo,
@@ -95,8 +89,8 @@ fn quantile(
         needs: it.needs.unwrap_or(u64::MAX),
         interval_needs: it.interval_needs,
         effective: Some(it.effective),
-        above: it.value.map(|ns| dist.count_above(ns)),
-        episodes: slowest.and_then(|slowest| episodes(dist, pct, slowest)),
+        above: it.value.map(|ns| sample.count_above(ns)),
+        episodes: slowest.and_then(|slowest| episodes(sample, pct, slowest)),
     }
 }
 

@@ -12,7 +12,7 @@ use taillight_rundir::summary::{
     WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
-use taillight_stats::{CeilingStatus, Dependence, Dist, check_ceiling};
+use taillight_stats::{CeilingStatus, Dist, check_ceiling};
 
 use crate::analyse::dists::{LatencyDists, LatencySample, headline, merged};
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
@@ -255,7 +255,7 @@ impl SummaryBuilder<'_> {
 
 fn ceiling_check(set: &IoSet, ceiling_ns: u64, at: &Percentile) -> Qos {
     let dist = set.latencies.main();
-    let effect = Dependence::new(dist.grid()).effect(at);
+    let effect = dist.dependence().effect(at);
     let check = check_ceiling(dist, ceiling_ns, at, &effect);
     let above = set.slowest.kept_above(ceiling_ns);
     let episodes = latency::events(&above, set.slowest.span_ns());

@@ -28,7 +28,7 @@ struct CoverageCell {
 }
 
 impl CoverageCell {
-    fn add(&mut self, dist: &Dist, dependence: &Dependence<'_>, pct: &Percentile, truth: u64) {
+    fn add(&mut self, dist: &Dist, dependence: &Dependence, pct: &Percentile, truth: u64) {
         let effect = dependence.effect(pct);
         let it = estimate(dist, pct, &effect);
         self.runs += 1.0;
@@ -83,7 +83,7 @@ fn cells(
         let mut grid = TimeGrid::new(TimeWindow::new(0, ns(window)));
         run.iter().for_each(|(at, latency)| grid.push(ns(*at), ns(*latency) as u64));
         let dist: Dist = run.iter().map(|io| ns(io.1) as u64).collect();
-        let dependence = Dependence::new(&grid);
+        let dependence = Dependence::new(grid);
         for ((cell, pct), truth) in cells.iter_mut().zip(PERCENTILES).zip(truth) {
             cell.add(&dist, &dependence, &pct.parse().expect("a percentile"), truth);
         }

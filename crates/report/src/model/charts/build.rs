@@ -31,7 +31,7 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
     for group in &analysis.groups {
         let name = names.of(group.workload, group.op);
         series(&mut data.series, analysis, group, &name);
-        let (times_s, edges_ns, counts) = heat::picture(group.latencies.main().grid());
+        let (times_s, edges_ns, counts) = heat::picture(group.latencies.main().dependence().grid());
         data.heats.push(HeatGrid { op: group.op, name: name.clone(), times_s, edges_ns, counts });
         data.outliers.push(OpOutliers {
             op: group.op,

@@ -10,7 +10,7 @@ use taillight_rundir::{RunDir, names};
 use super::context::IoContext;
 use super::explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 use super::judge::{Baseline, Judged, Layer, judge};
-use super::layers::{TracedIoRow, UsualIo, Visibility};
+use super::layers::{PhasedIo, TracedIoRow, Visibility};
 use super::phase::{Phase, Phases};
 use super::{around, episodes, layers, pages, phases};
 use crate::analyse::Analysis;
@@ -33,12 +33,13 @@ pub fn explain(
     let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
     let sight =
         Visibility { blind: !threads_only && (!watched || info.events_lost > 0), threads_only };
-    let mut loaded = match dir.existing(names::LAYERS) {
-        Some(_) => layers::layers(dir, info.kept, &thresholds, sight)?,
-        None => layers::TracedRun::gone(info.kept),
-    };
     let (slow, more) = layers::slow_ios(dir, &thresholds)?;
-    let base = Baseline::of(&loaded.usual);
+    let keys = slow.iter().map(|s| (u64::from(s.worker), s.submit_ns)).collect();
+    let mut loaded = match dir.existing(names::LAYERS) {
+        Some(_) => layers::layers(dir, info.kept, &keys, sight)?,
+        None => layers::TracedRun::empty(info.kept),
+    };
+    let base = Baseline::of(&loaded.phased);
     let events = &loaded.events;
     let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
     let traced = &mut loaded.slow;
@@ -48,13 +49,13 @@ pub fn explain(
             let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
             let page_ns = found.as_ref().and_then(|t| pages.read_by_another(&t.row));
             let pieces = found.as_ref().map(|TracedIoRow { row, earlier }| {
-                let beside = IoContext {
+                let context = IoContext {
                     usual: Some(base.get(slow.op)),
                     page_ns,
                     earlier,
                     ..IoContext::of(events, u64::from(slow.worker))
                 };
-                phases::pieces(row, &beside)
+                phases::pieces(row, &context)
             });
             Judged { shared: page_ns.is_some(), ..judge(slow, found.map(|t| t.row), pieces, &base) }
         })
@@ -69,7 +70,7 @@ pub fn explain(
         layers: shares(&judged, more),
         blocked: blocked(&judged),
         begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
-        levels: levels(&loaded.usual, summary),
+        levels: levels(&loaded.phased, summary),
         coverage: loaded.coverage,
         gone: loaded.events.gone,
         unread_samples: analysis.trouble("host_unreadable").map(|t| t.text.clone()),
@@ -150,7 +151,7 @@ fn shares(judged: &[Judged], more: u64) -> Vec<LayerShare> {
 }
 
 /// Mean phases of the traced I/Os within 5 % of each percentile's latency.
-fn levels(usual: &[UsualIo], summary: &Summary) -> Vec<PhaseLevel> {
+fn levels(phased: &[PhasedIo], summary: &Summary) -> Vec<PhaseLevel> {
     let mut levels = Vec::new();
     for (op, totals) in &summary.ops {
         for p in LEVELS {
@@ -158,9 +159,9 @@ fn levels(usual: &[UsualIo], summary: &Summary) -> Vec<PhaseLevel> {
             let Some(ns) = known.and_then(|it| it.ns) else {
                 continue;
             };
-            let near = |u: &&UsualIo| u.op == *op && u.service_ns.abs_diff(ns) <= ns / 20;
+            let near = |u: &&PhasedIo| u.op == *op && u.service_ns.abs_diff(ns) <= ns / 20;
             let mut level = PhaseLevel { op: *op, p, ns, ios: 0, phases: Phases::default() };
-            for one in usual.iter().filter(near) {
+            for one in phased.iter().filter(near) {
                 level.ios += 1;
                 for (sum, more) in level.phases.0.iter_mut().zip(one.phases.0) {
                     *sum += more;

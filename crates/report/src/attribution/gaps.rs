@@ -12,9 +12,9 @@ fn concluded(phase: Phase) -> bool {
 }
 
 /// Takes the conclusions out of a time line where there was nothing to conclude from.
-pub fn without_conclusions(line: Vec<Piece>, io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
+pub fn without_conclusions(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
-    let gaps: Vec<&LayerRow> = beside.gaps.into_iter().flat_map(of).collect();
+    let gaps: Vec<&LayerRow> = context.gaps.into_iter().flat_map(of).collect();
     if gaps.is_empty() {
         return line;
     }
@@ -63,8 +63,8 @@ mod tests {
         let own = merged(vec![gap(15, 40), gap(10, 20)]);
         assert_eq!(own, [gap(10, 40)]);
         let all = [gap(90, 250)];
-        let beside = |own, all| IoContext { gaps: [own, all], ..IoContext::default() };
-        assert_eq!(without_conclusions(line.clone(), &io, &beside(&[], &[])), line);
+        let context = |own, all| IoContext { gaps: [own, all], ..IoContext::default() };
+        assert_eq!(without_conclusions(line.clone(), &io, &context(&[], &[])), line);
         let expected = [
             piece(0, 10, Phase::Submit),
             piece(10, 40, Phase::Unobserved),
@@ -74,6 +74,6 @@ mod tests {
             piece(200, 250, Phase::Unobserved),
             piece(250, 300, Phase::Completion),
         ];
-        assert_eq!(without_conclusions(line, &io, &beside(&own, &all)), expected);
+        assert_eq!(without_conclusions(line, &io, &context(&own, &all)), expected);
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
 
-use super::layers::{Slow, UsualIo};
+use super::layers::{PhasedIo, Slow};
 use super::phase::{Phase, Phases};
 use super::timeline::{Piece, lengths};
 
@@ -151,15 +151,15 @@ struct Times {
 
 impl Baseline {
     /// From the sample; from all traced I/Os where the sample is small.
-    pub fn of(usual: &[UsualIo]) -> Baseline {
-        let mut by_op: BTreeMap<OpKind, Vec<&UsualIo>> = BTreeMap::new();
+    pub fn of(usual: &[PhasedIo]) -> Baseline {
+        let mut by_op: BTreeMap<OpKind, Vec<&PhasedIo>> = BTreeMap::new();
         for one in usual {
             by_op.entry(one.op).or_default().push(one);
         }
-        let times = |list: Vec<&UsualIo>| {
-            let sample: Vec<&UsualIo> = list.iter().copied().filter(|u| u.sample).collect();
+        let times = |list: Vec<&PhasedIo>| {
+            let sample: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.sample).collect();
             let sample = if sample.len() >= FEWEST { &sample } else { &list };
-            let missed: Vec<&UsualIo> = list.iter().copied().filter(|u| u.block).collect();
+            let missed: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.block).collect();
             let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
             Times {
                 usual: medians(sample),
@@ -180,7 +180,7 @@ impl Baseline {
     }
 }
 
-fn medians(list: &[&UsualIo]) -> Phases {
+fn medians(list: &[&PhasedIo]) -> Phases {
     let mut phases = Phases::default();
     for (i, median) in phases.0.iter_mut().enumerate() {
         let mut values: Vec<u64> = list.iter().map(|u| u.phases.0[i]).collect();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn base() -> Baseline {
-        let usual = UsualIo {
+        let usual = PhasedIo {
             op: OpKind::Read,
             service_ns: 100,
             sample: true,
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_cache_miss_is_no_fault_of_the_device() {
-        let usual = |block: bool, device: u64| UsualIo {
+        let usual = |block: bool, device: u64| PhasedIo {
             op: OpKind::Read,
             service_ns: device + 10,
             sample: !block,

@@ -1,6 +1,6 @@
 //! Reads `layers.parquet` and the slow rows of `ios.parquet` into what attribution works with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, read_ios};
@@ -16,10 +16,14 @@ use super::phases::pieces;
 use super::rounds::{BlockRound, all_rounds_known};
 use super::timeline::lengths;
 
-/// Traced I/Os whose phases are kept for the usual times and the stacked picture.
-const USUAL_MAX: usize = 1 << 20;
+/// Traced I/Os whose phases are kept for the usual times and the stacked picture. Of more, every second,
+/// fourth, ... is taken, so that they are from the whole run and from all workers.
+const PHASED_MAX: usize = 1 << 20;
 /// Slow I/Os looked at singly.
 pub const SLOW_MAX: usize = 1 << 18;
+
+/// Worker and submit of I/Os.
+pub type IoKeys = BTreeSet<(u64, i64)>;
 
 /// One I/O slower than its threshold, as measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +38,11 @@ pub struct Slow {
 
 /// A traced I/O, reduced to its phases.
 #[derive(Debug, Clone, Copy)]
-pub struct UsualIo {
+pub struct PhasedIo {
     pub op: OpKind,
     /// Complete - submit, ns.
     pub service_ns: u64,
-    /// Taken without regard to its latency.
+    /// Of the random sample, which is taken without regard to latency.
     pub sample: bool,
     /// It had block I/O of its own.
     pub block: bool,
@@ -52,12 +56,12 @@ pub struct Coverage {
     pub traced: u64,
     /// With every part seen from queue to completion.
     pub matched: u64,
-    /// Matched, but some completion was not seen, or not when each of many parts was done; or some part may
-    /// have been another's.
+    /// Seen in part: some completion was not seen, or not when each of many parts was done; or some part may
+    /// have been another's. Not counted in `matched`.
     pub unsplit: u64,
     /// Of these, such without a part that was surely theirs: the page cache may have had them whole.
     pub unclear: u64,
-    /// Without block I/O: cached, buffered, or not matched.
+    /// Without block I/O of their own: cached, buffered, or not matched.
     pub without: u64,
 }
 
@@ -65,8 +69,9 @@ pub struct Coverage {
 #[derive(Debug, Default)]
 pub struct TracedRun {
     pub events: Events,
-    /// Phases of traced I/Os.
-    pub usual: Vec<UsualIo>,
+    /// Every `stride`th traced I/O.
+    pub phased: Vec<PhasedIo>,
+    stride: u64,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), TracedIoRow>,
     pub coverage: Coverage,
@@ -89,15 +94,10 @@ pub struct Visibility {
     pub threads_only: bool,
 }
 
-/// Reads `layers.parquet`, in which `kept` I/Os were. `thresholds` say which of them are kept whole.
+/// Reads `layers.parquet`, which had `kept` I/Os when it was written. Rows of `slow` I/Os are kept whole.
 /// Errors: `Corrupt` when the file is damaged.
-pub fn layers(
-    dir: &RunDir,
-    kept: u64,
-    thresholds: &BTreeMap<OpKind, u64>,
-    sight: Visibility,
-) -> Result<TracedRun> {
-    let mut loaded = TracedRun::gone(kept);
+pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Result<TracedRun> {
+    let mut loaded = TracedRun::empty(kept);
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
     loaded.events.store = dir.manifest().driver_facts().in_process;
@@ -126,7 +126,7 @@ pub fn layers(
                 sorted = true;
             }
             if row.start_ns >= measured {
-                loaded.io(row, own, thresholds);
+                loaded.io(row, own, slow);
             }
         }
         Ok(())
@@ -173,19 +173,14 @@ impl Coverage {
 }
 
 impl TracedRun {
-    /// Nothing yet, or at all, of `kept` traced I/Os.
-    pub fn gone(kept: u64) -> TracedRun {
-        let mut loaded = TracedRun::default();
+    /// Before the first row, and all there is where the file with `kept` I/Os is gone.
+    pub fn empty(kept: u64) -> TracedRun {
+        let mut loaded = TracedRun { stride: 1, ..TracedRun::default() };
         loaded.events.gone = kept > 0;
         loaded
     }
 
-    fn io(
-        &mut self,
-        mut row: LayerRow,
-        earlier: Vec<BlockRound>,
-        thresholds: &BTreeMap<OpKind, u64>,
-    ) {
+    fn io(&mut self, mut row: LayerRow, earlier: Vec<BlockRound>, slow: &IoKeys) {
         if !all_rounds_known(&row, &earlier) {
             // No verdict is sure without the others.
             row.flags = row.flags.map(|f| f | flags::UNCLEAR);
@@ -195,23 +190,34 @@ impl TracedRun {
             return;
         };
         let worker = row.worker.unwrap_or(u64::MAX);
-        let service_ns = row.end_ns.saturating_sub(row.start_ns).max(0) as u64;
-        if self.usual.len() < USUAL_MAX {
-            let beside = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
-            let pieces = pieces(&row, &beside);
-            self.usual.push(UsualIo {
+        if (self.coverage.traced - 1).is_multiple_of(self.stride) {
+            let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
+            let pieces = pieces(&row, &context);
+            self.phased(PhasedIo {
                 op,
-                service_ns,
+                service_ns: row.end_ns.saturating_sub(row.start_ns).max(0) as u64,
                 sample: row.has(flags::SAMPLE),
                 block: row.has_block_io(),
                 phases: lengths(&pieces),
             });
         }
-        let slow = thresholds.get(&op).is_some_and(|t| service_ns > *t);
-        if slow && self.slow.len() < SLOW_MAX {
-            let key = (worker, row.start_ns);
+        let key = (worker, row.start_ns);
+        if slow.contains(&key) {
             self.slow.insert(key, TracedIoRow { row, earlier });
         }
+    }
+
+    fn phased(&mut self, io: PhasedIo) {
+        self.phased.push(io);
+        if self.phased.len() < PHASED_MAX {
+            return;
+        }
+        let mut index = 0;
+        self.phased.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+        self.stride *= 2;
     }
 }
 
@@ -294,6 +300,22 @@ mod tests {
         (0..rows).map(round).chain([io]).collect()
     }
 
+    /// The second of two workers has half of the I/Os, before and after places are given up.
+    #[test]
+    fn phases_are_kept_of_the_whole_run() {
+        let mut loaded = TracedRun::empty(1);
+        let all = 5 * PHASED_MAX as i64 / 2;
+        for i in 0..all {
+            let worker = u64::from(i >= all / 2);
+            let row = fixture::traced_io(i, i + 1 + worker as i64);
+            loaded.io(LayerRow { worker: Some(worker), ..row }, Vec::new(), &IoKeys::new());
+        }
+        let (kept, stride) = (loaded.phased.len(), loaded.stride);
+        assert_eq!((kept as i64, stride), ((all + 3) / 4, 4));
+        let second = loaded.phased.iter().filter(|io| io.service_ns == 2).count();
+        assert_eq!(second, kept / 2);
+    }
+
     #[test]
     fn rounds_go_with_their_io_and_without_one_of_them_it_is_seen_in_part() {
         let home = tempfile::tempdir().unwrap();
@@ -313,8 +335,8 @@ mod tests {
         }
         writer.commit().unwrap();
         let sight = Visibility { blind: false, threads_only: false };
-        let thresholds = BTreeMap::from([(OpKind::Read, 1)]);
-        let loaded = layers(&dir, 5, &thresholds, sight).unwrap();
+        let keys = [1, 2, 3, 5].map(|token| (0, BEGUN + token * 1000));
+        let loaded = layers(&dir, 5, &keys.into(), sight).unwrap();
         assert!(!loaded.events.gone);
         let found: Vec<(i64, Vec<i64>, bool)> = loaded
             .slow

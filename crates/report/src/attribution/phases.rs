@@ -11,31 +11,34 @@ use super::timeline::{Piece, TimeLine, overlapping, stretch};
 use super::{blocks, gaps, rounds, threads, workers};
 
 /// The time line of one traced I/O.
-pub fn pieces(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
-    let line =
-        if beside.threads_only { threads::time_line(io, beside) } else { traced_line(io, beside) };
-    gaps::without_conclusions(line, io, beside)
+pub fn pieces(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let line = if context.threads_only {
+        threads::time_line(io, context)
+    } else {
+        traced_line(io, context)
+    };
+    gaps::without_conclusions(line, io, context)
 }
 
-fn traced_line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
+fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
     let punt = io.punt_ns.filter(|_| io.has(flags::PUNTED));
     let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
-    let rounds = rounds::rounds(io, beside.earlier);
-    let sure = rounds::all_rounds_known(io, beside.earlier);
+    let rounds = rounds::rounds(io, context.earlier);
+    let sure = rounds::all_rounds_known(io, context.earlier);
     if rounds.is_empty() && handed.peek().is_none() {
-        without_block_io(&mut line, io, beside);
+        without_block_io(&mut line, io, context);
         return line.pieces();
     }
     let [own, room] = [LayerKind::Worker, LayerKind::Reclaim].map(|kind| match handed.peek() {
-        Some(_) => workers::own_events(io, kind, beside),
+        Some(_) => workers::own_events(io, kind, context),
         None => Vec::new(),
     });
-    let worker = IoContext { off: &own, reclaim: &room, ..*beside };
-    let mut doing = beside;
+    let worker = IoContext { off: &own, reclaim: &room, ..*context };
+    let mut doing = context;
     for (i, round) in rounds.iter().enumerate() {
         while let Some(at) = handed.next_if(|at| *at <= round.bio) {
-            hand_over(&mut line, io, at, beside, &worker);
+            hand_over(&mut line, io, at, context, &worker);
             doing = &worker;
         }
         let next = rounds.get(i + 1).map(|r| r.bio);
@@ -44,7 +47,7 @@ fn traced_line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     }
     let mut idle = rounds.is_empty();
     for at in handed {
-        hand_over(&mut line, io, at, beside, &worker);
+        hand_over(&mut line, io, at, context, &worker);
         (doing, idle) = (&worker, true);
     }
     if idle {
@@ -52,7 +55,7 @@ fn traced_line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     } else {
         workers::told_of_completion(&mut line, &own);
     }
-    after_completion(&mut line, io, io.end_ns, beside);
+    after_completion(&mut line, io, io.end_ns, context);
     line.pieces()
 }
 
@@ -61,46 +64,46 @@ fn hand_over(
     line: &mut TimeLine,
     io: &LayerRow,
     at: i64,
-    beside: &IoContext<'_>,
+    context: &IoContext<'_>,
     worker: &IoContext<'_>,
 ) {
     if line.at == io.start_ns {
-        stretch(line, at, Phase::Submit, false, beside);
+        stretch(line, at, Phase::Submit, false, context);
     } else {
-        after_completion(line, io, at, beside);
+        after_completion(line, io, at, context);
     }
-    workers::wait_for_worker(line, io, worker, beside);
+    workers::wait_for_worker(line, io, worker, context);
 }
 
 /// An I/O without block I/O of its own.
-fn without_block_io(line: &mut TimeLine, io: &LayerRow, beside: &IoContext<'_>) {
+fn without_block_io(line: &mut TimeLine, io: &LayerRow, context: &IoContext<'_>) {
     let queued = io.has(flags::QUEUED);
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
-        stretch(line, from, Phase::Submit, false, beside);
+        stretch(line, from, Phase::Submit, false, context);
         line.to(to, Phase::FileSystem);
-        return after_completion(line, io, io.end_ns, beside);
+        return after_completion(line, io, io.end_ns, context);
     }
-    if let Some(page) = beside.page_ns {
-        stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, beside);
+    if let Some(page) = context.page_ns {
+        stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, context);
         line.to(page, Phase::PageCache);
-        return after_completion(line, io, io.end_ns, beside);
+        return after_completion(line, io, io.end_ns, context);
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
     // did meanwhile was not for it.
     let elsewhere = io.has(flags::PUNTED) || (queued && io.blocked_ns.is_some_and(|ns| ns > 0));
-    stretch(line, io.end_ns, Phase::Submit, elsewhere, beside);
+    stretch(line, io.end_ns, Phase::Submit, elsewhere, context);
 }
 
 /// From the device's answer to the program. A thread that waits is told of it and woken up, then it
 /// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own.
-fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, beside: &IoContext<'_>) {
+fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, context: &IoContext<'_>) {
     let from = line.at;
     if to <= from {
         return;
     }
-    match overlapping(beside.off, from, to).next() {
+    match overlapping(context.off, from, to).next() {
         Some(row) if row.start_ns <= from && row.state != Some(0) => {
-            stretch(line, row.end_ns.min(to), Phase::Completion, false, beside);
+            stretch(line, row.end_ns.min(to), Phase::Completion, false, context);
         }
         Some(_) => {}
         None => {
@@ -115,15 +118,15 @@ fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, beside: &IoCont
         }
     }
     let elsewhere =
-        io.has(flags::QUEUED) && short_sleeps_ns(io, beside) * 4 > (to - from).unsigned_abs();
-    stretch(line, to, Phase::Application, elsewhere, beside);
+        io.has(flags::QUEUED) && short_sleeps_ns(io, context) * 4 > (to - from).unsigned_abs();
+    stretch(line, to, Phase::Application, elsewhere, context);
 }
 
 /// How long the thread slept during this I/O in stretches too short for events. One that has several
 /// in flight takes whatever has come when it wakes up: this one had not, and nothing says why.
-fn short_sleeps_ns(io: &LayerRow, beside: &IoContext<'_>) -> u64 {
+fn short_sleeps_ns(io: &LayerRow, context: &IoContext<'_>) -> u64 {
     let within = |at: i64| at.clamp(io.start_ns, io.end_ns);
-    let slept = overlapping(beside.off, io.start_ns, io.end_ns)
+    let slept = overlapping(context.off, io.start_ns, io.end_ns)
         .filter(|r| r.state != Some(0))
         .map(|r| within(r.middle_ns.unwrap_or(r.end_ns)) - within(r.start_ns));
     let known: i64 = slept.sum();

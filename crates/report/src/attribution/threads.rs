@@ -10,12 +10,12 @@ use super::phase::Phase;
 use super::timeline::{Piece, TimeLine, overlapping};
 
 /// The time line of such an I/O.
-pub fn time_line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
+pub fn time_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
     let queued = io.has(flags::QUEUED);
     let running = if queued { Phase::Unobserved } else { Phase::Submit };
-    for off in overlapping(beside.off, io.start_ns, io.end_ns) {
+    for off in overlapping(context.off, io.start_ns, io.end_ns) {
         line.to(off.start_ns, running);
         if off.state == Some(0) {
             line.to(off.end_ns, Phase::Cpu);
@@ -52,8 +52,8 @@ mod tests {
     }
 
     fn lengths(io: &LayerRow, list: &[LayerRow]) -> Vec<(i64, Phase)> {
-        let beside = IoContext { off: list, threads_only: true, ..IoContext::default() };
-        let pieces = time_line(io, &beside);
+        let context = IoContext { off: list, threads_only: true, ..IoContext::default() };
+        let pieces = time_line(io, &context);
         let sum: i64 = pieces.iter().map(|p| p.to - p.from).sum();
         assert_eq!(sum, io.end_ns - io.start_ns);
         pieces.iter().map(|p| (p.to - p.from, p.phase)).collect()

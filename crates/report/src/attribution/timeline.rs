@@ -70,11 +70,17 @@ pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item 
 }
 
 /// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
-pub fn stretch(line: &mut TimeLine, to: i64, base: Phase, elsewhere: bool, beside: &IoContext<'_>) {
+pub fn stretch(
+    line: &mut TimeLine,
+    to: i64,
+    base: Phase,
+    elsewhere: bool,
+    context: &IoContext<'_>,
+) {
     let to = to.clamp(line.at, line.end);
-    let idle = if beside.blind || elsewhere { Phase::Unobserved } else { base };
-    for off in overlapping(beside.off, line.at, to) {
-        busy(line, off.start_ns.min(to), idle, beside);
+    let idle = if context.blind || elsewhere { Phase::Unobserved } else { base };
+    for off in overlapping(context.off, line.at, to) {
+        busy(line, off.start_ns.min(to), idle, context);
         let back = off.end_ns.min(to);
         if off.state == Some(0) {
             line.to(back, Phase::Cpu);
@@ -84,10 +90,10 @@ pub fn stretch(line: &mut TimeLine, to: i64, base: Phase, elsewhere: bool, besid
             line.to(back, Phase::Unobserved);
             continue;
         };
-        line.to(wake.min(to), sleep_phase(off, base, beside));
+        line.to(wake.min(to), sleep_phase(off, base, context));
         line.to(back, Phase::Cpu);
     }
-    busy(line, to, idle, beside);
+    busy(line, to, idle, context);
 }
 
 /// Whether this is the name of a CPU that has nothing to do.
@@ -102,8 +108,8 @@ fn woken_ns(off: &LayerRow) -> Option<i64> {
 }
 
 /// On the CPU: making room in memory, or what the stretch is about.
-fn busy(line: &mut TimeLine, to: i64, idle: Phase, beside: &IoContext<'_>) {
-    for reclaim in overlapping(beside.reclaim, line.at, to) {
+fn busy(line: &mut TimeLine, to: i64, idle: Phase, context: &IoContext<'_>) {
+    for reclaim in overlapping(context.reclaim, line.at, to) {
         line.to(reclaim.start_ns.min(to), idle);
         line.to(reclaim.end_ns.min(to), Phase::PageCache);
     }
@@ -111,10 +117,10 @@ fn busy(line: &mut TimeLine, to: i64, idle: Phase, beside: &IoContext<'_>) {
 }
 
 /// What a sleeping thread waited for.
-fn sleep_phase(off: &LayerRow, base: Phase, beside: &IoContext<'_>) -> Phase {
+fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> Phase {
     match off.stack.as_deref().map(stacks::sleep_reason) {
-        Some(SleepReason::Lock(phase, _)) => lock_holder_phase(off, beside).unwrap_or(phase),
-        Some(SleepReason::For(Phase::Application, _)) if beside.store => Phase::Store,
+        Some(SleepReason::Lock(phase, _)) => lock_holder_phase(off, context).unwrap_or(phase),
+        Some(SleepReason::For(Phase::Application, _)) if context.store => Phase::Store,
         Some(SleepReason::For(phase, _)) => phase,
         // Its own I/O was done: nobody had told it yet.
         Some(SleepReason::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {
@@ -127,9 +133,9 @@ fn sleep_phase(off: &LayerRow, base: Phase, beside: &IoContext<'_>) -> Phase {
 /// What a waiter for a lock waited for: what who held it was asleep for, for at least half of the
 /// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, or nobody was seen
 /// to wake it up, nobody knows who that was: then another thread of the load that was asleep for so long.
-fn lock_holder_phase(off: &LayerRow, beside: &IoContext<'_>) -> Option<Phase> {
+fn lock_holder_phase(off: &LayerRow, context: &IoContext<'_>) -> Option<Phase> {
     let (from, to) = (off.start_ns, off.middle_ns?);
-    let threads = &beside.all?.off;
+    let threads = &context.all?.off;
     if let Some(waker) = off.waker {
         return main_sleep(threads.get(&waker)?, from, to);
     }

@@ -14,8 +14,8 @@ use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
 
 /// What the worker that did this very I/O left of a kind, by time: `LayerKind::Worker` its stretches off
 /// the CPU, `LayerKind::Reclaim` its direct reclaims.
-pub fn own_events(io: &LayerRow, kind: LayerKind, beside: &IoContext<'_>) -> Vec<LayerRow> {
-    let Some(all) = beside.all.filter(|_| io.token.is_some()) else {
+pub fn own_events(io: &LayerRow, kind: LayerKind, context: &IoContext<'_>) -> Vec<LayerRow> {
+    let Some(all) = context.all.filter(|_| io.token.is_some()) else {
         return Vec::new();
     };
     let rows = all.within(kind, io.start_ns, io.end_ns);

@@ -51,8 +51,8 @@ fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> BlockRound {
     })
 }
 
-fn all(io: &LayerRow, beside: &IoContext<'_>) -> Vec<(u64, Phase)> {
-    let pieces = pieces(io, beside);
+fn all(io: &LayerRow, context: &IoContext<'_>) -> Vec<(u64, Phase)> {
+    let pieces = pieces(io, context);
     assert_eq!(lengths(&pieces).sum(), (io.end_ns - io.start_ns) as u64);
     let length = |p: &Piece| ((p.to - p.from) as u64, p.phase);
     pieces.iter().map(length).collect()
@@ -119,8 +119,8 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
         (100, Application),
     ];
     let earlier = [round(1100, 1110, 1120, 1300)];
-    let beside = IoContext { earlier: &earlier, ..IoContext::default() };
-    assert_eq!(all(&both, &beside), expected);
+    let context = IoContext { earlier: &earlier, ..IoContext::default() };
+    assert_eq!(all(&both, &context), expected);
     // The flush is another thread's: what the worker did meanwhile is not seen here.
     let one = LayerRow { sync_punt_ns: Some(1850), wake_ns: None, ..io() };
     let expected =
@@ -265,8 +265,8 @@ fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
             state: Some(1),
             ..off(1010, None, 1060, "request_wait_answer;fuse_read")
         };
-        let beside = IoContext { off: &[row], ..IoContext::default() };
-        lengths(&pieces(&io(), &beside))
+        let context = IoContext { off: &[row], ..IoContext::default() };
+        lengths(&pieces(&io(), &context))
     };
     assert_eq!(asleep("swapper/1").get(Phase::FileSystem), 50);
     assert_eq!(asleep("rustc").get(Phase::FileSystem), 0);
@@ -291,8 +291,8 @@ fn a_sleep_is_named_by_its_stack() {
         off(1010, Some(1050), 1060, "request_wait_answer;fuse_read"),
         off(1820, None, 1870, "exit_to_user_mode_loop"),
     ];
-    let beside = IoContext { off: &events, ..IoContext::default() };
-    let lengths = lengths(&pieces(&io(), &beside));
+    let context = IoContext { off: &events, ..IoContext::default() };
+    let lengths = lengths(&pieces(&io(), &context));
     assert_eq!(lengths.get(Phase::FileSystem), 40);
     assert_eq!(lengths.get(Phase::Cpu), 10 + 50);
     assert_eq!(lengths.sum(), 1000);
@@ -334,8 +334,8 @@ proptest! {
         }));
         let earlier: Vec<BlockRound> = early.into_iter().collect();
         for blind in [false, true] {
-            let beside = IoContext { off: &events, blind, earlier: &earlier, ..IoContext::default() };
-            let pieces = pieces(&io, &beside);
+            let context = IoContext { off: &events, blind, earlier: &earlier, ..IoContext::default() };
+            let pieces = pieces(&io, &context);
             prop_assert_eq!(lengths(&pieces).sum(), 1000);
             prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
         }

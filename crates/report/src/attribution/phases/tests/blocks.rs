@@ -160,8 +160,8 @@ fn a_limit_before_the_request_is_no_matter_of_the_queue() {
     let io = LayerRow { alloc_ns: Some(1700), issue_ns: Some(1750), ..io() };
     let held = |stack: &str| {
         let rows = [off(1150, Some(1650), 1660, stack)];
-        let beside = IoContext { off: &rows, ..IoContext::default() };
-        all(&io, &beside)[..4].to_vec()
+        let context = IoContext { off: &rows, ..IoContext::default() };
+        all(&io, &context)[..4].to_vec()
     };
     let limit = held("io_schedule;rq_qos_wait;wbt_wait");
     assert_eq!(limit, [(100, Submit), (50, Tags), (500, Throttle), (50, Tags)]);

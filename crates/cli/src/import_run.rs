@@ -1,7 +1,7 @@
 //! `taillight import FILE --run RUN`: what other tools saw of a run, added to its directory.
 //!
 //! Logs of drives and bus captures. The run's own measurements are never changed; a
-//! file that does not fit is refused and leaves the directory as it was.
+//! file that does not belong to the run is refused and leaves the directory as it was.
 
 use std::io::Read;
 use std::path::Path;
@@ -28,6 +28,8 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
             .with("path", run.display())
             .hint("import when it has ended"));
     }
+    report::rescue(run)?;
+    let dir = RunDir::open(run)?;
     let given = read(&args.file)?;
     match &args.map {
         Some(map) => add_bus_table(&dir, &args.file, &given, &BusMapping::parse(&read(map)?)?)?,
@@ -52,7 +54,7 @@ fn add_bus_table(dir: &RunDir, file: &Path, text: &str, map: &BusMapping) -> Res
     }
     let info = bus::join(dir, &name(file), &commands)?;
     output::line(&format!(
-        "{} of {} traced I/Os are on the bus; drift {:.2} ppm, residual {} ns (99 %: {} ns), \
+        "{} of {} traced I/Os in the time of the capture are on the bus; drift {:.2} ppm, residual {} ns (99 %: {} ns), \
          offset known to {} ns",
         info.matched,
         info.covered,
@@ -80,7 +82,8 @@ fn add_drive_logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
         _ => None,
     };
     let drive = drive.ok_or_else(|| {
-        Error::usage("the run has several drives; whose log this is cannot be told")
+        Error::usage("the run has several drives; which of them this log is from is not known")
+            .hint("logs can be added to runs on one drive")
     })?;
     let place = match moment {
         Moment::Before => &mut drive.before,
@@ -118,5 +121,5 @@ fn read(path: &Path) -> Result<String> {
             .hint("cut out the time of the run"));
     }
     String::from_utf8(bytes)
-        .map_err(|_| Error::usage("the file is no text").with("path", path.display()))
+        .map_err(|_| Error::usage("the file is not UTF-8 text").with("path", path.display()))
 }

@@ -81,7 +81,7 @@ fn untraced(run: &Path) -> Error {
 }
 
 /// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.
-fn rescue(run: &Path) -> Result<()> {
+pub fn rescue(run: &Path) -> Result<()> {
     let mut dir = RunDir::open(run)?;
     let mut shown = Shown::new();
     let salvaged = salvage::salvage(&mut dir, &mut |p| {

@@ -37,7 +37,8 @@ pub struct Timeline {
     pub start: Stamp,
     /// Operations submitted from here on are measured.
     pub measure: Stamp,
-    /// No submit at or after this.
+    /// Nothing is due at or after this. What was due before may be submitted a little later, where the
+    /// load is behind its schedule.
     pub end: Stamp,
     /// Length of a reporting window, ns.
     pub interval_ns: u64,

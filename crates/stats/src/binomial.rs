@@ -1,6 +1,6 @@
 //! Binomial tail probabilities, exact to rounding, for counts up to 1e11 and beyond.
 //!
-//! What it is: the one numerical routine behind every confidence statement of this crate. What it
+//! What it is: the numerical routine behind every interval of ranks and every test of a ceiling. What it
 //! is not: a general statistics library; nothing outside the crate calls it.
 //!
 //! Sources: C. Loader, "Fast and accurate computation of binomial probabilities" (2000), for the

@@ -107,7 +107,7 @@ impl Resolver<'_> {
         }
         match trace.backend {
             TracingBackendChoice::Procfs => Err(Complaint::new(
-                "trace.rung",
+                if (self.given)("trace.backend") { "trace.backend" } else { "trace.rung" },
                 "`procfs` was removed: it explained no single I/O",
                 "use bpf, perf or auto; trace.host samples the machine at each interval",
             )),
@@ -167,9 +167,14 @@ fn workload(
     fill_access(&mut access, align_given, &block_size);
     let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
     let keyed = can.keyed();
-    if !keyed && (table.keys.is_some() || table.value.is_some() || table.scan.is_some()) {
+    let given = [
+        ("keys", table.keys.is_some()),
+        ("value", table.value.is_some()),
+        ("scan", table.scan.is_some()),
+    ];
+    if let Some((field, _)) = given.into_iter().find(|(_, given)| !keyed && *given) {
         return Err(Complaint::new(
-            path("keys"),
+            path(field),
             "this driver is addressed by offset and knows no keys",
             "leave keys, value and scan out, or use a driver with keys (`taillight drivers`)",
         ));

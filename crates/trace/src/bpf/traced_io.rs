@@ -18,7 +18,8 @@ pub const BATCH: usize = 1024;
 /// Earlier rounds of one batch, of all its I/Os.
 const ROUNDS: usize = 4 * BATCH;
 
-/// One I/O with what was seen of it. Stamps are 0 where nothing was seen.
+/// One I/O with what was seen of it. Stamps are absolute, ns, and 0 where nothing was seen; the columns of
+/// `layers.parquet` with the same names say what each is (`taillight_rundir::layers`).
 #[derive(Debug, Clone, Copy)]
 pub struct TracedIo {
     pub worker: u16,
@@ -211,8 +212,8 @@ fn sector(known: bool, s: &OperationSlot) -> u64 {
     if known { s.sector.load(Relaxed) } else { NOWHERE }
 }
 
-/// How many parts an I/O has whose completions took all stamps: those seen, and one more when they
-/// are not all of it. Direct I/O has one at least, where it reaches a disk (holes do not).
+/// How many parts an I/O has, at least, where the program on completions takes every stamp: those seen,
+/// and one more when their data are not all of the I/O's. Direct I/O has one at least, where it reaches a disk (holes do not).
 pub(super) fn parts_of(seen: &TracedIo, reaches: bool) -> u32 {
     let data = matches!(seen.op, OpKind::Read | OpKind::Write) && seen.served == 0;
     let whole = u64::from(seen.sectors) * 512 >= seen.size;

@@ -16,8 +16,8 @@ use crate::render::palette;
 pub const CHART: Chart = Chart {
     id: "distribution",
     title: "Latency distribution",
-    read: "How many I/Os per second took how long, in 50 bins per decade. The area under a \
-           line is its IOPS. Small bumps far to the right are the tail: switch to the \
+    read: "How many I/Os per second took how long, in 50 bins per decade. The bins of a \
+           line add up to its IOPS. Small bumps far to the right are the tail: switch to the \
            logarithmic scale to see them.",
     draw,
 };

@@ -194,6 +194,47 @@ fn io_errors_and_ceilings_have_their_exit_codes() {
     run(dir.path(), &[&several[..], &["--output", "all"]].concat(), 6);
 }
 
+/// Every 20th I/O is slow: of ten that follow each other one is, in every second request.
+#[test]
+fn requests_of_several_ios_fail_with_one_of_them() {
+    let dir = scratch();
+    let slow = "target.options.service={ kind = \"bimodal\", common = \"100us\", rare = \"10ms\", every = 20 }";
+    let sim = |out: &str, ceilings: &str, more: &[&str], code: i32| {
+        let ceilings = format!("qos.ceilings=[{ceilings}]");
+        let args = ["run", "--driver", "sim", "--ops", "20000", "--output", out, "--set", slow];
+        let (out, err) = run(dir.path(), &[&args[..], &["--set", &ceilings], more].concat(), code);
+        format!("{out}{err}")
+    };
+    let of = |at: &str, n: u32| format!("{{ ceiling = \"1ms\", at = \"{at}\", fanout = {n} }}");
+    let out = sim("kept", &format!("{}, {}", of("40", 10), of("90", 1)), &[], 0);
+    let summary = summary(dir.path(), "kept");
+    let check = &summary["qos"][0]["requests"];
+    assert_eq!(
+        (&check["fanout"], &check["count"], &check["failed"]),
+        (&10.into(), &2000.into(), &1000.into())
+    );
+    let near = |value: &serde_json::Value, truth: f64| {
+        assert!((value.as_f64().expect("a share") - truth).abs() < 1e-9, "{value} {truth}");
+    };
+    near(&check["measured"]["share"], 0.5);
+    near(&check["independent"]["share"], 1.0 - 0.95f64.powi(10));
+    near(&summary["qos"][0]["share"]["share"], 0.05);
+    assert!(
+        check["measured"]["lo"].as_f64() < Some(0.5)
+            && check["measured"]["hi"].as_f64() > Some(0.5)
+    );
+    assert_eq!(summary["qos"][1]["requests"], serde_json::Value::Null, "one I/O is no request");
+    assert!(out.contains("requests of 10") && out.contains("independent 40.1 %"), "{out}");
+    let out = sim("missed", &of("60", 10), &[], 7);
+    assert!(out.contains("1,000 of 2,000 requests of 10 I/Os had one"), "{out}");
+    sim("undecided", &of("50", 10), &[], 8);
+    // Which I/Os were neighbours is unknown without them.
+    sim("unknown", &of("1", 10), &["--set", "capture.mode=off"], 8);
+    assert!(sim("none", &of("50", 0), &[], 2).contains("fanout"));
+    let other = "{ ceiling = \"1ms\", at = \"50\", workload = \"w7\" }";
+    assert!(sim("none", other, &[], 2).contains("w7"));
+}
+
 #[test]
 fn a_damaged_file_is_named_and_stops_a_script() {
     let dir = scratch();

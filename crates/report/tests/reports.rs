@@ -387,9 +387,8 @@ fn ceilings_are_answered_with_what_they_need() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
     edit(&path, |m| {
-        let ceiling = |ceiling: &str, at: &str| taillight_core::plan::Ceiling {
-            ceiling: ceiling.parse().unwrap(),
-            at: at.parse().unwrap(),
+        let ceiling = |ceiling: &str, at: &str| {
+            taillight_core::plan::Ceiling::new(ceiling.parse().unwrap(), at.parse().unwrap())
         };
         m.plan.qos.ceilings =
             vec![ceiling("1s", "99.9"), ceiling("90us", "99"), ceiling("1s", "99.99999")];

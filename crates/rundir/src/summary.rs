@@ -191,6 +191,42 @@ pub struct Qos {
     /// I/Os it was checked over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// The workload it was checked for; absent = all that are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// Share of I/Os above the ceiling; absent in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<ShareOver>,
+    /// Requests made of several I/Os, where the ceiling is for those: `status` and `at` are theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestCheck>,
+}
+
+/// A share of I/Os or requests above a ceiling, 0 to 1, with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ShareOver {
+    /// The share; null when nothing was counted.
+    pub share: Option<f64>,
+    /// Lower end.
+    pub lo: f64,
+    /// Upper end.
+    pub hi: f64,
+}
+
+/// Requests that fail when one of their I/Os exceeds the ceiling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestCheck {
+    /// I/Os of a request.
+    pub fanout: u32,
+    /// Requests that the run holds: neighbouring I/Os of a worker, in the order they completed; null
+    /// when not every I/O was kept.
+    pub count: Option<u64>,
+    /// Requests of those with an I/O above the ceiling.
+    pub failed: Option<u64>,
+    /// The share of failed requests as measured; null when not every I/O was kept.
+    pub measured: Option<ShareOver>,
+    /// The same were the I/Os of a request independent: from the share of I/Os alone.
+    pub independent: ShareOver,
 }
 
 /// Outcome of a ceiling check.

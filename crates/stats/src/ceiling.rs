@@ -106,6 +106,14 @@ pub fn share_interval(n: u64, hits: u64) -> (f64, f64) {
     (lo, hi)
 }
 
+/// The share of requests of `fanout` I/Os that hold at least one of a kind, when the share of such
+/// I/Os is `share` and they fall independently of each other.
+#[must_use]
+pub fn request_share(share: f64, fanout: u32) -> f64 {
+    // 1 - (1 - share)^fanout, also for tiny shares.
+    -(f64::from(fanout) * (-share.clamp(0.0, 1.0)).ln_1p()).exp_m1()
+}
+
 /// The smallest share at which a monotone condition holds, to 15 digits.
 fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
     // Bisection on a logit-like scale, so that tiny shares get as many digits as large ones.
@@ -216,6 +224,17 @@ mod tests {
         assert!(lo == 0.0 && (hi - (1.0 - 0.025f64.powf(0.1))).abs() < 1e-12, "{hi}");
         let (lo, hi) = share_interval(10, 10);
         assert!(hi == 1.0 && (lo - 0.025f64.powf(0.1)).abs() < 1e-12, "{lo}");
+    }
+
+    /// Ten I/Os, half of them over the ceiling, and the ends of the scale.
+    #[test]
+    fn a_request_fails_with_any_of_its_ios() {
+        let share = request_share(0.5, 10);
+        assert!((share - (1.0 - 0.5f64.powi(10))).abs() < 1e-15, "{share}");
+        assert_eq!((request_share(0.0, 10), request_share(1.0, 10)), (0.0, 1.0));
+        assert!((request_share(0.25, 1) - 0.25).abs() < 1e-15);
+        // Where 1 - share rounds to 1, the request's share is still ten times as large.
+        assert!((request_share(1e-18, 10) / 1e-17 - 1.0).abs() < 1e-9);
     }
 
     proptest! {

@@ -17,6 +17,7 @@ pub mod episodes;
 pub mod estimate;
 pub mod exact;
 pub mod grid;
+pub mod knee;
 pub mod littles_law;
 pub mod series;
 pub mod slc;
@@ -26,7 +27,7 @@ mod binomial;
 mod moments;
 
 pub use bins::LogBins;
-pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, share_interval};
+pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, request_share, share_interval};
 pub use confidence::{
     Ci, DependentRanks, dependent_ranks, needed_one_sided, needed_two_sided, quantile_ci,
 };
@@ -37,6 +38,7 @@ pub use episodes::{Episode, Episodes, group_episodes};
 pub use estimate::{Estimate, estimate};
 pub use exact::ExactCounter;
 pub use grid::{TimeGrid, TimeWindow};
+pub use knee::{DemandPoint, Knee, knee};
 pub use littles_law::littles_law_ratio;
 pub use series::SeriesSummary;
 pub use slc::{SbkSlc, Slc};

@@ -28,6 +28,13 @@ mod tests {
         assert!((half - 0.5).abs() < 1e-12);
     }
 
+    /// Kim's article (SNIA): 50,000 IOPS with 48 I/Os outstanding.
+    #[test]
+    fn fifty_thousand_a_second_at_48_outstanding_take_0_96_ms() {
+        let ratio = littles_law_ratio(50_000.0, 960_000.0, 48.0).expect("defined");
+        assert!((ratio - 1.0).abs() < 1e-12);
+    }
+
     #[test]
     fn undefined_inputs_give_no_ratio() {
         assert_eq!(littles_law_ratio(1.0, 1.0, 0.0), None);

@@ -185,6 +185,20 @@ pub struct Ceiling {
     pub ceiling: Span,
     /// The percentile that must stay under it.
     pub at: Percentile,
+    /// I/Os of one request: it is as slow as the slowest of them, and `at` counts requests. Default:
+    /// 1, each I/O by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fanout: Option<u32>,
+    /// Name of the workload whose I/Os count. Default: all that are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+}
+
+impl Ceiling {
+    /// For every I/O by itself.
+    pub fn new(ceiling: Span, at: Percentile) -> Ceiling {
+        Ceiling { ceiling, at, fanout: None, workload: None }
+    }
 }
 
 /// `[trace]`: layer tracing.

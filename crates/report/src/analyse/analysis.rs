@@ -10,6 +10,7 @@ use taillight_rundir::{Manifest, RunStatus};
 use super::group::IoGroup;
 use super::host::HostTrack;
 use super::latency::Origin;
+use super::requests::RequestGroup;
 use super::store::StoreTrack;
 
 /// Everything known about one run.
@@ -20,6 +21,8 @@ pub struct Analysis {
     pub status: RunStatus,
     /// Per workload and operation, in that order.
     pub groups: Vec<IoGroup>,
+    /// Requests of several I/Os, for each `fanout` of the plan; none when not every I/O was kept.
+    pub requests: Vec<RequestGroup>,
     /// Where the distributions come from.
     pub origin: Origin,
     /// Some workload and operation is known by its outliers only: no rate, no percentiles.

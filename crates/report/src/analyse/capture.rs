@@ -8,6 +8,7 @@ use taillight_rundir::ios::{ColumnSet, IosFile, RowBatch};
 use taillight_stats::TimeWindow;
 
 use super::group::{IoGroup, IoGroupCounter};
+use super::requests::{RequestCounter, RequestGroup};
 
 /// Memory the exact counters may take together. Distributions made of them, and their sums, take
 /// up to twice as much once more.
@@ -18,6 +19,8 @@ const BUDGET: usize = 384 << 20;
 pub struct CapturedIos {
     /// Groups in order of workload and operation.
     pub groups: Vec<IoGroup>,
+    /// Requests of several I/Os.
+    pub requests: Vec<RequestGroup>,
     /// Rows in the file, of every phase.
     pub rows: u64,
     /// Rows of the measure and drain phases.
@@ -45,13 +48,19 @@ pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
     Ok(span)
 }
 
-/// Reads all rows into groups.
-pub fn read(path: &Path, window: TimeWindow, progress: &mut OnProgress<'_>) -> Result<CapturedIos> {
+/// Reads all rows into groups, and into requests of each of `fanouts`.
+pub fn read(
+    path: &Path,
+    window: TimeWindow,
+    fanouts: &[u32],
+    progress: &mut OnProgress<'_>,
+) -> Result<CapturedIos> {
     let file = IosFile::open(path)?;
     let total = file.rows();
     let mut reader = CaptureReader {
         window,
         counters: Vec::new(),
+        requests: fanouts.iter().map(|n| RequestCounter::new(*n, window)).collect(),
         captured: CapturedIos { rows: total, ..CapturedIos::default() },
     };
     let mut done = 0;
@@ -74,6 +83,7 @@ struct CaptureReader {
     window: TimeWindow,
     /// By workload and operation.
     counters: Vec<Vec<Option<Box<IoGroupCounter>>>>,
+    requests: Vec<RequestCounter>,
     captured: CapturedIos,
 }
 
@@ -87,11 +97,17 @@ impl CaptureReader {
             self.captured.counted += 1;
             let row = batch.row(i);
             let exact = !self.captured.overflowed;
+            if exact && row.status.is_ok() && row.op != OpKind::Rmw {
+                self.requests.iter_mut().for_each(|requests| requests.push(&row));
+            }
             self.counter(row.workload, row.op).push(&row, exact);
         }
-        let memory: usize = self.counters.iter().flatten().flatten().map(|c| c.memory()).sum();
+        let requests: usize = self.requests.iter().map(RequestCounter::memory).sum();
+        let groups: usize = self.counters.iter().flatten().flatten().map(|c| c.memory()).sum();
+        let memory = groups + requests;
         if memory > BUDGET && !self.captured.overflowed {
             self.captured.overflowed = true;
+            self.requests.clear();
             for counter in self.counters.iter_mut().flatten().flatten() {
                 counter.forget();
             }
@@ -113,6 +129,7 @@ impl CaptureReader {
 
     fn finish(self) -> CapturedIos {
         let mut captured = self.captured;
+        captured.requests = self.requests.into_iter().flat_map(RequestCounter::finish).collect();
         for (workload, ops) in self.counters.into_iter().enumerate() {
             for (op, counter) in OpKind::ALL.into_iter().zip(ops) {
                 if let Some(counter) = counter {

@@ -12,6 +12,7 @@ mod histograms;
 pub mod host;
 pub mod latency;
 mod read;
+mod requests;
 mod slowest;
 pub mod store;
 
@@ -19,5 +20,6 @@ pub use analysis::{Analysis, IoCounts, MachineData, ReadProblem};
 pub use group::{IoGroup, IoTally};
 pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use read::analyse;
+pub use requests::RequestGroup;
 pub use slowest::{SlowestIos, SlowestKeeper};
 pub use taillight_rundir::ios::Row;

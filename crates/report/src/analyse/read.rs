@@ -34,7 +34,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
         Some(path) => {
             let window = TimeWindow::new(span.0, span.1.max(drained(&manifest)));
-            let read = capture::read(&path, window, progress);
+            let read = capture::read(&path, window, &fanouts(&manifest), progress);
             or_trouble(read, "capture_unreadable", &mut troubles)?
         }
         None => capture::CapturedIos::default(),
@@ -57,14 +57,14 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let every = manifest.capture.mode == CaptureMode::All && manifest.capture.degraded.is_none();
     let only = !log && every && captured.counted > 0 && !captured.overflowed;
     let mut outliers_only = false;
-    let (groups, origin) = if whole || only {
-        (captured.groups, Origin::CAPTURE)
+    let (groups, requests, origin) = if whole || only {
+        (captured.groups, captured.requests, Origin::CAPTURE)
     } else {
         let from_log = histograms::read(dir, span.0, &intervals);
         let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
         outliers_only = adopt(&mut groups, captured.groups);
         troubles.extend(outliers_only.then(only_outliers));
-        (groups, Origin::HISTOGRAM)
+        (groups, Vec::new(), Origin::HISTOGRAM)
     };
     let last = groups.iter().map(|g| g.tally.last_ns);
     let last = last.max().unwrap_or(span.1);
@@ -76,6 +76,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         status: dir.status(),
         manifest,
         groups,
+        requests,
         origin,
         outliers_only,
         start_ns: span.0,
@@ -89,6 +90,15 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         files,
         job,
     })
+}
+
+/// The sizes of requests that ceilings ask about, each once.
+fn fanouts(manifest: &Manifest) -> Vec<u32> {
+    let asked = manifest.plan.qos.ceilings.iter().filter_map(|c| c.fanout);
+    let mut asked: Vec<u32> = asked.filter(|n| *n > 1).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    asked
 }
 
 fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> Result<MachineData> {

@@ -3,7 +3,7 @@
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, Quantile};
-use taillight_rundir::summary::{QosStatus, Totals};
+use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
 use super::wrong_blocks;
 use crate::format::{self, Script};
@@ -329,8 +329,12 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
 }
 
 fn qos(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table =
-        Table::new("qos", "Ceilings", &["", "for", "of", "answer", "slower I/Os", "in events"]);
+    let mut table = Table::new(
+        "qos",
+        "Ceilings",
+        &["", "for", "of", "answer", "slower I/Os", "in events", "share over"],
+    );
+    table.note = summary.qos.iter().any(|q| q.requests.is_some()).then(|| REQUESTS.to_owned());
     for q in &summary.qos {
         let (answer, tone) = match q.status {
             QosStatus::Pass => ("kept".to_owned(), Tone::Good),
@@ -345,13 +349,44 @@ fn qos(summary: &Summary, script: Script) -> Option<Table> {
         table.rows.push(vec![
             Cell::new(format::duration_ns(q.ceiling_ns, script)),
             Cell::new(format!("{} %", q.at)),
-            Cell::new(q.op.map_or("all", OpKind::name)),
+            Cell::new(checked_for(q)),
             Cell::toned(answer, tone),
             Cell::new(format::count(q.above)),
             Cell::new(format::count(q.episodes)),
+            Cell::new(share_over(q)),
         ]);
     }
     Some(table)
+}
+
+const REQUESTS: &str = "A request is as slow as the slowest of its I/Os: neighbouring I/Os of a \
+    worker, in the order they completed. Its share is that of failed requests as measured, and \
+    beside it what independent I/Os would give.";
+
+/// Which I/Os a ceiling is for.
+fn checked_for(q: &Qos) -> String {
+    let ios = q.op.map_or("all", OpKind::name);
+    let ios = q.workload.as_deref().unwrap_or(ios);
+    match &q.requests {
+        Some(requests) => format!("{ios}, requests of {}", requests.fanout),
+        None => ios.to_owned(),
+    }
+}
+
+/// The share over the ceiling with its interval.
+fn share_over(q: &Qos) -> String {
+    let shown = |s: &ShareOver| {
+        let share = s.share.map_or("-".to_owned(), format::percent);
+        format!("{share} ({} to {})", format::percent(s.lo), format::percent(s.hi))
+    };
+    match (&q.requests, &q.share) {
+        (Some(requests), _) => {
+            let measured = requests.measured.as_ref().map_or("unknown".to_owned(), shown);
+            format!("{measured}; independent {}", shown(&requests.independent))
+        }
+        (None, Some(share)) => shown(share),
+        (None, None) => "-".to_owned(),
+    }
 }
 
 fn slc(summary: &Summary) -> Option<Table> {

@@ -1,18 +1,18 @@
 //! From an [`Analysis`] to the `summary.json` (docs/design.md, Fixed names).
 
+mod ceilings;
 mod drives;
 mod unmeasured;
 
 use std::collections::BTreeMap;
 
-use taillight_core::plan::{Arrival, Ceiling, WorkloadPlan};
-use taillight_core::{LatencyKind, LatencyMap, OpKind, Percentile, Result, Status};
+use taillight_core::plan::{Arrival, WorkloadPlan};
+use taillight_core::{LatencyKind, LatencyMap, OpKind, Result, Status};
 use taillight_rundir::summary::{
-    Distribution, ErrorCount, Errors, Outlier, Qos, QosStatus, SlcFactors, Summary, Totals,
-    WorkloadSummary,
+    Distribution, ErrorCount, Errors, Outlier, SlcFactors, Summary, Totals, WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
-use taillight_stats::{CeilingStatus, Dist, check_ceiling};
+use taillight_stats::Dist;
 
 use crate::analyse::dists::{LatencyDists, LatencySample, headline, merged};
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
@@ -51,7 +51,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         ops: sets.ops.iter().map(|(op, set)| (*op, view.totals(set))).collect(),
         workloads: view.workloads()?,
         load: unmeasured::load(analysis),
-        qos: view.qos(&sets),
+        qos: ceilings::ceilings(analysis, &sets.all)?,
         slc: slc(&sets),
         distribution: view.distributions(&sets),
         outliers: outliers(analysis),
@@ -243,35 +243,6 @@ impl SummaryBuilder<'_> {
             all
         };
         sets.ops.iter().map(|(op, set)| (*op, of(set))).collect()
-    }
-
-    /// Every ceiling, over all operations together: that is what the job asked about.
-    fn qos(&self, sets: &IoSets) -> Vec<Qos> {
-        let ceilings = &self.analysis.manifest.plan.qos.ceilings;
-        let check = |c: &Ceiling| ceiling_check(&sets.all, c.ceiling.0, &c.at);
-        ceilings.iter().map(check).collect()
-    }
-}
-
-fn ceiling_check(set: &IoSet, ceiling_ns: u64, at: &Percentile) -> Qos {
-    let dist = set.latencies.main();
-    let effect = dist.dependence().effect(at);
-    let check = check_ceiling(dist, ceiling_ns, at, &effect);
-    let above = set.slowest.kept_above(ceiling_ns);
-    let episodes = latency::events(&above, set.slowest.span_ns());
-    Qos {
-        ceiling_ns,
-        at: at.to_string(),
-        status: match check.status {
-            CeilingStatus::Pass => QosStatus::Pass,
-            CeilingStatus::Fail => QosStatus::Fail,
-            CeilingStatus::Undecided => QosStatus::Undecided,
-        },
-        above: check.above,
-        episodes: episodes.list().len() as u64,
-        needs: check.needs,
-        op: None,
-        count: Some(dist.count()),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
-use taillight_rundir::summary::{QosStatus, Reason, Summary, Verdict, VerdictStatus};
+use taillight_rundir::summary::{QosStatus, Reason, RequestCheck, Summary, Verdict, VerdictStatus};
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
 
@@ -238,7 +238,8 @@ fn ceiling(
 ) -> Option<(VerdictStatus, Reason)> {
     let mut checks = summary.qos.iter().filter(|q| q.status == status);
     let check = checks.next()?;
-    let op = check.op.map_or(String::new(), |op| format!("{}: ", op.name()));
+    let of = check.workload.as_deref().or(check.op.map(OpKind::name));
+    let op = of.map_or(String::new(), |of| format!("{of}: "));
     let needs = match check.needs {
         Some(n) if status == QosStatus::Undecided => {
             format!("; needs at least {} I/Os", format::count(n))
@@ -249,12 +250,22 @@ fn ceiling(
         0 => String::new(),
         n => format!("; the same for {n} more"),
     };
-    let text = format!(
-        "{what}: {op}{} I/Os took longer than {}, with {} % to stay under it{needs}{more}.",
-        format::count(check.above),
-        format::duration_ns(check.ceiling_ns, Script::Plain),
-        check.at
-    );
+    let ceiling = format::duration_ns(check.ceiling_ns, Script::Plain);
+    let slow = match &check.requests {
+        None => format!("{} I/Os took longer than {ceiling}", format::count(check.above)),
+        Some(RequestCheck { failed: None, .. }) => {
+            format!(
+                "{} I/Os took longer than {ceiling}, in unknown requests",
+                format::count(check.above)
+            )
+        }
+        Some(RequestCheck { fanout, count, failed: Some(failed), .. }) => format!(
+            "{} of {} requests of {fanout} I/Os had one that took longer than {ceiling}",
+            format::count(*failed),
+            format::count(count.unwrap_or(0))
+        ),
+    };
+    let text = format!("{what}: {op}{slow}, with {} % to stay under it{needs}{more}.", check.at);
     Some((VerdictStatus::Warned, reason(code, text)))
 }
 

@@ -207,10 +207,8 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     plan.qos.percentiles = ["10", "25", "50", "75", "90", "95", "99", "99.9", "99.99", "99.999"]
         .map(|p| p.parse().unwrap())
         .to_vec();
-    plan.qos.ceilings = vec![taillight_core::plan::Ceiling {
-        ceiling: "20ms".parse().unwrap(),
-        at: "99.9".parse().unwrap(),
-    }];
+    plan.qos.ceilings =
+        vec![taillight_core::plan::Ceiling::new("20ms".parse().unwrap(), "99.9".parse().unwrap())];
     let workload = &mut plan.workloads[0];
     workload.name = "mixed".into();
     workload.mix = serde_json::from_value(serde_json::json!([

@@ -148,7 +148,7 @@ impl SearchMethod {
         // With one workload the report's own check is the search's; with several it would take
         // them together.
         if plan.workloads.len() == 1 {
-            plan.qos.ceilings.push(Ceiling { ceiling: self.search.ceiling, at: self.search.at });
+            plan.qos.ceilings.push(Ceiling::new(self.search.ceiling, self.search.at));
         }
         let coordinate: serde_json::Value = match demand {
             Demand::Rate(rate) => rate.to_string().into(),
@@ -289,9 +289,8 @@ impl Method for SearchMethod {
                 title: Some(words::title(report)),
                 text: report.text.clone(),
                 tables: vec![words::table(report)],
-                one_clock: false,
                 search: Some(report.clone()),
-                summary: None,
+                ..ReportContext::default()
             },
             runs: ordered.iter().map(|p| series.dir.join(&p.dir)).collect(),
             before: format!("\n{}\n", report.text),

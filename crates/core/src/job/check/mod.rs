@@ -12,7 +12,7 @@ mod workload;
 use crate::Error;
 use crate::capability::Capabilities;
 use crate::error::ErrorKind;
-use crate::plan::{CAPTURE_CHUNK, CaptureMode, Plan, QosPlan, RunPlan, TraceMode};
+use crate::plan::{CAPTURE_CHUNK, CaptureMode, Plan, RunPlan, TraceMode};
 use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
 
@@ -130,7 +130,7 @@ fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written
     one_key_space(plan)?;
     stream::streams(plan)?;
     outstanding(plan, machine)?;
-    qos(&plan.qos)?;
+    qos(plan)?;
     data::verify(plan, can, machine)?;
     capture(plan, machine, budget_written)
 }
@@ -253,7 +253,11 @@ fn outstanding(plan: &Plan, machine: MachineMemory) -> Checked {
     Ok(())
 }
 
-fn qos(q: &QosPlan) -> Checked {
+/// Most I/Os of a request.
+const MAX_FANOUT: u32 = 10_000;
+
+fn qos(plan: &Plan) -> Checked {
+    let q = &plan.qos;
     need(
         (1..=9).contains(&q.nines),
         "qos.nines",
@@ -273,6 +277,19 @@ fn qos(q: &QosPlan) -> Checked {
             &format!("{path}.ceiling"),
             "it is zero",
             "give a time like \"10ms\"",
+        )?;
+        need(
+            c.fanout.is_none_or(|n| (1..=MAX_FANOUT).contains(&n)),
+            &format!("{path}.fanout"),
+            format!("{} is not between 1 and {MAX_FANOUT}", c.fanout.unwrap_or(0)),
+            "10 means: a request is made of ten I/Os",
+        )?;
+        let measured = || plan.workloads.iter().filter(|w| w.measured).map(|w| w.name.as_str());
+        need(
+            c.workload.as_deref().is_none_or(|name| measured().any(|w| w == name)),
+            &format!("{path}.workload"),
+            format!("no measured workload is called `{}`", c.workload.as_deref().unwrap_or("")),
+            format!("name one of: {}", measured().collect::<Vec<_>>().join(", ")),
         )?;
     }
     Ok(())

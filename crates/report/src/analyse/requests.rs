@@ -1,0 +1,165 @@
+//! Requests made of several I/Os: the slowest of them is the response time of the request.
+//!
+//! What it is: neighbouring I/Os of each worker, in the order they completed, put together as the
+//! ceilings of the plan ask (`fanout`). What it is not: an answer to a ceiling. Rows come in submit
+//! order of each worker; what is under way is held back until nothing can complete before it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use taillight_rundir::ios::Row;
+use taillight_stats::{ExactCounter, TimeGrid, TimeWindow};
+
+use super::dists::LatencySample;
+
+/// The requests of one workload, each of so many I/Os.
+#[derive(Debug, Clone)]
+pub struct RequestGroup {
+    pub fanout: u32,
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    /// Response times of the requests.
+    pub sample: LatencySample,
+}
+
+/// Makes requests while rows stream by.
+pub struct RequestCounter {
+    fanout: u32,
+    window: TimeWindow,
+    /// By workload.
+    counts: BTreeMap<u16, (ExactCounter, TimeGrid)>,
+    /// By workload and worker.
+    workers: BTreeMap<(u16, u16), RequestMaker>,
+}
+
+/// One worker's I/Os.
+#[derive(Default)]
+struct RequestMaker {
+    /// Completed after the newest submit: completion and latency.
+    under_way: BinaryHeap<Reverse<(i64, u64)>>,
+    /// I/Os of the request that is not full yet, and the slowest of them.
+    filled: u32,
+    slowest: u64,
+}
+
+impl RequestMaker {
+    /// Adds the next I/O to complete; the request's response time when that fills it.
+    fn completed(&mut self, latency_ns: u64, fanout: u32) -> Option<u64> {
+        self.filled += 1;
+        self.slowest = self.slowest.max(latency_ns);
+        if self.filled < fanout {
+            return None;
+        }
+        self.filled = 0;
+        Some(std::mem::take(&mut self.slowest))
+    }
+}
+
+impl RequestCounter {
+    pub fn new(fanout: u32, window: TimeWindow) -> Self {
+        RequestCounter { fanout, window, counts: BTreeMap::new(), workers: BTreeMap::new() }
+    }
+
+    /// Adds a success.
+    pub fn push(&mut self, row: &Row) {
+        let maker = self.workers.entry((row.workload, row.worker)).or_default();
+        let window = self.window;
+        let new = || (ExactCounter::new(), TimeGrid::new(window));
+        let (exact, grid) = self.counts.entry(row.workload).or_insert_with(new);
+        while let Some(Reverse((at, latency))) = maker.under_way.peek().copied()
+            && at <= row.submit.0
+        {
+            maker.under_way.pop();
+            if let Some(ns) = maker.completed(latency, self.fanout) {
+                exact.push(ns);
+                grid.push(at, ns);
+            }
+        }
+        maker.under_way.push(Reverse((row.complete.0, row.response_ns())));
+    }
+
+    /// What the counters take, bytes.
+    pub fn memory(&self) -> usize {
+        self.counts.values().map(|(exact, grid)| exact.memory_bytes() + grid.memory_bytes()).sum()
+    }
+
+    /// The requests of each workload. I/Os that fill none are left out: fewer than `fanout` of each
+    /// worker.
+    pub fn finish(mut self) -> Vec<RequestGroup> {
+        for ((workload, _), mut maker) in self.workers {
+            while let Some(Reverse((at, latency))) = maker.under_way.pop() {
+                let full = maker.completed(latency, self.fanout);
+                if let (Some(ns), Some((exact, grid))) = (full, self.counts.get_mut(&workload)) {
+                    exact.push(ns);
+                    grid.push(at, ns);
+                }
+            }
+        }
+        let fanout = self.fanout;
+        let group = |(workload, (exact, grid)): (u16, (ExactCounter, TimeGrid))| RequestGroup {
+            fanout,
+            workload,
+            sample: LatencySample::new(exact.finish(), grid),
+        };
+        self.counts.into_iter().map(group).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::{Record, Stamp};
+
+    use super::*;
+
+    /// An I/O of `worker` from `submit` to `complete`.
+    fn row(worker: u16, submit: i64, complete: i64) -> Row {
+        let (submit, complete) = (Stamp(submit), Stamp(complete));
+        Row { workload: 0, worker, record: Record { submit, complete, ..Record::default() } }
+    }
+
+    fn requests(fanout: u32, rows: &[Row]) -> Vec<u64> {
+        let mut counter = RequestCounter::new(fanout, TimeWindow::new(0, 1_000));
+        rows.iter().for_each(|row| counter.push(row));
+        let groups = counter.finish();
+        let dists =
+            groups.iter().flat_map(|g| (1..=g.sample.count()).map(|k| g.sample.value_at_rank(k)));
+        dists.map(|value| value.expect("a rank")).collect()
+    }
+
+    #[test]
+    fn the_slowest_io_is_the_request() {
+        let rows: Vec<Row> = [2, 8, 3, 4, 5].iter().map(|n| row(0, 0, *n)).collect();
+        assert_eq!(requests(1, &rows), [2, 3, 4, 5, 8]);
+        // As they completed: 2 and 3, 4 and 5; 8 is left over.
+        assert_eq!(requests(2, &rows), [3, 5]);
+        assert_eq!(requests(5, &rows), [8]);
+        assert_eq!(requests(6, &rows), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn completions_come_in_order_and_workers_stay_apart() {
+        // Worker 0: completions at 10, 40, 50, 90 with 10, 35, 50, 65 ns; worker 1: 20 and 30.
+        let rows = [
+            row(0, 0, 50),
+            row(0, 0, 10),
+            row(0, 5, 40),
+            row(0, 25, 90),
+            row(1, 0, 20),
+            row(1, 1, 31),
+        ];
+        assert_eq!(requests(2, &rows), [30, 35, 65]);
+    }
+
+    /// The article: five I/Os of 2 ms and five of 8 ms, a ceiling of 6 ms.
+    #[test]
+    fn ten_ios_of_five_milliseconds_on_average_miss_a_ceiling_of_six() {
+        const MS: i64 = 1_000_000;
+        let rows: Vec<Row> = (0..10)
+            .map(|i| row(0, i * 10 * MS, i * 10 * MS + if i % 2 == 0 { 2 } else { 8 } * MS))
+            .collect();
+        let ios = requests(1, &rows);
+        assert_eq!(ios.iter().sum::<u64>() / 10, 5_000_000, "the mean keeps under it");
+        assert_eq!(ios.iter().filter(|ns| **ns > 6_000_000).count(), 5);
+        assert_eq!(requests(10, &rows), [8_000_000], "and the request of ten does not");
+    }
+}

@@ -1,0 +1,119 @@
+//! Ceilings: what the job asked, answered over all I/Os, those of a workload, or requests of several.
+//!
+//! What it is: which sample a ceiling is checked on, and the shares beside the answer. What it is not:
+//! the test (`taillight_stats::ceiling`) or words. Requests are put together while the capture is
+//! read (`analyse::requests`); of a run that did not keep every I/O nothing is known of them.
+
+use taillight_core::plan::Ceiling;
+use taillight_core::{LatencyMap, Result};
+use taillight_rundir::summary::{Qos, QosStatus, RequestCheck, ShareOver};
+use taillight_stats::{CeilingCheck, CeilingStatus, check_ceiling, request_share};
+
+use super::{IoSet, is_one_io};
+use crate::analyse::dists::{LatencyDists, LatencySample, merged};
+use crate::analyse::{Analysis, IoGroup, latency};
+
+/// Every ceiling of the plan; `all` are all operations together. Errors: `Corrupt` when counts exceed
+/// 64 bits.
+pub fn ceilings(analysis: &Analysis, all: &IoSet) -> Result<Vec<Qos>> {
+    let asked = &analysis.manifest.plan.qos.ceilings;
+    asked.iter().map(|ceiling| check(analysis, all, ceiling)).collect()
+}
+
+fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling) -> Result<Qos> {
+    let place = |name: &String| {
+        let workloads = &analysis.manifest.plan.workloads;
+        workloads.iter().position(|w| w.name == *name).and_then(|i| u16::try_from(i).ok())
+    };
+    let workload = ceiling.workload.as_ref().and_then(place);
+    let own = match workload {
+        None => None,
+        Some(index) => {
+            let groups = analysis.groups.iter();
+            let of: Vec<&IoGroup> =
+                groups.filter(|g| g.workload == index && is_one_io(g)).collect();
+            Some(IoSet::of(&of)?)
+        }
+    };
+    let set = own.as_ref().unwrap_or(all);
+    let ios = of_sample(set.latencies.main(), ceiling);
+    let above = set.slowest.kept_above(ceiling.ceiling.0);
+    let episodes = latency::events(&above, set.slowest.span_ns());
+    let count = set.latencies.main().count();
+    let qos = Qos {
+        ceiling_ns: ceiling.ceiling.0,
+        at: ceiling.at.to_string(),
+        status: status(&ios),
+        above: ios.above,
+        episodes: episodes.list().len() as u64,
+        needs: ios.needs,
+        op: None,
+        count: Some(count),
+        workload: ceiling.workload.clone(),
+        share: Some(share(&ios, count)),
+        requests: None,
+    };
+    match ceiling.fanout.filter(|fanout| *fanout > 1) {
+        None => Ok(qos),
+        Some(fanout) => of_requests(analysis, ceiling, workload, fanout, qos),
+    }
+}
+
+/// The same for requests: the answer is that of the measured ones.
+fn of_requests(
+    analysis: &Analysis,
+    ceiling: &Ceiling,
+    workload: Option<u16>,
+    fanout: u32,
+    ios: Qos,
+) -> Result<Qos> {
+    let wanted = |w: u16| workload.is_none_or(|only| only == w);
+    let groups = analysis.requests.iter().filter(|g| g.fanout == fanout && wanted(g.workload));
+    let mut sample = LatencyDists::default();
+    for group in groups {
+        sample = merged(&sample, &LatencyMap::new(group.sample.clone())).map_err(|e| {
+            taillight_core::Error::corrupt("the run holds more requests than can be counted")
+                .source(e)
+        })?;
+    }
+    let measured = Some(&sample.service).filter(|s| !s.is_empty());
+    let checked = measured.map(|sample| (of_sample(sample, ceiling), sample.count()));
+    let independent = ios.share.map(|s| ShareOver {
+        share: s.share.map(|share| request_share(share, fanout)),
+        lo: request_share(s.lo, fanout),
+        hi: request_share(s.hi, fanout),
+    });
+    Ok(Qos {
+        status: checked.as_ref().map_or(QosStatus::Undecided, |(check, _)| status(check)),
+        needs: checked.as_ref().and_then(|(c, _)| Some(c.needs?.saturating_mul(fanout.into()))),
+        requests: Some(RequestCheck {
+            fanout,
+            count: checked.as_ref().map(|(_, count)| *count),
+            failed: checked.as_ref().map(|(check, _)| check.above),
+            measured: checked.as_ref().map(|(check, count)| share(check, *count)),
+            independent: independent.unwrap_or(ShareOver { share: None, lo: 0.0, hi: 1.0 }),
+        }),
+        ..ios
+    })
+}
+
+fn of_sample(sample: &LatencySample, ceiling: &Ceiling) -> CeilingCheck {
+    let effect = sample.dependence().effect(&ceiling.at);
+    check_ceiling(sample, ceiling.ceiling.0, &ceiling.at, &effect)
+}
+
+fn status(check: &CeilingCheck) -> QosStatus {
+    match check.status {
+        CeilingStatus::Pass => QosStatus::Pass,
+        CeilingStatus::Fail => QosStatus::Fail,
+        CeilingStatus::Undecided => QosStatus::Undecided,
+    }
+}
+
+fn share(check: &CeilingCheck, count: u64) -> ShareOver {
+    ShareOver {
+        share: (count > 0).then(|| check.above as f64 / count as f64),
+        lo: check.share_lo,
+        hi: check.share_hi,
+    }
+}

@@ -79,6 +79,7 @@ pub enum ArrivalFlag {
       --workers 2 --runtime 30s
   taillight run --driver null --ops 1000000
   taillight run job.toml --rate 5000/s --set qos.nines=5
+  taillight run job.toml --sweep workload.0.queue_depth=1,4,16 --sweep workload.0.block_size=4KiB,64KiB
   taillight run job.toml --print-plan > plan.toml
   taillight run job.fio
 
@@ -139,6 +140,10 @@ pub struct RunArgs {
     /// Set any field of the job, like workload.0.mix=write (repeatable).
     #[arg(long = "set", value_name = "K=V", action = ArgAction::Append)]
     pub set: Vec<String>,
+    /// Run the job once for each value of a field, and for each combination of several fields
+    /// (repeatable).
+    #[arg(long = "sweep", value_name = "K=V,V", action = ArgAction::Append)]
+    pub sweep: Vec<String>,
     /// Confirm by name that this target may be overwritten (needs destroy = true as well).
     #[arg(long, value_name = "TARGET")]
     pub destroy: Option<String>,
@@ -249,6 +254,8 @@ pub enum SchemaOf {
     SlcPaper,
     /// series.json of a series of runs.
     Series,
+    /// A row of points.parquet and points.csv of a series of runs.
+    Points,
     /// Suite files.
     Suite,
 }

@@ -11,7 +11,7 @@ use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::search::SearchReport;
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::slc_paper::SlcPaperReport;
-use taillight_rundir::{JsonFile, Manifest, Summary, host, store};
+use taillight_rundir::{JsonFile, Manifest, Summary, host, points, store};
 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
@@ -37,6 +37,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Store => store::schema_store(),
         SchemaOf::SlcPaper => SlcPaperReport::schema(),
         SchemaOf::Series => SeriesFile::schema(),
+        SchemaOf::Points => points::schema_points(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
     };
     output::json(&schema)?;
@@ -49,7 +50,7 @@ pub fn job() -> Value {
 }
 
 /// Tables of the job file in the order people meet them: heading, field of the root.
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 9] = [
     ("[run]", "run"),
     ("[target]", "target"),
     ("[[workload]]", "workload"),
@@ -58,6 +59,7 @@ const TABLES: [(&str, &str); 8] = [
     ("[capture]", "capture"),
     ("[verify]", "verify"),
     ("[search]", "search"),
+    ("[sweep]", "sweep"),
 ];
 
 const INTRODUCTION: &str = "# Job file

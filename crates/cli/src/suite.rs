@@ -3,7 +3,7 @@
 //! What it is: flags into the request of a suite, and the start or the resuming of its series. What
 //! it is not: any suite; they are data and rules in `taillight-suite`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use clap::Parser;
@@ -12,11 +12,10 @@ use taillight_core::{Error, Result};
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, names};
 use taillight_suite::host::JobSource;
-use taillight_suite::suites::{self, Planner, PreparedSuite, SuiteFile, SuiteRequest};
+use taillight_suite::suites::{self, Planner, SuiteFile, SuiteRequest};
 
 use crate::args::{Cli, Command, RunArgs, SuiteArgs};
-use crate::output;
-use crate::run::{self, RunHost, Signals, run_method};
+use crate::run::{self, SeriesPlace, run_prepared};
 
 /// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are
 /// shown.
@@ -69,26 +68,13 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let (name, suite) = find(args.name.as_deref().unwrap_or_default())?;
     let seed = resumed.as_ref().map(|r| r.seed);
     let prepared = suite.prepare(request(args)?, planner(args.destroy.clone(), seed))?;
-    for note in &prepared.notes {
-        output::note(note);
-    }
-    if args.print_plan {
-        for plan in &prepared.plans {
-            output::text(&run::plan_text(plan)?)?;
-        }
-        return Ok(Exit::Ok);
-    }
-    let dir = run::series_directory(args.output.as_deref(), &name, resumed.is_some())?;
-    let PreparedSuite { mut method, work_directory, .. } = prepared;
-    let made = work_directory.map_or(Ok(None), make_directory)?;
-    let signals = Signals::install()?;
-    let mut host = RunHost::new(&signals, args.destroy.as_deref());
-    let ended = run_method(method.as_mut(), &mut host, &dir, resumed);
-    if let Some(made) = made {
-        // Only when it is empty: what is left in it is somebody's.
-        let _ = std::fs::remove_dir(&made);
-    }
-    ended.map(|ended| ended.exit)
+    let place = SeriesPlace {
+        name,
+        output: args.output.clone(),
+        destroy: args.destroy.as_deref(),
+        print_plan: args.print_plan,
+    };
+    run_prepared(prepared, &place, resumed)
 }
 
 /// The suite of this name, or the one in this file; and what it is called.
@@ -151,16 +137,4 @@ fn target(file: &Path) -> Result<toml::Value> {
     })?;
     let target = table.remove("target");
     target.ok_or_else(|| wrong("the job file has no [target]"))
-}
-
-/// Makes the directory on the disk to be measured, unless it is there; the one that was made.
-fn make_directory(dir: PathBuf) -> Result<Option<PathBuf>> {
-    match std::fs::create_dir(&dir) {
-        Ok(()) => Ok(Some(dir)),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(None),
-        Err(e) => Err(Error::unavailable("cannot make the directory of --path")
-            .with("path", dir.display())
-            .source(e)
-            .hint("make it, or name one on the disk to be measured")),
-    }
 }

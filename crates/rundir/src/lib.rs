@@ -24,6 +24,7 @@ pub mod ledger;
 pub mod manifest;
 pub mod names;
 pub mod nvme;
+pub mod points;
 mod process;
 mod reorder;
 pub mod repeat;

@@ -42,6 +42,10 @@ pub const MEASURED: [&str; 7] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE
 
 /// The points of a series of runs, in the directory that holds their run directories.
 pub const SERIES: &str = "series.json";
+/// The same as a table: one row per point, workload and operation.
+pub const POINTS: &str = "points.parquet";
+/// That table as text.
+pub const POINTS_CSV: &str = "points.csv";
 /// The probes and the answer of a search, in the directory that holds their run directories.
 pub const SEARCH: &str = "search.json";
 /// The repetitions of a run, in the directory that holds their run directories.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use taillight_core::Percentile;
 use taillight_core::plan::Plan;
 use taillight_rundir::series::{PointRole, SeriesFile};
-use taillight_rundir::{PercentileEntry, Summary};
+use taillight_rundir::{Latency, PercentileEntry, Quantile, Summary};
 use taillight_stats::SeriesSummary;
 
 use crate::resume::is_done;
@@ -67,6 +67,13 @@ pub fn request_percentiles(plan: &mut Plan, percentiles: &[Percentile]) {
             plan.qos.percentiles.push(*wanted);
         }
     }
+}
+
+/// A percentile among those asked for and the nines.
+pub fn quantile(latency: &Latency, p: Percentile) -> Option<&Quantile> {
+    let nine = |k: u32| u8::try_from(k).ok().and_then(Percentile::nines);
+    let asked = percentile(&latency.percentiles, p).map(|entry| &entry.quantile);
+    asked.or_else(|| latency.nines.iter().find(|n| nine(n.k) == Some(p)).map(|n| &n.quantile))
 }
 
 pub fn percentile(list: &[PercentileEntry], wanted: Percentile) -> Option<&PercentileEntry> {

@@ -5,6 +5,8 @@
 //! is a function of the points done so far, tested without storage. What it is not: the load
 //! (`engine`), tracing, or the console; `cli` implements [`host`], which runs one plan.
 
+pub mod axis;
+pub mod demand;
 pub mod exit;
 pub mod figures;
 pub mod host;
@@ -16,4 +18,5 @@ pub mod sequence;
 pub mod shared_target;
 pub mod suites;
 
+mod points;
 mod resume;

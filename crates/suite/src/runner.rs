@@ -19,6 +19,7 @@ use crate::host::{Host, Message, RunOutcome};
 use crate::method::{
     Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
 };
+use crate::points;
 use crate::resume::{Earlier, check_state, is_done};
 use crate::shared_target::SharedTarget;
 
@@ -347,7 +348,8 @@ impl<'a> Runner<'a> {
             None => SeriesState::Ended,
             Some(_) => SeriesState::EndedEarly,
         };
-        let made = self.record(state).and_then(|()| self.report(state));
+        let made =
+            self.record(state).and_then(|()| self.tables(&all)).and_then(|()| self.report(state));
         // Only now: what a method concludes from all points decides its exit code.
         let exit = self.method.exit(&all, ended);
         let complete = self.file.points.iter().filter(|p| is_done(p)).map(|p| &p.id);
@@ -365,6 +367,14 @@ impl<'a> Runner<'a> {
             },
             Ok(()) => exit,
         })
+    }
+
+    /// The results as a table, where points differ in fields.
+    fn tables(&self, all: &[PointResult]) -> Result<()> {
+        match self.file.axes.is_empty() {
+            true => Ok(()),
+            false => points::write(&self.dir, &self.file.job, &self.file.axes, all),
+        }
     }
 
     fn report(&mut self, state: SeriesState) -> Result<()> {

@@ -25,6 +25,11 @@ const JOB_FILE_HINT: &str = "give the path of a job file (.toml), or of a fio jo
 /// one. Errors: `Usage` with field and place; `Unavailable` when the machine has not enough of
 /// something.
 pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Result<Plan> {
+    plan_of(job(args, source)?, args, seed)
+}
+
+/// A job file, if there is one, with the flags. Errors: `Usage` with field and place.
+pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
     let mut job = match source {
         Some(source) => Job::from_toml(&source.text, &source.name)?,
         None if args.driver.is_none() && args.set.is_empty() => return Err(no_job()),
@@ -35,6 +40,14 @@ pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Re
     for assignment in &args.set {
         job.apply_set(assignment)?;
     }
+    for sweep in &args.sweep {
+        job.add_sweep(sweep)?;
+    }
+    Ok(job)
+}
+
+/// The resolved plan of a job that has its flags already. Errors: as [`plan`].
+pub fn plan_of(mut job: Job, args: &RunArgs, seed: Option<u64>) -> Result<Plan> {
     if let Some(seed) = seed.filter(|_| !job.has("run.seed")) {
         job.apply("seed", "run.seed", FlagValue::Toml(&seed.to_string()))?;
     }

@@ -11,6 +11,7 @@ mod live;
 mod measure;
 mod numbers;
 mod signals;
+mod sweep;
 mod verdict;
 
 use taillight_core::exit::Exit;
@@ -29,13 +30,13 @@ use taillight_trace::{Environment, memory_budget, tracing};
 
 use crate::args::RunArgs;
 use crate::{output, problem, registry};
-use directory::NewRun;
+use directory::{NewRun, series_directory};
 
-pub use directory::{plan_text, series_directory};
 pub use host::{RunHost, run_method};
 pub use job::{plan, read, resolve};
 pub use live::Live;
 pub use signals::Signals;
+pub use sweep::{SeriesPlace, run_prepared};
 
 /// Runs the command. Errors: see the exit codes of [`Exit`]; partial results are kept once
 /// something was measured.
@@ -63,7 +64,11 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         return imported::run(args, source, &jobs, resumed);
     }
     let seed = resumed.as_ref().map(|r| r.seed);
-    let plan = job::plan(args, source.as_ref(), seed)?;
+    let mut job = job::job(args, source.as_ref())?;
+    if let Some(swept) = job.take_sweep()? {
+        return sweep::run(args, source, job, swept, resumed);
+    }
+    let plan = job::plan_of(job, args, seed)?;
     if args.print_plan {
         output::text(&directory::plan_shown(&plan)?)?;
         show_refusal(args, &plan);

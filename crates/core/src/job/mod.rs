@@ -14,6 +14,7 @@ mod message;
 mod place;
 pub(crate) mod read;
 mod resolve;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -21,6 +22,7 @@ mod written;
 
 pub use extent::{check_extents, check_ledger};
 pub use forms::{AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm};
+pub use sweep::{FieldLoop, PointOrder, SweepTable};
 pub use written::{JobFile, RunTable, WorkloadTable};
 
 use crate::capability::Capabilities;
@@ -68,19 +70,29 @@ pub struct Job {
     file_name: Option<String>,
     text: String,
     edits: Vec<tree::Edit>,
+    /// Of `--sweep`.
+    sweeps: Vec<FieldLoop>,
+    /// Whether `[sweep]` is no longer part of it.
+    sweep_taken: bool,
 }
 
 impl Job {
     /// A job without a file, to be filled by flags.
     pub fn empty() -> Job {
-        Job { file_name: None, text: String::new(), edits: Vec::new() }
+        Job {
+            file_name: None,
+            text: String::new(),
+            edits: Vec::new(),
+            sweeps: Vec::new(),
+            sweep_taken: false,
+        }
     }
 
     /// Reads a job file. `file_name` is for messages and the default name of the run. Errors:
     /// `Usage`, naming field and line.
     pub fn from_toml(text: &str, file_name: &str) -> Result<Job> {
-        let job =
-            Job { file_name: Some(file_name.to_owned()), text: text.to_owned(), edits: Vec::new() };
+        let file_name = Some(file_name.to_owned());
+        let job = Job { file_name, text: text.to_owned(), ..Job::empty() };
         job.written()?;
         Ok(job)
     }
@@ -107,6 +119,11 @@ impl Job {
         self.tree().is_ok_and(|tree| place::exact(&tree, path).is_some())
     }
 
+    /// Whether the command line sets the field at `path`, or one above or below it.
+    fn is_set(&self, path: &str) -> bool {
+        self.edits.iter().any(|edit| edit.touches(path))
+    }
+
     /// The typed job file, before defaults. Errors: `Usage`, naming field and place.
     pub fn written(&self) -> Result<JobFile> {
         let tree = self.tree()?;
@@ -128,6 +145,12 @@ impl Job {
     ) -> Result<Plan> {
         let written = self.written()?;
         let tree = self.tree()?;
+        if written.sweep.is_some() || !self.sweeps.is_empty() {
+            let at = place::exact(&tree, "sweep").and_then(|at| self.place(at));
+            return Err(Error::usage("a sweep is many runs, and here is place for one")
+                .with_some("at", at)
+                .hint("`taillight run` runs a sweep; a suite has loops of its own"));
+        }
         let locate = |path: &str| place::nearest(&tree, path).and_then(|at| self.place(at));
         let given = |path: &str| place::exact(&tree, path).is_some();
         resolve::Resolver {

@@ -54,6 +54,18 @@ impl Edit {
         &self.text[..self.path_len]
     }
 
+    /// Whether it sets the field at `path`, or one above or below it.
+    pub(super) fn touches(&self, path: &str) -> bool {
+        let (mut own, mut other) = (self.path().split('.'), path.split('.'));
+        loop {
+            match (own.next(), other.next()) {
+                (Some(a), Some(b)) if a == b => {}
+                (Some(_), Some(_)) => return false,
+                _ => return true,
+            }
+        }
+    }
+
     fn value(&self) -> &str {
         &self.text[self.path_len + 1..]
     }
@@ -89,6 +101,9 @@ impl Job {
             })?;
             base += edit.text.len() + 1;
         }
+        if self.sweep_taken {
+            root.get_mut().remove("sweep");
+        }
         Ok(root)
     }
 
@@ -112,7 +127,7 @@ impl Job {
     /// Tables of later versions are named as such, not as typing errors.
     pub(super) fn refuse_future_tables(&self, root: &Spanned<DeTable<'_>>) -> Result<()> {
         for (key, _) in root.get_ref() {
-            if matches!(key.get_ref().as_ref(), "steady" | "sweep") {
+            if key.get_ref() == "steady" {
                 return Err(Error::usage(format!(
                     "table [{}] is not available yet",
                     key.get_ref()

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
+use super::sweep::SweepTable;
 use crate::plan::{
     Before, CapturePlan, Keys, Payload, QosPlan, Scan, SearchPlan, Sync, TargetPlan, Think,
     TracePlan, Values, VerifyPlan, WorkerRamp,
@@ -43,6 +44,10 @@ pub struct JobFile {
     pub verify: VerifyPlan,
     /// Search for the highest demand under a response-time ceiling.
     pub search: Option<SearchPlan>,
+    /// The job once for each combination of values: dotted paths of the job with lists, like
+    /// `workload.0.queue_depth = [1, 4, 16]`. `run.repeat` measures every combination as often, in
+    /// rounds over all of them.
+    pub sweep: Option<SweepTable>,
 }
 
 impl JobFile {

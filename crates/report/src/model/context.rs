@@ -2,7 +2,7 @@
 
 use taillight_rundir::search::SearchReport;
 
-use super::charts::RunGroup;
+use super::charts::{RunGroup, SweepData};
 use crate::table::Table;
 
 /// What stands above the runs of a report that belong together: a search, repetitions.
@@ -19,6 +19,8 @@ pub struct ReportContext {
     pub one_clock: bool,
     /// The search whose probes the runs are: its demand and response time get a figure.
     pub search: Option<SearchReport>,
+    /// The sweep whose points the runs are: its figures are drawn over its fields.
+    pub sweep: Option<SweepData>,
     /// Shows the runs as one: see [`ReportSummary`].
     pub summary: Option<ReportSummary>,
 }

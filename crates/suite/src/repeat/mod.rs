@@ -171,8 +171,7 @@ impl Method for RepeatMethod {
                 text,
                 tables: vec![words::runs_table(report), spread],
                 one_clock: report.one_clock,
-                search: None,
-                summary: None,
+                ..ReportContext::default()
             },
             runs: series.done.iter().map(|r| r.dir.clone()).collect(),
             ..SeriesReport::default()

@@ -7,18 +7,22 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use taillight_core::job::JobFile;
+use taillight_core::job::{FieldLoop, JobFile, PointOrder};
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
-use taillight_report::ReportContext;
+use taillight_core::{Error, Percentile, Result};
 use taillight_report::format::{Script, count, duration, rate};
 use taillight_report::table::{Cell, Table};
+use taillight_report::{ReportContext, ReportSummary};
+use taillight_rundir::names;
 use taillight_rundir::series::{Axis, PointRole};
 
+use super::loops::{self, Setting, count_points, settings, shown, shuffle};
 use super::{PreparedSuite, SuiteRequest, head, job_source, share_target};
+use crate::demand::{decisions, sweep_data};
+use crate::figures::request_percentiles;
 use crate::host::JobSource;
 use crate::method::{
-    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView,
+    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
 use crate::sequence::Sequence;
 
@@ -68,20 +72,12 @@ pub struct SuitePhase {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub set: BTreeMap<String, toml::Value>,
+    /// The order of its runs. Default: ordered.
+    #[serde(default)]
+    pub order: PointOrder,
     /// Loops, the outermost first.
     #[serde(default, rename = "loop")]
     pub loops: Vec<FieldLoop>,
-}
-
-/// A field of the job and the values it takes.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FieldLoop {
-    /// Dotted path of the field, like `workload.0.queue_depth`.
-    pub path: String,
-    /// Values, in order.
-    #[schemars(with = "Vec<serde_json::Value>")]
-    pub values: Vec<toml::Value>,
 }
 
 fn sweep() -> PointRole {
@@ -91,53 +87,54 @@ fn once() -> u32 {
     1
 }
 
-/// The values of one point, in the order of the loops.
-type Setting<'a> = Vec<(&'a str, &'a toml::Value)>;
-
-impl SuitePhase {
-    /// Every combination of the loops' values; the innermost loop is the fastest.
-    fn settings(&self) -> Vec<Setting<'_>> {
-        let mut all: Vec<Setting<'_>> = vec![Vec::new()];
-        for field in &self.loops {
-            let mut longer = Vec::new();
-            for setting in &all {
-                for value in &field.values {
-                    let mut setting = setting.clone();
-                    setting.push((field.path.as_str(), value));
-                    longer.push(setting);
-                }
-            }
-            all = longer;
-        }
-        all
-    }
+/// The job that a suite runs.
+#[derive(Debug, Clone)]
+pub(super) enum SuiteJob {
+    /// That of the suite file.
+    Own,
+    /// That of the user, which the planner knows; no file when flags alone make it.
+    Users { name: String, file: Option<JobSource> },
 }
 
-/// Every run, in order. Errors: `Usage` for fields and values that the job refuses.
+/// Every run, in order. Errors: `Usage` for fields and values that the job refuses, and for more
+/// runs than a series may have.
 pub(super) fn prepare(
     suite: MatrixSuite,
+    job: SuiteJob,
     request: &SuiteRequest,
     planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
 ) -> Result<PreparedSuite> {
     request.only(&suite.name, &["--driver", "--path", "--target", "--runtime"])?;
-    let mut points: Vec<Point> = Vec::new();
+    let maker = PointMaker { suite: &suite, job: &job, request, planner };
+    let Some(phase) = suite.phases.first().filter(|p| p.rounds > 0) else {
+        return Err(Error::usage("the suite has no run").with("suite", &suite.name));
+    };
+    let first = settings(&phase.loops, 1).into_iter().next().unwrap_or_default();
+    let first = maker.point(phase, (1, 1), &first, None)?.plan;
+    let seed = first.run.seed;
+    let all = count_points(suite.phases.iter().map(|p| (p.loops.as_slice(), p.rounds)), &first)?;
+    let mut points: Vec<Point> = Vec::with_capacity(all);
     for phase in &suite.phases {
         for round in 1..=phase.rounds {
-            for setting in phase.settings() {
-                let seed = points.first().map(|p| p.plan.run.seed);
+            let mut settings = settings(&phase.loops, usize::MAX);
+            if phase.order == PointOrder::Shuffled {
+                shuffle(&mut settings, seed, round);
+            }
+            for setting in settings {
                 let place = (points.len() + 1, round);
-                points.push(point(&suite, phase, place, &setting, request, planner, seed)?);
+                points.push(maker.point(phase, place, &setting, Some(seed))?);
             }
         }
-    }
-    if points.is_empty() {
-        return Err(Error::usage("the suite has no run").with("suite", &suite.name));
     }
     if suite.shared_target {
         share_target(&mut points)?;
     }
-    let seed = points.first().map_or(0, |p| p.plan.run.seed);
-    let head = SeriesHead { axes: axes(&suite), ..head(&suite.name, seed) };
+    let mut head = SeriesHead { axes: axes(&suite), ..head(&suite.name, seed) };
+    head.introduction.push(introduction(&suite, &points, seed));
+    if let SuiteJob::Users { name, file } = job {
+        head.job = name;
+        head.job_text = file.map(|file| file.text);
+    }
     let plans = points.iter().map(|p| p.plan.clone()).collect();
     Ok(PreparedSuite {
         method: Box::new(MatrixMethod { sequence: Sequence::new(head, points), suite }),
@@ -164,42 +161,74 @@ fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) 
     id
 }
 
-fn point(
-    suite: &MatrixSuite,
-    phase: &SuitePhase,
-    (number, round): (usize, u32),
-    setting: &Setting<'_>,
-    request: &SuiteRequest,
-    planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
-    seed: Option<u64>,
-) -> Result<Point> {
-    let id = id(phase, (number, round), setting);
-    let own = phase.set.iter().map(|(path, value)| (path.as_str(), value));
-    let fields = own.chain(setting.iter().copied());
-    let mut set: Vec<String> = vec![format!("run.name={id}")];
-    set.extend(seed.map(|seed| format!("run.seed={seed}")));
-    set.extend(fields.map(|(path, value)| format!("{path}={value}")));
-    set.extend(request.runtime.iter().map(|t| format!("run.duration={t}")));
-    set.extend(request.assignments());
-    let job = job_source(&id, &suite.name, &suite.job)?;
-    let plan = planner(&job, &set).map_err(|e| e.with("point", &id))?;
-    let words: Vec<String> =
-        setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
-    let json = |value: &toml::Value| {
-        serde_json::to_value(value)
-            .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
-    };
-    let coordinates = setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
-    Ok(Point {
-        about: match words.is_empty() {
-            true => phase.about.clone(),
-            false => words.join(", "),
-        },
-        round,
-        coordinates: coordinates.collect::<Result<_>>()?,
-        quiet: true,
-        ..Point::new(id, phase.role, plan, Some(job))
-    })
+/// Makes the points of a suite.
+struct PointMaker<'a> {
+    suite: &'a MatrixSuite,
+    job: &'a SuiteJob,
+    request: &'a SuiteRequest,
+    planner: &'a dyn Fn(&JobSource, &[String]) -> Result<Plan>,
+}
+
+impl PointMaker<'_> {
+    fn point(
+        &self,
+        phase: &SuitePhase,
+        (number, round): (usize, u32),
+        setting: &Setting<'_>,
+        seed: Option<u64>,
+    ) -> Result<Point> {
+        let id = id(phase, (number, round), setting);
+        let own = phase.set.iter().map(|(path, value)| (path.as_str(), value));
+        let fields = own.chain(setting.iter().copied());
+        let mut set: Vec<String> = vec![format!("run.name={id}")];
+        set.extend(seed.map(|seed| format!("run.seed={seed}")));
+        set.extend(fields.map(|(path, value)| format!("{path}={value}")));
+        set.extend(self.request.runtime.iter().map(|t| format!("run.duration={t}")));
+        set.extend(self.request.assignments());
+        let job = match self.job {
+            SuiteJob::Own => Some(job_source(&id, &self.suite.name, &self.suite.job)?),
+            SuiteJob::Users { file, .. } => file.clone(),
+        };
+        let none = JobSource { name: String::new(), text: String::new() };
+        let plan = (self.planner)(job.as_ref().unwrap_or(&none), &set);
+        let mut plan = plan.map_err(|e| e.with("point", &id))?;
+        request_percentiles(&mut plan, &[Percentile::MEDIAN]);
+        let words: Vec<String> =
+            setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
+        let json = |value: &toml::Value| {
+            serde_json::to_value(value)
+                .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
+        };
+        let coordinates =
+            setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
+        Ok(Point {
+            about: match words.is_empty() {
+                true => phase.about.clone(),
+                false => words.join(", "),
+            },
+            round,
+            coordinates: coordinates.collect::<Result<_>>()?,
+            quiet: true,
+            ..Point::new(id, phase.role, plan, job)
+        })
+    }
+}
+
+/// What is going to happen, in one line.
+fn introduction(suite: &MatrixSuite, points: &[Point], seed: u64) -> String {
+    let rounds = suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
+    let shuffled = suite.phases.iter().any(|p| p.order == PointOrder::Shuffled);
+    let mut text = format!("{} runs", points.len());
+    if rounds > 1 {
+        text.push_str(&format!(" in {rounds} rounds"));
+    }
+    if shuffled {
+        text.push_str(&format!(", in an order drawn with seed {seed}"));
+    }
+    if let Some(time) = loops::load_time(points.iter().map(|p| &p.plan)) {
+        text.push_str(&format!(", about {time} of load"));
+    }
+    text
 }
 
 /// Every looped field with its values, each field once.
@@ -217,21 +246,26 @@ fn axes(suite: &MatrixSuite) -> Vec<Axis> {
     axes
 }
 
-/// A value for people: text without its quotes.
-fn shown(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
 /// The points of a matrix, and the table over them.
 struct MatrixMethod {
     sequence: Sequence,
     suite: MatrixSuite,
 }
 
+/// More runs than this are shown by the charts of the sweep and links to their own reports.
+const MOST_IN_FULL: usize = 12;
+/// Charts of such a report.
+const CHARTS: [&str; 3] = ["demand", "sweep", "sweep-heat"];
+
 impl MatrixMethod {
+    /// The table of points as files.
+    fn tables(&self) -> Vec<(&'static str, &'static str)> {
+        match self.head().axes.is_empty() {
+            true => Vec::new(),
+            false => vec![("Table", names::POINTS_CSV)],
+        }
+    }
+
     fn table(&self, done: &[PointResult]) -> Table {
         let own = self.suite.figures.iter().map(String::as_str);
         let figures: Vec<&str> = match self.suite.figures.is_empty() {
@@ -272,20 +306,42 @@ impl Method for MatrixMethod {
         self.sequence.next(done)
     }
 
-    fn record(&mut self, _: &SeriesView<'_>) -> Result<Conclusion> {
-        Ok(Conclusion::default())
+    fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
+        if series.state == SeriesState::Running {
+            return Ok(Conclusion::default());
+        }
+        let rounds = self.suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
+        let data = sweep_data(&self.head().axes, series.done);
+        let decisions = data.map(|data| decisions(&data, rounds)).unwrap_or_default();
+        Ok(Conclusion { decisions, ..Conclusion::default() })
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
         let table = self.table(series.done);
+        let sweep = sweep_data(&self.head().axes, series.done);
+        let text = sweep.iter().flat_map(|data| &data.curves).map(|curve| curve.text.as_str());
+        let text = text.collect::<Vec<_>>().join("\n");
+        let many = series.done.len() > MOST_IN_FULL && sweep.is_some();
         Ok(Some(SeriesReport {
-            after: format!("\n{}", table.to_text().trim_end()),
+            after: format!("\n{}\n{text}", table.to_text().trim_end()).trim_end().to_owned(),
             context: ReportContext {
                 title: Some(self.suite.about.clone()),
+                text: text.lines().map(|line| format!("{line}. ")).collect(),
                 tables: vec![table],
+                summary: many.then(|| ReportSummary {
+                    charts: CHARTS.to_vec(),
+                    links: series
+                        .done
+                        .iter()
+                        .map(|r| format!("{}/report.html", r.point.id))
+                        .collect(),
+                    ..ReportSummary::default()
+                }),
+                sweep,
                 ..ReportContext::default()
             },
             runs: series.done.iter().map(|r| r.dir.clone()).collect(),
+            files: self.tables(),
             ..SeriesReport::default()
         }))
     }

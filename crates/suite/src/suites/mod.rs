@@ -5,10 +5,12 @@
 //! that decides in a new way needs a rule: a module here and a line in [`SuiteFile`]. Called by
 //! `taillight suite`.
 
+mod loops;
 mod matrix;
 mod request;
 mod slc_paper;
 mod slc_paper_words;
+mod sweep;
 mod ycsb;
 mod ycsb_words;
 
@@ -24,9 +26,10 @@ use taillight_rundir::series::PointRole;
 
 use crate::host::JobSource;
 use crate::method::{Method, Point, SeriesHead, SharedUse};
-use matrix::MatrixSuite;
+use matrix::{MatrixSuite, SuiteJob};
 pub use request::SuiteRequest;
 use slc_paper::SlcPaperSuite;
+pub use sweep::prepare_sweep;
 use ycsb::YcsbSuite;
 
 /// The files of `suites/`, by name.
@@ -85,7 +88,9 @@ impl SuiteFile {
     /// for plans that cannot be made.
     pub fn prepare(self, request: SuiteRequest, planner: Planner) -> Result<PreparedSuite> {
         match self {
-            SuiteFile::Matrix(suite) => matrix::prepare(suite, &request, planner.as_ref()),
+            SuiteFile::Matrix(suite) => {
+                matrix::prepare(suite, SuiteJob::Own, &request, planner.as_ref())
+            }
             SuiteFile::Ycsb(suite) => ycsb::prepare(&suite, &request, planner.as_ref()),
             SuiteFile::SlcPaper(suite) => slc_paper::prepare(suite, request, planner),
         }

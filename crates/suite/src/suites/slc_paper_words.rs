@@ -28,13 +28,12 @@ pub(super) fn report(method: &SlcPaperMethod, series: &SeriesView<'_>) -> Result
                 method.time()
             ),
             tables: vec![table, systems],
-            one_clock: false,
-            search: None,
             summary: Some(ReportSummary {
                 charts: vec!["slc"],
                 groups: groups(method),
                 links: rows.iter().map(|row| format!("{}/{}", row.dir, names::REPORT)).collect(),
             }),
+            ..ReportContext::default()
         },
         runs: rows.iter().map(|row| series.dir.join(&row.dir)).collect(),
         after,

@@ -9,6 +9,7 @@ use taillight_rundir::latency::NineEntry;
 use taillight_rundir::search::SearchReport;
 use taillight_rundir::summary::Bin;
 
+use super::sweep::SweepData;
 use crate::analyse::Row;
 use crate::analyse::latency::per_s;
 
@@ -21,6 +22,8 @@ pub struct ChartModel {
     pub groups: Vec<RunGroup>,
     /// The search that the runs are probes of.
     pub search: Option<SearchReport>,
+    /// The sweep that the runs are points of.
+    pub sweep: Option<SweepData>,
 }
 
 /// Runs that one figure shows together.

@@ -3,6 +3,7 @@
 mod build;
 mod data;
 mod heat;
+pub mod sweep;
 mod tracks;
 
 pub use build::run_charts;
@@ -10,3 +11,4 @@ pub use data::{
     ChartModel, HeatGrid, HostLine, LatencySeries, OpOutliers, OpPoint, OpTrack, PercentilePoint,
     RunCharts, RunGroup, SlcLine, SlowPoint, WorkloadPoint, WorkloadTrack,
 };
+pub use sweep::{DemandCurve, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint};

@@ -45,6 +45,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
         runs: all_charts(runs, context.one_clock)?,
         groups: context.summary.iter().flat_map(|b| b.groups.clone()).collect(),
         search: context.search.clone(),
+        sweep: context.sweep.clone(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let mut environment = Environment::new();
@@ -59,7 +60,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             several => runs.len() > 1,
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
-            differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none())),
+            differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
             charts => Serde(chart_views(&overlay, context.summary.as_ref())?),
             links => Serde(links(runs, context)),
             brief => context.summary.is_some(),

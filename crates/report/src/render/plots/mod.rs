@@ -17,6 +17,7 @@ mod outliers;
 mod slc;
 mod store;
 mod style;
+mod sweep;
 mod time;
 
 pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
@@ -24,6 +25,9 @@ pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[
     knee::CHART,
+    sweep::DEMAND,
+    sweep::LINES,
+    sweep::HEAT,
     distribution::CHART,
     curve::PERCENTILE,
     curve::TAIL,

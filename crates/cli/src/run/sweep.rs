@@ -1,0 +1,100 @@
+//! `taillight run` of a job with a sweep, and what every prepared series needs to run.
+//!
+//! What it is: the plans of the points from one job, and the start of the series. What it is not: the
+//! points or their order, which are a suite's.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use taillight_core::exit::Exit;
+use taillight_core::job::{Job, SweepTable};
+use taillight_core::{Error, Result};
+use taillight_rundir::series::SeriesFile;
+use taillight_suite::host::JobSource;
+use taillight_suite::suites::{self, PreparedSuite};
+
+use super::{RunHost, Signals, directory, job, run_method};
+use crate::args::RunArgs;
+use crate::output;
+
+/// Runs the job once for each point. Errors: `Usage` before anything is touched; later ones are
+/// shown and end the series.
+pub fn run(
+    args: &RunArgs,
+    source: Option<JobSource>,
+    base: Job,
+    sweep: SweepTable,
+    resumed: Option<SeriesFile>,
+) -> Result<Exit> {
+    let seed = resumed.as_ref().map(|r| r.seed);
+    let of_points = args.clone();
+    let planner = move |_: &JobSource, set: &[String]| {
+        let mut job = base.clone();
+        set.iter().try_for_each(|assignment| job.apply_set(assignment))?;
+        job::plan_of(job, &of_points, seed)
+    };
+    let prepared = suites::prepare_sweep(sweep, source, Rc::new(planner))?;
+    for plan in &prepared.plans {
+        super::check_named_files(plan)?;
+    }
+    let output = prepared.plans.first().and_then(|plan| plan.run.output.clone());
+    let place = SeriesPlace {
+        name: prepared.method.head().job.clone(),
+        output: output.map(PathBuf::from),
+        destroy: args.destroy.as_deref(),
+        print_plan: args.print_plan,
+    };
+    run_prepared(prepared, &place, resumed)
+}
+
+/// Where a prepared series goes and what it may do.
+pub struct SeriesPlace<'a> {
+    /// What the directory is called after.
+    pub name: String,
+    /// The directory asked for.
+    pub output: Option<PathBuf>,
+    /// The target that may be overwritten, as the command line names it.
+    pub destroy: Option<&'a str>,
+    /// Shows the plans and runs nothing.
+    pub print_plan: bool,
+}
+
+/// Runs a prepared series, or shows its plans. Errors: as [`run`].
+pub fn run_prepared(
+    prepared: PreparedSuite,
+    place: &SeriesPlace<'_>,
+    resumed: Option<SeriesFile>,
+) -> Result<Exit> {
+    for note in &prepared.notes {
+        output::note(note);
+    }
+    if place.print_plan {
+        for plan in &prepared.plans {
+            output::text(&directory::plan_text(plan)?)?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
+    let PreparedSuite { mut method, work_directory, .. } = prepared;
+    let made = work_directory.map_or(Ok(None), make_directory)?;
+    let signals = Signals::install()?;
+    let mut host = RunHost::new(&signals, place.destroy);
+    let ended = run_method(method.as_mut(), &mut host, &dir, resumed);
+    if let Some(made) = made {
+        // Only when it is empty: what is left in it is somebody's.
+        let _ = std::fs::remove_dir(&made);
+    }
+    ended.map(|ended| ended.exit)
+}
+
+/// Makes the directory on the disk to be measured, unless it is there; the one that was made.
+fn make_directory(dir: PathBuf) -> Result<Option<PathBuf>> {
+    match std::fs::create_dir(&dir) {
+        Ok(()) => Ok(Some(dir)),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(None),
+        Err(e) => Err(Error::unavailable("cannot make the directory of --path")
+            .with("path", dir.display())
+            .source(e)
+            .hint("make it, or name one on the disk to be measured")),
+    }
+}

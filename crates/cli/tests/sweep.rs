@@ -1,0 +1,119 @@
+//! Sweeps: every combination of values is run once a round, resumed, and what makes no sense is
+//! refused before anything is touched.
+
+mod common;
+
+use std::path::Path;
+
+use common::{json, manifest, run, scratch};
+use serde_json::Value;
+
+/// Four channels of 1 ms: the rate grows up to depth 4, and the latency from there on.
+const JOB: &str = "[run]\nduration = \"2s\"\nseed = 11\n[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n\
+    options = { channels = 4, service = { kind = \"constant\", time = \"1ms\" } }\n[[workload]]\n";
+
+fn write(dir: &Path, text: &str) {
+    std::fs::write(dir.join("job.toml"), text).expect("a job");
+}
+
+fn points(dir: &Path) -> Vec<Value> {
+    let series = json(&dir.join("out/series.json"));
+    series["points"].as_array().expect("points").clone()
+}
+
+fn depths(points: &[Value]) -> Vec<u64> {
+    let depth = |p: &Value| p["coordinates"]["workload.0.queue_depth"].as_u64().expect("a depth");
+    points.iter().map(depth).collect()
+}
+
+#[test]
+fn flags_sweep_every_combination() {
+    let dir = scratch();
+    write(dir.path(), JOB);
+    let depths_flag = ["--sweep", "workload.0.queue_depth=1,4,16"];
+    let sizes = ["--sweep", "workload.0.block_size=4KiB,64KiB"];
+    let flags = [&["run", "job.toml", "--output", "out"], &depths_flag[..], &sizes[..]].concat();
+    let (out, _) = run(dir.path(), &flags, 0);
+    let all = points(dir.path());
+    assert_eq!(depths(&all), [1, 1, 4, 4, 16, 16], "{out}");
+    assert!(out.contains("6 runs, about 12 s of load"), "{out}");
+    for point in &all {
+        let plan =
+            &manifest(&dir.path().join("out"), point["run"].as_str().expect("a name"))["plan"];
+        let workload = &plan["workload"][0];
+        assert_eq!(workload["queue_depth"], point["coordinates"]["workload.0.queue_depth"]);
+        assert_eq!(workload["block_size"], point["coordinates"]["workload.0.block_size"]);
+        let depth = workload["queue_depth"].as_f64().expect("a depth");
+        let iops = point["values"]["iops"].as_f64().expect("a rate");
+        let truth = 1_000.0 * depth.min(4.0);
+        assert!((iops / truth - 1.0).abs() < 0.01, "{iops} at {depth}");
+    }
+    assert!(dir.path().join("out/report.html").is_file());
+}
+
+#[test]
+fn a_table_sweeps_in_rounds_in_an_order_of_the_seed() {
+    let dir = scratch();
+    let sweep = "[sweep]\norder = \"shuffled\"\nworkload.0.queue_depth = [1, 2, 3, 4, 5, 6]\n";
+    write(dir.path(), &format!("{}{sweep}", JOB.replace("[run]\n", "[run]\nrepeat = 3\n")));
+    let (out, _) = run(dir.path(), &["run", "job.toml", "--output", "out"], 0);
+    let all = points(dir.path());
+    let rounds: Vec<Vec<u64>> = all.chunks(6).map(depths).collect();
+    assert_eq!(rounds.len(), 3, "{out}");
+    for round in &rounds {
+        let mut sorted = round.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [1, 2, 3, 4, 5, 6], "each value once a round");
+    }
+    assert!(rounds[0] != rounds[1] || rounds[1] != rounds[2], "{rounds:?}");
+    let (again, _) = run(dir.path(), &["run", "job.toml", "--output", "again"], 0);
+    let other = json(&dir.path().join("again/series.json"));
+    assert_eq!(depths(other["points"].as_array().expect("points")), depths(&all), "{again}");
+    let shown = run(dir.path(), &["run", "job.toml", "--set", "run.seed=12", "--print-plan"], 0).0;
+    assert_eq!(shown.matches("[run]").count(), 18);
+    // What was not run when it was stopped is run, in the same order.
+    let mut series = json(&dir.path().join("out/series.json"));
+    for number in [1, 7] {
+        series["points"][number]["status"] = "running".into();
+    }
+    let text = serde_json::to_string(&series).expect("JSON");
+    std::fs::write(dir.path().join("out/series.json"), text).expect("written");
+    run(dir.path(), &["suite", "--resume", "out"], 0);
+    let resumed = points(dir.path());
+    assert_eq!(resumed.len(), all.len());
+    for point in &all {
+        let again = resumed.iter().find(|p| p["id"] == point["id"]).expect("the same points");
+        assert_eq!((&again["values"], &again["status"]), (&point["values"], &point["status"]));
+    }
+}
+
+#[test]
+fn a_sweep_that_cannot_run_leaves_nothing() {
+    let dir = scratch();
+    write(dir.path(), JOB);
+    let many: Vec<String> = (1..=40).map(|n| n.to_string()).collect();
+    let many = many.join(",");
+    let (depth, workers) =
+        (format!("workload.0.queue_depth={many}"), format!("workload.0.workers={many}"));
+    for (flags, what) in [
+        (&["--sweep", "workload.0.queue_dept=1,2"][..], "queue_depth"),
+        (&["--sweep", "workload.1.queue_depth=1,2"], "workload"),
+        (&["--sweep", "workload.0.queue_depth=1,0"], "queue_depth"),
+        (&["--sweep", "workload.0.queue_depth=1,none"], "none"),
+        (&["--sweep", "workload.0.block_size=4KiB,4k"], "4k"),
+        (&["--sweep", &depth, "--sweep", &workers], "1,600 points are too many"),
+        (&["--sweep", &depth, "--depth", "3"], "set on the command line and swept"),
+    ] {
+        let args = [&["run", "job.toml", "--output", "out"], flags].concat();
+        let (_, err) = run(dir.path(), &args, 2);
+        assert!(err.contains(what), "{flags:?}: {err}");
+        assert!(!dir.path().join("out").exists(), "{flags:?}");
+    }
+    let args = ["run", "job.toml", "--sweep", &depth, "--sweep", &workers];
+    let (_, err) = run(dir.path(), &args, 2);
+    assert!(err.contains("53 min of load"), "{err}");
+    // Elsewhere there is place for one run only.
+    write(dir.path(), &format!("{JOB}[sweep]\nworkload.0.queue_depth = [1, 2]\n"));
+    let (_, err) = run(dir.path(), &["export", "job.toml", "--format", "fio-job"], 2);
+    assert!(err.contains("sweep"), "{err}");
+}

@@ -1,0 +1,72 @@
+//! What the charts of a sweep are drawn from: medians over the rounds of each point, and curves of
+//! demand with their knees. Filled by the caller of the report, who knows what differs between runs.
+
+/// A sweep.
+#[derive(Debug, Clone, Default)]
+pub struct SweepData {
+    /// Fields with more than one value.
+    pub axes: Vec<SweepAxis>,
+    pub points: Vec<SweepPoint>,
+    /// Response time against rate, one curve for each combination of the other fields.
+    pub curves: Vec<DemandCurve>,
+}
+
+/// A field and its values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepAxis {
+    /// The end of its path that tells it from the others.
+    pub name: String,
+    /// Its values, as given, in rising order where they are numbers.
+    pub labels: Vec<String>,
+    /// Where they lie; their places where they are no numbers.
+    pub positions: Vec<f64>,
+    /// Whether the positions are better seen on a log axis.
+    pub log: bool,
+}
+
+/// What one operation of one workload did at one setting.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepPoint {
+    /// Place of its value on each axis.
+    pub at: Vec<usize>,
+    /// Workload and operation.
+    pub series: String,
+    pub iops: RoundSpread,
+    pub mean_ns: Option<RoundSpread>,
+    pub p99_ns: Option<RoundSpread>,
+}
+
+/// A figure over the rounds of a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoundSpread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+/// One curve of rising demand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemandCurve {
+    /// The values of the other fields; empty where there are none.
+    pub name: String,
+    /// What is demanded: the last part of the field's path.
+    pub demand: String,
+    /// In order of demand.
+    pub points: Vec<DemandResult>,
+    /// Place of the knee.
+    pub knee: Option<usize>,
+    /// Where the knee is, or why there is none.
+    pub text: String,
+}
+
+/// What one demand gave: all operations together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemandResult {
+    /// The demand as given.
+    pub label: String,
+    pub demand: f64,
+    /// Successful operations per second.
+    pub rate: f64,
+    /// Mean response time with a schedule, else mean service time, ns.
+    pub mean_ns: f64,
+}

@@ -1,0 +1,330 @@
+//! A sweep: figures over a field, over two fields, and response time against the rate achieved.
+
+use plotly::common::{
+    ColorBar, ColorScale, ColorScaleElement, ErrorData, ErrorType, Line, Marker, MarkerSymbol,
+    Mode, TickMode, Title, Visible,
+};
+use plotly::layout::{Axis, AxisType};
+use plotly::{HeatMap, Plot, Scatter};
+
+use super::figure::{AxisKind, ButtonRow, Chart, ChartFigure};
+use super::look::escape;
+use super::style;
+use crate::format::{self, Script};
+use crate::model::charts::{
+    ChartModel, DemandCurve, RoundSpread, SweepAxis, SweepData, SweepPoint,
+};
+use crate::render::palette;
+
+pub const LINES: Chart = Chart {
+    id: "sweep",
+    title: "Sweep",
+    read: "Each point is a run; the median over the rounds, with the smallest and the largest, where \
+           there are several. One line for each combination of the other fields.",
+    draw: draw_lines,
+};
+
+pub const HEAT: Chart = Chart {
+    id: "sweep-heat",
+    title: "Two fields of the sweep",
+    read: "One cell for each combination of values. Yellow is high: a high rate, or a high latency.",
+    draw: draw_heat,
+};
+
+pub const DEMAND: Chart = Chart {
+    id: "demand",
+    title: "Response time against achieved rate",
+    read: "Demand rises along each curve. The knee is the lowest demand with at least 98 % of the \
+           highest rate; beyond it more demand only waits. There is none where the rate still rises \
+           at the end, or does not rise at all.",
+    draw: draw_demand,
+};
+
+/// A figure of a point: heading, value, whether it is a latency.
+struct PointFigure {
+    id: &'static str,
+    title: &'static str,
+    of: fn(&SweepPoint) -> Option<RoundSpread>,
+    latency: bool,
+}
+
+const FIGURES: [PointFigure; 3] = [
+    PointFigure { id: "rate", title: "Operations a second", of: |p| Some(p.iops), latency: false },
+    PointFigure { id: "mean", title: "Mean latency", of: |p| p.mean_ns, latency: true },
+    PointFigure { id: "p99", title: "99 % latency", of: |p| p.p99_ns, latency: true },
+];
+
+impl PointFigure {
+    fn words(&self, value: f64) -> String {
+        match self.latency {
+            true => format::duration(value, Script::Fine),
+            false => format::rate(value),
+        }
+    }
+}
+
+/// Places of the values on all axes but those in `but`, and the series: what a line or a cell map has
+/// in common.
+fn rest(point: &SweepPoint, but: &[usize]) -> (Vec<usize>, String) {
+    let others = point.at.iter().enumerate().filter(|(axis, _)| !but.contains(axis));
+    (others.map(|(_, at)| *at).collect(), point.series.clone())
+}
+
+/// Every `rest` in order of appearance, with what it is called.
+fn families(sweep: &SweepData, but: &[usize]) -> Vec<((Vec<usize>, String), String)> {
+    let mut all: Vec<((Vec<usize>, String), String)> = Vec::new();
+    let several = sweep.points.iter().any(|p| p.series != sweep.points[0].series);
+    for point in &sweep.points {
+        let key = rest(point, but);
+        if all.iter().any(|(known, _)| *known == key) {
+            continue;
+        }
+        let axes = sweep.axes.iter().zip(&point.at).enumerate();
+        let others = axes.filter(|(axis, _)| !but.contains(axis));
+        let mut words: Vec<String> = others
+            .filter_map(|(_, (axis, at))| Some(format!("{} {}", axis.name, axis.labels.get(*at)?)))
+            .collect();
+        if several || words.is_empty() {
+            words.push(point.series.clone());
+        }
+        all.push((key, escape(&words.join(", "))));
+    }
+    all
+}
+
+/// The axis with the most values, numbers first.
+fn widest(sweep: &SweepData, but: Option<usize>) -> Option<usize> {
+    let axes = sweep.axes.iter().enumerate().filter(|(i, _)| Some(*i) != but);
+    axes.max_by_key(|(i, axis)| (axis.labels.len(), std::cmp::Reverse(*i))).map(|(i, _)| i)
+}
+
+fn axis_of(axis: &SweepAxis) -> Axis {
+    let kind = if axis.log { AxisType::Log } else { AxisType::Linear };
+    style::axis(&escape(&axis.name))
+        .type_(kind)
+        .tick_mode(TickMode::Array)
+        .tick_values(axis.positions.clone())
+        .tick_text(axis.labels.iter().map(|l| escape(l)).collect())
+}
+
+fn draw_lines(charts: &ChartModel) -> Vec<ChartFigure> {
+    let Some(sweep) = charts.sweep.as_ref() else { return Vec::new() };
+    let Some(along) = widest(sweep, None) else { return Vec::new() };
+    let all = families(sweep, &[along]);
+    let figures = FIGURES.iter().filter_map(|figure| lines(sweep, along, &all, figure));
+    figures.collect()
+}
+
+fn lines(
+    sweep: &SweepData,
+    along: usize,
+    all: &[((Vec<usize>, String), String)],
+    figure: &PointFigure,
+) -> Option<ChartFigure> {
+    let axis = &sweep.axes[along];
+    let (mut plot, mut ends) = (Plot::new(), Vec::new());
+    for (nth, (key, name)) in all.iter().enumerate() {
+        let mut points: Vec<(f64, RoundSpread)> = sweep
+            .points
+            .iter()
+            .filter(|p| rest(p, &[along]) == *key)
+            .filter_map(|p| Some((*axis.positions.get(p.at[along])?, (figure.of)(p)?)))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ends.extend(points.iter().map(|(_, v)| (v.min as u64, v.max.ceil() as u64)));
+        if !points.is_empty() {
+            plot.add_trace(line(name, nth, &points, figure));
+        }
+    }
+    let (lo, hi) = style::latency_range(ends.into_iter())?;
+    let y = match figure.latency {
+        true => style::latency_axis(figure.title, lo, hi),
+        false => style::axis(figure.title).range(vec![0.0, hi]),
+    };
+    let kind = if figure.latency { AxisKind::Time } else { AxisKind::Number };
+    let layout = style::layout(all.len()).x_axis(axis_of(axis)).y_axis(y);
+    let id = format!("sweep-{}", figure.id);
+    let made = ChartFigure::new(id, 380, [("yaxis", kind)], plot, layout);
+    Some(ChartFigure { title: Some(figure.title.to_owned()), half: true, ..made })
+}
+
+fn line(
+    name: &str,
+    nth: usize,
+    points: &[(f64, RoundSpread)],
+    figure: &PointFigure,
+) -> Box<Scatter<f64, f64>> {
+    let colour = palette::of_run(nth);
+    let words = |(_, v): &(f64, RoundSpread)| match v.min < v.max {
+        false => figure.words(v.median),
+        true => format!(
+            "{} ({} to {})",
+            figure.words(v.median),
+            figure.words(v.min),
+            figure.words(v.max)
+        ),
+    };
+    let trace = Scatter::new(
+        points.iter().map(|p| p.0).collect(),
+        points.iter().map(|p| style::round(p.1.median)).collect(),
+    )
+    .name(name)
+    .mode(Mode::LinesMarkers)
+    .marker(Marker::new().size(6).color(colour))
+    .line(Line::new().color(colour).width(2.0).dash(palette::dash(nth / palette::HUES.len())))
+    .hover_text_array(points.iter().map(words).collect())
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    if points.iter().all(|(_, v)| v.min == v.max) {
+        return trace;
+    }
+    let bars = ErrorData::new(ErrorType::Data)
+        .symmetric(false)
+        .array(points.iter().map(|(_, v)| v.max - v.median).collect())
+        .array_minus(points.iter().map(|(_, v)| v.median - v.min).collect())
+        .color(colour)
+        .thickness(1.4)
+        .width(4);
+    trace.error_y(bars)
+}
+
+fn draw_heat(charts: &ChartModel) -> Vec<ChartFigure> {
+    let Some(sweep) = charts.sweep.as_ref() else { return Vec::new() };
+    let Some(across) = widest(sweep, None) else { return Vec::new() };
+    let Some(up) = widest(sweep, Some(across)) else { return Vec::new() };
+    let figures = FIGURES.iter().filter(|f| f.id != "mean");
+    figures.filter_map(|figure| heat(sweep, (across, up), figure)).collect()
+}
+
+fn heat(
+    sweep: &SweepData,
+    (across, up): (usize, usize),
+    figure: &PointFigure,
+) -> Option<ChartFigure> {
+    let all = families(sweep, &[across, up]);
+    let values = sweep.points.iter().filter_map(figure.of).map(|v| v.median);
+    let values: Vec<f64> = values.filter(|v| *v > 0.0).collect();
+    let (lo, hi) = values.iter().fold((f64::MAX, 0f64), |(lo, hi), v| (lo.min(*v), hi.max(*v)));
+    if values.is_empty() {
+        return None;
+    }
+    let mut plot = Plot::new();
+    for (nth, (key, name)) in all.iter().enumerate() {
+        let of = |p: &&SweepPoint| rest(p, &[across, up]) == *key;
+        let points: Vec<&SweepPoint> = sweep.points.iter().filter(of).collect();
+        let map = cells(sweep, (across, up), &points, figure, (lo, hi)).name(name);
+        plot.add_trace(if nth == 0 { map } else { map.visible(Visible::False) });
+    }
+    let places = |axis: &SweepAxis| {
+        style::axis(&escape(&axis.name))
+            .show_grid(false)
+            .tick_mode(TickMode::Array)
+            .tick_values((0..axis.labels.len()).map(|n| n as f64).collect())
+            .tick_text(axis.labels.iter().map(|l| escape(l)).collect())
+    };
+    let layout =
+        style::layout(0).x_axis(places(&sweep.axes[across])).y_axis(places(&sweep.axes[up]));
+    let made = ChartFigure::new(format!("sweep-heat-{}", figure.id), 380, [], plot, layout);
+    let choices = all.iter().enumerate().map(|(wanted, (_, name))| {
+        (name.clone(), (0..all.len()).map(|nth| nth == wanted).collect())
+    });
+    let switches = if all.len() > 1 { vec![ButtonRow::show(choices)] } else { Vec::new() };
+    Some(ChartFigure { title: Some(figure.title.to_owned()), half: true, switches, ..made })
+}
+
+fn cells(
+    sweep: &SweepData,
+    (across, up): (usize, usize),
+    points: &[&SweepPoint],
+    figure: &PointFigure,
+    (lo, hi): (f64, f64),
+) -> Box<HeatMap<f64, f64, Vec<Option<f64>>>> {
+    let (wide, high) = (sweep.axes[across].labels.len(), sweep.axes[up].labels.len());
+    let value = |x: usize, y: usize| {
+        let point = points.iter().find(|p| p.at[across] == x && p.at[up] == y)?;
+        Some((figure.of)(point)?.median).filter(|v| *v > 0.0)
+    };
+    let grid = |y: usize| (0..wide).map(|x| value(x, y).map(|v| style::round(v.log10()))).collect();
+    let words = |y: usize| {
+        let cell = |x: usize| value(x, y).map_or("-".to_owned(), |v| figure.words(v));
+        (0..wide).map(cell).collect::<Vec<String>>()
+    };
+    let scale = palette::HEAT.iter().map(|(at, c)| ColorScaleElement(*at, (*c).to_owned()));
+    let ticks = if lo < hi { vec![lo, (lo * hi).sqrt(), hi] } else { vec![lo] };
+    let bar = ColorBar::new()
+        .title(Title::with_text(""))
+        .thickness(12)
+        .outline_width(0)
+        .tick_mode(TickMode::Array)
+        .tick_vals(ticks.iter().map(|v| v.log10()).collect())
+        .tick_text(ticks.iter().map(|v| figure.words(*v)).collect());
+    HeatMap::new(
+        (0..wide).map(|n| n as f64).collect(),
+        (0..high).map(|n| n as f64).collect(),
+        (0..high).map(grid).collect(),
+    )
+    .color_scale(ColorScale::Vector(scale.collect()))
+    .zmin(lo.log10())
+    .zmax(hi.log10().max(lo.log10() + 1e-6))
+    .color_bar(bar)
+    .hover_on_gaps(false)
+    .hover_text_matrix((0..high).map(words).collect())
+    .hover_template("%{hovertext}<extra></extra>")
+}
+
+fn draw_demand(charts: &ChartModel) -> Vec<ChartFigure> {
+    let curves = charts.sweep.as_ref().map_or(&[][..], |s| &s.curves);
+    let points = || curves.iter().flat_map(|c| &c.points);
+    let ends = points().map(|p| (p.mean_ns as u64, p.mean_ns.ceil() as u64));
+    let Some((lo, hi)) = style::latency_range(ends) else { return Vec::new() };
+    let most = points().map(|p| p.rate).fold(0.0, f64::max);
+    let mut plot = Plot::new();
+    for (nth, curve) in curves.iter().enumerate() {
+        plot.add_trace(demand_line(nth, curve));
+    }
+    for (nth, curve) in curves.iter().enumerate() {
+        if let Some(mark) = knee_mark(nth, curve) {
+            plot.add_trace(mark);
+        }
+    }
+    let layout = style::layout(curves.len())
+        .x_axis(style::axis("operations a second achieved").range(vec![0.0, most * 1.08]))
+        .y_axis(style::latency_axis("mean response time", lo, hi));
+    let axes = [("xaxis", AxisKind::Number), ("yaxis", AxisKind::Time)];
+    vec![ChartFigure::new("demand", 440, axes, plot, layout)]
+}
+
+fn demand_line(nth: usize, curve: &DemandCurve) -> Box<Scatter<f64, f64>> {
+    let colour = palette::of_run(nth);
+    let name = match curve.name.as_str() {
+        "" => escape(&curve.demand),
+        name => escape(name),
+    };
+    let words = curve.points.iter().map(|p| {
+        let (rate, time) = (format::rate(p.rate), format::duration(p.mean_ns, Script::Fine));
+        escape(&format!("{} {}: {rate} a second, {time}", curve.demand, p.label))
+    });
+    Scatter::new(
+        curve.points.iter().map(|p| style::round(p.rate)).collect(),
+        curve.points.iter().map(|p| style::round(p.mean_ns)).collect(),
+    )
+    .name(&name)
+    .mode(Mode::LinesMarkers)
+    .marker(Marker::new().size(6).color(colour))
+    .line(Line::new().color(colour).width(2.0).dash(palette::dash(nth / palette::HUES.len())))
+    .hover_text_array(words.collect())
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+}
+
+fn knee_mark(nth: usize, curve: &DemandCurve) -> Option<Box<Scatter<f64, f64>>> {
+    let point = curve.points.get(curve.knee?)?;
+    let text = escape(&curve.text);
+    let marker =
+        Marker::new().size(15).symbol(MarkerSymbol::DiamondOpen).color(palette::of_run(nth));
+    Some(
+        Scatter::new(vec![style::round(point.rate)], vec![style::round(point.mean_ns)])
+            .name(escape(&format!("knee: {} {}", curve.demand, point.label)))
+            .mode(Mode::Markers)
+            .marker(marker)
+            .hover_template(format!("{text}<extra></extra>")),
+    )
+}

@@ -1,0 +1,317 @@
+//! From the points of a matrix to its charts: figures by setting, curves of demand, and their knees.
+//!
+//! What it is: medians over rounds, which field is demand, the rule of the knee in words and as a
+//! decision. What it is not: the rule itself (`taillight_stats::knee`) or drawing.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use taillight_report::format::{Script, duration, rate};
+use taillight_report::sweep::{
+    DemandCurve, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint,
+};
+use taillight_rundir::series::{Axis, Decision};
+use taillight_stats::{DemandPoint, Knee, SeriesSummary, knee};
+
+use crate::axis;
+use crate::method::PointResult;
+
+/// Last parts of paths whose values are demand.
+const DEMANDS: [&str; 3] = ["queue_depth", "workers", "rate"];
+/// Largest over smallest value from which an axis is logarithmic.
+const WIDE: f64 = 8.0;
+
+/// An axis with the place of each of its values.
+struct PlacedAxis {
+    path: String,
+    values: Vec<Value>,
+    numbers: Option<Vec<f64>>,
+}
+
+impl PlacedAxis {
+    /// Values in rising order where they are numbers.
+    fn new(axis: &Axis) -> PlacedAxis {
+        let mut values = axis.values.clone();
+        let mut numbers = axis::numbers(values.iter()).map(|(_, numbers)| numbers);
+        if let Some(unsorted) = &mut numbers {
+            let mut pairs: Vec<(f64, Value)> = unsorted.drain(..).zip(values.drain(..)).collect();
+            pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+            (*unsorted, values) = pairs.into_iter().unzip();
+        }
+        PlacedAxis { path: axis.path.clone(), values, numbers }
+    }
+
+    fn place(&self, result: &PointResult) -> Option<usize> {
+        let value = result.point.coordinates.get(&self.path)?;
+        self.values.iter().position(|v| v == value)
+    }
+
+    /// The shortest end of the path that is no index and no other axis's.
+    fn name(&self, all: &[PlacedAxis]) -> String {
+        let parts: Vec<&str> = self.path.split('.').collect();
+        let ends = (1..=parts.len()).map(|n| parts[parts.len() - n..].join("."));
+        let alone = |end: &String| {
+            let same = |a: &&PlacedAxis| a.path.ends_with(end.as_str());
+            all.iter().filter(same).count() == 1
+        };
+        ends.into_iter().find(alone).unwrap_or_else(|| self.path.clone())
+    }
+
+    fn shown(&self, name: String) -> SweepAxis {
+        let places = || (0..self.values.len()).map(|n| n as f64).collect::<Vec<_>>();
+        let numbers = self.numbers.clone();
+        let wide = |n: &Vec<f64>| {
+            let (first, last) = (n.first().copied(), n.last().copied());
+            first.zip(last).is_some_and(|(a, b)| a > 0.0 && b / a >= WIDE)
+        };
+        SweepAxis {
+            name,
+            labels: self.values.iter().map(axis::shown).collect(),
+            log: numbers.as_ref().is_some_and(wide),
+            positions: numbers.unwrap_or_else(places),
+        }
+    }
+}
+
+/// What the charts of a series show; none where no field takes several values.
+pub fn sweep_data(axes: &[Axis], done: &[PointResult]) -> Option<SweepData> {
+    let axes: Vec<PlacedAxis> =
+        axes.iter().filter(|a| a.values.len() > 1).map(PlacedAxis::new).collect();
+    if axes.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = axes.iter().map(|a| a.name(&axes)).collect();
+    let placed: Vec<(Vec<usize>, &PointResult)> = done
+        .iter()
+        .filter(|r| r.complete())
+        .filter_map(|r| Some((axes.iter().map(|a| a.place(r)).collect::<Option<_>>()?, r)))
+        .collect();
+    let shown = axes.iter().zip(&names).map(|(a, name)| a.shown(name.clone())).collect();
+    let curves = curves(&axes, &names, &placed);
+    Some(SweepData { axes: shown, points: points(&placed), curves })
+}
+
+/// Figures of all rounds of a setting.
+#[derive(Default)]
+struct RoundFigures {
+    iops: Vec<f64>,
+    mean_ns: Vec<f64>,
+    p99_ns: Vec<f64>,
+}
+
+fn points(placed: &[(Vec<usize>, &PointResult)]) -> Vec<SweepPoint> {
+    let mut rounds: BTreeMap<(Vec<usize>, String), RoundFigures> = BTreeMap::new();
+    for (at, result) in placed {
+        let mut add = |series: String, iops: Option<f64>, mean: Option<f64>, p99: Option<f64>| {
+            let figures = rounds.entry((at.clone(), series)).or_default();
+            figures.iops.extend(iops);
+            figures.mean_ns.extend(mean);
+            figures.p99_ns.extend(p99);
+        };
+        let Some(summary) = &result.summary else {
+            let value = |name: &str| result.values.get(name).copied();
+            add("all".to_owned(), value("iops"), value("mean_ns"), value("p99_ns"));
+            continue;
+        };
+        for workload in &summary.workloads {
+            for (op, totals) in &workload.ops {
+                let series = match summary.workloads.len() {
+                    1 => op.name().to_owned(),
+                    _ => format!("{} {}", workload.name, op.name()),
+                };
+                let main = totals.latencies.main();
+                let p99 = main.nines.iter().find(|n| n.k == 2).and_then(|n| n.ns);
+                add(series, Some(totals.iops), main.mean_ns, p99.map(|ns| ns as f64));
+            }
+        }
+    }
+    let point = |((at, series), figures): ((Vec<usize>, String), RoundFigures)| {
+        Some(SweepPoint {
+            at,
+            series,
+            iops: spread(&figures.iops)?,
+            mean_ns: spread(&figures.mean_ns),
+            p99_ns: spread(&figures.p99_ns),
+        })
+    };
+    rounds.into_iter().filter_map(point).collect()
+}
+
+fn spread(values: &[f64]) -> Option<RoundSpread> {
+    let all = SeriesSummary::of(values)?;
+    Some(RoundSpread { median: all.median, min: all.min, max: all.max })
+}
+
+/// One curve for each setting of the other fields, over the field that is demand and has the most
+/// values.
+fn curves(
+    axes: &[PlacedAxis],
+    names: &[String],
+    placed: &[(Vec<usize>, &PointResult)],
+) -> Vec<DemandCurve> {
+    let demand = |(_, a): &(usize, &PlacedAxis)| {
+        let last = a.path.rsplit('.').next().unwrap_or_default();
+        a.numbers.is_some() && DEMANDS.contains(&last)
+    };
+    let found = axes.iter().enumerate().filter(demand).max_by_key(|(_, a)| a.values.len());
+    let Some((along, axis)) = found else {
+        return Vec::new();
+    };
+    let mut groups: BTreeMap<Vec<usize>, BTreeMap<usize, RoundFigures>> = BTreeMap::new();
+    for (at, result) in placed {
+        let mut others = at.clone();
+        others.remove(along);
+        let figures = groups.entry(others).or_default().entry(at[along]).or_default();
+        figures.iops.extend(result.values.get("iops"));
+        figures.mean_ns.extend(result.values.get("mean_ns"));
+    }
+    let curve = |(others, points): (Vec<usize>, BTreeMap<usize, RoundFigures>)| {
+        let rest = axes.iter().zip(names).enumerate().filter(|(i, _)| *i != along);
+        let words = rest.zip(&others).filter_map(|((_, (axis, name)), at)| {
+            Some(format!("{name} {}", axis::shown(axis.values.get(*at)?)))
+        });
+        let points = points.iter().filter_map(|(place, figures)| {
+            Some(DemandResult {
+                label: axis::shown(axis.values.get(*place)?),
+                demand: *axis.numbers.as_ref()?.get(*place)?,
+                rate: spread(&figures.iops)?.median,
+                mean_ns: spread(&figures.mean_ns)?.median,
+            })
+        });
+        described(words.collect::<Vec<_>>().join(", "), &names[along], points.collect())
+    };
+    groups.into_iter().map(curve).collect()
+}
+
+fn described(name: String, demand: &str, points: Vec<DemandResult>) -> DemandCurve {
+    let of = |p: &DemandResult| DemandPoint { demand: p.demand, rate: p.rate };
+    let found = knee(&points.iter().map(of).collect::<Vec<_>>());
+    let label = |at: Option<&DemandResult>| at.map_or(String::new(), |p| p.label.clone());
+    let what = match found {
+        Knee::At(at) => points.get(at).map_or(String::new(), |p| {
+            let time = duration(p.mean_ns, Script::Plain);
+            format!("knee at {demand} {}: {} a second, {time} on average", p.label, rate(p.rate))
+        }),
+        Knee::TooFew => "no knee: three demands or more would show one".to_owned(),
+        Knee::BelowRange => {
+            format!("no knee: {demand} {} already has the highest rate", label(points.first()))
+        }
+        Knee::AboveRange => {
+            format!("no knee: the rate still rises up to {demand} {}", label(points.last()))
+        }
+    };
+    let text = if name.is_empty() { what } else { format!("{name}: {what}") };
+    let knee = match found {
+        Knee::At(at) => Some(at),
+        _ => None,
+    };
+    DemandCurve { name, demand: demand.to_owned(), points, knee, text }
+}
+
+/// What the curves say, for `series.json`.
+pub fn decisions(data: &SweepData, round: u32) -> Vec<Decision> {
+    let decision = |curve: &DemandCurve| {
+        let at = curve.knee.and_then(|at| curve.points.get(at));
+        let figures = |p: &DemandResult| {
+            let named = [("demand", p.demand), ("rate_per_s", p.rate), ("mean_ns", p.mean_ns)];
+            named.map(|(name, value)| (name.to_owned(), value)).into()
+        };
+        Decision {
+            rule: "knee".to_owned(),
+            round,
+            values: at.map(figures).unwrap_or_default(),
+            verdict: if at.is_some() { "knee" } else { "none" }.to_owned(),
+            text: curve.text.clone(),
+        }
+    };
+    data.curves.iter().map(decision).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use taillight_core::exit::Exit;
+    use taillight_core::plan::Plan;
+    use taillight_rundir::series::{PointRole, PointStatus};
+
+    use super::*;
+    use crate::method::Point;
+
+    fn axis(path: &str, values: &[Value]) -> Axis {
+        Axis { path: path.to_owned(), unit: None, values: values.to_vec() }
+    }
+
+    fn result(coordinates: &[(&str, Value)], iops: f64, mean_ns: f64) -> PointResult {
+        let point = Point::new("p".to_owned(), PointRole::Sweep, Plan::default(), None);
+        let coordinates = coordinates.iter().map(|(path, v)| ((*path).to_owned(), v.clone()));
+        let values = [("iops", iops), ("mean_ns", mean_ns)];
+        PointResult {
+            point: Point { coordinates: coordinates.collect(), ..point },
+            dir: "p".into(),
+            exit: Exit::Ok,
+            status: PointStatus::Complete,
+            summary: None,
+            values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+        }
+    }
+
+    const DEPTH: &str = "workload.0.queue_depth";
+    const SIZE: &str = "workload.0.block_size";
+
+    #[test]
+    fn each_combination_of_the_others_has_a_curve_in_order_of_demand() {
+        let depths = [json!(16), json!(1), json!(4), json!(8)];
+        let axes = [
+            axis(DEPTH, &depths),
+            axis(SIZE, &[json!("4KiB"), json!("64KiB")]),
+            axis("run.seed", &[json!(1)]),
+        ];
+        let mut done = Vec::new();
+        for (size, channels) in [("4KiB", 4.0), ("64KiB", 100.0)] {
+            for depth in [16.0, 1.0, 4.0, 8.0] {
+                let rate = 1_000.0 * f64::min(depth, channels);
+                let at = [(DEPTH, json!(depth as u32)), (SIZE, json!(size))];
+                // Two rounds: the median is between them.
+                done.push(result(&at, rate * 0.9, 1e9 * depth / rate));
+                done.push(result(&at, rate * 1.1, 1e9 * depth / rate));
+            }
+        }
+        let data = sweep_data(&axes, &done).expect("a sweep");
+        assert_eq!(data.axes[0].labels, ["1", "4", "8", "16"], "an axis of one value is none");
+        assert_eq!((data.axes.len(), data.axes[0].log), (2, true));
+        assert_eq!(data.axes[1].positions, [4096.0, 65536.0]);
+        assert_eq!(data.points.len(), 8);
+        let spread = RoundSpread { median: 1_000.0, min: 900.0, max: 1_100.0 };
+        assert_eq!((data.points[0].iops, data.points[0].p99_ns), (spread, None));
+        let texts: Vec<&str> = data.curves.iter().map(|c| c.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "block_size 4KiB: knee at queue_depth 4: 4,000 a second, 1.00 ms on average",
+                "block_size 64KiB: no knee: the rate still rises up to queue_depth 16",
+            ]
+        );
+        let decided = decisions(&data, 2);
+        assert_eq!((decided[0].verdict.as_str(), decided[0].values["demand"]), ("knee", 4.0));
+        assert_eq!((decided[1].verdict.as_str(), decided[1].values.len()), ("none", 0));
+    }
+
+    #[test]
+    fn a_field_that_is_no_demand_has_no_curve() {
+        let axes = [axis(SIZE, &[json!("64KiB"), json!("4KiB"), json!("1MiB")])];
+        let done = ["4KiB", "64KiB", "1MiB"].map(|s| result(&[(SIZE, json!(s))], 5.0, 1.0));
+        let data = sweep_data(&axes, &done).expect("a sweep");
+        assert_eq!((data.curves.len(), data.points.len()), (0, 3));
+        assert_eq!(data.axes[0].labels, ["4KiB", "64KiB", "1MiB"], "in order of size");
+        assert!(sweep_data(&[], &done).is_none());
+    }
+
+    #[test]
+    fn names_are_as_short_as_they_can_be() {
+        let two = [json!(1), json!(2)];
+        let axes = [axis("workload.0.workers", &two), axis("workload.1.workers", &two)];
+        let data = sweep_data(&axes, &[]).expect("a sweep");
+        let names: Vec<&str> = data.axes.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names, ["0.workers", "1.workers"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Loops over fields of a job: how many points they make, which, and in which order.
+//!
+//! What it is: the counting and the settings behind a matrix, and so behind a sweep. What it is not:
+//! plans or runs.
+
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use taillight_core::job::FieldLoop;
+use taillight_core::plan::Plan;
+use taillight_core::{Error, Result};
+use taillight_report::format;
+
+/// The values of one point, in the order of the loops.
+pub(super) type Setting<'a> = Vec<(&'a str, &'a toml::Value)>;
+
+/// Most points of a series: each has a run directory with a report of its own.
+const MOST_POINTS: usize = 1_000;
+
+/// Combinations of the loops' values, the innermost loop the fastest; at most `most`.
+pub(super) fn settings(loops: &[FieldLoop], most: usize) -> Vec<Setting<'_>> {
+    let mut all: Vec<Setting<'_>> = vec![Vec::new()];
+    for field in loops {
+        let mut longer = Vec::new();
+        for setting in &all {
+            for value in &field.values {
+                let mut setting = setting.clone();
+                setting.push((field.path.as_str(), value));
+                longer.push(setting);
+            }
+        }
+        longer.truncate(most);
+        all = longer;
+    }
+    all
+}
+
+/// The settings of a round in an order drawn with the seed of the series.
+pub(super) fn shuffle(settings: &mut [Setting<'_>], seed: u64, round: u32) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(round)));
+    settings.shuffle(&mut rng);
+}
+
+/// Points of all loops in their rounds. Errors: `Usage` when they are too many, with the time they
+/// would take at the length of `first`.
+pub(super) fn count_points<'a>(
+    phases: impl Iterator<Item = (&'a [FieldLoop], u32)>,
+    first: &Plan,
+) -> Result<usize> {
+    let all = phases.fold(0u128, |sum, (loops, rounds)| {
+        let each = loops.iter().map(|field| field.values.len() as u128);
+        sum.saturating_add(each.fold(u128::from(rounds), u128::saturating_mul))
+    });
+    match usize::try_from(all) {
+        Ok(all) if all <= MOST_POINTS => Ok(all),
+        _ => Err(Error::usage(format!(
+            "{} points are too many{}",
+            format::count(u64::try_from(all).unwrap_or(u64::MAX)),
+            load_ns(first).map_or(String::new(), |ns| {
+                format!(": they would take {} of load", length(all.saturating_mul(ns)))
+            })
+        ))
+        .with("most", MOST_POINTS)
+        .hint("give fewer values, or fewer rounds or repetitions")),
+    }
+}
+
+/// How long all these runs are under load, where each ends by time.
+pub(super) fn load_time<'a>(plans: impl Iterator<Item = &'a Plan>) -> Option<String> {
+    let all: Option<u128> = plans.map(load_ns).sum();
+    all.map(length)
+}
+
+/// Load of one run, ns; none where it does not end by time alone.
+fn load_ns(plan: &Plan) -> Option<u128> {
+    let duration = plan.run.duration.filter(|_| !plan.is_series())?;
+    Some(u128::from(duration.0) + u128::from(plan.run.warmup.0))
+}
+
+/// A long time in words.
+fn length(ns: u128) -> String {
+    const DAY_S: u128 = 86_400;
+    match ns / 1_000_000_000 {
+        s if s >= 2 * DAY_S => format!("{} days", format::count((s / DAY_S) as u64)),
+        s if s >= 7_200 => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
+        s if s >= 120 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
+}
+
+/// A value for people: text without its quotes.
+pub(super) fn shown(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,47 @@
+//! A sweep: the user's job as a matrix of one phase.
+//!
+//! What it is: `[sweep]` and `--sweep` as a [`MatrixSuite`]. What it is not: loops, points, or a
+//! report of its own; those are the matrix's. Called by `taillight run`.
+
+use taillight_core::Result;
+use taillight_core::job::SweepTable;
+use taillight_rundir::series::PointRole;
+
+use super::loops::settings;
+use super::matrix::{self, MatrixSuite, SuiteJob, SuitePhase};
+use super::{Planner, PreparedSuite, SuiteRequest};
+use crate::host::JobSource;
+
+/// Name of the method in `series.json`, and of its phase.
+const SWEEP: &str = "sweep";
+
+/// The runs of a sweep of a job, which `planner` knows; `run.repeat` of the job is the number of
+/// rounds. Errors: `Usage` for fields and values that the job refuses, and for too many points.
+pub fn prepare_sweep(
+    sweep: SweepTable,
+    job: Option<JobSource>,
+    planner: Planner,
+) -> Result<PreparedSuite> {
+    let first = settings(&sweep.loops, 1).into_iter().next().unwrap_or_default();
+    let set: Vec<String> = first.iter().map(|(path, value)| format!("{path}={value}")).collect();
+    let none = JobSource { name: String::new(), text: String::new() };
+    let plan = planner(job.as_ref().unwrap_or(&none), &set)?;
+    let suite = MatrixSuite {
+        name: SWEEP.to_owned(),
+        about: format!("{}: sweep", plan.run.name),
+        job: toml::Table::new(),
+        shared_target: false,
+        figures: Vec::new(),
+        phases: vec![SuitePhase {
+            name: SWEEP.to_owned(),
+            about: String::new(),
+            role: PointRole::Sweep,
+            rounds: plan.run.repeat,
+            set: [("run.repeat".to_owned(), 1.into())].into(),
+            order: sweep.order,
+            loops: sweep.loops,
+        }],
+    };
+    let job = SuiteJob::Users { name: plan.run.name, file: job };
+    matrix::prepare(suite, job, &SuiteRequest::default(), planner.as_ref())
+}

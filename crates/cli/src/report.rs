@@ -48,12 +48,14 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     if let Some(damage) = report.unexplained.iter_mut().find_map(Option::take) {
         return Err(damage.hint("the rest of the run can be read: taillight report"));
     }
+    let gone = report.explanations.iter().flatten().any(|it| it.gone);
+    let exit = if gone { Exit::Unavailable } else { Exit::Ok };
     if args.json
         && let Some(it) = report.explanations.iter().flatten().next()
     {
         let value = taillight_report::render::explain_json::value(it);
         output::text(&format!("{value}\n"))?;
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
     let Some(text) = report.explained.into_iter().flatten().next() else {
         return Err(untraced(&args.run));
@@ -63,7 +65,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
         Some(page) => output::line(&format!("\nPictures  {}", page.display())),
         None => output::note("no pictures: the run directory cannot be written"),
     }
-    Ok(Exit::Ok)
+    Ok(exit)
 }
 
 /// Why there is nothing to explain.

@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
 
 use common::{run, run_job, run_line, scratch};
 
@@ -183,6 +184,45 @@ fn what_only_looks_strange_works() {
         let (plan, _) = run(dir.path(), &["run", "out/job.toml", "--print-plan"], 0);
         assert_eq!(plan.contains("operations = 5000000000"), text == many, "{plan}");
     }
+}
+
+/// What is at the target decides: a FIFO, the run directory, an empty file of somebody else, a file that
+/// somebody else writes. Nothing waits, and nothing is written.
+#[test]
+fn targets_of_somebody_else() {
+    let dir = scratch();
+    let at = |name: &str| dir.path().join(name);
+    assert!(Command::new("mkfifo").arg(at("fifo")).status().expect("coreutils").success());
+    std::fs::create_dir(at("data")).expect("made");
+    std::fs::write(at("written"), [1; 65536]).expect("written");
+    let writer = std::fs::File::options().append(true).open(at("written")).expect("open");
+    let mut holder = Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .stdout(writer)
+        .spawn()
+        .expect("coreutils");
+    let held = format!("open for writing in cat (process {})", holder.id());
+    let mut cases = vec![
+        ("--path fifo --rw read", 2, "not a file, a directory or a block device"),
+        ("--path data --size 1MiB --rw read --output ./data/", 2, "is the target itself"),
+        ("--path new/ --size 1MiB --rw read --output new", 2, "is the target itself"),
+        ("--path written --rw write --set target.destroy=true --destroy written", 3, &held),
+    ];
+    std::fs::write(at("empty"), "").expect("written");
+    match std::os::unix::fs::chown(at("empty"), Some(65534), None) {
+        Ok(()) => cases.push(("--path empty --size 1MiB --rw write", 3, "--destroy")),
+        Err(_) => eprintln!("skipped: a file of another user: this user cannot make one"),
+    }
+    for (args, code, part) in cases {
+        let (_, err) = run_line(dir.path(), &format!("run --driver file {args}"), code);
+        assert!(err.contains(part), "{args}: no `{part}` in:\n{err}");
+    }
+    drop(holder.stdin.take());
+    holder.wait().expect("its end");
+    assert_eq!(std::fs::read(at("written")).expect("there"), [1; 65536]);
+    assert_eq!(std::fs::metadata(at("empty")).expect("there").len(), 0);
+    let names = std::fs::read_dir(dir.path()).expect("readable").count();
+    assert_eq!((names, std::fs::read_dir(at("data")).expect("readable").count()), (4, 0));
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::manifest;
-use common::traced::{NOBODY, Run, TestDisk, explain, not_root, now, open_place, tool, within};
+use common::traced::{
+    NOBODY, Run, TestDisk, explain, explained_with, not_root, now, open_place, tool, within,
+};
 use serde_json::Value;
 
 /// Starts a run of random reads on a device, with more words.
@@ -224,7 +226,7 @@ fn a_trace_that_is_cut_or_gone() {
         assert!(text.contains("Latency"), "{text}");
     }
     std::fs::remove_file(&file).expect("removed");
-    let (value, text) = explain(dir.path());
+    let (value, text) = explained_with(dir.path(), 4);
     let ios = value["ios"].as_array().expect("a list");
     assert!(ios.iter().all(|io| io["layer"] == "unknown"), "{text}");
     assert!(text.contains("counted as unknown"), "{text}");

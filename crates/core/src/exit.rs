@@ -24,7 +24,7 @@ pub enum Exit {
     GateUndecided = 8,
     /// Ended by SIGINT; partial results kept.
     Interrupted = 130,
-    /// Ended by SIGTERM; partial results kept.
+    /// Ended by SIGTERM or SIGHUP; partial results kept.
     Terminated = 143,
 }
 

@@ -37,6 +37,12 @@ pub fn create(
         Some(output) => PathBuf::from(output),
         None => free_name(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
     };
+    let target = plan.target.path.as_deref().and_then(taillight_machine::block::local);
+    if target.is_some_and(|target| same_place(target, &path)) {
+        return Err(Error::usage("the output directory is the target itself")
+            .with("path", path.display())
+            .hint("name another directory with --output"));
+    }
     let manifest = Manifest {
         schema: SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").to_owned(),
@@ -74,6 +80,13 @@ pub fn create(
     let run = NewRun { dir: RunDir::create(&path, &manifest)?, run_id, clock, fresh };
     run.dir.write_job(&job_text(plan, job)?)?;
     Ok(run)
+}
+
+/// Whether two paths name one place, which need not exist.
+fn same_place(a: &Path, b: &Path) -> bool {
+    let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let without_slash = |path: PathBuf| path.components().collect::<PathBuf>();
+    resolved(a).map(without_slash).is_some_and(|a| Some(a) == resolved(b).map(without_slash))
 }
 
 /// An id for something that is no run but leaves marks like one.

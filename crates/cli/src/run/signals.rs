@@ -1,9 +1,10 @@
-//! SIGINT and SIGTERM: the first asks the run to end and keep its results, the second ends it.
+//! SIGINT, SIGTERM and SIGHUP (the terminal was closed): the first asks the run to end and keep its
+//! results, the second ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
@@ -19,7 +20,9 @@ impl Signals {
     /// Installs the handlers. Errors: `Unavailable` when the system refuses them.
     pub fn install() -> Result<Signals> {
         let signals = Signals { stop: StopFlag::default(), first: Arc::new(AtomicUsize::new(0)) };
-        for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
+        let handled =
+            [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated), (SIGHUP, Exit::Terminated)];
+        for (signal, exit) in handled {
             // Registered first, so it sees the flag only when an earlier signal set it.
             flag::register_conditional_shutdown(signal, exit.code().into(), signals.stop.raw())
                 .and_then(|_| flag::register_usize(signal, signals.first.clone(), number(signal)))
@@ -34,15 +37,24 @@ impl Signals {
         &self.stop
     }
 
+    /// The name of the signal that came; SIGINT before any.
+    pub fn name(&self) -> &'static str {
+        match self.first.load(Ordering::Relaxed) {
+            signal if signal == number(SIGTERM) => "SIGTERM",
+            signal if signal == number(SIGHUP) => "SIGHUP",
+            _ => "SIGINT",
+        }
+    }
+
     /// The exit code of the signal that came, if one did.
     pub fn exit(&self) -> Option<Exit> {
         let signal = self.first.load(Ordering::Relaxed);
         if signal == 0 {
             None
-        } else if signal == number(SIGTERM) {
-            Some(Exit::Terminated)
-        } else {
+        } else if signal == number(SIGINT) {
             Some(Exit::Interrupted)
+        } else {
+            Some(Exit::Terminated)
         }
     }
 }

@@ -114,10 +114,7 @@ fn status(outcome: &EngineOutcome) -> RunStatus {
 fn reason(outcome: &EngineOutcome, signals: &Signals) -> Option<String> {
     match outcome.reason {
         StopReason::Planned => None,
-        StopReason::Stopped => Some(match signals.exit() {
-            Some(Exit::Terminated) => "ended by SIGTERM".to_owned(),
-            _ => "ended by SIGINT".to_owned(),
-        }),
+        StopReason::Stopped => Some(format!("ended by {}", signals.name())),
         StopReason::TargetFailed => outcome.error.as_ref().map(Error::to_string),
     }
 }

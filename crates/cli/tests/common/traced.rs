@@ -111,9 +111,14 @@ impl Run {
 
 /// What `taillight explain out` says in `dir`: for programs, for people.
 pub fn explain(dir: &Path) -> (Value, String) {
+    explained_with(dir, 0)
+}
+
+/// The same, with this exit code.
+pub fn explained_with(dir: &Path, code: i32) -> (Value, String) {
     let say = |args: &[&str]| {
         let out = Command::new(binary()).args(args).current_dir(dir).output().expect("it starts");
-        ended(&out, 0).0
+        ended(&out, code).0
     };
     let value = serde_json::from_str(&say(&["explain", "out", "--json"])).expect("JSON");
     (value, unwrapped(&say(&["explain", "out"])))

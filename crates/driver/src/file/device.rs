@@ -15,6 +15,7 @@ use crate::file::needs;
 use crate::file::regular::FileOpenSpec;
 use crate::guard;
 use crate::ownership::{NamedTarget, refusal};
+use crate::path_error::cannot;
 
 /// A device ready for sessions.
 pub struct OpenedDevice {
@@ -46,6 +47,10 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
     })?;
     if !shared {
         guard::device(fd.as_fd(), path, size)?;
+    }
+    if changes {
+        let stat = fstat(&fd).map_err(|e| cannot("cannot stat the device", path, e))?;
+        guard::written_by_others(&stat, path)?;
     }
     let size = match asked_size {
         None => needs::usable_size(asked.spec.plan, size)?,

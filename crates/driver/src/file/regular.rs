@@ -158,6 +158,11 @@ fn find_files(
     Ok(entries)
 }
 
+/// An empty file of this user: nothing is lost in it.
+fn own_and_empty(stat: &Stat) -> bool {
+    stat.st_size == 0 && stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
 fn examine(
     dir: &OwnedDirectory,
     name: &str,
@@ -183,6 +188,9 @@ fn examine(
         guard::file(&stat, path)?;
         lock(&fd, path, asked.needs.changes())?;
     }
+    if asked.needs.changes() {
+        guard::written_by_others(&stat, path)?;
+    }
     let unfinished =
         stat.st_size > 0 && marks.iter().any(|m| m.name == name && m.unfinished(&stat));
     // Unconfirmed, such a mark counts for nothing: a run that only reads must not delete the file
@@ -190,7 +198,7 @@ fn examine(
     let known = |m: &&FileMark| m.name == name && m.fits(&stat) && (!unfinished || asked.confirmed);
     let mark = marks.iter().find(known).cloned();
     let existing = ExistingFile {
-        ours: mark.is_some() || stat.st_size == 0 || asked.confirmed,
+        ours: mark.is_some() || own_and_empty(&stat) || asked.confirmed,
         fd,
         stat,
         mark,

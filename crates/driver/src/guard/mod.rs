@@ -11,15 +11,16 @@
 
 mod signature;
 
+use std::fs::Metadata;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{FileType, Stat, fstat};
 use taillight_core::{Error, Result};
 
 use taillight_machine::block::{BlockDevice, PartitionRange, loop_backings};
-use taillight_machine::{DeviceNumber, Sys, mounts};
+use taillight_machine::{DeviceNumber, Sys, mounts, openers};
 
 /// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.
 /// Errors: `Refused` with the reason.
@@ -101,6 +102,24 @@ pub fn file(stat: &Stat, path: &Path) -> Result<()> {
     match loops.find(|(_, backing)| is_it(Path::new(backing))) {
         Some((name, _)) => Err(in_use(path, &format!("behind /dev/{name}"))),
         None => Ok(()),
+    }
+}
+
+/// Refuses a file or device that another process has open for writing. Processes of other users are
+/// seen by root only. Errors: `Refused`, naming the process.
+pub fn written_by_others(stat: &Stat, path: &Path) -> Result<()> {
+    let device = FileType::from_raw_mode(stat.st_mode).is_block_device();
+    let is_it = |m: &Metadata| match device {
+        true => m.file_type().is_block_device() && m.rdev() == stat.st_rdev,
+        false => (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino),
+    };
+    match openers::writer(&Sys::default(), is_it) {
+        None => Ok(()),
+        Some(process) => {
+            Err(Error::refused(format!("the target is open for writing in {process}"))
+                .with("target", path.display())
+                .hint("end that program first, or choose another target"))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -15,12 +16,17 @@ use taillight_core::{Error, Result};
 
 use super::files::FileMark;
 use super::{MarkStore, OwnershipMark, refusal};
+use crate::guard;
 use crate::path_error::cannot;
 
 /// Name of the sidecar; an object store has its mark in an object of this name.
 pub const SIDECAR: &str = ".taillight-owner.json";
 /// Version of its format.
 const VERSION: u32 = 1;
+
+/// How long another run may take to change the sidecar, and how often it is asked.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// "major:minor" of the file system that holds a file.
 pub fn device(stat: &Stat) -> String {
@@ -156,8 +162,7 @@ impl OwnedDirectory {
 
     /// Reads, changes and replaces the mark file under a lock on the directory.
     fn change<T>(&self, change: impl FnOnce(&mut Sidecar) -> T) -> Result<T> {
-        // Some network file systems know no locks; two runs in one directory are then on their own.
-        let locked = rustix::fs::flock(&self.fd, FlockOperation::LockExclusive).is_ok();
+        let locked = self.lock()?;
         let result = match self.load() {
             Ok(Some(mut sidecar)) => {
                 let changed = change(&mut sidecar);
@@ -172,6 +177,22 @@ impl OwnedDirectory {
             let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
         }
         result
+    }
+
+    /// Locks the directory; false where the file system knows no locks: two runs in one directory
+    /// are then on their own. Errors: `Refused` when another process keeps it locked.
+    fn lock(&self) -> Result<bool> {
+        let until = Instant::now() + LOCK_WAIT;
+        loop {
+            match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(true),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(guard::in_use(&self.path, "locked by another program"));
+                }
+                Err(_) => return Ok(false),
+            }
+        }
     }
 
     fn write(&self, sidecar: &Sidecar) -> Result<()> {

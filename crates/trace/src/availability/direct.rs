@@ -57,6 +57,8 @@ pub fn probe_named(dir: &Path) -> io::Result<DirectIoLimits> {
 }
 
 fn open(path: &Path, flags: OFlags) -> io::Result<std::fs::File> {
+    // Opening a FIFO must not wait for its other end.
+    let flags = flags | OFlags::NONBLOCK;
     let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
     Ok(std::fs::File::from(fd))
 }

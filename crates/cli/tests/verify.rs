@@ -33,7 +33,7 @@ fn direct_works(dir: &Path) -> bool {
     output.status.success()
 }
 
-/// Changes the generation of a block, loses one, brings one back, misplaces one, and puts one there
+/// Changes the generation of a block, fills one with zeros, brings one back, misplaces one, and puts one there
 /// that another run wrote.
 fn damage(file: &std::fs::File, id: &str) {
     let mut block = vec![0; BLOCK as usize];
@@ -64,7 +64,7 @@ fn every_report_says_so(dir: &Path, out: &str, found: &Value, said: String) {
         for wanted in [
             "Wrong data",
             "changed bytes",
-            "lost write",
+            "zeroed block",
             "stale block",
             "misplaced block",
             "offset 36864",
@@ -99,7 +99,7 @@ fn all_kinds_are_told_apart(direct: bool) {
 
     // The run was read back by its pass, so an older block has come back: none is merely lost.
     let expected =
-        [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11), ("other_run", 13)];
+        [("flipped", 5), ("zeroed", 7), ("stale", 9), ("misplaced", 11), ("other_run", 13)];
     for (out, words) in [
         ("inline", "--rw read --ops 256 --set verify.mode=inline --set verify.run=first"),
         ("after", "--rw read --ops 1 --set verify.mode=after --set verify.run=first"),

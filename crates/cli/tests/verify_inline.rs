@@ -130,7 +130,7 @@ fn a_file_that_goes_wrong_under_a_run_is_found_by_that_run() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(6), "{said}");
         let found = json(&dir.path().join("out/verify.json"));
-        let expected = [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11)];
+        let expected = [("flipped", 5), ("zeroed", 7), ("stale", 9), ("misplaced", 11)];
         let expected = expected.map(|(kind, block)| (kind.to_owned(), block * BLOCK));
         assert_eq!(places(&found), expected, "{found:#}");
         let findings = found["findings"].as_array().expect("a list");
@@ -176,7 +176,7 @@ fn a_store_that_lies_is_found_by_the_run_it_lies_to() {
         ("user13", Lie::Gone { read: 4 }),
     ];
     let (found, said) = lied_to(&lies, 6);
-    let expected = [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11), ("lost", 13)];
+    let expected = [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11), ("missing", 13)];
     let expected = expected.map(|(kind, key)| (kind.to_owned(), key));
     assert_eq!(places(&found), expected, "{found:#}");
     let at = |key: u64| {

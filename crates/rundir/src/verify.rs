@@ -51,17 +51,17 @@ pub struct Unchecked {
     pub unreadable: u64,
 }
 
-/// What is wrong with a block.
+/// What is wrong with a block or record.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Wrong {
-    /// The right block with some bytes changed.
+    /// A block of its address with some bytes changed.
     Flipped,
-    /// A new write and what was there before it, in one block.
+    /// Parts of several writes to its address, or of a write and the zeros before it.
     Torn,
-    /// The last acknowledged write is not there: the block is as it was before it.
+    /// The last acknowledged write is not there: the block is what the write before it left.
     Lost,
     /// An older state that had been replaced by acknowledged writes has come back.
     Stale,
@@ -69,13 +69,19 @@ pub enum Wrong {
     Misplaced,
     /// A block of another run.
     OtherRun,
-    /// A block of another length: not written with this block size.
+    /// Another length than it was written with.
     OtherSize,
+    /// Nothing but zeros: trimmed, overwritten or never written.
+    Zeroed,
+    /// Nothing that the run wrote there, nor close to it.
+    Unknown,
+    /// No record: its write was lost, or somebody else deleted it.
+    Missing,
 }
 
 impl Wrong {
     /// Every kind, in the order of [`VerifyCounts`].
-    pub const ALL: [Wrong; 7] = [
+    pub const ALL: [Wrong; 10] = [
         Wrong::Flipped,
         Wrong::Torn,
         Wrong::Lost,
@@ -83,6 +89,9 @@ impl Wrong {
         Wrong::Misplaced,
         Wrong::OtherRun,
         Wrong::OtherSize,
+        Wrong::Zeroed,
+        Wrong::Unknown,
+        Wrong::Missing,
     ];
 
     /// For people.
@@ -95,6 +104,9 @@ impl Wrong {
             Wrong::Misplaced => "misplaced block",
             Wrong::OtherRun => "block of another run",
             Wrong::OtherSize => "block of another size",
+            Wrong::Zeroed => "zeroed block",
+            Wrong::Unknown => "unknown content",
+            Wrong::Missing => "missing record",
         }
     }
 }
@@ -102,11 +114,12 @@ impl Wrong {
 /// Wrong blocks by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyCounts {
-    /// The right block with some bytes changed.
+    /// Blocks of their address with some bytes changed.
     pub flipped: u64,
-    /// A new write and what was there before it, in one block.
+    /// Parts of several writes in one block.
     pub torn: u64,
-    /// The last acknowledged write is not there.
+    /// The last acknowledged write is not there. In runs of earlier versions also zeros, unknown
+    /// content and missing records.
     pub lost: u64,
     /// An older state has come back.
     pub stale: u64,
@@ -116,6 +129,15 @@ pub struct VerifyCounts {
     pub other_run: u64,
     /// Blocks of other lengths.
     pub other_size: u64,
+    /// Blocks of zeros.
+    #[serde(default)]
+    pub zeroed: u64,
+    /// Blocks with content that the run never wrote.
+    #[serde(default)]
+    pub unknown: u64,
+    /// Records that are not there.
+    #[serde(default)]
+    pub missing: u64,
 }
 
 impl VerifyCounts {
@@ -129,6 +151,9 @@ impl VerifyCounts {
             Wrong::Misplaced => &mut self.misplaced,
             Wrong::OtherRun => &mut self.other_run,
             Wrong::OtherSize => &mut self.other_size,
+            Wrong::Zeroed => &mut self.zeroed,
+            Wrong::Unknown => &mut self.unknown,
+            Wrong::Missing => &mut self.missing,
         }
     }
 }

@@ -8,11 +8,15 @@
 //! 24  generation  8   counts the writes to this address
 //! 32  length      4   bytes of the block, checksum included
 //! 36  kind        1   what the content is made of; 37: its compressible percent
-//! 38  reserved    6   zero
+//! 38  sum         1   1: as below; 0 in blocks of earlier versions, whose sum leaves out the last step
+//! 39  reserved    5   zero
 //! 44  header sum  4   CRC-32C of bytes 0..44
 //! 48  content         decided by run, address and generation, so that it can be made again
-//! -4  sum         4   CRC-32C of everything before it
+//! -4  sum         4   CRC-32C of everything before it, exclusive or the header sum
 //! ```
+//! (What a CRC has seen up to and with a CRC of all of it is always the same: without the last step the
+//! sum would not depend on the header, and a header would fit any content.)
+//!
 //! All numbers little endian. The header has a sum of its own so that a damaged content does not
 //! make the header doubtful: whose block it is stays known.
 
@@ -27,6 +31,8 @@ pub const MAGIC: [u8; 8] = *b"TLBLOCK1";
 pub const HEADER: usize = 48;
 /// Smallest block that can be verified, bytes.
 pub const SMALLEST: u64 = 64;
+/// Where it stands how the block's sum is made.
+const SUM_RULE: usize = 38;
 /// Where the header's sum stands.
 const SUM: usize = 44;
 
@@ -34,6 +40,11 @@ const SUM: usize = 44;
 pub fn crc32c(bytes: &[u8]) -> u32 {
     // The upper half is always zero for a 32-bit sum.
     checksum(Crc32Iscsi, bytes) as u32
+}
+
+/// The sum of a block whose header's sum is `header`.
+fn block_sum(all: &[u8], header: u32) -> u32 {
+    crc32c(all) ^ header
 }
 
 /// The number that stands for a run in its blocks.
@@ -61,7 +72,10 @@ pub enum BlockContent {
     Damaged(BlockHeader),
     /// The header is right and says another length.
     OtherLength(BlockHeader, u32),
-    Blank,
+    /// Shorter than any verified block.
+    Short,
+    /// Nothing but zeros.
+    Zeroed,
     /// No right header. The mark is what stands in its place.
     NoHeader(BlockHeader),
 }
@@ -106,6 +120,7 @@ impl BlockFormat {
         header[24..32].copy_from_slice(&mark.generation.to_le_bytes());
         header[32..36].copy_from_slice(&(block.len() as u32).to_le_bytes());
         header[36..38].copy_from_slice(&self.kind);
+        header[SUM_RULE] = 1;
         let sum = crc32c(&header[..SUM]);
         header[SUM..].copy_from_slice(&sum.to_le_bytes());
         let Some(body) = block.len().checked_sub(4) else {
@@ -115,12 +130,7 @@ impl BlockFormat {
         if let Some(head) = all.first_chunk_mut::<HEADER>() {
             *head = header;
         }
-        last.copy_from_slice(&crc32c(all).to_le_bytes());
-    }
-
-    /// Whether the content of a block with this header can be made again here.
-    pub fn knows(&self, block: &[u8]) -> bool {
-        block.get(36..38) == Some(&self.kind)
+        last.copy_from_slice(&block_sum(all, sum).to_le_bytes());
     }
 
     /// Compares a block with the one `mark` should have; `scratch` is made as long.
@@ -145,42 +155,32 @@ impl BlockFormat {
         }
         Some(Difference { first: first?, bytes, mostly_right: right * 2 >= telling })
     }
-
-    /// Whether `block` from byte `from` on is what `mark` has there: the rest of an older write.
-    pub fn continues(
-        &self,
-        block: &[u8],
-        mark: BlockHeader,
-        from: usize,
-        scratch: &mut Vec<u8>,
-    ) -> bool {
-        scratch.resize(block.len(), 0);
-        self.seal(scratch, mark);
-        // Both ends: at the difference, and at the checksum.
-        let near = from..block.len().min(from + 32);
-        block.get(near.clone()) == scratch.get(near)
-            && block[block.len().saturating_sub(4)..] == scratch[block.len().saturating_sub(4)..]
-    }
 }
 
-/// Looks at a block of [`SMALLEST`] bytes or more by itself.
-pub fn inspect(block: &[u8]) -> BlockContent {
-    let Some((header, _)) = block.split_first_chunk::<HEADER>() else {
-        return BlockContent::Blank;
+/// Looks at a block by itself. `stored` is its length where it is stored: more than `block` holds
+/// when it did not fit.
+pub fn inspect(block: &[u8], stored: u64) -> BlockContent {
+    let header = block.first_chunk::<HEADER>().filter(|_| stored >= SMALLEST);
+    let Some(header) = header else {
+        return BlockContent::Short;
     };
     let mark = mark_of(header);
     let [length, sum] = [number(header, 32) as u32, (number(header, 40) >> 32) as u32];
     if header[..8] != MAGIC || crc32c(&header[..SUM]) != sum {
         return match block.iter().all(|b| *b == 0) {
-            true => BlockContent::Blank,
+            true => BlockContent::Zeroed,
             false => BlockContent::NoHeader(mark),
         };
     }
-    if length as usize != block.len() {
+    if u64::from(length) != stored || block.len() as u64 != stored {
         return BlockContent::OtherLength(mark, length);
     }
     let (all, last) = block.split_at(block.len() - 4);
-    match crc32c(all).to_le_bytes() == *last {
+    let expected = match header[SUM_RULE] {
+        0 => crc32c(all),
+        _ => block_sum(all, sum),
+    };
+    match expected.to_le_bytes() == *last {
         true => BlockContent::Whole(mark),
         false => BlockContent::Damaged(mark),
     }
@@ -263,10 +263,10 @@ mod tests {
             let format = &formats()[which];
             let mut block = vec![7; size];
             format.seal(&mut block, mark());
-            prop_assert_eq!(inspect(&block), BlockContent::Whole(mark()));
+            prop_assert_eq!(inspect(&block, size as u64), BlockContent::Whole(mark()));
             let at = at.index(size);
             block[at] ^= bits;
-            prop_assert_ne!(inspect(&block), BlockContent::Whole(mark()));
+            prop_assert_ne!(inspect(&block, size as u64), BlockContent::Whole(mark()));
             let mut scratch = Vec::new();
             let found = format.compare(&block, mark(), &mut scratch);
             let expected = Difference { first: at as u32, bytes: 1, mostly_right: true };
@@ -275,16 +275,48 @@ mod tests {
 
         #[test]
         fn any_bytes_are_looked_at_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(!matches!(inspect(&bytes), BlockContent::Whole(_)));
+            prop_assert!(!matches!(inspect(&bytes, bytes.len() as u64), BlockContent::Whole(_)));
+        }
+    }
+
+    /// The sum once did not depend on the header.
+    #[test]
+    fn a_header_fits_its_own_content_only() {
+        for format in formats() {
+            let [mut a, mut b] = [vec![0; 4096], vec![0; 4096]];
+            format.seal(&mut a, mark());
+            format.seal(&mut b, BlockHeader { generation: 4, ..mark() });
+            a[HEADER..].copy_from_slice(&b[HEADER..]);
+            assert_eq!(inspect(&a, 4096), BlockContent::Damaged(mark()));
         }
     }
 
     #[test]
-    fn blank_and_foreign_blocks() {
-        assert_eq!(inspect(&[0; 4096]), BlockContent::Blank);
-        assert!(matches!(inspect(&[9; 4096]), BlockContent::NoHeader(_)));
+    fn blocks_of_earlier_versions_are_right() {
         let mut block = vec![0; 4096];
         format(ContentKind::Random, 0).seal(&mut block, mark());
-        assert_eq!(inspect(&block[..2048]), BlockContent::OtherLength(mark(), 4096));
+        block[SUM_RULE] = 0;
+        let sum = crc32c(&block[..SUM]);
+        block[SUM..HEADER].copy_from_slice(&sum.to_le_bytes());
+        let sum = crc32c(&block[..4092]);
+        block[4092..].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(inspect(&block, 4096), BlockContent::Whole(mark()));
+    }
+
+    #[test]
+    fn blank_and_foreign_blocks() {
+        assert_eq!(inspect(&[0; 4096], 4096), BlockContent::Zeroed);
+        assert!(matches!(inspect(&[9; 4096], 4096), BlockContent::NoHeader(_)));
+        let mut block = vec![0; 4096];
+        format(ContentKind::Random, 0).seal(&mut block, mark());
+        assert_eq!(inspect(&block[..2048], 2048), BlockContent::OtherLength(mark(), 4096));
+        assert_eq!(
+            inspect(&block, 5000),
+            BlockContent::OtherLength(mark(), 4096),
+            "cut by the buffer"
+        );
+        for length in [0, 1, 47, 48, 63] {
+            assert_eq!(inspect(&block[..length], length as u64), BlockContent::Short);
+        }
     }
 }

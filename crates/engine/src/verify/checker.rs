@@ -14,6 +14,7 @@ use super::VerifyState;
 use super::block::BlockHeader;
 use super::judge::{FaultDetail, ReadCheck, ReadJudgement, UncheckedReason};
 use super::ledger::LedgerEntry;
+use super::pieces::PieceScratch;
 
 /// Seals and judges for one worker, or for the pass.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub struct Checker {
     per_op: usize,
     /// The ledger when each slot's read began, `per_op` entries a slot.
     before: Vec<LedgerEntry>,
-    scratch: Vec<u8>,
+    scratch: PieceScratch,
     report: VerifyReport,
 }
 
@@ -46,7 +47,7 @@ impl Checker {
             worker,
             per_op,
             before: vec![LedgerEntry::default(); per_op * depth as usize],
-            scratch: Vec::with_capacity(largest as usize),
+            scratch: PieceScratch::new(largest as usize),
             report: VerifyReport::default(),
             shared,
         }
@@ -162,13 +163,19 @@ impl Checker {
         let blocks = self.shared.area.blocks(op);
         let from = slot as usize * self.per_op;
         let mut good = true;
-        let parts = buffer.chunks_exact(blocks.length.max(1)).take(blocks.count);
-        for (i, block) in parts.enumerate() {
+        let keyed = self.shared.area.keyed;
+        for i in 0..blocks.count {
+            // A value is one block, however long it is and even if it does not fit the buffer.
+            let part = i * blocks.length..(i + 1) * blocks.length;
+            let Some(block) = (if keyed { Some(buffer) } else { buffer.get(part) }) else {
+                break;
+            };
             let number = blocks.first + i as u64;
             let case = ReadCheck {
                 shared: &self.shared,
                 run: self.shared.run,
                 block,
+                stored: blocks.length as u64,
                 number,
                 address: blocks.address + (i * blocks.length) as u64,
                 before: self.before[from + i],
@@ -185,7 +192,7 @@ impl Checker {
                 ReadJudgement::Unchecked(reason) => self.unchecked(reason),
                 ReadJudgement::Wrong(kind, detail) => {
                     good = false;
-                    self.wrong(op, (address, block.len() as u64), kind, &detail, now);
+                    self.wrong(op, (address, blocks.length as u64), kind, &detail, now);
                 }
             }
         }
@@ -194,12 +201,13 @@ impl Checker {
 
     /// A read has found no record; false when there must be one.
     #[cold]
-    fn on_missing(&mut self, slot: u32, op: &Op, now: Stamp) -> bool {
+    pub(super) fn on_missing(&mut self, slot: u32, op: &Op, now: Stamp) -> bool {
         let blocks = self.shared.area.blocks(op);
         let case = ReadCheck {
             shared: &self.shared,
             run: self.shared.run,
             block: &[],
+            stored: 0,
             number: blocks.first,
             address: blocks.address,
             before: self.before[slot as usize * self.per_op],

@@ -9,9 +9,13 @@ use taillight_rundir::verify::Wrong;
 use super::VerifyState;
 use super::block::{BlockContent, BlockHeader, Difference, inspect, repaired};
 use super::ledger::{GenerationAge, LedgerEntry, age};
+use super::pieces::{BlockPieces, PieceScratch};
 
-/// Candidates tried when a block's header is damaged.
-const CANDIDATES: u64 = 4;
+/// Newest writes that a block with a damaged header is compared with byte by byte.
+const NEWEST: u64 = 4;
+/// Writes of another run that are tried, around the one a header names: how many there were is not
+/// known.
+const OTHERS: u64 = 64;
 
 /// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +59,8 @@ pub struct ReadCheck<'a> {
     /// The run whose block is expected.
     pub run: u64,
     pub block: &'a [u8],
+    /// Bytes it has where it is stored; more than `block` when it did not fit.
+    pub stored: u64,
     /// Its number in the ledgers.
     pub number: u64,
     pub address: u64,
@@ -64,8 +70,8 @@ pub struct ReadCheck<'a> {
 
 impl ReadCheck<'_> {
     /// Judges the block. `scratch` is used when it has to be made again.
-    pub fn judge(&self, scratch: &mut Vec<u8>) -> ReadJudgement {
-        let seen = inspect(self.block);
+    pub fn judge(&self, scratch: &mut PieceScratch) -> ReadJudgement {
+        let seen = inspect(self.block, self.stored);
         if let BlockContent::Whole(mark) = seen
             && mark.run == self.run
             && mark.address == self.address
@@ -83,7 +89,7 @@ impl ReadCheck<'_> {
             return ReadJudgement::Unchecked(UncheckedReason::Uncertain);
         }
         match (self.before.settled, self.then()) {
-            (true, _) => self.judgement(Wrong::Lost, FaultDetail::default()),
+            (true, _) => self.judgement(Wrong::Missing, FaultDetail::default()),
             (false, _) if self.after.touched() => {
                 ReadJudgement::Unchecked(UncheckedReason::Overlapped)
             }
@@ -105,8 +111,9 @@ impl ReadCheck<'_> {
     }
 
     #[cold]
-    fn judge_other(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> ReadJudgement {
-        if let BlockContent::Whole(m) | BlockContent::Damaged(m) = seen
+    fn judge_other(&self, seen: BlockContent, scratch: &mut PieceScratch) -> ReadJudgement {
+        if let BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _) =
+            seen
             && m.run == self.run
             && m.address != self.address
         {
@@ -130,115 +137,123 @@ impl ReadCheck<'_> {
             },
             (false, None) => match seen {
                 // Not ours to expect, but it does contradict itself.
-                BlockContent::Damaged(m) => self.damaged(m, scratch),
+                BlockContent::Damaged(m) => self.damaged(m, m.generation + OTHERS, scratch),
                 _ => ReadJudgement::Unchecked(UncheckedReason::Unwritten),
             },
         }
     }
 
     /// A write of this run was acknowledged: only its blocks are right.
-    fn judge_ours(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> ReadJudgement {
+    fn judge_ours(&self, seen: BlockContent, scratch: &mut PieceScratch) -> ReadJudgement {
         match seen {
-            BlockContent::Blank => self.judgement(Wrong::Lost, FaultDetail::default()),
+            BlockContent::Zeroed => self.judgement(Wrong::Zeroed, FaultDetail::default()),
+            BlockContent::Short => self.judgement(Wrong::OtherSize, FaultDetail::default()),
             BlockContent::Whole(m) | BlockContent::OtherLength(m, _) if m.run != self.run => {
                 self.wrong(Wrong::OtherRun, m, None)
             }
             BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
             BlockContent::Whole(m) => {
-                let age = age(&self.before, &self.after, m.generation);
-                let lost = age == GenerationAge::Old(1) && !self.before.seen;
-                let kind = if lost { Wrong::Lost } else { Wrong::Stale };
+                let kind = match age(&self.before, &self.after, m.generation) {
+                    GenerationAge::Old(1) if !self.before.seen => Wrong::Lost,
+                    GenerationAge::Old(_) => Wrong::Stale,
+                    // The run never wrote it.
+                    _ => Wrong::Unknown,
+                };
                 self.wrong(kind, m, None)
             }
             _ if self.mixed() && !self.shared.whole_writes => {
                 ReadJudgement::Unchecked(UncheckedReason::Overlapped)
             }
-            BlockContent::Damaged(m) | BlockContent::NoHeader(m) if self.mixed() => {
-                self.wrong(Wrong::Torn, m, None)
+            BlockContent::Damaged(m) => self.damaged(m, self.after.last, scratch),
+            BlockContent::NoHeader(m) => {
+                // Not what the damaged header says: it would take a changed generation for true.
+                let near = BlockHeader { run: self.run, address: self.address, ..m };
+                self.without_header(near, self.after.last, &[], scratch)
             }
-            BlockContent::Damaged(m) => self.damaged(m, scratch),
-            BlockContent::NoHeader(m) => self.without_header(m, scratch),
         }
     }
 
     /// Nothing of this run: only blocks of the run that was named are right.
-    fn judge_prior(&self, seen: BlockContent, prior: u64, scratch: &mut Vec<u8>) -> ReadJudgement {
+    fn judge_prior(
+        &self,
+        seen: BlockContent,
+        prior: u64,
+        scratch: &mut PieceScratch,
+    ) -> ReadJudgement {
         match seen {
             BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _)
                 if m.run != prior =>
             {
                 self.wrong(Wrong::OtherRun, m, None)
             }
-            BlockContent::Whole(m) | BlockContent::Damaged(m) if m.address != self.address => {
+            BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _)
+                if m.address != self.address =>
+            {
                 self.wrong(Wrong::Misplaced, m, None)
             }
             BlockContent::Whole(_) => ReadJudgement::Right,
-            BlockContent::Damaged(m) => self.damaged(m, scratch),
+            BlockContent::Damaged(m) => self.damaged(m, m.generation + OTHERS, scratch),
             BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
-            BlockContent::Blank => self.judgement(Wrong::Lost, FaultDetail::default()),
+            BlockContent::Zeroed => self.judgement(Wrong::Zeroed, FaultDetail::default()),
+            BlockContent::Short => self.judgement(Wrong::OtherSize, FaultDetail::default()),
             BlockContent::NoHeader(m) => {
                 let near = BlockHeader { run: prior, address: self.address, ..m };
-                let first = (1..=CANDIDATES).map(|generation| BlockHeader { generation, ..near });
                 // The header's sum says which generation it was, if one byte of it is wrong.
                 let was = repaired(self.block).map(|was| BlockHeader {
                     run: prior,
                     address: self.address,
                     ..was
                 });
-                let all: Vec<BlockHeader> = first.chain([near]).chain(was).collect();
-                self.nearest(&all, scratch)
+                let said: Vec<BlockHeader> = [Some(near), was].into_iter().flatten().collect();
+                self.without_header(near, OTHERS, &said, scratch)
             }
         }
     }
 
-    /// The header says whose block it is; the rest does not fit.
-    fn damaged(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> ReadJudgement {
-        let Some(found) = self.compare(mark, scratch) else {
-            return self.wrong(Wrong::Flipped, mark, None);
-        };
-        let from = found.first as usize;
-        let rest = &self.block[from..];
-        let torn = (from.is_multiple_of(512) && rest.iter().all(|b| *b == 0))
-            || self.shared.formats.iter().any(|f| {
-                let neighbours = [mark.generation.wrapping_sub(1), mark.generation + 1];
-                neighbours.into_iter().any(|generation| {
-                    let other = BlockHeader { generation, ..mark };
-                    f.continues(self.block, other, from, scratch)
-                })
-            });
-        let kind = if torn { Wrong::Torn } else { Wrong::Flipped };
-        self.wrong(kind, mark, found.mostly_right.then_some(found).or(torn.then_some(found)))
-    }
-
-    /// No header: one of the blocks that may be here with a damaged beginning, or none at all.
-    fn without_header(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> ReadJudgement {
-        let near = BlockHeader { run: self.run, address: self.address, ..mark };
-        let last = self.after.last;
-        let newest = (0..CANDIDATES.min(last + 1))
-            .map(|back| BlockHeader { generation: last - back, ..near });
-        // Not what the damaged header says: it would take a changed generation for true.
-        let all: Vec<BlockHeader> = newest.collect();
-        self.nearest(&all, scratch)
-    }
-
-    fn nearest(&self, candidates: &[BlockHeader], scratch: &mut Vec<u8>) -> ReadJudgement {
-        let found = candidates
-            .iter()
-            .filter_map(|m| Some((*m, self.compare(*m, scratch)?)))
-            .filter(|(_, d)| d.mostly_right)
-            .min_by_key(|(_, d)| d.bytes);
-        match found {
-            Some((mark, difference)) => self.wrong(Wrong::Flipped, mark, Some(difference)),
-            // Nothing of ours: whatever was there before.
-            None => self.judgement(Wrong::Lost, FaultDetail::default()),
+    /// The header says whose block it is; the rest does not fit. Writes up to number `last` may be in
+    /// it.
+    fn damaged(&self, mark: BlockHeader, last: u64, scratch: &mut PieceScratch) -> ReadJudgement {
+        let mut pieces = BlockPieces::new(self.block, &self.shared.formats);
+        pieces.compare(mark, scratch);
+        let nearest = pieces.nearest;
+        pieces.search(writes(mark, last), scratch);
+        // One run began to overwrite what another had written.
+        if mark.run != self.run {
+            let ours = BlockHeader { run: self.run, address: self.address, ..mark };
+            pieces.search(writes(ours, self.after.last), scratch);
+        }
+        if let Some(prior) = self.shared.prior.as_ref().filter(|p| p.run != mark.run) {
+            let theirs = BlockHeader { run: prior.run, address: self.address, ..mark };
+            let last = prior.ledger.as_ref().map_or(OTHERS, |l| l.get(self.number).last);
+            pieces.search(writes(theirs, last), scratch);
+        }
+        let found = nearest.map(|(_, difference)| difference);
+        match pieces.torn() {
+            true => self.wrong(Wrong::Torn, mark, found),
+            false if mark.run != self.run && self.before.settled => {
+                self.wrong(Wrong::OtherRun, mark, None)
+            }
+            false => self.wrong(Wrong::Flipped, mark, found.filter(|d| d.mostly_right)),
         }
     }
 
-    /// The smallest difference from the block `mark` has with any workload's payload.
-    fn compare(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> Option<Difference> {
-        let formats = self.shared.formats.iter();
-        let differences = formats.filter_map(|f| f.compare(self.block, mark, scratch));
-        differences.min_by_key(|d| d.bytes)
+    /// No header: one of the blocks that may be here with a damaged beginning, or none at all. `said`
+    /// are what the damaged header may have named.
+    fn without_header(
+        &self,
+        near: BlockHeader,
+        last: u64,
+        said: &[BlockHeader],
+        scratch: &mut PieceScratch,
+    ) -> ReadJudgement {
+        let mut pieces = BlockPieces::new(self.block, &self.shared.formats);
+        let newest = writes(near, last).take(NEWEST as usize);
+        newest.chain(said.iter().copied()).for_each(|mark| pieces.compare(mark, scratch));
+        pieces.search(writes(near, last), scratch);
+        match pieces.nearest.filter(|(_, difference)| difference.mostly_right) {
+            Some((mark, difference)) => self.wrong(Wrong::Flipped, mark, Some(difference)),
+            None => self.judgement(Wrong::Unknown, FaultDetail::default()),
+        }
     }
 
     /// Overlapping writes may have left a mixture, or do so during the read.
@@ -268,4 +283,9 @@ impl ReadCheck<'_> {
         let expected = self.before.oldest();
         ReadJudgement::Wrong(kind, FaultDetail { expected, ..detail })
     }
+}
+
+/// The writes of `mark`'s run to its address up to number `last`, the newest first.
+fn writes(mark: BlockHeader, last: u64) -> impl Iterator<Item = BlockHeader> {
+    (1..=last).rev().map(move |generation| BlockHeader { generation, ..mark })
 }

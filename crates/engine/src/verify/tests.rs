@@ -1,5 +1,6 @@
 //! Faults injected into a device in memory: each is found, told apart and located.
 
+mod classes;
 mod later;
 
 use std::sync::atomic::AtomicBool;
@@ -219,12 +220,12 @@ fn a_lost_write_is_found_and_told_from_a_stale_block() {
         assert_eq!((found.expected, found.found), (Some(3), Some(2)));
 
         // Nothing there at all, or what some other program left.
-        for left in [0, 0xA5] {
+        for (left, word) in [(0, Wrong::Zeroed), (0xA5, Wrong::Unknown)] {
             let mut bench = FaultBench::new(kind.clone());
             bench.block(7).fill(left);
             bench.write(7, 1, false);
             let found = bench.only();
-            assert_eq!((found.kind, found.address), (Wrong::Lost, 7 * UNIT));
+            assert_eq!((found.kind, found.address), (word, 7 * UNIT));
             assert_eq!((found.expected, found.found), (Some(1), None));
         }
     }
@@ -354,7 +355,7 @@ fn failed_and_trimmed_blocks_are_not_judged_until_written_again() {
     assert!(bench.read(4, 2));
     bench.block(5).fill(0);
     let found = bench.only();
-    assert_eq!((found.kind, found.address), (Wrong::Lost, 5 * UNIT));
+    assert_eq!((found.kind, found.address), (Wrong::Zeroed, 5 * UNIT));
 }
 
 #[test]
@@ -374,7 +375,7 @@ fn after_a_restart_the_run_id_suffices() {
     let expected = [
         (Wrong::Flipped, 1, Some(100)),
         (Wrong::Flipped, 2, Some(3)),
-        (Wrong::Lost, 3, None),
+        (Wrong::Zeroed, 3, None),
         (Wrong::Misplaced, 4, None),
     ];
     assert_eq!(kinds, expected);
@@ -443,7 +444,7 @@ fn findings_are_bounded_and_counts_are_not() {
     sum.add(&report);
     sum.add(&report);
     assert_eq!(sum.wrong, 40 * BLOCKS);
-    assert_eq!(sum.kinds.lost, 40 * BLOCKS);
+    assert_eq!(sum.kinds.zeroed, 40 * BLOCKS);
     assert_eq!(sum.findings.len(), most);
     assert!(sum.failed());
 }

@@ -109,7 +109,7 @@ fn found(f: &Finding) -> String {
             }
             _ => write,
         },
-        Wrong::Lost | Wrong::Stale => write,
+        Wrong::Lost | Wrong::Stale | Wrong::Unknown => write,
         Wrong::Misplaced => match f.found_address {
             Some(address) => format!("it belongs to {address}"),
             None => "another address".to_owned(),
@@ -118,6 +118,8 @@ fn found(f: &Finding) -> String {
             Some(run) => format!("run {run}"),
             None => "another run".to_owned(),
         },
-        Wrong::OtherSize => "another length".to_owned(),
+        Wrong::OtherSize => format!("{} bytes", format::count(f.length)),
+        Wrong::Zeroed => "zeros".to_owned(),
+        Wrong::Missing => "nothing: its write was lost, or it was deleted".to_owned(),
     }
 }

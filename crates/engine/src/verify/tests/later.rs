@@ -55,13 +55,13 @@ fn a_later_run_finds_lost_writes_and_older_blocks_by_the_ledger() {
         (3, Wrong::Lost, Some(3), Some(2)),
         (4, Wrong::Stale, Some(3), Some(1)),
         (5, Wrong::Misplaced, Some(3), Some(3)),
-        (7, Wrong::Lost, Some(3), None),
+        (7, Wrong::Zeroed, Some(3), None),
     ];
     assert_eq!(found, expected);
     // The id alone says less: any write of that run to the address is right.
     let weaker = FaultBench::later(&PriorRun::id("this run"), bench.data.clone()).pass();
     let kinds: Vec<_> = weaker.findings.iter().map(|f| f.kind).collect();
-    assert_eq!(kinds, [Wrong::Misplaced, Wrong::Lost]);
+    assert_eq!(kinds, [Wrong::Misplaced, Wrong::Zeroed]);
     // What the later run writes is its own.
     bench.write(3, 5, true);
     assert_eq!(bench.pass().wrong, 0);
@@ -198,7 +198,7 @@ fn the_pass_reads_records_one_by_one() {
         (FIRST + 2, Wrong::Stale),
         (FIRST + 3, Wrong::Stale),
         (FIRST + 4, Wrong::Misplaced),
-        (FIRST + 6, Wrong::Lost),
+        (FIRST + 6, Wrong::Missing),
         (FIRST + 7, Wrong::OtherSize),
     ];
     let kinds: Vec<_> = found.findings.iter().map(|f| (f.address, f.kind)).collect();

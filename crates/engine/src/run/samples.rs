@@ -3,9 +3,13 @@
 //! Called from the thread that collects intervals, never from a worker: what a store does to answer
 //! may take its locks, but costs no operation a call.
 
+use std::time::Duration;
+
 use taillight_core::{Clock, MonoClock, Stamp};
 use taillight_driver::Target;
 use taillight_rundir::store::StoreRow;
+
+use crate::recorder::Timeline;
 
 /// Least time between two samples, ns: stores work, and take locks, to answer.
 const LEAST_NS: u64 = 100_000_000;
@@ -13,24 +17,50 @@ const LEAST_NS: u64 = 100_000_000;
 /// so on. No limit: beyond, rows grow with the square root of the time only.
 const MANY_ROWS: usize = 1 << 21;
 
+/// The sample that the measure phase counts from is taken so long before it, ns, when a warm-up goes
+/// before: what is done until then is counted with it, rather than left out.
+const AHEAD_NS: u64 = 1_000_000;
+
 /// The samples of a run.
 pub struct Samples {
     rows: Vec<StoreRow>,
     interval_ns: u64,
     next: Stamp,
+    /// Start of the measure phase, until its sample is taken.
+    measure: Option<Stamp>,
     many: usize,
 }
 
 impl Samples {
-    /// The first sample is due at `start`, then one every interval, or every 100 ms if that is
-    /// longer.
-    pub fn new(start: Stamp, interval_ns: u64) -> Samples {
-        Samples {
+    /// Takes the first sample. Before any operation, so that counters begin with the first one.
+    pub fn first(target: &dyn Target) -> Samples {
+        let mut samples = Samples {
             rows: Vec::new(),
-            interval_ns: interval_ns.max(LEAST_NS),
-            next: start,
+            interval_ns: LEAST_NS,
+            next: Stamp::NEVER,
+            measure: None,
             many: MANY_ROWS,
-        }
+        };
+        samples.take(target);
+        samples
+    }
+
+    /// The load begins: from now on a sample is due every interval, or every 100 ms if that is longer,
+    /// and one just before the measure phase.
+    pub fn begin(&mut self, timeline: &Timeline) {
+        self.interval_ns = timeline.interval_ns.max(LEAST_NS);
+        self.measure = (timeline.measure > timeline.start).then_some(timeline.measure);
+        self.next = self.ahead(timeline.start.plus(self.interval_ns));
+    }
+
+    /// `next`, or earlier where the sample of the measure phase comes before it.
+    fn ahead(&self, next: Stamp) -> Stamp {
+        self.measure.map_or(next, |at| next.min(Stamp(at.0 - AHEAD_NS as i64)))
+    }
+
+    /// How long nobody need ask for a sample, `most` at most.
+    pub fn pause(&self, most: Duration) -> Duration {
+        most.min(Duration::from_nanos(self.next.since(MonoClock.now()).max(0) as u64))
     }
 
     /// Takes a sample if one is due.
@@ -39,8 +69,17 @@ impl Samples {
         if now < self.next {
             return;
         }
-        let late = now.since(self.next).max(0) as u64 / self.interval_ns;
-        self.next = self.next.plus((late + 1) * self.interval_ns);
+        let ahead = |at: &Stamp| self.next.plus(AHEAD_NS) >= *at;
+        // Those that follow the one before the measure phase count from its start.
+        let from = match self.measure.filter(ahead) {
+            Some(measure) => {
+                self.measure = None;
+                measure
+            }
+            None => self.next,
+        };
+        let late = now.since(from).max(0) as u64 / self.interval_ns;
+        self.next = self.ahead(from.plus((late + 1) * self.interval_ns));
         self.take(target);
     }
 

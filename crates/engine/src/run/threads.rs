@@ -100,11 +100,13 @@ pub fn run<B: Probes>(
         let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
         std::thread::sleep(Duration::from_nanos(left as u64));
     }
+    let mut samples = Samples::first(&**target);
     let timeline = timeline(&shared.plan, now().plus(LEAD_NS));
+    samples.begin(&timeline);
     for start in starts {
         let _ = start.send(timeline);
     }
-    let loaded = collect(shared, target, threads, ended, timeline, context)?;
+    let loaded = collect(shared, target, (threads, ended), timeline, samples, context)?;
     Ok(LoadResult { counter: origin.is_some(), ..loaded })
 }
 
@@ -173,9 +175,9 @@ fn pin_thread(spec: &WorkerSpec) -> Result<()> {
 fn collect<B: Probes>(
     shared: Arc<SharedParts<B>>,
     target: Arc<Box<dyn Target>>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-    ended: mpsc::Receiver<WorkerEnded>,
+    (threads, ended): (Vec<std::thread::JoinHandle<()>>, mpsc::Receiver<WorkerEnded>),
     timeline: Timeline,
+    mut samples: Samples,
     context: RunContext<'_, '_>,
 ) -> Result<LoadResult> {
     let RunContext { messages, spare_in, stop, observers } = context;
@@ -185,9 +187,8 @@ fn collect<B: Probes>(
     let mut cpu = cpu_s();
     let mut idle = None;
     let mut phase = PhaseNotifier::begin(&shared.plan, observers);
-    let mut samples = Samples::new(timeline.start, timeline.interval_ns);
     while collector.any_running() && now() < give_up {
-        if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
+        if let Ok(message) = messages.recv_timeout(samples.pause(Duration::from_millis(20))) {
             collector.accept(message);
         }
         messages.try_iter().for_each(|m| collector.accept(m));

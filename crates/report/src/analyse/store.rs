@@ -28,12 +28,12 @@ impl StoreTrack {
     }
 }
 
-/// The series of the samples that tell of `start..=end`: those inside, and the last one before, from
-/// which counters rise.
+/// The series of the samples that tell of `start..=end`: those inside, and the one nearest to the start,
+/// from which counters rise.
 pub fn tracks(rows: &[StoreRow], start_ns: i64, end_ns: i64) -> Vec<StoreTrack> {
     let mut tracks: Vec<StoreTrack> = Vec::new();
-    let first = rows.iter().map(|r| r.at_ns).filter(|at| *at <= start_ns);
-    let first = first.max().unwrap_or(i64::MIN);
+    let first = rows.iter().map(|r| r.at_ns).min_by_key(|at| at.abs_diff(start_ns));
+    let first = first.unwrap_or(i64::MIN);
     // The last sample is taken when the workers have ended, a moment after the last completion.
     let after = rows.iter().map(|r| r.at_ns).filter(|at| *at >= end_ns);
     let last = after.min().unwrap_or(i64::MAX);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_rise_from_the_last_sample_before_measuring() {
+    fn counters_rise_from_the_sample_nearest_to_the_start() {
         let rows = rows(&[
             (0, "a_total", 1.0),
             (10, "a_total", 5.0),
@@ -98,6 +98,8 @@ mod tests {
         assert_eq!(tracks[0].points, [(10, 5.0), (20, 6.0), (31, 9.0)]);
         assert_eq!(summary(&tracks)["a_total"].rise, Some(4.0));
         assert_eq!(tracks[0].seconds(15)[0].0, -5e-9);
+        // One that came a moment late says more than the one before it, of the warm-up.
+        assert_eq!(super::tracks(&rows, 19, 30)[0].points[0], (20, 6.0));
     }
 
     #[test]

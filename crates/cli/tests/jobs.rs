@@ -107,8 +107,6 @@ fn runs_on_virtual_time(job: &Path) {
     } else {
         let summary = result("summary.json").expect("summary");
         let count = summary["totals"]["count"].as_u64().expect("a count");
-        // A read-modify-write is two operations of a store.
-        let right = if keyed { 500..=1000 } else { 500..=500 };
-        assert!(right.contains(&count), "{job}: {count}");
+        assert_eq!(count, 500, "{job}");
     }
 }

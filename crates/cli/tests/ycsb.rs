@@ -5,7 +5,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 
 use common::{run, run_job, run_line, scratch, signal, start, summary};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn count(summary: &Value, op: &str) -> u64 {
     summary["ops"][op]["count"].as_u64().unwrap_or(0)
@@ -28,8 +28,12 @@ fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
     let f = of("f");
     let rmw = count(&f, "rmw");
     assert!(rmw > 800, "{rmw}");
-    assert_eq!(count(&f, "get"), 2000, "plain reads, and one in each read-modify-write");
-    assert_eq!(count(&f, "update"), rmw);
+    assert_eq!(f["totals"]["count"], 2000);
+    assert_eq!(count(&f, "get") + rmw, 2000);
+    assert_eq!((count(&f, "rmw_get"), count(&f, "rmw_update")), (rmw, rmw));
+    let requests = |op: &str| f["requests"][op]["count"].as_u64();
+    assert_eq!(requests("get"), Some(2000), "plain reads, and one in each read-modify-write");
+    assert_eq!(requests("update"), Some(rmw));
     let text = std::fs::read_to_string(dir.path().join("out/ycsb.txt")).expect("the table");
     let f_part = text.split("# f\n").nth(1).expect("workload f");
     let f_part = f_part.split("\n# ").next().expect("workload f");
@@ -40,6 +44,7 @@ fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
     let ops = value("[OVERALL], Throughput(ops/sec), ") * value("[OVERALL], RunTime(ms), ") / 1e3;
     assert!((ops - 2000.0).abs() < 2.0, "a read-modify-write counts once: {ops}");
     assert_eq!(value("[READ-MODIFY-WRITE], Return=OK, "), rmw as f64);
+    assert_eq!(value("[READ], Return=OK, "), 2000.0, "as YCSB counts reads");
     assert!(f_part.contains("[UPDATE], 99thPercentileLatency(us), "), "{f_part}");
     let report = std::fs::metadata(dir.path().join("out/report.html")).expect("a report");
     assert!(report.len() > 10_000);
@@ -144,4 +149,44 @@ fn a_stopped_suite_marks_what_is_partial() {
     let text = std::fs::read_to_string(dir.path().join("out/ycsb.txt")).expect("the table");
     let heads: Vec<&str> = text.lines().filter(|l| l.starts_with('#')).collect();
     assert_eq!(heads, ["# load", "# a (partial)", "# b (not run)"]);
+}
+
+/// Totals, IOPS, intervals, the lines while it runs, and ceilings: all count it once, as a whole.
+#[test]
+fn a_read_modify_write_is_one_operation() {
+    let dir = scratch();
+    let job = "[run]\noperations = 3000\n[target]\ndriver = \"memory\"\n\
+               [qos]\nceilings = [{ ceiling = \"10s\", at = \"50\" }]\n\
+               [[workload]]\nmix = \"rmw\"\naccess = \"random\"\nblock_size = \"100B\"\n\
+               keys = { count = 100 }\n";
+    std::fs::write(dir.path().join("job.toml"), job).expect("written");
+    let output =
+        common::taillight(dir.path()).args(["run", "job.toml", "--output", "out"]).output();
+    let output = output.expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // So few I/Os may decide no ceiling.
+    assert!(matches!(output.status.code(), Some(0 | 8)), "{said}");
+    let made = summary(dir.path(), "out");
+    let totals = &made["totals"];
+    assert_eq!((&totals["count"], &made["qos"][0]["count"]), (&json!(3000), &json!(3000)));
+    for op in ["rmw", "rmw_get", "rmw_update"] {
+        assert_eq!(count(&made, op), 3000, "{op}");
+    }
+    // What it read and what it wrote.
+    assert_eq!(totals["bytes"], 3000 * 200);
+    assert_eq!(made["ops"]["rmw"]["service"], totals["service"]);
+    let us = |op: &str| made["ops"][op]["service"]["mean_ns"].as_f64().expect("a mean");
+    assert!(us("rmw") >= us("rmw_get") + us("rmw_update"));
+    assert_eq!(common::manifest(dir.path(), "out")["phases"][0]["ios"], 3000);
+    assert!(said.contains("parts of rmw"), "{said}");
+    let csv = std::fs::read_to_string(dir.path().join("out/intervals.csv")).expect("intervals");
+    let ops = |op: &str| -> u64 {
+        let rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        rows.filter(|r| r[2] == op).map(|r| r[5].parse::<u64>().expect("a number")).sum()
+    };
+    assert_eq!((ops("rmw"), ops("rmw_get"), ops("rmw_update"), ops("get")), (3000, 3000, 3000, 0));
+    for word in ["rmw_get", "rmw_update"] {
+        let (_, err) = run_job(dir.path(), &job.replace("\"rmw\"", &format!("\"{word}\"")), 2);
+        assert!(err.contains(word), "no mix draws a part: {err}");
+    }
 }

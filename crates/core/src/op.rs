@@ -47,11 +47,17 @@ pub enum OpKind {
     Stat,
     /// List objects.
     List,
+    /// The get of a read-modify-write.
+    #[serde(rename = "rmw_get")]
+    RmwGet,
+    /// The update of a read-modify-write.
+    #[serde(rename = "rmw_update")]
+    RmwUpdate,
 }
 
 impl OpKind {
     /// Every kind, in the order of their discriminants.
-    pub const ALL: [OpKind; 13] = [
+    pub const ALL: [OpKind; 15] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Trim,
@@ -65,6 +71,8 @@ impl OpKind {
         OpKind::Rmw,
         OpKind::Stat,
         OpKind::List,
+        OpKind::RmwGet,
+        OpKind::RmwUpdate,
     ];
     /// The name in outputs.
     pub fn name(self) -> &'static str {
@@ -82,6 +90,8 @@ impl OpKind {
             OpKind::Rmw => "rmw",
             OpKind::Stat => "stat",
             OpKind::List => "list",
+            OpKind::RmwGet => "rmw_get",
+            OpKind::RmwUpdate => "rmw_update",
         }
     }
     pub fn from_name(name: &str) -> Option<OpKind> {
@@ -90,6 +100,28 @@ impl OpKind {
     /// The kind with this discriminant.
     pub fn from_index(index: u8) -> Option<OpKind> {
         OpKind::ALL.get(usize::from(index)).copied()
+    }
+    /// What a driver is asked for it.
+    pub fn request(self) -> OpKind {
+        match self {
+            OpKind::RmwGet => OpKind::Get,
+            OpKind::RmwUpdate => OpKind::Update,
+            other => other,
+        }
+    }
+    /// The kind of a row when this request is a part of a read-modify-write.
+    pub fn as_part(self) -> OpKind {
+        match self {
+            OpKind::Get => OpKind::RmwGet,
+            OpKind::Update => OpKind::RmwUpdate,
+            other => other,
+        }
+    }
+    /// Whether it is part of an operation that has a row of its own. No total adds parts, no mix
+    /// draws them and no driver knows them.
+    #[inline]
+    pub fn is_part(self) -> bool {
+        self.request() != self
     }
     /// Whether it names a key (or object) rather than an offset.
     #[inline]
@@ -112,6 +144,7 @@ impl OpKind {
                 | OpKind::Update
                 | OpKind::Delete
                 | OpKind::Rmw
+                | OpKind::RmwUpdate
         )
     }
 }
@@ -176,6 +209,6 @@ mod tests {
             assert_eq!(OpKind::from_index(i as u8), Some(k));
             assert_eq!(k as usize, i);
         }
-        assert_eq!(OpKind::from_index(13), None);
+        assert_eq!(OpKind::from_index(OpKind::ALL.len() as u8), None);
     }
 }

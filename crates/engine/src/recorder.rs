@@ -181,7 +181,7 @@ impl Recorder {
     #[inline(always)]
     pub fn success(&mut self, short: &ShortRecord, bytes: u64, record: impl FnOnce() -> Record) {
         if short.submit < self.timeline.measure.0 && self.stats.measured {
-            self.stats.stragglers += 1;
+            self.stats.stragglers += u64::from(!short.op.is_part());
             return;
         }
         let service = short.complete.wrapping_sub(short.submit).max(0) as u64;
@@ -222,7 +222,7 @@ impl Recorder {
     pub fn record(&mut self, r: &Record) {
         self.catch_up();
         if r.submit < self.timeline.measure && self.stats.measured {
-            self.stats.stragglers += 1;
+            self.stats.stragglers += u64::from(!r.op.is_part());
             return;
         }
         let op = self.stats.op(r.op, self.open_loop);

@@ -28,7 +28,7 @@ use backlog::Backlog;
 pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
 pub use keyed::KeyedWorker;
 pub use pacing::Pacing;
-use slots::{IDLE, InFlight, Slots, record_of, whole_or_short};
+use slots::{IDLE, Slots, record_of, whole_or_short};
 use strategies::Strategies;
 pub use stream::{StreamLayout, StreamRole, StreamWorker};
 
@@ -279,7 +279,13 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             self.drop_payload(&op);
             return Ok(false);
         }
-        self.probe.begin(token.slot(), token, submit, &op);
+        match self.strategies.is_some() && self.probe.watches() {
+            true => {
+                let traced = self.traced(slot, &op);
+                self.probe.begin(token.slot(), token, submit, &traced);
+            }
+            false => self.probe.begin(token.slot(), token, submit, &op),
+        }
         // Field by field, and answers are looked at in place: whole copies of freshly written
         // structs stall the CPU's store forwarding, which cost a tenth of the loop.
         let flight = &mut self.slots.flights[slot as usize];
@@ -495,13 +501,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
 
     /// Records what is still in flight as unfinished, gives the session up, and reports.
     pub fn finish(mut self) -> WorkerEnd {
-        let late: Vec<InFlight> = self.slots.taken().copied().collect();
-        for flight in &late {
-            let gone = Completion::failed(flight.token, Status::UNFINISHED);
-            let queued = self.slots.queued;
-            let unfinished = record_of(flight, &gone, Status::UNFINISHED, self.now, queued);
-            self.recorder.record(&unfinished);
-        }
+        let late: Vec<u32> = self.slots.taken().collect();
+        late.iter().for_each(|slot| self.record_unfinished(*slot));
         if !late.is_empty() {
             self.session.abandon();
         }

@@ -195,6 +195,26 @@ fn stopped(planned: impl Fn(u64, u64) -> u64) -> String {
     verdict.reasons[0].text.clone()
 }
 
+/// In runs of versions that gave the parts no kind of their own, gets and updates stand in the
+/// totals; since then the whole does.
+#[test]
+fn totals_add_a_read_modify_write_or_its_parts_never_both() {
+    use taillight_core::OpKind::{Rmw, RmwGet};
+    let mut run = run(&small());
+    let before = summarise(&run.analysis).unwrap();
+    let whole = run.analysis.groups[0].clone();
+    let more = whole.tally.count;
+    run.analysis.groups.push(analyse::IoGroup { op: Rmw, ..whole.clone() });
+    let old = summarise(&run.analysis).unwrap();
+    assert_eq!(old.totals, before.totals);
+    assert_eq!((old.ops[&Rmw].count, old.requests.len()), (more, 0));
+    run.analysis.groups.push(analyse::IoGroup { op: RmwGet, ..whole });
+    let new = summarise(&run.analysis).unwrap();
+    assert_eq!(new.totals.count, before.totals.count + more);
+    assert_eq!(new.requests[&taillight_core::OpKind::Get].count, more);
+    assert_eq!(new.saturation.achieved_per_s, new.totals.count as f64 / 2.0);
+}
+
 #[test]
 fn a_read_modify_write_counts_once_against_the_plan() {
     let whole = stopped(|all, twice| all - twice);

@@ -170,6 +170,7 @@ fn slc() -> SlcFactors {
         sbk21: SlcPair { slc1: 0, slc2: 3 },
         sbk28: SlcPair { slc1: 0, slc2: 4 },
         unit: "ns".into(),
+        latency: Some("service".to_owned()),
     }
 }
 
@@ -215,6 +216,7 @@ pub fn summary(run_id: &str) -> Summary {
         totals: totals(),
         ops: map(totals()),
         load: Vec::new(),
+        requests: std::collections::BTreeMap::new(),
         workloads: vec![WorkloadSummary {
             name: "w0".into(),
             totals: totals(),

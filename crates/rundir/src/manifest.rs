@@ -60,8 +60,8 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleInfo>,
     /// Operations that found nothing because this run had deleted their key, warm-up included: no
-    /// failures. Their rows in `ios.parquet` have a count of 0; of a read-modify-write its part counts
-    /// here. Absent when there are none.
+    /// failures. Their rows in `ios.parquet` have a count of 0, of a read-modify-write also that of its
+    /// part. Absent when there are none.
     #[serde(default, skip_serializing_if = "none")]
     pub misses: u64,
     /// Size and checksum of every file that holds what was measured, to notice later damage.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::{LatencyMap, OpKind};
+use taillight_core::{LatencyKind, LatencyMap, OpKind};
 
 use crate::bus::BusInfo;
 use crate::host::HostInfo;
@@ -29,6 +29,10 @@ pub struct Summary {
     pub totals: Totals,
     /// Per kind of operation.
     pub ops: BTreeMap<OpKind, Totals>,
+    /// What the target was asked: gets and updates by themselves and in read-modify-writes together.
+    /// Absent where there are no read-modify-writes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<OpKind, Totals>,
     /// Per workload, in plan order.
     pub workloads: Vec<WorkloadSummary>,
     /// Workloads that were load only: in no latency, total or check.
@@ -254,6 +258,18 @@ pub struct SlcFactors {
     pub sbk28: SlcPair,
     /// Unit the latencies had: always `"ns"`.
     pub unit: String,
+    /// The latency they are of, by its name in `ops`: `end_to_end` where readers follow writers,
+    /// `response` in a rate-limited run, else `service`. Absent in files of earlier versions, which
+    /// chose the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<String>,
+}
+
+impl SlcFactors {
+    /// The latency they are of; none in files of earlier versions.
+    pub fn kind(&self) -> Option<LatencyKind> {
+        self.latency.as_deref().and_then(LatencyKind::from_name)
+    }
 }
 
 /// SBK's pair of integers.

@@ -108,7 +108,7 @@ fn objects_of_the_summary_keep_their_order() {
         ["p", "ns", "lo_ns", "hi_ns", "resolved", "needs"]
     );
     assert!(service["nines"][0]["ns"].is_null());
-    assert_eq!(keys(&value["slc"]["read"]), ["slc1", "slc2", "sbk21", "sbk28", "unit"]);
+    assert_eq!(keys(&value["slc"]["read"]), ["slc1", "slc2", "sbk21", "sbk28", "unit", "latency"]);
     assert_eq!(
         keys(&value["qos"][0])[..6],
         ["ceiling_ns", "at", "status", "above", "episodes", "needs"]

@@ -45,7 +45,7 @@ impl Columns {
     }
 
     pub fn row(&self, view: &IntervalView) -> String {
-        let sum = |f: fn(&IntervalRow) -> u64| view.rows.iter().map(f).sum::<u64>();
+        let sum = |f: fn(&IntervalRow) -> u64| whole(view).map(f).sum::<u64>();
         let seconds = view.length_ns.max(1) as f64 / 1e9;
         // Warm-up has a count of its own: measured time begins after it.
         let end_ns = match view.phase {
@@ -61,7 +61,7 @@ impl Columns {
         );
         text.push_str(&self.latencies(view));
         if self.open_loop {
-            let response = view.rows.iter().filter_map(|l| l.response_p99_ns).max();
+            let response = whole(view).filter_map(|l| l.response_p99_ns).max();
             let backlog = view.backlog.map_or("-".to_owned(), count);
             text.push_str(&format!(" {:>9} {backlog:>9}", time(response)));
         }
@@ -73,14 +73,14 @@ impl Columns {
     }
 
     fn latencies(&self, view: &IntervalView) -> String {
-        let most = |f: fn(&IntervalRow) -> Option<u64>| view.rows.iter().filter_map(f).max();
+        let most = |f: fn(&IntervalRow) -> Option<u64>| whole(view).filter_map(f).max();
         if self.ops.is_empty() {
             let (p99, max) = (most(|l| l.p99_ns), most(|l| l.max_ns));
             return format!(" {:>9} {:>9}", time(p99), time(max));
         }
         let mut text = String::new();
         for i in 0..self.ops.len() {
-            let line = view.rows.get(i);
+            let line = whole(view).nth(i);
             let of = |f: fn(&IntervalRow) -> Option<u64>| time(line.and_then(f));
             let (p50, p99, max) = (of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.max_ns));
             let cells = match self.ops.len() {
@@ -91,6 +91,11 @@ impl Columns {
         }
         text
     }
+}
+
+/// The rows of operations: all but the parts of read-modify-writes.
+fn whole(view: &IntervalView) -> impl Iterator<Item = &IntervalRow> {
+    view.rows.iter().filter(|row| !row.op.is_part())
 }
 
 fn time(ns: Option<u64>) -> String {

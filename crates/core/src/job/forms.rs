@@ -200,7 +200,22 @@ macro_rules! either_schema {
     };
 }
 
-either_schema!(MixForm, "Mix", OpKind, std::collections::BTreeMap<OpKind, u32>);
+impl JsonSchema for MixForm {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Mix".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        let mut word = OpKind::json_schema(g);
+        if let Some(words) = word.get_mut("oneOf").and_then(|all| all.as_array_mut()) {
+            words.retain(|one| {
+                let op = one["const"].as_str().and_then(OpKind::from_name);
+                op.is_none_or(|op| !op.is_part())
+            });
+        }
+        let table = g.subschema_for::<std::collections::BTreeMap<OpKind, u32>>();
+        json_schema!({ "anyOf": [word, table] })
+    }
+}
 either_schema!(AccessForm, "AccessForm", AccessKind, Access);
 either_schema!(ArrivalForm, "Arrival", ArrivalKind, ArrivalTable);
 either_schema!(BlockSizeForm, "BlockSizeForm", BlockSize, SizeFile);

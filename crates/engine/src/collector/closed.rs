@@ -141,6 +141,12 @@ fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
     (row.slc1, row.slc2) = (slc.slc1, slc.slc2);
 }
 
+/// What totals add: all but the parts of read-modify-writes.
+fn whole(ops: &Ops) -> impl Iterator<Item = &OpStats> {
+    let kinds = OpKind::ALL.into_iter().zip(ops);
+    kinds.filter(|(kind, _)| !kind.is_part()).filter_map(|(_, op)| op.as_deref())
+}
+
 /// Everything the run directory and the outcome need.
 pub struct Collected {
     /// Closed intervals in order.
@@ -170,10 +176,11 @@ impl Collected {
 
     pub(super) fn add_totals<'a>(&mut self, measured: bool, parts: impl Iterator<Item = &'a Ops>) {
         for (total, part) in self.totals.iter_mut().zip(parts) {
-            for (mine, theirs) in total.iter_mut().zip(part.iter()) {
+            for ((mine, theirs), kind) in total.iter_mut().zip(part.iter()).zip(OpKind::ALL) {
                 let Some(theirs) = theirs else { continue };
                 if !measured {
-                    self.warmup_ops += theirs.ops + theirs.failed();
+                    let ops = if kind.is_part() { 0 } else { theirs.ops + theirs.failed() };
+                    self.warmup_ops += ops;
                     continue;
                 }
                 match mine {
@@ -192,13 +199,13 @@ impl Collected {
 
     /// Measured operations, failures included; load is none of them.
     pub fn measured_ops(&self) -> u64 {
-        self.counted().flatten().flatten().map(|op| op.ops + op.failed()).sum()
+        self.counted().flat_map(whole).map(|op| op.ops + op.failed()).sum()
     }
 
     /// Failures by status, all together.
     pub fn errors(&self) -> Vec<(Status, u64)> {
         let mut all: Vec<(Status, u64)> = Vec::new();
-        for (status, n) in self.totals.iter().flatten().flatten().flat_map(|op| &op.errors) {
+        for (status, n) in self.totals.iter().flat_map(whole).flat_map(|op| &op.errors) {
             match all.iter_mut().find(|(s, _)| s == status) {
                 Some((_, count)) => *count += n,
                 None => all.push((*status, *n)),
@@ -209,7 +216,7 @@ impl Collected {
 
     /// Values beyond the histograms' range.
     pub fn beyond(&self) -> u64 {
-        self.totals.iter().flatten().flatten().map(|op| op.beyond).sum()
+        self.totals.iter().flat_map(whole).map(|op| op.beyond).sum()
     }
 
     /// Rows of `intervals.parquet`.

@@ -164,7 +164,7 @@ fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
 fn kinds(w: &WorkloadPlan) -> Vec<OpKind> {
     let mut kinds: Vec<OpKind> = w.mix.iter().map(|m| m.op).collect();
     if kinds.contains(&OpKind::Rmw) {
-        kinds.extend([OpKind::Get, OpKind::Update]);
+        kinds.extend([OpKind::RmwGet, OpKind::RmwUpdate]);
         kinds.sort_unstable();
         kinds.dedup();
     }
@@ -173,16 +173,18 @@ fn kinds(w: &WorkloadPlan) -> Vec<OpKind> {
 
 /// Sizes that records refer to by index, when they are few enough.
 fn distinct_sizes(w: &WorkloadPlan) -> Option<Vec<u64>> {
-    let sizes = Generator::distinct_sizes(w, SIZES)?;
-    let Some(values) = &w.value else {
-        return Some(sizes);
-    };
-    match sizes.as_slice() {
-        _ if values.fields == 1 => Some(sizes),
+    let mut sizes = Generator::distinct_sizes(w, SIZES)?;
+    let one = sizes.first().copied().filter(|_| sizes.len() == 1);
+    if let Some(values) = w.value.as_ref().filter(|v| v.fields > 1) {
         // The whole value, or one of its fields.
-        [one] => Some(vec![values.value_bytes(*one), values.field_bytes(*one)]),
-        _ => None,
+        sizes = vec![values.value_bytes(one?), values.field_bytes(one?)];
     }
+    if one.is_some() && w.mix.iter().any(|m| m.op == OpKind::Rmw) {
+        // It reads the whole value and writes it, or one of its fields.
+        let whole = sizes[0];
+        sizes.extend(sizes.clone().iter().map(|written| whole + written));
+    }
+    Some(sizes)
 }
 
 /// Whether what is read is looked at.

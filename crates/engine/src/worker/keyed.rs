@@ -1,7 +1,8 @@
 //! Operations on keys: values of several fields, inserts acknowledged, read-modify-write.
 //!
 //! A read-modify-write is composed here, so that no driver needs to know it: a get, then an
-//! update of the same key in the same slot, one row each, and one row over both.
+//! update of the same key in the same slot, one row over both, and one row each of kinds that no
+//! total adds.
 
 use std::sync::Arc;
 
@@ -20,10 +21,19 @@ pub(super) enum KeyedEnd {
     /// An operation by itself.
     Single(Status),
     /// A part of this read-modify-write.
-    Composed(Status, InFlight),
+    Composed(Status, ReadModifyWrite),
     /// It found nothing, or not all of a batch, because this run had deleted it; with the
     /// read-modify-write it was a part of.
-    Missed(Option<InFlight>),
+    Missed(Option<ReadModifyWrite>),
+}
+
+/// A read-modify-write in flight.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadModifyWrite {
+    /// As it began; its stamps are known once its get is back.
+    pub flight: InFlight,
+    /// Bytes that its get brought.
+    pub read: u64,
 }
 
 /// What a worker on keys knows besides its operations in flight.
@@ -32,9 +42,9 @@ pub struct KeyedWorker {
     fields: u32,
     /// Names of the fields.
     names: Vec<Box<[u8]>>,
-    /// Read-modify-writes in flight by slot, as they began; empty where the mix has none, so that
-    /// other operations touch none of it.
-    composed: Vec<Option<InFlight>>,
+    /// Read-modify-writes in flight by slot; empty where the mix has none, so that other operations
+    /// touch none of it.
+    composed: Vec<Option<ReadModifyWrite>>,
     /// Sizes of their fields: `fields` numbers a slot.
     sizes: Vec<u32>,
     /// Updates to be submitted, whose gets are back.
@@ -93,7 +103,8 @@ impl KeyedWorker {
         if op.kind != OpKind::Rmw {
             return;
         }
-        *composed = Some(InFlight { op: *op, ..InFlight::none() });
+        let flight = InFlight { op: *op, ..InFlight::none() };
+        *composed = Some(ReadModifyWrite { flight, read: 0 });
         let at = slot as usize * self.fields as usize;
         if let Some(kept) = self.sizes.get_mut(at..at + sizes.len()) {
             kept.copy_from_slice(sizes);
@@ -131,7 +142,9 @@ impl KeyedWorker {
         if status == Status::NOT_FOUND && self.missed(slot, op, c) {
             self.misses += missing(op, c);
             op.size = c.moved;
-            return KeyedEnd::Missed(self.composed.get_mut(slot as usize).and_then(Option::take));
+            let composed = self.composed(slot);
+            self.set_composed(slot, None);
+            return KeyedEnd::Missed(composed);
         }
         let mut status = status;
         if op.kind.writes() {
@@ -146,10 +159,16 @@ impl KeyedWorker {
                 op.size = c.moved;
             }
         }
-        match self.composed.get(slot as usize) {
-            Some(Some(whole)) => KeyedEnd::Composed(status, *whole),
-            _ => KeyedEnd::Single(status),
+        match self.composed(slot) {
+            Some(whole) => KeyedEnd::Composed(status, whole),
+            None => KeyedEnd::Single(status),
         }
+    }
+
+    /// The read-modify-write that the operation in `slot` is a part of.
+    #[inline]
+    pub(super) fn composed(&self, slot: u32) -> Option<ReadModifyWrite> {
+        self.composed.get(slot as usize).copied().flatten()
     }
 
     /// The status of a read that succeeded: whether its value is what its key says it must be.
@@ -167,12 +186,12 @@ impl KeyedWorker {
 
     /// What is known of the read-modify-write in `slot` after one of its parts; `Some` when its
     /// update comes next.
-    pub(super) fn set_composed(&mut self, slot: u32, whole: Option<InFlight>) {
+    pub(super) fn set_composed(&mut self, slot: u32, whole: Option<ReadModifyWrite>) {
         if let Some(composed) = self.composed.get_mut(slot as usize) {
             *composed = whole;
         }
         if let Some(whole) = whole {
-            let update = Op { kind: OpKind::Update, ..whole.op };
+            let update = Op { kind: OpKind::Update, ..whole.flight.op };
             self.update_later(slot, update);
         }
     }

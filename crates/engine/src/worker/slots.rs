@@ -79,9 +79,10 @@ impl Slots {
         self.free.len() == self.flights.len()
     }
 
-    /// The operations in flight.
-    pub fn taken(&self) -> impl Iterator<Item = &InFlight> {
-        self.flights.iter().filter(|f| f.token != IDLE)
+    /// Slots with an operation in flight.
+    pub fn taken(&self) -> impl Iterator<Item = u32> {
+        let slots = (0..).zip(&self.flights);
+        slots.filter(|(_, f)| f.token != IDLE).map(|(slot, _)| slot)
     }
 
     /// A token that no operation had before.

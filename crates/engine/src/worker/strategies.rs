@@ -8,7 +8,7 @@ use taillight_core::probe::Probe;
 use taillight_core::{Op, OpKind, Record, Result, Stamp, Status};
 use taillight_driver::{Completion, Submitted};
 
-use super::keyed::KeyedEnd;
+use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
 use super::{KeyedWorker, OperationEnd, Pacing, StreamWorker, Worker, WorkerConfig};
 use crate::clock::DisciplinedClock;
@@ -194,34 +194,76 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
 
     /// Records a part of a read-modify-write: its update follows its get, and after either's failure
     /// or the update's end comes the row over both.
-    fn complete_part(&mut self, slot: u32, c: &Completion, end: OperationEnd, mut whole: InFlight) {
+    fn complete_part(
+        &mut self,
+        slot: u32,
+        c: &Completion,
+        end: OperationEnd,
+        mut whole: ReadModifyWrite,
+    ) {
         let status = end.status;
-        let flight = &self.slots.flights[slot as usize];
+        let flight = &mut self.slots.flights[slot as usize];
         let goes_on = flight.op.kind == OpKind::Get && status.is_ok();
         if flight.op.kind == OpKind::Get {
-            whole.began_with(flight);
+            whole.flight.began_with(flight);
+            whole.read = flight.op.size;
         }
+        flight.op.kind = flight.op.kind.as_part();
         if !goes_on {
             self.slots.release(slot);
         }
         self.record(slot, c, end);
-        let keys = self.strategies.as_mut().and_then(|s| s.keys.as_mut());
-        if let Some(keys) = keys {
+        if let Some(keys) = self.keys_mut() {
             keys.set_composed(slot, goes_on.then_some(whole));
         }
         if !goes_on {
-            let end = Completion { status, ..Completion::ok(c.token, whole.op.size) };
-            let row = record_of(&whole, &end, status, self.now, self.slots.queued);
+            let mut flight = whole.flight;
+            flight.op.size += whole.read;
+            let end = Completion { status, ..Completion::ok(c.token, flight.op.size) };
+            let row = record_of(&flight, &end, status, self.now, self.slots.queued);
             self.recorder.record(&row);
         }
+    }
+
+    /// Records the operation in `slot` as unfinished; of a read-modify-write its part as well, when
+    /// there is one in flight.
+    #[cold]
+    pub(super) fn record_unfinished(&mut self, slot: u32) {
+        let flight = self.slots.flights[slot as usize];
+        let whole = self.keys_mut().and_then(|keys| keys.composed(slot));
+        let part = InFlight { op: Op { kind: flight.op.kind.as_part(), ..flight.op }, ..flight };
+        let rows = match whole {
+            None => [Some(flight), None],
+            // Its get is recorded, its update was not yet taken.
+            Some(whole) if flight.op.kind.is_part() => [None, Some(whole.flight)],
+            Some(mut whole) => {
+                if flight.op.kind == OpKind::Get {
+                    whole.flight.began_with(&flight);
+                }
+                [Some(part), Some(whole.flight)]
+            }
+        };
+        for row in rows.iter().flatten() {
+            let gone = Completion::failed(flight.token, Status::UNFINISHED);
+            let queued = self.slots.queued;
+            let record = record_of(row, &gone, Status::UNFINISHED, self.now, queued);
+            self.recorder.record(&record);
+        }
+    }
+
+    /// What is traced of `op`: a part of a read-modify-write by the name that its row has.
+    #[inline]
+    pub(super) fn traced(&mut self, slot: u32, op: &Op) -> Op {
+        let part = self.keys_mut().is_some_and(|keys| keys.composed(slot).is_some());
+        Op { kind: if part { op.kind.as_part() } else { op.kind }, ..*op }
     }
 
     /// Records a miss: a success that found no records, or not all of a batch. With a
     /// read-modify-write nothing is written.
     #[cold]
-    fn complete_missed(&mut self, slot: u32, c: &Completion, whole: Option<InFlight>) {
+    fn complete_missed(&mut self, slot: u32, c: &Completion, whole: Option<ReadModifyWrite>) {
         self.slots.release(slot);
-        let flight = self.slots.flights[slot as usize];
+        let mut flight = self.slots.flights[slot as usize];
         let service = self.now.since(flight.submit).max(0) as u64;
         self.probe.end(c.token.slot(), c.token, service);
         let miss = |f: &InFlight| Record {
@@ -229,17 +271,16 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             count: Some(c.count),
             ..record_of(f, c, Status::OK, self.now, self.slots.queued)
         };
-        let part = miss(&flight);
         let whole = whole.map(|mut whole| {
             if flight.op.kind == OpKind::Get {
                 // Else the get went well, and the whole began with it.
-                whole.began_with(&flight);
+                whole.flight.began_with(&flight);
             }
-            // As in the totals, its part stands for it.
-            whole.op.size = 0;
-            miss(&whole)
+            whole.flight.op.size = whole.read;
+            flight.op.kind = flight.op.kind.as_part();
+            miss(&whole.flight)
         });
-        self.record_whole(&part);
+        self.record_whole(&miss(&flight));
         if let Some(whole) = whole {
             self.recorder.record(&whole);
         }
@@ -256,7 +297,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             let token = self.slots.next_token(slot);
             let submit = self.clock.now();
             self.now = submit;
-            self.probe.begin(token.slot(), token, submit, &op);
+            let traced = Op { kind: OpKind::RmwUpdate, ..op };
+            self.probe.begin(token.slot(), token, submit, &traced);
             self.slots.flights[slot as usize] =
                 InFlight { op, intended: None, submit, issued: submit, token };
             match self.session.submit(&op, slot, token)? {

@@ -1,5 +1,6 @@
 //! What one reading of a run directory gives: the types that all later stages work with.
 
+use taillight_core::OpKind;
 use taillight_rundir::bus::BusInfo;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::nvme::NvmeFile;
@@ -54,6 +55,24 @@ impl Analysis {
     pub fn trouble(&self, code: &str) -> Option<&ReadProblem> {
         self.troubles.iter().find(|t| t.code == code)
     }
+
+    /// Whether totals add a kind. Not the parts of read-modify-writes; in runs of versions that gave
+    /// them no kind of their own, the get and the update stand for the whole.
+    pub fn is_whole(&self, op: OpKind) -> bool {
+        let apart = || self.groups.iter().any(|g| g.op.is_part());
+        !op.is_part() && (op != OpKind::Rmw || apart())
+    }
+
+    /// Operations as the plan counts them, in the groups that `of` takes.
+    pub fn operations(&self, of: impl Fn(&IoGroup) -> bool) -> u64 {
+        let count = |part: &dyn Fn(OpKind) -> bool| -> u64 {
+            let groups = self.groups.iter().filter(|g| of(g) && part(g.op));
+            groups.map(|g| g.tally.count).sum()
+        };
+        // Where parts stand for the whole, each whole one is there twice.
+        let twice = count(&|op| op == OpKind::Rmw && !self.is_whole(op));
+        count(&|op| self.is_whole(op)).saturating_sub(twice)
+    }
 }
 
 /// What was seen of the machine beside the I/Os.
@@ -72,7 +91,7 @@ pub struct MachineData {
 pub struct IoCounts {
     /// Rows in `ios.parquet`, every phase.
     pub rows: u64,
-    /// Rows of measure and drain.
+    /// Rows of measure and drain, without parts of read-modify-writes.
     pub analysed: u64,
     /// I/Os the recorder counted in measure and drain; none when the manifest does not say.
     pub recorded: Option<u64>,

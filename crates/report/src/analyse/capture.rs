@@ -23,7 +23,7 @@ pub struct CapturedIos {
     pub requests: Vec<RequestGroup>,
     /// Rows in the file, of every phase.
     pub rows: u64,
-    /// Rows of the measure and drain phases.
+    /// Rows of the measure and drain phases, without parts of read-modify-writes.
     pub counted: u64,
     /// Whether the distributions outgrew the memory budget and stopped being complete.
     pub overflowed: bool,
@@ -61,6 +61,7 @@ pub fn read(
         window,
         counters: Vec::new(),
         requests: fanouts.iter().map(|n| RequestCounter::new(*n, window)).collect(),
+        apart: false,
         captured: CapturedIos { rows: total, ..CapturedIos::default() },
     };
     let mut done = 0;
@@ -84,6 +85,8 @@ struct CaptureReader {
     /// By workload and operation.
     counters: Vec<Vec<Option<Box<IoGroupCounter>>>>,
     requests: Vec<RequestCounter>,
+    /// Parts of read-modify-writes have kinds of their own.
+    apart: bool,
     captured: CapturedIos,
 }
 
@@ -94,10 +97,13 @@ impl CaptureReader {
             if !wanted.get(usize::from(batch.phase[i])).copied().unwrap_or(false) {
                 continue;
             }
-            self.captured.counted += 1;
             let row = batch.row(i);
+            self.captured.counted += u64::from(!row.op.is_part());
             let exact = !self.captured.overflowed;
-            if exact && row.status.is_ok() && row.op != OpKind::Rmw {
+            // As `Analysis::is_whole`: the get of a read-modify-write comes before the whole.
+            self.apart |= row.op.is_part();
+            let whole = !row.op.is_part() && (row.op != OpKind::Rmw || self.apart);
+            if exact && row.status.is_ok() && whole {
                 self.requests.iter_mut().for_each(|requests| requests.push(&row));
             }
             self.counter(row.workload, row.op).push(&row, exact);

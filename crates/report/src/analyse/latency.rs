@@ -12,7 +12,7 @@ use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 use taillight_stats::{Dist, LogBins, SbkSlc, estimate, group_episodes, slc};
 
-use super::dists::LatencySample;
+use super::dists::{LatencyDists, LatencySample, headline, headline_kind};
 use super::slowest::SlowestIos;
 
 /// Which percentiles are asked for.
@@ -150,11 +150,13 @@ pub fn per_s(amount: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount / seconds } else { 0.0 }
 }
 
-/// All variants of the SLC factors.
-pub fn slc_factors(dist: &Dist) -> SlcFactors {
+/// All variants of the SLC factors of the latency a run is made for.
+pub fn slc_factors(latencies: &LatencyDists) -> SlcFactors {
+    let dist: &Dist = headline(latencies);
     let real = slc::Slc::from_dist(dist);
     let pair = |s: SbkSlc| SlcPair { slc1: s.slc1, slc2: s.slc2 };
     SlcFactors {
+        latency: Some(headline_kind(latencies).name().to_owned()),
         slc1: real.slc1,
         slc2: real.slc2,
         sbk21: pair(SbkSlc::list_21(dist)),

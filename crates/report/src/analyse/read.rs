@@ -45,7 +45,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         recorded: recorded(&manifest),
         in_intervals: (!intervals.is_empty()).then(|| {
             let rows = intervals.iter();
-            let measured = rows.filter(|r| !is_load(&manifest, r.workload));
+            let measured = rows.filter(|r| !is_load(&manifest, r.workload) && !r.op.is_part());
             measured.map(|r| r.ops).sum()
         }),
     };

@@ -102,7 +102,8 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
         percentiles: BTreeMap::new(),
         given: given.is_some(),
     };
-    for (op, totals) in &summary.ops {
+    // A read-modify-write is traced, and explained, by its parts.
+    for (op, totals) in summary.ops.iter().filter(|(op, _)| **op != OpKind::Rmw) {
         if let Some(ns) = given {
             found.ns.insert(*op, ns);
             continue;

@@ -228,7 +228,7 @@ impl Deref for Judged {
 }
 
 fn reads(op: OpKind) -> bool {
-    matches!(op, OpKind::Read | OpKind::Get | OpKind::Scan)
+    matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan)
 }
 
 /// Judges one slow I/O. `pieces` is none without evidence.

@@ -12,7 +12,7 @@ use super::{store, tables, wrong_blocks};
 use crate::format::{self, Script};
 use crate::table::Tone;
 use crate::verdict::saturation::achieved;
-use crate::verdict::{asked_for, unmeasured};
+use crate::verdict::{asked_for, unmeasured, whole_ops};
 
 impl Model {
     pub fn new(summary: &Summary, script: Script) -> Model {
@@ -54,7 +54,7 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
             format!("{} moved", format::bytes(totals.bytes)),
         ),
     ];
-    for (op, totals) in summary.ops.iter().take(2) {
+    for (op, totals) in whole_ops(summary).take(2) {
         let (latency, kind) = asked_for(totals);
         if let Some(ns) = latency.percentiles.iter().find(|p| p.p == "50").and_then(|p| p.ns) {
             let mean =
@@ -207,7 +207,8 @@ fn slc(summary: &Summary) -> Option<String> {
     let factor = |v: Option<f64>| v.map_or("undefined".to_owned(), format::factor);
     let of = |(op, slc): (&taillight_core::OpKind, &taillight_rundir::summary::SlcFactors)| {
         let (below, above) = (factor(slc.slc1), factor(slc.slc2));
-        format!("{} {below}, {above}", op.name())
+        let kind = slc.kind().map_or(String::new(), |kind| format!(" {}", kind.words()));
+        format!("{}{kind} {below}, {above}", op.name())
     };
     let all: Vec<String> = summary.slc.iter().map(of).collect();
     (!all.is_empty()).then(|| {

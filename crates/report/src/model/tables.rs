@@ -55,6 +55,10 @@ fn throughput(summary: &Summary) -> Table {
         "Throughput",
         &["", "I/Os", "IOPS", "bandwidth", "in flight", "failed"],
     );
+    if summary.ops.keys().any(|op| op.is_part()) {
+        let note = "rmw_get and rmw_update are the parts of rmw: no total adds them.";
+        table.note = Some(note.to_owned());
+    }
     let several = summary.totals.records.is_some();
     if several {
         table.columns.insert(3, "records/s".to_owned());
@@ -403,8 +407,9 @@ fn slc(summary: &Summary) -> Option<Table> {
             .to_owned(),
     );
     for (op, slc) in &summary.slc {
+        let kind = slc.kind().map_or(String::new(), |kind| format!(" {}", kind.words()));
         table.rows.push(vec![
-            Cell::new(op.name()),
+            Cell::new(format!("{}{kind}", op.name())),
             factor(slc.slc1),
             factor(slc.slc2),
             Cell::new(format!("{}, {}", slc.sbk21.slc1, slc.sbk21.slc2)),

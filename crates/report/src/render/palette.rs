@@ -27,6 +27,8 @@ pub fn of_op(op: OpKind) -> &'static str {
         OpKind::Update | OpKind::List => HUES[4],
         OpKind::Rmw => HUES[5],
         OpKind::Stat => HUES[6],
+        OpKind::RmwGet => HUES[7],
+        OpKind::RmwUpdate => HUES[8],
     }
 }
 

@@ -9,7 +9,7 @@ use taillight_core::{LatencyMap, Result};
 use taillight_rundir::summary::{Qos, QosStatus, RequestCheck, ShareOver};
 use taillight_stats::{CeilingCheck, CeilingStatus, check_ceiling, request_share};
 
-use super::{IoSet, is_one_io};
+use super::IoSet;
 use crate::analyse::dists::{LatencyDists, LatencySample, merged};
 use crate::analyse::{Analysis, IoGroup, latency};
 
@@ -31,7 +31,7 @@ fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling) -> Result<Qos> {
         Some(index) => {
             let groups = analysis.groups.iter();
             let of: Vec<&IoGroup> =
-                groups.filter(|g| g.workload == index && is_one_io(g)).collect();
+                groups.filter(|g| g.workload == index && analysis.is_whole(g.op)).collect();
             Some(IoSet::of(&of)?)
         }
     };

@@ -4,7 +4,7 @@ mod ceilings;
 mod drives;
 mod unmeasured;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::{LatencyKind, LatencyMap, OpKind, Result, Status};
@@ -36,7 +36,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         losses.ios = losses.ios.max(recorded.saturating_sub(counts.analysed));
     }
     let above = |ns: u64| {
-        let groups = analysis.groups.iter().filter(|g| is_one_io(g));
+        let groups = analysis.groups.iter().filter(|g| analysis.is_whole(g.op));
         let dists = groups.map(|g| &g.latencies.service);
         let slow = |d: &LatencySample| d.count() - d.count_at_or_below(ns.saturating_sub(1));
         dists.map(slow).sum()
@@ -49,6 +49,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         verdict: verdict::placeholder(),
         totals: view.totals(&sets.all),
         ops: sets.ops.iter().map(|(op, set)| (*op, view.totals(set))).collect(),
+        requests: view.requests()?,
         workloads: view.workloads()?,
         load: unmeasured::load(analysis),
         qos: ceilings::ceilings(analysis, &sets.all)?,
@@ -116,15 +117,10 @@ impl IoSets {
             .iter()
             .map(|(op, groups)| Ok((*op, IoSet::of(groups)?)))
             .collect::<Result<_>>()?;
-        let all: Vec<&IoGroup> = analysis.groups.iter().filter(|g| is_one_io(g)).collect();
+        let all: Vec<&IoGroup> =
+            analysis.groups.iter().filter(|g| analysis.is_whole(g.op)).collect();
         Ok(IoSets { all: IoSet::of(&all)?, ops })
     }
-}
-
-/// Whether rows of a group are operations of the target. A read-modify-write is the row over a get
-/// and an update that have rows of their own: totals count those.
-fn is_one_io(group: &IoGroup) -> bool {
-    group.op != OpKind::Rmw
 }
 
 /// Records of a set whose operations cover more than one.
@@ -194,6 +190,17 @@ impl SummaryBuilder<'_> {
         }
     }
 
+    /// What the target was asked, where read-modify-writes were made of it.
+    fn requests(&self) -> Result<BTreeMap<OpKind, Totals>> {
+        let groups = &self.analysis.groups;
+        let parts = groups.iter().filter(|g| g.op.is_part()).map(|g| g.op.request());
+        let of = |request: OpKind| {
+            let all: Vec<&IoGroup> = groups.iter().filter(|g| g.op.request() == request).collect();
+            Ok((request, self.totals(&IoSet::of(&all)?)))
+        };
+        parts.collect::<BTreeSet<_>>().into_iter().map(of).collect()
+    }
+
     fn workloads(&self) -> Result<Vec<WorkloadSummary>> {
         let plan = &self.analysis.manifest.plan;
         let of = |(index, workload): (usize, &WorkloadPlan)| {
@@ -202,7 +209,7 @@ impl SummaryBuilder<'_> {
                 groups.filter(move |g| usize::from(g.workload) == index)
             };
             let all: Vec<&IoGroup> = groups().collect();
-            let ios: Vec<&IoGroup> = groups().filter(|g| is_one_io(g)).collect();
+            let ios: Vec<&IoGroup> = groups().filter(|g| self.analysis.is_whole(g.op)).collect();
             // One that ended early is measured by its own time.
             let whole = self.analysis.duration_ns;
             let last = all.iter().map(|g| g.tally.last_ns).max().unwrap_or(0);
@@ -248,7 +255,7 @@ impl SummaryBuilder<'_> {
 
 fn slc(sets: &IoSets) -> BTreeMap<OpKind, SlcFactors> {
     let measured = sets.ops.iter().filter(|(_, set)| !headline(&set.latencies).is_empty());
-    measured.map(|(op, set)| (*op, latency::slc_factors(headline(&set.latencies)))).collect()
+    measured.map(|(op, set)| (*op, latency::slc_factors(&set.latencies))).collect()
 }
 
 fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {

@@ -1,6 +1,6 @@
 //! What all rules of the verdict rest on: which latency a run is judged by, and whether it has one.
 
-use taillight_core::LatencyKind;
+use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Latency;
 use taillight_rundir::summary::{Reason, Summary, Totals};
 
@@ -17,6 +17,11 @@ pub fn unsampled(totals: &Totals) -> bool {
 /// The measure that counts: response with a schedule, else service.
 pub fn main(totals: &Totals) -> &Latency {
     totals.latencies.main()
+}
+
+/// Operations by kind: all but the parts of read-modify-writes, which totals do not add.
+pub fn whole_ops(summary: &Summary) -> impl Iterator<Item = (&OpKind, &Totals)> {
+    summary.ops.iter().filter(|(op, _)| !op.is_part())
 }
 
 /// What [`asked_for`] calls the time from a writer's stamp.

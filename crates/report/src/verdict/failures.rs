@@ -1,6 +1,6 @@
 //! What went wrong in a run: it failed, ended early, measured nothing, or I/Os of it failed.
 
-use taillight_core::{OpKind, Status};
+use taillight_core::Status;
 use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
 
@@ -46,14 +46,7 @@ fn to_its_end(analysis: &Analysis, summary: &Summary) -> bool {
     let run = &analysis.manifest.plan.run;
     let lasted = summary.totals.duration_ns;
     run.duration.is_some_and(|time| lasted >= time.0)
-        || run.operations.is_some_and(|n| operations(analysis, summary) >= n)
-}
-
-/// Operations as the plan counts them. Totals hold both halves of a read-modify-write; it is one.
-fn operations(analysis: &Analysis, summary: &Summary) -> u64 {
-    let whole = analysis.groups.iter().filter(|g| g.op == OpKind::Rmw);
-    let twice: u64 = whole.map(|g| g.tally.count).sum();
-    summary.totals.count.saturating_sub(twice)
+        || run.operations.is_some_and(|n| analysis.operations(|_| true) >= n)
 }
 
 /// What there is of a run that ended early: `All 12,345 I/Os of its 3.2 s (of 10 s planned) were kept.`
@@ -98,7 +91,7 @@ pub(super) fn errors(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, 
     if n == 0 {
         return None;
     }
-    let asked = |k: &&ErrorCount| k.status != Status::REFUSED.0;
+    let asked = |k: &&ErrorCount| k.status != Status::REFUSED.0 && !k.op.is_part();
     let most = summary.errors.kinds.iter().find(asked);
     let most = most.map_or(String::new(), |k| {
         format!(", {} {}s: {}", of_them(k.count, n), k.op.name(), k.text)
@@ -122,7 +115,7 @@ fn of_them(count: u64, n: u64) -> String {
 
 /// Writes that no store was asked for: failures that took no time, and show nothing of the store.
 pub(super) fn refused(a: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let kinds = || summary.errors.kinds.iter();
+    let kinds = || summary.errors.kinds.iter().filter(|k| !k.op.is_part());
     let refused = |k: &&ErrorCount| k.status == Status::REFUSED.0;
     let n: u64 = kinds().filter(refused).map(|k| k.count).sum();
     if n == 0 {

@@ -6,6 +6,6 @@ mod rules;
 pub mod saturation;
 pub mod wrong_data;
 
-pub use basis::{asked_for, main, unmeasured, unsampled};
+pub use basis::{asked_for, main, unmeasured, unsampled, whole_ops};
 pub use rules::{CEILING_FAILED, CEILING_UNDECIDED, placeholder, verdict};
 pub use wrong_data::WRONG_DATA;

@@ -9,7 +9,7 @@ use taillight_rundir::summary::{QosStatus, Reason, RequestCheck, Summary, Verdic
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
 
-use super::basis::{END_TO_END, asked_for, main, reason, unmeasured};
+use super::basis::{END_TO_END, asked_for, main, reason, unmeasured, whole_ops};
 use super::failures::{errors, failed, nothing, partial, refused};
 use super::saturation::achieved;
 use super::wrong_data::{WRONG_DATA, wrong_data};
@@ -165,9 +165,9 @@ fn result(summary: &Summary) -> String {
         format::rate(summary.totals.iops),
         format::bytes_per_s(summary.totals.bytes_per_s)
     );
-    for (op, totals) in summary.ops.iter().take(2) {
+    for (op, totals) in whole_ops(summary).take(2) {
         let asked = asked_for(totals);
-        let named = match (asked.1, summary.ops.len()) {
+        let named = match (asked.1, whole_ops(summary).count()) {
             (END_TO_END, _) => format!("{} {END_TO_END}: ", op.name()),
             (_, 0 | 1) => String::new(),
             _ => format!("{}: ", op.name()),
@@ -441,7 +441,7 @@ fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 }
 
 fn few(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let (op, totals) = summary.ops.iter().min_by_key(|(_, t)| main(t).count)?;
+    let (op, totals) = whole_ops(summary).min_by_key(|(_, t)| main(t).count)?;
     let count = main(totals).count;
     if count == 0 || count >= 2_995 {
         return None;

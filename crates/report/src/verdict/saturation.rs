@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::OpKind;
 use taillight_core::plan::WorkloadPlan;
 use taillight_rundir::summary::Saturation;
 
@@ -29,17 +28,8 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         .filter(|(_, w)| w.measured)
         .filter_map(|(i, w)| Some((i as u16, asked(w, seconds)?)))
         .collect();
-    let done = |only_open: bool| -> u64 {
-        let groups = analysis.groups.iter();
-        groups
-            .filter(|g| !only_open || open.iter().any(|(w, _)| *w == g.workload))
-            // A read-modify-write is asked for once and has three rows.
-            .map(|g| match g.op {
-                OpKind::Rmw => -(g.tally.count as i64),
-                _ => g.tally.count as i64,
-            })
-            .sum::<i64>()
-            .max(0) as u64
+    let done = |only_open: bool| {
+        analysis.operations(|g| !only_open || open.iter().any(|(w, _)| *w == g.workload))
     };
     let counted = analysis.manifest.schedule;
     // What was sent only after the time was over reached no rate.

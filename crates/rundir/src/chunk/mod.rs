@@ -22,7 +22,7 @@ mod read;
 pub use encode::{ChunkEncoder, DoesNotFit, ShortRecord};
 pub use read::{ChunkReader, RecordIter};
 
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 
 /// Bytes before the first record.
 pub const HEADER_BYTES: usize = 4096;
@@ -32,6 +32,7 @@ pub const MAGIC: [u8; 8] = *b"TLCHNK01";
 pub const LONG_WORDS: usize = 16;
 /// Op code that marks a long record.
 const LONG: u64 = 15;
+const _: () = assert!(OpKind::ALL.len() as u64 <= LONG, "a kind of operation takes less");
 /// Sizes that fit the table.
 pub const SIZES: usize = 16;
 

@@ -79,10 +79,9 @@ fn a_record_that_cannot_be_is_an_error_and_the_last_item() {
     for i in 0..2 {
         at += e.encode(&mut words[at..], &record(1_000_000 + i, 80_000, 12)).unwrap();
     }
-    let unknown_op = 14 << 1 | 1;
     let long_of_unknown_op = 200 << 16 | LONG << 1 | 1;
     let beyond_all_files = u64::MAX << DELTA_BITS;
-    for (i, wrong) in [(0, unknown_op), (0, long_of_unknown_op), (1, beyond_all_files)] {
+    for (i, wrong) in [(0, long_of_unknown_op), (1, beyond_all_files)] {
         let mut words = words.clone();
         words[at] = 1;
         words[at + i] = wrong;

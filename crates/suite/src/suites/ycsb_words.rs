@@ -42,6 +42,10 @@ impl WorkloadRun<'_> {
         let of = |op: OpKind| self.summary.ops.get(&op);
         let count = |op| of(op).map_or(0, |t| t.count);
         let parts = NAMES[..4].iter().map(|(op, _)| count(*op)).sum::<u64>();
+        if !self.summary.requests.is_empty() {
+            return parts + count(OpKind::Rmw);
+        }
+        // Gets and updates of runs of earlier versions hold those of read-modify-writes.
         // A whole one brought a read and an update; one whose read failed brought the read alone.
         let whole = of(OpKind::Rmw).map_or(0, |t| t.count - t.errors);
         let half = of(OpKind::Rmw).map_or(0, |t| t.errors);
@@ -122,9 +126,10 @@ pub fn lines(run: &WorkloadRun<'_>) -> String {
 }
 
 fn series<'a>(run: &'a WorkloadRun<'_>) -> impl Iterator<Item = (&'static str, &'a Totals)> {
+    let of = |op| run.summary.requests.get(op).or_else(|| run.summary.ops.get(op));
     NAMES
         .iter()
-        .filter_map(|(op, name)| Some((*name, run.summary.ops.get(op)?)))
+        .filter_map(move |(op, name)| Some((*name, of(op)?)))
         .filter(|(_, totals)| totals.count > 0)
 }
 
@@ -156,7 +161,7 @@ fn failures(run: &WorkloadRun<'_>, name: &str) -> Vec<(&'static str, u64)> {
     let op = NAMES.iter().find(|(_, n)| *n == name).map(|(op, _)| *op);
     let mut found: Vec<(&'static str, u64)> = Vec::new();
     let kinds = run.summary.errors.kinds.iter();
-    for kind in kinds.filter(|k| Some(k.op) == op) {
+    for kind in kinds.filter(|k| Some(k.op.request()) == op) {
         let status = match kind.status {
             -6 => "NOT_FOUND",
             -3 => "UNEXPECTED_STATE",

@@ -158,7 +158,7 @@ fn traced_command(row: &LayerRow) -> Option<TracedCommand> {
 }
 
 fn disk_op(op: OpKind) -> OpKind {
-    match op {
+    match op.request() {
         OpKind::Get => OpKind::Read,
         other => other,
     }

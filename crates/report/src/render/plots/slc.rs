@@ -105,7 +105,8 @@ fn line(
     let slc = series.slc.as_ref()?;
     let look = overlay.look(run, series.op, &series.name);
     let factor = |v: Option<f64>| v.map_or("undefined".to_owned(), format::factor);
-    let factors = format!("SLC1 {}, SLC2 {}", factor(slc.slc1), factor(slc.slc2));
+    let (below, above) = (factor(slc.slc1), factor(slc.slc2));
+    let factors = format!("SLC1 {below}, SLC2 {above} ({})", series.measure.words());
     let name = match (overlay.runs.len() > 1, colour.is_some()) {
         (true, true) => escape(&overlay.runs.get(run)?.label),
         (true, false) => {

@@ -347,6 +347,7 @@ pub struct ExportArgs {
   taillight suite ycsb -P my.properties -p recordcount=5000000 --target job.toml
   taillight suite slc-paper --path /mnt/test
   taillight suite slc-paper --path /mnt/test --endpoint http://127.0.0.1:9000/bench --scale full
+  taillight suite disk-for etcd --path /mnt/test/
   taillight suite ./mine.toml --path /mnt/test/
   taillight suite --resume taillight-runs/ycsb-20260102T030405Z
 
@@ -355,11 +356,16 @@ one, and anew after one that inserts. -p and -P take YCSB's properties. docs/ycs
 the same as in YCSB and what is not.
 slc-paper: writes and reads on a file, LevelDB, RocksDB and an object store, with their SLC
 factors beside the paper's (docs/slc-paper.md).
+disk-for etcd, postgres or kafka: whether a disk keeps the ceilings of their response times, in about
+a minute (docs/disk-for.md).
 A file of your own: `taillight schema suite` describes it, suites/queue-depths.toml is an example.")]
 pub struct SuiteArgs {
-    /// A suite (ycsb, slc-paper, queue-depths) or a file that describes one.
+    /// A suite (ycsb, slc-paper, queue-depths, disk-for) or a file that describes one.
     #[arg(value_name = "NAME|FILE.toml", required_unless_present = "resume")]
     pub name: Option<String>,
+    /// disk-for: etcd, postgres or kafka.
+    #[arg(value_name = "WHAT")]
+    pub of: Option<String>,
     /// Go on with the series in this directory: a suite, a search, repetitions or imported jobs.
     #[arg(long, value_name = "DIR", exclusive = true)]
     pub resume: Option<PathBuf>,

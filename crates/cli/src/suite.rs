@@ -65,7 +65,8 @@ fn resume(dir: &Path) -> Result<Exit> {
 }
 
 fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
-    let (name, suite) = find(args.name.as_deref().unwrap_or_default())?;
+    let name = args.name.iter().chain(&args.of).map(String::as_str).collect::<Vec<_>>().join("-");
+    let (name, suite) = find(&name)?;
     let seed = resumed.as_ref().map(|r| r.seed);
     let prepared = suite.prepare(request(args)?, planner(args.destroy.clone(), seed))?;
     let place = SeriesPlace {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use taillight_core::exit::Exit;
 use taillight_core::job::{FieldLoop, JobFile, PointOrder};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Percentile, Result};
@@ -16,9 +17,11 @@ use taillight_report::{ReportContext, ReportSummary};
 use taillight_rundir::names;
 use taillight_rundir::series::{Axis, PointRole};
 
+use super::answers;
 use super::loops::{self, Setting, count_points, settings, shown, shuffle};
 use super::{PreparedSuite, SuiteRequest, head, job_source, share_target};
 use crate::demand::{decisions, sweep_data};
+use crate::exit::worst;
 use crate::figures::request_percentiles;
 use crate::host::JobSource;
 use crate::method::{
@@ -218,7 +221,10 @@ impl PointMaker<'_> {
 fn introduction(suite: &MatrixSuite, points: &[Point], seed: u64) -> String {
     let rounds = suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
     let shuffled = suite.phases.iter().any(|p| p.order == PointOrder::Shuffled);
-    let mut text = format!("{} runs", points.len());
+    let mut text = match points.len() {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    };
     if rounds > 1 {
         text.push_str(&format!(" in {rounds} rounds"));
     }
@@ -306,6 +312,11 @@ impl Method for MatrixMethod {
         self.sequence.next(done)
     }
 
+    fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
+        let all = self.sequence.exit(done, ended);
+        if answers::missed(done) { worst(all, Exit::GateFailed) } else { all }
+    }
+
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
         if series.state == SeriesState::Running {
             return Ok(Conclusion::default());
@@ -313,7 +324,7 @@ impl Method for MatrixMethod {
         let rounds = self.suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
         let data = sweep_data(&self.head().axes, series.done);
         let decisions = data.map(|data| decisions(&data, rounds)).unwrap_or_default();
-        Ok(Conclusion { decisions, ..Conclusion::default() })
+        Ok(Conclusion { decisions, answer: answers::answer(series.done) })
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
@@ -321,13 +332,22 @@ impl Method for MatrixMethod {
         let sweep = sweep_data(&self.head().axes, series.done);
         let text = sweep.iter().flat_map(|data| &data.curves).map(|curve| curve.text.as_str());
         let text = text.collect::<Vec<_>>().join("\n");
+        let ceilings = answers::table(series.done);
+        let mut after = vec![table.to_text()];
+        after.extend(ceilings.iter().map(|(_, table)| table.to_text()));
+        after.push(text.clone());
+        after.extend(ceilings.iter().map(|(answer, _)| answer.clone()));
+        let after: Vec<&str> =
+            after.iter().map(|t| t.trim_end()).filter(|t| !t.is_empty()).collect();
+        let lead = ceilings.iter().map(|(answer, _)| answer.as_str()).chain(text.lines());
+        let lead = lead.map(|line| format!("{line}. ")).collect();
         let many = series.done.len() > MOST_IN_FULL && sweep.is_some();
         Ok(Some(SeriesReport {
-            after: format!("\n{}\n{text}", table.to_text().trim_end()).trim_end().to_owned(),
+            after: format!("\n{}", after.join("\n\n")),
             context: ReportContext {
                 title: Some(self.suite.about.clone()),
-                text: text.lines().map(|line| format!("{line}. ")).collect(),
-                tables: vec![table],
+                text: lead,
+                tables: ceilings.into_iter().map(|(_, table)| table).chain([table]).collect(),
                 summary: many.then(|| ReportSummary {
                     charts: CHARTS.to_vec(),
                     links: series

@@ -5,6 +5,7 @@
 //! that decides in a new way needs a rule: a module here and a line in [`SuiteFile`]. Called by
 //! `taillight suite`.
 
+mod answers;
 mod loops;
 mod matrix;
 mod request;

@@ -1,0 +1,128 @@
+//! What the ceilings of a suite's runs say: kept, missed or undecided, with the interval.
+//!
+//! What it is: the checks of each run's report side by side, as a table and for `series.json`. What it
+//! is not: a check. Used by the rule `matrix`; runs without ceilings have no answer.
+
+use serde_json::{Value, json};
+use taillight_report::format::{Script, count, duration, percent};
+use taillight_report::table::{Cell, Table};
+use taillight_rundir::Summary;
+use taillight_rundir::summary::{Qos, QosStatus};
+
+use crate::figures::quantile;
+use crate::method::PointResult;
+
+/// Every check with its run.
+fn checks(done: &[PointResult]) -> impl Iterator<Item = (&PointResult, &Summary, &Qos)> {
+    let runs = done.iter().filter_map(|r| Some((r, r.summary.as_ref()?)));
+    runs.flat_map(|(r, s)| s.qos.iter().map(move |q| (r, s, q)))
+}
+
+fn word(status: QosStatus) -> &'static str {
+    match status {
+        QosStatus::Pass => "kept",
+        QosStatus::Fail => "missed",
+        QosStatus::Undecided => "undecided",
+    }
+}
+
+/// The answer of a check. A run that did not reach its rate has no steady response time to decide
+/// by: the load itself was too much, and so the ceiling is missed.
+fn status(summary: &Summary, q: &Qos) -> QosStatus {
+    match (q.status, summary.saturation.saturated) {
+        (QosStatus::Undecided, true) => QosStatus::Fail,
+        (status, _) => status,
+    }
+}
+
+/// Whether a ceiling of some run is missed.
+pub(super) fn missed(done: &[PointResult]) -> bool {
+    checks(done).any(|(_, s, q)| status(s, q) == QosStatus::Fail)
+}
+
+/// The answer over all runs: missed if one is, kept if all are; none without a ceiling.
+fn overall(done: &[PointResult]) -> Option<&'static str> {
+    let all: Vec<QosStatus> = checks(done).map(|(_, s, q)| status(s, q)).collect();
+    let has = |status| all.contains(&status);
+    let worst = if has(QosStatus::Fail) {
+        QosStatus::Fail
+    } else if has(QosStatus::Undecided) || done.iter().any(|r| !r.complete()) {
+        QosStatus::Undecided
+    } else {
+        QosStatus::Pass
+    };
+    (!all.is_empty()).then(|| word(worst))
+}
+
+/// For `series.json`; none without a ceiling.
+pub(super) fn answer(done: &[PointResult]) -> Option<Value> {
+    let check = |(r, s, q): (&PointResult, &Summary, &Qos)| json!({ "run": r.point.id, "answer": word(status(s, q)), "layer": layer(s), "check": q });
+    let all = overall(done)?;
+    Some(json!({ "answer": all, "ceilings": checks(done).map(check).collect::<Vec<_>>() }))
+}
+
+/// The same for people: one word, and a row for each ceiling of each run.
+pub(super) fn table(done: &[PointResult]) -> Option<(String, Table)> {
+    let all = overall(done)?;
+    let columns =
+        ["run", "of", "ceiling", "for", "answer", "measured, 95 %", "share over, 95 %", "held by"];
+    let mut table = Table::new("ceilings", "Ceilings", &columns);
+    for (result, summary, q) in checks(done) {
+        let answer = status(summary, q);
+        let why = match q.needs {
+            _ if answer != q.status => ", the rate was not reached".to_owned(),
+            Some(n) => format!(", needs {} I/Os or more", count(n)),
+            None => String::new(),
+        };
+        let of = match &q.requests {
+            Some(r) => format!("requests of {}", r.fanout),
+            None => q.workload.clone().unwrap_or_else(|| "all".to_owned()),
+        };
+        let row = [
+            result.point.id.clone(),
+            of,
+            time(q.ceiling_ns),
+            format!("{} %", q.at),
+            format!("{}{why}", word(answer)),
+            measured(summary, q),
+            over(q),
+            layer(summary).unwrap_or("-".to_owned()),
+        ];
+        table.rows.push(row.into_iter().map(Cell::new).collect());
+    }
+    Some((format!("Answer  {all}"), table))
+}
+
+fn time(ns: u64) -> String {
+    duration(ns as f64, Script::Plain)
+}
+
+/// The percentile that the ceiling is for, with its interval.
+fn measured(summary: &Summary, q: &Qos) -> String {
+    if q.requests.is_some() {
+        return "-".to_owned();
+    }
+    let own = |name: &String| summary.workloads.iter().find(|w| w.name == *name);
+    let totals = q.workload.as_ref().map_or(Some(&summary.totals), |n| Some(&own(n)?.totals));
+    let at = totals.zip(q.at.parse().ok()).and_then(|(t, p)| quantile(t.latencies.main(), p));
+    let Some(it) = at else {
+        return "-".to_owned();
+    };
+    let shown = |ns: Option<u64>| ns.map_or("-".to_owned(), time);
+    format!("{} ({} to {})", shown(it.ns), shown(it.lo_ns), shown(it.hi_ns))
+}
+
+fn over(q: &Qos) -> String {
+    let share = q.requests.as_ref().map_or(q.share, |r| r.measured);
+    share.map_or("unknown".to_owned(), |s| {
+        let share = s.share.map_or("-".to_owned(), percent);
+        format!("{share} ({} to {})", percent(s.lo), percent(s.hi))
+    })
+}
+
+/// The layer that held most of the time of the slow I/Os; none where nothing was traced or slow.
+fn layer(summary: &Summary) -> Option<String> {
+    let cause = summary.cause.as_ref()?.first()?;
+    let sure = if cause.sure { "" } else { ", not sure" };
+    Some(format!("{} ({} slow I/Os{sure})", cause.layer, count(cause.outliers)))
+}

@@ -64,7 +64,8 @@ fn truth(model: RunModel, runs: u64) -> [u64; 4] {
             let (mut low, mut high) = (0.0, 1.0);
             for _ in 0..60 {
                 let middle = (low + high) / 2.0;
-                let above = slower(servers as f64, load, middle / 1e-3) > p.tail_share();
+                let services = middle / (1e-3 * servers as f64);
+                let above = slower(servers as f64, load, services) > p.tail_share();
                 if above { low = middle } else { high = middle }
             }
             (high * 1e9) as u64

@@ -46,6 +46,14 @@ fn readers_measure_from_the_writers_stamp() {
     for wanted in ["end to end", "Load, not measured"] {
         assert!(said.contains(wanted), "{said}");
     }
+    // Each of two readers ended after its 1,000; what was written after that nobody read.
+    let blocks = &json["end_to_end"];
+    assert_eq!((&blocks["readers"], &blocks["verified"]), (&2.into(), &2000.into()), "{blocks}");
+    assert_eq!((&blocks["failed"], &blocks["written"]), (&0.into(), &written.into()), "{blocks}");
+    assert_eq!(blocks["unread"], 2 * written - 2000, "{blocks}");
+    let unread = format!("{written} blocks written for 2 readers: 2,000 reads verified");
+    let flat = said.replace(',', "").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(&unread.replace(',', "")), "{said}");
     let page = std::fs::read_to_string(dir.path().join("out/report.md")).expect("a report");
     assert!(page.contains("end to end"), "{page}");
 }

@@ -21,7 +21,9 @@ use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
-use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
+use taillight_rundir::manifest::{
+    CaptureInfo, Degraded, EndToEndInfo, Losses, Overhead, PhaseInfo,
+};
 pub use taillight_rundir::salvage::capture_dir;
 use taillight_rundir::store::StoreRow;
 use taillight_rundir::verify::VerifyReport;
@@ -92,6 +94,8 @@ pub struct EngineOutcome {
     pub backlog_max: u64,
     /// Operations that found nothing because this run had deleted their key; no failures.
     pub misses: u64,
+    /// What became of the blocks of an end-to-end stream.
+    pub end_to_end: Option<EndToEndInfo>,
     /// Operations due and not yet submitted when the measured time was over: sent late, or never.
     pub left_at_end: u64,
     pub capture: CaptureInfo,
@@ -221,6 +225,7 @@ fn outcome(
         unsent: counted(|e| e.unsent),
         backlog_max: counted(|e| e.backlog_max),
         misses: counted(|e| e.misses),
+        end_to_end: end_to_end(&loaded.ends),
         left_at_end: counted(|e| e.left_at_end),
         capture: capture_info(request.plan, loaded),
         losses: Losses {
@@ -237,6 +242,20 @@ fn outcome(
         verify: loaded.verify.as_ref().map(|v| v.report()),
         target_facts,
     }
+}
+
+/// The blocks of an end-to-end stream: those that readers were to read, and what became of them.
+fn end_to_end(ends: &[WorkerEnd]) -> Option<EndToEndInfo> {
+    let streams = || ends.iter().filter_map(|end| end.stream);
+    let written = streams().map(|s| s.written).sum::<u64>();
+    let readers = || streams().filter_map(|s| s.read_to);
+    streams().next().map(|_| EndToEndInfo {
+        written,
+        readers: readers().count() as u64,
+        verified: streams().map(|s| s.verified).sum(),
+        failed: streams().map(|s| s.failed).sum(),
+        unread: readers().map(|to| written.saturating_sub(to)).sum(),
+    })
 }
 
 /// The clock of the stamps, for the manifest.

@@ -30,7 +30,7 @@ pub use keyed::KeyedWorker;
 pub use pacing::Pacing;
 use slots::{IDLE, Slots, record_of, whole_or_short};
 use strategies::Strategies;
-pub use stream::{StreamLayout, StreamRole, StreamWorker};
+pub use stream::{StreamEnd, StreamLayout, StreamRole, StreamWorker};
 
 use crate::clock::DisciplinedClock;
 use crate::generator::Generator;
@@ -506,7 +506,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if !late.is_empty() {
             self.session.abandon();
         }
-        let misses = self.strategies.map_or(0, |s| s.finish());
+        let (misses, stream) = self.strategies.map_or((0, None), |s| s.finish());
         let unsent = match self.ending.reached_limit {
             true => 0,
             false => self.schedule.due(self.now.min(self.timeline.end)),
@@ -521,6 +521,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             unfinished: late.len() as u64,
             backlog_max: self.backlog.max.max(unsent),
             misses,
+            stream,
             left_at_end: self.backlog.left_at_end.unwrap_or(unsent),
             measured: self.measured,
             finished: self.now,

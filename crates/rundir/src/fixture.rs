@@ -81,6 +81,7 @@ pub fn manifest(run_id: &str) -> Manifest {
         reason: None,
         schedule: None,
         misses: 0,
+        end_to_end: None,
         files: Vec::new(),
     }
 }
@@ -240,6 +241,7 @@ pub fn summary(run_id: &str) -> Summary {
         outliers: std::collections::BTreeMap::from([(OpKind::Read, vec![outlier()])]),
         saturation: Saturation { achieved_per_s: 1000.0, ..Saturation::default() },
         misses: 0,
+        end_to_end: None,
         errors: Errors {
             count: 1,
             kinds: vec![ErrorCount {

@@ -64,6 +64,9 @@ pub struct Manifest {
     /// part. Absent when there are none.
     #[serde(default, skip_serializing_if = "none")]
     pub misses: u64,
+    /// What became of the blocks of an end-to-end stream, warm-up included; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_to_end: Option<EndToEndInfo>,
     /// Size and checksum of every file that holds what was measured, to notice later damage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileSum>,
@@ -91,6 +94,21 @@ impl Manifest {
 /// Whether there is nothing to say about a count.
 pub(crate) fn none(count: &u64) -> bool {
     *count == 0
+}
+
+/// Blocks of an end-to-end stream: writers stamp them, and each reader reads and verifies them all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EndToEndInfo {
+    /// Blocks that were written, failed writes included.
+    pub written: u64,
+    /// Readers.
+    pub readers: u64,
+    /// Reads that brought the right block, all readers together.
+    pub verified: u64,
+    /// Reads that failed or brought something else.
+    pub failed: u64,
+    /// Blocks that a reader had not read when it ended, added up over the readers.
+    pub unread: u64,
 }
 
 /// How far the load fell behind its schedule, all workers together.

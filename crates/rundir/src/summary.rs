@@ -9,7 +9,7 @@ use taillight_core::{LatencyKind, LatencyMap, OpKind};
 use crate::bus::BusInfo;
 use crate::host::HostInfo;
 use crate::latency::Latency;
-use crate::manifest::{Losses, Overhead, RunStatus};
+use crate::manifest::{EndToEndInfo, Losses, Overhead, RunStatus};
 use crate::verify::VerifyReport;
 
 /// The summary of a run: measure and drain phases. Field order is the order in the file.
@@ -54,6 +54,9 @@ pub struct Summary {
     /// when there are none.
     #[serde(default, skip_serializing_if = "crate::manifest::none")]
     pub misses: u64,
+    /// What became of the blocks of an end-to-end stream, warm-up included; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_to_end: Option<EndToEndInfo>,
     /// What checking the data found, with the first findings; absent when nothing was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifyReport>,

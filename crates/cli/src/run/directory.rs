@@ -74,6 +74,7 @@ pub fn create(
         reason: None,
         schedule: None,
         misses: 0,
+        end_to_end: None,
         files: Vec::new(),
     };
     let fresh = !path.exists();

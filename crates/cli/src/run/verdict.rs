@@ -60,6 +60,7 @@ pub fn conclude(
         left_at_end: outcome.left_at_end,
     });
     manifest.misses = outcome.misses;
+    manifest.end_to_end = outcome.end_to_end;
     manifest.files = sums::file_sums(&run.dir)?;
     run.dir.write_manifest(&manifest)?;
     if let Some(e) = &outcome.error {

@@ -67,6 +67,8 @@ impl WorkerLimits {
 /// What a worker did, besides what its recorder sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerEnd {
+    /// What it did on a stream whose blocks carry stamps.
+    pub stream: Option<super::StreamEnd>,
     pub capture: CaptureState,
     /// Operations due before the end that were never started.
     pub unsent: u64,

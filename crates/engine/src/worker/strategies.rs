@@ -10,7 +10,7 @@ use taillight_driver::{Completion, Submitted};
 
 use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
-use super::{KeyedWorker, OperationEnd, Pacing, StreamWorker, Worker, WorkerConfig};
+use super::{KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker, WorkerConfig};
 use crate::clock::DisciplinedClock;
 use crate::idle::IdleWatch;
 use crate::stream::NextBlock;
@@ -53,15 +53,14 @@ impl Strategies {
         })
     }
 
-    /// The worker has ended: tells the others. Returns how many operations were misses.
-    pub fn finish(self) -> u64 {
-        if let Some(stream) = &self.stream {
-            stream.leave();
-        }
+    /// The worker has ended: tells the others. Returns how many operations were misses, and what it
+    /// did on a stream.
+    pub fn finish(self) -> (u64, Option<StreamEnd>) {
+        let stream = self.stream.as_ref().and_then(|stream| stream.leave());
         if let Some(checker) = self.checker {
             checker.finish();
         }
-        self.keys.map_or(0, |keys| keys.misses)
+        (self.keys.map_or(0, |keys| keys.misses), stream)
     }
 }
 
@@ -155,7 +154,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             short: c.first.is_none() && c.count == 0 && c.retries == 0,
             later: strategies.keys.is_some() && !self.slots.queued,
         };
-        if let Some(stream) = &strategies.stream {
+        if let Some(stream) = &mut strategies.stream {
             (end.status, end.origin) = stream.judge(slot, c.status, session);
         }
         if let Some(checker) = &mut strategies.checker {

@@ -45,6 +45,19 @@ pub struct StreamWorker {
     blocks: Vec<u64>,
     /// Nothing can be started until the stream moves.
     pub waiting: bool,
+    end: StreamEnd,
+}
+
+/// What a worker did on a stream whose blocks carry stamps, from the start of the load on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamEnd {
+    /// Blocks that a writer wrote, failed ones included.
+    pub written: u64,
+    /// Reads that brought the right block, and others.
+    pub verified: u64,
+    pub failed: u64,
+    /// The first block that a reader had not read when it ended; none of a writer.
+    pub read_to: Option<u64>,
 }
 
 /// How a worker follows.
@@ -74,6 +87,7 @@ impl StreamWorker {
             next: 0,
             blocks: vec![NONE; depth],
             waiting: false,
+            end: StreamEnd::default(),
         }
     }
 
@@ -150,18 +164,28 @@ impl StreamWorker {
     /// The status of a completion and, for a block that was read, the writer's stamp in it: without
     /// one it is not the block that was asked for.
     pub fn judge(
-        &self,
+        &mut self,
         slot: u32,
         status: Status,
         session: &mut dyn Session,
     ) -> (Status, Option<Stamp>) {
-        if !self.role.stamps || self.role.reader.is_none() || !status.is_ok() {
+        if !self.role.stamps || self.role.reader.is_none() {
+            return (status, None);
+        }
+        if !status.is_ok() {
+            self.end.failed += 1;
             return (status, None);
         }
         let block = self.blocks.get(slot as usize).copied().unwrap_or(NONE);
         match self.stamp_of(block, session.buffer(slot)) {
-            None => (Status::VERIFY, None),
-            origin => (status, origin),
+            None => {
+                self.end.failed += 1;
+                (Status::VERIFY, None)
+            }
+            origin => {
+                self.end.verified += 1;
+                (status, origin)
+            }
         }
     }
 
@@ -187,20 +211,28 @@ impl StreamWorker {
         };
         let block = std::mem::replace(kept, NONE);
         match self.role.reader {
-            None => self.stream.wrote(block),
-            Some(number) => {
-                // Blocks may come back in any order; those in flight hold the others up.
-                let oldest = self.blocks.iter().copied().min().unwrap_or(NONE);
-                self.stream.read(number, oldest.min(self.next));
+            None => {
+                self.end.written += 1;
+                self.stream.wrote(block);
             }
+            Some(number) => self.stream.read(number, self.read_to()),
         }
     }
 
-    /// The worker has ended.
-    pub fn leave(&self) {
+    /// The first block that is not read. Blocks may come back in any order; those in flight hold the
+    /// others up.
+    fn read_to(&self) -> u64 {
+        let oldest = self.blocks.iter().copied().min().unwrap_or(NONE);
+        oldest.min(self.next)
+    }
+
+    /// The worker has ended: tells the others. What it did, where blocks carry stamps.
+    pub fn leave(&self) -> Option<StreamEnd> {
         match self.role.reader {
             None => self.stream.writer_left(),
             Some(number) => self.stream.read(number, u64::MAX),
         }
+        let read_to = self.role.reader.map(|_| self.read_to());
+        self.role.stamps.then_some(StreamEnd { read_to, ..self.end })
     }
 }

@@ -109,6 +109,9 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         let text = "closed loop: a stall hides the I/Os it kept from being sent";
         fact("Load", text.to_owned(), Tone::Dim);
     }
+    if let Some((text, tone)) = end_to_end(summary) {
+        fact("End to end", text, tone);
+    }
     if summary.misses > 0 {
         let text = format!(
             "{} operations found nothing, because this run had deleted their key",
@@ -200,6 +203,28 @@ fn source(summary: &Summary) -> String {
             format::percent(summary.totals.latencies.service.error)
         ),
     }
+}
+
+/// What became of the blocks of a stream, and why some were not read.
+fn end_to_end(summary: &Summary) -> Option<(String, Tone)> {
+    let it = summary.end_to_end?;
+    let readers = if it.readers == 1 { "reader" } else { "readers" };
+    let (written, verified) = (format::count(it.written), format::count(it.verified));
+    let mut text = format!(
+        "{written} blocks written for {} {readers}: {verified} reads verified",
+        format::count(it.readers)
+    );
+    if it.failed > 0 {
+        text += &format!(", {} FAILED", format::count(it.failed));
+    }
+    if it.unread > 0 {
+        let why = match summary.status {
+            RunStatus::Complete => "the readers had reached the end of the run",
+            _ => "the run ended early",
+        };
+        text += &format!(", {} not read, because {why}", format::count(it.unread));
+    }
+    Some((text, if it.failed > 0 { Tone::Bad } else { Tone::Plain }))
 }
 
 /// Both factors of each operation in one line.

@@ -59,6 +59,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         saturation: saturation::saturation(analysis),
         errors: errors(&sets),
         misses: analysis.manifest.misses,
+        end_to_end: analysis.manifest.end_to_end,
         verify: wrong_data::of(analysis),
         losses,
         overhead: analysis.manifest.overhead.clone(),

@@ -21,6 +21,7 @@ pub mod knee;
 pub mod littles_law;
 pub mod series;
 pub mod slc;
+pub mod steady;
 pub mod topk;
 
 mod binomial;
@@ -42,4 +43,5 @@ pub use knee::{DemandPoint, Knee, knee};
 pub use littles_law::littles_law_ratio;
 pub use series::SeriesSummary;
 pub use slc::{SbkSlc, Slc};
+pub use steady::{SteadyRule, SteadyWindow};
 pub use topk::TopK;

@@ -6,6 +6,7 @@
 //!
 //! Callers: the engine drives it through [`crate::VirtualTime`]; tests know the truth to the ns.
 
+mod aging;
 mod model;
 mod options;
 
@@ -27,6 +28,7 @@ use crate::contract::{
     VirtualTime,
 };
 use crate::options::{DriverOptions, OptionSet};
+use aging::{DeviceUse, UseFile};
 use model::DeviceModel;
 pub use options::{InjectedErrors, ServiceTime, SimOptions, SimulatedStall};
 
@@ -65,16 +67,24 @@ impl Driver for SimDriver {
         let options = SimOptions::parse(self.name(), &spec.plan.target.options)?;
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
         let seed = spec.plan.run.seed;
+        let (state, used) = match options.state.as_str() {
+            "" => (None, DeviceUse::default()),
+            path => {
+                let (file, used) = UseFile::open(path.as_ref(), spec.plan.run.output.as_deref())?;
+                (Some(file), used)
+            }
+        };
         let device = SimDevice {
             clock: VirtualClock::default(),
             state: Mutex::new(DeviceState {
-                model: DeviceModel::new(&options, seed),
+                model: DeviceModel::new(&options, seed, file_size, used),
                 flying: BinaryHeap::new(),
             }),
         };
         Ok(Box::new(SimTarget {
             geometry: Geometry { files: 1, file_size, align: 1 },
             device: Arc::new(device),
+            state,
         }))
     }
 }
@@ -119,6 +129,8 @@ impl VirtualTime for SimDevice {
 struct SimTarget {
     geometry: Geometry,
     device: Arc<SimDevice>,
+    /// Carries its use to later runs.
+    state: Option<UseFile>,
 }
 
 impl Target for SimTarget {
@@ -134,7 +146,10 @@ impl Target for SimTarget {
             buffer_size: spec.buffer_size as usize,
         }))
     }
-    fn admin(&self, _: AdminAction) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
+        if action == AdminAction::Purge {
+            self.device.state().model.used.purge();
+        }
         Ok(())
     }
     fn facts(&self) -> Vec<(String, String)> {
@@ -142,6 +157,11 @@ impl Target for SimTarget {
     }
     fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
         Some(self.device.clone())
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        let used = self.device.state().model.used;
+        let ran = self.device.clock.now();
+        self.state.as_ref().map_or(Ok(()), |file| file.write(used.after(ran)))
     }
 }
 

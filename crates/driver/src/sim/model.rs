@@ -4,6 +4,7 @@ use rand::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use taillight_core::{Op, OpKind, Stamp, Status};
 
+use super::aging::{Aging, DeviceUse};
 use super::options::{InjectedErrors, ServiceTime, SimOptions, SimulatedStall};
 
 /// How an operation ends.
@@ -24,11 +25,15 @@ pub struct DeviceModel {
     errors: InjectedErrors,
     rng: Xoshiro256PlusPlus,
     served: u64,
+    aging: Aging,
+    size: u64,
+    /// What it has been through, this run so far included.
+    pub used: DeviceUse,
 }
 
 impl DeviceModel {
-    /// A model with all servers free.
-    pub fn new(options: &SimOptions, seed: u64) -> DeviceModel {
+    /// A model of `size` bytes with all servers free.
+    pub fn new(options: &SimOptions, seed: u64, size: u64, used: DeviceUse) -> DeviceModel {
         DeviceModel {
             free_at: vec![Stamp(0); options.channels as usize],
             service: options.service,
@@ -37,6 +42,9 @@ impl DeviceModel {
             errors: options.errors,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x51D0_51D0),
             served: 0,
+            aging: options.aging,
+            size,
+            used,
         }
     }
 
@@ -49,6 +57,8 @@ impl DeviceModel {
         // The first server to be free; ties go to the lowest number.
         let server = (0..self.free_at.len()).min_by_key(|s| self.free_at[*s]).unwrap_or(0);
         let start = self.free_at[server].max(now);
+        let factor = self.used.factor(self.aging, start, op, self.size);
+        let own = if factor == 1.0 { own } else { (own as f64 * factor).round() as u64 };
         // At least 1 ns: without it virtual time would stand still between two operations.
         let at = self.work(start, (own + sync_ns).max(1));
         self.free_at[server] = at;
@@ -133,11 +143,11 @@ mod tests {
     #[test]
     fn one_channel_queues_and_two_do_not() {
         let mut o = options(ServiceTime::Constant { time: Span(100) });
-        let mut m = DeviceModel::new(&o, 1);
+        let mut m = DeviceModel::new(&o, 1, 1 << 30, DeviceUse::default());
         let ends: Vec<i64> = (0..3).map(|_| m.serve(Stamp(10), &read()).at.0).collect();
         assert_eq!(ends, [110, 210, 310]);
         o.channels = 2;
-        let mut m = DeviceModel::new(&o, 1);
+        let mut m = DeviceModel::new(&o, 1, 1 << 30, DeviceUse::default());
         let ends: Vec<i64> = (0..3).map(|_| m.serve(Stamp(10), &read()).at.0).collect();
         assert_eq!(ends, [110, 110, 210]);
     }
@@ -147,7 +157,7 @@ mod tests {
         let mut o = options(ServiceTime::Constant { time: Span(100) });
         o.stalls =
             vec![SimulatedStall { start: Span(50), length: Span(1000), period: Some(Span(5000)) }];
-        let mut m = DeviceModel::new(&o, 1);
+        let mut m = DeviceModel::new(&o, 1, 1 << 30, DeviceUse::default());
         assert_eq!(m.serve(Stamp(0), &read()).at, Stamp(1100));
         assert_eq!(m.serve(Stamp(2000), &read()).at, Stamp(2100));
         // Begins inside the second stall (5050..6050).
@@ -158,7 +168,12 @@ mod tests {
 
     #[test]
     fn no_service_is_free() {
-        let mut m = DeviceModel::new(&options(ServiceTime::Constant { time: Span(0) }), 1);
+        let mut m = DeviceModel::new(
+            &options(ServiceTime::Constant { time: Span(0) }),
+            1,
+            1 << 30,
+            DeviceUse::default(),
+        );
         assert_eq!(m.serve(Stamp(10), &read()).at, Stamp(11));
     }
 
@@ -166,15 +181,19 @@ mod tests {
     fn every_third_fails() {
         let mut o = options(ServiceTime::Constant { time: Span(1) });
         o.errors = InjectedErrors { every: 3, errno: 28 };
-        let mut m = DeviceModel::new(&o, 1);
+        let mut m = DeviceModel::new(&o, 1, 1 << 30, DeviceUse::default());
         let s: Vec<i32> = (0..6).map(|_| m.serve(Stamp(0), &read()).status.0).collect();
         assert_eq!(s, [0, 0, 28, 0, 0, 28]);
     }
 
     #[test]
     fn exponential_mean_is_within_five_sigma() {
-        let mut m =
-            DeviceModel::new(&options(ServiceTime::Exponential { mean: Span(1_000_000) }), 9);
+        let mut m = DeviceModel::new(
+            &options(ServiceTime::Exponential { mean: Span(1_000_000) }),
+            9,
+            1 << 30,
+            DeviceUse::default(),
+        );
         let n = 40_000u64;
         let sum: u64 = (0..n).map(|_| m.draw()).sum();
         assert!((sum as f64 / n as f64 / 1e6 - 1.0).abs() < 5.0 / (n as f64).sqrt());

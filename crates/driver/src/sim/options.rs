@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 
+use super::aging::Aging;
 use crate::options::DriverOptions;
 
 /// `[target.options]` of `sim`.
@@ -27,6 +28,16 @@ pub struct SimOptions {
     /// Every N-th operation fails with errno; 0 = none.
     #[schemars(title = "{ every, errno }")]
     pub errors: InjectedErrors,
+    /// How service times of writes grow with use since all was last discarded: towards a plateau by
+    /// bytes written, in a sawtooth of bytes written, or by a share in every such time, for ever.
+    #[schemars(
+        title = "{ kind = \"none\" } | { kind = \"decay\", fresh, over } | { kind = \"sawtooth\", rise, period } | { kind = \"drift\", rise, every }"
+    )]
+    pub aging: Aging,
+    /// File that carries what the device has been through from run to run, made when absent; none
+    /// when empty. A run into the directory of the last run repeats that one.
+    #[schemars(title = "path")]
+    pub state: String,
 }
 
 impl Default for SimOptions {
@@ -37,6 +48,8 @@ impl Default for SimOptions {
             sync: Span(50_000),
             stalls: Vec::new(),
             errors: InjectedErrors::default(),
+            aging: Aging::None,
+            state: String::new(),
         }
     }
 }
@@ -111,6 +124,9 @@ impl DriverOptions for SimOptions {
         }
         if self.errors.errno == 0 {
             return bad("errors", "errors.errno must be at least 1");
+        }
+        if let Some(fault) = self.aging.fault() {
+            return bad("aging", fault);
         }
         let overlap = |s: &SimulatedStall| s.period.is_some_and(|p| p <= s.length);
         if self.stalls.iter().any(overlap) {

@@ -1,0 +1,219 @@
+//! What use does to the device: writes that slow down towards a plateau, in a sawtooth, or for ever.
+//!
+//! What it is: the factor on service times of writes, a function of what the device has been through
+//! since it was last discarded whole, and the file that carries this from run to run. So the round at
+//! which a series of runs becomes steady is known exactly. Not a model of any real device.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::units::{ByteSize, Span};
+use taillight_core::{Error, Op, OpKind, Result, Stamp};
+
+/// How service times of writes grow with use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Aging {
+    /// They do not.
+    #[default]
+    None,
+    /// From `fresh` times the service time to the whole of it, by 1 - exp(-written / over).
+    Decay { fresh: f64, over: ByteSize },
+    /// Up by this share of the service time, evenly over each `period` of bytes written, then down.
+    Sawtooth { rise: f64, period: ByteSize },
+    /// Grows by this share in every such time, compound: never settles.
+    Drift { rise: f64, every: Span },
+}
+
+impl Aging {
+    /// What is wrong with the values, if anything.
+    pub fn fault(&self) -> Option<&'static str> {
+        let (factor, step) = match *self {
+            Aging::None => return None,
+            Aging::Decay { fresh, over } => (fresh, over.0),
+            Aging::Sawtooth { rise, period } => (rise, period.0),
+            Aging::Drift { rise, every } => (rise, every.0),
+        };
+        match factor.is_finite() && factor > 0.0 && step > 0 {
+            true => None,
+            false => Some("aging needs a factor above 0 and a step above 0"),
+        }
+    }
+}
+
+/// What a device has been through since it was last discarded whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceUse {
+    /// Bytes written.
+    written: u64,
+    /// Virtual time of earlier runs.
+    time_ns: u64,
+    /// Bytes discarded since the last write.
+    discarded: u64,
+}
+
+impl DeviceUse {
+    /// The factor on the service time of an operation that starts at `now`, which then counts.
+    pub fn factor(&mut self, aging: Aging, now: Stamp, op: &Op, size: u64) -> f64 {
+        let time_ns = |earlier: u64| earlier as f64 + now.0 as f64;
+        match op.kind {
+            OpKind::Write => {
+                let written = self.written as f64;
+                self.written = self.written.saturating_add(op.size);
+                self.discarded = 0;
+                match aging {
+                    Aging::None => 1.0,
+                    Aging::Decay { fresh, over } => {
+                        1.0 - (1.0 - fresh) * (-written / over.0 as f64).exp()
+                    }
+                    Aging::Sawtooth { rise, period } => {
+                        1.0 + rise * (written / period.0 as f64).fract()
+                    }
+                    Aging::Drift { rise, every } => {
+                        (1.0 + rise).powf(time_ns(self.time_ns) / every.0 as f64)
+                    }
+                }
+            }
+            OpKind::Trim => {
+                self.discarded = self.discarded.saturating_add(op.size);
+                if self.discarded >= size {
+                    self.written = 0;
+                }
+                1.0
+            }
+            _ => 1.0,
+        }
+    }
+
+    /// Once a run has ended at `end` of its virtual time.
+    pub fn after(self, end: Stamp) -> DeviceUse {
+        DeviceUse { time_ns: self.time_ns.saturating_add(end.0.unsigned_abs()), ..self }
+    }
+
+    /// As new.
+    pub fn purge(&mut self) {
+        *self = DeviceUse::default();
+    }
+}
+
+/// A file with the use of a device, held by one run.
+#[derive(Debug)]
+pub struct UseFile {
+    path: PathBuf,
+    /// As the run found the device.
+    before: DeviceUse,
+    /// Directory of the run, where it has been given one.
+    run: Option<String>,
+}
+
+/// What the file says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UseRecord {
+    /// Now. The name says what the file is.
+    taillight_sim: DeviceUse,
+    /// Before the last run.
+    before: DeviceUse,
+    /// Directory of the last run.
+    run: Option<String>,
+}
+
+impl UseFile {
+    /// What the file says, or a new device where there is no file. A run into the directory of the
+    /// last one repeats it, as after a kill, and finds what that one found. Errors: `Refused` for a
+    /// file that is something else; `Unavailable` when it cannot be read.
+    pub fn open(path: &Path, run: Option<&str>) -> Result<(UseFile, DeviceUse)> {
+        let run = run.map(str::to_owned);
+        let of = |before, run| (UseFile { path: path.to_owned(), before, run }, before);
+        let text = match std::fs::read(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(of(DeviceUse::default(), run));
+            }
+            Err(e) => return Err(cannot("read", path, e)),
+        };
+        match serde_json::from_slice::<UseRecord>(&text) {
+            Ok(last) if run.is_some() && last.run == run => Ok(of(last.before, run)),
+            Ok(last) => Ok(of(last.taillight_sim, run)),
+            Err(_) => Err(Error::refused("this is not the state of a simulated device")
+                .with("path", path.display())
+                .hint("name another file, or one that does not exist, as options.state")),
+        }
+    }
+
+    /// Keeps it for later runs. Errors: `Unavailable`.
+    pub fn write(&self, used: DeviceUse) -> Result<()> {
+        let record = UseRecord { taillight_sim: used, before: self.before, run: self.run.clone() };
+        let text = serde_json::to_vec(&record)
+            .map_err(|e| Error::internal("the state cannot be written").source(e))?;
+        let mut part = self.path.clone().into_os_string();
+        part.push(".part");
+        std::fs::write(&part, text)
+            .and_then(|()| std::fs::rename(&part, &self.path))
+            .map_err(|e| cannot("write", &self.path, e))
+    }
+}
+
+fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
+    Error::unavailable(format!("cannot {what} the state of the simulated device"))
+        .with("path", path.display())
+        .source(e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn write(used: &mut DeviceUse, aging: Aging, now: i64) -> f64 {
+        used.factor(aging, Stamp(now), &Op::block(OpKind::Write, 0, 0, MIB), 4 * MIB)
+    }
+
+    #[test]
+    fn decay_ends_at_the_plateau_and_begins_again_when_all_is_discarded() {
+        let aging = Aging::Decay { fresh: 0.25, over: ByteSize(MIB) };
+        let mut used = DeviceUse::default();
+        assert_eq!(write(&mut used, aging, 0), 0.25);
+        assert_eq!(write(&mut used, aging, 0), 1.0 - 0.75 * (-1.0f64).exp());
+        let last = (0..40).map(|_| write(&mut used, aging, 0)).last().expect("many");
+        assert!((last - 1.0).abs() < 1e-12);
+        let discard = Op::block(OpKind::Trim, 0, 0, 2 * MIB);
+        used.factor(aging, Stamp(0), &discard, 4 * MIB);
+        assert!(used.written > 0, "half of it");
+        used.factor(aging, Stamp(0), &discard, 4 * MIB);
+        assert_eq!(write(&mut used, aging, 0), 0.25);
+    }
+
+    #[test]
+    fn sawtooth_and_drift_follow_their_formulas() {
+        let mut used = DeviceUse::default();
+        let aging = Aging::Sawtooth { rise: 1.0, period: ByteSize(4 * MIB) };
+        let factors: Vec<f64> = (0..5).map(|_| write(&mut used, aging, 0)).collect();
+        assert_eq!(factors, [1.0, 1.25, 1.5, 1.75, 1.0]);
+        let mut used = DeviceUse { time_ns: 1_000, ..DeviceUse::default() };
+        let aging = Aging::Drift { rise: 0.5, every: Span(1_000) };
+        assert_eq!(write(&mut used, aging, 1_000), 2.25);
+        let read = Op::block(OpKind::Read, 0, 0, MIB);
+        assert_eq!(used.factor(aging, Stamp(1_000), &read, 4 * MIB), 1.0);
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_and_left() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("state.json");
+        let open = |run| UseFile::open(&path, run);
+        let (file, used) = open(Some("a")).expect("a new device");
+        assert_eq!(used, DeviceUse::default());
+        let used = DeviceUse { written: 5, time_ns: 6, discarded: 0 };
+        file.write(used).expect("written");
+        assert_eq!(open(Some("b")).expect("readable").1, used);
+        assert_eq!(open(None).expect("readable").1, used);
+        assert_eq!(open(Some("a")).expect("a repetition").1, DeviceUse::default());
+        std::fs::write(&path, "{\"mine\": 1}").expect("written");
+        assert!(open(None).expect_err("refused").to_string().contains("state"));
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"mine\": 1}");
+    }
+}

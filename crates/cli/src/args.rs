@@ -349,6 +349,7 @@ pub struct ExportArgs {
   taillight suite slc-paper --path /mnt/test --endpoint http://127.0.0.1:9000/bench --scale full
   taillight suite disk-for etcd --path /mnt/test/
   taillight suite ./mine.toml --path /mnt/test/
+  taillight suite pts-wsat --path /mnt/test/data --scale quick
   taillight suite --resume taillight-runs/ycsb-20260102T030405Z
 
 ycsb: Workloads run in the order YCSB recommends, on one store that is loaded before the first
@@ -358,9 +359,11 @@ slc-paper: writes and reads on a file, LevelDB, RocksDB and an object store, wit
 factors beside the paper's (docs/slc-paper.md).
 disk-for etcd, postgres or kafka: whether a disk keeps the ceilings of their response times, in about
 a minute (docs/disk-for.md).
+pts-iops, pts-throughput, pts-latency, pts-wsat, pts-xsr: after SNIA's PTS, in rounds until steady
+state; the report begins with every deviation from the standard (docs/suites.md).
 A file of your own: `taillight schema suite` describes it, suites/queue-depths.toml is an example.")]
 pub struct SuiteArgs {
-    /// A suite (ycsb, slc-paper, queue-depths, disk-for) or a file that describes one.
+    /// A suite (ycsb, disk-for, pts-wsat ...) or a file that describes one.
     #[arg(value_name = "NAME|FILE.toml", required_unless_present = "resume")]
     pub name: Option<String>,
     /// disk-for: etcd, postgres or kafka.
@@ -384,7 +387,7 @@ pub struct SuiteArgs {
     /// slc-paper: bucket of an object store to be measured as well, http(s)://HOST:PORT/BUCKET.
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
-    /// slc-paper: short or full [default: short].
+    /// Form of the suite: slc-paper has short and full, the pts suites quick, standard and full.
     #[arg(long, value_name = "NAME")]
     pub scale: Option<String>,
     /// Records to load [default: 100000].

@@ -29,6 +29,9 @@ pub struct SeriesFile {
     pub command: Vec<String>,
     /// Directory the command was given in: names of files in it count from here.
     pub directory: String,
+    /// How often it was resumed. Points that were complete by then were read, not run again.
+    #[serde(default)]
+    pub resumed: u32,
     /// What differs between points, with the values known beforehand.
     pub axes: Vec<Axis>,
     /// The points in the order they were begun.
@@ -129,6 +132,9 @@ pub struct Decision {
     pub rule: String,
     /// The round it was applied after.
     pub round: u32,
+    /// The points it looked at, where it is not about all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<String>,
     /// What it looked at.
     pub values: BTreeMap<String, f64>,
     /// What it said, in one word.

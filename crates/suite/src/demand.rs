@@ -217,6 +217,7 @@ pub fn decisions(data: &SweepData, round: u32) -> Vec<Decision> {
             named.map(|(name, value)| (name.to_owned(), value)).into()
         };
         Decision {
+            points: Vec::new(),
             rule: "knee".to_owned(),
             round,
             values: at.map(figures).unwrap_or_default(),

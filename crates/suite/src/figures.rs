@@ -13,13 +13,36 @@ use taillight_stats::SeriesSummary;
 
 use crate::resume::is_done;
 
+/// Names of all figures that a point may have.
+pub const NAMES: [&str; 13] = [
+    "ops",
+    "errors",
+    "bytes",
+    "iops",
+    "bytes_per_s",
+    "mean_ns",
+    "p50_ns",
+    "p90_ns",
+    "p99_ns",
+    "p999_ns",
+    "p9999_ns",
+    "p99999_ns",
+    "max_ns",
+];
+
+const FIVE_NINES: Percentile = match Percentile::nines(5) {
+    Some(percentile) => percentile,
+    None => Percentile::MAX,
+};
+
 /// Percentiles among the values of a point, with their names.
-const PERCENTILES: [(Percentile, &str); 5] = [
+const PERCENTILES: [(Percentile, &str); 6] = [
     (Percentile::hundredths(50_00), "p50_ns"),
     (Percentile::hundredths(90_00), "p90_ns"),
     (Percentile::hundredths(99_00), "p99_ns"),
     (Percentile::hundredths(99_90), "p999_ns"),
     (Percentile::hundredths(99_99), "p9999_ns"),
+    (FIVE_NINES, "p99999_ns"),
 ];
 
 /// The figures of a run that `series.json` keeps for each point. Latencies are response times in a

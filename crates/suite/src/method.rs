@@ -33,6 +33,18 @@ pub trait Method {
     /// `Unavailable` when a file cannot be written.
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion>;
 
+    /// Where `point` stands among those to come, and how long they may take; none where the number
+    /// of planned points says it.
+    fn progress(&self, _done: &[PointResult], _point: &Point) -> Option<String> {
+        None
+    }
+
+    /// Ids of the points that are still to be run after these, in order, as far as they are known.
+    fn to_run(&self, done: &[PointResult]) -> Vec<String> {
+        let ran = |id: &&String| done.iter().any(|r| r.point.id == **id);
+        self.head().planned.iter().filter(|id| !ran(id)).cloned().collect()
+    }
+
     /// The line of the console's table for the last point.
     fn line(&self, _done: &[PointResult]) -> Option<String> {
         None

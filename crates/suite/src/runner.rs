@@ -84,6 +84,8 @@ struct Runner<'a> {
     file: SeriesFile,
     earlier: Earlier,
     done: Vec<PointResult>,
+    /// Points that an earlier attempt had completed, and that were read.
+    read: usize,
     shared: Option<OpenTarget>,
     /// Time and number of the points that were run now.
     spent: (Duration, u32),
@@ -103,6 +105,7 @@ impl<'a> Runner<'a> {
             method: head.method.clone(),
             job: head.job.clone(),
             seed: head.seed,
+            resumed: setup.resumed.as_ref().map_or(0, |r| r.resumed.saturating_add(1)),
             status: RunStatus::Running,
             command: setup.command,
             directory: directory.to_string_lossy().into_owned(),
@@ -120,6 +123,7 @@ impl<'a> Runner<'a> {
             dir: setup.dir,
             file,
             earlier,
+            read: done.len(),
             done,
             shared: None,
             spent: (Duration::ZERO, 0),
@@ -158,6 +162,7 @@ impl<'a> Runner<'a> {
             return Ok(last.map_or(SeriesStep::End, |r| SeriesStep::EndEarly(r.exit)));
         };
         if let Some(result) = self.earlier.take(self.method, &self.done, &point)? {
+            self.read += 1;
             self.begun(&point);
             self.add(result)?;
             return Ok(SeriesStep::Next);
@@ -287,12 +292,14 @@ impl<'a> Runner<'a> {
             return;
         }
         let (number, all) = (self.done.len() + 1, head.planned.len());
-        let mut text = format!("\n== {} ({number} of {all})", point.id);
+        let progress = self.method.progress(&self.done, point);
+        let place = progress.clone().unwrap_or_else(|| format!("{number} of {all}"));
+        let mut text = format!("\n== {} ({place})", point.id);
         if !point.about.is_empty() {
             text.push_str(&format!(": {}", point.about));
         }
         let (spent, runs) = self.spent;
-        if runs > 0 {
+        if runs > 0 && progress.is_none() {
             let left = spent / runs * u32::try_from(all + 1 - number).unwrap_or(u32::MAX);
             if left >= Duration::from_secs(1) {
                 text.push_str(&format!(", about {} s left", left.as_secs()));
@@ -354,8 +361,8 @@ impl<'a> Runner<'a> {
         let exit = self.method.exit(&all, ended);
         let complete = self.file.points.iter().filter(|p| is_done(p)).map(|p| &p.id);
         let ran: Vec<&String> = all.iter().map(|r| &r.point.id).chain(complete).collect();
-        let planned = self.method.head().planned.iter();
-        let left: Vec<&str> = planned.filter(|id| !ran.contains(id)).map(String::as_str).collect();
+        let mut left = self.method.to_run(&self.done);
+        left.retain(|id| !ran.contains(&id));
         if !left.is_empty() {
             self.host.show(Message::Note(&format!("not run: {}", left.join(", "))));
         }
@@ -383,7 +390,16 @@ impl<'a> Runner<'a> {
         let Some(report) = self.method.report(&view)? else {
             return Ok(());
         };
-        let SeriesReport { context, runs, before, show_text, after, files } = report;
+        let SeriesReport { mut context, runs, before, show_text, after, files } = report;
+        if self.file.resumed > 0 {
+            let words = format!(
+                "Resumed: of {} points {} were measured before and read, not run again.",
+                done.len(),
+                self.read
+            );
+            self.host.show(Message::Note(&words));
+            context.text = format!("{} {words}", context.text).trim().to_owned();
+        }
         self.line_unless_empty(&before);
         let runs = runs.iter().map(|dir| run_directories(dir)).collect::<Result<Vec<_>>>()?;
         let made = self.host.report(&runs.concat(), &self.dir, context)?;

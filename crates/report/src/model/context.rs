@@ -2,7 +2,7 @@
 
 use taillight_rundir::search::SearchReport;
 
-use super::charts::{RunGroup, SweepData};
+use super::charts::{RunGroup, SteadyTrack, SweepData};
 use crate::table::Table;
 
 /// What stands above the runs of a report that belong together: a search, repetitions.
@@ -21,6 +21,8 @@ pub struct ReportContext {
     pub search: Option<SearchReport>,
     /// The sweep whose points the runs are: its figures are drawn over its fields.
     pub sweep: Option<SweepData>,
+    /// Figures that were judged for steady state, each with a plot.
+    pub steady: Vec<SteadyTrack>,
     /// Shows the runs as one: see [`ReportSummary`].
     pub summary: Option<ReportSummary>,
 }

@@ -258,6 +258,7 @@ impl Method for SearchMethod {
             let figures =
                 [("value", Some(p.value)), ("lo_ns", ns(p.lo_ns)), ("hi_ns", ns(p.hi_ns))];
             Decision {
+                points: Vec::new(),
                 rule: "ceiling".to_owned(),
                 round: 1,
                 values: known(figures),

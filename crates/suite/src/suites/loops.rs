@@ -65,20 +65,16 @@ pub(super) fn count_points<'a>(
     }
 }
 
-/// How long all these runs are under load, where each ends by time.
-pub(super) fn load_time<'a>(plans: impl Iterator<Item = &'a Plan>) -> Option<String> {
-    let all: Option<u128> = plans.map(load_ns).sum();
-    all.map(length)
-}
-
 /// Load of one run, ns; none where it does not end by time alone.
-fn load_ns(plan: &Plan) -> Option<u128> {
-    let duration = plan.run.duration.filter(|_| !plan.is_series())?;
+pub(super) fn load_ns(plan: &Plan) -> Option<u128> {
+    let counted = plan.run.operations.is_some() || plan.run.bytes.is_some();
+    let passes = plan.workloads.iter().any(|w| w.measured && w.passes.is_some());
+    let duration = plan.run.duration.filter(|_| !plan.is_series() && !counted && !passes)?;
     Some(u128::from(duration.0) + u128::from(plan.run.warmup.0))
 }
 
 /// A long time in words.
-fn length(ns: u128) -> String {
+pub(super) fn length(ns: u128) -> String {
     const DAY_S: u128 = 86_400;
     match ns / 1_000_000_000 {
         s if s >= 2 * DAY_S => format!("{} days", format::count((s / DAY_S) as u64)),

@@ -1,36 +1,28 @@
 //! The rule `matrix`: phases of loops over fields of one job, in rounds.
 //!
-//! What it is: the points of a suite that decides nothing from results, and the table over them.
-//! What it is not: a rule that looks at results; such a suite has a module of its own.
+//! What it is: the file of a matrix, and the making of its points. What it is not: their order as
+//! results come in (`matrix_method`), the rule of steady state (`steady`), or words and tables
+//! (`matrix_words`).
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use taillight_core::exit::Exit;
 use taillight_core::job::{FieldLoop, JobFile, PointOrder};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Percentile, Result};
-use taillight_report::format::{Script, count, duration, rate};
-use taillight_report::table::{Cell, Table};
-use taillight_report::{ReportContext, ReportSummary};
-use taillight_rundir::names;
 use taillight_rundir::series::{Axis, PointRole};
 
-use super::answers;
-use super::loops::{self, Setting, count_points, settings, shown, shuffle};
-use super::{PreparedSuite, SuiteRequest, head, job_source, share_target};
-use crate::demand::{decisions, sweep_data};
-use crate::exit::worst;
+use super::amend;
+use super::loops::{Setting, count_points, settings, shown, shuffle};
+use super::matrix_method::{MatrixMethod, PhasePoint};
+use super::matrix_words;
+use super::steady::SteadyPhase;
+use super::{PreparedSuite, SuiteFile, SuiteRequest, head, job_source, share_target};
 use crate::figures::request_percentiles;
 use crate::host::JobSource;
-use crate::method::{
-    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
-};
-use crate::sequence::Sequence;
-
-/// Figures of the table where the suite names none.
-const FIGURES: [&str; 5] = ["iops", "p50_ns", "p99_ns", "p999_ns", "max_ns"];
+use crate::method::{Point, SeriesHead};
 
 /// Phases of loops over fields of one job.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -54,6 +46,71 @@ pub struct MatrixSuite {
     /// max_ns.
     #[serde(default)]
     pub figures: Vec<String>,
+    /// The standard that the file follows as it stands. What `--scale`, `--set` and other flags
+    /// change of it is listed in the report.
+    #[serde(default)]
+    pub standard: Option<String>,
+    /// Where the file itself departs from that standard.
+    #[serde(default)]
+    pub deviations: Vec<String>,
+    /// Forms for `--scale`, by name.
+    #[serde(default)]
+    pub scale: BTreeMap<String, SuiteScale>,
+    /// The scale when `--scale` names none. Default: the file as it stands.
+    #[serde(default)]
+    pub default_scale: Option<String>,
+    /// The file as it stands.
+    #[serde(skip)]
+    pub written: toml::Table,
+}
+
+/// A form of a suite.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SuiteScale {
+    /// Fields of the suite file that it changes, by dotted path; a phase is named by its name, a loop by
+    /// its place.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub set: BTreeMap<String, toml::Value>,
+}
+
+/// How a target is emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PurgeMethod {
+    /// Not at all: the phase has no run.
+    None,
+    /// All blocks are discarded (a file: its blocks are freed).
+    Discard,
+    /// Zeros over everything, once.
+    ZeroFill,
+}
+
+impl PurgeMethod {
+    /// Name in reports.
+    pub fn words(self) -> &'static str {
+        match self {
+            PurgeMethod::None => "none",
+            PurgeMethod::Discard => "block discard",
+            PurgeMethod::ZeroFill => "zero fill",
+        }
+    }
+
+    /// What its run does, as tables of a job.
+    fn job(self) -> &'static str {
+        match self {
+            PurgeMethod::None => "",
+            PurgeMethod::Discard => {
+                "run.duration = \"1000h\"\n[[workload]]\nname = \"purge\"\nmix = \"trim\"\n\
+                 block_size = \"1MiB\"\naccess = \"sequential\"\npasses = 1\nqueue_depth = 32\n"
+            }
+            PurgeMethod::ZeroFill => {
+                "run.duration = \"1000h\"\n[[workload]]\nname = \"purge\"\nmix = \"write\"\n\
+                 payload = \"zero\"\nblock_size = \"1MiB\"\naccess = \"sequential\"\npasses = 1\n\
+                 queue_depth = 32\n"
+            }
+        }
+    }
 }
 
 /// A part of a suite: one loop nest, run in rounds.
@@ -71,6 +128,18 @@ pub struct SuitePhase {
     /// Passes over the loops. Default: 1.
     #[serde(default = "once")]
     pub rounds: u32,
+    /// Rounds until figures have settled, in the place of a number of rounds. They keep histograms
+    /// only, unless `capture.mode` is set.
+    #[serde(default)]
+    pub steady: Option<SteadyPhase>,
+    /// Empties the target in this way, in the place of a workload.
+    #[serde(default)]
+    pub purge: Option<PurgeMethod>,
+    /// What this phase has in the job in another way: its tables are laid over the suite's, its lists
+    /// take their place.
+    #[serde(default)]
+    #[schemars(with = "JobFile")]
+    pub job: toml::Table,
     /// Fields of the job that this phase changes, by dotted path.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
@@ -82,6 +151,9 @@ pub struct SuitePhase {
     #[serde(default, rename = "loop")]
     pub loops: Vec<FieldLoop>,
 }
+
+/// Longest name of a run.
+const LONGEST_NAME: usize = 64;
 
 fn sweep() -> PointRole {
     PointRole::Sweep
@@ -99,6 +171,54 @@ pub(super) enum SuiteJob {
     Users { name: String, file: Option<JobSource> },
 }
 
+impl SuitePhase {
+    /// Rounds there may be. Errors: `Usage` for a phase that contradicts itself.
+    fn rounds(&self) -> Result<u32> {
+        let refuse = |what: &str, hint: &str| {
+            Err(Error::usage(what.to_owned()).with("phase", &self.name).hint(hint.to_owned()))
+        };
+        match (&self.steady, self.purge) {
+            (Some(_), Some(_)) => refuse("a purge has no steady state", "leave `steady` out"),
+            (Some(_), None) if self.rounds != 1 => {
+                refuse("both `rounds` and `steady`", "steady.max_rounds is the number of rounds")
+            }
+            (Some(steady), None) => Ok(steady.max_rounds),
+            (None, Some(PurgeMethod::None)) => Ok(0),
+            (None, _) => Ok(self.rounds),
+        }
+    }
+
+    /// Whether it brings the target into a state.
+    pub(super) fn preconditions(&self) -> bool {
+        self.role == PointRole::Precondition
+    }
+
+    /// The job of its runs: the suite's with what the phase changes.
+    fn job(&self, suite: &MatrixSuite, request: &SuiteRequest) -> Result<toml::Table> {
+        let mut job = suite.job.clone();
+        if let Some(purge) = self.purge {
+            let tables = purge.job().parse::<toml::Table>();
+            let tables = tables.map_err(|e| Error::internal("a purge is no job").source(e))?;
+            amend::merge(&mut job, &tables);
+        }
+        amend::merge(&mut job, &self.job);
+        let own = suite.job.get("target").and_then(|t| t.get("driver")?.as_str());
+        let another = request.driver.is_some() && request.driver.as_deref() != own;
+        if let Some(toml::Value::Table(target)) = job.get_mut("target").filter(|_| another) {
+            // Options belong to a driver.
+            target.remove("options");
+        }
+        let states = [PointRole::Purge, PointRole::Precondition].contains(&self.role);
+        if states || self.steady.is_some() {
+            let capture = job.entry("capture").or_insert_with(|| toml::Table::new().into());
+            if let toml::Value::Table(capture) = capture {
+                capture.entry("mode").or_insert_with(|| "off".into());
+            }
+        }
+        Ok(job)
+    }
+}
+
 /// Every run, in order. Errors: `Usage` for fields and values that the job refuses, and for more
 /// runs than a series may have.
 pub(super) fn prepare(
@@ -107,44 +227,82 @@ pub(super) fn prepare(
     request: &SuiteRequest,
     planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
 ) -> Result<PreparedSuite> {
-    request.only(&suite.name, &["--driver", "--path", "--target", "--runtime"])?;
-    let maker = PointMaker { suite: &suite, job: &job, request, planner };
-    let Some(phase) = suite.phases.first().filter(|p| p.rounds > 0) else {
-        return Err(Error::usage("the suite has no run").with("suite", &suite.name));
-    };
-    let first = settings(&phase.loops, 1).into_iter().next().unwrap_or_default();
-    let first = maker.point(phase, (1, 1), &first, None)?.plan;
-    let seed = first.run.seed;
-    let all = count_points(suite.phases.iter().map(|p| (p.loops.as_slice(), p.rounds)), &first)?;
-    let mut points: Vec<Point> = Vec::with_capacity(all);
-    for phase in &suite.phases {
-        for round in 1..=phase.rounds {
-            let mut settings = settings(&phase.loops, usize::MAX);
-            if phase.order == PointOrder::Shuffled {
-                shuffle(&mut settings, seed, round);
-            }
-            for setting in settings {
-                let place = (points.len() + 1, round);
-                points.push(maker.point(phase, place, &setting, Some(seed))?);
-            }
-        }
+    request.only(&suite.name, &["--driver", "--path", "--target", "--runtime", "--scale"])?;
+    let (suite, request, mut deviations) = amended(suite, request)?;
+    let maker = PointMaker { suite: &suite, job: &job, request: &request, planner };
+    let mut points = maker.points()?;
+    if suite.standard.is_some() {
+        deviations.extend(no_device(&points));
     }
     if suite.shared_target {
-        share_target(&mut points)?;
+        let (phases, mut shared): (Vec<usize>, Vec<Point>) =
+            points.into_iter().map(|p| (p.phase, p.point)).unzip();
+        share_target(&mut shared)?;
+        let both = phases.into_iter().zip(shared);
+        points = both.map(|(phase, point)| PhasePoint { phase, point }).collect();
     }
-    let mut head = SeriesHead { axes: axes(&suite), ..head(&suite.name, seed) };
-    head.introduction.push(introduction(&suite, &points, seed));
+    let seed = points.first().map_or(0, |p| p.point.plan.run.seed);
+    let planned = points.iter().map(|p| p.point.id.clone()).collect();
+    let mut head = SeriesHead { axes: axes(&suite), planned, ..head(&suite.name, seed) };
     if let SuiteJob::Users { name, file } = job {
         head.job = name;
         head.job_text = file.map(|file| file.text);
     }
-    let plans = points.iter().map(|p| p.plan.clone()).collect();
-    Ok(PreparedSuite {
-        method: Box::new(MatrixMethod { sequence: Sequence::new(head, points), suite }),
-        plans,
-        notes: Vec::new(),
-        work_directory: None,
-    })
+    let plans = points.iter().map(|p| p.point.plan.clone()).collect();
+    let mut method = MatrixMethod { head, suite, points, deviations };
+    for (at, phase) in method.suite.phases.iter().enumerate() {
+        if let Some(steady) = &phase.steady {
+            steady.check(&phase.name, &method.settings(at))?;
+        }
+    }
+    method.head.introduction = matrix_words::introduction(&method);
+    Ok(PreparedSuite { method: Box::new(method), plans, notes: Vec::new(), work_directory: None })
+}
+
+/// That the target is no block device, if it is none.
+fn no_device(points: &[PhasePoint]) -> Option<String> {
+    let target = &points.first()?.point.plan.target;
+    let path = target.path.as_deref().unwrap_or_default();
+    let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+    (!device).then(|| format!("the target is no block device: driver {}, {path:?}", target.driver))
+}
+
+/// The suite in the form that was asked for, the request without what has made it so, and how the
+/// form departs from the standard. Errors: `Usage` for a scale or a field that the suite does not
+/// have.
+fn amended(
+    suite: MatrixSuite,
+    request: &SuiteRequest,
+) -> Result<(MatrixSuite, SuiteRequest, Vec<String>)> {
+    let mut table = suite.written.clone();
+    let name = request.scale.as_ref().or(suite.default_scale.as_ref());
+    if let Some(name) = name {
+        let Some(scale) = suite.scale.get(name) else {
+            let known: Vec<&str> = suite.scale.keys().map(String::as_str).collect();
+            return Err(Error::usage(format!("suite {} has no scale `{name}`", suite.name))
+                .hint(format!("it has: {}", known.join(", "))));
+        };
+        for (path, value) in &scale.set {
+            amend::put(&mut table, path, value.clone())?;
+        }
+    }
+    let mut jobs = Vec::new();
+    for text in &request.set {
+        match amend::assignment(text)? {
+            Some((path, value)) => amend::put(&mut table, &path, value)?,
+            None => jobs.push(text.clone()),
+        }
+    }
+    let mut deviations = suite.deviations.clone();
+    deviations.extend(amend::differences(
+        &toml::Value::Table(suite.written.clone()),
+        &toml::Value::Table(table.clone()),
+    ));
+    deviations.extend(jobs.iter().map(|text| format!("by --set: {text}")));
+    deviations.extend(request.runtime.iter().map(|t| format!("by --runtime: {t} a point")));
+    let request = SuiteRequest { set: jobs, ..request.clone() };
+    let read = if table == suite.written { Ok(suite) } else { SuiteFile::matrix(table) };
+    read.map(|suite| (suite, request, deviations))
 }
 
 /// Name of a point: number, phase, values, round.
@@ -153,15 +311,19 @@ fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) 
         true => c,
         false => '-',
     };
-    let mut id = format!("{number:02}-{}", phase.name);
+    let mut words = vec![phase.name.clone()];
     for (_, value) in setting {
-        id.push('-');
-        id.extend(shown(value).chars().map(plain));
+        let text: String = shown(value).chars().map(plain).collect();
+        words.extend(text.split('-').filter(|part| !part.is_empty()).map(str::to_owned));
     }
-    if phase.rounds > 1 {
-        id.push_str(&format!("-round-{round}"));
-    }
-    id
+    let end = match phase.rounds > 1 || phase.steady.is_some() {
+        true => format!("-round-{round}"),
+        false => String::new(),
+    };
+    let mut id = format!("{number:02}-{}", words.join("-"));
+    // The number tells runs apart; a name has a limit.
+    id.truncate(LONGEST_NAME - end.len());
+    id + &end
 }
 
 /// Makes the points of a suite.
@@ -173,6 +335,37 @@ struct PointMaker<'a> {
 }
 
 impl PointMaker<'_> {
+    /// Every point there may be, in order.
+    fn points(&self) -> Result<Vec<PhasePoint>> {
+        let phases = &self.suite.phases;
+        let rounds: Vec<u32> = phases.iter().map(SuitePhase::rounds).collect::<Result<_>>()?;
+        let Some(phase) = phases.iter().zip(&rounds).find(|(_, n)| **n > 0).map(|(p, _)| p) else {
+            return Err(Error::usage("the suite has no run").with("suite", &self.suite.name));
+        };
+        let first = settings(&phase.loops, 1).into_iter().next().unwrap_or_default();
+        let first = self.point(phase, (1, 1), &first, None)?.plan;
+        let seed = first.run.seed;
+        let least = phases.iter().zip(&rounds).map(|(phase, rounds)| {
+            (phase.loops.as_slice(), phase.steady.as_ref().map_or(*rounds, SteadyPhase::shortest))
+        });
+        count_points(least, &first)?;
+        let mut points: Vec<PhasePoint> = Vec::new();
+        for (at, phase) in phases.iter().enumerate() {
+            for round in 1..=rounds[at] {
+                let mut settings = settings(&phase.loops, usize::MAX);
+                if phase.order == PointOrder::Shuffled {
+                    shuffle(&mut settings, seed, round);
+                }
+                for setting in settings {
+                    let place = (points.len() + 1, round);
+                    let point = self.point(phase, place, &setting, Some(seed))?;
+                    points.push(PhasePoint { phase: at, point });
+                }
+            }
+        }
+        Ok(points)
+    }
+
     fn point(
         &self,
         phase: &SuitePhase,
@@ -186,10 +379,19 @@ impl PointMaker<'_> {
         let mut set: Vec<String> = vec![format!("run.name={id}")];
         set.extend(seed.map(|seed| format!("run.seed={seed}")));
         set.extend(fields.map(|(path, value)| format!("{path}={value}")));
-        set.extend(self.request.runtime.iter().map(|t| format!("run.duration={t}")));
+        let timed = !phase.preconditions() && phase.purge.is_none();
+        let runtime = self.request.runtime.iter().filter(|_| timed);
+        set.extend(runtime.map(|t| format!("run.duration={t}")));
         set.extend(self.request.assignments());
+        if let (Some(seed), Some(_)) = (seed, &phase.steady) {
+            // Every round draws anew: the same places again would precondition these alone.
+            set.push(format!("run.seed={}", seed.wrapping_add(u64::from(round) - 1)));
+        }
         let job = match self.job {
-            SuiteJob::Own => Some(job_source(&id, &self.suite.name, &self.suite.job)?),
+            SuiteJob::Own => {
+                let job = phase.job(self.suite, self.request)?;
+                Some(job_source(&id, &self.suite.name, &job)?)
+            }
             SuiteJob::Users { file, .. } => file.clone(),
         };
         let none = JobSource { name: String::new(), text: String::new() };
@@ -217,26 +419,6 @@ impl PointMaker<'_> {
     }
 }
 
-/// What is going to happen, in one line.
-fn introduction(suite: &MatrixSuite, points: &[Point], seed: u64) -> String {
-    let rounds = suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
-    let shuffled = suite.phases.iter().any(|p| p.order == PointOrder::Shuffled);
-    let mut text = match points.len() {
-        1 => "1 run".to_owned(),
-        n => format!("{n} runs"),
-    };
-    if rounds > 1 {
-        text.push_str(&format!(" in {rounds} rounds"));
-    }
-    if shuffled {
-        text.push_str(&format!(", in an order drawn with seed {seed}"));
-    }
-    if let Some(time) = loops::load_time(points.iter().map(|p| &p.plan)) {
-        text.push_str(&format!(", about {time} of load"));
-    }
-    text
-}
-
 /// Every looped field with its values, each field once.
 fn axes(suite: &MatrixSuite) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
@@ -250,119 +432,4 @@ fn axes(suite: &MatrixSuite) -> Vec<Axis> {
         }
     }
     axes
-}
-
-/// The points of a matrix, and the table over them.
-struct MatrixMethod {
-    sequence: Sequence,
-    suite: MatrixSuite,
-}
-
-/// More runs than this are shown by the charts of the sweep and links to their own reports.
-const MOST_IN_FULL: usize = 12;
-/// Charts of such a report.
-const CHARTS: [&str; 3] = ["demand", "sweep", "sweep-heat"];
-
-impl MatrixMethod {
-    /// The table of points as files.
-    fn tables(&self) -> Vec<(&'static str, &'static str)> {
-        match self.head().axes.is_empty() {
-            true => Vec::new(),
-            false => vec![("Table", names::POINTS_CSV)],
-        }
-    }
-
-    fn table(&self, done: &[PointResult]) -> Table {
-        let own = self.suite.figures.iter().map(String::as_str);
-        let figures: Vec<&str> = match self.suite.figures.is_empty() {
-            true => FIGURES.to_vec(),
-            false => own.collect(),
-        };
-        let row = |r: &PointResult| {
-            let mut row = vec![Cell::new(r.point.id.clone())];
-            let cell = |name: &&str| {
-                let value = r.values.get(*name);
-                Cell::new(value.map_or("-".to_owned(), |v| figure(name, *v)))
-            };
-            row.extend(figures.iter().map(cell));
-            row
-        };
-        let mut table = Table::new("points", &self.suite.about, &["run"]);
-        table.columns.extend(figures.iter().map(|f| f.trim_end_matches("_ns").to_owned()));
-        table.rows = done.iter().map(row).collect();
-        table
-    }
-}
-
-/// A figure in a fitting unit, by its name.
-fn figure(name: &str, value: f64) -> String {
-    match name {
-        name if name.ends_with("_ns") => duration(value, Script::Plain),
-        "iops" | "bytes_per_s" => rate(value),
-        _ => count(value as u64),
-    }
-}
-
-impl Method for MatrixMethod {
-    fn head(&self) -> &SeriesHead {
-        self.sequence.head()
-    }
-
-    fn next(&mut self, done: &[PointResult]) -> Result<Next> {
-        self.sequence.next(done)
-    }
-
-    fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
-        let all = self.sequence.exit(done, ended);
-        if answers::missed(done) { worst(all, Exit::GateFailed) } else { all }
-    }
-
-    fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
-        if series.state == SeriesState::Running {
-            return Ok(Conclusion::default());
-        }
-        let rounds = self.suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
-        let data = sweep_data(&self.head().axes, series.done);
-        let decisions = data.map(|data| decisions(&data, rounds)).unwrap_or_default();
-        Ok(Conclusion { decisions, answer: answers::answer(series.done) })
-    }
-
-    fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
-        let table = self.table(series.done);
-        let sweep = sweep_data(&self.head().axes, series.done);
-        let text = sweep.iter().flat_map(|data| &data.curves).map(|curve| curve.text.as_str());
-        let text = text.collect::<Vec<_>>().join("\n");
-        let ceilings = answers::table(series.done);
-        let mut after = vec![table.to_text()];
-        after.extend(ceilings.iter().map(|(_, table)| table.to_text()));
-        after.push(text.clone());
-        after.extend(ceilings.iter().map(|(answer, _)| answer.clone()));
-        let after: Vec<&str> =
-            after.iter().map(|t| t.trim_end()).filter(|t| !t.is_empty()).collect();
-        let lead = ceilings.iter().map(|(answer, _)| answer.as_str()).chain(text.lines());
-        let lead = lead.map(|line| format!("{line}. ")).collect();
-        let many = series.done.len() > MOST_IN_FULL && sweep.is_some();
-        Ok(Some(SeriesReport {
-            after: format!("\n{}", after.join("\n\n")),
-            context: ReportContext {
-                title: Some(self.suite.about.clone()),
-                text: lead,
-                tables: ceilings.into_iter().map(|(_, table)| table).chain([table]).collect(),
-                summary: many.then(|| ReportSummary {
-                    charts: CHARTS.to_vec(),
-                    links: series
-                        .done
-                        .iter()
-                        .map(|r| format!("{}/report.html", r.point.id))
-                        .collect(),
-                    ..ReportSummary::default()
-                }),
-                sweep,
-                ..ReportContext::default()
-            },
-            runs: series.done.iter().map(|r| r.dir.clone()).collect(),
-            files: self.tables(),
-            ..SeriesReport::default()
-        }))
-    }
 }

@@ -5,12 +5,16 @@
 //! that decides in a new way needs a rule: a module here and a line in [`SuiteFile`]. Called by
 //! `taillight suite`.
 
+mod amend;
 mod answers;
 mod loops;
 mod matrix;
+mod matrix_method;
+mod matrix_words;
 mod request;
 mod slc_paper;
 mod slc_paper_words;
+mod steady;
 mod sweep;
 mod ycsb;
 mod ycsb_words;
@@ -41,7 +45,7 @@ const EMBEDDED: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/suites.rs
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum SuiteFile {
     /// Phases of loops over fields of one job.
-    Matrix(MatrixSuite),
+    Matrix(Box<MatrixSuite>),
     /// Workloads as properties of YCSB, on one store.
     Ycsb(YcsbSuite),
     /// The study of the SLC factors: a writer and a reader for each system and size.
@@ -77,12 +81,20 @@ pub fn embedded(name: &str) -> Option<JobSource> {
 impl SuiteFile {
     /// Reads a suite file. Errors: `Usage` when the text is no suite.
     pub fn parse(source: &JobSource) -> Result<SuiteFile> {
-        toml::from_str(&source.text).map_err(|e| {
-            Error::usage("this is no suite file")
-                .with("file", &source.name)
-                .with("why", e.message())
-                .hint("`taillight schema suite` describes it, suites/ has examples")
-        })
+        let no_suite = |e: toml::de::Error| no_suite(&e).with("file", &source.name);
+        let mut suite: SuiteFile = toml::from_str(&source.text).map_err(no_suite)?;
+        if let SuiteFile::Matrix(matrix) = &mut suite {
+            matrix.written = source.text.parse().map_err(no_suite)?;
+        }
+        Ok(suite)
+    }
+
+    /// The matrix in these tables. Errors: `Usage` when they hold something else.
+    fn matrix(written: toml::Table) -> Result<MatrixSuite> {
+        match written.clone().try_into().map_err(|e| no_suite(&e))? {
+            SuiteFile::Matrix(matrix) => Ok(MatrixSuite { written, ..*matrix }),
+            _ => Err(Error::usage("`rule` of a suite cannot be changed")),
+        }
     }
 
     /// The method of this suite. Errors: `Usage` for a request the suite does not understand, and
@@ -90,12 +102,18 @@ impl SuiteFile {
     pub fn prepare(self, request: SuiteRequest, planner: Planner) -> Result<PreparedSuite> {
         match self {
             SuiteFile::Matrix(suite) => {
-                matrix::prepare(suite, SuiteJob::Own, &request, planner.as_ref())
+                matrix::prepare(*suite, SuiteJob::Own, &request, planner.as_ref())
             }
             SuiteFile::Ycsb(suite) => ycsb::prepare(&suite, &request, planner.as_ref()),
             SuiteFile::SlcPaper(suite) => slc_paper::prepare(suite, request, planner),
         }
     }
+}
+
+fn no_suite(e: &toml::de::Error) -> Error {
+    Error::usage("this is no suite file")
+        .with("why", e.message())
+        .hint("`taillight schema suite` describes it, suites/ has examples")
 }
 
 /// JSON Schema of suite files.

@@ -3,6 +3,8 @@
 //! What it is: `[sweep]` and `--sweep` as a [`MatrixSuite`]. What it is not: loops, points, or a
 //! report of its own; those are the matrix's. Called by `taillight run`.
 
+use std::collections::BTreeMap;
+
 use taillight_core::Result;
 use taillight_core::job::SweepTable;
 use taillight_rundir::series::PointRole;
@@ -32,11 +34,19 @@ pub fn prepare_sweep(
         job: toml::Table::new(),
         shared_target: false,
         figures: Vec::new(),
+        standard: None,
+        deviations: Vec::new(),
+        scale: BTreeMap::new(),
+        default_scale: None,
+        written: toml::Table::new(),
         phases: vec![SuitePhase {
             name: SWEEP.to_owned(),
             about: String::new(),
             role: PointRole::Sweep,
             rounds: plan.run.repeat,
+            steady: None,
+            purge: None,
+            job: toml::Table::new(),
             set: [("run.repeat".to_owned(), 1.into())].into(),
             order: sweep.order,
             loops: sweep.loops,

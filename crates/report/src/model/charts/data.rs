@@ -8,6 +8,7 @@ use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::latency::NineEntry;
 use taillight_rundir::search::SearchReport;
 use taillight_rundir::summary::Bin;
+use taillight_stats::{SteadyRule, SteadyWindow};
 
 use super::sweep::SweepData;
 use crate::analyse::Row;
@@ -24,6 +25,30 @@ pub struct ChartModel {
     pub search: Option<SearchReport>,
     /// The sweep that the runs are points of.
     pub sweep: Option<SweepData>,
+    /// Figures that were judged for steady state.
+    pub steady: Vec<SteadyTrack>,
+}
+
+/// A figure over the rounds of a series, and the last window of rounds that was judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SteadyTrack {
+    /// Heading of its plot.
+    pub title: String,
+    /// The figure, by its name in `series.json`.
+    pub figure: String,
+    pub rule: SteadyRule,
+    /// Every round, and its value where it has one.
+    pub rounds: Vec<(u32, Option<f64>)>,
+    /// None while there are too few rounds.
+    pub window: Option<JudgedWindow>,
+}
+
+/// A window of rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct JudgedWindow {
+    pub first: u32,
+    pub last: u32,
+    pub found: SteadyWindow,
 }
 
 /// Runs that one figure shows together.

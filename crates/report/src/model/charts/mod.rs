@@ -8,7 +8,8 @@ mod tracks;
 
 pub use build::run_charts;
 pub use data::{
-    ChartModel, HeatGrid, HostLine, LatencySeries, OpOutliers, OpPoint, OpTrack, PercentilePoint,
-    RunCharts, RunGroup, SlcLine, SlowPoint, WorkloadPoint, WorkloadTrack,
+    ChartModel, HeatGrid, HostLine, JudgedWindow, LatencySeries, OpOutliers, OpPoint, OpTrack,
+    PercentilePoint, RunCharts, RunGroup, SlcLine, SlowPoint, SteadyTrack, WorkloadPoint,
+    WorkloadTrack,
 };
 pub use sweep::{DemandCurve, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint};

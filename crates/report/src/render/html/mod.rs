@@ -46,6 +46,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
         groups: context.summary.iter().flat_map(|b| b.groups.clone()).collect(),
         search: context.search.clone(),
         sweep: context.sweep.clone(),
+        steady: context.steady.clone(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let mut environment = Environment::new();

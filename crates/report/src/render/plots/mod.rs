@@ -15,6 +15,7 @@ mod knee;
 mod look;
 mod outliers;
 mod slc;
+mod steady;
 mod store;
 mod style;
 mod sweep;
@@ -28,6 +29,7 @@ pub const CHARTS: &[Chart] = &[
     sweep::DEMAND,
     sweep::LINES,
     sweep::HEAT,
+    steady::CHART,
     distribution::CHART,
     curve::PERCENTILE,
     curve::TAIL,

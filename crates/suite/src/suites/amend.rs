@@ -1,0 +1,172 @@
+//! Changes to a suite file before it is read: the values of a scale, and `--set suite.PATH=VALUE`.
+//!
+//! What it is: putting values into the tables of a suite, and telling two forms of a suite apart, which
+//! is how a report lists every deviation from a standard. What it is not: the meaning of a field.
+
+use taillight_core::{Error, Result};
+use toml::{Table, Value};
+
+/// The prefix of a `--set` that changes the suite, not its jobs.
+const PREFIX: &str = "suite.";
+
+/// An assignment `suite.PATH=VALUE`: path and value; none for one to the jobs. Errors: `Usage` for
+/// a value that is begun as TOML and is none.
+pub(super) fn assignment(text: &str) -> Result<Option<(String, Value)>> {
+    let Some((path, value)) = text.strip_prefix(PREFIX).and_then(|t| t.split_once('=')) else {
+        return Ok(None);
+    };
+    let value = value.trim();
+    let parsed = format!("v = {value}").parse::<Table>();
+    let value = match parsed.map(|mut t| t.remove("v")) {
+        Ok(Some(value)) => value,
+        _ if value.starts_with(['[', '{', '"', '\'']) => {
+            return Err(Error::usage(format!("--set {text}: the value is no TOML")));
+        }
+        _ => Value::String(value.to_owned()),
+    };
+    Ok(Some((path.trim().to_owned(), value)))
+}
+
+/// Puts `value` at a dotted path. Items of a list are named by their `name`, or by their place from 0
+/// on; tables that are missing are made. Errors: `Usage`, naming the part that leads nowhere.
+pub(super) fn put(suite: &mut Table, path: &str, value: Value) -> Result<()> {
+    let lost = |part: &str, known: Vec<String>| {
+        Err(Error::usage(format!("the suite has no `{path}`: `{part}` leads nowhere"))
+            .hint(format!("there are {}", known.join(", "))))
+    };
+    let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut table = suite;
+    let mut parts = parents.split('.').filter(|part| !part.is_empty());
+    while let Some(part) = parts.next() {
+        let entry = table.entry(part.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+        table = match entry {
+            Value::Table(inner) => inner,
+            Value::Array(items) => {
+                let wanted = parts.next().unwrap_or_default();
+                let known = names(items);
+                let place = known.iter().position(|name| name == wanted);
+                let place = place.or_else(|| wanted.parse().ok());
+                match place.and_then(|at| items.get_mut(at)) {
+                    Some(Value::Table(item)) => item,
+                    _ => return lost(wanted, known),
+                }
+            }
+            _ => return lost(part, Vec::new()),
+        };
+    }
+    table.insert(last.to_owned(), value);
+    Ok(())
+}
+
+/// Names of the tables of a list; their places where they have none.
+fn names(items: &[Value]) -> Vec<String> {
+    let name = |(at, item): (usize, &Value)| match item.get("name") {
+        Some(Value::String(name)) => name.clone(),
+        _ => at.to_string(),
+    };
+    items.iter().enumerate().map(name).collect()
+}
+
+/// The tables of `over` laid over those of `base`; lists and values take the place of what is there.
+pub(super) fn merge(base: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (base.get_mut(key), value) {
+            (Some(Value::Table(inner)), Value::Table(value)) => merge(inner, value),
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// What `other` has in another way than `standard`, as `path: this, not that`.
+pub(super) fn differences(standard: &Value, other: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    compare(String::new(), Some(standard), Some(other), &mut found);
+    found
+}
+
+fn compare(path: String, standard: Option<&Value>, other: Option<&Value>, found: &mut Vec<String>) {
+    let below = |part: &str| match path.as_str() {
+        "" => part.to_owned(),
+        path => format!("{path}.{part}"),
+    };
+    match (standard, other) {
+        (Some(a), Some(b)) if a == b => {}
+        (Some(Value::Table(a)), Some(Value::Table(b))) => {
+            let more = b.keys().filter(|key| !a.contains_key(*key));
+            for key in a.keys().chain(more) {
+                compare(below(key), a.get(key), b.get(key), found);
+            }
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b)))
+            if a.len() == b.len() && a.iter().chain(b).all(Value::is_table) =>
+        {
+            for (at, name) in names(a).iter().enumerate() {
+                compare(below(name), a.get(at), b.get(at), found);
+            }
+        }
+        (Some(a), Some(b)) => found.push(format!("{path}: {}, not {}", shown(b), shown(a))),
+        (None, Some(b)) => found.push(format!("{path}: {}", shown(b))),
+        (Some(a), None) => found.push(format!("{path}: none, not {}", shown(a))),
+        (None, None) => {}
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> Table {
+        text.parse().expect("TOML")
+    }
+
+    const SUITE: &str = "a = 1\n[job.run]\nduration = \"60s\"\n[[phase]]\nname = \"p\"\n\
+                         [[phase.loop]]\npath = \"x\"\nvalues = [1, 2]\n[[phase]]\nname = \"q\"\n";
+
+    #[test]
+    fn values_are_put_by_name_and_by_place_and_listed_as_deviations() {
+        let (standard, mut suite) = (table(SUITE), table(SUITE));
+        for text in [
+            "suite.job.run.duration=1s",
+            "suite.phase.p.loop.0.values=[1]",
+            "suite.phase.1.steady.max_rounds = 7",
+        ] {
+            let (path, value) = assignment(text).expect("TOML").expect("to the suite");
+            put(&mut suite, &path, value).expect("there");
+        }
+        let found = differences(&standard.into(), &suite.into());
+        assert_eq!(
+            found,
+            [
+                "job.run.duration: 1s, not 60s",
+                "phase.p.loop.0.values: [1], not [1, 2]",
+                "phase.q.steady: { max_rounds = 7 }"
+            ]
+        );
+    }
+
+    #[test]
+    fn paths_that_lead_nowhere_are_refused() {
+        let mut suite = table(SUITE);
+        let e = put(&mut suite, "phase.r.about", 1.into()).expect_err("refused");
+        assert!(e.hint_text().is_some_and(|h| h.contains("p, q")), "{e}");
+        assert!(put(&mut suite, "a.b", 1.into()).is_err());
+        assert!(assignment("suite.a={").is_err());
+        assert_eq!(assignment("run.name=x").expect("text"), None);
+    }
+
+    #[test]
+    fn tables_are_merged_and_lists_replaced() {
+        let mut base = table("[run]\na = 1\nb = 2\n[[workload]]\nx = 1\n[[workload]]\nx = 2\n");
+        merge(&mut base, &table("[run]\nb = 3\n[[workload]]\ny = 1\n"));
+        assert_eq!(base, table("[run]\na = 1\nb = 3\n[[workload]]\ny = 1\n"));
+    }
+}

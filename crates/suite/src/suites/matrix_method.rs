@@ -1,0 +1,240 @@
+//! A matrix as a method: which point is next, which rounds are needless, and how much is left.
+//!
+//! What it is: the walk over the points of all phases. A phase with `steady` ends with the round at
+//! which its figures have settled; everything else is known beforehand. What it is not: the making of
+//! points (`matrix`), the rule (`steady`), words and tables (`matrix_words`).
+
+use serde_json::{Value, json};
+use taillight_core::Result;
+use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
+use taillight_rundir::series::Decision;
+
+use super::answers;
+use super::loops::load_ns;
+use super::matrix::MatrixSuite;
+use super::matrix_words as words;
+use super::steady::{Coordinates, JudgedTrack, SteadyOutcome, SteadyRounds};
+use crate::demand::{self, sweep_data};
+use crate::exit::worst;
+use crate::method::{
+    Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
+};
+
+/// A point and its phase.
+pub(super) struct PhasePoint {
+    /// Number of the phase.
+    pub phase: usize,
+    pub point: Point,
+}
+
+/// The points of a matrix, and the reports over them.
+pub(super) struct MatrixMethod {
+    pub head: SeriesHead,
+    pub suite: MatrixSuite,
+    /// Every point there may be, in order.
+    pub points: Vec<PhasePoint>,
+    /// How the suite departs from the standard it names.
+    pub deviations: Vec<String>,
+}
+
+/// Runs that are still to come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Remaining {
+    pub points: u32,
+    /// Warm-up and measured time of those that end by time, ns.
+    pub ns: u128,
+    /// Those that end by passes, bytes or operations.
+    pub open_ended: u32,
+}
+
+impl Remaining {
+    fn add(&mut self, plan: &Plan) {
+        self.points += 1;
+        match load_ns(plan) {
+            Some(ns) => self.ns += ns,
+            None => self.open_ended += 1,
+        }
+    }
+}
+
+impl MatrixMethod {
+    /// The settings of a phase's loops.
+    pub fn settings(&self, phase: usize) -> Vec<Coordinates> {
+        let first = self.points.iter().filter(|p| p.phase == phase && p.point.round == 1);
+        first.map(|p| p.point.coordinates.clone()).collect()
+    }
+
+    /// The results of a phase, in order.
+    pub fn results<'a>(&self, phase: usize, done: &'a [PointResult]) -> Vec<&'a PointResult> {
+        let of = |r: &&PointResult| {
+            let mut points = self.points.iter();
+            points.any(|p| p.phase == phase && p.point.id == r.point.id)
+        };
+        done.iter().filter(of).collect()
+    }
+
+    /// What the rounds of a phase say; none for one whose rounds are a given number.
+    pub fn rounds(&self, phase: usize, done: &[PointResult]) -> Option<SteadyRounds> {
+        let steady = self.suite.phases.get(phase)?.steady.as_ref()?;
+        let name = &self.suite.phases[phase].name;
+        let mut rounds = steady.judge(&self.settings(phase), &self.results(phase, done));
+        for track in &mut rounds.tracks {
+            track.title = match track.title.as_str() {
+                "" => format!("{name}: {}", track.figure),
+                at => format!("{name}: {} at {at}", track.figure),
+            };
+        }
+        Some(rounds)
+    }
+
+    /// The place of the next point; none at the end.
+    fn following(&self, done: &[PointResult]) -> Option<usize> {
+        let mut at = match done.last() {
+            Some(last) => self.points.iter().position(|p| p.point.id == last.point.id)? + 1,
+            None => 0,
+        };
+        while let Some(next) = self.points.get(at) {
+            let before = at.checked_sub(1).map(|before| &self.points[before]);
+            let same = before.is_some_and(|b| b.phase == next.phase);
+            let begins = same && before.is_some_and(|b| b.point.round != next.point.round);
+            let over = |rounds: SteadyRounds| rounds.outcome != SteadyOutcome::Unsettled;
+            if !begins || !self.rounds(next.phase, done).is_some_and(over) {
+                return Some(at);
+            }
+            at += self.points[at..].iter().take_while(|p| p.phase == next.phase).count();
+        }
+        None
+    }
+
+    /// What is still to be run after these, at least and at most.
+    pub fn remaining(&self, done: &[PointResult]) -> (Remaining, Remaining) {
+        let (mut least, mut most) = (Remaining::default(), Remaining::default());
+        let Some(at) = self.following(done) else { return (least, most) };
+        let current = self.points[at].phase;
+        let earliest = |phase: usize| {
+            let steady = self.suite.phases[phase].steady.as_ref()?;
+            let complete = match phase == current {
+                true => self.rounds(phase, done).map_or(0, |r| r.rounds),
+                false => 0,
+            };
+            Some(steady.earliest_after(complete))
+        };
+        let earliest: Vec<Option<u32>> = (0..self.suite.phases.len()).map(earliest).collect();
+        for p in &self.points[at..] {
+            most.add(&p.point.plan);
+            if earliest[p.phase].is_none_or(|round| p.point.round <= round) {
+                least.add(&p.point.plan);
+            }
+        }
+        (least, most)
+    }
+
+    /// What was found about the steady state of each phase that asks for it.
+    pub fn found(&self, done: &[PointResult]) -> Vec<(&str, SteadyRounds)> {
+        let phases = self.suite.phases.iter().enumerate();
+        let found = phases.filter_map(|(at, p)| Some((p.name.as_str(), self.rounds(at, done)?)));
+        found.filter(|(_, rounds)| rounds.rounds > 0).collect()
+    }
+}
+
+/// A judged window as `series.json` keeps it.
+fn decision(rounds: &SteadyRounds, judged: &JudgedTrack) -> Decision {
+    let (found, track) = (&judged.window.found, &rounds.tracks[judged.track]);
+    let values = [
+        ("average", found.average),
+        ("data_excursion", found.data_excursion),
+        ("data_excursion_allowed", track.rule.data_excursion * found.average),
+        ("slope_excursion", found.slope_excursion),
+        ("slope_excursion_allowed", track.rule.slope_excursion * found.average),
+        ("slope", found.slope),
+        ("intercept", found.intercept),
+    ];
+    let correlation = found.correlation.map(|r| ("correlation", r));
+    let values = values.into_iter().chain(correlation);
+    let over = rounds.outcome == SteadyOutcome::NotAchieved && judged.window.last == rounds.rounds;
+    Decision {
+        rule: "steady_state".to_owned(),
+        round: judged.window.last,
+        points: judged.points.clone(),
+        values: values.map(|(name, value)| (name.to_owned(), value)).collect(),
+        verdict: match (found.steady, over) {
+            (true, false) => "steady",
+            (true, true) => "steady_alone",
+            (false, true) => "not_achieved",
+            (false, false) => "not_steady",
+        }
+        .to_owned(),
+        text: words::judged(track, &judged.window),
+    }
+}
+
+/// The steady state of each phase, for programs.
+fn answer(found: &[(&str, SteadyRounds)]) -> Option<Value> {
+    let one = |(name, rounds): &(&str, SteadyRounds)| {
+        let windows = rounds.tracks.iter().filter_map(|t| t.window);
+        let window = windows.map(|w| json!([w.first, w.last])).next();
+        let outcome = match rounds.outcome {
+            SteadyOutcome::Unsettled => "unfinished",
+            SteadyOutcome::Achieved(_) => "achieved",
+            SteadyOutcome::NotAchieved => "not_achieved",
+        };
+        let value = json!({ "outcome": outcome, "rounds": rounds.rounds, "window": window });
+        ((*name).to_owned(), value)
+    };
+    let phases: serde_json::Map<String, Value> = found.iter().map(one).collect();
+    (!phases.is_empty()).then(|| json!({ "steady_state": phases }))
+}
+
+impl Method for MatrixMethod {
+    fn head(&self) -> &SeriesHead {
+        &self.head
+    }
+
+    fn next(&mut self, done: &[PointResult]) -> Result<Next> {
+        let ended = done.last().is_some_and(|r| self.ended_by(r));
+        let next = self.following(done).filter(|_| !ended);
+        Ok(next.map_or(Next::End, |at| Next::Point(Box::new(self.points[at].point.clone()))))
+    }
+
+    fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
+        let all = done.iter().map(|r| r.exit).chain(ended).fold(Exit::Ok, worst);
+        if answers::missed(done) { worst(all, Exit::GateFailed) } else { all }
+    }
+
+    fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
+        let found = self.found(series.done);
+        let decisions = |rounds: &SteadyRounds| -> Vec<Decision> {
+            rounds.judged.iter().map(|judged| decision(rounds, judged)).collect()
+        };
+        let mut all: Vec<Decision> = found.iter().flat_map(|(_, r)| decisions(r)).collect();
+        let ended = series.state != SeriesState::Running;
+        if ended && let Some(data) = sweep_data(&self.head.axes, series.done) {
+            let rounds = self.suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
+            all.extend(demand::decisions(&data, rounds));
+        }
+        let parts = [answers::answer(series.done).filter(|_| ended), answer(&found)];
+        let parts: Vec<Value> = parts.into_iter().flatten().collect();
+        let fields = parts.iter().filter_map(Value::as_object).flatten();
+        let fields = fields.map(|(name, value)| (name.clone(), value.clone()));
+        let answer = (!parts.is_empty()).then(|| Value::Object(fields.collect()));
+        Ok(Conclusion { decisions: all, answer })
+    }
+
+    fn progress(&self, done: &[PointResult], point: &Point) -> Option<String> {
+        Some(words::progress(self, done, point))
+    }
+
+    fn to_run(&self, done: &[PointResult]) -> Vec<String> {
+        let at = self.following(done).unwrap_or(self.points.len());
+        self.points[at..].iter().map(|p| p.point.id.clone()).collect()
+    }
+
+    fn line(&self, done: &[PointResult]) -> Option<String> {
+        words::round_line(self, done)
+    }
+
+    fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
+        words::report(self, series).map(Some)
+    }
+}

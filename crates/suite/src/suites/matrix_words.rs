@@ -1,0 +1,429 @@
+//! A matrix in words and tables: what is to come, each round, and what came of it.
+
+use taillight_core::Result;
+use taillight_core::job::PointOrder;
+use taillight_core::units::readable;
+use taillight_report::format::{Script, count, counted, duration, percent, rate};
+use taillight_report::table::{Cell, Table, Tone};
+use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
+use taillight_rundir::{RunDir, names};
+
+use super::answers;
+use super::loops::length;
+use super::matrix::{MatrixSuite, PurgeMethod};
+use super::matrix_method::MatrixMethod;
+use super::steady::{SteadyOutcome, SteadyRounds};
+use crate::demand::sweep_data;
+use crate::method::{Point, PointResult, SeriesReport, SeriesView};
+
+/// Figures of the table where the suite names none.
+const FIGURES: [&str; 5] = ["iops", "p50_ns", "p99_ns", "p999_ns", "max_ns"];
+
+/// More runs than this are shown by charts over all of them and links to their own reports.
+const MOST_IN_FULL: usize = 12;
+/// Charts of such a report.
+const CHARTS: [&str; 4] = ["steady", "demand", "sweep", "sweep-heat"];
+
+/// Figures of the table over the points.
+fn figures(suite: &MatrixSuite) -> Vec<&str> {
+    match suite.figures.is_empty() {
+        true => FIGURES.to_vec(),
+        false => suite.figures.iter().map(String::as_str).collect(),
+    }
+}
+
+/// A figure in a fitting unit, by its name.
+fn figure(name: &str, value: f64) -> String {
+    match name {
+        name if name.ends_with("_ns") => duration(value, Script::Plain),
+        "bytes_per_s" => readable::bytes_per_s(value),
+        "iops" => rate(value),
+        _ => count(value as u64),
+    }
+}
+
+fn heading(name: &str) -> String {
+    name.trim_end_matches("_ns").to_owned()
+}
+
+/// "a", or "a to b" where they differ.
+fn between(least: String, most: String) -> String {
+    if least == most { most } else { format!("{least} to {most}") }
+}
+
+/// What is said before the first point.
+pub fn introduction(method: &MatrixMethod) -> Vec<String> {
+    let (least, most) = method.remaining(&[]);
+    let suite = &method.suite;
+    let all = counted(most.points.into(), "run");
+    let mut line = match least.points == most.points {
+        true => all,
+        false => format!("{} to {all}", count(least.points.into())),
+    };
+    let rounds = suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
+    if rounds > 1 {
+        line.push_str(&format!(" in {rounds} rounds"));
+    }
+    if suite.phases.iter().any(|p| p.order == PointOrder::Shuffled) {
+        line.push_str(&format!(", in an order drawn with seed {}", method.head.seed));
+    }
+    if most.ns > 0 {
+        let about = if least == most { "about " } else { "" };
+        let time = between(length(least.ns), length(most.ns));
+        line.push_str(&format!(", {about}{time} of load"));
+    }
+    if most.open_ended > 0 {
+        line.push_str(&format!(
+            "; the time of {} of them depends on the target: they end by passes, bytes or operations",
+            between(least.open_ended.to_string(), most.open_ended.to_string())
+        ));
+    }
+    let mut lines = vec![line];
+    if let Some(standard) = &suite.standard {
+        lines.push(conformance(standard, &method.deviations));
+        lines.extend(method.deviations.iter().map(|d| format!("  - {d}")));
+    }
+    lines
+}
+
+fn conformance(standard: &str, deviations: &[String]) -> String {
+    match deviations.len() {
+        0 => format!("As {standard} says, as far as this file states it."),
+        n => format!("NOT CONFORMANT to {standard}: {}.", counted(n as u64, "deviation")),
+    }
+}
+
+/// Where a point stands.
+pub fn progress(method: &MatrixMethod, done: &[PointResult], point: &Point) -> String {
+    let left = method.remaining(done);
+    let before = done.len() as u32;
+    let mut most = left;
+    (most.0.points, most.1.points) = (most.0.points + before, most.1.points + before);
+    let all = between(most.0.points.to_string(), most.1.points.to_string());
+    let mut text = format!("{} of {all}", done.len() + 1);
+    let phase = method.points.iter().find(|p| p.point.id == point.id).map(|p| p.phase);
+    if let Some(phase) = phase.and_then(|at| method.suite.phases.get(at)) {
+        match &phase.steady {
+            Some(steady) => {
+                text.push_str(&format!(", round {} of at most {}", point.round, steady.max_rounds));
+            }
+            None if phase.rounds > 1 => {
+                text.push_str(&format!(", round {} of {}", point.round, phase.rounds));
+            }
+            None => {}
+        }
+    }
+    if left.1.ns >= 1_000_000_000 {
+        let time = between(length(left.0.ns), length(left.1.ns));
+        text.push_str(&format!(", {time} of load left"));
+    }
+    text
+}
+
+/// What a complete round says; none where the last point ends no round.
+pub fn round_line(method: &MatrixMethod, done: &[PointResult]) -> Option<String> {
+    let last = done.last()?;
+    let phase = method.points.iter().find(|p| p.point.id == last.point.id)?.phase;
+    let rounds = method.rounds(phase, done)?;
+    if rounds.rounds != last.point.round {
+        return None;
+    }
+    let one = |track: &SteadyTrack| {
+        let (round, value) = *track.rounds.last()?;
+        let value = value.map_or("no value".to_owned(), |v| figure(&track.figure, v));
+        let judged = track.window.filter(|w| w.last == round);
+        Some(match judged {
+            Some(window) => format!("  round {round}: {value}; {}", judged_words(track, &window)),
+            None => format!("  round {round}: {}: {value}", track.title),
+        })
+    };
+    let mut lines: Vec<String> = rounds.tracks.iter().filter_map(one).collect();
+    if rounds.outcome != SteadyOutcome::Unsettled {
+        lines.push(format!("  {}", outcome(&method.suite.phases[phase].name, &rounds)));
+    }
+    Some(lines.join("\n"))
+}
+
+/// How a phase ended.
+fn outcome(phase: &str, rounds: &SteadyRounds) -> String {
+    let window = |last: u32| {
+        let first = rounds.tracks.first().and_then(|t| t.window).map(|w| w.first);
+        format!("rounds {} to {last}", first.unwrap_or(last))
+    };
+    match rounds.outcome {
+        SteadyOutcome::Achieved(round) => {
+            format!("{phase}: steady state at round {round} (window: {})", window(round))
+        }
+        SteadyOutcome::NotAchieved => {
+            format!("{phase}: STEADY STATE NOT ACHIEVED in {} rounds", rounds.rounds)
+        }
+        SteadyOutcome::Unsettled => {
+            format!(
+                "{phase}: ended after {} rounds, before steady state was decided",
+                rounds.rounds
+            )
+        }
+    }
+}
+
+/// A judged window in a sentence.
+pub fn judged(track: &SteadyTrack, window: &JudgedWindow) -> String {
+    format!("{}: {}", track.title, judged_words(track, window))
+}
+
+fn judged_words(track: &SteadyTrack, window: &JudgedWindow) -> String {
+    let found = &window.found;
+    let share = |excursion: f64| match found.average > 0.0 {
+        true => percent(excursion / found.average),
+        false => "?".to_owned(),
+    };
+    format!(
+        "rounds {} to {}: average {}, data excursion {} (at most {}), slope excursion {} (at most \
+         {}): {}",
+        window.first,
+        window.last,
+        figure(&track.figure, found.average),
+        share(found.data_excursion),
+        percent(track.rule.data_excursion),
+        share(found.slope_excursion),
+        percent(track.rule.slope_excursion),
+        if found.steady { "steady" } else { "not steady" }
+    )
+}
+
+/// The table by which steady state is determined: a column for each figure that was judged.
+fn determination(found: &[(&str, SteadyRounds)]) -> Option<Table> {
+    let judged = |(_, rounds): &(&str, SteadyRounds)| {
+        let outcome = rounds.outcome;
+        let with = move |t: SteadyTrack| Some((t.window?, t, outcome));
+        rounds.tracks.clone().into_iter().filter_map(with)
+    };
+    let all: Vec<(JudgedWindow, SteadyTrack, SteadyOutcome)> =
+        found.iter().flat_map(judged).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let mut table = Table::new("steady", "Steady state determination", &["window judged last"]);
+    table.columns.extend(all.iter().map(|(_, track, _)| track.title.clone()));
+    let mut row = |name: &str, of: &dyn Fn(&JudgedWindow, &SteadyTrack) -> String| {
+        let mut cells = vec![Cell::new(name)];
+        cells.extend(all.iter().map(|(window, track, _)| Cell::new(of(window, track))));
+        table.rows.push(cells);
+    };
+    let show = |track: &SteadyTrack, value: f64| figure(&track.figure, value);
+    row("rounds", &|w, _| format!("{} to {}", w.first, w.last));
+    row("average", &|w, t| show(t, w.found.average));
+    row("data excursion allowed", &|w, t| show(t, t.rule.data_excursion * w.found.average));
+    row("data excursion measured", &|w, t| show(t, w.found.data_excursion));
+    row("slope excursion allowed", &|w, t| show(t, t.rule.slope_excursion * w.found.average));
+    row("slope excursion measured", &|w, t| show(t, w.found.slope_excursion));
+    row("best linear fit", &|w, _| {
+        format!("{:.6} x round + {:.6}", w.found.slope, w.found.intercept)
+    });
+    row("correlation", &|w, _| {
+        w.found.correlation.map_or("undefined".to_owned(), |r| format!("{r:.4}"))
+    });
+    let verdict = |(window, _, outcome): &(JudgedWindow, SteadyTrack, SteadyOutcome)| {
+        let achieved = matches!(outcome, SteadyOutcome::Achieved(_));
+        match (achieved, window.found.steady) {
+            (true, _) => Cell::toned("steady state", Tone::Good),
+            (false, true) => Cell::toned("steady, others not", Tone::Warn),
+            (false, false) => Cell::toned("NOT ACHIEVED", Tone::Bad),
+        }
+    };
+    let mut last = vec![Cell::new("verdict")];
+    last.extend(all.iter().map(verdict));
+    table.rows.push(last);
+    table.note = Some(
+        "SNIA's rule: over the window, largest minus smallest value and the rise of the best linear \
+         fit from its first to its last round, each against a share of the average."
+            .to_owned(),
+    );
+    Some(table)
+}
+
+/// Each setting of the loops over the rounds of the window.
+fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Option<Table> {
+    let rounds = method.rounds(phase, done)?;
+    let window = rounds.tracks.iter().find_map(|t| t.window)?;
+    let spacing = method.suite.phases[phase].steady.as_ref()?.spacing;
+    let inside = |r: &&&PointResult| {
+        let round = r.point.round;
+        (window.first..=window.last).contains(&round)
+            && (round - window.first).is_multiple_of(spacing)
+    };
+    let results = method.results(phase, done);
+    let figures = figures(&method.suite);
+    let name = &method.suite.phases[phase].name;
+    let title = format!("{name}: rounds {} to {}", window.first, window.last);
+    let mut table = Table::new("window", &title, &["setting"]);
+    table.columns.extend(figures.iter().map(|f| heading(f)));
+    for setting in method.settings(phase) {
+        let of: Vec<&PointResult> = results
+            .iter()
+            .filter(inside)
+            .filter(|r| r.point.coordinates == setting)
+            .copied()
+            .collect();
+        let about = of.first().map_or("", |r| r.point.about.as_str());
+        let mut row = vec![Cell::new(if about.is_empty() { name } else { about })];
+        row.extend(figures.iter().map(|f| Cell::new(over_rounds(f, &of))));
+        table.rows.push(row);
+    }
+    table.note = Some(
+        "Rates are averages over the rounds, the mean is of all their I/Os, the maximum the largest; \
+         of percentiles the smallest and the largest round are given, never an average."
+            .to_owned(),
+    );
+    Some(table)
+}
+
+/// One figure over rounds.
+fn over_rounds(name: &str, results: &[&PointResult]) -> String {
+    let of = |r: &&PointResult, name: &str| r.values.get(name).copied();
+    let values: Option<Vec<f64>> = results.iter().map(|r| of(r, name)).collect();
+    let Some(values) = values.filter(|v| !v.is_empty()) else {
+        return "-".to_owned();
+    };
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let average = values.iter().sum::<f64>() / values.len() as f64;
+    match name {
+        "max_ns" => figure(name, most),
+        "mean_ns" => {
+            let ops: Option<Vec<f64>> = results.iter().map(|r| of(r, "ops")).collect();
+            let ops = ops.unwrap_or_default();
+            let all: f64 = ops.iter().sum();
+            match all > 0.0 {
+                true => {
+                    figure(name, values.iter().zip(&ops).map(|(v, n)| v * n).sum::<f64>() / all)
+                }
+                false => "-".to_owned(),
+            }
+        }
+        name if name.ends_with("_ns") => between(figure(name, least), figure(name, most)),
+        "ops" | "errors" | "bytes" => figure(name, values.iter().sum()),
+        _ => figure(name, average),
+    }
+}
+
+/// The points of phases whose rounds are a given number.
+fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
+    let figures = figures(&method.suite);
+    let mut table = Table::new("points", &method.suite.about, &["run"]);
+    table.columns.extend(figures.iter().map(|f| heading(f)));
+    for (at, phase) in method.suite.phases.iter().enumerate() {
+        for r in method.results(at, done).into_iter().filter(|_| phase.steady.is_none()) {
+            let cell = |name: &&str| {
+                let value = r.values.get(*name);
+                Cell::new(value.map_or("-".to_owned(), |v| figure(name, *v)))
+            };
+            let mut row = vec![Cell::new(r.point.id.clone())];
+            row.extend(figures.iter().map(cell));
+            table.rows.push(row);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn deviations(method: &MatrixMethod) -> Option<Table> {
+    let standard = method.suite.standard.as_ref()?;
+    let title = conformance(standard, &method.deviations);
+    let mut table = Table::of_words("deviations", &title, &["deviation"]);
+    table.rows = method.deviations.iter().map(|d| vec![Cell::new(d.clone())]).collect();
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What was done to the target before it was measured, and its write cache.
+fn set_up(method: &MatrixMethod, done: &[PointResult]) -> Result<Table> {
+    let mut table = Table::of_words("set-up", "Set-up", &["", ""]);
+    let mut add = |name: &str, value: String| {
+        table.rows.push(vec![Cell::new(name), Cell::new(value)]);
+    };
+    let purges = method.suite.phases.iter().filter_map(|p| p.purge);
+    let purge: Vec<&str> = purges.map(PurgeMethod::words).collect();
+    add("purge", if purge.is_empty() { "none".to_owned() } else { purge.join(", ") });
+    for phase in method.suite.phases.iter().filter(|p| p.preconditions()) {
+        add("precondition", format!("{}: {}", phase.name, phase.about));
+    }
+    if let Some(first) = done.first() {
+        let run = RunDir::open(&first.dir)?;
+        let facts = run.manifest().environment.get("driver");
+        let fact = |name: &str| facts.and_then(|f| f.get(name)?.as_str()).map(str::to_owned);
+        add("write cache", fact("queue.write_cache").unwrap_or("unknown".to_owned()));
+        let model = fact("device.model").or(fact("device.name"));
+        add("device", model.unwrap_or("unknown".to_owned()));
+        let target = &run.manifest().plan.target;
+        add("driver", target.driver.clone());
+        let size = target.size.map_or("all of the target".to_owned(), |s| s.to_string());
+        add("active range", size);
+    }
+    Ok(table)
+}
+
+/// The report over the points so far. Errors: `Corrupt` or `Unavailable` when a run directory
+/// cannot be read.
+pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesReport> {
+    let suite = &method.suite;
+    let found = method.found(series.done);
+    let mut words: Vec<String> = found.iter().map(|(name, r)| outcome(name, r)).collect();
+    words.iter_mut().for_each(|w| w.push('.'));
+    let missed = found.iter().any(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
+    if let Some(standard) = &suite.standard {
+        words.insert(0, conformance(standard, &method.deviations));
+    }
+    let title = match missed {
+        true => format!("{}: steady state not achieved", suite.about),
+        false => suite.about.clone(),
+    };
+    let mut tables: Vec<Table> = deviations(method).into_iter().collect();
+    if suite.standard.is_some() || suite.phases.iter().any(|p| p.purge.is_some()) {
+        tables.push(set_up(method, series.done)?);
+    }
+    tables.extend(determination(&found));
+    let phases = 0..suite.phases.len();
+    tables.extend(phases.filter_map(|at| window_table(method, at, series.done)));
+    let ceilings = answers::table(series.done);
+    tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
+    tables.extend(points_table(method, series.done));
+    let shown: Vec<String> = tables.iter().map(Table::to_text).collect();
+    let steady = found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
+    let runs: Vec<&PointResult> = series.done.iter().collect();
+    let sweep = sweep_data(&method.head.axes, series.done);
+    let many = runs.len() > MOST_IN_FULL && sweep.is_some();
+    let summary = (many || !found.is_empty()).then(|| ReportSummary {
+        charts: CHARTS.to_vec(),
+        groups: Vec::new(),
+        links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
+    });
+    let said = words.join(" ");
+    words.extend(ceilings.iter().map(|(answer, _)| format!("{answer}.")));
+    let lead = words.join(" ");
+    let knees: Vec<&str> =
+        sweep.iter().flat_map(|d| &d.curves).map(|curve| curve.text.as_str()).collect();
+    let mut after = vec![said];
+    after.extend(shown.iter().map(|table| table.trim_end().to_owned()));
+    after.push(knees.join("\n"));
+    after.extend(ceilings.iter().map(|(answer, _)| answer.clone()));
+    after.retain(|part| !part.is_empty());
+    Ok(SeriesReport {
+        after: format!("\n{}", after.join("\n\n")),
+        context: ReportContext {
+            title: Some(title),
+            text: format!("{lead} {}", knees.iter().map(|k| format!("{k}. ")).collect::<String>())
+                .trim()
+                .to_owned(),
+            tables,
+            steady,
+            sweep,
+            summary,
+            ..ReportContext::default()
+        },
+        runs: runs.iter().map(|r| r.dir.clone()).collect(),
+        files: match method.head.axes.is_empty() {
+            true => Vec::new(),
+            false => vec![("Table", names::POINTS_CSV)],
+        },
+        ..SeriesReport::default()
+    })
+}

@@ -1,0 +1,134 @@
+//! Suites of the user through the binary: killed and resumed, refused, and the standard tests.
+
+mod common;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{json, run_line, scratch, signal, start};
+use serde_json::Value;
+
+/// Rounds on a device whose writes slow down to a plateau, and a point after them.
+const MINE: &str = r#"
+rule = "matrix"
+name = "mine"
+about = "rounds"
+[job.run]
+duration = "1s"
+seed = 3
+[job.target]
+driver = "sim"
+size = "16MiB"
+[job.target.options]
+service = { kind = "constant", time = "1ms" }
+aging = { kind = "decay", fresh = 0.25, over = "8MiB" }
+state = "state.json"
+[[job.workload]]
+mix = "write"
+[[phase]]
+name = "p"
+role = "round"
+[phase.steady]
+figure = "iops"
+[[phase]]
+name = "after"
+"#;
+
+fn write(dir: &Path, text: &str) {
+    std::fs::write(dir.join("mine.toml"), text).expect("written");
+}
+
+fn points(series: &Value) -> &Vec<Value> {
+    series["points"].as_array().expect("points")
+}
+
+#[test]
+fn a_suite_killed_in_the_middle_ends_as_one_that_was_not() {
+    let whole = scratch();
+    write(whole.path(), MINE);
+    let (out, _) = run_line(whole.path(), "suite ./mine.toml --output out", 0);
+    let expected = json(&whole.path().join("out/series.json"));
+    assert!(out.contains("6 to 26 runs, 6 s to 26 s of load"), "{out}");
+    assert!(out.contains("p: steady state at round"), "{out}");
+
+    let dir = scratch();
+    write(dir.path(), MINE);
+    let mut child = start(dir.path(), "suite ./mine.toml --output out");
+    let third = dir.path().join("out/03-p-round-3");
+    let patience = Instant::now() + Duration::from_secs(120);
+    while !third.exists() {
+        assert!(Instant::now() < patience, "no third round");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    signal(&child, "KILL");
+    child.wait().expect("it ended");
+    let killed = json(&dir.path().join("out/series.json"));
+    assert!(points(&killed).len() < points(&expected).len(), "{killed}");
+    assert_eq!(killed["status"], "running");
+
+    let (_, err) = run_line(dir.path(), "suite --resume out", 0);
+    assert!(err.contains("were measured before and read"), "{err}");
+    let resumed = json(&dir.path().join("out/series.json"));
+    for field in ["points", "decisions", "answer", "status", "axes", "seed"] {
+        assert_eq!(resumed[field], expected[field], "{field}");
+    }
+    assert_eq!((&resumed["resumed"], &expected["resumed"]), (&1.into(), &0.into()));
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
+    assert!(page.contains("were measured before and read") && page.contains("best linear fit"));
+}
+
+#[test]
+fn steady_state_not_achieved_is_on_the_page_and_no_failure() {
+    let dir = scratch();
+    let drift = "aging = { kind = \"drift\", rise = 0.06, every = \"1s\" }";
+    let decay = "aging = { kind = \"decay\", fresh = 0.25, over = \"8MiB\" }";
+    write(dir.path(), &MINE.replace(decay, drift).replace("figure = \"iops\"", "max_rounds = 6"));
+    let (out, _) = run_line(dir.path(), "suite ./mine.toml --output out", 0);
+    assert!(out.contains("STEADY STATE NOT ACHIEVED in 6 rounds"), "{out}");
+    let series = json(&dir.path().join("out/series.json"));
+    assert_eq!(series["answer"]["steady_state"]["p"]["outcome"], "not_achieved");
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
+    assert!(page.contains("steady state not achieved"));
+}
+
+/// Every standard test runs in its quick form on a simulated device, and says what it is not.
+#[test]
+fn the_standard_tests_run_and_list_their_deviations() {
+    for name in ["pts-iops", "pts-latency", "pts-throughput", "pts-wsat", "pts-xsr"] {
+        let dir = scratch();
+        let line = format!(
+            "suite {name} --scale quick --driver sim --runtime 20ms --output out \
+             --set target.size=16MiB"
+        );
+        let (out, _) = run_line(dir.path(), &line, 0);
+        assert!(out.contains("NOT CONFORMANT to SNIA SSS PTS 2.0.2"), "{out}");
+        assert!(out.contains("by --runtime: 20ms a point"), "{out}");
+        assert!(out.contains("block discard"), "{out}");
+        let series = json(&dir.path().join("out/series.json"));
+        assert_eq!(points(&series)[0]["role"], "purge", "{name}");
+        if name != "pts-xsr" {
+            let found = series["answer"]["steady_state"].as_object().expect("phases");
+            assert!(found.values().all(|p| p["outcome"] == "achieved"), "{name}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_suite_that_makes_no_sense_is_refused_before_any_run() {
+    for (from, to, word) in [
+        (
+            "name = \"after\"",
+            "name = \"after\"\n[[phase.loop]]\npath = \"workload.0.depth\"\nvalues = [1]",
+            "depth",
+        ),
+        ("figure = \"iops\"", "figure = \"speed\"", "speed"),
+        ("figure = \"iops\"", "max_rounds = 3", "no window"),
+        ("name = \"after\"", "name = \"after\"\npurge = \"format\"", "format"),
+    ] {
+        let dir = scratch();
+        write(dir.path(), &MINE.replace(from, to));
+        let (_, err) = run_line(dir.path(), "suite ./mine.toml --output out", 2);
+        assert!(err.contains(word), "{err}");
+        assert!(!dir.path().join("out").exists());
+    }
+}

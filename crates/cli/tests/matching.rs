@@ -436,6 +436,12 @@ fn stamps_are_those_of_the_ios_own_sectors() {
         assert!(ios.len() >= 3900, "{words}: {} I/Os", ios.len());
         let placed = ios.iter().filter(|io| sectors(io).is_some()).count();
         assert!(placed * 100 >= ios.len() * 99, "{words}: {placed} placed");
+        if case.words.contains("--sync") {
+            // The write is one round, the flush after it the last one.
+            let before = ios.iter().filter(|io| !io.earlier.is_empty()).count();
+            println!("{words}: {before} in rounds");
+            assert!(before * 100 >= ios.len() * 90, "{words}: {before} in rounds");
+        }
         if case.dirty {
             let first = written_first(&mut ios);
             println!("{words}: {first} wrote first");

@@ -47,14 +47,13 @@ INLINE void next_round(struct slot *s, u64 token, u64 done)
 		s->bio_last = s->insert = s->foreign = 0;
 }
 
-/* Whether all parts were done that are known, some of them since they were queued, and nobody else has
- * said so. */
+/* Whether all parts were done that are known, and nobody else has said so. */
 INLINE bool all_done(struct slot *s, u64 done)
 {
 	u64 counts = s->counts;
 	u32 parts = counts & COUNT_MASK, late = counts >> LATE_SHIFT & COUNT_MASK;
 
-	return done && s->bios && s->bios + late == parts &&
+	return done && s->bios + late == parts &&
 	       __sync_val_compare_and_swap(&s->done, done, 0) == done;
 }
 
@@ -421,9 +420,9 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 {
 	u64 done = s->done, one = 1;
 
-	/* What was queued before it, such as the file's own map, was done: this one, which was not looked
-	 * at when it was queued, is of a later round. */
-	if (late(bio) && rq->start_time_ns >= done && all_done(s, done))
+	/* What was seen queued before it, such as the file's own map, was done: this one, which was not
+	 * looked at when it was queued, is of a later round. */
+	if (late(bio) && s->bios && rq->start_time_ns >= done && all_done(s, done))
 		next_round(s, token, done);
 	s->alloc = rq->start_time_ns;
 	s->done = now;

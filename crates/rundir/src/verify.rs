@@ -47,6 +47,9 @@ pub struct Unchecked {
     pub overlapped: u64,
     /// A write to it failed, or it was trimmed.
     pub uncertain: u64,
+    /// Longer than the buffer of the workload that read it; its header is right.
+    #[serde(default)]
+    pub cut: u64,
     /// The pass could not read it.
     pub unreadable: u64,
 }
@@ -221,6 +224,7 @@ impl VerifyReport {
         to.unwritten += from.unwritten;
         to.overlapped += from.overlapped;
         to.uncertain += from.uncertain;
+        to.cut += from.cut;
         to.unreadable += from.unreadable;
         let mut counts = part.kinds;
         for kind in Wrong::ALL {

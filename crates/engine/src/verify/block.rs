@@ -72,6 +72,8 @@ pub enum BlockContent {
     Damaged(BlockHeader),
     /// The header is right and says another length.
     OtherLength(BlockHeader, u32),
+    /// The header is right; not all of the block was read.
+    Cut(BlockHeader),
     /// Shorter than any verified block.
     Short,
     /// Nothing but zeros.
@@ -172,8 +174,11 @@ pub fn inspect(block: &[u8], stored: u64) -> BlockContent {
             false => BlockContent::NoHeader(mark),
         };
     }
-    if u64::from(length) != stored || block.len() as u64 != stored {
+    if u64::from(length) != stored {
         return BlockContent::OtherLength(mark, length);
+    }
+    if (block.len() as u64) < stored {
+        return BlockContent::Cut(mark);
     }
     let (all, last) = block.split_at(block.len() - 4);
     let expected = match header[SUM_RULE] {
@@ -315,6 +320,7 @@ mod tests {
             BlockContent::OtherLength(mark(), 4096),
             "cut by the buffer"
         );
+        assert_eq!(inspect(&block[..2048], 4096), BlockContent::Cut(mark()));
         for length in [0, 1, 47, 48, 63] {
             assert_eq!(inspect(&block[..length], length as u64), BlockContent::Short);
         }

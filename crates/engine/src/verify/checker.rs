@@ -232,6 +232,7 @@ impl Checker {
             UncheckedReason::Unwritten => &mut counts.unwritten,
             UncheckedReason::Overlapped => &mut counts.overlapped,
             UncheckedReason::Uncertain => &mut counts.uncertain,
+            UncheckedReason::Cut => &mut counts.cut,
         } += 1;
     }
 

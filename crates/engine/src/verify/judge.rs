@@ -36,6 +36,8 @@ pub enum UncheckedReason {
     Overlapped,
     /// A write failed there, or it was trimmed.
     Uncertain,
+    /// It is longer than the reader's buffer; what the header says is right.
+    Cut,
 }
 
 /// What is known of a wrong block.
@@ -72,12 +74,15 @@ impl ReadCheck<'_> {
     /// Judges the block. `scratch` is used when it has to be made again.
     pub fn judge(&self, scratch: &mut PieceScratch) -> ReadJudgement {
         let seen = inspect(self.block, self.stored);
-        if let BlockContent::Whole(mark) = seen
+        if let BlockContent::Whole(mark) | BlockContent::Cut(mark) = seen
             && mark.run == self.run
             && mark.address == self.address
             && age(&self.before, &self.after, mark.generation) == GenerationAge::Right
         {
-            return ReadJudgement::Right;
+            return match seen {
+                BlockContent::Cut(_) => ReadJudgement::Unchecked(UncheckedReason::Cut),
+                _ => ReadJudgement::Right,
+            };
         }
         self.judge_other(seen, scratch)
     }
@@ -112,8 +117,10 @@ impl ReadCheck<'_> {
 
     #[cold]
     fn judge_other(&self, seen: BlockContent, scratch: &mut PieceScratch) -> ReadJudgement {
-        if let BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _) =
-            seen
+        if let BlockContent::Whole(m)
+        | BlockContent::Cut(m)
+        | BlockContent::Damaged(m)
+        | BlockContent::OtherLength(m, _) = seen
             && m.run == self.run
             && m.address != self.address
         {
@@ -137,7 +144,9 @@ impl ReadCheck<'_> {
             },
             (false, None) => match seen {
                 // Not ours to expect, but it does contradict itself.
-                BlockContent::Damaged(m) => self.damaged(m, m.generation + OTHERS, scratch),
+                BlockContent::Damaged(m) => {
+                    self.damaged(m, m.generation.saturating_add(OTHERS), scratch)
+                }
                 _ => ReadJudgement::Unchecked(UncheckedReason::Unwritten),
             },
         }
@@ -148,11 +157,13 @@ impl ReadCheck<'_> {
         match seen {
             BlockContent::Zeroed => self.judgement(Wrong::Zeroed, FaultDetail::default()),
             BlockContent::Short => self.judgement(Wrong::OtherSize, FaultDetail::default()),
-            BlockContent::Whole(m) | BlockContent::OtherLength(m, _) if m.run != self.run => {
+            BlockContent::Whole(m) | BlockContent::Cut(m) | BlockContent::OtherLength(m, _)
+                if m.run != self.run =>
+            {
                 self.wrong(Wrong::OtherRun, m, None)
             }
             BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
-            BlockContent::Whole(m) => {
+            BlockContent::Whole(m) | BlockContent::Cut(m) => {
                 let kind = match age(&self.before, &self.after, m.generation) {
                     GenerationAge::Old(1) if !self.before.seen => Wrong::Lost,
                     GenerationAge::Old(_) => Wrong::Stale,
@@ -181,18 +192,27 @@ impl ReadCheck<'_> {
         scratch: &mut PieceScratch,
     ) -> ReadJudgement {
         match seen {
-            BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _)
+            BlockContent::Whole(m)
+            | BlockContent::Cut(m)
+            | BlockContent::Damaged(m)
+            | BlockContent::OtherLength(m, _)
                 if m.run != prior =>
             {
                 self.wrong(Wrong::OtherRun, m, None)
             }
-            BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _)
+            BlockContent::Whole(m)
+            | BlockContent::Cut(m)
+            | BlockContent::Damaged(m)
+            | BlockContent::OtherLength(m, _)
                 if m.address != self.address =>
             {
                 self.wrong(Wrong::Misplaced, m, None)
             }
             BlockContent::Whole(_) => ReadJudgement::Right,
-            BlockContent::Damaged(m) => self.damaged(m, m.generation + OTHERS, scratch),
+            BlockContent::Cut(_) => ReadJudgement::Unchecked(UncheckedReason::Cut),
+            BlockContent::Damaged(m) => {
+                self.damaged(m, m.generation.saturating_add(OTHERS), scratch)
+            }
             BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
             BlockContent::Zeroed => self.judgement(Wrong::Zeroed, FaultDetail::default()),
             BlockContent::Short => self.judgement(Wrong::OtherSize, FaultDetail::default()),

@@ -26,6 +26,7 @@ pub fn fact(summary: &Summary) -> Option<(String, Tone)> {
         (u.unwritten, "not written by the run"),
         (u.overlapped, "with overlapping writes"),
         (u.uncertain, "after a failed write, a trim or a delete"),
+        (u.cut, "longer than their reader's buffer"),
     ] {
         if count > 0 {
             text += &format!("; {} not judged, {why}", format::count(count));

@@ -31,8 +31,8 @@ impl History {
         self.sealed(RUN, KEY, generation)
     }
 
-    /// The word for `found`; none when it is right.
-    fn judged(&self, found: Option<&[u8]>) -> Option<Wrong> {
+    /// The record as written so often, and a read of it that has begun.
+    fn written(&self) -> (Checker, Op) {
         let payloads = [PayloadSpec::new(self.kind.clone(), 0, 0).unwrap()];
         let keys = VerifiedArea::keys(KEY, 10);
         let whole = VerifySpec { whole_writes: true, ..spec(RUN, None, &payloads) };
@@ -45,6 +45,12 @@ impl History {
         }
         let get = Op::keyed(OpKind::Get, KEY, 0);
         checker.on_read(0, &get);
+        (checker, get)
+    }
+
+    /// The word for `found`; none when it is right.
+    fn judged(&self, found: Option<&[u8]>) -> Option<Wrong> {
+        let (mut checker, get) = self.written();
         let good = match found {
             Some(bytes) => {
                 let read = Op { size: bytes.len() as u64, ..get };
@@ -57,6 +63,16 @@ impl History {
         let report = checker.into_report();
         assert_eq!((report.checked, good), (1, report.wrong == 0), "{report:?}");
         report.findings.first().map(|f| f.kind)
+    }
+
+    /// What is said of a record of which the reader's buffer holds half: the wrong data, or how many were
+    /// not judged for that reason.
+    fn half_of(&self, record: &[u8]) -> (Option<Wrong>, u64) {
+        let (mut checker, get) = self.written();
+        let read = Op { size: record.len() as u64, ..get };
+        checker.on_read_done(0, &read, &record[..record.len() / 2], Stamp(0));
+        let report = checker.into_report();
+        (report.findings.first().map(|f| f.kind), report.unchecked.cut)
     }
 
     fn generations(&self) -> impl Iterator<Item = u64> + use<> {
@@ -179,4 +195,14 @@ fn a_tear_against_a_write_long_ago_is_found() {
         let bytes = [&history.left(a)[..1024], &history.left(b)[1024..]].concat();
         assert_eq!(history.judged(Some(&bytes)), Some(Wrong::Torn), "{a} and {b}");
     }
+}
+
+#[test]
+fn a_record_longer_than_the_readers_buffer_is_judged_by_its_header() {
+    let history = History { kind: ContentKind::Random, size: 4096, writes: 5 };
+    let there = history.sealed(RUN, KEY + 1, 5);
+    assert_eq!(history.half_of(&history.left(5)), (None, 1));
+    assert_eq!(history.half_of(&history.left(4)), (Some(Wrong::Lost), 0));
+    assert_eq!(history.half_of(&history.left(2)), (Some(Wrong::Stale), 0));
+    assert_eq!(history.half_of(&there), (Some(Wrong::Misplaced), 0));
 }

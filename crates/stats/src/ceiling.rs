@@ -81,7 +81,11 @@ pub fn check_ceiling(
     } else {
         None
     };
-    let (share_lo, share_hi) = (share_interval(n, at_least).0, share_interval(n, at_most).1);
+    // Where the run is too short to tell, it says nothing of the share either.
+    let (share_lo, share_hi) = match effect.longer.is_some() || within {
+        true => (0.0, 1.0),
+        false => (share_interval(n, at_least).0, share_interval(n, at_most).1),
+    };
     CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs }
 }
 
@@ -265,5 +269,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_run_too_short_to_tell_says_nothing_of_the_share() {
+        let short = DesignEffect { longer: Some(4.0), ..DesignEffect::NONE };
+        let check = check_ceiling(&run(100_000, 50), 999, &pct("99.9"), &short);
+        assert_eq!(check.status, CeilingStatus::Undecided);
+        assert_eq!((check.share_lo, check.share_hi), (0.0, 1.0));
     }
 }

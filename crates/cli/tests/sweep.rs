@@ -117,3 +117,35 @@ fn a_sweep_that_cannot_run_leaves_nothing() {
     let (_, err) = run(dir.path(), &["export", "job.toml", "--format", "fio-job"], 2);
     assert!(err.contains("sweep"), "{err}");
 }
+
+/// The same depths in two phases are two curves, not two rounds of one.
+#[test]
+fn phases_of_a_suite_are_kept_apart() {
+    let dir = scratch();
+    let phase = |name: &str, channels: u32| {
+        format!(
+            "[[phase]]\nname = \"{name}\"\n[phase.set]\n\"target.options.channels\" = {channels}\n\
+             [[phase.loop]]\npath = \"workload.0.queue_depth\"\nvalues = [1, 2, 4, 8, 16]\n"
+        )
+    };
+    let text = format!(
+        "rule = \"matrix\"\nname = \"mine\"\nabout = \"two devices\"\n{}{}{}",
+        JOB.replace("[run]", "[job.run]")
+            .replace("[target]", "[job.target]")
+            .replace("[[workload]]", "[[job.workload]]"),
+        phase("four", 4),
+        phase("two", 2)
+    );
+    std::fs::write(dir.path().join("mine.toml"), text).expect("a suite");
+    run(dir.path(), &["suite", "./mine.toml", "--output", "out"], 0);
+    let series = json(&dir.path().join("out/series.json"));
+    let axes = series["axes"].as_array().expect("axes");
+    assert_eq!(axes[0]["values"], serde_json::json!(["four", "two"]));
+    assert_eq!(axes[1]["values"], serde_json::json!([1, 2, 4, 8, 16]));
+    let all = points(dir.path());
+    assert_eq!(all[0]["coordinates"]["phase"], "four");
+    assert_eq!(all[5]["coordinates"]["phase"], "two");
+    let texts = series["decisions"].to_string();
+    assert!(texts.contains("knee at queue_depth 4"), "{texts}");
+    assert!(texts.contains("knee at queue_depth 2"), "{texts}");
+}

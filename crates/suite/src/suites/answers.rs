@@ -4,6 +4,7 @@
 //! is not: a check. Used by the rule `matrix`; runs without ceilings have no answer.
 
 use serde_json::{Value, json};
+use taillight_core::exit::Exit;
 use taillight_report::format::{Script, count, duration, percent};
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::Summary;
@@ -26,13 +27,22 @@ fn word(status: QosStatus) -> &'static str {
     }
 }
 
-/// The answer of a check. A run that did not reach its rate has no steady response time to decide
-/// by: the load itself was too much, and so the ceiling is missed.
+/// The answer of a check. A run of one workload that did not reach its rate has no steady response time
+/// to decide by: the load itself was too much, and so the ceiling is missed. Of several workloads it
+/// is not known which one fell behind.
 fn status(summary: &Summary, q: &Qos) -> QosStatus {
-    match (q.status, summary.saturation.saturated) {
+    let alone = summary.workloads.len() == 1;
+    match (q.status, summary.saturation.saturated && alone) {
         (QosStatus::Undecided, true) => QosStatus::Fail,
         (status, _) => status,
     }
+}
+
+/// Whether a run measured all it was to measure, without failed I/Os or wrong data.
+fn sound(result: &PointResult) -> bool {
+    let fine = matches!(result.exit, Exit::Ok | Exit::GateFailed | Exit::GateUndecided);
+    let judged = result.summary.is_some() || result.point.plan.qos.ceilings.is_empty();
+    result.complete() && fine && judged
 }
 
 /// Whether a ceiling of some run is missed.
@@ -40,13 +50,13 @@ pub(super) fn missed(done: &[PointResult]) -> bool {
     checks(done).any(|(_, s, q)| status(s, q) == QosStatus::Fail)
 }
 
-/// The answer over all runs: missed if one is, kept if all are; none without a ceiling.
-fn overall(done: &[PointResult]) -> Option<&'static str> {
+/// The answer over all `planned` runs: missed if one is, kept if all are; none without a ceiling.
+fn overall(done: &[PointResult], planned: usize) -> Option<&'static str> {
     let all: Vec<QosStatus> = checks(done).map(|(_, s, q)| status(s, q)).collect();
     let has = |status| all.contains(&status);
     let worst = if has(QosStatus::Fail) {
         QosStatus::Fail
-    } else if has(QosStatus::Undecided) || done.iter().any(|r| !r.complete()) {
+    } else if has(QosStatus::Undecided) || done.len() < planned || !done.iter().all(sound) {
         QosStatus::Undecided
     } else {
         QosStatus::Pass
@@ -55,17 +65,25 @@ fn overall(done: &[PointResult]) -> Option<&'static str> {
 }
 
 /// For `series.json`; none without a ceiling.
-pub(super) fn answer(done: &[PointResult]) -> Option<Value> {
+pub(super) fn answer(done: &[PointResult], planned: usize) -> Option<Value> {
     let check = |(r, s, q): (&PointResult, &Summary, &Qos)| json!({ "run": r.point.id, "answer": word(status(s, q)), "layer": layer(s), "check": q });
-    let all = overall(done)?;
+    let all = overall(done, planned)?;
     Some(json!({ "answer": all, "ceilings": checks(done).map(check).collect::<Vec<_>>() }))
 }
 
 /// The same for people: one word, and a row for each ceiling of each run.
-pub(super) fn table(done: &[PointResult]) -> Option<(String, Table)> {
-    let all = overall(done)?;
-    let columns =
-        ["run", "of", "ceiling", "for", "answer", "measured, 95 %", "share over, 95 %", "held by"];
+pub(super) fn table(done: &[PointResult], planned: usize) -> Option<(String, Table)> {
+    let all = overall(done, planned)?;
+    let columns = [
+        "run",
+        "of",
+        "ceiling",
+        "for",
+        "answer",
+        "measured, 95 %",
+        "share over, 95 %",
+        "run's slow I/Os held by",
+    ];
     let mut table = Table::new("ceilings", "Ceilings", &columns);
     for (result, summary, q) in checks(done) {
         let answer = status(summary, q);

@@ -404,8 +404,11 @@ impl PointMaker<'_> {
             serde_json::to_value(value)
                 .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
         };
+        let by_phase = self.suite.loops_in_several_phases() && phase.measures_a_loop();
+        let phase_name = by_phase.then(|| Ok((PHASE.to_owned(), phase.name.clone().into())));
         let coordinates =
             setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
+        let coordinates = phase_name.into_iter().chain(coordinates);
         Ok(Point {
             about: match words.is_empty() {
                 true => phase.about.clone(),
@@ -419,17 +422,40 @@ impl PointMaker<'_> {
     }
 }
 
-/// Every looped field with its values, each field once.
+/// The coordinate of a point that says its phase, where several phases measure loops.
+const PHASE: &str = "phase";
+
+/// Every looped field with its values, each once; the phase first, where several have loops.
 fn axes(suite: &MatrixSuite) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
+    if suite.loops_in_several_phases() {
+        let names = suite.phases.iter().filter(|p| p.measures_a_loop());
+        let values = names.map(|p| p.name.clone().into()).collect();
+        axes.push(Axis { path: PHASE.to_owned(), unit: None, values });
+    }
     for field in suite.phases.iter().flat_map(|p| &p.loops) {
-        let values = field.values.iter().filter_map(|v| serde_json::to_value(v).ok());
-        match axes.iter_mut().find(|a| a.path == field.path) {
-            Some(axis) => axis.values.extend(values),
-            None => {
-                axes.push(Axis { path: field.path.clone(), unit: None, values: values.collect() })
+        let at = axes.iter().position(|a| a.path == field.path).unwrap_or_else(|| {
+            axes.push(Axis { path: field.path.clone(), unit: None, values: Vec::new() });
+            axes.len() - 1
+        });
+        for value in field.values.iter().filter_map(|v| serde_json::to_value(v).ok()) {
+            if !axes[at].values.contains(&value) {
+                axes[at].values.push(value);
             }
         }
     }
     axes
+}
+
+impl MatrixSuite {
+    /// Whether points with the same values of their loops may be of different phases.
+    fn loops_in_several_phases(&self) -> bool {
+        self.phases.iter().filter(|p| p.measures_a_loop()).count() > 1
+    }
+}
+
+impl SuitePhase {
+    fn measures_a_loop(&self) -> bool {
+        !self.loops.is_empty() && self.purge.is_none() && !self.preconditions()
+    }
 }

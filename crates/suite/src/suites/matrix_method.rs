@@ -213,7 +213,8 @@ impl Method for MatrixMethod {
             let rounds = self.suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
             all.extend(demand::decisions(&data, rounds));
         }
-        let parts = [answers::answer(series.done).filter(|_| ended), answer(&found)];
+        let parts =
+            [answers::answer(series.done, self.points.len()).filter(|_| ended), answer(&found)];
         let parts: Vec<Value> = parts.into_iter().flatten().collect();
         let fields = parts.iter().filter_map(Value::as_object).flatten();
         let fields = fields.map(|(name, value)| (name.clone(), value.clone()));

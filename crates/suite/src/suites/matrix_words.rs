@@ -383,7 +383,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     tables.extend(determination(&found));
     let phases = 0..suite.phases.len();
     tables.extend(phases.filter_map(|at| window_table(method, at, series.done)));
-    let ceilings = answers::table(series.done);
+    let ceilings = answers::table(series.done, method.points.len());
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
     tables.extend(points_table(method, series.done));
     let shown: Vec<String> = tables.iter().map(Table::to_text).collect();

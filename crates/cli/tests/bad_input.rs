@@ -115,7 +115,7 @@ const JOBS: &[(&str, &[&str])] = &[
     ("[run\n", &["not valid TOML", "job.toml:1"]),
     ("[target]\ndriver = null\n", &["job.toml:2", "write it with quotes: driver = \"null\""]),
     ("[run]\nduratoin = \"1s\"\n", &["job.toml:2", "`duratoin` in `run`", "`duration`"]),
-    ("[sweep]\n", &["[sweep] is not available yet", "job.toml:1"]),
+    ("[sweep]\n", &["the sweep has no field", "hint: write workload.0.queue_depth"]),
     ("[search]\n", &["search: missing field `at`", "job.toml:1"]),
     (
         "[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n[search]\n\

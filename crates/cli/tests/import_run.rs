@@ -77,7 +77,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let files: [(&str, &[u8], i32, &str); 4] = [
         ("other.json", b"{\"a\": 1}", 2, "no log that nvme-cli"),
         ("cut.json", b"{\"critical_warning\": 0,", 2, "nvme smart-log"),
-        ("noise.bin", &[0xff, 0xfe, 0, 1], 2, "no text"),
+        ("noise.bin", &[0xff, 0xfe, 0, 1], 2, "not UTF-8"),
         ("hello.txt", b"hello\n", 2, "no kind"),
     ];
     for (name, bytes, code, said) in files {

@@ -130,7 +130,7 @@ impl JsonSchema for SweepTable {
 }
 
 /// Fields that the series gives each run itself.
-const OWN: [&str; 2] = ["run.output", "run.name"];
+const OWN: [&str; 3] = ["run.output", "run.name", "run.repeat"];
 
 impl SweepTable {
     fn check(&self) -> Result<()> {
@@ -149,7 +149,7 @@ impl SweepTable {
                 other.path == path || below(path, &other.path) || below(&other.path, path)
             };
             if OWN.contains(&path) || path == "sweep" || path.starts_with("sweep.") {
-                return wrong(path, "each run has its own", "leave it out of the sweep");
+                return wrong(path, "the series gives it to each run", "leave it out of the sweep");
             }
             if self.loops[..i].iter().any(inside) {
                 return wrong(path, "it is swept twice", "give one list of values for it");
@@ -329,8 +329,9 @@ mod tests {
             ("", "workload.0.queue_depth=1,1", "twice"),
             ("", "workload.0.mix={ read = 1", "not closed"),
             ("", "workload.0.mix={ read = }", "not TOML"),
-            ("", "run.output=a,b", "its own"),
-            ("", "sweep.order=a,b", "its own"),
+            ("", "run.output=a,b", "gives it to each run"),
+            ("", "run.repeat=3,1", "gives it to each run"),
+            ("", "sweep.order=a,b", "gives it to each run"),
             ("[sweep]\nworkload.0 = [{}]\n", "workload.0.queue_depth=1", "twice"),
             ("[sweep]\nworkload.0.queue_depth = 4\n", "run.seed=1", "list"),
             ("[sweep]\nworkload.0.queue_depth = []\n", "run.seed=1", "empty"),

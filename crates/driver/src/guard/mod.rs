@@ -15,6 +15,7 @@ use std::fs::Metadata;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Stat, fstat};
 use taillight_core::{Error, Result};
@@ -113,15 +114,20 @@ pub fn written_by_others(stat: &Stat, path: &Path) -> Result<()> {
         true => m.file_type().is_block_device() && m.rdev() == stat.st_rdev,
         false => (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino),
     };
-    match openers::writer(&Sys::default(), is_it) {
-        None => Ok(()),
-        Some(process) => {
-            Err(Error::refused(format!("the target is open for writing in {process}"))
+    let until = Instant::now() + OPENED_BRIEFLY;
+    while let Some(process) = openers::writer(&Sys::default(), is_it) {
+        if Instant::now() >= until {
+            return Err(Error::refused(format!("the target is open for writing in {process}"))
                 .with("target", path.display())
-                .hint("end that program first, or choose another target"))
+                .hint("end that program first, or choose another target"));
         }
+        std::thread::sleep(OPENED_BRIEFLY / 20);
     }
+    Ok(())
 }
+
+/// Programs that look at every device (udev, losetup) have one open for a moment.
+const OPENED_BRIEFLY: Duration = Duration::from_secs(1);
 
 /// The refusal of something in use.
 pub fn in_use(path: &Path, reason: &str) -> Error {

@@ -28,11 +28,16 @@ impl StoreTrack {
     }
 }
 
-/// The series of the samples that tell of `start..=end`: those inside, and the one nearest to the start,
-/// from which counters rise.
+/// So soon after the start a sample is still the one at the start, ns.
+const AT_START_NS: i64 = 20_000_000;
+
+/// The series of the samples that tell of `start..=end`: those inside, and the nearest one at the start or
+/// before, from which counters rise.
 pub fn tracks(rows: &[StoreRow], start_ns: i64, end_ns: i64) -> Vec<StoreTrack> {
     let mut tracks: Vec<StoreTrack> = Vec::new();
-    let first = rows.iter().map(|r| r.at_ns).min_by_key(|at| at.abs_diff(start_ns));
+    let times = || rows.iter().map(|r| r.at_ns);
+    let early = times().filter(|at| *at <= start_ns.saturating_add(AT_START_NS));
+    let first = early.min_by_key(|at| at.abs_diff(start_ns)).or(times().min());
     let first = first.unwrap_or(i64::MIN);
     // The last sample is taken when the workers have ended, a moment after the last completion.
     let after = rows.iter().map(|r| r.at_ns).filter(|at| *at >= end_ns);
@@ -98,6 +103,8 @@ mod tests {
         assert_eq!(tracks[0].points, [(10, 5.0), (20, 6.0), (31, 9.0)]);
         assert_eq!(summary(&tracks)["a_total"].rise, Some(4.0));
         assert_eq!(tracks[0].seconds(15)[0].0, -5e-9);
+        // A later one would leave out what was counted before it.
+        assert_eq!(super::tracks(&rows, 19 - AT_START_NS, 30)[0].points[0], (0, 1.0));
         // One that came a moment late says more than the one before it, of the warm-up.
         assert_eq!(super::tracks(&rows, 19, 30)[0].points[0], (20, 6.0));
     }

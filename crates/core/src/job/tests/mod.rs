@@ -178,7 +178,10 @@ fn unknown_names_come_with_place_and_suggestion() {
             "[target]\ndriver = \"null\"\n[target.options]\n\ndirekt = true".into(),
             "unknown option `direkt` (at: job.toml:5)",
         ),
-        ("[sweep]\nx = 1".into(), "table [sweep] is not available yet (at: job.toml:1); remove it"),
+        (
+            "[sweep]\nx = 1".into(),
+            "sweep: a sweep needs a list of values, like x = [1, 2, 4] (at: job.toml:1)",
+        ),
     ];
     for (text, expected) in cases {
         let got = refused(&text);

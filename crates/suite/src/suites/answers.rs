@@ -4,6 +4,7 @@
 //! is not: a check. Used by the rule `matrix`; runs without ceilings have no answer.
 
 use serde_json::{Value, json};
+use taillight_core::Percentile;
 use taillight_core::exit::Exit;
 use taillight_report::format::{Script, count, duration, percent};
 use taillight_report::table::{Cell, Table};
@@ -27,15 +28,19 @@ fn word(status: QosStatus) -> &'static str {
     }
 }
 
-/// The answer of a check. A run of one workload that did not reach its rate has no steady response time
-/// to decide by: the load itself was too much, and so the ceiling is missed. Of several workloads it
-/// is not known which one fell behind.
+/// The answer of a check. A run that did not reach its rate has no steady response time to decide by: with
+/// more I/Os over the ceiling than allowed, the load itself was too much, and the ceiling is missed.
 fn status(summary: &Summary, q: &Qos) -> QosStatus {
-    let alone = summary.workloads.len() == 1;
-    match (q.status, summary.saturation.saturated && alone) {
+    match (q.status, summary.saturation.saturated && too_many_over(q)) {
         (QosStatus::Undecided, true) => QosStatus::Fail,
         (status, _) => status,
     }
+}
+
+fn too_many_over(q: &Qos) -> bool {
+    let share = q.requests.as_ref().map_or(q.share, |r| r.measured).and_then(|s| s.share);
+    let allowed = q.at.parse::<Percentile>().ok().map(|at| at.tail_share());
+    share.zip(allowed).is_some_and(|(share, allowed)| share > allowed)
 }
 
 /// Whether a run measured all it was to measure, without failed I/Os or wrong data.

@@ -121,6 +121,11 @@ fn a_suite_that_makes_no_sense_is_refused_before_any_run() {
             "name = \"after\"\n[[phase.loop]]\npath = \"workload.0.depth\"\nvalues = [1]",
             "depth",
         ),
+        (
+            "name = \"after\"",
+            "name = \"after\"\n[[phase.loop]]\npath = \"workload.0.queue_depth\"\nvalues = []",
+            "no values",
+        ),
         ("figure = \"iops\"", "figure = \"speed\"", "speed"),
         ("figure = \"iops\"", "max_rounds = 3", "no window"),
         ("name = \"after\"", "name = \"after\"\npurge = \"format\"", "format"),

@@ -342,6 +342,13 @@ impl PointMaker<'_> {
         let Some(phase) = phases.iter().zip(&rounds).find(|(_, n)| **n > 0).map(|(p, _)| p) else {
             return Err(Error::usage("the suite has no run").with("suite", &self.suite.name));
         };
+        let mut loops = phases.iter().flat_map(|p| p.loops.iter().map(move |l| (p, l)));
+        if let Some((phase, empty)) = loops.find(|(_, l)| l.values.is_empty()) {
+            return Err(Error::usage("a loop of the suite has no values")
+                .with("phase", &phase.name)
+                .with("path", &empty.path)
+                .hint("give its values, or remove the loop"));
+        }
         let first = settings(&phase.loops, 1).into_iter().next().unwrap_or_default();
         let first = self.point(phase, (1, 1), &first, None)?.plan;
         let seed = first.run.seed;

@@ -6,6 +6,8 @@
 use taillight_core::{Error, Result};
 use toml::{Table, Value};
 
+use super::loops::shown;
+
 /// The prefix of a `--set` that changes the suite, not its jobs.
 const PREFIX: &str = "suite.";
 
@@ -110,13 +112,6 @@ fn compare(path: String, standard: Option<&Value>, other: Option<&Value>, found:
         (None, Some(b)) => found.push(format!("{path}: {}", shown(b))),
         (Some(a), None) => found.push(format!("{path}: none, not {}", shown(a))),
         (None, None) => {}
-    }
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 

@@ -13,6 +13,7 @@ use taillight_core::{Error, Result};
 use taillight_report::{JudgedWindow, SteadyTrack};
 use taillight_stats::SteadyRule;
 
+use crate::axis;
 use crate::figures;
 use crate::method::PointResult;
 
@@ -202,11 +203,8 @@ impl SteadyPhase {
             let result = of(round).filter(|r| r.complete())?;
             result.values.get(&self.figure).copied()
         };
-        let words = at.iter().map(|(path, value)| match value {
-            Value::String(text) => format!("{path} = {text}"),
-            other => format!("{path} = {other}"),
-        });
-        let words: Vec<String> = words.collect();
+        let words: Vec<String> =
+            at.iter().map(|(path, value)| format!("{path} = {}", axis::shown(value))).collect();
         SteadyTrack {
             title: words.join(", "),
             figure: self.figure.clone(),

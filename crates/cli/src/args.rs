@@ -174,10 +174,10 @@ pub struct ExplainArgs {
   taillight report taillight-runs/job-20260102T030405Z
   taillight report runs/a runs/b --output both.html")]
 pub struct ReportArgs {
-    /// Run directories; several are overlaid in one report.
+    /// Run directories, or those of series; several are overlaid in one report.
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// Directory for the report, or an .html file for the page alone [default: the run directory;
+    /// Directory for the report, or an .html file for the page alone [default: the directory given;
     /// taillight-report/ for several].
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
@@ -254,6 +254,8 @@ pub enum SchemaOf {
     SlcPaper,
     /// series.json of a series of runs.
     Series,
+    /// report.json of a series of runs: what its report says above the runs.
+    SeriesReport,
     /// A row of points.parquet and points.csv of a series of runs.
     Points,
     /// Suite files.
@@ -325,15 +327,16 @@ pub enum Moment {
 #[command(after_help = "Examples:
   taillight export job.toml --format fio-job > job.fio
   taillight export taillight-runs/job-20260102T030405Z --format fio-job
+  taillight export taillight-runs/pts-iops-20260102T030405Z > points.csv
 
 What the other benchmark cannot express stands at the top of the file and on standard error.")]
 pub struct ExportArgs {
-    /// Job file or run directory.
+    /// Job file, run directory, or directory of a series.
     #[arg(value_name = "RUN_OR_JOB")]
     pub of: PathBuf,
-    /// What to write.
+    /// What to write [default: csv for a run or a series].
     #[arg(long, value_name = "NAME", value_parser = export_formats())]
-    pub format: String,
+    pub format: Option<String>,
     /// Where to: a new file, or `-` for standard output [default: -].
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
@@ -430,9 +433,15 @@ fn import_formats() -> PossibleValuesParser {
     PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
 }
 
+/// The table of a run or a series, as a format of `export`.
+pub const CSV: &str = "csv";
+
 fn export_formats() -> PossibleValuesParser {
     let formats = taillight_import::EXPORTS.iter();
-    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
+    let formats = formats.map(|f| PossibleValue::new(f.name).help(f.about));
+    let table = PossibleValue::new(CSV);
+    let table = table.help("Table of a run or a series: a row per point, workload and operation");
+    PossibleValuesParser::new(formats.chain([table]))
 }
 
 #[cfg(test)]

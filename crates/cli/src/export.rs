@@ -1,4 +1,4 @@
-//! `taillight export`: a job or a run as another benchmark's job file.
+//! `taillight export`: a job or a run as another benchmark's job file, a run or a series as a table.
 
 use std::path::Path;
 
@@ -7,33 +7,51 @@ use taillight_core::job::Job;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_import::EXPORTS;
-use taillight_rundir::RunDir;
+use taillight_rundir::series::SeriesFile;
+use taillight_rundir::{JsonFile, RunDir};
+use taillight_suite::points;
 
-use crate::args::ExportArgs;
+use crate::args::{CSV, ExportArgs};
 use crate::import::write_new;
 use crate::{output, run};
 
-/// Runs the command. Errors: `Usage` for a job that the format cannot express at all; `Corrupt` for
-/// a broken run directory.
+/// Runs the command. Errors: `Usage` for a job that the format cannot express at all, and for a
+/// table of a job; `Corrupt` for a broken run directory.
 pub fn main(args: &ExportArgs) -> Result<Exit> {
-    let plan = plan(&args.of)?;
-    let format = EXPORTS
-        .iter()
-        .find(|f| f.name == args.format)
-        .ok_or_else(|| Error::usage("there is no such format").with("format", &args.format))?;
-    let exported = (format.export)(&plan)?;
-    for line in &exported.missing {
-        output::note(&format!("not the same in {}: {line}", format.name));
-    }
+    let name = args.format.as_deref().or(args.of.is_dir().then_some(CSV));
+    let text = match EXPORTS.iter().find(|f| Some(f.name) == name) {
+        Some(format) => {
+            let exported = (format.export)(&plan(&args.of)?)?;
+            for line in &exported.missing {
+                output::note(&format!("not the same in {}: {line}", format.name));
+            }
+            exported.text
+        }
+        None if name.is_some() && args.of.is_dir() => points::csv(&args.of)?,
+        None => return Err(no_table(&args.of)),
+    };
     match args.output.as_deref().filter(|p| *p != Path::new("-")) {
-        Some(path) => write_new(path, &exported.text)?,
-        None => output::text(&exported.text)?,
+        Some(path) => write_new(path, &text)?,
+        None => output::text(&text)?,
     }
     Ok(Exit::Ok)
 }
 
+/// A job has measured nothing.
+fn no_table(of: &Path) -> Error {
+    let formats: Vec<&str> = EXPORTS.iter().map(|f| f.name).collect();
+    Error::usage("a table is made of a run or a series, not of a job")
+        .with("path", of.display())
+        .hint(format!("name another format: --format {}", formats.join(" or --format ")))
+}
+
 /// The plan of a run directory or of a job file.
 fn plan(of: &Path) -> Result<Plan> {
+    if of.is_dir() && SeriesFile::read(of)?.is_some() {
+        return Err(Error::usage("a series has several jobs")
+            .with("path", of.display())
+            .hint("name the directory of one of its runs"));
+    }
     if of.is_dir() {
         return Ok(RunDir::open(of)?.manifest().plan.clone());
     }

@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
+use taillight_report::format::counted;
+use taillight_report::table::{Table, paragraph};
 use taillight_report::{MadeReport, ReportContext, ReportOptions};
+use taillight_rundir::series::PointRole;
 use taillight_rundir::{RunDir, salvage};
+use taillight_suite::exit::from_code;
+use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
 
 use crate::args::{ExplainArgs, ReportArgs};
 use crate::progress::Shown;
@@ -18,18 +23,95 @@ use crate::{outcome, output};
 /// an output that holds what Taillight did not make; `Unavailable` or `Corrupt` for a directory
 /// that is no readable run.
 pub fn main(args: &ReportArgs) -> Result<Exit> {
-    for run in &args.runs {
+    if let [one] = args.runs.as_slice()
+        && let Some(series) = saved::read(one)?
+    {
+        return again(one, series, args.output.as_deref());
+    }
+    let mut runs = Vec::new();
+    for given in &args.runs {
+        match saved::read(given)? {
+            Some(series) => runs.extend(shown_beside_others(given, &series)?),
+            None => runs.push(given.clone()),
+        }
+    }
+    for run in &runs {
         RunDir::open(run)?;
     }
     // Before the first write: salvaging writes, too.
-    taillight_report::check_output(&args.runs, args.output.as_deref())?;
-    for run in &args.runs {
+    taillight_report::check_output(&runs, args.output.as_deref())?;
+    for run in &runs {
         rescue(run)?;
     }
     let output = args.output.clone();
-    let report = make(&args.runs, ReportOptions { output, ..ReportOptions::default() })?;
+    let report = make(&runs, ReportOptions { output, ..ReportOptions::default() })?;
     output::text(&report.text)?;
     Ok(outcome::exit_code_of_all(&report.summaries))
+}
+
+/// The report of a series again, from what its directory keeps.
+fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit> {
+    let SavedSeries { file, runs, mut context } = series;
+    if runs.is_empty() {
+        return Err(Error::usage("no run of the series has a result yet")
+            .with("path", dir.display())
+            .hint("taillight suite --resume DIR goes on with it"));
+    }
+    let place = output.unwrap_or(dir);
+    if place != dir {
+        taillight_report::check_output(&runs, output)?;
+        let home = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+        let links = context.summary.iter_mut().flat_map(|s| &mut s.links);
+        links.for_each(|link| *link = home.join(&*link).to_string_lossy().into_owned());
+    }
+    for run in &runs {
+        rescue(run)?;
+    }
+    if file.exit.is_none() {
+        output::note(&format!(
+            "the series has not ended: this is what its first {} measured; to go on: taillight suite \
+             --resume {}",
+            counted(runs.len() as u64, "run"),
+            dir.display()
+        ));
+    }
+    output::text(&words(&context))?;
+    let made = of_series(&runs, place, context)?;
+    output::line(&made.html.map_or(String::new(), |page| format!("\nReport  {}", page.display())));
+    match file.exit.and_then(from_code) {
+        // 130 and 143 would say that the report itself was interrupted.
+        Some(Exit::Interrupted | Exit::Terminated) | None => Ok(Exit::TargetFailed),
+        Some(exit) => Ok(exit),
+    }
+}
+
+/// What a series says above its runs, for the console.
+fn words(context: &ReportContext) -> String {
+    let text = Some(&context.text).filter(|text| !text.is_empty()).map(|text| paragraph(text));
+    let tables = context.tables.iter().map(Table::to_text);
+    let parts: Vec<String> = context.title.iter().map(|t| format!("{t}\n")).chain(text).collect();
+    let tables: Vec<String> = tables.collect();
+    format!("{}\n{}", parts.concat(), tables.join("\n"))
+}
+
+/// The runs by which a series stands beside others: those made for their distributions, else all
+/// that measure. Errors: `Usage` when these are too many for one page.
+fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>> {
+    let of = |wanted: fn(PointRole) -> bool| -> Vec<PathBuf> {
+        let points = series.file.points.iter().filter(|p| p.exit.is_some() && wanted(p.role));
+        let inside = points.map(|p| dir.join(&p.run));
+        series.runs.iter().filter(|run| inside.clone().any(|dir| run.starts_with(dir))).cloned().collect()
+    };
+    let long = of(|role| role == PointRole::Histogram);
+    let measures = |role| !matches!(role, PointRole::Purge | PointRole::Precondition);
+    let runs = if long.is_empty() { of(measures) } else { long };
+    match runs.len() {
+        1..=MOST_IN_FULL => Ok(runs),
+        n => Err(Error::usage("the series has no few runs that stand for it")
+            .with("path", dir.display())
+            .with("runs", n)
+            .hint("name the run directories in it that are to be shown")),
+    }
 }
 
 /// `taillight explain`: why the tail is slow. Errors: `Usage` for a run that was not traced; else

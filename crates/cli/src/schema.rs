@@ -6,6 +6,7 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
+use taillight_report::SeriesReportFile;
 use taillight_rundir::nvme::NvmeFile;
 use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::search::SearchReport;
@@ -37,6 +38,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Store => store::schema_store(),
         SchemaOf::SlcPaper => SlcPaperReport::schema(),
         SchemaOf::Series => SeriesFile::schema(),
+        SchemaOf::SeriesReport => SeriesReportFile::schema(),
         SchemaOf::Points => points::schema_points(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
     };

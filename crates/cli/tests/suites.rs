@@ -65,6 +65,10 @@ fn a_suite_killed_in_the_middle_ends_as_one_that_was_not() {
     let killed = json(&dir.path().join("out/series.json"));
     assert!(points(&killed).len() < points(&expected).len(), "{killed}");
     assert_eq!(killed["status"], "running");
+    // What it measured can be shown and exported as it is.
+    let (out, err) = run_line(dir.path(), "report out", 5);
+    assert!(err.contains("has not ended") && out.contains("ended after 2 rounds"), "{out}{err}");
+    assert_eq!(run_line(dir.path(), "export out", 0).0.lines().count(), 3);
 
     let (_, err) = run_line(dir.path(), "suite --resume out", 0);
     assert!(err.contains("were measured before and read"), "{err}");
@@ -89,6 +93,44 @@ fn steady_state_not_achieved_is_on_the_page_and_no_failure() {
     assert_eq!(series["answer"]["steady_state"]["p"]["outcome"], "not_achieved");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
     assert!(page.contains("steady state not achieved"));
+}
+
+#[test]
+fn the_report_and_the_table_of_a_series_are_made_again() {
+    let dir = scratch();
+    write(dir.path(), MINE);
+    run_line(dir.path(), "suite ./mine.toml --output out", 0);
+    let page = |at: &str| std::fs::read_to_string(dir.path().join(at)).expect("a report");
+    let first = page("out/report.html");
+    std::fs::remove_file(dir.path().join("out/report.html")).expect("removed");
+    let (out, _) = run_line(dir.path(), "report out", 0);
+    assert!(out.contains("p: steady state at round") && out.contains("out/report.html"), "{out}");
+    assert!(page("out/report.html") == first, "the same page");
+    let kept = json(&dir.path().join("out/report.json"));
+    let (schema, _) = run_line(dir.path(), "schema series-report", 0);
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    assert!(jsonschema::is_valid(&schema, &kept), "{kept}");
+
+    // Elsewhere its links lead to the runs where they are.
+    run_line(dir.path(), "report out --output other", 0);
+    let place = dir.path().canonicalize().expect("a place").join("out");
+    let place = place.to_str().expect("a name").replace('/', "&#x2f;");
+    assert!(page("other/report.html").contains(&place));
+    // Beside another: the runs that measure.
+    let (_, err) = run_line(dir.path(), "report out out/01-p-round-1 --output both", 0);
+    assert!(err.is_empty() && page("both/report.html").contains("after"), "{err}");
+
+    let rows = json(&dir.path().join("out/series.json"))["points"].as_array().map(Vec::len);
+    let (table, _) = run_line(dir.path(), "export out", 0);
+    assert_eq!(Some(table.lines().count() - 1), rows, "{table}");
+    assert!(table.starts_with("series,point,run,round,role"), "{table}");
+    let (one, _) = run_line(dir.path(), "export out/01-p-round-1 --format csv", 0);
+    assert_eq!(one.lines().count(), 2);
+    let (_, err) = run_line(dir.path(), "export out --format fio-job", 2);
+    assert!(err.contains("one of its runs"), "{err}");
+    std::fs::write(dir.path().join("job.toml"), "[target]\ndriver = \"sim\"\n").expect("a job");
+    let (_, err) = run_line(dir.path(), "export job.toml", 2);
+    assert!(err.contains("--format fio-job"), "{err}");
 }
 
 /// Every standard test runs in its quick form on a simulated device, and says what it is not.

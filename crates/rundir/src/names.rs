@@ -46,6 +46,8 @@ pub const SERIES: &str = "series.json";
 pub const POINTS: &str = "points.parquet";
 /// That table as text.
 pub const POINTS_CSV: &str = "points.csv";
+/// What the report of a series says above its runs, in the directory that holds their run directories.
+pub const SERIES_REPORT: &str = "report.json";
 /// The probes and the answer of a search, in the directory that holds their run directories.
 pub const SEARCH: &str = "search.json";
 /// The repetitions of a run, in the directory that holds their run directories.

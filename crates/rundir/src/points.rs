@@ -101,7 +101,7 @@ pub fn write_points(dir: &Path, columns: &[PointColumn]) -> Result<()> {
         return Err(Error::internal("columns of points.parquet differ in length"));
     }
     parquet(dir, columns)?;
-    atomic::write(dir, names::POINTS_CSV, csv(columns, rows).as_bytes())
+    atomic::write(dir, names::POINTS_CSV, csv(columns).as_bytes())
 }
 
 fn parquet(dir: &Path, columns: &[PointColumn]) -> Result<()> {
@@ -125,7 +125,9 @@ fn parquet(dir: &Path, columns: &[PointColumn]) -> Result<()> {
     file.commit()
 }
 
-fn csv(columns: &[PointColumn], rows: usize) -> String {
+/// The table as `points.csv` has it; columns are of one length.
+pub fn csv(columns: &[PointColumn]) -> String {
+    let rows = columns.first().map_or(0, |c| c.values.len());
     let names: Vec<String> = columns.iter().map(|c| quoted(&c.name)).collect();
     let mut out = format!("{}\n", names.join(","));
     for row in 0..rows {

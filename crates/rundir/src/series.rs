@@ -38,6 +38,9 @@ pub struct SeriesFile {
     pub points: Vec<SeriesPoint>,
     /// What was concluded from points.
     pub decisions: Vec<Decision>,
+    /// Exit code of the series; absent until it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<u8>,
     /// The answer, where the method gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<serde_json::Value>,

@@ -5,8 +5,11 @@
 //! linear fit). What it is not: which rounds make a window, or how many there may be (the suite).
 //! Not fio's `ss=`, which takes the slope per sample and the largest single deviation.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// When a window of rounds counts as steady.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SteadyRule {
     /// Rounds in the window.
     pub window: usize,
@@ -25,7 +28,7 @@ impl Default for SteadyRule {
 }
 
 /// What was found in a window.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SteadyWindow {
     pub average: f64,
     pub min: f64,

@@ -11,12 +11,13 @@ pub mod exit;
 pub mod figures;
 pub mod host;
 pub mod method;
+pub mod points;
 pub mod repeat;
 pub mod runner;
+pub mod saved;
 pub mod search;
 pub mod sequence;
 pub mod shared_target;
 pub mod suites;
 
-mod points;
 mod resume;

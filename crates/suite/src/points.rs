@@ -2,21 +2,24 @@
 //!
 //! What it is: one row per run, workload and operation, every figure as the run's summary has it.
 //! What it is not: the files (`taillight_rundir::points`). Called by the runner at the end of a
-//! series whose points differ in fields.
+//! series whose points differ in fields, and by `taillight export`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
+use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
 use taillight_core::{LatencyKind, OpKind, Result};
-use taillight_rundir::points::{FIXED, PERCENTILES, PointColumn, PointValues, write_points};
-use taillight_rundir::series::{Axis, PointRole, PointStatus, SeriesFile};
+use taillight_rundir::points::{self, FIXED, PERCENTILES, PointColumn, PointValues, write_points};
+use taillight_rundir::series::{Axis, PointRole, PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::summary::Totals;
 use taillight_rundir::{JsonFile, Quantile, RunDir, Summary};
 
 use crate::axis;
-use crate::figures::quantile;
-use crate::method::PointResult;
+use crate::exit::from_code;
+use crate::figures::{self, quantile};
+use crate::method::{Point, PointResult};
 
 /// One run of a point: itself, or one of the series that it is.
 struct PointRun<'a> {
@@ -50,6 +53,51 @@ pub fn write(dir: &Path, series: &str, axes: &[Axis], results: &[PointResult]) -
         runs_of(result, &mut runs)?;
     }
     write_points(dir, &columns(series, axes, &rows(&runs)))
+}
+
+/// The table of the series in `dir`, of a run there as of a series of one point, as text. Errors:
+/// `Unavailable` or `Corrupt` when the directory cannot be read.
+pub fn csv(dir: &Path) -> Result<String> {
+    let (series, axes, results) = match SeriesFile::read(dir)? {
+        Some(file) => {
+            let read = |p: &SeriesPoint| read(p, dir.join(&p.run));
+            let measured = file.points.iter().filter(|p| p.exit.is_some());
+            let results = measured.map(read).collect::<Result<Vec<_>>>()?;
+            (file.job, file.axes, results)
+        }
+        None => (String::new(), Vec::new(), vec![single(dir)?]),
+    };
+    let mut runs = Vec::new();
+    results.iter().try_for_each(|result| runs_of(result, &mut runs))?;
+    Ok(points::csv(&columns(&series, &axes, &rows(&runs))))
+}
+
+/// The result of a point as `series.json` and its run directory have it.
+fn read(entry: &SeriesPoint, dir: PathBuf) -> Result<PointResult> {
+    let plain = Point::new(entry.id.clone(), entry.role, Plan::default(), None);
+    let nested = SeriesFile::read(&dir)?.is_some();
+    Ok(PointResult {
+        point: Point { round: entry.round, coordinates: entry.coordinates.clone(), ..plain },
+        exit: entry.exit.and_then(from_code).unwrap_or(Exit::Internal),
+        status: entry.status,
+        values: entry.values.clone(),
+        summary: if nested { None } else { RunDir::open(&dir)?.read::<Summary>()? },
+        dir,
+    })
+}
+
+fn single(dir: &Path) -> Result<PointResult> {
+    let run = RunDir::open(dir)?;
+    let manifest = run.manifest();
+    let summary = run.read::<Summary>()?;
+    Ok(PointResult {
+        point: Point::new(manifest.run_id.clone(), PointRole::Step, manifest.plan.clone(), None),
+        dir: dir.to_owned(),
+        exit: Exit::Ok,
+        status: manifest.status.into(),
+        values: summary.as_ref().map(figures::values).unwrap_or_default(),
+        summary,
+    })
 }
 
 fn runs_of<'a>(result: &'a PointResult, runs: &mut Vec<PointRun<'a>>) -> Result<()> {

@@ -21,6 +21,7 @@ use crate::method::{
 };
 use crate::points;
 use crate::resume::{Earlier, check_state, is_done};
+use crate::saved;
 use crate::shared_target::SharedTarget;
 
 /// Where runs go when nothing is said: relative to the working directory.
@@ -114,6 +115,7 @@ impl<'a> Runner<'a> {
             points: complete_points(setup.resumed.as_ref()),
             decisions: Vec::new(),
             answer: None,
+            exit: None,
         };
         let mut earlier = Earlier::new(setup.resumed, &setup.dir);
         let done = earlier.replay(method)?;
@@ -236,6 +238,8 @@ impl<'a> Runner<'a> {
         }
         self.done.push(result);
         self.record(SeriesState::Running)?;
+        // Whatever happens from here on, the series can be shown.
+        self.kept_report(SeriesState::Running)?;
         self.show_line(self.done.len());
         Ok(())
     }
@@ -359,6 +363,8 @@ impl<'a> Runner<'a> {
             self.record(state).and_then(|()| self.tables(&all)).and_then(|()| self.report(state));
         // Only now: what a method concludes from all points decides its exit code.
         let exit = self.method.exit(&all, ended);
+        self.file.exit = Some(exit.code());
+        let made = made.and_then(|()| self.file.write(&self.dir));
         let complete = self.file.points.iter().filter(|p| is_done(p)).map(|p| &p.id);
         let ran: Vec<&String> = all.iter().map(|r| &r.point.id).chain(complete).collect();
         let mut left = self.method.to_run(&self.done);
@@ -384,24 +390,39 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn report(&mut self, state: SeriesState) -> Result<()> {
+    /// The report over the points so far, kept as `report.json`.
+    fn kept_report(&self, state: SeriesState) -> Result<Option<SeriesReport>> {
         let done = self.results();
         let view = SeriesView { dir: &self.dir, done: &done, state };
-        let Some(report) = self.method.report(&view)? else {
+        let Some(mut report) = self.method.report(&view)? else {
+            return Ok(None);
+        };
+        if let Some(words) = self.resumed_words(done.len()) {
+            let text = format!("{} {words}", report.context.text);
+            report.context.text = text.trim().to_owned();
+        }
+        saved::keep(&self.dir, &report)?;
+        Ok(Some(report))
+    }
+
+    fn resumed_words(&self, points: usize) -> Option<String> {
+        let read = self.read;
+        (self.file.resumed > 0).then(|| {
+            format!("Resumed: of {points} points {read} were measured before and read, not run again.")
+        })
+    }
+
+    fn report(&mut self, state: SeriesState) -> Result<()> {
+        let Some(report) = self.kept_report(state)? else {
             return Ok(());
         };
-        let SeriesReport { mut context, runs, before, show_text, after, files } = report;
-        if self.file.resumed > 0 {
-            let words = format!(
-                "Resumed: of {} points {} were measured before and read, not run again.",
-                done.len(),
-                self.read
-            );
+        if let Some(words) = self.resumed_words(self.results().len()) {
             self.host.show(Message::Note(&words));
-            context.text = format!("{} {words}", context.text).trim().to_owned();
         }
+        let SeriesReport { context, runs, before, show_text, after, files } = report;
         self.line_unless_empty(&before);
-        let runs = runs.iter().map(|dir| run_directories(dir)).collect::<Result<Vec<_>>>()?;
+        let runs = runs.iter().map(|dir| saved::run_directories(dir));
+        let runs = runs.collect::<Result<Vec<_>>>()?;
         let made = self.host.report(&runs.concat(), &self.dir, context)?;
         if show_text {
             self.line_unless_empty(&format!("\n{}", made.text.trim_end()));
@@ -467,13 +488,4 @@ fn result(point: Point, dir: PathBuf, outcome: RunOutcome) -> Result<PointResult
     };
     let (exit, summary) = (outcome.exit, outcome.summary);
     Ok(PointResult { point, dir, exit, status: status.into(), values, summary })
-}
-
-/// The run directories of a point: those of its own points where it is a series itself.
-fn run_directories(dir: &Path) -> Result<Vec<PathBuf>> {
-    let Some(series) = SeriesFile::read(dir)? else {
-        return Ok(vec![dir.to_owned()]);
-    };
-    let measured = series.points.iter().filter(|p| p.exit.is_some());
-    Ok(measured.map(|p| dir.join(&p.run)).collect())
 }

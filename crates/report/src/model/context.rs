@@ -1,12 +1,16 @@
 //! What the caller knows about runs that belong together: a search, repetitions, a suite.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use taillight_rundir::search::SearchReport;
+use taillight_rundir::{JsonFile, names};
 
 use super::charts::{RunGroup, SteadyTrack, SweepData};
 use crate::table::Table;
 
 /// What stands above the runs of a report that belong together: a search, repetitions.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ReportContext {
     /// Title of the page; None = the runs' own.
     pub title: Option<String>,
@@ -29,12 +33,30 @@ pub struct ReportContext {
 
 /// How a page shows many runs of one method: chosen charts and links instead of everything about
 /// each run, which is in the reports of the runs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportSummary {
     /// Ids of the charts.
-    pub charts: Vec<&'static str>,
+    pub charts: Vec<String>,
     /// Runs that a figure shows together.
     pub groups: Vec<RunGroup>,
     /// The report of each run: where, from this page.
     pub links: Vec<String>,
+}
+
+/// `report.json`: what a series says above its runs. It lies beside `series.json` and is written
+/// after every point, so that the report can be made again, of a series that was killed too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SeriesReportFile {
+    /// Version of the run directory layout ([`taillight_rundir::SCHEMA_VERSION`]).
+    pub schema: u32,
+    /// Version of Taillight that wrote it.
+    pub taillight: String,
+    /// Run directories in the order they are shown, from the directory of the series.
+    pub runs: Vec<String>,
+    #[serde(flatten)]
+    pub context: ReportContext,
+}
+
+impl JsonFile for SeriesReportFile {
+    const NAME: &'static str = names::SERIES_REPORT;
 }

@@ -3,7 +3,8 @@
 //! What it is: the one renderer of tables as plain text, used by reports, `explain` and every
 //! command of the binary that prints a table. What it is not: Markdown or HTML (see `render`).
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Words that stay on the line of the figure before them.
 const UNITS: [&str; 12] =
@@ -12,7 +13,9 @@ const UNITS: [&str; 12] =
 const WIDTH: usize = 100;
 
 /// How something is to be felt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Tone {
     #[default]
@@ -25,9 +28,10 @@ pub enum Tone {
 }
 
 /// A table.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
-    pub id: &'static str,
+    /// What it is, for programs.
+    pub id: String,
     pub title: String,
     /// One line on how to read it.
     pub note: Option<String>,
@@ -42,7 +46,7 @@ pub struct Table {
 }
 
 /// A cell.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     pub text: String,
     /// How it is meant.
@@ -61,9 +65,9 @@ impl Cell {
 impl Table {
     /// A table of figures without rows. The first column names the rows; where its heading is empty the
     /// title stands there.
-    pub fn new(id: &'static str, title: &str, columns: &[&str]) -> Table {
+    pub fn new(id: &str, title: &str, columns: &[&str]) -> Table {
         Table {
-            id,
+            id: id.to_owned(),
             title: title.to_owned(),
             note: None,
             columns: columns.iter().map(|c| (*c).to_owned()).collect(),
@@ -73,7 +77,7 @@ impl Table {
         }
     }
     /// The same for words: every column is aligned left.
-    pub fn of_words(id: &'static str, title: &str, columns: &[&str]) -> Table {
+    pub fn of_words(id: &str, title: &str, columns: &[&str]) -> Table {
         Table { words: true, ..Table::new(id, title, columns) }
     }
     /// The table as text for a terminal, without colours.

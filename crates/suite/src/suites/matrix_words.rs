@@ -15,12 +15,11 @@ use super::matrix_method::MatrixMethod;
 use super::steady::{SteadyOutcome, SteadyRounds};
 use crate::demand::sweep_data;
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
+use crate::saved::MOST_IN_FULL;
 
 /// Figures of the table where the suite names none.
 const FIGURES: [&str; 5] = ["iops", "p50_ns", "p99_ns", "p999_ns", "max_ns"];
 
-/// More runs than this are shown by charts over all of them and links to their own reports.
-const MOST_IN_FULL: usize = 12;
 /// Charts of such a report.
 const CHARTS: [&str; 4] = ["steady", "demand", "sweep", "sweep-heat"];
 
@@ -392,7 +391,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let sweep = sweep_data(&method.head.axes, series.done);
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
     let summary = (many || !found.is_empty()).then(|| ReportSummary {
-        charts: CHARTS.to_vec(),
+        charts: CHARTS.map(str::to_owned).to_vec(),
         groups: Vec::new(),
         links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     });

@@ -29,7 +29,7 @@ pub(super) fn report(method: &SlcPaperMethod, series: &SeriesView<'_>) -> Result
             ),
             tables: vec![table, systems],
             summary: Some(ReportSummary {
-                charts: vec!["slc"],
+                charts: vec!["slc".to_owned()],
                 groups: groups(method),
                 links: rows.iter().map(|row| format!("{}/{}", row.dir, names::REPORT)).collect(),
             }),

@@ -2,6 +2,8 @@
 //!
 //! Filled by `build` from an analysis; drawn by `render::plots`. Nothing here knows plotly.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::host::Metric;
 use taillight_rundir::intervals::IntervalRow;
@@ -30,7 +32,7 @@ pub struct ChartModel {
 }
 
 /// A figure over the rounds of a series, and the last window of rounds that was judged.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SteadyTrack {
     /// Heading of its plot.
     pub title: String,
@@ -44,7 +46,7 @@ pub struct SteadyTrack {
 }
 
 /// A window of rounds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgedWindow {
     pub first: u32,
     pub last: u32,
@@ -52,7 +54,7 @@ pub struct JudgedWindow {
 }
 
 /// Runs that one figure shows together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunGroup {
     /// Heading of the figure.
     pub title: String,

@@ -1,8 +1,11 @@
 //! What the charts of a sweep are drawn from: medians over the rounds of each point, and curves of
 //! demand with their knees. Filled by the caller of the report, who knows what differs between runs.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// A sweep.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepData {
     /// Fields with more than one value.
     pub axes: Vec<SweepAxis>,
@@ -12,7 +15,7 @@ pub struct SweepData {
 }
 
 /// A field and its values.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepAxis {
     /// The end of its path that tells it from the others.
     pub name: String,
@@ -25,7 +28,7 @@ pub struct SweepAxis {
 }
 
 /// What one operation of one workload did at one setting.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepPoint {
     /// Place of its value on each axis.
     pub at: Vec<usize>,
@@ -37,7 +40,7 @@ pub struct SweepPoint {
 }
 
 /// A figure over the rounds of a point.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundSpread {
     pub median: f64,
     pub min: f64,
@@ -45,7 +48,7 @@ pub struct RoundSpread {
 }
 
 /// One curve of rising demand.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DemandCurve {
     /// The values of the other fields; empty where there are none.
     pub name: String,
@@ -60,7 +63,7 @@ pub struct DemandCurve {
 }
 
 /// What one demand gave: all operations together.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DemandResult {
     /// The demand as given.
     pub label: String,

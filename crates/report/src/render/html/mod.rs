@@ -171,7 +171,7 @@ fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)>
 
 fn chart_views(overlay: &ChartModel, brief: Option<&ReportSummary>) -> Result<Vec<ChartView>> {
     let mut views = Vec::new();
-    let wanted = |id| brief.is_none_or(|b| b.charts.contains(&id));
+    let wanted = |id| brief.is_none_or(|b| b.charts.iter().any(|c| c == id));
     for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
         let figures: Vec<FigureView> =
             (chart.draw)(overlay).into_iter().map(figure_view).collect::<Result<_>>()?;
@@ -228,7 +228,7 @@ mod tests {
     fn figures_of_the_frame_get_their_micro_sign_and_names_stay() {
         let row = ["run 1 us", "12.0 us to 1.70 us", "host 9 us", "-"];
         let table = Table {
-            id: "t",
+            id: "t".to_owned(),
             title: String::new(),
             note: None,
             columns: Vec::new(),

@@ -100,7 +100,12 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
     let of = |wanted: fn(PointRole) -> bool| -> Vec<PathBuf> {
         let points = series.file.points.iter().filter(|p| p.exit.is_some() && wanted(p.role));
         let inside = points.map(|p| dir.join(&p.run));
-        series.runs.iter().filter(|run| inside.clone().any(|dir| run.starts_with(dir))).cloned().collect()
+        series
+            .runs
+            .iter()
+            .filter(|run| inside.clone().any(|dir| run.starts_with(dir)))
+            .cloned()
+            .collect()
     };
     let long = of(|role| role == PointRole::Histogram);
     let measures = |role| !matches!(role, PointRole::Purge | PointRole::Precondition);

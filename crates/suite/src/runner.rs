@@ -408,7 +408,9 @@ impl<'a> Runner<'a> {
     fn resumed_words(&self, points: usize) -> Option<String> {
         let read = self.read;
         (self.file.resumed > 0).then(|| {
-            format!("Resumed: of {points} points {read} were measured before and read, not run again.")
+            format!(
+                "Resumed: of {points} points {read} were measured before and read, not run again."
+            )
         })
     }
 

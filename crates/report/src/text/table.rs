@@ -13,9 +13,7 @@ const UNITS: [&str; 12] =
 const WIDTH: usize = 100;
 
 /// How something is to be felt.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tone {
     #[default]

@@ -2,18 +2,15 @@
 //!
 //! What it is: the test behind `qos.ceiling`: "at most 1 - p of all I/Os take longer than the
 //! ceiling". The share of slower I/Os is a binomial proportion among as many independent I/Os as the
-//! measured ones are worth; its exact 95 % interval (Clopper and Pearson, Biometrika 26, 1934) lies
-//! below, above or across the allowed share, which gives pass, fail or undecided. What it is not: a comparison of two runs. Called by the report and by
-//! the search for the highest rate under a ceiling.
+//! measured ones are worth, with an exact 95 % interval (Clopper and Pearson, Biometrika 26, 1934).
+//! What it is not: a comparison of two runs. Called by the report.
 //!
-//! A pass is the same statement as "the upper end of the percentile's order-statistic interval is
-//! at or under the ceiling", so verdict and interval can never contradict each other.
+//! The answer is that of the percentile's interval: pass where it ends at or under the ceiling, fail
+//! where it begins above it, else undecided; so verdict and interval cannot contradict each other.
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::chance_below;
-use crate::dependence::DesignEffect;
-use crate::dist::Dist;
-use crate::estimate::unseen;
+use crate::estimate::{Intervals, unseen};
 use taillight_core::Percentile;
 
 /// Probability left outside on each side of the 95 % interval.
@@ -49,44 +46,43 @@ pub struct CeilingCheck {
     pub needs: Option<u64>,
 }
 
-/// Checks that at least `at` of all I/Os take no longer than `ceiling_ns`. `effect` is what the
-/// dependence of the I/Os leaves of them at that percentile; where the run is too short to tell,
-/// the answer is undecided.
-#[must_use]
-pub fn check_ceiling(
-    dist: &Dist,
-    ceiling_ns: u64,
-    at: &Percentile,
-    effect: &DesignEffect,
-) -> CeilingCheck {
-    let (all, above) = (dist.count(), dist.count_above(ceiling_ns));
-    let n = effect.independent(all);
-    // As many of the independent I/Os, rounded against either answer.
-    let scaled = u128::from(above) * u128::from(n);
-    let whole = u128::from(all).max(1);
-    let (at_least, at_most) = ((scaled / whole) as u64, scaled.div_ceil(whole) as u64);
-    let below = chance_below(at);
-    let within = unseen(dist, effect).is_some_and(|(from, to)| (from..to).contains(&ceiling_ns));
-    let status = if effect.longer.is_some() || within {
-        CeilingStatus::Undecided
-    } else if passes(n, at_most, below) {
-        CeilingStatus::Pass
-    } else if at_least > 0 && upper_tail(n, at_least, below.flipped()) <= ALPHA {
-        CeilingStatus::Fail
-    } else {
-        CeilingStatus::Undecided
-    };
-    let needs = if status == CeilingStatus::Undecided {
-        needed_to_pass(n, at_most, below).map(|n| effect.needed(n, all))
-    } else {
-        None
-    };
-    // Where the run is too short to tell, it says nothing of the share either.
-    let (share_lo, share_hi) = match effect.longer.is_some() || within {
-        true => (0.0, 1.0),
-        false => (share_interval(n, at_least).0, share_interval(n, at_most).1),
-    };
-    CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs }
+impl Intervals<'_> {
+    /// Checks that at least `at` of all I/Os take no longer than `ceiling_ns`.
+    #[must_use]
+    pub fn check_ceiling(&self, ceiling_ns: u64, at: &Percentile) -> CeilingCheck {
+        let (it, effect) = (self.estimate(at), self.effect(at));
+        let status = match (it.lo, it.hi) {
+            (_, Some(hi)) if hi <= ceiling_ns => CeilingStatus::Pass,
+            (Some(lo), _) if lo > ceiling_ns => CeilingStatus::Fail,
+            _ => CeilingStatus::Undecided,
+        };
+        let (all, above) = (self.dist.count(), self.dist.count_above(ceiling_ns));
+        let n = effect.independent(all);
+        // As many of the independent I/Os, rounded against either answer.
+        let scaled = u128::from(above) * u128::from(n);
+        let whole = u128::from(all).max(1);
+        let (at_least, at_most) = ((scaled / whole) as u64, scaled.div_ceil(whole) as u64);
+        let needs = (status == CeilingStatus::Undecided)
+            .then(|| needed_to_pass(n, at_most, chance_below(at)))
+            .flatten()
+            .map(|n| effect.needed(n, all));
+        let unseen = unseen(self.dist, &effect);
+        let within = unseen.is_some_and(|(from, to)| (from..to).contains(&ceiling_ns));
+        // Where the run is too short to tell, the I/Os around the percentile say nothing of the share.
+        let (mut share_lo, mut share_hi) = match effect.longer.is_some() || within {
+            true => (0.0, 1.0),
+            false => (share_interval(n, at_least).0, share_interval(n, at_most).1),
+        };
+        for known in self.ladder.iter().chain([&it]) {
+            if known.hi.is_some_and(|hi| hi <= ceiling_ns) {
+                share_hi = share_hi.min(known.pct.tail_share());
+            }
+            if known.lo.is_some_and(|lo| lo > ceiling_ns) {
+                share_lo = share_lo.max(known.pct.tail_share());
+            }
+        }
+        CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs }
+    }
 }
 
 /// The exact 95 % interval of a proportion of which `hits` in `n` trials were seen.
@@ -172,6 +168,7 @@ fn needed_to_pass(n: u64, above: u64, below: Chance) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::confidence::quantile_ci;
+    use crate::{Dependence, Dist};
     use proptest::prelude::*;
 
     fn pct(text: &str) -> Percentile {
@@ -183,9 +180,13 @@ mod tests {
         Dist::from_sorted_pairs([(100, n - above), (1000, above)]).expect("sorted")
     }
 
+    fn check_ceiling(dist: &Dist, ceiling_ns: u64, at: &Percentile) -> CeilingCheck {
+        Intervals::new(dist, &Dependence::default()).check_ceiling(ceiling_ns, at)
+    }
+
     #[test]
     fn no_exceedance_passes_from_the_two_sided_threshold() {
-        let check = |n| check_ceiling(&run(n, 0), 100, &pct("99"), &DesignEffect::NONE);
+        let check = |n| check_ceiling(&run(n, 0), 100, &pct("99"));
         assert_eq!(check(367).status, CeilingStatus::Undecided);
         assert_eq!(check(367).needs, Some(368));
         assert_eq!(check(368).status, CeilingStatus::Pass);
@@ -194,8 +195,7 @@ mod tests {
 
     #[test]
     fn exceedances_fail_or_stay_undecided() {
-        let check =
-            |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"), &DesignEffect::NONE);
+        let check = |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"));
         // One expected in 1000: one seen says nothing, many say fail, few in many say pass.
         assert_eq!(check(1_000, 1).status, CeilingStatus::Undecided);
         assert_eq!(check(1_000, 4).status, CeilingStatus::Fail);
@@ -208,14 +208,14 @@ mod tests {
 
     #[test]
     fn empty_and_extreme_inputs() {
-        let none = check_ceiling(&Dist::default(), 1, &pct("99"), &DesignEffect::NONE);
+        let none = check_ceiling(&Dist::default(), 1, &pct("99"));
         assert_eq!((none.status, none.needs), (CeilingStatus::Undecided, Some(368)));
         assert_eq!((none.share_lo, none.share_hi), (0.0, 1.0));
-        let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX, &DesignEffect::NONE);
+        let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX);
         assert_eq!((all.status, all.needs), (CeilingStatus::Undecided, None));
-        let one = check_ceiling(&run(1_000, 1), 100, &Percentile::MAX, &DesignEffect::NONE);
+        let one = check_ceiling(&run(1_000, 1), 100, &Percentile::MAX);
         assert_eq!(one.status, CeilingStatus::Fail);
-        let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN, &DesignEffect::NONE);
+        let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN);
         assert_eq!(only_slow.status, CeilingStatus::Fail);
     }
 
@@ -248,7 +248,7 @@ mod tests {
         ) {
             let p = Percentile::nines(k).expect("valid");
             let above = ((n as f64 * p.tail_share() * tenth as f64 / 10.0) as u64).min(n);
-            let check = check_ceiling(&run(n, above), 500, &p, &DesignEffect::NONE);
+            let check = check_ceiling(&run(n, above), 500, &p);
             let allowed = p.tail_share();
             let hi = quantile_ci(n, &p).hi_rank.map(|r| if r <= n - above { 100 } else { 1000 });
             let lo = quantile_ci(n, &p).lo_rank.map(|r| if r <= n - above { 100 } else { 1000 });
@@ -269,13 +269,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_run_too_short_to_tell_says_nothing_of_the_share() {
-        let short = DesignEffect { longer: Some(4.0), ..DesignEffect::NONE };
-        let check = check_ceiling(&run(100_000, 50), 999, &pct("99.9"), &short);
-        assert_eq!(check.status, CeilingStatus::Undecided);
-        assert_eq!((check.share_lo, check.share_hi), (0.0, 1.0));
     }
 }

@@ -4,7 +4,7 @@
 //! binomial whatever the latencies look like, so two ranks enclose it with known probability
 //! (Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem 2.1).
 //! What it is not: an answer for I/Os that are slow together; see
-//! [`Dependence`](crate::Dependence). Called by [`estimate`](crate::estimate()) and the report.
+//! [`Dependence`](crate::Dependence). Called by [`Intervals`](crate::Intervals).
 //!
 //! Ties and whole nanoseconds only make the intervals cover more often, never less.
 
@@ -63,7 +63,7 @@ pub fn quantile_ci(n: u64, pct: &Percentile) -> Ci {
 /// top scaled back and rounded away from the percentile. No ends where the run is too short to tell
 /// how much it is worth.
 #[derive(Clone, Copy, Debug)]
-pub struct DependentRanks {
+pub(crate) struct DependentRanks {
     /// The two-sided interval.
     pub ci: Ci,
     /// The one-sided bound on the sparse side: above the median a rank whose value is above the
@@ -71,9 +71,9 @@ pub struct DependentRanks {
     pub bound: Option<u64>,
 }
 
-/// See [`DependentRanks`].
+/// See `DependentRanks`.
 #[must_use]
-pub fn dependent_ranks(n: u64, pct: &Percentile, effect: &DesignEffect) -> DependentRanks {
+pub(crate) fn dependent_ranks(n: u64, pct: &Percentile, effect: &DesignEffect) -> DependentRanks {
     let effective = effect.independent(n);
     if effect.longer.is_some() || effective == 0 {
         return DependentRanks { ci: Ci::default(), bound: None };

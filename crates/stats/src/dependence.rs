@@ -4,8 +4,7 @@
 //! one burst of arrivals makes hundreds of I/Os late, and they say as much about the tail as one.
 //! An interval from `n` I/Os is then as wide as one from `n / design effect` independent ones (Kish,
 //! "Survey Sampling", 1965; Korn and Graubard, Survey Methodology 24, 1998). What it is not: a model
-//! of what was measured. Called by [`estimate`](crate::estimate()) and
-//! [`check_ceiling`](crate::check_ceiling).
+//! of what was measured. Used by [`Intervals`](crate::Intervals).
 //!
 //! Method. The I/Os above the percentile are counted in up to 256 slices of time. The design effect
 //! is the power of that series at frequency zero over the power it would have were the I/Os
@@ -20,8 +19,8 @@
 //!
 //! What it cannot see: changes slower than about a third of the run, and changes within a cell of
 //! the grid (0.5 to 0.8 % of the latency), which intervals are rounded to where that matters
-//! ([`DesignEffect::unseen`]). Where the spectrum still rises at its lowest frequencies there is no interval,
-//! and [`DesignEffect::longer`] says how much longer a run needs.
+//! (`DesignEffect::unseen`). Where the spectrum still rises at its lowest frequencies there is no interval,
+//! and `DesignEffect::longer` says how much longer a run needs.
 //!
 //! The constants were set on queues, bursts, stalls and drifts; `docs/measurement.md` has the table
 //! of coverage.
@@ -60,7 +59,7 @@ const VARIANCE_PER_EVENT: f64 = 2.0;
 
 /// What dependence leaves of a number of I/Os.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DesignEffect {
+pub(crate) struct DesignEffect {
     /// I/Os that weigh as much as one independent I/O, at least 1.
     pub design_effect: f64,
     /// By what the count is divided for intervals: the design effect and what its own uncertainty
@@ -177,7 +176,7 @@ impl Dependence {
 
     /// What is left of the I/Os for an interval of this percentile.
     #[must_use]
-    pub fn effect(&self, pct: &Percentile) -> DesignEffect {
+    pub(crate) fn effect(&self, pct: &Percentile) -> DesignEffect {
         let n = self.total as f64;
         let upper = pct.tail_share() <= 0.5;
         let rare = pct.tail_share().min(pct.share());

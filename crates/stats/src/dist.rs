@@ -147,7 +147,7 @@ impl Dist {
 
     /// The nearest-rank percentile in nanoseconds, if any value was measured.
     ///
-    /// This is the bare sample value; [`estimate`](crate::estimate()) says whether it may be shown.
+    /// This is the bare sample value; [`Intervals`](crate::Intervals) say whether it may be shown.
     #[must_use]
     pub fn percentile(&self, pct: &Percentile) -> Option<u64> {
         self.value_at_rank(pct.rank(self.count()))

@@ -28,15 +28,13 @@ mod binomial;
 mod moments;
 
 pub use bins::LogBins;
-pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, request_share, share_interval};
-pub use confidence::{
-    Ci, DependentRanks, dependent_ranks, needed_one_sided, needed_two_sided, quantile_ci,
-};
+pub use ceiling::{CeilingCheck, CeilingStatus, request_share, share_interval};
+pub use confidence::{Ci, needed_one_sided, needed_two_sided, quantile_ci};
 pub use curve::{RankPoint, percentile_curve};
-pub use dependence::{Dependence, DesignEffect};
+pub use dependence::Dependence;
 pub use dist::{Dist, DistError};
 pub use episodes::{Episode, Episodes, group_episodes};
-pub use estimate::{Estimate, estimate};
+pub use estimate::{Estimate, Intervals};
 pub use exact::ExactCounter;
 pub use grid::{TimeGrid, TimeWindow};
 pub use knee::{DemandPoint, Knee, knee};

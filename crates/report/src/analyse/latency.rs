@@ -10,7 +10,7 @@ use taillight_rundir::latency::{
 use taillight_rundir::summary::{Bin, Distribution, SlcFactors, SlcPair};
 use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
-use taillight_stats::{Dist, LogBins, SbkSlc, estimate, group_episodes, slc};
+use taillight_stats::{Dist, Estimate, Intervals, LogBins, SbkSlc, group_episodes, slc};
 
 use super::dists::{LatencyDists, LatencySample, headline, headline_kind};
 use super::slowest::SlowestIos;
@@ -55,7 +55,8 @@ pub fn latency(
     slowest: Option<&SlowestIos>,
     out_of_range: Option<u64>,
 ) -> Latency {
-    let quantile = |p: &Percentile| quantile(sample, p, slowest);
+    let intervals = Intervals::new(sample, sample.dependence());
+    let quantile = |p: &Percentile| quantile(sample, &intervals.estimate(p), slowest);
     let entry = |p: &Percentile| PercentileEntry { p: p.to_string(), quantile: quantile(p) };
     let percentiles = asked.percentiles.iter().map(entry).collect();
     let nines = (1..=asked.nines)
@@ -78,8 +79,7 @@ pub fn latency(
     }
 }
 
-fn quantile(sample: &LatencySample, pct: &Percentile, slowest: Option<&SlowestIos>) -> Quantile {
-    let it = estimate(sample, pct, &sample.dependence().effect(pct));
+fn quantile(sample: &LatencySample, it: &Estimate, slowest: Option<&SlowestIos>) -> Quantile {
     Quantile {
         ns: it.value,
         lo_ns: it.lo,
@@ -90,7 +90,7 @@ fn quantile(sample: &LatencySample, pct: &Percentile, slowest: Option<&SlowestIo
         interval_needs: it.interval_needs,
         effective: Some(it.effective),
         above: it.value.map(|ns| sample.count_above(ns)),
-        episodes: slowest.and_then(|slowest| episodes(sample, pct, slowest)),
+        episodes: slowest.and_then(|slowest| episodes(sample, &it.pct, slowest)),
     }
 }
 

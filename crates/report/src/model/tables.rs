@@ -203,13 +203,12 @@ fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
         // Only the one-sided bound on the other side exists.
         (Some(_), None, Some(most)) => format!("{value} (at most {}){mark}", at(most)),
         (None, Some(_), Some(least)) => format!("{value} (at least {}){mark}", at(least)),
-        (lo, hi, _) => match (lo, hi) {
-            (Some(lo), _) => format!("{value} (from {}){mark}", at(lo)),
-            (_, Some(hi)) => format!("{value} (up to {}){mark}", at(hi)),
-            _ => match it.interval_needs {
-                Some(n) => format!("{value} (interval needs {}){mark}", ios(n, totals)),
-                None => format!("{value} (no interval){mark}"),
-            },
+        (_, Some(hi), _) => format!("{value} (up to {}){mark}", at(hi)),
+        // The missing upper end is what a reader is after.
+        (lo, None, _) => match (it.interval_needs, lo) {
+            (Some(n), _) => format!("{value} (interval needs {}){mark}", ios(n, totals)),
+            (None, Some(lo)) => format!("{value} (from {}){mark}", at(lo)),
+            (None, None) => format!("{value} (no interval){mark}"),
         },
     })
 }

@@ -7,7 +7,7 @@
 use taillight_core::plan::Ceiling;
 use taillight_core::{LatencyMap, Result};
 use taillight_rundir::summary::{Qos, QosStatus, RequestCheck, ShareOver};
-use taillight_stats::{CeilingCheck, CeilingStatus, check_ceiling, request_share};
+use taillight_stats::{CeilingCheck, CeilingStatus, Intervals, request_share};
 
 use super::IoSet;
 use crate::analyse::dists::{LatencyDists, LatencySample, merged};
@@ -98,8 +98,7 @@ fn of_requests(
 }
 
 fn of_sample(sample: &LatencySample, ceiling: &Ceiling) -> CeilingCheck {
-    let effect = sample.dependence().effect(&ceiling.at);
-    check_ceiling(sample, ceiling.ceiling.0, &ceiling.at, &effect)
+    Intervals::new(sample, sample.dependence()).check_ceiling(ceiling.ceiling.0, &ceiling.at)
 }
 
 fn status(check: &CeilingCheck) -> QosStatus {

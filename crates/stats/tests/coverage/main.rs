@@ -6,9 +6,7 @@ mod models;
 
 use models::RunModel;
 use taillight_core::Percentile;
-use taillight_stats::{
-    CeilingStatus, Dependence, Dist, TimeGrid, TimeWindow, check_ceiling, estimate,
-};
+use taillight_stats::{CeilingStatus, Dependence, Dist, Intervals, TimeGrid, TimeWindow};
 
 const PERCENTILES: [&str; 4] = ["50", "90", "99", "99.9"];
 
@@ -28,21 +26,20 @@ struct CoverageCell {
 }
 
 impl CoverageCell {
-    fn add(&mut self, dist: &Dist, dependence: &Dependence, pct: &Percentile, truth: u64) {
-        let effect = dependence.effect(pct);
-        let it = estimate(dist, pct, &effect);
+    fn add(&mut self, intervals: &Intervals<'_>, pct: &Percentile, truth: u64) {
+        let it = intervals.estimate(pct);
         self.runs += 1.0;
         match (it.lo, it.hi) {
             (Some(lo), Some(hi)) if lo <= truth && truth <= hi => self.covered += 1.0,
             (Some(_), Some(_)) => {}
             _ => self.none += 1.0,
         }
-        match check_ceiling(dist, truth, pct, &effect).status {
+        match intervals.check_ceiling(truth, pct).status {
             CeilingStatus::Pass => self.passed += 1.0,
             CeilingStatus::Fail => self.failed += 1.0,
             CeilingStatus::Undecided => {}
         }
-        let above = check_ceiling(dist, truth * 6 / 5, pct, &effect);
+        let above = intervals.check_ceiling(truth * 6 / 5, pct);
         self.decided += f64::from(above.status == CeilingStatus::Pass);
     }
 
@@ -103,8 +100,9 @@ fn cells(
         run.iter().for_each(|(at, latency)| grid.push(ns(*at), ns(*latency) as u64));
         let dist: Dist = run.iter().map(|io| ns(io.1) as u64).collect();
         let dependence = Dependence::new(grid);
+        let intervals = Intervals::new(&dist, &dependence);
         for ((cell, pct), truth) in cells.iter_mut().zip(PERCENTILES).zip(truth) {
-            cell.add(&dist, &dependence, &pct.parse().expect("a percentile"), truth);
+            cell.add(&intervals, &pct.parse().expect("a percentile"), truth);
         }
     }
     cells

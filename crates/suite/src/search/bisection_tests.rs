@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use taillight_core::Percentile;
-use taillight_stats::{CeilingStatus, DesignEffect, Dist, check_ceiling};
+use taillight_stats::{CeilingStatus, Dependence, Dist, Intervals};
 
 use super::*;
 
@@ -120,7 +120,9 @@ impl ProbeRandom {
 fn probe(n: u64, share: f64, random: &mut ProbeRandom) -> Judgement {
     let above = (0..n).filter(|_| random.share() < share).count() as u64;
     let dist = Dist::from_sorted_pairs([(100, n - above), (1000, above)]).expect("sorted");
-    let check = check_ceiling(&dist, 500, &Percentile::nines(2).expect("99"), &DesignEffect::NONE);
+    let independent = Dependence::default();
+    let intervals = Intervals::new(&dist, &independent);
+    let check = intervals.check_ceiling(500, &Percentile::nines(2).expect("99"));
     match check.status {
         CeilingStatus::Pass => PASS,
         CeilingStatus::Fail => FAIL,

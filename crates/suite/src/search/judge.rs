@@ -1,7 +1,7 @@
 //! What the result of one probe says about the ceiling.
 //!
 //! A percentile whose 95 % interval lies under the ceiling is a pass and one whose interval lies
-//! above it a fail: the same statement as `taillight_stats::check_ceiling`, for the varied workload
+//! above it a fail: the same statement as `taillight_stats::Intervals::check_ceiling`, for the varied workload
 //! alone. A probe that did not meet its demand fails whatever its percentile is.
 
 use taillight_core::Percentile;

@@ -142,7 +142,10 @@ fn needed(pct: &Percentile, alpha: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binomial::upper_tail;
     use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     fn nines(k: u8) -> Percentile {
         Percentile::nines(k).expect("1..=18")
@@ -219,6 +222,32 @@ mod tests {
         assert!(!quantile_ci(367, &nines(2)).is_complete());
         assert!(quantile_ci(368, &nines(2)).is_complete());
         assert_eq!(quantile_ci(1_000_000, &Percentile::MAX).hi_rank, None);
+    }
+
+    /// 2,000 seeded runs a cell: the share of intervals that hold the truth is the one that the binomial
+    /// law gives for their ranks, and that is never under 95 %.
+    #[test]
+    fn intervals_hold_the_truth_as_often_as_computed() {
+        const RUNS: u64 = 2_000;
+        for (n, p) in [(400, "50"), (1_000, "90"), (1_000, "99"), (4_500, "99.9")] {
+            let pct: Percentile = p.parse().expect("valid");
+            let ci = quantile_ci(n, &pct);
+            let (lo, hi) = (ci.lo_rank.expect("exists"), ci.hi_rank.expect("exists"));
+            let below = chance_below(&pct);
+            let exact = upper_tail(n, lo, below) - upper_tail(n, hi, below);
+            // Latencies uniform below 1 s: the truth is the share of a second.
+            let truth = (pct.share() * 1e9) as u64;
+            let held = (0..RUNS).filter(|seed| {
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(*seed);
+                let dist: Dist = (0..n).map(|_| (random.random::<f64>() * 1e9) as u64).collect();
+                let (lo, hi) = ci.values(&dist);
+                lo.is_some_and(|lo| lo <= truth) && hi.is_some_and(|hi| truth <= hi)
+            });
+            let share = held.count() as f64 / RUNS as f64;
+            let spread = 3.0 * (exact * (1.0 - exact) / RUNS as f64).sqrt();
+            assert!(exact >= 0.95 && share >= 0.94, "{p} of {n}: {share} for {exact}");
+            assert!((share - exact).abs() <= spread, "{p} of {n}: {share} for {exact}");
+        }
     }
 
     #[test]

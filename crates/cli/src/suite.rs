@@ -86,6 +86,12 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
         Some(source) => source,
         None if is_file => run::read(path)?,
         None => {
+            let of: Vec<&str> =
+                suites::names().filter_map(|n| n.strip_prefix(name)?.strip_prefix('-')).collect();
+            if !of.is_empty() {
+                return Err(Error::usage(format!("suite `{name}` needs to know of what"))
+                    .hint(format!("there are {}: taillight suite {name} {}", of.join(", "), of[0])));
+            }
             let known: Vec<&str> = suites::names().collect();
             return Err(Error::usage(format!("there is no suite `{name}`")).hint(format!(
                 "there are {}, and any file: taillight suite ./mine.toml",
@@ -99,9 +105,11 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
 
 /// Plans of the runs of a suite, with the same checks as a job of `taillight run`.
 fn planner(destroy: Option<String>, seed: Option<u64>) -> Planner {
-    Rc::new(move |job, set| {
-        let args = RunArgs { destroy: destroy.clone(), set: set.to_vec(), ..RunArgs::default() };
-        run::plan(&args, Some(job), seed)
+    let args = RunArgs { destroy, ..RunArgs::default() };
+    Rc::new(move |source, set| {
+        let mut job = source.job()?;
+        set.iter().try_for_each(|assignment| assignment.apply(&mut job))?;
+        run::plan_of(job, &args, seed)
     })
 }
 

@@ -171,6 +171,16 @@ fn a_suite_that_makes_no_sense_is_refused_before_any_run() {
         ("figure = \"iops\"", "figure = \"speed\"", "speed"),
         ("figure = \"iops\"", "max_rounds = 3", "no window"),
         ("name = \"after\"", "name = \"after\"\npurge = \"format\"", "format"),
+        (
+            "name = \"after\"",
+            "name = \"after\"\nset = { \"workload.0.depth\" = 1 }",
+            "./mine.toml: phase.after.set",
+        ),
+        (
+            "mix = \"write\"",
+            "mix = \"write\"\nblock_size = \"4 parsec\"",
+            "./mine.toml: job of phase p: workload.0.block_size",
+        ),
     ] {
         let dir = scratch();
         write(dir.path(), &MINE.replace(from, to));
@@ -178,4 +188,69 @@ fn a_suite_that_makes_no_sense_is_refused_before_any_run() {
         assert!(err.contains(word), "{err}");
         assert!(!dir.path().join("out").exists());
     }
+}
+
+#[test]
+fn what_a_command_lacks_is_told_before_anything_else() {
+    let dir = scratch();
+    write(dir.path(), MINE);
+    for (line, code, words) in [
+        ("suite pts-wsat --scale quick --output out", 2, "needs a path"),
+        ("suite disk-for --output out", 2, "etcd, kafka, postgres"),
+        ("suite ./mine.toml --output=", 2, "--output names no directory"),
+        ("suite ./mine.toml --output out --driver file --path no/such/file", 4, "no/such"),
+    ] {
+        let (out, err) = run_line(dir.path(), line, code);
+        assert!(err.contains(words), "{line}: {err}");
+        assert_eq!(out, "", "{line}");
+        assert!(!dir.path().join("out").exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_flag_cannot_set_what_a_loop_changes() {
+    let dir = scratch();
+    let field = "[[phase.loop]]\npath = \"workload.0.queue_depth\"\nvalues = [1, 2]\n";
+    write(dir.path(), &format!("{MINE}{field}"));
+    let line = "suite ./mine.toml --output out --set workload.0.queue_depth=4";
+    let (_, err) = run_line(dir.path(), line, 2);
+    assert!(err.contains("suite.phase.after.loop.0.values=[VALUE]"), "{err}");
+}
+
+/// A file that was kept has its size again after a suite that needed a larger one.
+#[test]
+fn a_kept_file_is_as_large_as_before() {
+    let dir = scratch();
+    let size = || std::fs::metadata(dir.path().join("data")).expect("the file").len();
+    let load = "--driver file --path data --rw write --bs 64KiB --ops 4 --set target.options.direct=false";
+    run_line(dir.path(), &format!("run {load} --size 1MiB --set target.options.keep=true"), 0);
+    assert_eq!(size(), 1 << 20);
+    for _ in 0..2 {
+        run_line(dir.path(), &format!("run {load} --size 4MiB"), 0);
+        assert_eq!(size(), 1 << 20);
+    }
+    run_line(dir.path(), &format!("run {load} --size 4MiB --set target.options.keep=true"), 0);
+    assert_eq!(size(), 4 << 20);
+}
+
+#[test]
+fn an_interrupted_suite_says_how_to_go_on() {
+    let dir = scratch();
+    let slow = MINE.replace("driver = \"sim\"", "driver = \"null\"").replace("size = \"16MiB\"\n", "");
+    let at = slow.find("[job.target.options]").expect("options");
+    let end = slow.find("[[job.workload]]").expect("a workload");
+    write(dir.path(), &format!("{}{}", &slow[..at], &slow[end..]));
+    let mut child = start(dir.path(), "suite ./mine.toml --output out");
+    let second = dir.path().join("out/02-p-round-2/manifest.json");
+    let patience = Instant::now() + Duration::from_secs(120);
+    while !second.exists() {
+        assert!(Instant::now() < patience, "no second round");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    signal(&child, "INT");
+    let mut said = String::new();
+    let err = child.stderr.as_mut().expect("standard error");
+    std::io::Read::read_to_string(err, &mut said).expect("text");
+    child.wait().expect("it ended");
+    assert!(said.contains("go on with: taillight suite --resume out"), "{said}");
 }

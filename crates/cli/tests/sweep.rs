@@ -87,6 +87,19 @@ fn a_table_sweeps_in_rounds_in_an_order_of_the_seed() {
     }
 }
 
+/// Rates of 1,000 and 2,000 a second are reached, 9,000 are not: the device does 4,000.
+#[test]
+fn a_rate_that_was_not_reached_ends_the_range_of_the_knee() {
+    let dir = scratch();
+    let load = "queue_depth = 8\narrival = { kind = \"constant\", rate = \"1/s\" }\n";
+    write(dir.path(), &format!("{JOB}{load}"));
+    let args = ["run", "job.toml", "--output", "out"];
+    let rates = ["--sweep", "workload.0.arrival.rate=1000/s,2000/s,9000/s"];
+    let (out, _) = run(dir.path(), &[&args[..], &rates].concat(), 0);
+    assert!(out.contains("knee at rate 2000/s"), "{out}");
+    assert!(out.contains("; 9000/s was not reached"), "{out}");
+}
+
 #[test]
 fn a_sweep_that_cannot_run_leaves_nothing() {
     let dir = scratch();

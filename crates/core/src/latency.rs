@@ -227,9 +227,14 @@ impl<T> LatencyMap<T> {
         self.others[i].take()
     }
 
-    /// The latency that counts: response time with a schedule, else service time.
+    /// The kind that counts: response time with a schedule, else service time.
+    pub fn main_kind(&self) -> LatencyKind {
+        self.get(LatencyKind::Response).map_or(LatencyKind::Service, |_| LatencyKind::Response)
+    }
+
+    /// The latency of that kind.
     pub fn main(&self) -> &T {
-        self.get(LatencyKind::Response).unwrap_or(&self.service)
+        self.get(self.main_kind()).unwrap_or(&self.service)
     }
 
     /// The kinds that are there with their values, in order.

@@ -15,6 +15,7 @@ pub mod null;
 mod options;
 pub mod ownership;
 mod path_error;
+mod patience;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;

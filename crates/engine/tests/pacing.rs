@@ -224,24 +224,35 @@ fn recorded_times_are_met_and_end_the_run() {
 #[test]
 fn think_time_pauses_the_worker_after_every_nth_completion() {
     let mut p = timed(FAST, 1, Arrival::Burst);
-    p.workloads[0].think = Some(Think { time: Span(990_000), every: 1 });
+    p.workloads[0].think = Some(Think { time: Span(990_000), every: 1, after: None });
     let done = run(&p);
     // 10 us of service and 990 us of pause: one a millisecond.
     assert_eq!(done.ios.len(), 1000);
     assert!(done.ios.iter().enumerate().all(|(i, r)| r.submit.0 as u64 == i as u64 * MS));
-    p.workloads[0].think = Some(Think { time: Span(960_000), every: 4 });
+    p.workloads[0].think = Some(Think { time: Span(960_000), every: 4, after: None });
     // Four in a row, then the pause.
     let submits: Vec<u64> = run(&p).ios.iter().map(|r| r.submit.0 as u64).collect();
     assert_eq!(submits.len(), 4000);
     assert_eq!(submits[..5], [0, 10_000, 20_000, 30_000, MS]);
     // Deeper: what is in flight goes on, nothing new is started.
     p.workloads[0].queue_depth = 2;
-    p.workloads[0].think = Some(Think { time: Span(980_000), every: 2 });
+    p.workloads[0].think = Some(Think { time: Span(980_000), every: 2, after: None });
     p.target.options =
         "channels = 2\nservice = { kind = \"constant\", time = \"20us\" }".parse().unwrap();
     let submits: Vec<u64> = run(&p).ios.iter().map(|r| r.submit.0 as u64).collect();
     assert_eq!(submits.len(), 2000);
     assert!(submits.iter().enumerate().all(|(i, t)| *t == i as u64 / 2 * MS));
+}
+
+#[test]
+fn load_and_pauses_follow_each_other_by_the_clock() {
+    let mut p = timed("channels = 2\nservice = { kind = \"constant\", time = \"100us\" }", 2, Arrival::Burst);
+    p.workloads[0].think = Some(Think { time: Span(30 * MS), every: 1, after: Some(Span(10 * MS)) });
+    let done = run(&p);
+    // A second has 25 cycles of 10 ms with load; each of two workers does ten a millisecond.
+    assert_eq!(done.ios.len(), 25 * 2 * 100);
+    let in_load = |r: &&Record| (r.submit.0 as u64 % (40 * MS)) < 10 * MS;
+    assert!(done.ios.iter().all(|r| in_load(&r)));
 }
 
 #[test]

@@ -235,6 +235,7 @@ pub fn summary(run_id: &str) -> Summary {
             workload: None,
             share: None,
             requests: None,
+            cause: None,
         }],
         slc: std::collections::BTreeMap::from([(OpKind::Read, slc())]),
         distribution: std::collections::BTreeMap::from([(OpKind::Read, distributions())]),

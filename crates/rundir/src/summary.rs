@@ -207,6 +207,10 @@ pub struct Qos {
     /// Requests made of several I/Os, where the ceiling is for those: `status` and `at` are theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestCheck>,
+    /// The layers that held the I/Os above the ceiling, most I/Os first; null until traced. I/Os that are
+    /// above it and no outliers of the run are not explained, and not among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Vec<Cause>>,
 }
 
 /// A share of I/Os or requests above a ceiling, 0 to 1, with its 95 % interval.

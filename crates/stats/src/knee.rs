@@ -3,9 +3,10 @@
 //! What it is: one rule over points that differ in demand alone. The knee is the lowest demand whose
 //! rate is at least 98 % of the highest one. There is none where the rate is that high from the
 //! lowest demand on, and none where it still rises at the end: from the candidate to the highest
-//! demand, log rate against log demand, by half as much or more. What it is not: an answer under a
-//! ceiling of the response time; that is a search. `docs/sweeps.md` states the rule for users.
-//! Called by the suite.
+//! demand, log rate against log demand, by half as much or more. Where the demand is a rate, runs say
+//! themselves whether they reached it: the knee is the highest one below the first that was missed. What
+//! it is not: an answer under a ceiling of the response time; that is a search. `docs/sweeps.md` states
+//! the rule for users. Called by the suite.
 
 /// Share of the highest rate that counts as all of it.
 const OF_HIGHEST: f64 = 0.98;
@@ -21,6 +22,8 @@ pub struct DemandPoint {
     pub demand: f64,
     /// Operations per second achieved.
     pub rate: f64,
+    /// Whether it was a rate that the run did not reach.
+    pub missed: bool,
 }
 
 /// Where the knee is.
@@ -30,7 +33,7 @@ pub enum Knee {
     At(usize),
     /// Fewer than three points.
     TooFew,
-    /// The lowest demand already has the highest rate.
+    /// The lowest demand already has the highest rate, or was missed.
     BelowRange,
     /// The rate rises up to the highest demand.
     AboveRange,
@@ -46,6 +49,11 @@ pub fn knee(points: &[DemandPoint]) -> Knee {
     };
     if points.len() < FEWEST || highest <= 0.0 {
         return Knee::TooFew;
+    }
+    match points.iter().position(|p| p.missed) {
+        Some(0) => return Knee::BelowRange,
+        Some(first) => return Knee::At(first - 1),
+        None => {}
     }
     let here = points[at];
     let grown = (last.rate / here.rate).ln();
@@ -65,7 +73,7 @@ mod tests {
     /// Rates at these demands of a device with `channels` that each serve 1,000 a second.
     fn device(channels: f64, demands: &[f64]) -> Vec<DemandPoint> {
         let rate = |demand: f64| 1_000.0 * demand.min(channels);
-        demands.iter().map(|d| DemandPoint { demand: *d, rate: rate(*d) }).collect()
+        demands.iter().map(|d| DemandPoint { demand: *d, rate: rate(*d), missed: false }).collect()
     }
 
     #[test]
@@ -95,7 +103,23 @@ mod tests {
     #[test]
     fn a_rate_that_falls_again_has_its_knee_before() {
         let rates = [1_000.0, 2_000.0, 2_600.0, 2_100.0, 1_500.0];
-        let points = (0..).zip(rates).map(|(n, rate)| DemandPoint { demand: 2f64.powi(n), rate });
+        let points = (0..).zip(rates).map(|(n, rate)| DemandPoint {
+            demand: 2f64.powi(n),
+            rate,
+            missed: false,
+        });
         assert_eq!(knee(&points.collect::<Vec<_>>()), Knee::At(2));
+    }
+
+    #[test]
+    fn rates_that_were_missed_end_the_range() {
+        let asked = |rates: &[f64]| -> Vec<DemandPoint> {
+            let of = |d: &f64| DemandPoint { demand: *d, rate: d.min(4_000.0), missed: *d > 4_000.0 };
+            rates.iter().map(of).collect()
+        };
+        assert_eq!(knee(&asked(&[1_000.0, 2_000.0, 5_000.0])), Knee::At(1));
+        assert_eq!(knee(&asked(&[1_000.0, 3_900.0, 5_000.0, 9_000.0])), Knee::At(1));
+        assert_eq!(knee(&asked(&[5_000.0, 6_000.0, 9_000.0])), Knee::BelowRange);
+        assert_eq!(knee(&asked(&[1_000.0, 2_000.0, 4_000.0])), Knee::AboveRange);
     }
 }

@@ -17,7 +17,9 @@ use crate::axis;
 use crate::method::PointResult;
 
 /// Last parts of paths whose values are demand.
-const DEMANDS: [&str; 3] = ["queue_depth", "workers", "rate"];
+const DEMANDS: [&str; 3] = ["queue_depth", "workers", RATE];
+/// The one of them that a run may not reach.
+const RATE: &str = "rate";
 /// Largest over smallest value from which an axis is logarithmic.
 const WIDE: f64 = 8.0;
 
@@ -39,6 +41,11 @@ impl PlacedAxis {
             (*unsorted, values) = pairs.into_iter().unzip();
         }
         PlacedAxis { path: axis.path.clone(), values, numbers }
+    }
+
+    /// The last part of its path.
+    fn field(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
     }
 
     fn place(&self, result: &PointResult) -> Option<usize> {
@@ -74,7 +81,10 @@ impl PlacedAxis {
 }
 
 /// What the charts of a series show; none where no field takes several values.
-pub fn sweep_data(axes: &[Axis], done: &[PointResult]) -> Option<SweepData> {
+pub fn sweep_data<'a>(
+    axes: &[Axis],
+    done: impl IntoIterator<Item = &'a PointResult>,
+) -> Option<SweepData> {
     let axes: Vec<PlacedAxis> =
         axes.iter().filter(|a| a.values.len() > 1).map(PlacedAxis::new).collect();
     if axes.is_empty() {
@@ -82,7 +92,7 @@ pub fn sweep_data(axes: &[Axis], done: &[PointResult]) -> Option<SweepData> {
     }
     let names: Vec<String> = axes.iter().map(|a| a.name(&axes)).collect();
     let placed: Vec<(Vec<usize>, &PointResult)> = done
-        .iter()
+        .into_iter()
         .filter(|r| r.complete())
         .filter_map(|r| Some((axes.iter().map(|a| a.place(r)).collect::<Option<_>>()?, r)))
         .collect();
@@ -97,6 +107,15 @@ struct RoundFigures {
     iops: Vec<f64>,
     mean_ns: Vec<f64>,
     p99_ns: Vec<f64>,
+    /// Rounds in which the rate asked for was not reached.
+    missed: usize,
+}
+
+impl RoundFigures {
+    /// Whether most rounds missed their rate.
+    fn missed(&self) -> bool {
+        self.missed * 2 > self.iops.len()
+    }
 }
 
 fn points(placed: &[(Vec<usize>, &PointResult)]) -> Vec<SweepPoint> {
@@ -149,10 +168,8 @@ fn curves(
     names: &[String],
     placed: &[(Vec<usize>, &PointResult)],
 ) -> Vec<DemandCurve> {
-    let demand = |(_, a): &(usize, &PlacedAxis)| {
-        let last = a.path.rsplit('.').next().unwrap_or_default();
-        a.numbers.is_some() && DEMANDS.contains(&last)
-    };
+    let demand =
+        |(_, a): &(usize, &PlacedAxis)| a.numbers.is_some() && DEMANDS.contains(&a.field());
     let found = axes.iter().enumerate().filter(demand).max_by_key(|(_, a)| a.values.len());
     let Some((along, axis)) = found else {
         return Vec::new();
@@ -164,35 +181,64 @@ fn curves(
         let figures = groups.entry(others).or_default().entry(at[along]).or_default();
         figures.iops.extend(result.values.get("iops"));
         figures.mean_ns.extend(result.values.get("mean_ns"));
+        let saturated = result.summary.as_ref().is_some_and(|s| s.saturation.saturated);
+        figures.missed += usize::from(saturated && axis.field() == RATE);
     }
+    let label = |place: usize| axis.values.get(place).map_or(String::new(), axis::shown);
     let curve = |(others, points): (Vec<usize>, BTreeMap<usize, RoundFigures>)| {
         let rest = axes.iter().zip(names).enumerate().filter(|(i, _)| *i != along);
         let words = rest.zip(&others).filter_map(|((_, (axis, name)), at)| {
             Some(format!("{name} {}", axis::shown(axis.values.get(*at)?)))
         });
-        let points = points.iter().filter_map(|(place, figures)| {
+        let result = |place: usize, figures: &RoundFigures| {
             Some(DemandResult {
-                label: axis::shown(axis.values.get(*place)?),
-                demand: *axis.numbers.as_ref()?.get(*place)?,
+                label: label(place),
+                demand: *axis.numbers.as_ref()?.get(place)?,
                 rate: spread(&figures.iops)?.median,
                 mean_ns: spread(&figures.mean_ns)?.median,
             })
-        });
-        described(words.collect::<Vec<_>>().join(", "), &names[along], points.collect())
+        };
+        let (mut found, mut lacking) = (Vec::new(), Vec::new());
+        for place in 0..axis.values.len() {
+            let figures = points.get(&place);
+            match figures.and_then(|f| Some((result(place, f)?, f.missed()))) {
+                Some(point) => found.push(point),
+                None => lacking.push(label(place)),
+            }
+        }
+        let mut curve =
+            described(words.collect::<Vec<_>>().join(", "), &names[along], found);
+        if !lacking.is_empty() {
+            curve.text.push_str(&format!("; no result at {}", lacking.join(", ")));
+        }
+        curve
     };
     groups.into_iter().map(curve).collect()
 }
 
-fn described(name: String, demand: &str, points: Vec<DemandResult>) -> DemandCurve {
-    let of = |p: &DemandResult| DemandPoint { demand: p.demand, rate: p.rate };
+/// A curve of points, each with whether its rate was missed.
+fn described(name: String, demand: &str, points: Vec<(DemandResult, bool)>) -> DemandCurve {
+    let of = |(p, missed): &(DemandResult, bool)| DemandPoint {
+        demand: p.demand,
+        rate: p.rate,
+        missed: *missed,
+    };
     let found = knee(&points.iter().map(of).collect::<Vec<_>>());
+    let (points, missed): (Vec<DemandResult>, Vec<bool>) = points.into_iter().unzip();
     let label = |at: Option<&DemandResult>| at.map_or(String::new(), |p| p.label.clone());
+    let first_missed = points.iter().zip(&missed).find(|(_, missed)| **missed).map(|(p, _)| p);
     let what = match found {
         Knee::At(at) => points.get(at).map_or(String::new(), |p| {
             let time = duration(p.mean_ns, Script::Plain);
-            format!("knee at {demand} {}: {} a second, {time} on average", p.label, rate(p.rate))
+            let rate = rate(p.rate);
+            let above =
+                first_missed.map_or(String::new(), |p| format!("; {} was not reached", p.label));
+            format!("knee at {demand} {}: {rate} a second, {time} on average{above}", p.label)
         }),
         Knee::TooFew => "no knee: three demands or more would show one".to_owned(),
+        Knee::BelowRange if first_missed.is_some() => {
+            format!("no knee: {demand} {} was not reached", label(points.first()))
+        }
         Knee::BelowRange => {
             format!("no knee: {demand} {} already has the highest rate", label(points.first()))
         }
@@ -295,6 +341,25 @@ mod tests {
         let decided = decisions(&data, 2);
         assert_eq!((decided[0].verdict.as_str(), decided[0].values["demand"]), ("knee", 4.0));
         assert_eq!((decided[1].verdict.as_str(), decided[1].values.len()), ("none", 0));
+    }
+
+    #[test]
+    fn demands_without_a_result_are_named() {
+        let axes = [axis(DEPTH, &[json!(1), json!(2), json!(4), json!(8), json!(16)])];
+        let done = |rates: &[(u32, f64)]| -> Vec<PointResult> {
+            rates.iter().map(|(d, rate)| result(&[(DEPTH, json!(d))], *rate, 1e6)).collect()
+        };
+        let text = |rates: &[(u32, f64)]| {
+            sweep_data(&axes, &done(rates)).expect("a sweep").curves[0].text.clone()
+        };
+        assert_eq!(
+            text(&[(1, 1e3), (2, 2e3), (4, 4e3)]),
+            "no knee: the rate still rises up to queue_depth 4; no result at 8, 16"
+        );
+        assert_eq!(
+            text(&[(1, 1e3), (2, 2e3), (8, 2e3)]),
+            "knee at queue_depth 2: 2,000 a second, 1.00 ms on average; no result at 4, 16"
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Value};
 use taillight_core::exit::Exit;
+use taillight_core::job::Job;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
@@ -36,6 +38,11 @@ pub trait Host {
     /// The exit code of a signal that asked for the end, if one came.
     fn signal(&self) -> Option<Exit>;
 
+    /// What the machine says of the target of a plan, as the manifest of a run has it.
+    fn target_facts(&self, _plan: &Plan) -> Map<String, Value> {
+        Map::new()
+    }
+
     /// Shows something on the console.
     fn show(&mut self, message: Message<'_>);
 }
@@ -62,10 +69,62 @@ pub struct RunOutcome {
     pub summary: Option<Summary>,
 }
 
-/// A job file as given.
+/// A job file as given, or as a suite made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSource {
     /// Its name in messages.
     pub name: String,
     pub text: String,
+    /// Made of the values of something else, which has the name: messages give paths, not lines.
+    pub made: bool,
+}
+
+impl JobSource {
+    /// A file that somebody wrote.
+    pub fn written(name: impl Into<String>, text: impl Into<String>) -> JobSource {
+        JobSource { name: name.into(), text: text.into(), made: false }
+    }
+
+    /// A job made of values.
+    pub fn made(name: impl Into<String>, text: impl Into<String>) -> JobSource {
+        JobSource { made: true, ..JobSource::written(name, text) }
+    }
+
+    /// The job as written. Errors: `Usage` with field and place.
+    pub fn job(&self) -> Result<Job> {
+        match self.made {
+            true => Job::from_values(&self.text, &self.name),
+            false => Job::from_toml(&self.text, &self.name),
+        }
+    }
+}
+
+/// A value for a field of a job, `PATH=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// Where it is written, for messages: `--set`, or a place in a suite file.
+    pub origin: String,
+    pub text: String,
+}
+
+impl Assignment {
+    pub fn new(origin: impl Into<String>, text: impl Into<String>) -> Assignment {
+        Assignment { origin: origin.into(), text: text.into() }
+    }
+
+    /// The field it sets.
+    pub fn path(&self) -> &str {
+        self.text.split_once('=').map_or(self.text.as_str(), |(path, _)| path).trim()
+    }
+
+    /// Whether it sets the field at `path`, or one above or below it.
+    pub fn touches(&self, path: &str) -> bool {
+        let mut both = self.path().split('.').zip(path.split('.'));
+        both.all(|(a, b)| a == b)
+    }
+
+    /// Puts it into the job. Errors: `Usage`, naming the origin.
+    pub fn apply(&self, job: &mut Job) -> Result<()> {
+        job.apply_assignment(&self.origin, &self.text)
+    }
 }

@@ -20,4 +20,5 @@ pub mod sequence;
 pub mod shared_target;
 pub mod suites;
 
+mod differences;
 mod resume;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
-use taillight_core::{LatencyKind, OpKind, Result};
+use taillight_core::{OpKind, Result};
 use taillight_rundir::points::{self, FIXED, PERCENTILES, PointColumn, PointValues, write_points};
 use taillight_rundir::series::{Axis, PointRole, PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::summary::Totals;
@@ -230,7 +230,7 @@ fn fixed(series: &str, name: &'static str, rows: &[TableRow<'_>]) -> PointColumn
         "iops" => real(|row| Some(row.totals.iops)),
         "bytes_per_s" => real(|row| Some(row.totals.bytes_per_s)),
         "depth_mean" => real(|row| row.totals.depth_mean),
-        "latency" => text(&|row| Some(kind(row.totals).name().to_owned())),
+        "latency" => text(&|row| Some(row.totals.latencies.main_kind().name().to_owned())),
         "mean_ns" => real(|row| row.totals.latencies.main().mean_ns),
         "max_ns" => count(|row| row.totals.latencies.main().max_ns),
         "cpu_ns" => count(|row| row.of.summary.overhead.cpu_s.map(|s| (s * 1e9).round() as u64)),
@@ -239,14 +239,6 @@ fn fixed(series: &str, name: &'static str, rows: &[TableRow<'_>]) -> PointColumn
         ),
     };
     PointColumn { name: name.to_owned(), values }
-}
-
-/// The kind of [`taillight_core::LatencyMap::main`].
-fn kind(totals: &Totals) -> LatencyKind {
-    match totals.latencies.get(LatencyKind::Response) {
-        Some(_) => LatencyKind::Response,
-        None => LatencyKind::Service,
-    }
 }
 
 /// The word of a value in JSON.

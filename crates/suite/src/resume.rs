@@ -6,15 +6,18 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Value};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
+use taillight_rundir::series::{Axis, PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{RunDir, Summary, names};
 
+use crate::axis;
+use crate::differences::differences;
 use crate::exit::{ends_series, from_code};
 use crate::figures;
-use crate::method::{Method, Next, Point, PointResult, SharedUse};
+use crate::method::{Method, Next, Point, PointResult, SeriesHead, SharedUse};
 
 /// Whether a point needs no other run: it came to its end, and nothing ended the series with it. A
 /// signal or a full disk while its results were written leaves a complete run that did.
@@ -109,11 +112,9 @@ impl Earlier {
             return Ok(None);
         }
         let run = RunDir::open(&dir)?;
-        if comparable(&run.manifest().plan) != comparable(&point.plan) {
-            return Err(Error::usage("the job is not the one this series began with")
-                .with("point", &point.id)
-                .with("series", self.dir.display())
-                .hint("begin a new series, or undo the change"));
+        let (was, is) = (comparable(&run.manifest().plan), comparable(&point.plan));
+        if was != is {
+            return Err(changed("job", &self.dir, &plan_changes(&was, &is)).with("point", &point.id));
         }
         let summary = run.read::<Summary>()?;
         Ok(Some(PointResult {
@@ -162,6 +163,74 @@ pub(crate) fn check_state(
     Err(Error::usage("the series cannot be resumed: its runs need what those before them stored")
         .with("point", &point.id)
         .hint("begin it anew in another directory; a phase with role = \"precondition\" makes it resumable"))
+}
+
+/// Refuses to go on with a series of another version, method or loops. Errors: `Usage`, saying what
+/// differs.
+pub(crate) fn check_series(began: &SeriesFile, head: &SeriesHead, dir: &Path) -> Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    if began.taillight != version {
+        return Err(changed("version", dir, &format!("{}, now {version}", began.taillight)));
+    }
+    let names = [("method", &began.method, &head.method), ("job", &began.job, &head.job)];
+    if let Some((what, was, is)) = names.into_iter().find(|(_, was, is)| was != is) {
+        return Err(changed(what, dir, &format!("{was}, now {is}")));
+    }
+    let values = |axes: &[Axis], path: &str| {
+        let axis = axes.iter().find(|a| a.path == path);
+        axis.map_or("none".to_owned(), |a| {
+            a.values.iter().map(axis::shown).collect::<Vec<_>>().join(", ")
+        })
+    };
+    let all = began.axes.iter().chain(&head.axes).map(|a| a.path.as_str());
+    let mut pairs = all.map(|path| (path, values(&began.axes, path), values(&head.axes, path)));
+    match pairs.find(|(_, was, is)| was != is) {
+        None => Ok(()),
+        Some((path, was, is)) => {
+            Err(changed("loop", dir, &format!("{path}: {was}, now {is}")))
+        }
+    }
+}
+
+/// Parts of a block device that tell it from another one; not its name or number, which a restart of
+/// the machine may change.
+const IDENTITY: [&str; 6] = ["vendor", "model", "transport", "size", "backing_file", "dm_name"];
+
+/// Refuses to go on with a series on another device: `now` is what the machine says of the target, the
+/// manifest of an earlier run what it said then. Errors: `Usage`, saying what differs; `Corrupt` when
+/// the run cannot be read.
+pub(crate) fn check_device(done: &[PointResult], now: &Map<String, Value>, dir: &Path) -> Result<()> {
+    let Some(first) = done.first() else {
+        return Ok(());
+    };
+    let run = RunDir::open(&first.dir)?;
+    let then = run.manifest().environment.get("target").and_then(|t| t.get("device"));
+    let Some((then, now)) = then.zip(now.get("device")) else {
+        return Ok(());
+    };
+    let text = |device: &Value, part: &str| device.get(part).map_or("none".into(), axis::shown);
+    let mut parts = IDENTITY.iter().map(|part| (part, text(then, part), text(now, part)));
+    match parts.find(|(_, was, is)| was != is) {
+        None => Ok(()),
+        Some((part, was, is)) => Err(changed("device", dir, &format!("{part} {was}, now {is}"))),
+    }
+}
+
+fn changed(what: &str, dir: &Path, how: &str) -> Error {
+    Error::usage(format!("the {what} is not the one this series began with"))
+        .with("series", dir.display())
+        .with("began with", how)
+        .hint("begin a new series, or undo the change")
+}
+
+/// What two plans have in different ways, in words.
+fn plan_changes(was: &Plan, is: &Plan) -> String {
+    let table = |plan: &Plan| plan.to_toml().ok()?.parse::<toml::Table>().ok();
+    let all = match (table(was), table(is)) {
+        (Some(was), Some(is)) => differences(&is.into(), &was.into()),
+        _ => Vec::new(),
+    };
+    all.into_iter().map(|d| d.text).collect::<Vec<_>>().join("; ")
 }
 
 /// A plan without what may differ between two attempts: where it goes, and the memory that was free.

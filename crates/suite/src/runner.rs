@@ -20,7 +20,7 @@ use crate::method::{
     Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
 };
 use crate::points;
-use crate::resume::{Earlier, check_state, is_done};
+use crate::resume::{Earlier, check_device, check_series, check_state, is_done};
 use crate::saved;
 use crate::shared_target::SharedTarget;
 
@@ -99,6 +99,9 @@ impl<'a> Runner<'a> {
         setup: SeriesSetup,
     ) -> Result<Runner<'a>> {
         let head = method.head();
+        if let Some(began) = &setup.resumed {
+            check_series(began, head, &setup.dir)?;
+        }
         let directory = std::env::current_dir().unwrap_or_default();
         let file = SeriesFile {
             schema: SCHEMA_VERSION,
@@ -119,6 +122,9 @@ impl<'a> Runner<'a> {
         };
         let mut earlier = Earlier::new(setup.resumed, &setup.dir);
         let done = earlier.replay(method)?;
+        if let Some(first) = done.first() {
+            check_device(&done, &host.target_facts(&first.point.plan), &setup.dir)?;
+        }
         Ok(Runner {
             method,
             host,
@@ -372,6 +378,10 @@ impl<'a> Runner<'a> {
         if !left.is_empty() {
             self.host.show(Message::Note(&format!("not run: {}", left.join(", "))));
         }
+        if ended.is_some_and(resumable) {
+            let line = format!("go on with: taillight suite --resume {}", self.dir.display());
+            self.host.show(Message::Note(&line));
+        }
         // What was found is kept: a report that cannot be made must not hide how it ended.
         Ok(match made {
             Err(e) => match (self.problem(&e), exit) {
@@ -463,6 +473,11 @@ impl<'a> Runner<'a> {
             let _ = std::fs::remove_dir(parent);
         }
     }
+}
+
+/// Whether what ended a series early leaves something to go on with.
+fn resumable(exit: Exit) -> bool {
+    !matches!(exit, Exit::Ok | Exit::Usage | Exit::Refused | Exit::Internal)
 }
 
 fn complete_points(file: Option<&SeriesFile>) -> Vec<SeriesPoint> {

@@ -10,6 +10,7 @@ use taillight_core::exit::Exit;
 use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::series::{PointStatus, SeriesFile};
 use taillight_rundir::{JsonFile, RunDir, RunStatus};
+use taillight_suite::host::Assignment;
 use taillight_suite::method::{Method, Next, Point, SeriesHead};
 use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
@@ -22,7 +23,7 @@ const JOB: &str = "[run]\noperations = 2000\nseed = 3\n[target]\ndriver = \"sim\
     options = { channels = 4, service = { kind = \"constant\", time = \"1ms\" } }\n[[workload]]\n";
 
 fn repetitions(count: u32) -> RepeatMethod {
-    let plan = plan(&source(JOB), &[format!("run.repeat={count}")]).expect("a plan");
+    let plan = plan(&source(JOB), &[Assignment::new("--set", format!("run.repeat={count}"))]).expect("a plan");
     RepeatMethod::new(&plan, None, String::new())
 }
 
@@ -108,7 +109,7 @@ fn a_job_that_changed_is_not_resumed() {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("out");
     run(&mut repetitions(2), &mut SimHost::default(), &dir).expect("it runs");
-    let plan = plan(&source(&JOB.replace("2000", "3000")), &["run.repeat=2".to_owned()]);
+    let plan = plan(&source(&JOB.replace("2000", "3000")), &[Assignment::new("--set", "run.repeat=2")]);
     let mut other = RepeatMethod::new(&plan.expect("a plan"), None, String::new());
     let mut host = SimHost::default();
     let e = run(&mut other, &mut host, &dir).expect_err("refused");
@@ -347,7 +348,7 @@ fn repetitions_across_a_boot_share_no_clock() {
     let dir = home.path().join("out");
     let job =
         "[run]\noperations = 2000\n[target]\ndriver = \"null\"\nsize = \"1GiB\"\n[[workload]]\n";
-    let plan = plan(&source(job), &["run.repeat=3".to_owned()]).expect("a plan");
+    let plan = plan(&source(job), &[Assignment::new("--set", "run.repeat=3")]).expect("a plan");
     let method = || RepeatMethod::new(&plan, None, String::new());
     let read = || RepeatReport::read(&dir).expect("readable").expect("there");
     let mut host = SimHost { signal_after: Some(2), ..SimHost::default() };

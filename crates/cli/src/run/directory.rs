@@ -103,6 +103,10 @@ fn new_run_id(stamp: &str) -> String {
 /// is `resumed`, or a new one. Nothing is made yet. Errors: `Usage` when it holds something.
 pub fn series_directory(asked: Option<&Path>, name: &str, resumed: bool) -> Result<PathBuf> {
     let path = match asked {
+        Some(path) if path.as_os_str().is_empty() => {
+            return Err(Error::usage("--output names no directory")
+                .hint("name a new or empty directory, or leave --output out"));
+        }
         Some(path) => path.to_owned(),
         None => free_name(&format!("{DEFAULT_PARENT}/{name}-{}", utc(clock::realtime_ns())))?,
     };

@@ -5,16 +5,19 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Value};
 use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_driver::{OpenSpec, Target};
+use taillight_machine::{Sys, block};
 use taillight_report::{MadeReport, ReportContext};
 use taillight_rundir::JsonFile;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{Host, Message, RunOutcome};
 use taillight_suite::method::{Method, Point};
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
+use taillight_trace::environment::target_facts;
 
 use super::signals::Signals;
 use super::{Live, RunRequest, directory, run_on_target, run_plan};
@@ -89,6 +92,11 @@ impl Host for RunHost<'_> {
 
     fn signal(&self) -> Option<Exit> {
         self.signals.exit()
+    }
+
+    fn target_facts(&self, plan: &Plan) -> Map<String, Value> {
+        let path = plan.target.path.as_deref().and_then(block::local);
+        path.map(|path| target_facts(&Sys::default(), path)).unwrap_or_default()
     }
 
     fn show(&mut self, message: Message<'_>) {

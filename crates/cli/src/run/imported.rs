@@ -35,10 +35,10 @@ pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
     let jobs = (format.import)(&source.text, &source.name)?;
     import::tell(&jobs, &source.name);
     let named = jobs.into_iter().map(|job| NamedJob {
-        source: JobSource {
-            name: format!("{}.toml, made from {}", job.name, source.name),
-            text: job.toml,
-        },
+        source: JobSource::written(
+            format!("{}.toml, made from {}", job.name, source.name),
+            job.toml,
+        ),
         name: job.name,
     });
     Ok(Some(named.collect()))

@@ -31,7 +31,7 @@ pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Re
 /// A job file, if there is one, with the flags. Errors: `Usage` with field and place.
 pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
     let mut job = match source {
-        Some(source) => Job::from_toml(&source.text, &source.name)?,
+        Some(source) => source.job()?,
         None if args.driver.is_none() && args.set.is_empty() => return Err(no_job()),
         None => Job::empty(),
     };
@@ -95,7 +95,7 @@ pub fn read(path: &Path) -> Result<JobSource> {
     let text = String::from_utf8(bytes).map_err(|_| {
         Error::usage("this is no job file: it is not text").with("path", &name).hint(JOB_FILE_HINT)
     })?;
-    Ok(JobSource { name, text })
+    Ok(JobSource::written(name, text))
 }
 
 /// Sets `path` from a flag that may be absent.
@@ -201,7 +201,7 @@ mod tests {
         for job in examples() {
             let first = resolved(&read(&job).expect("readable"));
             let text = first.to_toml().expect("TOML");
-            let again = resolved(&JobSource { name: "plan.toml".to_owned(), text: text.clone() });
+            let again = resolved(&JobSource::written("plan.toml", text.clone()));
             assert_eq!(again.to_toml().expect("TOML"), text, "{}", job.display());
         }
     }

@@ -33,7 +33,7 @@ use crate::{output, problem, registry};
 use directory::{NewRun, series_directory};
 
 pub use host::{RunHost, run_method};
-pub use job::{plan, read, resolve};
+pub use job::{plan_of, read, resolve};
 pub use live::Live;
 pub use signals::Signals;
 pub use sweep::{SeriesPlace, run_prepared};

@@ -8,14 +8,16 @@ use std::rc::Rc;
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{Job, SweepTable};
+use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
+use taillight_driver::OpenSpec;
 use taillight_rundir::series::SeriesFile;
-use taillight_suite::host::JobSource;
+use taillight_suite::host::{Assignment, JobSource};
 use taillight_suite::suites::{self, PreparedSuite};
 
 use super::{RunHost, Signals, directory, job, run_method};
 use crate::args::RunArgs;
-use crate::output;
+use crate::{output, registry};
 
 /// Runs the job once for each point. Errors: `Usage` before anything is touched; later ones are
 /// shown and end the series.
@@ -28,9 +30,9 @@ pub fn run(
 ) -> Result<Exit> {
     let seed = resumed.as_ref().map(|r| r.seed);
     let of_points = args.clone();
-    let planner = move |_: &JobSource, set: &[String]| {
+    let planner = move |_: &JobSource, set: &[Assignment]| {
         let mut job = base.clone();
-        set.iter().try_for_each(|assignment| job.apply_set(assignment))?;
+        set.iter().try_for_each(|assignment| assignment.apply(&mut job))?;
         job::plan_of(job, &of_points, seed)
     };
     let prepared = suites::prepare_sweep(sweep, source, Rc::new(planner))?;
@@ -75,16 +77,31 @@ pub fn run_prepared(
         return Ok(Exit::Ok);
     }
     let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
-    let PreparedSuite { mut method, work_directory, .. } = prepared;
+    let PreparedSuite { mut method, work_directory, plans, .. } = prepared;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let signals = Signals::install()?;
     let mut host = RunHost::new(&signals, place.destroy);
-    let ended = run_method(method.as_mut(), &mut host, &dir, resumed);
+    let ended = check_targets(&plans, place.destroy)
+        .and_then(|()| run_method(method.as_mut(), &mut host, &dir, resumed));
     if let Some(made) = made {
         // Only when it is empty: what is left in it is somebody's.
         let _ = std::fs::remove_dir(&made);
     }
     ended.map(|ended| ended.exit)
+}
+
+/// Says before anything else what opening a target would refuse: each as its first run opens it.
+fn check_targets(plans: &[Plan], destroy: Option<&str>) -> Result<()> {
+    let mut seen = Vec::new();
+    for plan in plans {
+        let name = (&plan.target.driver, &plan.target.path);
+        if seen.contains(&name) {
+            continue;
+        }
+        seen.push(name);
+        registry::driver(&plan.target.driver)?.check(&OpenSpec { plan, run_id: "", destroy })?;
+    }
+    Ok(())
 }
 
 /// Makes the directory on the disk to be measured, unless it is there; the one that was made.

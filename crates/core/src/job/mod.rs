@@ -69,6 +69,8 @@ pub enum FlagValue<'a> {
 pub struct Job {
     file_name: Option<String>,
     text: String,
+    /// The text was made of values: its lines mean nothing to anybody.
+    made: bool,
     edits: Vec<tree::Edit>,
     /// Of `--sweep`.
     sweeps: Vec<FieldLoop>,
@@ -82,6 +84,7 @@ impl Job {
         Job {
             file_name: None,
             text: String::new(),
+            made: false,
             edits: Vec::new(),
             sweeps: Vec::new(),
             sweep_taken: false,
@@ -91,20 +94,38 @@ impl Job {
     /// Reads a job file. `file_name` is for messages and the default name of the run. Errors:
     /// `Usage`, naming field and line.
     pub fn from_toml(text: &str, file_name: &str) -> Result<Job> {
-        let file_name = Some(file_name.to_owned());
-        let job = Job { file_name, text: text.to_owned(), ..Job::empty() };
-        job.written()?;
-        Ok(job)
+        Job { text: text.to_owned(), ..Job::named(file_name) }.checked()
+    }
+
+    /// Reads a job that a program made of values; `origin` says of which. Errors: `Usage`, naming
+    /// the field by its path.
+    pub fn from_values(text: &str, origin: &str) -> Result<Job> {
+        Job { text: text.to_owned(), made: true, ..Job::named(origin) }.checked()
+    }
+
+    fn named(name: &str) -> Job {
+        Job { file_name: Some(name.to_owned()), ..Job::empty() }
+    }
+
+    fn checked(self) -> Result<Job> {
+        self.written()?;
+        Ok(self)
     }
 
     /// Applies `--set`: `workload.0.block_size=4KiB`. Errors: `Usage` for an unknown path (with a
     /// suggestion) or a value that does not fit.
     pub fn apply_set(&mut self, assignment: &str) -> Result<()> {
+        self.apply_assignment("--set", assignment)
+    }
+
+    /// The same for an assignment that is written elsewhere: `origin` says where, for messages.
+    /// Errors: as [`Job::apply_set`].
+    pub fn apply_assignment(&mut self, origin: &str, assignment: &str) -> Result<()> {
         let Some((path, value)) = assignment.split_once('=') else {
-            return Err(Error::usage(format!("--set `{assignment}` has no `=`"))
+            return Err(Error::usage(format!("{origin} `{assignment}` has no `=`"))
                 .hint("write --set PATH=VALUE, for example --set workload.0.queue_depth=8"));
         };
-        self.apply("--set", path.trim(), FlagValue::Toml(value.trim()))
+        self.apply(origin, path.trim(), FlagValue::Toml(value.trim()))
     }
 
     /// Applies the value of `flag` (its name, for messages) to the field at `path`. Errors: `Usage`

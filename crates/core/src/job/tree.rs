@@ -9,7 +9,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{FlagValue, Job, message};
+use super::{FlagValue, Job, message, place};
 use crate::{Error, Result};
 
 /// One assignment from the command line.
@@ -111,6 +111,10 @@ impl Job {
     pub(super) fn place(&self, at: usize) -> Option<String> {
         if at <= self.text.len() {
             let name = self.file_name.as_deref()?;
+            if self.made {
+                let tree = DeTable::parse(&self.text).ok()?;
+                return Some(format!("{name}: {}", place::path_at(&tree, at)));
+            }
             let line = self.text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
             return Some(format!("{name}:{line}"));
         }

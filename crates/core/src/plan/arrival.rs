@@ -132,6 +132,10 @@ pub struct Think {
     /// After every N-th completion of the worker. Default: 1.
     #[serde(default = "absent::one")]
     pub every: u32,
+    /// Pause after so much time of load instead, all workers at the same time: load and pauses follow each
+    /// other from the start on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Span>,
 }
 
 /// Workers that join step by step: `step` at the start, `step` more after each `every`.

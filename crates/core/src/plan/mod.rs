@@ -13,6 +13,8 @@ mod search;
 mod verified;
 mod workload;
 
+use std::ops::Range;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -310,6 +312,18 @@ impl Plan {
         self.search.is_some() || self.run.repeat > 1
     }
     /// Workers over all workloads.
+    /// The numbers of the workers of a workload, as records have them; none for another name.
+    pub fn workers_of(&self, workload: &str) -> Option<Range<u32>> {
+        let mut first = 0u32;
+        for w in &self.workloads {
+            let end = first.saturating_add(w.workers);
+            if w.name == workload {
+                return Some(first..end);
+            }
+            first = end;
+        }
+        None
+    }
     pub fn workers(&self) -> u32 {
         self.workloads.iter().map(|w| w.workers).sum()
     }

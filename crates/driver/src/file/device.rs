@@ -16,6 +16,7 @@ use crate::file::regular::FileOpenSpec;
 use crate::guard;
 use crate::ownership::{NamedTarget, refusal};
 use crate::path_error::cannot;
+use crate::patience;
 
 /// A device ready for sessions.
 pub struct OpenedDevice {
@@ -67,7 +68,7 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
 }
 
 /// An earlier run in this process that gave up on I/O in flight lets go a moment after it closed.
-const BUSY_TRIES: u32 = 20;
+const BUSY_WAIT: Duration = Duration::from_millis(500);
 const BUSY_PAUSE: Duration = Duration::from_millis(25);
 
 fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd> {
@@ -77,15 +78,10 @@ fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd>
         // On a device, EXCL without CREATE asks the kernel for an exclusive claim.
         flags |= OFlags::EXCL;
     }
-    let mut tries = 0;
-    let fd = loop {
-        match open_fd(path, flags, Mode::empty()) {
-            Ok(fd) => break fd,
-            Err(Errno::BUSY) if tries < BUSY_TRIES => tries += 1,
-            Err(e) => return Err(why_not(path, e.into())),
-        }
-        std::thread::sleep(BUSY_PAUSE);
-    };
+    let opened = patience::wait(BUSY_WAIT, BUSY_PAUSE, || {
+        Some(open_fd(path, flags, Mode::empty())).filter(|o| !matches!(o, Err(Errno::BUSY)))
+    });
+    let fd = opened.unwrap_or(Err(Errno::BUSY)).map_err(|e| why_not(path, e.into()))?;
     let is_device =
         fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_block_device());
     match is_device {

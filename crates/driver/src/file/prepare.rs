@@ -39,6 +39,10 @@ pub fn prepare(
         allocates |= writes && (*preparation == FilePreparation::Truncate || blocks < file_size);
         let (held, mark) = take_over(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
+            let stays = mark.keep && !is_new && !asked.options.keep && !asked.grows();
+            if stays && held.size < file_size {
+                made.enlarged(&held.name, held.size);
+            }
             made.mark(mark)?;
         }
         new += u32::from(is_new);

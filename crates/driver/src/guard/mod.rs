@@ -15,13 +15,15 @@ use std::fs::Metadata;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Stat, fstat};
 use taillight_core::{Error, Result};
 
 use taillight_machine::block::{BlockDevice, PartitionRange, loop_backings};
 use taillight_machine::{DeviceNumber, Sys, mounts, openers};
+
+use crate::patience;
 
 /// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.
 /// Errors: `Refused` with the reason.
@@ -114,16 +116,19 @@ pub fn written_by_others(stat: &Stat, path: &Path) -> Result<()> {
         true => m.file_type().is_block_device() && m.rdev() == stat.st_rdev,
         false => (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino),
     };
-    let until = Instant::now() + OPENED_BRIEFLY;
-    while let Some(process) = openers::writer(&Sys::default(), is_it) {
-        if Instant::now() >= until {
-            return Err(Error::refused(format!("the target is open for writing in {process}"))
+    let mut process = None;
+    let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, || {
+        process = openers::writer(&Sys::default(), is_it);
+        process.is_none().then_some(())
+    });
+    match process.filter(|_| free.is_none()) {
+        None => Ok(()),
+        Some(process) => {
+            Err(Error::refused(format!("the target is open for writing in {process}"))
                 .with("target", path.display())
-                .hint("end that program first, or choose another target"));
+                .hint("end that program first, or choose another target"))
         }
-        std::thread::sleep(OPENED_BRIEFLY / 20);
     }
-    Ok(())
 }
 
 /// Programs that look at every device (udev, losetup) have one open for a moment.

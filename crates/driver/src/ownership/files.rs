@@ -6,11 +6,12 @@
 //! written before the first byte of data and removed after the file, so that a killed run leaves
 //! files that the next run still knows.
 
-use rustix::fs::{AtFlags, Stat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, ftruncate, openat, statat};
 use serde::{Deserialize, Serialize};
 use taillight_core::Result;
 
 use super::sidecar::{OwnedDirectory, device};
+use crate::path_error::cannot;
 
 /// One file that Taillight made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,13 +70,15 @@ pub struct MarkedFiles {
     dir: OwnedDirectory,
     temporary: Vec<FileMark>,
     kept: Vec<FileMark>,
+    /// Kept files that this run enlarged and was not asked to keep, with the sizes they had.
+    enlarged: Vec<(String, u64)>,
     made_dir: bool,
 }
 
 impl MarkedFiles {
     /// Nothing yet; with `made_dir`, the directory itself goes in the end.
     pub fn new(dir: OwnedDirectory, made_dir: bool) -> MarkedFiles {
-        MarkedFiles { dir, temporary: Vec::new(), kept: Vec::new(), made_dir }
+        MarkedFiles { dir, temporary: Vec::new(), kept: Vec::new(), enlarged: Vec::new(), made_dir }
     }
 
     pub fn dir(&self) -> &OwnedDirectory {
@@ -96,6 +99,29 @@ impl MarkedFiles {
         Ok(())
     }
 
+    /// Takes note that a file which stays had this size before the run: it has it again after it.
+    pub fn enlarged(&mut self, name: &str, size: u64) {
+        self.enlarged.push((name.to_owned(), size));
+    }
+
+    /// Cuts a file to the size it had, if it is still the file of its mark.
+    fn shrink(&self, mark: &mut FileMark) -> Result<()> {
+        let Some((name, size)) = self.enlarged.iter().find(|(name, _)| *name == mark.name) else {
+            return Ok(());
+        };
+        let failed = |e| cannot("cannot give the file its former size", &self.dir.path().join(name), e);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(self.dir.fd(), name.as_str(), flags, Mode::empty()).map_err(failed)?;
+        match mark.same_file(&fstat(&fd).map_err(failed)?) {
+            true => {
+                ftruncate(&fd, *size).map_err(failed)?;
+                mark.size = *size;
+                Ok(())
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Deletes what goes, marks last; notes when kept files were last changed, so that a later
     /// run can tell whether somebody else has used them since. Errors: `Unavailable` when something
     /// cannot be removed or noted.
@@ -106,7 +132,9 @@ impl MarkedFiles {
             false => self.dir.delete(&temporary),
         };
         let mut kept = std::mem::take(&mut self.kept);
+        let mut shrunk = Ok(());
         for mark in &mut kept {
+            shrunk = shrunk.and(self.shrink(mark));
             let stat = statat(self.dir.fd(), mark.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
             if let Ok(stat) = stat
                 && mark.fits(&stat)
@@ -122,7 +150,7 @@ impl MarkedFiles {
             // Not empty any more: somebody else's files are in it, so it stays.
             let _ = std::fs::remove_dir(self.dir.path());
         }
-        deleted.and(sealed)
+        deleted.and(shrunk).and(sealed)
     }
 }
 

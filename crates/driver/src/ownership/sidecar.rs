@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -18,6 +18,7 @@ use super::files::FileMark;
 use super::{MarkStore, OwnershipMark, refusal};
 use crate::guard;
 use crate::path_error::cannot;
+use crate::patience;
 
 /// Name of the sidecar; an object store has its mark in an object of this name.
 pub const SIDECAR: &str = ".taillight-owner.json";
@@ -182,17 +183,13 @@ impl OwnedDirectory {
     /// Locks the directory; false where the file system knows no locks: two runs in one directory
     /// are then on their own. Errors: `Refused` when another process keeps it locked.
     fn lock(&self) -> Result<bool> {
-        let until = Instant::now() + LOCK_WAIT;
-        loop {
+        let locked = patience::wait(LOCK_WAIT, LOCK_RETRY, || {
             match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(true),
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(guard::in_use(&self.path, "locked by another program"));
-                }
-                Err(_) => return Ok(false),
+                Err(Errno::WOULDBLOCK) => None,
+                locked => Some(locked.is_ok()),
             }
-        }
+        });
+        locked.ok_or_else(|| guard::in_use(&self.path, "locked by another program"))
     }
 
     fn write(&self, sidecar: &Sidecar) -> Result<()> {

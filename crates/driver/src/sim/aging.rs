@@ -24,6 +24,12 @@ pub enum Aging {
     Sawtooth { rise: f64, period: ByteSize },
     /// Grows by this share in every such time, compound: never settles.
     Drift { rise: f64, every: Span },
+    /// `fresh` times the service time while there is room in a cache of so many bytes; a second in which
+    /// nothing is served makes room for `refill`.
+    Cache { fresh: f64, room: ByteSize, refill: ByteSize },
+    /// `slow` times the service time after writes out of order, until as many bytes have been written in
+    /// order; `over` at most.
+    Fragmented { slow: f64, over: ByteSize },
 }
 
 impl Aging {
@@ -34,6 +40,8 @@ impl Aging {
             Aging::Decay { fresh, over } => (fresh, over.0),
             Aging::Sawtooth { rise, period } => (rise, period.0),
             Aging::Drift { rise, every } => (rise, every.0),
+            Aging::Cache { fresh, room, .. } => (fresh, room.0),
+            Aging::Fragmented { slow, over } => (slow, over.0),
         };
         match factor.is_finite() && factor > 0.0 && step > 0 {
             true => None,
@@ -52,11 +60,21 @@ pub struct DeviceUse {
     time_ns: u64,
     /// Bytes discarded since the last write.
     discarded: u64,
+    /// Bytes in the cache.
+    #[serde(default)]
+    cached: u64,
+    /// Bytes out of order that are to be made up for.
+    #[serde(default)]
+    fragmented: u64,
+    /// Where the last write ended.
+    #[serde(default)]
+    end: u64,
 }
 
 impl DeviceUse {
-    /// The factor on the service time of an operation that starts at `now`, which then counts.
-    pub fn factor(&mut self, aging: Aging, now: Stamp, op: &Op, size: u64) -> f64 {
+    /// The factor on the service time of an operation that starts at `now`, which then counts; nothing was
+    /// served for `idle_ns` before.
+    pub fn factor(&mut self, aging: Aging, (now, idle_ns): (Stamp, u64), op: &Op, size: u64) -> f64 {
         let time_ns = |earlier: u64| earlier as f64 + now.0 as f64;
         match op.kind {
             OpKind::Write => {
@@ -74,17 +92,39 @@ impl DeviceUse {
                     Aging::Drift { rise, every } => {
                         (1.0 + rise).powf(time_ns(self.time_ns) / every.0 as f64)
                     }
+                    Aging::Cache { fresh, room, refill } => {
+                        let freed = u128::from(refill.0) * u128::from(idle_ns) / 1_000_000_000;
+                        let freed = u64::try_from(freed).unwrap_or(u64::MAX);
+                        self.cached = self.cached.saturating_sub(freed);
+                        let full = self.cached >= room.0;
+                        self.cached = self.cached.saturating_add(op.size).min(room.0);
+                        if full { 1.0 } else { fresh }
+                    }
+                    Aging::Fragmented { slow, over } => self.fragmented(op, slow, over.0),
                 }
             }
             OpKind::Trim => {
                 self.discarded = self.discarded.saturating_add(op.size);
                 if self.discarded >= size {
-                    self.written = 0;
+                    (self.written, self.cached, self.fragmented) = (0, 0, 0);
                 }
                 1.0
             }
             _ => 1.0,
         }
+    }
+
+    fn fragmented(&mut self, op: &Op, slow: f64, over: u64) -> f64 {
+        // The first write of all, and one from the start on, are in order.
+        let in_order = op.offset == self.end || op.offset == 0;
+        self.end = op.offset.saturating_add(op.size);
+        if !in_order {
+            self.fragmented = self.fragmented.saturating_add(op.size).min(over);
+            return 1.0;
+        }
+        let left = self.fragmented;
+        self.fragmented = left.saturating_sub(op.size);
+        if left > 0 { slow } else { 1.0 }
     }
 
     /// Once a run has ended at `end` of its virtual time.
@@ -169,7 +209,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn write(used: &mut DeviceUse, aging: Aging, now: i64) -> f64 {
-        used.factor(aging, Stamp(now), &Op::block(OpKind::Write, 0, 0, MIB), 4 * MIB)
+        used.factor(aging, (Stamp(now), 0), &Op::block(OpKind::Write, 0, 0, MIB), 4 * MIB)
     }
 
     #[test]
@@ -181,9 +221,9 @@ mod tests {
         let last = (0..40).map(|_| write(&mut used, aging, 0)).last().expect("many");
         assert!((last - 1.0).abs() < 1e-12);
         let discard = Op::block(OpKind::Trim, 0, 0, 2 * MIB);
-        used.factor(aging, Stamp(0), &discard, 4 * MIB);
+        used.factor(aging, (Stamp(0), 0), &discard, 4 * MIB);
         assert!(used.written > 0, "half of it");
-        used.factor(aging, Stamp(0), &discard, 4 * MIB);
+        used.factor(aging, (Stamp(0), 0), &discard, 4 * MIB);
         assert_eq!(write(&mut used, aging, 0), 0.25);
     }
 
@@ -197,7 +237,32 @@ mod tests {
         let aging = Aging::Drift { rise: 0.5, every: Span(1_000) };
         assert_eq!(write(&mut used, aging, 1_000), 2.25);
         let read = Op::block(OpKind::Read, 0, 0, MIB);
-        assert_eq!(used.factor(aging, Stamp(1_000), &read, 4 * MIB), 1.0);
+        assert_eq!(used.factor(aging, (Stamp(1_000), 0), &read, 4 * MIB), 1.0);
+    }
+
+    #[test]
+    fn a_cache_is_fast_until_full_and_has_room_again_after_a_rest() {
+        let aging = Aging::Cache { fresh: 0.5, room: ByteSize(2 * MIB), refill: ByteSize(MIB) };
+        let mut used = DeviceUse::default();
+        let mut after = |idle_s: u64| {
+            let op = Op::block(OpKind::Write, 0, 0, MIB);
+            used.factor(aging, (Stamp(0), idle_s * 1_000_000_000), &op, 4 * MIB)
+        };
+        assert_eq!([after(0), after(0), after(0), after(1), after(0)], [0.5, 0.5, 1.0, 0.5, 1.0]);
+        assert_eq!([after(100), after(0), after(0)], [0.5, 0.5, 1.0], "no more than all of it");
+    }
+
+    #[test]
+    fn what_was_written_out_of_order_is_made_up_for_in_order() {
+        let aging = Aging::Fragmented { slow: 3.0, over: ByteSize(2 * MIB) };
+        let mut used = DeviceUse::default();
+        let mut at = |mib: u64| {
+            let op = Op::block(OpKind::Write, 0, mib * MIB, MIB);
+            used.factor(aging, (Stamp(0), 0), &op, 64 * MIB)
+        };
+        assert_eq!([at(0), at(1), at(2)], [1.0; 3]);
+        assert_eq!([at(9), at(5), at(30), at(20)], [1.0; 4]);
+        assert_eq!([at(0), at(1), at(2)], [3.0, 3.0, 1.0]);
     }
 
     #[test]
@@ -207,7 +272,7 @@ mod tests {
         let open = |run| UseFile::open(&path, run);
         let (file, used) = open(Some("a")).expect("a new device");
         assert_eq!(used, DeviceUse::default());
-        let used = DeviceUse { written: 5, time_ns: 6, discarded: 0 };
+        let used = DeviceUse { written: 5, time_ns: 6, ..DeviceUse::default() };
         file.write(used).expect("written");
         assert_eq!(open(Some("b")).expect("readable").1, used);
         assert_eq!(open(None).expect("readable").1, used);

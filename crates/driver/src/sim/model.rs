@@ -57,7 +57,9 @@ impl DeviceModel {
         // The first server to be free; ties go to the lowest number.
         let server = (0..self.free_at.len()).min_by_key(|s| self.free_at[*s]).unwrap_or(0);
         let start = self.free_at[server].max(now);
-        let factor = self.used.factor(self.aging, start, op, self.size);
+        let busy = self.free_at.iter().max().copied().unwrap_or(start);
+        let idle_ns = start.since(busy).max(0) as u64;
+        let factor = self.used.factor(self.aging, (start, idle_ns), op, self.size);
         let own = if factor == 1.0 { own } else { (own as f64 * factor).round() as u64 };
         // At least 1 ns: without it virtual time would stand still between two operations.
         let at = self.work(start, (own + sync_ns).max(1));

@@ -29,9 +29,10 @@ pub struct SimOptions {
     #[schemars(title = "{ every, errno }")]
     pub errors: InjectedErrors,
     /// How service times of writes grow with use since all was last discarded: towards a plateau by
-    /// bytes written, in a sawtooth of bytes written, or by a share in every such time, for ever.
+    /// bytes written, in a sawtooth of bytes written, by a share in every such time, for ever; when a cache
+    /// is full that empties while idle; or after writes out of order.
     #[schemars(
-        title = "{ kind = \"none\" } | { kind = \"decay\", fresh, over } | { kind = \"sawtooth\", rise, period } | { kind = \"drift\", rise, every }"
+        title = "{ kind = \"none\" } | { kind = \"decay\", fresh, over } | { kind = \"sawtooth\", rise, period } | { kind = \"drift\", rise, every } | { kind = \"cache\", fresh, room, refill } | { kind = \"fragmented\", slow, over }"
     )]
     pub aging: Aging,
     /// File that carries what the device has been through from run to run, made when absent; none

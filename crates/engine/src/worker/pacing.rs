@@ -1,7 +1,9 @@
 //! What holds a worker back besides its schedule: joining late, and think time.
 //!
 //! Think time is the worker's, not a slot's: after every N-th completion nothing is started until
-//! the pause is over, counted from that completion's stamp. What is in flight goes on.
+//! the pause is over, counted from that completion's stamp. Pauses after a time of load are those of a
+//! clock that begins with the load: they come at the same time for all workers. What is in flight
+//! goes on.
 
 use taillight_core::Stamp;
 use taillight_core::plan::Think;
@@ -15,6 +17,9 @@ pub struct Pacing {
     left: u32,
     every: u32,
     pause_ns: u64,
+    /// With pauses by time: when the load is over that goes on now, and load and pause together, ns.
+    until: Stamp,
+    cycle_ns: u64,
     /// When an operation was last complete.
     pub last: Stamp,
 }
@@ -22,19 +27,23 @@ pub struct Pacing {
 impl Pacing {
     /// A worker that begins at `start`.
     pub fn new(think: Option<Think>, start: Stamp) -> Pacing {
-        let every = think.map_or(0, |t| t.every);
+        let after = think.and_then(|t| t.after);
+        let every = think.filter(|_| after.is_none()).map_or(0, |t| t.every);
+        let pause_ns = think.map_or(0, |t| t.time.0);
         Pacing {
             hold: start,
             left: every,
             every,
-            pause_ns: think.map_or(0, |t| t.time.0),
+            pause_ns,
+            until: after.map_or(Stamp(i64::MAX), |after| start.plus(after.0)),
+            cycle_ns: after.map_or(0, |after| after.0.saturating_add(pause_ns)),
             last: start,
         }
     }
 
     /// Whether it ever holds anything back after `start`.
     pub fn matters(&self, start: Stamp) -> bool {
-        self.every != 0 || self.hold > start
+        self.every != 0 || self.cycle_ns != 0 || self.hold > start
     }
 
     /// An operation was complete at `now`.
@@ -43,6 +52,19 @@ impl Pacing {
         self.last = now;
         if self.left != 0 {
             self.count(now);
+        }
+        if now >= self.until {
+            self.rest(now);
+        }
+    }
+
+    /// The load was over at `until`: the pause ends where the cycle does. Cycles that went by in one
+    /// operation are over.
+    #[cold]
+    fn rest(&mut self, now: Stamp) {
+        while self.until <= now {
+            self.hold = self.until.plus(self.pause_ns);
+            self.until = self.until.plus(self.cycle_ns);
         }
     }
 

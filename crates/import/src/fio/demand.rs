@@ -1,6 +1,7 @@
 //! How much a section does and when: its end, warm-up, rates, pauses.
 
 use taillight_core::Result;
+use taillight_core::plan::Think;
 use taillight_core::units::{Rate, RateUnit, Span};
 
 use super::pattern::OffsetPattern;
@@ -42,8 +43,7 @@ pub struct SectionDemand {
     pub ramp: Span,
     /// Rate of each clone.
     pub rate: Option<SectionRate>,
-    /// Pause and after how many operations.
-    pub think: Option<(Span, u32)>,
+    pub think: Option<Think>,
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -159,10 +159,11 @@ fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Section
     }))
 }
 
-fn think(r: &SectionReader<'_>) -> Result<Option<(Span, u32)>> {
+fn think(r: &SectionReader<'_>) -> Result<Option<Think>> {
     let time = r.value("thinktime", |t| value::time(t, 1_000))?;
     let every = r.small_integer("thinktime_blocks")?.unwrap_or(1).max(1);
-    Ok(time.filter(|t| t.0 > 0).map(|time| (time, every)))
+    let after = r.value("thinktime_iotime", |t| value::time(t, SECOND))?.filter(|t| t.0 > 0);
+    Ok(time.filter(|t| t.0 > 0).map(|time| Think { time, every, after }))
 }
 
 impl SectionRate {

@@ -190,7 +190,10 @@ fn workload(
     arrival(w, reads, out);
     if let Some(think) = w.think {
         out.set("thinktime", format!("{}us", think.time.0.div_ceil(1000)));
-        out.set("thinktime_blocks", think.every);
+        match think.after {
+            Some(after) => out.set("thinktime_iotime", format!("{}us", after.0.div_ceil(1000))),
+            None => out.set("thinktime_blocks", think.every),
+        }
     }
     match w.sync {
         Sync::None => {}

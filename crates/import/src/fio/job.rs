@@ -7,7 +7,7 @@ use taillight_core::job::{
     AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, JobFile, MixForm, RunTable,
     WorkloadTable,
 };
-use taillight_core::plan::{Access, AccessKind, BlockSize, MixPart, TargetPlan, Think, VerifyMode};
+use taillight_core::plan::{Access, AccessKind, BlockSize, MixPart, TargetPlan, VerifyMode};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, OpKind, Result};
 
@@ -213,7 +213,7 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         block_size: Some(BlockSizeForm::Sizes(section.pattern.block.clone())),
         access: Some(access(section, extent)),
         arrival,
-        think: demand.think.map(|(time, every)| Think { time, every }),
+        think: demand.think,
         sync: section.sync,
         payload: section.payload.clone(),
         cpus: Some(section.cpus.clone()).filter(|cpus| !cpus.is_empty()),

@@ -28,7 +28,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
       do_verify", Mapped),
     // How much and when.
     ("numjobs iodepth io_size|io_limit loops number_ios runtime|timeout time_based ramp_time rate \
-      rate_iops rate_process thinktime thinktime_blocks cpus_allowed stonewall|wait_for_previous \
+      rate_iops rate_process thinktime thinktime_blocks thinktime_iotime cpus_allowed stonewall|wait_for_previous \
       percentile_list", Mapped),
     ("group_reporting", Same("the workers of a workload are one row already")),
     ("new_group", Same("each workload has its own rows already")),
@@ -105,7 +105,6 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("wait_for", refused(ALWAYS, "the section to wait for a single other one; use stonewall")),
     ("thinktime_spin", refused(NO, "pauses to be spent computing")),
     ("thinktime_blocks_type", refused(&["complete"], "what is counted between pauses")),
-    ("thinktime_iotime", refused(NO, "pauses by time instead of by I/Os")),
     ("rate_ignore_thinktime", refused(NO, "how a rate and pauses add up")),
     ("rate_min|ratemin rate_iops_min", refused(NO, "the run to fail below a rate")),
     ("max_latency", refused(NO, "the run to end at one slow I/O; see [qos] ceilings")),

@@ -8,7 +8,7 @@ use taillight_rundir::trace_info::TracingBackend;
 use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
-use super::explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
+use super::explanation::{Blocked, Explanation, PhaseLevel, shares};
 use super::judge::{Baseline, Judged, Layer, judge};
 use super::layers::{PhasedIo, TracedIoRow, Visibility};
 use super::phase::{Phase, Phases};
@@ -67,7 +67,7 @@ pub fn explain(
         given,
         outliers: judged.len() as u64 + more,
         lacking: lacking + more,
-        layers: shares(&judged, more),
+        layers: shares(judged.iter().map(|j| &j.verdict), more),
         blocked: blocked(&judged),
         begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
         levels: levels(&loaded.phased, summary),
@@ -132,23 +132,6 @@ fn blocked(judged: &[Judged]) -> Blocked {
         }
     }
     sums
-}
-
-fn shares(judged: &[Judged], more: u64) -> Vec<LayerShare> {
-    let mut by: BTreeMap<Layer, LayerShare> = BTreeMap::new();
-    let empty = |layer| LayerShare { layer, outliers: 0, excess_ns: 0, sure: 0 };
-    for one in judged {
-        let share = by.entry(one.layer).or_insert_with(|| empty(one.layer));
-        share.outliers += 1;
-        share.excess_ns += one.excess_ns;
-        share.sure += u64::from(one.sure);
-    }
-    if more > 0 {
-        by.entry(Layer::Unknown).or_insert_with(|| empty(Layer::Unknown)).outliers += more;
-    }
-    let mut list: Vec<LayerShare> = by.into_values().collect();
-    list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));
-    list
 }
 
 /// Mean phases of the traced I/Os within 5 % of each percentile's latency.

@@ -1,6 +1,7 @@
 //! Why the tail is slow: what attribution found, for the model and the renderers.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 use taillight_core::OpKind;
@@ -86,12 +87,45 @@ pub struct PhaseLevel {
 impl Explanation {
     /// For `summary.json`.
     pub fn causes(&self) -> Vec<Cause> {
-        let cause = |s: &LayerShare| Cause {
-            layer: s.layer.name().to_owned(),
-            outliers: s.outliers,
-            excess_ns: s.excess_ns,
-            sure: s.sure == s.outliers,
-        };
         self.layers.iter().map(cause).collect()
     }
+
+    /// The same of the outliers of these workers whose response took longer than `ns`.
+    pub fn causes_over(&self, ns: u64, workers: &Range<u32>) -> Vec<Cause> {
+        let over = |v: &&OutlierVerdict| {
+            let response = v.slow.complete_ns.saturating_sub(v.slow.intended_ns).max(0) as u64;
+            response > ns && workers.contains(&v.slow.worker.into())
+        };
+        shares(self.ios.iter().filter(over), 0).iter().map(cause).collect()
+    }
+}
+
+fn cause(share: &LayerShare) -> Cause {
+    Cause {
+        layer: share.layer.name().to_owned(),
+        outliers: share.outliers,
+        excess_ns: share.excess_ns,
+        sure: share.sure == share.outliers,
+    }
+}
+
+/// Outliers by layer, most first; `more` are without a verdict.
+pub(super) fn shares<'a>(
+    verdicts: impl Iterator<Item = &'a OutlierVerdict>,
+    more: u64,
+) -> Vec<LayerShare> {
+    let mut by: BTreeMap<Layer, LayerShare> = BTreeMap::new();
+    let empty = |layer| LayerShare { layer, outliers: 0, excess_ns: 0, sure: 0 };
+    for one in verdicts {
+        let share = by.entry(one.layer).or_insert_with(|| empty(one.layer));
+        share.outliers += 1;
+        share.excess_ns += one.excess_ns;
+        share.sure += u64::from(one.sure);
+    }
+    if more > 0 {
+        by.entry(Layer::Unknown).or_insert_with(|| empty(Layer::Unknown)).outliers += more;
+    }
+    let mut list: Vec<LayerShare> = by.into_values().collect();
+    list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));
+    list
 }

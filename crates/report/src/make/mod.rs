@@ -140,6 +140,13 @@ fn explained(
     match explain(dir, analysis, summary) {
         Ok(explanation) => {
             summary.cause = explanation.as_ref().map(Explanation::causes);
+            for qos in &mut summary.qos {
+                let plan = &dir.manifest().plan;
+                let workers = qos.workload.as_ref().and_then(|name| plan.workers_of(name));
+                let workers = workers.unwrap_or(0..plan.workers());
+                let over = |e: &Explanation| e.causes_over(qos.ceiling_ns, &workers);
+                qos.cause = explanation.as_ref().map(over);
+            }
             Ok((explanation, None))
         }
         Err(e) if e.kind() == ErrorKind::Corrupt => {

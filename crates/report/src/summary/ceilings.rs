@@ -52,6 +52,7 @@ fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling) -> Result<Qos> {
         workload: ceiling.workload.clone(),
         share: Some(share(&ios, count)),
         requests: None,
+        cause: None,
     };
     match ceiling.fanout.filter(|fanout| *fanout > 1) {
         None => Ok(qos),

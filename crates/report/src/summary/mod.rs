@@ -165,14 +165,10 @@ impl SummaryBuilder<'_> {
             false => set.tally.count.saturating_sub(failed),
         };
         // Episodes are known for the main measure only.
-        let open = set.latencies.get(LatencyKind::Response).is_some();
         let plain = |it: &LatencySample| latency::latency(it, origin, self.asked, None, None);
         let main =
             |it: &LatencySample| latency::latency(it, origin, self.asked, Some(&set.slowest), None);
-        let counts = match open {
-            true => LatencyKind::Response,
-            false => LatencyKind::Service,
-        };
+        let counts = set.latencies.main_kind();
         let latencies = set.latencies.clone();
         Totals {
             count: set.tally.count,

@@ -1,12 +1,12 @@
 //! Changes to a suite file before it is read: the values of a scale, and `--set suite.PATH=VALUE`.
 //!
-//! What it is: putting values into the tables of a suite, and telling two forms of a suite apart, which
-//! is how a report lists every deviation from a standard. What it is not: the meaning of a field.
+//! What it is: putting values into the tables of a suite. What it is not: the meaning of a field, or the
+//! comparison of two forms ([`crate::differences`]).
 
 use taillight_core::{Error, Result};
 use toml::{Table, Value};
 
-use super::loops::shown;
+use crate::differences::{Difference, names};
 
 /// The prefix of a `--set` that changes the suite, not its jobs.
 const PREFIX: &str = "suite.";
@@ -60,15 +60,6 @@ pub(super) fn put(suite: &mut Table, path: &str, value: Value) -> Result<()> {
     Ok(())
 }
 
-/// Names of the tables of a list; their places where they have none.
-fn names(items: &[Value]) -> Vec<String> {
-    let name = |(at, item): (usize, &Value)| match item.get("name") {
-        Some(Value::String(name)) => name.clone(),
-        _ => at.to_string(),
-    };
-    items.iter().enumerate().map(name).collect()
-}
-
 /// The tables of `over` laid over those of `base`; lists and values take the place of what is there.
 pub(super) fn merge(base: &mut Table, over: &Table) {
     for (key, value) in over {
@@ -81,38 +72,17 @@ pub(super) fn merge(base: &mut Table, over: &Table) {
     }
 }
 
-/// What `other` has in another way than `standard`, as `path: this, not that`.
-pub(super) fn differences(standard: &Value, other: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    compare(String::new(), Some(standard), Some(other), &mut found);
-    found
-}
-
-fn compare(path: String, standard: Option<&Value>, other: Option<&Value>, found: &mut Vec<String>) {
-    let below = |part: &str| match path.as_str() {
-        "" => part.to_owned(),
-        path => format!("{path}.{part}"),
+/// Whether a difference is about the field of a job at `field` or something in it; the jobs of phases too,
+/// as far as `phases` names them.
+pub(super) fn is_of(difference: &Difference, field: &str, phases: &dyn Fn(&str) -> bool) -> bool {
+    let of_phase = || {
+        let (phase, rest) = difference.path.strip_prefix("phase.")?.split_once('.')?;
+        let own = rest.strip_prefix("job.").or_else(|| rest.strip_prefix("set."))?;
+        phases(phase).then_some(own)
     };
-    match (standard, other) {
-        (Some(a), Some(b)) if a == b => {}
-        (Some(Value::Table(a)), Some(Value::Table(b))) => {
-            let more = b.keys().filter(|key| !a.contains_key(*key));
-            for key in a.keys().chain(more) {
-                compare(below(key), a.get(key), b.get(key), found);
-            }
-        }
-        (Some(Value::Array(a)), Some(Value::Array(b)))
-            if a.len() == b.len() && a.iter().chain(b).all(Value::is_table) =>
-        {
-            for (at, name) in names(a).iter().enumerate() {
-                compare(below(name), a.get(at), b.get(at), found);
-            }
-        }
-        (Some(a), Some(b)) => found.push(format!("{path}: {}, not {}", shown(b), shown(a))),
-        (None, Some(b)) => found.push(format!("{path}: {}", shown(b))),
-        (Some(a), None) => found.push(format!("{path}: none, not {}", shown(a))),
-        (None, None) => {}
-    }
+    let own = difference.path.strip_prefix("job.").or_else(of_phase);
+    let rest = own.and_then(|own| own.strip_prefix(field));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 #[cfg(test)]
@@ -137,9 +107,12 @@ mod tests {
             let (path, value) = assignment(text).expect("TOML").expect("to the suite");
             put(&mut suite, &path, value).expect("there");
         }
-        let found = differences(&standard.into(), &suite.into());
+        let found = crate::differences::differences(&standard.into(), &suite.into());
+        let texts: Vec<&str> = found.iter().map(|d| d.text.as_str()).collect();
+        let of = |field| found.iter().filter(|d| is_of(d, field, &|phase| phase == "q")).count();
+        assert_eq!((of("run.duration"), of("run"), of("run.dur"), of("steady")), (1, 1, 0, 0));
         assert_eq!(
-            found,
+            texts,
             [
                 "job.run.duration: 1s, not 60s",
                 "phase.p.loop.0.values: [1], not [1, 2]",

@@ -71,7 +71,7 @@ fn overall(done: &[PointResult], planned: usize) -> Option<&'static str> {
 
 /// For `series.json`; none without a ceiling.
 pub(super) fn answer(done: &[PointResult], planned: usize) -> Option<Value> {
-    let check = |(r, s, q): (&PointResult, &Summary, &Qos)| json!({ "run": r.point.id, "answer": word(status(s, q)), "layer": layer(s), "check": q });
+    let check = |(r, s, q): (&PointResult, &Summary, &Qos)| json!({ "run": r.point.id, "answer": word(status(s, q)), "layer": layer(q), "check": q });
     let all = overall(done, planned)?;
     Some(json!({ "answer": all, "ceilings": checks(done).map(check).collect::<Vec<_>>() }))
 }
@@ -87,7 +87,7 @@ pub(super) fn table(done: &[PointResult], planned: usize) -> Option<(String, Tab
         "answer",
         "measured, 95 %",
         "share over, 95 %",
-        "run's slow I/Os held by",
+        "those over held by",
     ];
     let mut table = Table::new("ceilings", "Ceilings", &columns);
     for (result, summary, q) in checks(done) {
@@ -109,7 +109,7 @@ pub(super) fn table(done: &[PointResult], planned: usize) -> Option<(String, Tab
             format!("{}{why}", word(answer)),
             measured(summary, q),
             over(q),
-            layer(summary).unwrap_or("-".to_owned()),
+            layer(q).unwrap_or("-".to_owned()),
         ];
         table.rows.push(row.into_iter().map(Cell::new).collect());
     }
@@ -143,9 +143,9 @@ fn over(q: &Qos) -> String {
     })
 }
 
-/// The layer that held most of the time of the slow I/Os; none where nothing was traced or slow.
-fn layer(summary: &Summary) -> Option<String> {
-    let cause = summary.cause.as_ref()?.first()?;
+/// The layer that held most of the I/Os over the ceiling; none where nothing was traced or over it.
+fn layer(q: &Qos) -> Option<String> {
+    let cause = q.cause.as_ref()?.first()?;
     let sure = if cause.sure { "" } else { ", not sure" };
-    Some(format!("{} ({} slow I/Os{sure})", cause.layer, count(cause.outliers)))
+    Some(format!("{} ({} of {}{sure})", cause.layer, count(cause.outliers), count(q.above)))
 }

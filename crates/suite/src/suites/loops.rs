@@ -85,7 +85,7 @@ pub(super) fn length(ns: u128) -> String {
 }
 
 /// A value for people: text without its quotes.
-pub(super) fn shown(value: &toml::Value) -> String {
+pub(crate) fn shown(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -1,8 +1,8 @@
 //! The rule `matrix`: phases of loops over fields of one job, in rounds.
 //!
-//! What it is: the file of a matrix, and the making of its points. What it is not: their order as
-//! results come in (`matrix_method`), the rule of steady state (`steady`), or words and tables
-//! (`matrix_words`).
+//! What it is: the file of a matrix, in the form that was asked for. What it is not: its points
+//! (`matrix_points`), their order as results come in (`matrix_method`), the rule of steady state
+//! (`steady`), or words and tables (`matrix_words`).
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -11,17 +11,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use taillight_core::job::{FieldLoop, JobFile, PointOrder};
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Percentile, Result};
-use taillight_rundir::series::{Axis, PointRole};
+use taillight_core::{Error, Result};
+use taillight_rundir::series::PointRole;
 
 use super::amend;
-use super::loops::{Setting, count_points, settings, shown, shuffle};
 use super::matrix_method::{MatrixMethod, PhasePoint};
+use super::matrix_points::{PointMaker, axes};
 use super::matrix_words;
 use super::steady::SteadyPhase;
-use super::{PreparedSuite, SuiteFile, SuiteRequest, head, job_source, share_target};
-use crate::figures::request_percentiles;
-use crate::host::JobSource;
+use super::{PreparedSuite, SuiteFile, SuiteRequest, head, share_target};
+use crate::differences::differences;
+use crate::host::{Assignment, JobSource};
 use crate::method::{Point, SeriesHead};
 
 /// Phases of loops over fields of one job.
@@ -62,6 +62,9 @@ pub struct MatrixSuite {
     /// The file as it stands.
     #[serde(skip)]
     pub written: toml::Table,
+    /// Its name in messages.
+    #[serde(skip)]
+    pub file: String,
 }
 
 /// A form of a suite.
@@ -152,9 +155,6 @@ pub struct SuitePhase {
     pub loops: Vec<FieldLoop>,
 }
 
-/// Longest name of a run.
-const LONGEST_NAME: usize = 64;
-
 fn sweep() -> PointRole {
     PointRole::Sweep
 }
@@ -173,7 +173,7 @@ pub(super) enum SuiteJob {
 
 impl SuitePhase {
     /// Rounds there may be. Errors: `Usage` for a phase that contradicts itself.
-    fn rounds(&self) -> Result<u32> {
+    pub(super) fn rounds(&self) -> Result<u32> {
         let refuse = |what: &str, hint: &str| {
             Err(Error::usage(what.to_owned()).with("phase", &self.name).hint(hint.to_owned()))
         };
@@ -194,7 +194,7 @@ impl SuitePhase {
     }
 
     /// The job of its runs: the suite's with what the phase changes.
-    fn job(&self, suite: &MatrixSuite, request: &SuiteRequest) -> Result<toml::Table> {
+    pub(super) fn job(&self, suite: &MatrixSuite, request: &SuiteRequest) -> Result<toml::Table> {
         let mut job = suite.job.clone();
         if let Some(purge) = self.purge {
             let tables = purge.job().parse::<toml::Table>();
@@ -225,7 +225,7 @@ pub(super) fn prepare(
     suite: MatrixSuite,
     job: SuiteJob,
     request: &SuiteRequest,
-    planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
+    planner: &dyn Fn(&JobSource, &[Assignment]) -> Result<Plan>,
 ) -> Result<PreparedSuite> {
     request.only(&suite.name, &["--driver", "--path", "--target", "--runtime", "--scale"])?;
     let (suite, request, mut deviations) = amended(suite, request)?;
@@ -293,176 +293,40 @@ fn amended(
             None => jobs.push(text.clone()),
         }
     }
-    let mut deviations = suite.deviations.clone();
-    deviations.extend(amend::differences(
-        &toml::Value::Table(suite.written.clone()),
-        &toml::Value::Table(table.clone()),
-    ));
-    deviations.extend(jobs.iter().map(|text| format!("by --set: {text}")));
-    deviations.extend(request.runtime.iter().map(|t| format!("by --runtime: {t} a point")));
     let request = SuiteRequest { set: jobs, ..request.clone() };
-    let read = if table == suite.written { Ok(suite) } else { SuiteFile::matrix(table) };
-    read.map(|suite| (suite, request, deviations))
-}
-
-/// Name of a point: number, phase, values, round.
-fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) -> String {
-    let plain = |c: char| match c.is_ascii_alphanumeric() || c == '.' {
-        true => c,
-        false => '-',
+    let written = suite.written.clone();
+    let suite = match table == suite.written {
+        true => suite,
+        false => SuiteFile::matrix(table.clone(), &suite.file)?,
     };
-    let mut words = vec![phase.name.clone()];
-    for (_, value) in setting {
-        let text: String = shown(value).chars().map(plain).collect();
-        words.extend(text.split('-').filter(|part| !part.is_empty()).map(str::to_owned));
-    }
-    let end = match phase.rounds > 1 || phase.steady.is_some() {
-        true => format!("-round-{round}"),
-        false => String::new(),
-    };
-    let mut id = format!("{number:02}-{}", words.join("-"));
-    // The number tells runs apart; a name has a limit.
-    id.truncate(LONGEST_NAME - end.len());
-    id + &end
-}
-
-/// Makes the points of a suite.
-struct PointMaker<'a> {
-    suite: &'a MatrixSuite,
-    job: &'a SuiteJob,
-    request: &'a SuiteRequest,
-    planner: &'a dyn Fn(&JobSource, &[String]) -> Result<Plan>,
-}
-
-impl PointMaker<'_> {
-    /// Every point there may be, in order.
-    fn points(&self) -> Result<Vec<PhasePoint>> {
-        let phases = &self.suite.phases;
-        let rounds: Vec<u32> = phases.iter().map(SuitePhase::rounds).collect::<Result<_>>()?;
-        let Some(phase) = phases.iter().zip(&rounds).find(|(_, n)| **n > 0).map(|(p, _)| p) else {
-            return Err(Error::usage("the suite has no run").with("suite", &self.suite.name));
-        };
-        let mut loops = phases.iter().flat_map(|p| p.loops.iter().map(move |l| (p, l)));
-        if let Some((phase, empty)) = loops.find(|(_, l)| l.values.is_empty()) {
-            return Err(Error::usage("a loop of the suite has no values")
-                .with("phase", &phase.name)
-                .with("path", &empty.path)
-                .hint("give its values, or remove the loop"));
-        }
-        let first = settings(&phase.loops, 1).into_iter().next().unwrap_or_default();
-        let first = self.point(phase, (1, 1), &first, None)?.plan;
-        let seed = first.run.seed;
-        let least = phases.iter().zip(&rounds).map(|(phase, rounds)| {
-            (phase.loops.as_slice(), phase.steady.as_ref().map_or(*rounds, SteadyPhase::shortest))
-        });
-        count_points(least, &first)?;
-        let mut points: Vec<PhasePoint> = Vec::new();
-        for (at, phase) in phases.iter().enumerate() {
-            for round in 1..=rounds[at] {
-                let mut settings = settings(&phase.loops, usize::MAX);
-                if phase.order == PointOrder::Shuffled {
-                    shuffle(&mut settings, seed, round);
-                }
-                for setting in settings {
-                    let place = (points.len() + 1, round);
-                    let point = self.point(phase, place, &setting, Some(seed))?;
-                    points.push(PhasePoint { phase: at, point });
-                }
-            }
-        }
-        Ok(points)
-    }
-
-    fn point(
-        &self,
-        phase: &SuitePhase,
-        (number, round): (usize, u32),
-        setting: &Setting<'_>,
-        seed: Option<u64>,
-    ) -> Result<Point> {
-        let id = id(phase, (number, round), setting);
-        let own = phase.set.iter().map(|(path, value)| (path.as_str(), value));
-        let fields = own.chain(setting.iter().copied());
-        let mut set: Vec<String> = vec![format!("run.name={id}")];
-        set.extend(seed.map(|seed| format!("run.seed={seed}")));
-        set.extend(fields.map(|(path, value)| format!("{path}={value}")));
-        let timed = !phase.preconditions() && phase.purge.is_none();
-        let runtime = self.request.runtime.iter().filter(|_| timed);
-        set.extend(runtime.map(|t| format!("run.duration={t}")));
-        set.extend(self.request.assignments());
-        if let (Some(seed), Some(_)) = (seed, &phase.steady) {
-            // Every round draws anew: the same places again would precondition these alone.
-            set.push(format!("run.seed={}", seed.wrapping_add(u64::from(round) - 1)));
-        }
-        let job = match self.job {
-            SuiteJob::Own => {
-                let job = phase.job(self.suite, self.request)?;
-                Some(job_source(&id, &self.suite.name, &job)?)
-            }
-            SuiteJob::Users { file, .. } => file.clone(),
-        };
-        let none = JobSource { name: String::new(), text: String::new() };
-        let plan = (self.planner)(job.as_ref().unwrap_or(&none), &set);
-        let mut plan = plan.map_err(|e| e.with("point", &id))?;
-        request_percentiles(&mut plan, &[Percentile::MEDIAN]);
-        let words: Vec<String> =
-            setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
-        let json = |value: &toml::Value| {
-            serde_json::to_value(value)
-                .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
-        };
-        let by_phase = self.suite.loops_in_several_phases() && phase.measures_a_loop();
-        let phase_name = by_phase.then(|| Ok((PHASE.to_owned(), phase.name.clone().into())));
-        let coordinates =
-            setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
-        let coordinates = phase_name.into_iter().chain(coordinates);
-        Ok(Point {
-            about: match words.is_empty() {
-                true => phase.about.clone(),
-                false => words.join(", "),
-            },
-            round,
-            coordinates: coordinates.collect::<Result<_>>()?,
-            quiet: true,
-            ..Point::new(id, phase.role, plan, job)
-        })
-    }
-}
-
-/// The coordinate of a point that says its phase, where several phases measure loops.
-const PHASE: &str = "phase";
-
-/// Every looped field with its values, each once; the phase first, where several have loops.
-fn axes(suite: &MatrixSuite) -> Vec<Axis> {
-    let mut axes: Vec<Axis> = Vec::new();
-    if suite.loops_in_several_phases() {
-        let names = suite.phases.iter().filter(|p| p.measures_a_loop());
-        let values = names.map(|p| p.name.clone().into()).collect();
-        axes.push(Axis { path: PHASE.to_owned(), unit: None, values });
-    }
-    for field in suite.phases.iter().flat_map(|p| &p.loops) {
-        let at = axes.iter().position(|a| a.path == field.path).unwrap_or_else(|| {
-            axes.push(Axis { path: field.path.clone(), unit: None, values: Vec::new() });
-            axes.len() - 1
-        });
-        for value in field.values.iter().filter_map(|v| serde_json::to_value(v).ok()) {
-            if !axes[at].values.contains(&value) {
-                axes[at].values.push(value);
-            }
-        }
-    }
-    axes
+    let mut differences = differences(&written.into(), &table.into());
+    // What a flag replaces is no part of the form that runs.
+    differences.retain(|d| {
+        let timed = |name: &str| suite.phases.iter().any(|p| p.name == name && p.timed());
+        let runtime = request.runtime.is_some() && amend::is_of(d, "run.duration", &timed);
+        !runtime && !request.assignments().iter().any(|set| amend::is_of(d, set.path(), &|_| true))
+    });
+    let mut deviations = suite.deviations.clone();
+    deviations.extend(differences.into_iter().map(|d| d.text));
+    deviations.extend(request.set.iter().map(|text| format!("by --set: {text}")));
+    deviations.extend(request.runtime.iter().map(|t| format!("by --runtime: {t} a point")));
+    Ok((suite, request, deviations))
 }
 
 impl MatrixSuite {
     /// Whether points with the same values of their loops may be of different phases.
-    fn loops_in_several_phases(&self) -> bool {
+    pub(super) fn loops_in_several_phases(&self) -> bool {
         self.phases.iter().filter(|p| p.measures_a_loop()).count() > 1
     }
 }
 
 impl SuitePhase {
-    fn measures_a_loop(&self) -> bool {
+    /// Whether its runs end by a time that `--runtime` sets.
+    pub(super) fn timed(&self) -> bool {
+        !self.preconditions() && self.purge.is_none()
+    }
+
+    pub(super) fn measures_a_loop(&self) -> bool {
         !self.loops.is_empty() && self.purge.is_none() && !self.preconditions()
     }
 }

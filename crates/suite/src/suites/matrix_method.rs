@@ -4,6 +4,8 @@
 //! which its figures have settled; everything else is known beforehand. What it is not: the making of
 //! points (`matrix`), the rule (`steady`), words and tables (`matrix_words`).
 
+use std::fmt;
+
 use serde_json::{Value, json};
 use taillight_core::Result;
 use taillight_core::exit::Exit;
@@ -20,6 +22,7 @@ use crate::exit::worst;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
+use taillight_report::sweep::SweepData;
 
 /// A point and its phase.
 pub(super) struct PhasePoint {
@@ -58,6 +61,31 @@ impl Remaining {
     }
 }
 
+/// Some rounds of a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct JudgedRounds {
+    pub first: u32,
+    pub last: u32,
+    spacing: u32,
+}
+
+impl JudgedRounds {
+    fn contains(self, round: u32) -> bool {
+        (self.first..=self.last).contains(&round)
+            && (round - self.first).is_multiple_of(self.spacing)
+    }
+}
+
+impl fmt::Display for JudgedRounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.first == self.last, self.spacing) {
+            (true, _) => write!(f, "round {}", self.last),
+            (false, 1) => write!(f, "rounds {} to {}", self.first, self.last),
+            (false, n) => write!(f, "rounds {} to {}, each {n}th", self.first, self.last),
+        }
+    }
+}
+
 impl MatrixMethod {
     /// The settings of a phase's loops.
     pub fn settings(&self, phase: usize) -> Vec<Coordinates> {
@@ -86,6 +114,48 @@ impl MatrixMethod {
             };
         }
         Some(rounds)
+    }
+
+    /// The rounds that the figures of a phase with `steady` are made of, with their results: those of
+    /// the window judged last; the last complete round where none was. None for other phases.
+    pub fn judged_rounds<'a>(
+        &self,
+        phase: usize,
+        done: &'a [PointResult],
+    ) -> Option<(JudgedRounds, Vec<&'a PointResult>)> {
+        let rounds = self.rounds(phase, done)?;
+        let spacing = self.suite.phases[phase].steady.as_ref()?.spacing;
+        let window = rounds.tracks.iter().find_map(|t| t.window);
+        let judged = match window {
+            Some(w) => JudgedRounds { first: w.first, last: w.last, spacing },
+            None => JudgedRounds { first: rounds.rounds, last: rounds.rounds, spacing: 1 },
+        };
+        let inside = |r: &&PointResult| judged.contains(r.point.round);
+        Some((judged, self.results(phase, done).into_iter().filter(inside).collect()))
+    }
+
+    /// The results that charts over fields are made of, and which rounds were chosen.
+    fn measured<'a>(&self, done: &'a [PointResult]) -> (Vec<&'a PointResult>, Vec<String>) {
+        let (mut results, mut chosen) = (Vec::new(), Vec::new());
+        for (at, phase) in self.suite.phases.iter().enumerate().filter(|(_, p)| p.measures_a_loop()) {
+            match self.judged_rounds(at, done) {
+                None => results.extend(self.results(at, done)),
+                Some((_, of)) if of.is_empty() => {}
+                Some((rounds, of)) => {
+                    chosen.push(format!("{}: {rounds}", phase.name));
+                    results.extend(of);
+                }
+            }
+        }
+        (results, chosen)
+    }
+
+    /// What the charts over fields show; and in words which rounds they are of, where not all are.
+    pub fn sweep(&self, done: &[PointResult]) -> Option<(SweepData, Option<String>)> {
+        let (results, chosen) = self.measured(done);
+        let data = sweep_data(&self.head.axes, results)?;
+        let words = format!("Charts over fields are of {}.", chosen.join(", "));
+        Some((data, (!chosen.is_empty()).then_some(words)))
     }
 
     /// The place of the next point; none at the end.
@@ -209,9 +279,9 @@ impl Method for MatrixMethod {
         };
         let mut all: Vec<Decision> = found.iter().flat_map(|(_, r)| decisions(r)).collect();
         let ended = series.state != SeriesState::Running;
-        if ended && let Some(data) = sweep_data(&self.head.axes, series.done) {
-            let rounds = self.suite.phases.iter().map(|p| p.rounds).max().unwrap_or(1);
-            all.extend(demand::decisions(&data, rounds));
+        if ended && let Some((data, _)) = self.sweep(series.done) {
+            let round = series.done.iter().map(|r| r.point.round).max().unwrap_or(1);
+            all.extend(demand::decisions(&data, round));
         }
         let parts =
             [answers::answer(series.done, self.points.len()).filter(|_| ended), answer(&found)];

@@ -13,7 +13,6 @@ use super::loops::length;
 use super::matrix::{MatrixSuite, PurgeMethod};
 use super::matrix_method::MatrixMethod;
 use super::steady::{SteadyOutcome, SteadyRounds};
-use crate::demand::sweep_data;
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
 use crate::saved::MOST_IN_FULL;
 
@@ -38,6 +37,17 @@ fn figure(name: &str, value: f64) -> String {
         "bytes_per_s" => readable::bytes_per_s(value),
         "iops" => rate(value),
         _ => count(value as u64),
+    }
+}
+
+/// The unit of a figure as `series.json` has it, by its name.
+fn unit(name: &str) -> &str {
+    match name {
+        name if name.ends_with("_ns") => "ns",
+        "bytes_per_s" => "B/s",
+        "iops" => "per s",
+        "bytes" => "B",
+        _ => "",
     }
 }
 
@@ -216,8 +226,8 @@ fn determination(found: &[(&str, SteadyRounds)]) -> Option<Table> {
     row("data excursion measured", &|w, t| show(t, w.found.data_excursion));
     row("slope excursion allowed", &|w, t| show(t, t.rule.slope_excursion * w.found.average));
     row("slope excursion measured", &|w, t| show(t, w.found.slope_excursion));
-    row("best linear fit", &|w, _| {
-        format!("{:.6} x round + {:.6}", w.found.slope, w.found.intercept)
+    row("best linear fit", &|w, t| {
+        format!("({:.6} x round + {:.6}) {}", w.found.slope, w.found.intercept, unit(&t.figure))
     });
     row("correlation", &|w, _| {
         w.found.correlation.map_or("undefined".to_owned(), |r| format!("{r:.4}"))
@@ -243,24 +253,15 @@ fn determination(found: &[(&str, SteadyRounds)]) -> Option<Table> {
 
 /// Each setting of the loops over the rounds of the window.
 fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Option<Table> {
-    let rounds = method.rounds(phase, done)?;
-    let window = rounds.tracks.iter().find_map(|t| t.window)?;
-    let spacing = method.suite.phases[phase].steady.as_ref()?.spacing;
-    let inside = |r: &&&PointResult| {
-        let round = r.point.round;
-        (window.first..=window.last).contains(&round)
-            && (round - window.first).is_multiple_of(spacing)
-    };
-    let results = method.results(phase, done);
+    let (rounds, results) = method.judged_rounds(phase, done).filter(|(_, of)| !of.is_empty())?;
     let figures = figures(&method.suite);
     let name = &method.suite.phases[phase].name;
-    let title = format!("{name}: rounds {} to {}", window.first, window.last);
+    let title = format!("{name}: {rounds}");
     let mut table = Table::new("window", &title, &["setting"]);
     table.columns.extend(figures.iter().map(|f| heading(f)));
     for setting in method.settings(phase) {
         let of: Vec<&PointResult> = results
             .iter()
-            .filter(inside)
             .filter(|r| r.point.coordinates == setting)
             .copied()
             .collect();
@@ -388,7 +389,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let shown: Vec<String> = tables.iter().map(Table::to_text).collect();
     let steady = found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
     let runs: Vec<&PointResult> = series.done.iter().collect();
-    let sweep = sweep_data(&method.head.axes, series.done);
+    let (sweep, rounds) = method.sweep(series.done).unzip();
+    words.extend(rounds.flatten());
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
     let summary = (many || !found.is_empty()).then(|| ReportSummary {
         charts: CHARTS.map(str::to_owned).to_vec(),

@@ -10,6 +10,7 @@ mod answers;
 mod loops;
 mod matrix;
 mod matrix_method;
+mod matrix_points;
 mod matrix_words;
 mod request;
 mod slc_paper;
@@ -29,8 +30,9 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_rundir::series::PointRole;
 
-use crate::host::JobSource;
+use crate::host::{Assignment, JobSource};
 use crate::method::{Method, Point, SeriesHead, SharedUse};
+pub(crate) use loops::shown;
 use matrix::{MatrixSuite, SuiteJob};
 pub use request::SuiteRequest;
 use slc_paper::SlcPaperSuite;
@@ -54,7 +56,7 @@ pub enum SuiteFile {
 
 /// Makes a plan of a job and of assignments like those of `--set`. What drivers and the machine
 /// allow is the caller's knowledge.
-pub type Planner = Rc<dyn Fn(&JobSource, &[String]) -> Result<Plan>>;
+pub type Planner = Rc<dyn Fn(&JobSource, &[Assignment]) -> Result<Plan>>;
 
 /// A suite that is ready to run.
 pub struct PreparedSuite {
@@ -75,7 +77,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The text of a suite that is part of the program; none for other names.
 pub fn embedded(name: &str) -> Option<JobSource> {
     let (_, text) = EMBEDDED.iter().find(|(n, _)| *n == name)?;
-    Some(JobSource { name: format!("suites/{name}.toml"), text: (*text).to_owned() })
+    Some(JobSource::written(format!("suites/{name}.toml"), *text))
 }
 
 impl SuiteFile {
@@ -85,14 +87,17 @@ impl SuiteFile {
         let mut suite: SuiteFile = toml::from_str(&source.text).map_err(no_suite)?;
         if let SuiteFile::Matrix(matrix) = &mut suite {
             matrix.written = source.text.parse().map_err(no_suite)?;
+            matrix.file.clone_from(&source.name);
         }
         Ok(suite)
     }
 
-    /// The matrix in these tables. Errors: `Usage` when they hold something else.
-    fn matrix(written: toml::Table) -> Result<MatrixSuite> {
-        match written.clone().try_into().map_err(|e| no_suite(&e))? {
-            SuiteFile::Matrix(matrix) => Ok(MatrixSuite { written, ..*matrix }),
+    /// The matrix in these tables, which come from `file`. Errors: `Usage` when they hold something else.
+    fn matrix(written: toml::Table, file: &str) -> Result<MatrixSuite> {
+        match written.clone().try_into().map_err(|e| no_suite(&e).with("file", file))? {
+            SuiteFile::Matrix(matrix) => {
+                Ok(MatrixSuite { written, file: file.to_owned(), ..*matrix })
+            }
             _ => Err(Error::usage("`rule` of a suite cannot be changed")),
         }
     }
@@ -126,13 +131,13 @@ fn head(name: &str, seed: u64) -> SeriesHead {
     SeriesHead { announced: true, ..SeriesHead::new(name, name, seed) }
 }
 
-/// A job made of values: its name in messages, and the text that goes through the same checks as
-/// any job file.
-fn job_source(name: &str, suite: &str, job: &impl Serialize) -> Result<JobSource> {
+/// A job made of values: where they are from, for messages, and the text that goes through the same
+/// checks as any job file.
+fn job_source(origin: &str, job: &impl Serialize) -> Result<JobSource> {
     let text = toml::Table::try_from(job)
         .and_then(|table| toml::to_string(&table))
         .map_err(|e| Error::internal("a job cannot be written as TOML").source(e))?;
-    Ok(JobSource { name: format!("{name}.toml, made by suite {suite}"), text })
+    Ok(JobSource::made(origin, text))
 }
 
 /// Refuses repetitions and searches on a target that several runs share. Errors: `Usage`.

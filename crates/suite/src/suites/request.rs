@@ -3,7 +3,7 @@
 use taillight_core::{Error, Result};
 use toml::Value;
 
-use crate::host::JobSource;
+use crate::host::{Assignment, JobSource};
 
 /// Flags of `taillight suite`, as given.
 #[derive(Debug, Clone, Default)]
@@ -56,13 +56,17 @@ impl SuiteRequest {
     }
 
     /// The target and the assignments as `--set` takes them, the assignments last.
-    pub fn assignments(&self) -> Vec<String> {
-        let quoted = |text: &String| Value::String(text.clone()).to_string();
-        let mut set = Vec::new();
-        set.extend(self.target.iter().map(|t| format!("target={t}")));
-        set.extend(self.driver.iter().map(|d| format!("target.driver={}", quoted(d))));
-        set.extend(self.path.iter().map(|p| format!("target.path={}", quoted(p))));
-        set.extend(self.set.iter().cloned());
-        set
+    pub fn assignments(&self) -> Vec<Assignment> {
+        let quoted = |text: &String| Value::String(text.clone());
+        let flags = [
+            ("--target", "target", self.target.clone()),
+            ("--driver", "target.driver", self.driver.as_ref().map(quoted)),
+            ("--path", "target.path", self.path.as_ref().map(quoted)),
+        ];
+        let of = |(flag, path, value): (&str, &str, Option<Value>)| {
+            value.map(|value| Assignment::new(flag, format!("{path}={value}")))
+        };
+        let set = self.set.iter().map(|text| Assignment::new("--set", text));
+        flags.into_iter().filter_map(of).chain(set).collect()
     }
 }

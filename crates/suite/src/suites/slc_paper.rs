@@ -28,7 +28,7 @@ use super::{
     slc_paper_words as words,
 };
 use crate::figures::{percentile, request_percentiles};
-use crate::host::JobSource;
+use crate::host::{Assignment, JobSource};
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView, SharedUse,
 };
@@ -281,11 +281,13 @@ impl SlcPaperMethod {
     /// The job and the plan of a run; a reader reads `records`.
     fn plan(&self, run: MatrixRun, records: u64) -> Result<(JobSource, Plan)> {
         let id = self.id(run);
-        let job = job_source(&id, &self.suite.name, &self.job(run, records))?;
-        let mut set: Vec<String> = Vec::new();
-        set.extend(self.seed.map(|seed| format!("run.seed={seed}")));
-        set.extend(self.request.runtime.iter().map(|t| format!("run.duration={t}")));
-        set.extend(self.request.set.iter().cloned());
+        let origin = format!("run {id} of suite {}", self.suite.name);
+        let job = job_source(&origin, &self.job(run, records))?;
+        let mut set: Vec<Assignment> = Vec::new();
+        set.extend(self.seed.map(|seed| Assignment::new("suite", format!("run.seed={seed}"))));
+        let runtime = self.request.runtime.iter();
+        set.extend(runtime.map(|t| Assignment::new("--runtime", format!("run.duration={t}"))));
+        set.extend(self.request.set.iter().map(|text| Assignment::new("--set", text)));
         let mut plan = (self.planner)(&job, &set)?;
         request_percentiles(&mut plan, &SBK_21_LIST);
         Ok((job, plan))

@@ -12,7 +12,7 @@ use taillight_rundir::series::PointRole;
 use super::loops::settings;
 use super::matrix::{self, MatrixSuite, SuiteJob, SuitePhase};
 use super::{Planner, PreparedSuite, SuiteRequest};
-use crate::host::JobSource;
+use crate::host::{Assignment, JobSource};
 
 /// Name of the method in `series.json`, and of its phase.
 const SWEEP: &str = "sweep";
@@ -25,8 +25,9 @@ pub fn prepare_sweep(
     planner: Planner,
 ) -> Result<PreparedSuite> {
     let first = settings(&sweep.loops, 1).into_iter().next().unwrap_or_default();
-    let set: Vec<String> = first.iter().map(|(path, value)| format!("{path}={value}")).collect();
-    let none = JobSource { name: String::new(), text: String::new() };
+    let of = |(path, value): &(&str, &toml::Value)| Assignment::new("sweep", format!("{path}={value}"));
+    let set: Vec<Assignment> = first.iter().map(of).collect();
+    let none = JobSource::written("", "");
     let plan = planner(job.as_ref().unwrap_or(&none), &set)?;
     let suite = MatrixSuite {
         name: SWEEP.to_owned(),
@@ -39,6 +40,7 @@ pub fn prepare_sweep(
         scale: BTreeMap::new(),
         default_scale: None,
         written: toml::Table::new(),
+        file: String::new(),
         phases: vec![SuitePhase {
             name: SWEEP.to_owned(),
             about: String::new(),

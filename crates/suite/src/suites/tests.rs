@@ -10,7 +10,7 @@ fn suite(name: &str) -> SuiteFile {
 }
 
 fn user_file(text: &str) -> Result<SuiteFile> {
-    SuiteFile::parse(&JobSource { name: "mine.toml".to_owned(), text: text.to_owned() })
+    SuiteFile::parse(&JobSource::written("mine.toml", text))
 }
 
 #[test]

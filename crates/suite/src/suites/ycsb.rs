@@ -19,7 +19,7 @@ use taillight_rundir::series::PointRole;
 
 use super::ycsb_words::{self, WorkloadRun};
 use super::{PreparedSuite, SuiteRequest, head, share_target};
-use crate::host::JobSource;
+use crate::host::{Assignment, JobSource};
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView,
 };
@@ -101,7 +101,7 @@ struct ChosenWorkload {
 pub(super) fn prepare(
     suite: &YcsbSuite,
     request: &SuiteRequest,
-    planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
+    planner: &dyn Fn(&JobSource, &[Assignment]) -> Result<Plan>,
 ) -> Result<PreparedSuite> {
     suite.check()?;
     request.only(
@@ -226,20 +226,23 @@ fn overridden(request: &SuiteRequest, mut own: Properties) -> Result<Properties>
 fn point(
     suite: &YcsbSuite,
     request: &SuiteRequest,
-    planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
+    planner: &dyn Fn(&JobSource, &[Assignment]) -> Result<Plan>,
     (id, about, role): (String, String, PointRole),
     job: ImportedJob,
     seed: Option<u64>,
 ) -> Result<Point> {
-    let mut set = vec![format!("run.name={}-{id}", suite.name), format!("workload.0.name={id}")];
+    let own = |text: String| Assignment::new("suite", text);
+    let mut set = vec![
+        own(format!("run.name={}-{id}", suite.name)),
+        own(format!("workload.0.name={id}")),
+    ];
     if let (Some(runtime), PointRole::Step) = (&request.runtime, role) {
-        set.push(format!("run.duration={runtime}"));
+        set.push(Assignment::new("--runtime", format!("run.duration={runtime}")));
     }
     // One seed over all runs, whoever chose it.
-    set.extend(seed.map(|seed| format!("run.seed={seed}")));
+    set.extend(seed.map(|seed| own(format!("run.seed={seed}"))));
     set.extend(request.assignments());
-    let job =
-        JobSource { name: format!("{id}.toml, made by suite {}", suite.name), text: job.toml };
+    let job = JobSource::made(format!("workload {id} of suite {}", suite.name), job.toml);
     let plan = planner(&job, &set)?;
     if plan.workloads.len() != 1 {
         return Err(Error::usage("a workload of a suite cannot be added to")

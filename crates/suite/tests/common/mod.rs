@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::capability::Capabilities;
 use taillight_core::exit::Exit;
-use taillight_core::job::{DriverView, Job, MachineMemory};
+use taillight_core::job::{DriverView, MachineMemory};
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
@@ -15,7 +15,7 @@ use taillight_engine::{EngineRequest, StopFlag};
 use taillight_report::{MadeReport, ReportContext, ReportOptions};
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, RunDir, RunStatus, fixture};
-use taillight_suite::host::{Host, JobSource, Message, RunOutcome};
+use taillight_suite::host::{Assignment, Host, JobSource, Message, RunOutcome};
 use taillight_suite::method::Point;
 use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::{SeriesSetup, run_series};
@@ -149,16 +149,14 @@ impl DriverView for TestRegistry {
 }
 
 /// The plan of a job and of assignments.
-pub fn plan(job: &JobSource, set: &[String]) -> Result<Plan> {
-    let mut job = Job::from_toml(&job.text, &job.name)?;
-    for assignment in set {
-        job.apply_set(assignment)?;
-    }
+pub fn plan(job: &JobSource, set: &[Assignment]) -> Result<Plan> {
+    let mut job = job.job()?;
+    set.iter().try_for_each(|assignment| assignment.apply(&mut job))?;
     let machine =
         MachineMemory { capture_budget: ByteSize(64 << 20), free_memory: ByteSize(1 << 30) };
     job.resolve(&TestRegistry, machine, &|path| std::fs::read_to_string(path))
 }
 
 pub fn source(text: &str) -> JobSource {
-    JobSource { name: "test.toml".to_owned(), text: text.to_owned() }
+    JobSource::written("test.toml", text)
 }

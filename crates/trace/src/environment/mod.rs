@@ -142,7 +142,8 @@ fn boot_options(cmdline: &str) -> String {
     cmdline.split_whitespace().filter(wanted).collect::<Vec<_>>().join(" ")
 }
 
-fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
+/// The target of a run: mount, free space, block device.
+pub fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("path".into(), json!(path.to_string_lossy()));
     let number = DeviceNumber::of_path(path);

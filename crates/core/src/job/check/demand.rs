@@ -71,10 +71,10 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
             "use arrival = \"burst\", or leave think out",
         )?;
         need(
-            t.every > 0 && t.time.0 > 0,
+            t.every > 0 && t.time.0 > 0 && t.after.is_none_or(|after| after.0 > 0),
             &think,
-            "a pause of no time, or after every 0 operations",
-            "write think = { time = \"1ms\", every = 1 }",
+            "a pause of no time, or after no load",
+            "write think = { time = \"1ms\", every = 1 }, or { time = \"5s\", after = \"5s\" }",
         )?;
     }
     if let Some(r) = w.ramp {

@@ -1,0 +1,67 @@
+//! What two tables of values have in different ways: two forms of a suite, two plans.
+//!
+//! What it is: paths with both values, in words. What it is not: the meaning of a field. Lists a report's
+//! deviations from a standard, and says why a series cannot be resumed.
+
+use toml::Value;
+
+use crate::suites::shown;
+
+/// Something that two tables have in different ways.
+#[derive(Debug, PartialEq)]
+pub struct Difference {
+    /// Where; items of a list by their `name` or place.
+    pub path: String,
+    /// `path: this, not that`.
+    pub text: String,
+}
+
+/// What `other` has in another way than `standard`.
+pub fn differences(standard: &Value, other: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    compare(String::new(), Some(standard), Some(other), &mut found);
+    found
+}
+
+fn compare(
+    path: String,
+    standard: Option<&Value>,
+    other: Option<&Value>,
+    found: &mut Vec<Difference>,
+) {
+    let below = |part: &str| match path.as_str() {
+        "" => part.to_owned(),
+        path => format!("{path}.{part}"),
+    };
+    match (standard, other) {
+        (Some(a), Some(b)) if a == b => {}
+        (Some(Value::Table(a)), Some(Value::Table(b))) => {
+            let more = b.keys().filter(|key| !a.contains_key(*key));
+            for key in a.keys().chain(more) {
+                compare(below(key), a.get(key), b.get(key), found);
+            }
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b)))
+            if a.len() == b.len() && a.iter().chain(b).all(Value::is_table) =>
+        {
+            for (at, name) in names(a).iter().enumerate() {
+                compare(below(name), a.get(at), b.get(at), found);
+            }
+        }
+        (None, None) => {}
+        (was, is) => {
+            let is = is.map_or("none".to_owned(), shown);
+            let was = was.map_or(String::new(), |was| format!(", not {}", shown(was)));
+            found.push(Difference { text: format!("{path}: {is}{was}"), path });
+        }
+    }
+}
+
+/// Names of the tables of a list; their places where they have none.
+pub fn names(items: &[Value]) -> Vec<String> {
+    let name = |(at, item): (usize, &Value)| match item.get("name") {
+        Some(Value::String(name)) => name.clone(),
+        _ => at.to_string(),
+    };
+    items.iter().enumerate().map(name).collect()
+}

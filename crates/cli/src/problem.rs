@@ -41,8 +41,14 @@ const INSTEAD: &[(&str, &str)] = &[
     ("--option", "--set target.options.NAME=VALUE"),
 ];
 
-/// What to write instead of an argument of `run` that is none.
+/// What to write instead of an argument of `run` that is none, or of an empty one.
 fn instead(e: &clap::Error) -> Option<String> {
+    if let (ErrorKind::InvalidValue, Some(ContextValue::String(flag))) =
+        (e.kind(), e.get(ContextKind::InvalidArg))
+    {
+        let output = flag.starts_with("--output");
+        return output.then(|| "name a new or empty directory, or leave it out".to_owned());
+    }
     if e.kind() != ErrorKind::UnknownArgument {
         return None;
     }

@@ -75,6 +75,70 @@ fn a_file_system_that_turns_read_only() {
     kept(dir.path(), "read-only file system", &err);
 }
 
+/// Format and sanitize are for whole NVMe devices, and for confirmed ones: anything else is left as it is.
+#[test]
+fn only_a_whole_nvme_device_is_formatted() {
+    let dir = scratch();
+    let load = "--size 1MiB --rw read --ops 1 --output out";
+    for how in ["nvme_format", "nvme_sanitize"] {
+        let line = format!("run --driver file --path data {load} --set target.options.purge={how}");
+        let (_, err) = common::run_line(dir.path(), &line, 3);
+        assert!(err.contains("only a whole NVMe device"), "{err}");
+        assert!(!dir.path().join("data").exists() && !dir.path().join("out").exists());
+    }
+    let Some(disk) = TestDisk::new("only_a_whole_nvme_device_is_formatted", 16, false) else { return };
+    let device = &disk.device;
+    let line = format!(
+        "run --driver file --path {device} {load} --set target.options.purge=nvme_format \
+         --set target.destroy=true --destroy {device}"
+    );
+    let (_, err) = common::run_line(dir.path(), &line, 3);
+    assert!(err.contains("only a whole NVMe device") && err.contains("discard"), "{err}");
+}
+
+#[test]
+fn a_file_system_is_filled_to_the_level_asked_for() {
+    let name = "a_file_system_is_filled_to_the_level_asked_for";
+    let Some(disk) = TestDisk::new(name, 256, false) else { return };
+    let place = scratch_on_disk();
+    let at = place.path().to_str().expect("a plain path").to_owned();
+    let mounted = tool(&["mkfs.ext4", "-q", "-F", &disk.device])
+        .and_then(|_| tool(&["mount", &disk.device, &at]));
+    if skipped(name, mounted.err()) {
+        return;
+    }
+    let mut undo = Undo::default();
+    let mount = at.clone();
+    undo.add(move || drop(tool(&["umount", &mount])));
+    let dir = scratch();
+    let line = format!(
+        "run --driver file --path {at}/data --size 16MiB --rw randread --ops 64 --output out \
+         --sweep target.options.fill=30%,60%,80.5%"
+    );
+    let (out, _) = common::run_line(dir.path(), &line, 0);
+    for (run, asked) in [("01-sweep-30", 30.0), ("02-sweep-60", 60.0), ("03-sweep-80.5", 80.5)] {
+        let driver = &manifest(&dir.path().join("out"), run)["environment"]["driver"];
+        let reached = driver["fill.reached"].as_str().expect("a level");
+        let share: f64 = reached.trim_end_matches(" %").parse().expect("a number");
+        assert!((share - asked).abs() < 1.0, "{reached} for {asked}: {out}");
+    }
+    assert!(std::fs::read_dir(&at).expect("readable").all(|f| {
+        f.expect("an entry").file_name() == "lost+found"
+    }));
+    let line = format!(
+        "run --driver file --path {at}/data --size 64MiB --rw read --ops 1 --output no \
+         --set target.options.fill=20%"
+    );
+    let (_, err) = common::run_line(dir.path(), &line, 2);
+    assert!(err.contains("fuller than `fill` asks"), "{err}");
+    std::fs::write(format!("{at}/taillight-fill.dat"), "mine").expect("written");
+    let line = line.replace("fill=20%", "fill=90%");
+    let (_, err) = common::run_line(dir.path(), &line, 3);
+    assert!(err.contains("did not make"), "{err}");
+    let kept = std::fs::read_to_string(format!("{at}/taillight-fill.dat")).expect("there");
+    assert_eq!(kept, "mine");
+}
+
 #[test]
 fn what_is_no_nvme_drive_is_left_alone() {
     let dir = scratch();

@@ -136,7 +136,7 @@ fn the_report_and_the_table_of_a_series_are_made_again() {
 /// Every standard test runs in its quick form on a simulated device, and says what it is not.
 #[test]
 fn the_standard_tests_run_and_list_their_deviations() {
-    for name in ["pts-iops", "pts-latency", "pts-throughput", "pts-wsat", "pts-xsr"] {
+    for name in ["pts-iops", "pts-latency", "pts-throughput", "pts-wsat", "pts-xsr", "pts-hir"] {
         let dir = scratch();
         let line = format!(
             "suite {name} --scale quick --driver sim --runtime 20ms --output out \
@@ -197,7 +197,7 @@ fn what_a_command_lacks_is_told_before_anything_else() {
     for (line, code, words) in [
         ("suite pts-wsat --scale quick --output out", 2, "needs a path"),
         ("suite disk-for --output out", 2, "etcd, kafka, postgres"),
-        ("suite ./mine.toml --output=", 2, "--output names no directory"),
+        ("suite ./mine.toml --output=", 2, "name a new or empty directory"),
         ("suite ./mine.toml --output out --driver file --path no/such/file", 4, "no/such"),
     ] {
         let (out, err) = run_line(dir.path(), line, code);

@@ -13,6 +13,7 @@ pub mod cgroup;
 pub mod cpu;
 pub mod memory;
 pub mod mounts;
+pub mod nvme;
 pub mod openers;
 pub mod pressure;
 mod root;

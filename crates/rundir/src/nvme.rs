@@ -26,6 +26,9 @@ pub struct NvmeDrive {
     /// Firmware.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub firmware: String,
+    /// Whether its volatile write cache is on (feature 06h); absent where it has none or cannot be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<bool>,
     /// Logs before the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Logs>,

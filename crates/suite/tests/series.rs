@@ -117,6 +117,43 @@ fn a_job_that_changed_is_not_resumed() {
     assert_eq!(series(&dir).status, RunStatus::Complete, "nothing was changed");
 }
 
+/// What differs is said, and nothing runs.
+#[test]
+fn another_version_loop_or_device_is_not_resumed() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("out");
+    let two = ONE_STORE.replace("shared_target = true", "");
+    run(matrix(&two).as_mut(), &mut SimHost { signal_after: Some(2), ..SimHost::default() }, &dir)
+        .expect("it runs");
+    let began = series(&dir);
+    let refused = |text: &str, mut host: SimHost, words: &str| {
+        let e = run(matrix(text).as_mut(), &mut host, &dir).expect_err(words);
+        assert_eq!((e.exit(), host.ran.len()), (Exit::Usage, 0), "{words}");
+        assert!(e.to_string().contains(words), "{words}: {e}");
+    };
+    let loops = two.replace("values = [1, 2]", "values = [1, 3]");
+    refused(&loops, SimHost::default(), "workload.0.workers: 1, 2, now 1, 3");
+    let load = two.replace("operations = 300", "operations = 400");
+    refused(&load, SimHost::default(), "run.operations: 300, not 400");
+    let device = |model: &str| serde_json::json!({ "device": { "model": model, "size": 5 } });
+    let manifest = dir.join("01-load/manifest.json");
+    let text = std::fs::read_to_string(&manifest).expect("a manifest");
+    let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    value["environment"]["target"] = device("old");
+    std::fs::write(&manifest, value.to_string()).expect("written");
+    let facts = device("new").as_object().cloned().expect("a map");
+    refused(&two, SimHost { facts, ..SimHost::default() }, "model old, now new");
+    let mut older = began.clone();
+    older.taillight = "0.0.1".to_owned();
+    older.write(&dir).expect("written");
+    refused(&two, SimHost::default(), "0.0.1, now");
+    began.write(&dir).expect("written");
+    let facts = device("old").as_object().cloned().expect("a map");
+    let mut host = SimHost { facts, ..SimHost::default() };
+    let ended = run(matrix(&two).as_mut(), &mut host, &dir).expect("it goes on");
+    assert_eq!((ended.exit, host.ran), (Exit::Ok, vec!["03-read-2".to_owned()]));
+}
+
 #[test]
 fn the_worst_exit_code_counts_and_some_end_a_series() {
     let home = tempfile::tempdir().expect("a directory");

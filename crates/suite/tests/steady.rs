@@ -152,6 +152,45 @@ fn any_figure_is_judged_and_windows_may_be_spaced() {
     assert!(of("round-1") && of("round-5") && of("round-9") && decision.points.len() == 3);
 }
 
+/// The last round that can end a window is the last one run.
+#[test]
+fn rounds_after_the_last_window_are_not_run() {
+    let home = tempfile::tempdir().expect("a directory");
+    let aging = "{ kind = \"drift\", rise = 0.06, every = \"1s\" }";
+    let text = suite(home.path(), aging, "window = 3\nspacing = 4\nmax_rounds = 16\n");
+    let file = run(&text, &mut SimHost::default(), &home.path().join("out"));
+    // Windows end with rounds 9 and 13.
+    assert_eq!((file.decisions.len(), rounds(&file)), (2, 13));
+    assert_eq!(file.decisions[1].verdict, "not_achieved");
+}
+
+/// Depth 8 on two channels: the rate of the rounds before steady state is higher.
+#[test]
+fn curves_are_of_the_window_alone() {
+    let home = tempfile::tempdir().expect("a directory");
+    let aging = "{ kind = \"decay\", fresh = 0.25, over = \"8MiB\" }";
+    let steady = "figure = \"iops\"\n[[phase.loop]]\npath = \"workload.0.queue_depth\"\n\
+                  values = [1, 2, 4, 8]\n";
+    let text = suite(home.path(), aging, steady).replace("options = {", "options = { channels = 2,");
+    let mut host = SimHost::default();
+    let file = run(&text, &mut host, &home.path().join("out"));
+    let window = file.answer.as_ref().expect("an answer")["steady_state"]["p"]["window"].clone();
+    let (first, last) = (window[0].as_u64().expect("a round"), window[1].as_u64().expect("a round"));
+    assert!(first > 1, "{window}");
+    let said = format!("Charts over fields are of p: rounds {first} to {last}.");
+    assert!(host.text.iter().any(|t| t.contains(&said)), "{:?}", host.text);
+    let mut rates: Vec<f64> = file
+        .points
+        .iter()
+        .filter(|p| p.coordinates.get("workload.0.queue_depth") == Some(&json!(2)))
+        .filter(|p| (first..=last).contains(&p.round.into()))
+        .map(|p| p.values["iops"])
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    let knee = file.decisions.iter().find(|d| d.rule == "knee").expect("a knee");
+    assert_eq!((knee.values["demand"], knee.values["rate_per_s"]), (2.0, rates[2]), "{}", knee.text);
+}
+
 #[test]
 fn an_interrupted_suite_ends_as_one_that_was_not() {
     let aging = "{ kind = \"decay\", fresh = 0.25, over = \"8MiB\" }";
@@ -256,6 +295,7 @@ fn scales_and_settings_of_the_suite_are_deviations_from_its_standard() {
 fn every_suite_of_the_program_fits_the_published_schema() {
     let schema = schema_suite();
     let validator = jsonschema::validator_for(&schema).expect("a schema");
+    assert!(names().any(|n| n == "pts-hir"));
     for name in names() {
         let text = embedded(name).expect("there").text;
         let value: toml::Value = toml::from_str(&text).expect("TOML");

@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fstat, open as open_fd, seek};
 use rustix::io::Errno;
+use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
+use crate::file::erase;
+use crate::file::facts::Facts;
 use crate::file::needs;
+use crate::file::options::DevicePurge;
 use crate::file::regular::FileOpenSpec;
 use crate::guard;
 use crate::ownership::{NamedTarget, refusal};
@@ -28,8 +32,16 @@ pub struct OpenedDevice {
 /// Opens the device at `path`, resolved before. Errors: `Refused` by the guard, `Usage` for sizes,
 /// `Unavailable` when it cannot be opened.
 pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
-    let changes = asked.needs.changes();
+    let changes = asked.needs.changes() || asked.options.purge != DevicePurge::None;
     let shared = !changes && asked.options.read_in_use;
+    if asked.options.purge != DevicePurge::None {
+        erase::whole_namespace(&name(path))?;
+    }
+    if asked.options.fill.is_asked() {
+        return Err(Error::usage("`fill` fills file systems, and this is a device")
+            .with("target", path.display())
+            .hint("purge it, then write a part of it in a phase with role = \"precondition\""));
+    }
     let rdev = std::fs::metadata(path).map(|m| m.rdev());
     if let (false, Ok(rdev)) = (shared, rdev)
         && let Some(reason) = guard::device_in_use(rdev)?
@@ -65,6 +77,30 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
         }
     };
     Ok(OpenedDevice { fd, size })
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Purges the device where the options ask for it; what was done, for the manifest. Errors: as
+/// [`erase::purge`].
+pub fn purge(
+    opened: &OpenedDevice,
+    path: &Path,
+    asked: &FileOpenSpec<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Facts> {
+    let how = asked.options.purge;
+    if how == DevicePurge::None {
+        return Ok(Vec::new());
+    }
+    let mut drive = erase::OpenDrive { fd: opened.fd.as_fd() };
+    let (method, seconds) = erase::purge(&mut drive, &name(path), how, progress)?;
+    Ok(vec![
+        ("purge.method".to_owned(), method),
+        ("purge.seconds".to_owned(), format!("{seconds:.1}")),
+    ])
 }
 
 /// An earlier run in this process that gave up on I/O in flight lets go a moment after it closed.

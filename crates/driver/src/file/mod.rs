@@ -7,8 +7,10 @@
 
 mod cache;
 mod device;
+mod erase;
 mod facts;
 mod fill;
+mod fill_level;
 mod layout;
 mod needs;
 pub mod options;
@@ -213,13 +215,17 @@ impl OpenedTarget {
                         .hint("leave `files` out"));
                 }
                 let opened = device::open(&path, asked)?;
+                let purged = device::purge(&opened, &path, asked, progress)?;
                 let stat = rustix::fs::fstat(&opened.fd)
                     .map_err(|e| Error::unavailable("cannot stat the device").source(e))?;
                 Ok(OpenedTarget {
                     files: vec![opened.fd],
                     file_size: opened.size,
                     made: None,
-                    facts: vec![("target.kind".to_owned(), "block device".to_owned())],
+                    facts: [("target.kind".to_owned(), "block device".to_owned())]
+                        .into_iter()
+                        .chain(purged)
+                        .collect(),
                     device: block_device(stat.st_rdev),
                 })
             }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
+use super::fill_level::FillLevel;
 use crate::options::DriverOptions;
 
 /// How I/O is issued.
@@ -42,6 +43,18 @@ pub enum LayoutPolicy {
     /// Also where the plan only writes: measures overwriting instead of allocating.
     Always,
     Never,
+}
+
+/// How a device is purged by its own means before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DevicePurge {
+    #[default]
+    None,
+    /// NVMe Format with erasure of user data.
+    NvmeFormat,
+    /// NVMe Sanitize: block erase, else crypto erase.
+    NvmeSanitize,
 }
 
 /// Reads and writes handed to the ring in one call.
@@ -124,6 +137,13 @@ pub struct FileOptions {
     /// Let a plan that only reads open a device or file that is mounted, locked or held by
     /// something else.
     pub read_in_use: bool,
+    /// Purge a whole NVMe device before the run, which loses everything on it (needs destroy): none,
+    /// nvme_format (user data erase) or nvme_sanitize (block erase, else crypto erase).
+    pub purge: DevicePurge,
+    /// Fill the file system of the files up to this share with a file of random data beside them, which is
+    /// deleted at the end as the others are: "80%", 0% = as it is.
+    #[schemars(with = "String", title = "0% to 99%")]
+    pub fill: FillLevel,
     /// uring: buffers are registered with the ring once (needs locked memory of workers x depth x
     /// block size).
     pub fixed_buffers: bool,
@@ -162,6 +182,8 @@ impl Default for FileOptions {
             allow_holes: false,
             keep: false,
             read_in_use: false,
+            purge: DevicePurge::default(),
+            fill: FillLevel::default(),
             fixed_buffers: true,
             registered_files: true,
             submit_batch: SubmitBatch::default(),
@@ -274,6 +296,11 @@ mod tests {
             "submit_batch = 4097",
             "submit_batch = -1",
             "submit_batch = 4\nengine = \"sync\"",
+            "purge = \"format\"",
+            "fill = 0.8",
+            "fill = \"100%\"",
+            "fill = \"many%\"",
+            "fill = \"80\"",
         ] {
             let e = parse(bad).unwrap_err();
             assert_eq!(e.kind(), taillight_core::ErrorKind::Usage, "{bad}: {e}");

@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, Stat, fstat, ftruncate, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, ftruncate, openat, statat};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
+use crate::file::fill_level::{self, Room};
 use crate::file::layout::{self, LayoutProgress};
 use crate::path_error::cannot;
 
@@ -51,6 +52,7 @@ pub fn prepare(
         perform(*preparation, &held, file_size, seed, made.dir(), &mut meter)?;
         ready.push(held.file);
     }
+    let filled = fill_up(&mut made, asked, meter.on)?;
     let mut facts = vec![
         ("files.new".to_owned(), new.to_string()),
         ("files.reused".to_owned(), reused.to_string()),
@@ -58,10 +60,72 @@ pub fn prepare(
         ("files.writes_allocate".to_owned(), allocates.to_string()),
         ("files.kept".to_owned(), made.keeps().to_string()),
     ];
+    facts.extend(filled);
     if asked.grows() {
         facts.push(("files.grows".to_owned(), true.to_string()));
     }
     Ok(PreparedFiles { files: ready, file_size, made, facts })
+}
+
+/// Fills the file system up to the level that is asked for, by a file of ours; what was reached, for the
+/// manifest. Errors: `Usage` where it is fuller already, `Refused` for a file of somebody else in its
+/// place, `Unavailable` when it cannot be written.
+fn fill_up(
+    made: &mut MarkedFiles,
+    asked: &FileOpenSpec<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Vec<(String, String)>> {
+    let level = asked.options.fill;
+    if !level.is_asked() {
+        return Ok(Vec::new());
+    }
+    let path = made.dir().path().join(fill_level::NAME);
+    let failed = |e: Errno| cannot("cannot fill the file system", &path, e);
+    let marks = made.dir().marks()?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let there = statat(made.dir().fd(), fill_level::NAME, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let ours = |stat: &Stat| marks.iter().any(|m| m.name == fill_level::NAME && m.fits(stat));
+    if there.as_ref().is_some_and(|stat| !ours(stat)) {
+        return Err(Error::refused("a file that Taillight did not make is in the way")
+            .with("path", path.display())
+            .hint("move it away, or leave `fill` out"));
+    }
+    let held = there.map_or(0, |s| u64::try_from(s.st_blocks).unwrap_or(0).saturating_mul(512));
+    let Some(bytes) = Room::of(made.dir().fd())?.missing(level, held) else {
+        return Err(Error::usage("the file system is fuller than `fill` asks")
+            .with("path", made.dir().path().display())
+            .with("now", Room::of(made.dir().fd())?.level())
+            .with("asked", level)
+            .hint("ask for a higher level, or free some space"));
+    };
+    let file = openat(made.dir().fd(), fill_level::NAME, flags, Mode::from_raw_mode(0o600));
+    let file = file.map_err(failed)?;
+    lock(&file, &path, true)?;
+    let stat = fstat(&file).map_err(failed)?;
+    made.mark(FileMark {
+        name: fill_level::NAME.to_owned(),
+        inode: stat.st_ino,
+        device: device(&stat),
+        size: bytes,
+        // Until it is whole it has any size.
+        grows: true,
+        run_id: asked.spec.run_id.to_owned(),
+        keep: asked.options.keep,
+        modified_ns: None,
+    })?;
+    ftruncate(&file, bytes).map_err(failed)?;
+    let empty = layout::holes(file.as_fd(), bytes).unwrap_or(bytes);
+    if empty > 0 {
+        let what = "filling the file system";
+        let mut meter = LayoutProgress { on: progress, what, done: 0, total: bytes };
+        // Numbers of its own: not the data of the first file again.
+        layout::fill(file.as_fd(), bytes, !asked.spec.plan.run.seed, &mut meter)?;
+    }
+    Ok(vec![
+        ("fill.asked".to_owned(), level.to_string()),
+        ("fill.reached".to_owned(), Room::of(made.dir().fd())?.level()),
+        ("fill.bytes".to_owned(), bytes.to_string()),
+    ])
 }
 
 /// A file that is ours to prepare, or only to read.

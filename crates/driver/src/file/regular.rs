@@ -14,7 +14,7 @@ use crate::contract::OpenSpec;
 use crate::path_error::cannot;
 
 use crate::file::needs::{self, AccessNeeds};
-use crate::file::options::FileOptions;
+use crate::file::options::{DevicePurge, FileOptions};
 use crate::file::path::FileSet;
 use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
 use crate::file::prepare::prepare;
@@ -116,6 +116,11 @@ struct PreparationPlan {
 }
 
 fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
+    if asked.options.purge != DevicePurge::None {
+        return Err(Error::refused("only a whole NVMe device can be formatted or sanitized")
+            .with("path", file_set.dir.display())
+            .hint("name it like /dev/nvme0n1; on files, purge by discard or zero_fill"));
+    }
     let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
     let dir = if file_set.dir_absent { None } else { Some(OwnedDirectory::open(&file_set.dir)?) };
     let entries = find_files(file_set, dir.as_ref(), asked)?;

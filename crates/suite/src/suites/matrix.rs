@@ -18,6 +18,7 @@ use super::amend;
 use super::matrix_method::{MatrixMethod, PhasePoint};
 use super::matrix_points::{PointMaker, axes};
 use super::matrix_words;
+use super::recovery::RecoveryPhase;
 use super::steady::SteadyPhase;
 use super::{PreparedSuite, SuiteFile, SuiteRequest, head, share_target};
 use crate::differences::differences;
@@ -87,6 +88,10 @@ pub enum PurgeMethod {
     Discard,
     /// Zeros over everything, once.
     ZeroFill,
+    /// The drive formats itself and erases user data: whole NVMe devices only.
+    NvmeFormat,
+    /// The drive sanitizes itself, by block erase or else crypto erase: whole NVMe devices only.
+    NvmeSanitize,
 }
 
 impl PurgeMethod {
@@ -96,6 +101,8 @@ impl PurgeMethod {
             PurgeMethod::None => "none",
             PurgeMethod::Discard => "block discard",
             PurgeMethod::ZeroFill => "zero fill",
+            PurgeMethod::NvmeFormat => "NVMe format",
+            PurgeMethod::NvmeSanitize => "NVMe sanitize",
         }
     }
 
@@ -111,6 +118,15 @@ impl PurgeMethod {
                 "run.duration = \"1000h\"\n[[workload]]\nname = \"purge\"\nmix = \"write\"\n\
                  payload = \"zero\"\nblock_size = \"1MiB\"\naccess = \"sequential\"\npasses = 1\n\
                  queue_depth = 32\n"
+            }
+            // Done when the device is opened; a run does something.
+            PurgeMethod::NvmeFormat => {
+                "run.operations = 1\ntarget.options.purge = \"nvme_format\"\n\
+                 [[workload]]\nname = \"purge\"\nmix = \"read\"\nblock_size = \"4KiB\"\n"
+            }
+            PurgeMethod::NvmeSanitize => {
+                "run.operations = 1\ntarget.options.purge = \"nvme_sanitize\"\n\
+                 [[workload]]\nname = \"purge\"\nmix = \"read\"\nblock_size = \"4KiB\"\n"
             }
         }
     }
@@ -135,6 +151,9 @@ pub struct SuitePhase {
     /// only, unless `capture.mode` is set.
     #[serde(default)]
     pub steady: Option<SteadyPhase>,
+    /// How long its run takes to get back to what an earlier phase did.
+    #[serde(default)]
+    pub recovery: Option<RecoveryPhase>,
     /// Empties the target in this way, in the place of a workload.
     #[serde(default)]
     pub purge: Option<PurgeMethod>,
@@ -182,7 +201,7 @@ impl SuitePhase {
             (Some(_), None) if self.rounds != 1 => {
                 refuse("both `rounds` and `steady`", "steady.max_rounds is the number of rounds")
             }
-            (Some(steady), None) => Ok(steady.max_rounds),
+            (Some(steady), None) => Ok(steady.last_round()),
             (None, Some(PurgeMethod::None)) => Ok(0),
             (None, _) => Ok(self.rounds),
         }
@@ -253,6 +272,10 @@ pub(super) fn prepare(
     for (at, phase) in method.suite.phases.iter().enumerate() {
         if let Some(steady) = &phase.steady {
             steady.check(&phase.name, &method.settings(at))?;
+        }
+        if let Some(recovery) = &phase.recovery {
+            let before = method.suite.phases[..at].iter().filter(|p| p.purge.is_none());
+            recovery.check(&phase.name, &before.map(|p| p.name.as_str()).collect::<Vec<_>>())?;
         }
     }
     method.head.introduction = matrix_words::introduction(&method);

@@ -14,8 +14,9 @@ use taillight_rundir::series::Decision;
 
 use super::answers;
 use super::loops::load_ns;
-use super::matrix::MatrixSuite;
+use super::matrix::{MatrixSuite, SuitePhase};
 use super::matrix_words as words;
+use super::recovery::{self, JudgedRecovery};
 use super::steady::{Coordinates, JudgedTrack, SteadyOutcome, SteadyRounds};
 use crate::demand::{self, sweep_data};
 use crate::exit::worst;
@@ -200,6 +201,33 @@ impl MatrixMethod {
         (least, most)
     }
 
+    /// Every result with the name of its phase.
+    pub fn named_results<'a>(&self, done: &'a [PointResult]) -> Vec<(String, &'a PointResult)> {
+        let phases = self.suite.phases.iter().enumerate();
+        let of = |(at, phase): (usize, &SuitePhase)| {
+            self.results(at, done).into_iter().map(|r| (phase.name.clone(), r)).collect::<Vec<_>>()
+        };
+        phases.flat_map(of).collect()
+    }
+
+    /// What came of each run that recovers from something, by its phase; by its id where a phase has
+    /// several. Errors: `Corrupt` when a run cannot be read.
+    pub fn recoveries(&self, done: &[PointResult]) -> Result<Vec<(String, JudgedRecovery)>> {
+        let mut found = Vec::new();
+        for (at, phase) in self.suite.phases.iter().enumerate() {
+            let Some(recovery) = &phase.recovery else { continue };
+            let of = self.suite.phases[..at].iter().rposition(|p| p.name == recovery.of);
+            let reference = of.and_then(|of| self.results(of, done).last().copied());
+            let results = self.results(at, done);
+            for result in &results {
+                let Some(reference) = reference else { continue };
+                let name = if results.len() == 1 { &phase.name } else { &result.point.id };
+                found.push((name.clone(), recovery.judge(reference, result)?));
+            }
+        }
+        Ok(found)
+    }
+
     /// What was found about the steady state of each phase that asks for it.
     pub fn found(&self, done: &[PointResult]) -> Vec<(&str, SteadyRounds)> {
         let phases = self.suite.phases.iter().enumerate();
@@ -278,13 +306,18 @@ impl Method for MatrixMethod {
             rounds.judged.iter().map(|judged| decision(rounds, judged)).collect()
         };
         let mut all: Vec<Decision> = found.iter().flat_map(|(_, r)| decisions(r)).collect();
+        let recoveries = self.recoveries(series.done)?;
+        all.extend(recoveries.iter().map(|(phase, judged)| judged.decision(phase)));
         let ended = series.state != SeriesState::Running;
         if ended && let Some((data, _)) = self.sweep(series.done) {
             let round = series.done.iter().map(|r| r.point.round).max().unwrap_or(1);
             all.extend(demand::decisions(&data, round));
         }
-        let parts =
-            [answers::answer(series.done, self.points.len()).filter(|_| ended), answer(&found)];
+        let parts = [
+            answers::answer(series.done, self.points.len()).filter(|_| ended),
+            answer(&found),
+            recovery::answer(&recoveries),
+        ];
         let parts: Vec<Value> = parts.into_iter().flatten().collect();
         let fields = parts.iter().filter_map(Value::as_object).flatten();
         let fields = fields.map(|(name, value)| (name.clone(), value.clone()));

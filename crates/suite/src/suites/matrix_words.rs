@@ -12,6 +12,7 @@ use super::answers;
 use super::loops::length;
 use super::matrix::{MatrixSuite, PurgeMethod};
 use super::matrix_method::MatrixMethod;
+use super::recovery;
 use super::steady::{SteadyOutcome, SteadyRounds};
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
 use crate::saved::MOST_IN_FULL;
@@ -31,7 +32,7 @@ fn figures(suite: &MatrixSuite) -> Vec<&str> {
 }
 
 /// A figure in a fitting unit, by its name.
-fn figure(name: &str, value: f64) -> String {
+pub(super) fn figure(name: &str, value: f64) -> String {
     match name {
         name if name.ends_with("_ns") => duration(value, Script::Plain),
         "bytes_per_s" => readable::bytes_per_s(value),
@@ -367,6 +368,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let suite = &method.suite;
     let found = method.found(series.done);
     let mut words: Vec<String> = found.iter().map(|(name, r)| outcome(name, r)).collect();
+    let recoveries = method.recoveries(series.done)?;
+    words.extend(recoveries.iter().map(|(phase, judged)| judged.words(phase)));
     words.iter_mut().for_each(|w| w.push('.'));
     let missed = found.iter().any(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
     if let Some(standard) = &suite.standard {
@@ -381,6 +384,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         tables.push(set_up(method, series.done)?);
     }
     tables.extend(determination(&found));
+    tables.extend(recovery::table(&recoveries));
+    tables.extend(recovery::bursts(&method.named_results(series.done))?);
     let phases = 0..suite.phases.len();
     tables.extend(phases.filter_map(|at| window_table(method, at, series.done)));
     let ceilings = answers::table(series.done, method.points.len());

@@ -12,6 +12,7 @@ mod matrix;
 mod matrix_method;
 mod matrix_points;
 mod matrix_words;
+mod recovery;
 mod request;
 mod slc_paper;
 mod slc_paper_words;

@@ -36,7 +36,8 @@ pub struct SteadyPhase {
     pub slope: f64,
     /// The window is made of rounds this far apart, from the first one on. Default: 1.
     pub spacing: u32,
-    /// Rounds at most; then steady state is not achieved, which is a result. Default: 25.
+    /// Rounds at most; then steady state is not achieved, which is a result. They end with the last one that
+    /// ends a window. Default: 25.
     pub max_rounds: u32,
 }
 
@@ -106,10 +107,16 @@ impl SteadyPhase {
         (self.window.saturating_sub(1)).saturating_mul(self.spacing).saturating_add(1)
     }
 
+    /// The last round that ends a window: after it no other can be judged.
+    pub fn last_round(&self) -> u32 {
+        let ends = |round: &u32| self.window_ending(*round).is_some();
+        (1..=self.max_rounds).rev().find(ends).unwrap_or(self.max_rounds)
+    }
+
     /// The earliest round, after so many complete ones, at which a window ends.
     pub fn earliest_after(&self, complete: u32) -> u32 {
         let later = complete.saturating_add(1)..=self.max_rounds;
-        later.into_iter().find(|r| self.window_ending(*r).is_some()).unwrap_or(self.max_rounds)
+        later.into_iter().find(|r| self.window_ending(*r).is_some()).unwrap_or(self.last_round())
     }
 
     /// Refuses what can never be judged; `settings` are those of the phase's loops. Errors: `Usage`,
@@ -159,7 +166,7 @@ impl SteadyPhase {
         let tracked: Vec<&Coordinates> = settings.iter().filter(tracked).collect();
         let in_round = |round: u32| results.iter().filter(move |r| r.point.round == round);
         let complete = |round: &u32| in_round(*round).count() == settings.len();
-        let rounds = (1..=self.max_rounds).take_while(complete).last().unwrap_or(0);
+        let rounds = (1..=self.last_round()).take_while(complete).last().unwrap_or(0);
         let of = |at: &Coordinates, round: u32| {
             in_round(round).find(|r| r.point.coordinates == *at).copied()
         };
@@ -187,7 +194,7 @@ impl SteadyPhase {
                 break;
             }
         }
-        if outcome == SteadyOutcome::Unsettled && rounds == self.max_rounds {
+        if outcome == SteadyOutcome::Unsettled && rounds == self.last_round() {
             outcome = SteadyOutcome::NotAchieved;
         }
         SteadyRounds { tracks, judged, outcome, rounds }

@@ -47,6 +47,7 @@ pub fn prepare_sweep(
             role: PointRole::Sweep,
             rounds: plan.run.repeat,
             steady: None,
+            recovery: None,
             purge: None,
             job: toml::Table::new(),
             set: [("run.repeat".to_owned(), 1.into())].into(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde_json::{Map, Value};
 use taillight_core::capability::Capabilities;
 use taillight_core::exit::Exit;
 use taillight_core::job::{DriverView, MachineMemory};
@@ -35,6 +36,8 @@ pub struct SimHost {
     pub foreign: bool,
     /// The point with this id cannot begin.
     pub broken: Option<String>,
+    /// What the machine says of the target.
+    pub facts: Map<String, Value>,
 }
 
 impl Host for SimHost {
@@ -117,6 +120,10 @@ impl Host for SimHost {
     fn signal(&self) -> Option<Exit> {
         let came = self.signal_after.is_some_and(|n| self.ran.len() >= n);
         came.then_some(Exit::Interrupted)
+    }
+
+    fn target_facts(&self, _: &Plan) -> Map<String, Value> {
+        self.facts.clone()
     }
 
     fn show(&mut self, message: Message<'_>) {

@@ -1,13 +1,13 @@
 //! The drive's own view: logs of the NVMe drives below the target, before and after a run.
 //!
 //! What it is: parsers of log pages (tested with synthetic pages), a reader that sends nothing but
-//! Identify and Get Log Page, and the JSON of nvme-cli. What it is not: a judgement, or a way to
+//! Identify, Get Log Page and Get Features, and the JSON of nvme-cli. What it is not: a judgement, or a way to
 //! set anything in a drive; `report` sets these counters beside the host's outliers. Called by `cli`.
 
+mod device;
 pub mod json;
 pub mod ocp;
 pub mod pages;
-mod sys;
 
 use std::path::{Path, PathBuf};
 
@@ -21,13 +21,18 @@ use pages::ControllerIdentity;
 /// Intel's PCI vendor id: its drives had a page C3h of their own before OCP.
 const INTEL: u16 = 0x8086;
 
-/// Sends the two commands that only read.
+/// The feature "volatile write cache": bit 0 says whether it is on.
+const WRITE_CACHE: u8 = 0x06;
+
+/// Sends commands that only read.
 pub trait NvmeAdmin {
     /// Identify controller, 4,096 bytes. Errors: `Unavailable` when the drive or the kernel
     /// refuses.
     fn identify(&self) -> Result<Vec<u8>>;
     /// Get Log Page. Errors: as `identify`.
     fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>>;
+    /// Get Features: the current value. Errors: as `identify`.
+    fn feature(&self, id: u8) -> Result<u32>;
 }
 
 /// Drives below a target, and what they said before the run.
@@ -85,8 +90,8 @@ impl Drives {
     }
 }
 
-fn open(path: &Path) -> Result<sys::NvmeDevice> {
-    sys::NvmeDevice::open(path)
+fn open(path: &Path) -> Result<device::NvmeDevice> {
+    device::NvmeDevice::open(path)
 }
 
 /// What one drive says now. `path` is a controller, a disk or a partition: `/dev/nvme0`,
@@ -165,6 +170,11 @@ fn read(device: &dyn NvmeAdmin, drive: &mut NvmeDrive) -> Result<Logs> {
     let identity = pages::identity(&device.identify()?)?;
     drive.model = identity.model.clone();
     drive.firmware = identity.firmware.clone();
+    // Asked of a drive without such a cache, the feature would be an entry of its error log.
+    if identity.write_cache {
+        let cache = device.feature(WRITE_CACHE).map(|value| value & 1 != 0);
+        drive.write_cache = keep(cache, drive);
+    }
     let mut logs = Logs {
         smart: keep(device.log(0x02, 512).and_then(|p| pages::smart(&p)), drive),
         ..Logs::default()
@@ -234,13 +244,17 @@ mod tests {
     /// A drive that answers from memory and notes what it was asked.
     struct FakeDrive {
         lists: bool,
+        /// It has a volatile write cache.
+        caches: bool,
         vendor: u16,
         asked: RefCell<Vec<u8>>,
     }
 
     impl NvmeAdmin for FakeDrive {
         fn identify(&self) -> Result<Vec<u8>> {
-            Ok(pages::testing::identity(self.vendor, self.lists))
+            let mut page = pages::testing::identity(self.vendor, self.lists);
+            page[525] = self.caches.into();
+            Ok(page)
         }
         fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>> {
             self.asked.borrow_mut().push(id);
@@ -255,10 +269,14 @@ mod tests {
             }
             Ok(page)
         }
+        fn feature(&self, id: u8) -> Result<u32> {
+            self.asked.borrow_mut().push(id);
+            Ok(1)
+        }
     }
 
     fn asked(lists: bool, vendor: u16) -> (Vec<u8>, NvmeDrive, Logs) {
-        let fake = FakeDrive { lists, vendor, asked: RefCell::default() };
+        let fake = FakeDrive { lists, caches: false, vendor, asked: RefCell::default() };
         let mut drive = NvmeDrive::default();
         let logs = read(&fake, &mut drive).unwrap();
         (fake.asked.into_inner(), drive, logs)
@@ -277,6 +295,16 @@ mod tests {
         let (asked_for, drive, _) = asked(true, INTEL);
         assert_eq!(asked_for, [0x02, 0x01, 0x00]);
         assert!(drive.missing[0].contains("C3h"), "{:?}", drive.missing);
+    }
+
+    #[test]
+    fn the_write_cache_is_asked_for_where_there_is_one() {
+        for (caches, state) in [(true, Some(true)), (false, None)] {
+            let fake = FakeDrive { lists: false, caches, vendor: 1, asked: RefCell::default() };
+            let mut drive = NvmeDrive::default();
+            read(&fake, &mut drive).unwrap();
+            assert_eq!((drive.write_cache, fake.asked.borrow().contains(&0x06)), (state, caches));
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct ControllerIdentity {
     pub error_entries: u16,
     /// It can list its log pages.
     pub lists_logs: bool,
+    /// It has a volatile write cache.
+    pub write_cache: bool,
 }
 
 /// Parses the answer to Identify Controller. Errors: `Corrupt` when it is no such answer.
@@ -33,6 +35,7 @@ pub fn identity(page: &[u8]) -> Result<ControllerIdentity> {
         firmware: text(64, 72),
         error_entries: le(page, 262, 1) as u16 + 1,
         lists_logs: le(page, 261, 1) & 1 << 5 != 0,
+        write_cache: le(page, 525, 1) & 1 != 0,
     };
     if it.vendor == 0 || it.model.is_empty() {
         return Err(Error::corrupt("the drive did not identify itself")

@@ -300,7 +300,7 @@ impl IntervalSamples {
 pub(super) fn bursts(runs: &[(String, &PointResult)]) -> Result<Option<Table>> {
     let columns =
         ["phase", "load", "idle", "times", "first", "last", "average", "least", "most"];
-    let mut table = Table::new("bursts", "Load between pauses: operations a second of load", &columns);
+    let mut table = Table::new("bursts", "Load between pauses", &columns);
     for (phase, result) in runs {
         let workload = result.point.plan.workloads.first();
         let Some((think, load)) = workload.and_then(|w| Some((w.think?, w.think?.after?))) else {
@@ -316,6 +316,7 @@ pub(super) fn bursts(runs: &[(String, &PointResult)]) -> Result<Option<Table>> {
         row.extend([*first, *last, average, least, most].map(|rate| figure(FIGURES[0], rate)));
         table.rows.push(row.into_iter().map(Cell::new).collect());
     }
+    table.note = Some("Operations a second of load; the pauses between are left out.".to_owned());
     Ok((!table.rows.is_empty()).then_some(table))
 }
 

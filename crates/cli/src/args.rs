@@ -362,8 +362,8 @@ slc-paper: writes and reads on a file, LevelDB, RocksDB and an object store, wit
 factors beside the paper's (docs/slc-paper.md).
 disk-for etcd, postgres or kafka: whether a disk keeps the ceilings of their response times, in about
 a minute (docs/disk-for.md).
-pts-iops, pts-throughput, pts-latency, pts-wsat, pts-xsr, pts-hir: after SNIA's PTS, in rounds until steady
-state; the report begins with every deviation from the standard (docs/suites.md).
+pts-iops, pts-throughput, pts-latency, pts-wsat, pts-xsr, pts-hir: after SNIA's PTS, in rounds
+until steady state; the report begins with every deviation from the standard (docs/suites.md).
 A file of your own: `taillight schema suite` describes it, suites/queue-depths.toml is an example.")]
 pub struct SuiteArgs {
     /// A suite (ycsb, disk-for, pts-wsat ...) or a file that describes one.

@@ -100,6 +100,11 @@ pub(crate) struct TextPage {
     colour: bool,
 }
 
+/// Whether the title stands where the first column has no name.
+fn titled(table: &Table) -> bool {
+    table.columns.first().is_some_and(|name| name.is_empty() || name == "share")
+}
+
 impl TextPage {
     pub fn new(colour: bool) -> TextPage {
         TextPage { text: String::new(), colour }
@@ -127,7 +132,7 @@ impl TextPage {
     fn part(&mut self, table: &Table) {
         let widths = widths(table);
         let mut head = format!("{:<w$}", table.columns[0], w = widths[0]);
-        if table.columns[0].is_empty() || table.columns[0] == "share" {
+        if titled(table) {
             head = format!("{:<w$}", table.title, w = widths[0]);
         }
         for (name, width) in table.columns.iter().zip(&widths).skip(1) {
@@ -209,7 +214,8 @@ fn widths(table: &Table) -> Vec<usize> {
     let length = |cell: &Cell| cell.text.chars().count();
     let mut widths: Vec<usize> = table.columns.iter().map(|c| c.chars().count()).collect();
     if let Some(first) = widths.first_mut() {
-        *first = (*first).max(table.title.chars().count());
+        let title = if titled(table) { table.title.chars().count() } else { 0 };
+        *first = (*first).max(title);
     }
     for row in &table.rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -286,6 +292,18 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_that_is_not_shown_takes_no_room() {
+        let title = "A title that is longer than everything in the table";
+        let row = |name: &str| {
+            let mut table = Table::new("t", title, &[name, "b"]);
+            table.rows.push(vec![Cell::new("x"), Cell::new("1")]);
+            table.to_text()
+        };
+        assert_eq!(row("run"), "run  b\nx    1\n");
+        assert!(row("").starts_with(title));
+    }
 
     #[test]
     fn wide_tables_are_split_and_keep_their_first_column() {

@@ -9,7 +9,7 @@ use taillight_core::exit::Exit;
 use taillight_report::format::{Script, count, duration, percent};
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::Summary;
-use taillight_rundir::summary::{Qos, QosStatus};
+use taillight_rundir::summary::{Cause, Qos, QosStatus};
 
 use crate::figures::quantile;
 use crate::method::PointResult;
@@ -143,9 +143,14 @@ fn over(q: &Qos) -> String {
     })
 }
 
-/// The layer that held most of the I/Os over the ceiling; none where nothing was traced or over it.
+/// The layer that held most of the I/Os over the ceiling; none where nothing was traced or over it. I/Os
+/// that waited for earlier ones say nothing of what held those: the next layer stands beside them.
 fn layer(q: &Qos) -> Option<String> {
-    let cause = q.cause.as_ref()?.first()?;
-    let sure = if cause.sure { "" } else { ", not sure" };
-    Some(format!("{} ({} of {}{sure})", cause.layer, count(cause.outliers), count(q.above)))
+    let causes = q.cause.as_ref()?;
+    let words = |cause: &Cause| {
+        let sure = if cause.sure { "" } else { ", not sure" };
+        format!("{} ({} of {}{sure})", cause.layer, count(cause.outliers), count(q.above))
+    };
+    let shown = if causes.first()?.layer == "schedule" { 2 } else { 1 };
+    Some(causes.iter().take(shown).map(words).collect::<Vec<_>>().join(", "))
 }

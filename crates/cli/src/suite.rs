@@ -89,8 +89,9 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
             let of: Vec<&str> =
                 suites::names().filter_map(|n| n.strip_prefix(name)?.strip_prefix('-')).collect();
             if !of.is_empty() {
-                return Err(Error::usage(format!("suite `{name}` needs to know of what"))
-                    .hint(format!("there are {}: taillight suite {name} {}", of.join(", "), of[0])));
+                return Err(Error::usage(format!("suite `{name}` needs to know of what")).hint(
+                    format!("there are {}: taillight suite {name} {}", of.join(", "), of[0]),
+                ));
             }
             let known: Vec<&str> = suites::names().collect();
             return Err(Error::usage(format!("there is no suite `{name}`")).hint(format!(

@@ -86,7 +86,9 @@ fn only_a_whole_nvme_device_is_formatted() {
         assert!(err.contains("only a whole NVMe device"), "{err}");
         assert!(!dir.path().join("data").exists() && !dir.path().join("out").exists());
     }
-    let Some(disk) = TestDisk::new("only_a_whole_nvme_device_is_formatted", 16, false) else { return };
+    let Some(disk) = TestDisk::new("only_a_whole_nvme_device_is_formatted", 16, false) else {
+        return;
+    };
     let device = &disk.device;
     let line = format!(
         "run --driver file --path {device} {load} --set target.options.purge=nvme_format \
@@ -122,9 +124,11 @@ fn a_file_system_is_filled_to_the_level_asked_for() {
         let share: f64 = reached.trim_end_matches(" %").parse().expect("a number");
         assert!((share - asked).abs() < 1.0, "{reached} for {asked}: {out}");
     }
-    assert!(std::fs::read_dir(&at).expect("readable").all(|f| {
-        f.expect("an entry").file_name() == "lost+found"
-    }));
+    assert!(
+        std::fs::read_dir(&at)
+            .expect("readable")
+            .all(|f| { f.expect("an entry").file_name() == "lost+found" })
+    );
     let line = format!(
         "run --driver file --path {at}/data --size 64MiB --rw read --ops 1 --output no \
          --set target.options.fill=20%"

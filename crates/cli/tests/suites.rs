@@ -222,7 +222,8 @@ fn a_flag_cannot_set_what_a_loop_changes() {
 fn a_kept_file_is_as_large_as_before() {
     let dir = scratch();
     let size = || std::fs::metadata(dir.path().join("data")).expect("the file").len();
-    let load = "--driver file --path data --rw write --bs 64KiB --ops 4 --set target.options.direct=false";
+    let load =
+        "--driver file --path data --rw write --bs 64KiB --ops 4 --set target.options.direct=false";
     run_line(dir.path(), &format!("run {load} --size 1MiB --set target.options.keep=true"), 0);
     assert_eq!(size(), 1 << 20);
     for _ in 0..2 {
@@ -236,7 +237,8 @@ fn a_kept_file_is_as_large_as_before() {
 #[test]
 fn an_interrupted_suite_says_how_to_go_on() {
     let dir = scratch();
-    let slow = MINE.replace("driver = \"sim\"", "driver = \"null\"").replace("size = \"16MiB\"\n", "");
+    let slow =
+        MINE.replace("driver = \"sim\"", "driver = \"null\"").replace("size = \"16MiB\"\n", "");
     let at = slow.find("[job.target.options]").expect("options");
     let end = slow.find("[[job.workload]]").expect("a workload");
     write(dir.path(), &format!("{}{}", &slow[..at], &slow[end..]));

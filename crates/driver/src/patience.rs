@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 /// Asks `is_free` until it gives something or `most` is over, with a pause between two questions; the
 /// last answer counts, so that one question is always asked.
-pub fn wait<T>(most: Duration, pause: Duration, mut is_free: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn wait<T>(
+    most: Duration,
+    pause: Duration,
+    mut is_free: impl FnMut() -> Option<T>,
+) -> Option<T> {
     let until = Instant::now() + most;
     loop {
         let answer = is_free();

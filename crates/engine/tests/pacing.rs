@@ -246,8 +246,13 @@ fn think_time_pauses_the_worker_after_every_nth_completion() {
 
 #[test]
 fn load_and_pauses_follow_each_other_by_the_clock() {
-    let mut p = timed("channels = 2\nservice = { kind = \"constant\", time = \"100us\" }", 2, Arrival::Burst);
-    p.workloads[0].think = Some(Think { time: Span(30 * MS), every: 1, after: Some(Span(10 * MS)) });
+    let mut p = timed(
+        "channels = 2\nservice = { kind = \"constant\", time = \"100us\" }",
+        2,
+        Arrival::Burst,
+    );
+    p.workloads[0].think =
+        Some(Think { time: Span(30 * MS), every: 1, after: Some(Span(10 * MS)) });
     let done = run(&p);
     // A second has 25 cycles of 10 ms with load; each of two workers does ten a millisecond.
     assert_eq!(done.ios.len(), 25 * 2 * 100);

@@ -109,7 +109,10 @@ fn meanings_that_are_easily_missed() {
         ("rate_iops=300,100\nrw=randrw\nrwmixread=50", "mix = { read = 3, write = 1 }"),
         ("rate=1m", "rate = \"1MiB/s\""),
         ("thinktime=500\nthinktime_blocks=8", "think = { time = \"500us\", every = 8 }"),
-        ("thinktime=10s\nthinktime_iotime=5", "think = { time = \"10s\", every = 1, after = \"5s\" }"),
+        (
+            "thinktime=10s\nthinktime_iotime=5",
+            "think = { time = \"10s\", every = 1, after = \"5s\" }",
+        ),
         ("runtime=2m", "duration = \"2min\""),
         ("ramp_time=5\nruntime=9\ntime_based", "warmup = \"5s\""),
         ("randrepeat=0\nrw=randread", "[run]\nname = \"a\"\nbytes"),

@@ -114,7 +114,8 @@ mod tests {
     #[test]
     fn rates_that_were_missed_end_the_range() {
         let asked = |rates: &[f64]| -> Vec<DemandPoint> {
-            let of = |d: &f64| DemandPoint { demand: *d, rate: d.min(4_000.0), missed: *d > 4_000.0 };
+            let of =
+                |d: &f64| DemandPoint { demand: *d, rate: d.min(4_000.0), missed: *d > 4_000.0 };
             rates.iter().map(of).collect()
         };
         assert_eq!(knee(&asked(&[1_000.0, 2_000.0, 5_000.0])), Knee::At(1));

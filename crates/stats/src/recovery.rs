@@ -63,7 +63,11 @@ mod tests {
         for slow in 0..10 {
             let samples: Vec<f64> = (0..20).map(|n| if n < slow { 30.0 } else { 100.0 }).collect();
             let at = slow + 2;
-            assert_eq!(RULE.judge(100.0, &samples), Recovery::At { place: at, first: at }, "{slow}");
+            assert_eq!(
+                RULE.judge(100.0, &samples),
+                Recovery::At { place: at, first: at },
+                "{slow}"
+            );
         }
     }
 

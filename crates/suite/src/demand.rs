@@ -206,8 +206,7 @@ fn curves(
                 None => lacking.push(label(place)),
             }
         }
-        let mut curve =
-            described(words.collect::<Vec<_>>().join(", "), &names[along], found);
+        let mut curve = described(words.collect::<Vec<_>>().join(", "), &names[along], found);
         if !lacking.is_empty() {
             curve.text.push_str(&format!("; no result at {}", lacking.join(", ")));
         }

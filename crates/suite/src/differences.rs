@@ -9,7 +9,7 @@ use crate::suites::shown;
 
 /// Something that two tables have in different ways.
 #[derive(Debug, PartialEq)]
-pub struct Difference {
+pub struct ChangedField {
     /// Where; items of a list by their `name` or place.
     pub path: String,
     /// `path: this, not that`.
@@ -17,7 +17,7 @@ pub struct Difference {
 }
 
 /// What `other` has in another way than `standard`.
-pub fn differences(standard: &Value, other: &Value) -> Vec<Difference> {
+pub fn differences(standard: &Value, other: &Value) -> Vec<ChangedField> {
     let mut found = Vec::new();
     compare(String::new(), Some(standard), Some(other), &mut found);
     found
@@ -27,7 +27,7 @@ fn compare(
     path: String,
     standard: Option<&Value>,
     other: Option<&Value>,
-    found: &mut Vec<Difference>,
+    found: &mut Vec<ChangedField>,
 ) {
     let below = |part: &str| match path.as_str() {
         "" => part.to_owned(),
@@ -52,7 +52,7 @@ fn compare(
         (was, is) => {
             let is = is.map_or("none".to_owned(), shown);
             let was = was.map_or(String::new(), |was| format!(", not {}", shown(was)));
-            found.push(Difference { text: format!("{path}: {is}{was}"), path });
+            found.push(ChangedField { text: format!("{path}: {is}{was}"), path });
         }
     }
 }

@@ -114,7 +114,9 @@ impl Earlier {
         let run = RunDir::open(&dir)?;
         let (was, is) = (comparable(&run.manifest().plan), comparable(&point.plan));
         if was != is {
-            return Err(changed("job", &self.dir, &plan_changes(&was, &is)).with("point", &point.id));
+            return Err(
+                changed("job", &self.dir, &plan_changes(&was, &is)).with("point", &point.id)
+            );
         }
         let summary = run.read::<Summary>()?;
         Ok(Some(PointResult {
@@ -186,9 +188,7 @@ pub(crate) fn check_series(began: &SeriesFile, head: &SeriesHead, dir: &Path) ->
     let mut pairs = all.map(|path| (path, values(&began.axes, path), values(&head.axes, path)));
     match pairs.find(|(_, was, is)| was != is) {
         None => Ok(()),
-        Some((path, was, is)) => {
-            Err(changed("loop", dir, &format!("{path}: {was}, now {is}")))
-        }
+        Some((path, was, is)) => Err(changed("loop", dir, &format!("{path}: {was}, now {is}"))),
     }
 }
 
@@ -199,7 +199,11 @@ const IDENTITY: [&str; 6] = ["vendor", "model", "transport", "size", "backing_fi
 /// Refuses to go on with a series on another device: `now` is what the machine says of the target, the
 /// manifest of an earlier run what it said then. Errors: `Usage`, saying what differs; `Corrupt` when
 /// the run cannot be read.
-pub(crate) fn check_device(done: &[PointResult], now: &Map<String, Value>, dir: &Path) -> Result<()> {
+pub(crate) fn check_device(
+    done: &[PointResult],
+    now: &Map<String, Value>,
+    dir: &Path,
+) -> Result<()> {
     let Some(first) = done.first() else {
         return Ok(());
     };

@@ -83,7 +83,10 @@ fn no_recovery_is_a_result() {
     let text = suite(home.path(), aging, &stimulus("4s"));
     let (file, host) = run(&text, &home.path().join("out"));
     let judged = recovery(&file);
-    assert_eq!((judged.verdict.as_str(), judged.values.get("recovered_s")), ("not_recovered", None));
+    assert_eq!(
+        (judged.verdict.as_str(), judged.values.get("recovered_s")),
+        ("not_recovered", None)
+    );
     let said = "again: NOT RECOVERED to the level of before in 4 s";
     assert!(host.text.iter().any(|t| t.contains(said)), "{:?}", host.text);
     assert_eq!(file.answer.expect("an answer")["recovery"]["again"]["recovered_s"], Value::Null);
@@ -113,12 +116,19 @@ fn bursts_after_pauses_are_as_fast_as_the_model_says() {
         recovery = { of = \"steady\" }\n";
     let (file, host) = run(&suite(home.path(), aging, phases), &home.path().join("out"));
     // The first round has 1,024 fast writes in 0.512 s, so five rounds more are steady.
-    assert_eq!(file.answer.as_ref().expect("an answer")["steady_state"]["steady"]["outcome"], "achieved");
+    assert_eq!(
+        file.answer.as_ref().expect("an answer")["steady_state"]["steady"]["outcome"],
+        "achieved"
+    );
     let said = host.text.join("\n");
     // 512 fast ones in 0.256 s, then one a millisecond; before the first burst there was no pause.
     let row = said.lines().find(|l| l.starts_with("idle ")).expect("a row of the table");
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(words[1..], ["1s", "2s", "4", "1,000", "1,256", "1,192", "1,000", "1,256"], "{said}");
+    assert_eq!(
+        words[1..],
+        ["1s", "2s", "4", "1,000", "1,256", "1,192", "1,000", "1,256"],
+        "{said}"
+    );
     assert!(said.contains("back: at the level of steady from the start on"), "{said}");
 }
 

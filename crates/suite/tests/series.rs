@@ -23,7 +23,8 @@ const JOB: &str = "[run]\noperations = 2000\nseed = 3\n[target]\ndriver = \"sim\
     options = { channels = 4, service = { kind = \"constant\", time = \"1ms\" } }\n[[workload]]\n";
 
 fn repetitions(count: u32) -> RepeatMethod {
-    let plan = plan(&source(JOB), &[Assignment::new("--set", format!("run.repeat={count}"))]).expect("a plan");
+    let plan = plan(&source(JOB), &[Assignment::new("--set", format!("run.repeat={count}"))])
+        .expect("a plan");
     RepeatMethod::new(&plan, None, String::new())
 }
 
@@ -109,7 +110,8 @@ fn a_job_that_changed_is_not_resumed() {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("out");
     run(&mut repetitions(2), &mut SimHost::default(), &dir).expect("it runs");
-    let plan = plan(&source(&JOB.replace("2000", "3000")), &[Assignment::new("--set", "run.repeat=2")]);
+    let plan =
+        plan(&source(&JOB.replace("2000", "3000")), &[Assignment::new("--set", "run.repeat=2")]);
     let mut other = RepeatMethod::new(&plan.expect("a plan"), None, String::new());
     let mut host = SimHost::default();
     let e = run(&mut other, &mut host, &dir).expect_err("refused");

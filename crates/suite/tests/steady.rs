@@ -171,11 +171,13 @@ fn curves_are_of_the_window_alone() {
     let aging = "{ kind = \"decay\", fresh = 0.25, over = \"8MiB\" }";
     let steady = "figure = \"iops\"\n[[phase.loop]]\npath = \"workload.0.queue_depth\"\n\
                   values = [1, 2, 4, 8]\n";
-    let text = suite(home.path(), aging, steady).replace("options = {", "options = { channels = 2,");
+    let text =
+        suite(home.path(), aging, steady).replace("options = {", "options = { channels = 2,");
     let mut host = SimHost::default();
     let file = run(&text, &mut host, &home.path().join("out"));
     let window = file.answer.as_ref().expect("an answer")["steady_state"]["p"]["window"].clone();
-    let (first, last) = (window[0].as_u64().expect("a round"), window[1].as_u64().expect("a round"));
+    let (first, last) =
+        (window[0].as_u64().expect("a round"), window[1].as_u64().expect("a round"));
     assert!(first > 1, "{window}");
     let said = format!("Charts over fields are of p: rounds {first} to {last}.");
     assert!(host.text.iter().any(|t| t.contains(&said)), "{:?}", host.text);
@@ -188,7 +190,12 @@ fn curves_are_of_the_window_alone() {
         .collect();
     rates.sort_by(f64::total_cmp);
     let knee = file.decisions.iter().find(|d| d.rule == "knee").expect("a knee");
-    assert_eq!((knee.values["demand"], knee.values["rate_per_s"]), (2.0, rates[2]), "{}", knee.text);
+    assert_eq!(
+        (knee.values["demand"], knee.values["rate_per_s"]),
+        (2.0, rates[2]),
+        "{}",
+        knee.text
+    );
 }
 
 #[test]

@@ -107,7 +107,11 @@ fn format_as_it_is(page: &[u8]) -> Result<u32> {
     let (formatted, protection) = (le(page, 26, 1) as u32, le(page, 29, 1) as u32);
     let block = (formatted & 0xf) | (formatted >> 5 & 3) << 12;
     let metadata_with_data = formatted & 1 << 4;
-    Ok(block | metadata_with_data | (protection & 7) << 5 | (protection >> 3 & 1) << 8 | ERASE_USER_DATA)
+    Ok(block
+        | metadata_with_data
+        | (protection & 7) << 5
+        | (protection >> 3 & 1) << 8
+        | ERASE_USER_DATA)
 }
 
 /// Numbers in a list of namespaces.
@@ -134,7 +138,9 @@ fn sanitize_state(page: &[u8]) -> Result<SanitizeState> {
         1 | 4 => Ok(SanitizeState::Done),
         2 => Ok(SanitizeState::Running(le(page, 0, 2))),
         3 => Ok(SanitizeState::Failed),
-        other => Err(Error::corrupt("the sanitize log (81h) has an unknown state").with("state", other)),
+        other => {
+            Err(Error::corrupt("the sanitize log (81h) has an unknown state").with("state", other))
+        }
     }
 }
 
@@ -207,7 +213,9 @@ fn sanitized(drive: &mut dyn DrivePort, device: &str, progress: &mut OnProgress<
             SanitizeState::Never | SanitizeState::Failed => {
                 return Err(Error::unavailable("the drive says that the sanitize failed")
                     .with("device", device)
-                    .hint("`nvme sanitize-log` has the details; the drive may need another sanitize"));
+                    .hint(
+                        "`nvme sanitize-log` has the details; the drive may need another sanitize",
+                    ));
             }
         };
         let told = Progress { what: "sanitizing", done, total: 1 << 16, unit: "parts" };
@@ -227,7 +235,7 @@ mod tests {
     use super::*;
 
     /// A drive that answers from memory and notes what it was told to do.
-    struct FakeDrive {
+    struct ErasedDrive {
         controller: Vec<u8>,
         list: Vec<u32>,
         /// States of the sanitize log, one after another.
@@ -235,14 +243,14 @@ mod tests {
         told: Vec<AdminCommand>,
     }
 
-    fn drive(commands: u16, sanitize: u8, list: &[u32]) -> FakeDrive {
+    fn drive(commands: u16, sanitize: u8, list: &[u32]) -> ErasedDrive {
         let mut controller = vec![0; 4096];
         controller[256..258].copy_from_slice(&commands.to_le_bytes());
         controller[328] = sanitize;
-        FakeDrive { controller, list: list.to_vec(), states: vec![2, 2, 1], told: Vec::new() }
+        ErasedDrive { controller, list: list.to_vec(), states: vec![2, 2, 1], told: Vec::new() }
     }
 
-    impl DrivePort for FakeDrive {
+    impl DrivePort for ErasedDrive {
         fn send(&mut self, _: &str, command: &AdminCommand, bytes: usize) -> Result<Vec<u8>> {
             let mut page = vec![0; bytes];
             match (command.opcode, command.cdw10 as u8) {
@@ -261,7 +269,7 @@ mod tests {
         fn wait(&mut self, _: Duration) {}
     }
 
-    fn run(drive: &mut FakeDrive, device: &str, how: DevicePurge) -> Result<String> {
+    fn run(drive: &mut ErasedDrive, device: &str, how: DevicePurge) -> Result<String> {
         purge(drive, device, how, &mut |_| true).map(|(words, _)| words)
     }
 
@@ -283,7 +291,7 @@ mod tests {
             assert_eq!((it.told[0].opcode, it.told[0].cdw10), (0x84, action));
             assert!(it.states.is_empty(), "asked until it was done");
         }
-        let mut failed = FakeDrive { states: vec![2, 3], ..drive(0, 2, &[1]) };
+        let mut failed = ErasedDrive { states: vec![2, 3], ..drive(0, 2, &[1]) };
         let e = run(&mut failed, "nvme0n1", DevicePurge::NvmeSanitize).expect_err("failed");
         assert!(e.to_string().contains("failed"), "{e}");
         let mut stopped = drive(0, 2, &[1]);

@@ -109,7 +109,8 @@ impl MarkedFiles {
         let Some((name, size)) = self.enlarged.iter().find(|(name, _)| *name == mark.name) else {
             return Ok(());
         };
-        let failed = |e| cannot("cannot give the file its former size", &self.dir.path().join(name), e);
+        let failed =
+            |e| cannot("cannot give the file its former size", &self.dir.path().join(name), e);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(self.dir.fd(), name.as_str(), flags, Mode::empty()).map_err(failed)?;
         match mark.same_file(&fstat(&fd).map_err(failed)?) {

@@ -74,7 +74,13 @@ pub struct DeviceUse {
 impl DeviceUse {
     /// The factor on the service time of an operation that starts at `now`, which then counts; nothing was
     /// served for `idle_ns` before.
-    pub fn factor(&mut self, aging: Aging, (now, idle_ns): (Stamp, u64), op: &Op, size: u64) -> f64 {
+    pub fn factor(
+        &mut self,
+        aging: Aging,
+        (now, idle_ns): (Stamp, u64),
+        op: &Op,
+        size: u64,
+    ) -> f64 {
         let time_ns = |earlier: u64| earlier as f64 + now.0 as f64;
         match op.kind {
             OpKind::Write => {

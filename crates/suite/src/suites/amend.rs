@@ -6,7 +6,7 @@
 use taillight_core::{Error, Result};
 use toml::{Table, Value};
 
-use crate::differences::{Difference, names};
+use crate::differences::{ChangedField, names};
 
 /// The prefix of a `--set` that changes the suite, not its jobs.
 const PREFIX: &str = "suite.";
@@ -74,13 +74,13 @@ pub(super) fn merge(base: &mut Table, over: &Table) {
 
 /// Whether a difference is about the field of a job at `field` or something in it; the jobs of phases too,
 /// as far as `phases` names them.
-pub(super) fn is_of(difference: &Difference, field: &str, phases: &dyn Fn(&str) -> bool) -> bool {
+pub(super) fn is_of(changed: &ChangedField, field: &str, phases: &dyn Fn(&str) -> bool) -> bool {
     let of_phase = || {
-        let (phase, rest) = difference.path.strip_prefix("phase.")?.split_once('.')?;
+        let (phase, rest) = changed.path.strip_prefix("phase.")?.split_once('.')?;
         let own = rest.strip_prefix("job.").or_else(|| rest.strip_prefix("set."))?;
         phases(phase).then_some(own)
     };
-    let own = difference.path.strip_prefix("job.").or_else(of_phase);
+    let own = changed.path.strip_prefix("job.").or_else(of_phase);
     let rest = own.and_then(|own| own.strip_prefix(field));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -138,7 +138,8 @@ impl MatrixMethod {
     /// The results that charts over fields are made of, and which rounds were chosen.
     fn measured<'a>(&self, done: &'a [PointResult]) -> (Vec<&'a PointResult>, Vec<String>) {
         let (mut results, mut chosen) = (Vec::new(), Vec::new());
-        for (at, phase) in self.suite.phases.iter().enumerate().filter(|(_, p)| p.measures_a_loop()) {
+        for (at, phase) in self.suite.phases.iter().enumerate().filter(|(_, p)| p.measures_a_loop())
+        {
             match self.judged_rounds(at, done) {
                 None => results.extend(self.results(at, done)),
                 Some((_, of)) if of.is_empty() => {}

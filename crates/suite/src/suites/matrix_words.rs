@@ -261,11 +261,8 @@ fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Op
     let mut table = Table::new("window", &title, &["setting"]);
     table.columns.extend(figures.iter().map(|f| heading(f)));
     for setting in method.settings(phase) {
-        let of: Vec<&PointResult> = results
-            .iter()
-            .filter(|r| r.point.coordinates == setting)
-            .copied()
-            .collect();
+        let of: Vec<&PointResult> =
+            results.iter().filter(|r| r.point.coordinates == setting).copied().collect();
         let about = of.first().map_or("", |r| r.point.about.as_str());
         let mut row = vec![Cell::new(if about.is_empty() { name } else { about })];
         row.extend(figures.iter().map(|f| Cell::new(over_rounds(f, &of))));

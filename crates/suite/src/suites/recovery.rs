@@ -155,10 +155,9 @@ impl JudgedRecovery {
         let rolling = f64::from(*window as u32) * self.interval_s;
         let back = match (self.found, self.moved) {
             (Recovery::Unknown, _) => "recovery undecided: too few intervals to judge".to_owned(),
-            (_, Some(moved)) => format!(
-                "recovery undecided: the end of {of} moved by {} itself",
-                percent(moved)
-            ),
+            (_, Some(moved)) => {
+                format!("recovery undecided: the end of {of} moved by {} itself", percent(moved))
+            }
             (Recovery::At { .. }, None) if self.at_once() => {
                 format!("at the level of {of} from the start on")
             }
@@ -298,8 +297,7 @@ impl IntervalSamples {
 /// Runs whose load has pauses, a row for each: what their bursts of load did. Errors: `Corrupt` when a run
 /// cannot be read.
 pub(super) fn bursts(runs: &[(String, &PointResult)]) -> Result<Option<Table>> {
-    let columns =
-        ["phase", "load", "idle", "times", "first", "last", "average", "least", "most"];
+    let columns = ["phase", "load", "idle", "times", "first", "last", "average", "least", "most"];
     let mut table = Table::new("bursts", "Load between pauses", &columns);
     for (phase, result) in runs {
         let workload = result.point.plan.workloads.first();
@@ -325,7 +323,7 @@ pub(super) fn bursts(runs: &[(String, &PointResult)]) -> Result<Option<Table>> {
 fn burst_rates(samples: &IntervalSamples, think: Think, load_ns: u64) -> Vec<f64> {
     let step_ns = (samples.interval_s * 1e9).round() as u64;
     let cycle_ns = load_ns + think.time.0;
-    if step_ns == 0 || load_ns % step_ns != 0 || cycle_ns % step_ns != 0 {
+    if step_ns == 0 || !load_ns.is_multiple_of(step_ns) || !cycle_ns.is_multiple_of(step_ns) {
         return Vec::new();
     }
     let (load, cycle) = ((load_ns / step_ns) as usize, (cycle_ns / step_ns) as usize);

@@ -25,7 +25,8 @@ pub fn prepare_sweep(
     planner: Planner,
 ) -> Result<PreparedSuite> {
     let first = settings(&sweep.loops, 1).into_iter().next().unwrap_or_default();
-    let of = |(path, value): &(&str, &toml::Value)| Assignment::new("sweep", format!("{path}={value}"));
+    let of =
+        |(path, value): &(&str, &toml::Value)| Assignment::new("sweep", format!("{path}={value}"));
     let set: Vec<Assignment> = first.iter().map(of).collect();
     let none = JobSource::written("", "");
     let plan = planner(job.as_ref().unwrap_or(&none), &set)?;

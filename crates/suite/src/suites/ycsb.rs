@@ -232,10 +232,8 @@ fn point(
     seed: Option<u64>,
 ) -> Result<Point> {
     let own = |text: String| Assignment::new("suite", text);
-    let mut set = vec![
-        own(format!("run.name={}-{id}", suite.name)),
-        own(format!("workload.0.name={id}")),
-    ];
+    let mut set =
+        vec![own(format!("run.name={}-{id}", suite.name)), own(format!("workload.0.name={id}"))];
     if let (Some(runtime), PointRole::Step) = (&request.runtime, role) {
         set.push(Assignment::new("--runtime", format!("run.duration={runtime}")));
     }

@@ -381,12 +381,12 @@ pub struct SuiteArgs {
     /// Driver (`taillight drivers` lists them) [default: memory].
     #[arg(long, value_name = "NAME")]
     pub driver: Option<String>,
-    /// Where the store is, or is to be made.
-    #[arg(long, value_name = "PATH")]
-    pub path: Option<String>,
-    /// Job file whose `[target]` is driven.
-    #[arg(long, value_name = "JOB.toml")]
-    pub target: Option<PathBuf>,
+    /// Where the store is, or is to be made; several are run in turn, under one report.
+    #[arg(long, value_name = "PATH", action = ArgAction::Append)]
+    pub path: Vec<String>,
+    /// Job file whose `[target]` is driven; several as above.
+    #[arg(long, value_name = "JOB.toml", action = ArgAction::Append)]
+    pub target: Vec<PathBuf>,
     /// slc-paper: bucket of an object store to be measured as well, http(s)://HOST:PORT/BUCKET.
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
@@ -420,9 +420,10 @@ pub struct SuiteArgs {
     /// Directory for the runs and the report, new or empty [default: taillight-runs/NAME-UTC].
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Confirm by name that this target may be overwritten (needs target.destroy = true as well).
-    #[arg(long, value_name = "TARGET")]
-    pub destroy: Option<String>,
+    /// Confirm by name that this target may be overwritten (needs target.destroy = true as well);
+    /// each of several by its own.
+    #[arg(long, value_name = "TARGET", action = ArgAction::Append)]
+    pub destroy: Vec<String>,
     /// Show the plan of each run as a job file and do nothing.
     #[arg(long)]
     pub print_plan: bool,

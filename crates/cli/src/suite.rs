@@ -68,11 +68,11 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let name = args.name.iter().chain(&args.of).map(String::as_str).collect::<Vec<_>>().join("-");
     let (name, suite) = find(&name)?;
     let seed = resumed.as_ref().map(|r| r.seed);
-    let prepared = suite.prepare(request(args)?, planner(args.destroy.clone(), seed))?;
+    let prepared = suite.prepare(request(args)?, planner(args.destroy.first().cloned(), seed))?;
     let place = SeriesPlace {
         name,
         output: args.output.clone(),
-        destroy: args.destroy.as_deref(),
+        destroy: &args.destroy,
         print_plan: args.print_plan,
     };
     run_prepared(prepared, &place, resumed)
@@ -119,8 +119,8 @@ fn request(args: &SuiteArgs) -> Result<SuiteRequest> {
     Ok(SuiteRequest {
         workloads: args.workload.clone(),
         driver: args.driver.clone(),
-        path: args.path.clone(),
-        target: args.target.as_deref().map(target).transpose()?,
+        paths: args.path.clone(),
+        targets: args.target.iter().map(|file| named_target(file)).collect::<Result<_>>()?,
         endpoint: args.endpoint.clone(),
         scale: args.scale.clone(),
         records: args.records,
@@ -132,6 +132,12 @@ fn request(args: &SuiteArgs) -> Result<SuiteRequest> {
         properties: args.properties.clone(),
         set: args.set.clone(),
     })
+}
+
+/// The `[target]` of a job file, called after the file.
+fn named_target(file: &Path) -> Result<(String, toml::Value)> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((name, target(file)?))
 }
 
 /// The `[target]` of a job file.

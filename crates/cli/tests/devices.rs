@@ -75,6 +75,31 @@ fn a_file_system_that_turns_read_only() {
     kept(dir.path(), "read-only file system", &err);
 }
 
+/// A purge of a suite is a write like any other: nothing happens to a device that is not confirmed.
+#[test]
+fn an_unconfirmed_device_is_not_purged() {
+    let name = "an_unconfirmed_device_is_not_purged";
+    let Some(disk) = TestDisk::new(name, 16, false) else { return };
+    std::fs::write(&disk.device, vec![7; 1 << 20]).expect("written");
+    let dir = scratch();
+    for line in [
+        format!("suite pts-wsat --scale quick --path {} --output out", disk.device),
+        format!(
+            "suite pts-wsat --scale quick --path {} --output out --set target.destroy=true \
+             --destroy /dev/another",
+            disk.device
+        ),
+    ] {
+        let (out, err) = common::run_line(dir.path(), &line, 3);
+        assert!(err.contains("destroy") && out.is_empty(), "{out}{err}");
+        assert!(!dir.path().join("out").exists());
+    }
+    let mut start = vec![0; 1 << 20];
+    let mut device = std::fs::File::open(&disk.device).expect("readable");
+    std::io::Read::read_exact(&mut device, &mut start).expect("its start");
+    assert!(start.iter().all(|b| *b == 7));
+}
+
 /// Format and sanitize are for whole NVMe devices, and for confirmed ones: anything else is left as it is.
 #[test]
 fn only_a_whole_nvme_device_is_formatted() {

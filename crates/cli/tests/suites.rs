@@ -256,3 +256,41 @@ fn an_interrupted_suite_says_how_to_go_on() {
     child.wait().expect("it ended");
     assert!(said.contains("go on with: taillight suite --resume out"), "{said}");
 }
+
+/// The points before the failure are kept and shown, and the way on is named.
+#[test]
+fn a_device_that_fails_in_the_middle_keeps_what_was_measured() {
+    let dir = scratch();
+    let broken = "\n[phase.set]\n\"target.options.errors\" = { every = 1, errno = 5 }\n\
+                  [[phase]]\nname = \"never\"\n";
+    write(dir.path(), &format!("{MINE}{broken}"));
+    let (_, err) = run_line(dir.path(), "suite ./mine.toml --output out", 5);
+    assert!(err.contains("not run: ") && err.contains("never"), "{err}");
+    assert!(err.contains("go on with: taillight suite --resume out"), "{err}");
+    let series = json(&dir.path().join("out/series.json"));
+    assert_eq!(series["status"], "partial");
+    assert_eq!(series["answer"]["steady_state"]["p"]["outcome"], "achieved");
+    let rounds = points(&series).iter().filter(|p| p["status"] == "complete").count();
+    assert_eq!(rounds + 1, points(&series).len(), "{series}");
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
+    assert!(page.contains("best linear fit"));
+}
+
+/// Two targets by `--path`, each file its own: one report, with a column for each.
+#[test]
+fn a_suite_runs_on_several_paths_in_turn() {
+    let dir = scratch();
+    let line = "suite queue-depths --path a --path b --output out --runtime 100ms \
+                --set target.size=1MiB --set target.options.direct=false \
+                --set suite.phase.depth.loop.0.values=[1,2]";
+    let (out, _) = run_line(dir.path(), line, 0);
+    assert!(out.contains("iops a") && out.contains("iops b"), "{out}");
+    let series = json(&dir.path().join("out/series.json"));
+    assert_eq!(series["axes"][0]["path"], "target");
+    let targets: Vec<&Value> =
+        points(&series).iter().map(|p| &p["coordinates"]["target"]).collect();
+    assert_eq!(targets, ["a", "a", "b", "b"]);
+    assert!(dir.path().join("out/03-b-depth-1/manifest.json").is_file());
+    let (_, err) = run_line(dir.path(), "suite slc-paper --path a --path b --output no", 2);
+    assert!(err.contains("runs on one target"), "{err}");
+}

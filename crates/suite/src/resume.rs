@@ -196,18 +196,15 @@ pub(crate) fn check_series(began: &SeriesFile, head: &SeriesHead, dir: &Path) ->
 /// the machine may change.
 const IDENTITY: [&str; 6] = ["vendor", "model", "transport", "size", "backing_file", "dm_name"];
 
-/// Refuses to go on with a series on another device: `now` is what the machine says of the target, the
-/// manifest of an earlier run what it said then. Errors: `Usage`, saying what differs; `Corrupt` when
+/// Refuses to go on with a series on another device: `now` is what the machine says of the target of an
+/// earlier run, its manifest what it said then. Errors: `Usage`, saying what differs; `Corrupt` when
 /// the run cannot be read.
 pub(crate) fn check_device(
-    done: &[PointResult],
+    result: &PointResult,
     now: &Map<String, Value>,
     dir: &Path,
 ) -> Result<()> {
-    let Some(first) = done.first() else {
-        return Ok(());
-    };
-    let run = RunDir::open(&first.dir)?;
+    let run = RunDir::open(&result.dir)?;
     let then = run.manifest().environment.get("target").and_then(|t| t.get("device"));
     let Some((then, now)) = then.zip(now.get("device")) else {
         return Ok(());

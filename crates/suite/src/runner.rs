@@ -122,8 +122,13 @@ impl<'a> Runner<'a> {
         };
         let mut earlier = Earlier::new(setup.resumed, &setup.dir);
         let done = earlier.replay(method)?;
-        if let Some(first) = done.first() {
-            check_device(&done, &host.target_facts(&first.point.plan), &setup.dir)?;
+        let mut seen = Vec::new();
+        for result in &done {
+            let target = &result.point.plan.target;
+            if !seen.contains(&target) {
+                check_device(result, &host.target_facts(&result.point.plan), &setup.dir)?;
+                seen.push(target);
+            }
         }
         Ok(Runner {
             method,

@@ -109,7 +109,7 @@ fn bursts_after_pauses_are_as_fast_as_the_model_says() {
     // A second of rest makes room for 256 writes of 4 KiB, which take half the time.
     let aging = "{ kind = \"cache\", fresh = 0.5, room = \"4MiB\", refill = \"1MiB\" }";
     let phases = "[[phase]]\nname = \"steady\"\nrole = \"round\"\njob.run.duration = \"1s\"\n\
-        [phase.steady]\nfigure = \"iops\"\n\
+        job.run.interval = \"500ms\"\n[phase.steady]\nfigure = \"iops\"\n\
         [[phase]]\nname = \"idle\"\nrole = \"step\"\njob.run.duration = \"12s\"\n\
         set = { \"workload.0.think\" = { after = \"1s\", time = \"2s\" } }\n\
         [[phase]]\nname = \"back\"\nrole = \"step\"\njob.run.duration = \"2s\"\n\

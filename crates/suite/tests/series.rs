@@ -351,7 +351,7 @@ fn a_refused_study_says_what_to_delete_and_not_to_destroy_one_of_many_targets() 
     let home = tempfile::tempdir().expect("a directory");
     let suite = SuiteFile::parse(&embedded("slc-paper").expect("there")).expect("a suite");
     let path = Some(home.path().join("disk").display().to_string());
-    let request = SuiteRequest { path, ..SuiteRequest::default() };
+    let request = SuiteRequest { paths: path.into_iter().collect(), ..SuiteRequest::default() };
     let mut study = suite.prepare(request, Rc::new(plan)).expect("plans").method;
     let mut host = SimHost { foreign: true, ..SimHost::default() };
     let e = run(study.as_mut(), &mut host, &home.path().join("out")).expect_err("refused");
@@ -450,7 +450,7 @@ fn disk_for(of: &str, service: &str, runtime: Option<&str>) -> (serde_json::Valu
     );
     let target: toml::Table = target.parse().expect("TOML");
     let request = SuiteRequest {
-        target: Some(toml::Value::Table(target)),
+        targets: vec![("job".to_owned(), toml::Value::Table(target))],
         runtime: runtime.map(str::to_owned),
         set: ["run.seed=4", "capture.budget=256MiB"].map(str::to_owned).to_vec(),
         ..SuiteRequest::default()

@@ -26,12 +26,20 @@ use crate::{output, problem, registry, report};
 /// This program, around a series.
 pub struct RunHost<'a> {
     signals: &'a Signals,
-    /// The target that may be overwritten, as the command line names it.
-    destroy: Option<&'a str>,
+    /// The targets that may be overwritten, as the command line names them.
+    destroy: &'a [String],
+}
+
+/// The confirmation that is meant for the target of a plan: the one with its name, else the first.
+pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    let path = plan.target.path.as_deref().unwrap_or_default();
+    let own = |name: &&String| *name == path || real(name).is_some_and(|r| Some(r) == real(path));
+    destroy.iter().find(own).or(destroy.first()).map(String::as_str)
 }
 
 impl<'a> RunHost<'a> {
-    pub fn new(signals: &'a Signals, destroy: Option<&'a str>) -> RunHost<'a> {
+    pub fn new(signals: &'a Signals, destroy: &'a [String]) -> RunHost<'a> {
         RunHost { signals, destroy }
     }
 }
@@ -54,7 +62,11 @@ pub fn run_method(
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
         let mut live = Live::new(plan, false);
-        let spec = OpenSpec { plan, run_id: &directory::fresh_id(), destroy: self.destroy };
+        let spec = OpenSpec {
+            plan,
+            run_id: &directory::fresh_id(),
+            destroy: confirmed(self.destroy, plan),
+        };
         let target = registry::driver(&plan.target.driver)?.open(&spec, &mut |p| {
             live.step(p);
             !self.signals.stop().stopped()
@@ -67,7 +79,7 @@ impl Host for RunHost<'_> {
         let request = RunRequest {
             plan: &point.plan,
             job: point.job.as_ref(),
-            destroy: self.destroy,
+            destroy: confirmed(self.destroy, &point.plan),
             signals: self.signals,
             quiet: point.quiet,
         };

@@ -115,7 +115,7 @@ fn run_series(
         Point::new(named.name.clone(), PointRole::Step, plan.clone(), job)
     });
     let mut method = Sequence::independent(head, points.collect());
-    let mut host = RunHost::new(signals, args.destroy.as_deref());
+    let mut host = RunHost::new(signals, args.destroy.as_slice());
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
     output::line("");
     for result in &ended.done {

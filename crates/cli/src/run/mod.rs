@@ -129,7 +129,8 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
     };
     let output = plan.run.output.as_deref().map(std::path::Path::new);
     let dir = series_directory(output, &plan.run.name, resumed.is_some())?;
-    let mut host = RunHost::new(request.signals, request.destroy);
+    let destroy: Vec<String> = request.destroy.map(str::to_owned).into_iter().collect();
+    let mut host = RunHost::new(request.signals, &destroy);
     let ended = run_method(method.as_mut(), &mut host, &dir, resumed)?;
     Ok(RunOutcome {
         exit: ended.exit,

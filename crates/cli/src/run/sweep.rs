@@ -15,6 +15,7 @@ use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{Assignment, JobSource};
 use taillight_suite::suites::{self, PreparedSuite};
 
+use super::host::confirmed;
 use super::{RunHost, Signals, directory, job, run_method};
 use crate::args::RunArgs;
 use crate::{output, registry};
@@ -43,7 +44,7 @@ pub fn run(
     let place = SeriesPlace {
         name: prepared.method.head().job.clone(),
         output: output.map(PathBuf::from),
-        destroy: args.destroy.as_deref(),
+        destroy: args.destroy.as_slice(),
         print_plan: args.print_plan,
     };
     run_prepared(prepared, &place, resumed)
@@ -55,8 +56,8 @@ pub struct SeriesPlace<'a> {
     pub name: String,
     /// The directory asked for.
     pub output: Option<PathBuf>,
-    /// The target that may be overwritten, as the command line names it.
-    pub destroy: Option<&'a str>,
+    /// The targets that may be overwritten, as the command line names them.
+    pub destroy: &'a [String],
     /// Shows the plans and runs nothing.
     pub print_plan: bool,
 }
@@ -91,7 +92,7 @@ pub fn run_prepared(
 }
 
 /// Says before anything else what opening a target would refuse: each as its first run opens it.
-fn check_targets(plans: &[Plan], destroy: Option<&str>) -> Result<()> {
+fn check_targets(plans: &[Plan], destroy: &[String]) -> Result<()> {
     let mut seen = Vec::new();
     for plan in plans {
         let name = (&plan.target.driver, &plan.target.path);
@@ -99,6 +100,7 @@ fn check_targets(plans: &[Plan], destroy: Option<&str>) -> Result<()> {
             continue;
         }
         seen.push(name);
+        let destroy = confirmed(destroy, plan);
         registry::driver(&plan.target.driver)?.check(&OpenSpec { plan, run_id: "", destroy })?;
     }
     Ok(())

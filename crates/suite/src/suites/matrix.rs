@@ -20,6 +20,7 @@ use super::matrix_points::{PointMaker, axes};
 use super::matrix_words;
 use super::recovery::RecoveryPhase;
 use super::steady::SteadyPhase;
+use super::targets::{self, SuiteTarget};
 use super::{PreparedSuite, SuiteFile, SuiteRequest, head, share_target};
 use crate::differences::differences;
 use crate::host::{Assignment, JobSource};
@@ -40,6 +41,11 @@ pub struct MatrixSuite {
     /// Whether one target stays open over all runs, so that each finds what those before it left.
     #[serde(default)]
     pub shared_target: bool,
+    /// Several targets, each with a `name` and fields of `[target]`: all phases run on one after another, and
+    /// figures stand side by side. Several `--path` or `--target` take their place.
+    #[serde(default)]
+    #[schemars(with = "Vec<BTreeMap<String, serde_json::Value>>")]
+    pub targets: Vec<toml::Table>,
     /// Phases, first to last.
     #[serde(rename = "phase")]
     pub phases: Vec<SuitePhase>,
@@ -172,6 +178,9 @@ pub struct SuitePhase {
     /// Loops, the outermost first.
     #[serde(default, rename = "loop")]
     pub loops: Vec<FieldLoop>,
+    /// The target of its runs, where there are several.
+    #[serde(skip)]
+    pub(super) target: Option<SuiteTarget>,
 }
 
 fn sweep() -> PointRole {
@@ -204,6 +213,14 @@ impl SuitePhase {
             (Some(steady), None) => Ok(steady.last_round()),
             (None, Some(PurgeMethod::None)) => Ok(0),
             (None, _) => Ok(self.rounds),
+        }
+    }
+
+    /// Its name, with that of its target where there are several.
+    pub(super) fn title(&self) -> String {
+        match &self.target {
+            Some(target) => format!("{}, {}", target.name, self.name),
+            None => self.name.clone(),
         }
     }
 
@@ -247,13 +264,20 @@ pub(super) fn prepare(
     planner: &dyn Fn(&JobSource, &[Assignment]) -> Result<Plan>,
 ) -> Result<PreparedSuite> {
     request.only(&suite.name, &["--driver", "--path", "--target", "--runtime", "--scale"])?;
-    let (suite, request, mut deviations) = amended(suite, request)?;
+    let (mut suite, request, mut deviations) = amended(suite, request)?;
+    let targets = targets::targets(&suite, &request)?;
+    targets::repeat_phases(&mut suite, &targets);
     let maker = PointMaker { suite: &suite, job: &job, request: &request, planner };
     let mut points = maker.points()?;
     if suite.standard.is_some() {
-        deviations.extend(no_device(&points));
+        deviations.extend(no_devices(&points));
     }
     if suite.shared_target {
+        if !targets.is_empty() {
+            return Err(Error::usage("a suite with `shared_target` runs on one target")
+                .with("suite", &suite.name)
+                .hint("leave shared_target out, or name one target"));
+        }
         let (phases, mut shared): (Vec<usize>, Vec<Point>) =
             points.into_iter().map(|p| (p.phase, p.point)).unzip();
         share_target(&mut shared)?;
@@ -274,7 +298,8 @@ pub(super) fn prepare(
             steady.check(&phase.name, &method.settings(at))?;
         }
         if let Some(recovery) = &phase.recovery {
-            let before = method.suite.phases[..at].iter().filter(|p| p.purge.is_none());
+            let same = |p: &&SuitePhase| p.purge.is_none() && p.target == phase.target;
+            let before = method.suite.phases[..at].iter().filter(same);
             recovery.check(&phase.name, &before.map(|p| p.name.as_str()).collect::<Vec<_>>())?;
         }
     }
@@ -282,12 +307,18 @@ pub(super) fn prepare(
     Ok(PreparedSuite { method: Box::new(method), plans, notes: Vec::new(), work_directory: None })
 }
 
-/// That the target is no block device, if it is none.
-fn no_device(points: &[PhasePoint]) -> Option<String> {
-    let target = &points.first()?.point.plan.target;
-    let path = target.path.as_deref().unwrap_or_default();
-    let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
-    (!device).then(|| format!("the target is no block device: driver {}, {path:?}", target.driver))
+/// That a target is no block device, for each that is none.
+fn no_devices(points: &[PhasePoint]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for target in points.iter().map(|p| &p.point.plan.target) {
+        let path = target.path.as_deref().unwrap_or_default();
+        let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+        let text = format!("the target is no block device: driver {}, {path:?}", target.driver);
+        if !device && !found.contains(&text) {
+            found.push(text);
+        }
+    }
+    found
 }
 
 /// The suite in the form that was asked for, the request without what has made it so, and how the
@@ -339,7 +370,9 @@ fn amended(
 impl MatrixSuite {
     /// Whether points with the same values of their loops may be of different phases.
     pub(super) fn loops_in_several_phases(&self) -> bool {
-        self.phases.iter().filter(|p| p.measures_a_loop()).count() > 1
+        let mut names = self.phases.iter().filter(|p| p.measures_a_loop()).map(|p| &p.name);
+        let first = names.next();
+        names.any(|name| Some(name) != first)
     }
 }
 

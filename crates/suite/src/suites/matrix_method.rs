@@ -106,7 +106,7 @@ impl MatrixMethod {
     /// What the rounds of a phase say; none for one whose rounds are a given number.
     pub fn rounds(&self, phase: usize, done: &[PointResult]) -> Option<SteadyRounds> {
         let steady = self.suite.phases.get(phase)?.steady.as_ref()?;
-        let name = &self.suite.phases[phase].name;
+        let name = self.suite.phases[phase].title();
         let mut rounds = steady.judge(&self.settings(phase), &self.results(phase, done));
         for track in &mut rounds.tracks {
             track.title = match track.title.as_str() {
@@ -144,7 +144,7 @@ impl MatrixMethod {
                 None => results.extend(self.results(at, done)),
                 Some((_, of)) if of.is_empty() => {}
                 Some((rounds, of)) => {
-                    chosen.push(format!("{}: {rounds}", phase.name));
+                    chosen.push(format!("{}: {rounds}", phase.title()));
                     results.extend(of);
                 }
             }
@@ -206,7 +206,7 @@ impl MatrixMethod {
     pub fn named_results<'a>(&self, done: &'a [PointResult]) -> Vec<(String, &'a PointResult)> {
         let phases = self.suite.phases.iter().enumerate();
         let of = |(at, phase): (usize, &SuitePhase)| {
-            self.results(at, done).into_iter().map(|r| (phase.name.clone(), r)).collect::<Vec<_>>()
+            self.results(at, done).into_iter().map(|r| (phase.title(), r)).collect::<Vec<_>>()
         };
         phases.flat_map(of).collect()
     }
@@ -217,22 +217,31 @@ impl MatrixMethod {
         let mut found = Vec::new();
         for (at, phase) in self.suite.phases.iter().enumerate() {
             let Some(recovery) = &phase.recovery else { continue };
-            let of = self.suite.phases[..at].iter().rposition(|p| p.name == recovery.of);
-            let reference = of.and_then(|of| self.results(of, done).last().copied());
+            let is_it = |p: &SuitePhase| p.name == recovery.of && p.target == phase.target;
+            let of = self.suite.phases[..at].iter().rposition(is_it);
+            let references = of.map_or(Vec::new(), |of| match self.judged_rounds(of, done) {
+                Some((_, window)) => window,
+                None => self.results(of, done).last().copied().into_iter().collect(),
+            });
             let results = self.results(at, done);
             for result in &results {
-                let Some(reference) = reference else { continue };
-                let name = if results.len() == 1 { &phase.name } else { &result.point.id };
-                found.push((name.clone(), recovery.judge(reference, result)?));
+                if references.is_empty() {
+                    continue;
+                }
+                let name = match results.len() {
+                    1 => phase.title(),
+                    _ => result.point.id.clone(),
+                };
+                found.push((name, recovery.judge(&references, result)?));
             }
         }
         Ok(found)
     }
 
     /// What was found about the steady state of each phase that asks for it.
-    pub fn found(&self, done: &[PointResult]) -> Vec<(&str, SteadyRounds)> {
+    pub fn found(&self, done: &[PointResult]) -> Vec<(String, SteadyRounds)> {
         let phases = self.suite.phases.iter().enumerate();
-        let found = phases.filter_map(|(at, p)| Some((p.name.as_str(), self.rounds(at, done)?)));
+        let found = phases.filter_map(|(at, p)| Some((p.title(), self.rounds(at, done)?)));
         found.filter(|(_, rounds)| rounds.rounds > 0).collect()
     }
 }
@@ -269,8 +278,8 @@ fn decision(rounds: &SteadyRounds, judged: &JudgedTrack) -> Decision {
 }
 
 /// The steady state of each phase, for programs.
-fn answer(found: &[(&str, SteadyRounds)]) -> Option<Value> {
-    let one = |(name, rounds): &(&str, SteadyRounds)| {
+fn answer(found: &[(String, SteadyRounds)]) -> Option<Value> {
+    let one = |(name, rounds): &(String, SteadyRounds)| {
         let windows = rounds.tracks.iter().filter_map(|t| t.window);
         let window = windows.map(|w| json!([w.first, w.last])).next();
         let outcome = match rounds.outcome {
@@ -279,7 +288,7 @@ fn answer(found: &[(&str, SteadyRounds)]) -> Option<Value> {
             SteadyOutcome::NotAchieved => "not_achieved",
         };
         let value = json!({ "outcome": outcome, "rounds": rounds.rounds, "window": window });
-        ((*name).to_owned(), value)
+        (name.clone(), value)
     };
     let phases: serde_json::Map<String, Value> = found.iter().map(one).collect();
     (!phases.is_empty()).then(|| json!({ "steady_state": phases }))

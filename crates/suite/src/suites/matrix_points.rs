@@ -12,6 +12,7 @@ use super::loops::{Setting, count_points, settings, shown, shuffle};
 use super::matrix::{MatrixSuite, SuiteJob, SuitePhase};
 use super::matrix_method::PhasePoint;
 use super::steady::SteadyPhase;
+use super::targets::TARGET;
 use super::{SuiteRequest, job_source};
 use crate::figures::request_percentiles;
 use crate::host::{Assignment, JobSource};
@@ -26,11 +27,13 @@ fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) 
         true => c,
         false => '-',
     };
-    let mut words = vec![phase.name.clone()];
-    for (_, value) in setting {
-        let text: String = shown(value).chars().map(plain).collect();
-        words.extend(text.split('-').filter(|part| !part.is_empty()).map(str::to_owned));
-    }
+    let cleaned = |text: &str| -> Vec<String> {
+        let text: String = text.chars().map(plain).collect();
+        text.split('-').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let mut words: Vec<String> = phase.target.iter().flat_map(|t| cleaned(&t.name)).collect();
+    words.push(phase.name.clone());
+    words.extend(setting.iter().flat_map(|(_, value)| cleaned(&shown(value))));
     let end = match phase.rounds > 1 || phase.steady.is_some() {
         true => format!("-round-{round}"),
         false => String::new(),
@@ -120,7 +123,8 @@ impl PointMaker<'_> {
         let phase_name = by_phase.then(|| Ok((PHASE.to_owned(), phase.name.clone().into())));
         let coordinates =
             setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
-        let coordinates = phase_name.into_iter().chain(coordinates);
+        let target = phase.target.iter().map(|t| Ok((TARGET.to_owned(), t.name.clone().into())));
+        let coordinates = target.chain(phase_name).chain(coordinates);
         Ok(Point {
             about: match words.is_empty() {
                 true => phase.about.clone(),
@@ -183,7 +187,7 @@ impl PointMaker<'_> {
         set.extend(loops.map(|(at, of)| field(place(format!("loop.{at}")), of)));
         let runtime = self.request.runtime.iter().filter(|_| phase.timed());
         set.extend(runtime.map(|t| Assignment::new("--runtime", format!("run.duration={t}"))));
-        set.extend(self.request.assignments());
+        set.extend(self.request.assignments_on(phase.target.as_ref()));
         if let (Some(seed), Some(_)) = (seed, &phase.steady) {
             // Every round draws anew: the same places again would precondition these alone.
             let seed = seed.wrapping_add(u64::from(round) - 1);
@@ -199,9 +203,23 @@ const PHASE: &str = "phase";
 /// Every looped field with its values, each once; the phase first, where several have loops.
 pub(super) fn axes(suite: &MatrixSuite) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
+    let each_once = |names: &mut dyn Iterator<Item = &String>| {
+        let mut values: Vec<serde_json::Value> = Vec::new();
+        for name in names.map(|name| serde_json::Value::from(name.clone())) {
+            if !values.contains(&name) {
+                values.push(name);
+            }
+        }
+        values
+    };
+    let names = suite.phases.iter().filter_map(|p| p.target.as_ref()).map(|t| &t.name);
+    let values = each_once(&mut names.into_iter());
+    if !values.is_empty() {
+        axes.push(Axis { path: TARGET.to_owned(), unit: None, values });
+    }
     if suite.loops_in_several_phases() {
-        let names = suite.phases.iter().filter(|p| p.measures_a_loop());
-        let values = names.map(|p| p.name.clone().into()).collect();
+        let names = suite.phases.iter().filter(|p| p.measures_a_loop()).map(|p| &p.name);
+        let values = each_once(&mut names.into_iter());
         axes.push(Axis { path: PHASE.to_owned(), unit: None, values });
     }
     for field in suite.phases.iter().flat_map(|p| &p.loops) {

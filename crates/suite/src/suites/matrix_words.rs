@@ -14,6 +14,7 @@ use super::matrix::{MatrixSuite, PurgeMethod};
 use super::matrix_method::MatrixMethod;
 use super::recovery;
 use super::steady::{SteadyOutcome, SteadyRounds};
+use super::targets::TARGET;
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
 use crate::saved::MOST_IN_FULL;
 
@@ -149,7 +150,7 @@ pub fn round_line(method: &MatrixMethod, done: &[PointResult]) -> Option<String>
     };
     let mut lines: Vec<String> = rounds.tracks.iter().filter_map(one).collect();
     if rounds.outcome != SteadyOutcome::Unsettled {
-        lines.push(format!("  {}", outcome(&method.suite.phases[phase].name, &rounds)));
+        lines.push(format!("  {}", outcome(&method.suite.phases[phase].title(), &rounds)));
     }
     Some(lines.join("\n"))
 }
@@ -202,8 +203,8 @@ fn judged_words(track: &SteadyTrack, window: &JudgedWindow) -> String {
 }
 
 /// The table by which steady state is determined: a column for each figure that was judged.
-fn determination(found: &[(&str, SteadyRounds)]) -> Option<Table> {
-    let judged = |(_, rounds): &(&str, SteadyRounds)| {
+fn determination(found: &[(String, SteadyRounds)]) -> Option<Table> {
+    let judged = |(_, rounds): &(String, SteadyRounds)| {
         let outcome = rounds.outcome;
         let with = move |t: SteadyTrack| Some((t.window?, t, outcome));
         rounds.tracks.clone().into_iter().filter_map(with)
@@ -256,7 +257,7 @@ fn determination(found: &[(&str, SteadyRounds)]) -> Option<Table> {
 fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Option<Table> {
     let (rounds, results) = method.judged_rounds(phase, done).filter(|(_, of)| !of.is_empty())?;
     let figures = figures(&method.suite);
-    let name = &method.suite.phases[phase].name;
+    let name = method.suite.phases[phase].title();
     let title = format!("{name}: {rounds}");
     let mut table = Table::new("window", &title, &["setting"]);
     table.columns.extend(figures.iter().map(|f| heading(f)));
@@ -264,7 +265,7 @@ fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Op
         let of: Vec<&PointResult> =
             results.iter().filter(|r| r.point.coordinates == setting).copied().collect();
         let about = of.first().map_or("", |r| r.point.about.as_str());
-        let mut row = vec![Cell::new(if about.is_empty() { name } else { about })];
+        let mut row = vec![Cell::new(if about.is_empty() { name.as_str() } else { about })];
         row.extend(figures.iter().map(|f| Cell::new(over_rounds(f, &of))));
         table.rows.push(row);
     }
@@ -324,6 +325,44 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
+/// Several targets side by side: each setting of each phase with the figures of all of them.
+fn targets_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
+    let axis = method.head.axes.iter().find(|a| a.path == TARGET)?;
+    let names: Vec<&str> = axis.values.iter().filter_map(|v| v.as_str()).collect();
+    let figures = figures(&method.suite);
+    let mut rows: Vec<(String, Vec<Vec<&PointResult>>)> = Vec::new();
+    for (at, phase) in method.suite.phases.iter().enumerate() {
+        let Some(target) = phase.target.as_ref().filter(|_| phase.timed()) else { continue };
+        let Some(column) = names.iter().position(|name| *name == target.name) else { continue };
+        let results = match method.judged_rounds(at, done) {
+            Some((_, results)) => results,
+            None => method.results(at, done),
+        };
+        for result in results {
+            let about = match result.point.coordinates.len() {
+                0 | 1 => phase.name.clone(),
+                _ => format!("{}: {}", phase.name, result.point.about),
+            };
+            let row = rows.iter().position(|(name, _)| *name == about).unwrap_or_else(|| {
+                rows.push((about, vec![Vec::new(); names.len()]));
+                rows.len() - 1
+            });
+            rows[row].1[column].push(result);
+        }
+    }
+    let mut table = Table::new("targets", "Targets side by side", &["setting"]);
+    let pairs = || figures.iter().flat_map(|figure| names.iter().map(move |name| (figure, name)));
+    table.columns.extend(pairs().map(|(figure, name)| format!("{} {name}", heading(figure))));
+    for (about, columns) in rows {
+        let mut row = vec![Cell::new(about)];
+        for figure in &figures {
+            row.extend(columns.iter().map(|of| Cell::new(over_rounds(figure, of))));
+        }
+        table.rows.push(row);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
 fn deviations(method: &MatrixMethod) -> Option<Table> {
     let standard = method.suite.standard.as_ref()?;
     let title = conformance(standard, &method.deviations);
@@ -344,7 +383,16 @@ fn set_up(method: &MatrixMethod, done: &[PointResult]) -> Result<Table> {
     for phase in method.suite.phases.iter().filter(|p| p.preconditions()) {
         add("precondition", format!("{}: {}", phase.name, phase.about));
     }
-    if let Some(first) = done.first() {
+    let mut seen = Vec::new();
+    for first in done {
+        let target = first.point.coordinates.get(TARGET);
+        if seen.contains(&target) {
+            continue;
+        }
+        seen.push(target);
+        if let Some(name) = target.and_then(|t| t.as_str()) {
+            add("target", name.to_owned());
+        }
         let run = RunDir::open(&first.dir)?;
         let facts = run.manifest().environment.get("driver");
         let fact = |name: &str| facts.and_then(|f| f.get(name)?.as_str()).map(str::to_owned);
@@ -387,6 +435,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     tables.extend(phases.filter_map(|at| window_table(method, at, series.done)));
     let ceilings = answers::table(series.done, method.points.len());
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
+    tables.extend(targets_table(method, series.done));
     tables.extend(points_table(method, series.done));
     let shown: Vec<String> = tables.iter().map(Table::to_text).collect();
     let steady = found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();

@@ -18,6 +18,7 @@ mod slc_paper;
 mod slc_paper_words;
 mod steady;
 mod sweep;
+mod targets;
 mod ycsb;
 mod ycsb_words;
 

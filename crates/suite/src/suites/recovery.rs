@@ -28,7 +28,8 @@ const FIGURES: [&str; 3] = ["iops", "bytes_per_s", "mean_ns"];
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecoveryPhase {
-    /// The earlier phase: the average over the last intervals of its last run is the reference.
+    /// The earlier phase: the average over the last intervals of its last run, or of the window of its
+    /// steady state, is the reference.
     pub of: String,
     /// What is compared: iops, bytes_per_s or mean_ns of each interval. Default: iops.
     #[serde(default = "iops")]
@@ -74,15 +75,18 @@ impl RecoveryPhase {
         Ok(())
     }
 
-    /// What came of a run: it follows `reference`, the last run of the earlier phase. Errors: `Corrupt` when
-    /// a run cannot be read.
+    /// What came of a run: it follows `references`, runs of the earlier phase in order. Errors: `Corrupt`
+    /// when a run cannot be read.
     pub(super) fn judge(
         &self,
-        reference: &PointResult,
+        references: &[&PointResult],
         result: &PointResult,
     ) -> Result<JudgedRecovery> {
-        let (before, after) = (IntervalSamples::of(reference)?, IntervalSamples::of(result)?);
-        let figures = before.figures(&self.figure);
+        let mut figures = Vec::new();
+        for reference in references {
+            figures.extend(IntervalSamples::of(reference)?.figures(&self.figure));
+        }
+        let after = IntervalSamples::of(result)?;
         let last = figures.len().checked_sub(self.window).map(|from| &figures[from..]);
         let average = last.map(|last| last.iter().sum::<f64>() / last.len() as f64);
         let average = average.filter(|a| a.is_finite() && *a > 0.0);
@@ -90,14 +94,14 @@ impl RecoveryPhase {
         let most = |of: &[f64]| of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let excursion = last.zip(average).map(|(last, a)| (most(last) - least(last)) / a);
         let rule = RecoveryRule { window: self.window, within: self.within };
-        let whole = reference.complete() && result.complete();
+        let whole = references.iter().all(|r| r.complete()) && result.complete();
         let found = match average.filter(|_| whole) {
             Some(average) => rule.judge(average, &after.figures(&self.figure)),
             None => Recovery::Unknown,
         };
         Ok(JudgedRecovery {
             of: self.clone(),
-            points: vec![reference.point.id.clone(), result.point.id.clone()],
+            points: references.iter().chain([&result]).map(|r| r.point.id.clone()).collect(),
             reference: average,
             // A reference that moves more than a steady window may is none.
             moved: excursion.filter(|e| *e > SteadyRule::default().data_excursion),
@@ -112,7 +116,7 @@ impl RecoveryPhase {
 #[derive(Debug, Clone)]
 pub(super) struct JudgedRecovery {
     of: RecoveryPhase,
-    /// Ids of the run that gave the reference, and of the run itself.
+    /// Ids of the runs that gave the reference, and of the run itself.
     points: Vec<String>,
     reference: Option<f64>,
     /// Largest minus smallest value of the reference, as a share of it, where that is too much.

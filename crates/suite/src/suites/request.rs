@@ -3,6 +3,7 @@
 use taillight_core::{Error, Result};
 use toml::Value;
 
+use super::targets::SuiteTarget;
 use crate::host::{Assignment, JobSource};
 
 /// Flags of `taillight suite`, as given.
@@ -10,9 +11,10 @@ use crate::host::{Assignment, JobSource};
 pub struct SuiteRequest {
     pub workloads: Vec<String>,
     pub driver: Option<String>,
-    pub path: Option<String>,
-    /// `[target]` of the job file of `--target`.
-    pub target: Option<Value>,
+    /// Of each `--path`.
+    pub paths: Vec<String>,
+    /// Of each `--target`: the name of the job file, and its `[target]`.
+    pub targets: Vec<(String, Value)>,
     pub endpoint: Option<String>,
     pub scale: Option<String>,
     pub records: Option<u64>,
@@ -35,8 +37,8 @@ impl SuiteRequest {
         let given = [
             ("--workload", !self.workloads.is_empty()),
             ("--driver", self.driver.is_some()),
-            ("--path", self.path.is_some()),
-            ("--target", self.target.is_some()),
+            ("--path", !self.paths.is_empty()),
+            ("--target", !self.targets.is_empty()),
             ("--endpoint", self.endpoint.is_some()),
             ("--scale", self.scale.is_some()),
             ("--records", self.records.is_some()),
@@ -55,18 +57,59 @@ impl SuiteRequest {
         }
     }
 
+    /// The path, for a suite of one target. Errors: `Usage` where several targets are named.
+    pub fn path(&self, suite: &str) -> Result<Option<&str>> {
+        match self.paths.len().max(self.targets.len()) > 1 {
+            false => Ok(self.paths.first().map(String::as_str)),
+            true => Err(Error::usage(format!("suite {suite} runs on one target"))
+                .hint("give --path and --target once; suites of the rule `matrix` take several")),
+        }
+    }
+
+    /// Each target, where several are named. Errors: `Usage` for several of both kinds.
+    pub(super) fn several_targets(&self) -> Result<Vec<SuiteTarget>> {
+        let several = |of: usize| of > 1;
+        if several(self.paths.len()) && !self.targets.is_empty()
+            || several(self.targets.len()) && !self.paths.is_empty()
+        {
+            return Err(Error::usage("several targets by --path and by --target")
+                .hint("name them in one way"));
+        }
+        let quoted = |text: &String| Value::String(text.clone());
+        let path = |path: &String| SuiteTarget {
+            name: path.clone(),
+            set: vec![Assignment::new("--path", format!("target.path={}", quoted(path)))],
+        };
+        let file = |(name, target): &(String, Value)| SuiteTarget {
+            name: name.clone(),
+            set: vec![Assignment::new("--target", format!("target={target}"))],
+        };
+        Ok(match (several(self.paths.len()), several(self.targets.len())) {
+            (true, _) => self.paths.iter().map(path).collect(),
+            (_, true) => self.targets.iter().map(file).collect(),
+            _ => Vec::new(),
+        })
+    }
+
     /// The target and the assignments as `--set` takes them, the assignments last.
     pub fn assignments(&self) -> Vec<Assignment> {
+        self.assignments_on(None)
+    }
+
+    /// The same on one of several targets.
+    pub(super) fn assignments_on(&self, target: Option<&SuiteTarget>) -> Vec<Assignment> {
         let quoted = |text: &String| Value::String(text.clone());
         let flags = [
-            ("--target", "target", self.target.clone()),
+            ("--target", "target", self.targets.first().map(|(_, t)| t.clone())),
             ("--driver", "target.driver", self.driver.as_ref().map(quoted)),
-            ("--path", "target.path", self.path.as_ref().map(quoted)),
+            ("--path", "target.path", self.paths.first().map(quoted)),
         ];
         let of = |(flag, path, value): (&str, &str, Option<Value>)| {
-            value.map(|value| Assignment::new(flag, format!("{path}={value}")))
+            let value = value.filter(|_| flag == "--driver" || target.is_none())?;
+            Some(Assignment::new(flag, format!("{path}={value}")))
         };
+        let own = target.map_or(&[][..], |t| &t.set).iter().cloned();
         let set = self.set.iter().map(|text| Assignment::new("--set", text));
-        flags.into_iter().filter_map(of).chain(set).collect()
+        own.chain(flags.into_iter().filter_map(of)).chain(set).collect()
     }
 }

@@ -233,7 +233,7 @@ pub(super) fn prepare(
 }
 
 fn work_directory(suite: &str, request: &SuiteRequest) -> Result<PathBuf> {
-    let path = request.path.as_deref().filter(|p| !p.is_empty());
+    let path = request.path(suite)?.filter(|p| !p.is_empty());
     let path = path.ok_or_else(|| {
         Error::usage(format!("suite {suite} needs a directory"))
             .hint("name one on the disk to be measured: --path /mnt/test")

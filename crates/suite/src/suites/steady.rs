@@ -13,6 +13,7 @@ use taillight_core::{Error, Result};
 use taillight_report::{JudgedWindow, SteadyTrack};
 use taillight_stats::SteadyRule;
 
+use super::targets::TARGET;
 use crate::axis;
 use crate::figures;
 use crate::method::PointResult;
@@ -210,8 +211,10 @@ impl SteadyPhase {
             let result = of(round).filter(|r| r.complete())?;
             result.values.get(&self.figure).copied()
         };
+        // The target stands in the name of the phase.
+        let fields = at.iter().filter(|(path, _)| *path != TARGET);
         let words: Vec<String> =
-            at.iter().map(|(path, value)| format!("{path} = {}", axis::shown(value))).collect();
+            fields.map(|(path, value)| format!("{path} = {}", axis::shown(value))).collect();
         SteadyTrack {
             title: words.join(", "),
             figure: self.figure.clone(),

@@ -36,6 +36,7 @@ pub fn prepare_sweep(
         job: toml::Table::new(),
         shared_target: false,
         figures: Vec::new(),
+        targets: Vec::new(),
         standard: None,
         deviations: Vec::new(),
         scale: BTreeMap::new(),
@@ -54,6 +55,7 @@ pub fn prepare_sweep(
             set: [("run.repeat".to_owned(), 1.into())].into(),
             order: sweep.order,
             loops: sweep.loops,
+            target: None,
         }],
     };
     let job = SuiteJob::Users { name: plan.run.name, file: job };

@@ -120,12 +120,13 @@ pub(super) fn prepare(
             "-p",
         ],
     )?;
+    request.path(&suite.name)?;
     let mut points: Vec<Point> = Vec::new();
     let (mut load, mut notes) = (true, Vec::<String>::new());
     for chosen in chosen(suite, request)? {
         let source = format!("suite {}", suite.name);
         let jobs = phases(&chosen.properties, &chosen.name, &source)?;
-        let store_named = request.driver.is_some() || request.target.is_some();
+        let store_named = request.driver.is_some() || !request.targets.is_empty();
         for note in jobs.run.notes.iter().filter(|n| !store_named || *n != ANY_STORE) {
             let note = format!("{source}: {note}");
             if !notes.contains(&note) {

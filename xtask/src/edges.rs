@@ -42,6 +42,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-import",
         ],
     ),
+    // Views of a running run: intervals come from the engine, words and charts from the report.
+    (
+        "taillight-live",
+        &[
+            "taillight-core",
+            "taillight-rundir",
+            "taillight-stats",
+            "taillight-engine",
+            "taillight-report",
+        ],
+    ),
     (
         "taillight-cli",
         &[
@@ -55,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-report",
             "taillight-import",
             "taillight-suite",
+            "taillight-live",
             // Its tests only: what explain says of faults made on purpose.
             "taillight-lab",
             "taillight-s3test",
@@ -83,6 +95,7 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("fuser", &["taillight-lab"]),
     ("indicatif", &["taillight-cli"]),
     ("aya", &["taillight-trace"]),
+    ("prost", &["taillight-live"]),
     ("hyper", &["taillight-bench"]),
     ("tokio", &["taillight-bench"]),
 ];

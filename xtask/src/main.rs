@@ -5,6 +5,7 @@
 
 mod bpf;
 mod ci;
+mod dashboards;
 mod demo;
 mod docs;
 mod edges;
@@ -31,6 +32,7 @@ cargo xtask CHORE
   tidy                  house rules over the source
   edges                 dependency direction between the crates
   docs [--check]        write the generated docs, or check that they are current
+  dashboards            write the Grafana dashboards from dashboards/panels.toml
   bpf                   build the trace programs anew (needs clang)
   lab [--only A,B] [--engine E] [--ms N] [--repeats N] [--keep DIR] [--fresh] [--write]
                         faults with known truth, scored; --write puts the matrix into the docs
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Some("ci") => ci::main(&rest),
         Some(step @ ("tidy" | "edges")) => ci::main(&["--only", step]),
         Some("docs") => docs::main(&rest),
+        Some("dashboards") => dashboards::main(&rest),
         Some("bpf") => bpf::main(),
         Some("lab") => lab::main(&rest),
         Some("demo") => demo::main(),

@@ -42,6 +42,7 @@ const TESTS: &[Requirement] = &[
     need("bpftrace", "bpftrace", "paired comparisons: what tracing costs, beside biosnoop"),
     need("bpftool", "bpftool", "test of trace programs that somebody else takes away"),
     need("python3", "python3", "test that stock pyarrow reads ios.parquet"),
+    need("prometheus", "prometheus", "live view: scrapes of a run of known truth"),
     need("redis-server", "redis-server", "driver redis: tests"),
     need("db_bench", "rocksdb-tools", "paired comparisons with RocksDB's own benchmark"),
 ];

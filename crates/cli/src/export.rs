@@ -1,4 +1,5 @@
-//! `taillight export`: a job or a run as another benchmark's job file, a run or a series as a table.
+//! `taillight export`: a job or a run as another benchmark's job file, a run or a series as a table, a run
+//! as metrics.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, RunDir};
 use taillight_suite::points;
 
-use crate::args::{CSV, ExportArgs};
+use crate::args::{CSV, ExportArgs, OPENMETRICS};
 use crate::import::write_new;
 use crate::{output, run};
 
@@ -26,6 +27,9 @@ pub fn main(args: &ExportArgs) -> Result<Exit> {
                 output::note(&format!("not the same in {}: {line}", format.name));
             }
             exported.text
+        }
+        None if name == Some(OPENMETRICS) && args.of.is_dir() => {
+            taillight_live::export(&RunDir::open(&args.of)?)?
         }
         None if name.is_some() && args.of.is_dir() => points::csv(&args.of)?,
         None => return Err(no_table(&args.of)),

@@ -74,6 +74,7 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         output: args.output.clone(),
         destroy: &args.destroy,
         print_plan: args.print_plan,
+        live: &args.live,
     };
     run_prepared(prepared, &place, resumed)
 }

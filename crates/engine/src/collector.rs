@@ -15,7 +15,9 @@ use taillight_core::progress::Progress;
 use taillight_core::{OpKind, Stamp};
 use taillight_rundir::intervals::IntervalRow;
 
-use crate::recorder::{CaptureThresholds, IntervalStats, OpStats, Timeline, WorkerMessage};
+use crate::recorder::{
+    CaptureThresholds, InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage,
+};
 
 pub use closed::{ClosedInterval, ClosedOp, Collected};
 
@@ -34,6 +36,9 @@ pub trait Observer {
     /// for I/Os in flight. Once at most. `backlog`: operations that were due and not sent at the end
     /// of the last interval; `None` in a closed loop.
     fn overtime(&mut self, _backlog: Option<u64>) {}
+    /// A worker has been inside an I/O since `since` or longer, and no interval closes while it is.
+    /// Once an interval while it lasts.
+    fn stalled(&mut self, _since: Stamp) {}
     /// Long work that is not measuring goes on.
     fn progress(&mut self, progress: Progress<'_>);
 }
@@ -43,26 +48,23 @@ pub trait Observer {
 pub struct IntervalView {
     /// `warmup` or `measure`.
     pub phase: &'static str,
-    /// Number within the phase.
-    pub index: u32,
-    /// Start, CLOCK_MONOTONIC ns.
-    pub start: Stamp,
-    /// Length, ns.
-    pub length_ns: u64,
     /// Since the start of the measure phase, at the end of this interval, ns.
     pub elapsed_ns: u64,
     /// Length of the measure phase, where the plan gives one, ns.
     pub planned_ns: Option<u64>,
     /// Operations measured so far, and how many the plan asks for.
     pub operations: (u64, Option<u64>),
-    /// Per workload and operation.
-    pub rows: Vec<IntervalRow>,
-    /// Operations due and not started, open loop only.
-    pub backlog: Option<u64>,
-    /// Mean operations in flight.
-    pub depth_mean: f64,
+    /// What happened in it; shared with what the run directory will hold.
+    pub closed: Arc<ClosedInterval>,
     /// Some worker has not come back from an I/O yet: its share is missing here.
     pub provisional: bool,
+}
+
+impl IntervalView {
+    /// Per workload and operation.
+    pub fn rows(&self) -> impl Iterator<Item = &IntervalRow> {
+        self.closed.ops.iter().map(|op| &op.row)
+    }
 }
 
 type Key = (bool, u32);
@@ -79,6 +81,7 @@ struct OpenWorkload {
     ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
     depth_ns: u64,
     backlog: u64,
+    in_flight: InFlightAtEnd,
 }
 
 /// The collector.
@@ -90,6 +93,9 @@ pub struct Collector {
     kinds: Vec<Vec<OpKind>>,
     open: BTreeMap<Key, Open>,
     reached: Vec<Option<Key>>,
+    /// When each worker was last heard of.
+    heard: Vec<Stamp>,
+    told_stalled: Stamp,
     running: Vec<bool>,
     spare: Sender<Box<IntervalStats>>,
     thresholds: Arc<CaptureThresholds>,
@@ -117,6 +123,8 @@ impl Collector {
             kinds: plan.workloads.iter().map(|w| w.mix.iter().map(|m| m.op).collect()).collect(),
             open: BTreeMap::new(),
             reached: vec![None; workers],
+            heard: vec![timeline.start; workers],
+            told_stalled: timeline.start,
             running: vec![true; workers],
             spare,
             thresholds,
@@ -131,11 +139,14 @@ impl Collector {
         self.running.iter().any(|r| *r)
     }
 
-    /// Takes a worker's message.
-    pub fn accept(&mut self, message: WorkerMessage) {
+    /// Takes a worker's message, `now`.
+    pub fn accept(&mut self, message: WorkerMessage, now: Stamp) {
         match message {
             WorkerMessage::Done { worker } => self.running[usize::from(worker)] = false,
-            WorkerMessage::IntervalStats(stats) => self.merge(stats),
+            WorkerMessage::IntervalStats(stats) => {
+                self.heard[usize::from(stats.worker)] = now;
+                self.merge(stats);
+            }
         }
     }
 
@@ -151,6 +162,7 @@ impl Collector {
         let workload = &mut open.workloads[usize::from(stats.workload)];
         workload.depth_ns += stats.depth_ns;
         workload.backlog += stats.backlog;
+        workload.in_flight.add(stats.in_flight);
         for (mine, theirs) in workload.ops.iter_mut().zip(stats.ops.iter_mut()) {
             match (mine, theirs) {
                 (Some(mine), Some(theirs)) => mine.merge(theirs),
@@ -179,11 +191,30 @@ impl Collector {
             self.close(key, open, observers);
         }
         self.show_late(now, observers);
+        self.tell_stalled(now, observers);
         let over = now.since(self.timeline.end) >= OVERTIME_NS;
         if over && self.any_running() && !self.told_overtime {
             self.told_overtime = true;
             let backlog = self.collected.intervals.last().and_then(|i| i.backlog);
             observers.iter_mut().for_each(|o| o.overtime(backlog));
+        }
+    }
+
+    /// Tells of a worker that has not come back for two intervals. It comes back at the end of every
+    /// interval unless an I/O keeps it, so that it is inside one since the first end it missed.
+    fn tell_stalled(&mut self, now: Stamp, observers: &mut [&mut dyn Observer]) {
+        let length = self.timeline.interval_ns as i64;
+        if now.since(self.told_stalled) < length {
+            return;
+        }
+        let running = self.heard.iter().zip(&self.running).filter(|(_, running)| **running);
+        let Some(heard) = running.map(|(heard, _)| *heard).min() else {
+            return;
+        };
+        let since = self.timeline.interval_end(heard).min(self.timeline.end);
+        if now.since(since) > length {
+            self.told_stalled = now;
+            observers.iter_mut().for_each(|o| o.stalled(since));
         }
     }
 
@@ -196,15 +227,8 @@ impl Collector {
         if now.since(start) <= 2 * length as i64 {
             return;
         }
-        let parts = open.workloads.iter().map(|w| (&w.ops, w.depth_ns, w.backlog));
-        let closed = ClosedInterval::from_parts(
-            (key, start, length),
-            parts,
-            &self.kinds,
-            &self.open_loop,
-            &self.collected.load,
-        );
-        let view = self.view(&closed, true);
+        let closed = self.closed((key, start, length), &open.workloads);
+        let view = self.view(Arc::new(closed), true);
         observers.iter_mut().for_each(|o| o.interval(&view));
         if let Some(open) = self.open.get_mut(&key) {
             open.shown = true;
@@ -233,13 +257,8 @@ impl Collector {
         *next = key.1 + 1;
         for index in missing {
             let (start, length) = self.timeline_of((key.0, index));
-            let nothing = ClosedInterval::from_parts(
-                ((key.0, index), start, length),
-                std::iter::repeat_n((&Default::default(), 0, 0), self.kinds.len()),
-                &self.kinds,
-                &self.open_loop,
-                &self.collected.load,
-            );
+            let nothing: Vec<_> = self.kinds.iter().map(|_| OpenWorkload::default()).collect();
+            let nothing = self.closed(((key.0, index), start, length), &nothing);
             self.finish(nothing, observers);
         }
         let (start, mut length) = self.timeline_of(key);
@@ -248,15 +267,21 @@ impl Collector {
             length = last.since(start).max(1) as u64;
         }
         self.collected.add_totals(key.0, open.workloads.iter().map(|w| &w.ops));
-        let closed = ClosedInterval::from_parts(
-            (key, start, length),
-            open.workloads.iter().map(|w| (&w.ops, w.depth_ns, w.backlog)),
+        let closed = self.closed((key, start, length), &open.workloads);
+        self.publish_thresholds(&open);
+        self.finish(closed, observers);
+    }
+
+    fn closed(&self, when: (Key, Stamp, u64), workloads: &[OpenWorkload]) -> ClosedInterval {
+        let parts = workloads.iter().map(|w| (&w.ops, w.depth_ns, w.backlog));
+        let parts = ClosedInterval::from_parts(
+            when,
+            parts,
             &self.kinds,
             &self.open_loop,
             &self.collected.load,
         );
-        self.publish_thresholds(&open);
-        self.finish(closed, observers);
+        ClosedInterval { in_flight: workloads.iter().map(|w| w.in_flight).collect(), ..parts }
     }
 
     fn publish_thresholds(&self, open: &Open) {
@@ -276,25 +301,20 @@ impl Collector {
     }
 
     fn finish(&mut self, closed: ClosedInterval, observers: &mut [&mut dyn Observer]) {
-        let view = self.view(&closed, false);
+        let view = self.view(Arc::new(closed), false);
         observers.iter_mut().for_each(|o| o.interval(&view));
-        self.collected.intervals.push(closed);
+        self.collected.intervals.push(view.closed);
     }
 
-    fn view(&self, closed: &ClosedInterval, provisional: bool) -> IntervalView {
+    fn view(&self, closed: Arc<ClosedInterval>, provisional: bool) -> IntervalView {
         let end = closed.start.plus(closed.length_ns);
         let elapsed = if closed.measured { end.since(self.timeline.measure).max(0) } else { 0 };
         IntervalView {
             phase: if closed.measured { "measure" } else { "warmup" },
-            index: closed.index,
-            start: closed.start,
-            length_ns: closed.length_ns,
             elapsed_ns: elapsed as u64,
             planned_ns: self.planned_ns,
             operations: (self.collected.measured_ops(), self.planned_ops),
-            rows: closed.ops.iter().map(|op| op.row.clone()).collect(),
-            backlog: closed.backlog,
-            depth_mean: closed.depth_mean.iter().sum(),
+            closed,
             provisional,
         }
     }
@@ -306,5 +326,47 @@ impl Collector {
             self.close(key, open, observers);
         }
         self.collected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Watch(Vec<Stamp>);
+
+    impl Observer for Watch {
+        fn phase(&mut self, _: &str) {}
+        fn interval(&mut self, _: &IntervalView) {}
+        fn stalled(&mut self, since: Stamp) {
+            self.0.push(since);
+        }
+        fn progress(&mut self, _: Progress<'_>) {}
+    }
+
+    #[test]
+    fn a_worker_that_does_not_come_back_is_told_of_once_an_interval() {
+        let plan = crate::testing::plan();
+        let second = 1_000_000_000;
+        let at = |ms: i64| Stamp(second + ms * 1_000_000);
+        let (start, end) = (at(0), at(60_000));
+        let timeline = Timeline { start, measure: start, end, interval_ns: second as u64 };
+        let (spare, _kept) = crossbeam_channel::bounded(4);
+        let mut collector = Collector::new(&plan, timeline, spare, Arc::default());
+        let mut watch = Watch::default();
+        for ms in (0..=4_000).step_by(20) {
+            collector.settle(at(ms), &mut [&mut watch]);
+        }
+        assert_eq!(watch.0, [at(1_000), at(1_000)], "since the first end that it missed");
+        // It comes back, and goes on.
+        let mut stats = Box::new(IntervalStats::new(0, 0));
+        stats.open(true, 0);
+        collector.accept(WorkerMessage::IntervalStats(stats), at(4_010));
+        for ms in (4_020..=6_500).step_by(20) {
+            collector.settle(at(ms), &mut [&mut watch]);
+        }
+        assert_eq!(watch.0.len(), 3, "{:?}", watch.0);
+        assert_eq!(watch.0[2], at(5_000));
     }
 }

@@ -13,7 +13,7 @@ use taillight_core::{OpKind, Record, Stamp};
 use taillight_rundir::chunk::ShortRecord;
 
 pub use capture::{Capture, CaptureState, CaptureThresholds};
-pub use interval_stats::{HIGHEST_NS, IntervalStats, OpStats, new_histogram};
+pub use interval_stats::{HIGHEST_NS, InFlightAtEnd, IntervalStats, OpStats, new_histogram};
 
 /// Where the stats of intervals go and where empty ones come back from.
 #[derive(Clone)]
@@ -147,21 +147,28 @@ impl Recorder {
     }
 
     /// Called once per poll, before the records of that poll: closes the interval when `now` is
-    /// past it, and adds to the mean queue depth.
+    /// past it, and adds to the mean queue depth. `at_end` tells of the end of the interval: backlog,
+    /// and what is in flight.
     #[inline(always)]
-    pub fn tick(&mut self, now: Stamp, in_flight: u32, backlog: impl FnOnce() -> u64) {
+    pub fn tick(
+        &mut self,
+        now: Stamp,
+        in_flight: u32,
+        at_end: impl FnOnce(Stamp) -> (u64, InFlightAtEnd),
+    ) {
         let elapsed = now.since(self.last_poll).max(0) as u64;
         self.stats.depth_ns += u64::from(in_flight) * elapsed;
         self.last_poll = now;
         if now >= self.boundary {
-            self.rotate(now, backlog());
+            let at_end = at_end(self.boundary);
+            self.rotate(now, at_end);
         }
     }
 
     #[cold]
-    fn rotate(&mut self, now: Stamp, backlog: u64) {
+    fn rotate(&mut self, now: Stamp, at_end: (u64, InFlightAtEnd)) {
         self.catch_up();
-        self.stats.backlog = backlog;
+        (self.stats.backlog, self.stats.in_flight) = at_end;
         let (worker, workload) = (self.stats.worker, self.stats.workload);
         let fresh = self.channels.spare.try_recv();
         let fresh = fresh.unwrap_or_else(|_| Box::new(IntervalStats::new(worker, workload)));

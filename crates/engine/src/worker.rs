@@ -423,10 +423,11 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     fn tick(&mut self) {
         self.clock.discipline(self.now);
         let in_flight = self.slots.in_flight();
-        let schedule = &mut self.schedule;
+        let (schedule, slots) = (&mut self.schedule, &self.slots);
         let (end, now) = (self.timeline.end, self.now);
         self.backlog.look(schedule, now.min(end));
-        self.recorder.tick(now, in_flight, || schedule.due(now.min(end)));
+        let at_end = |boundary| (schedule.due(now.min(end)), slots.in_flight_at(boundary));
+        self.recorder.tick(now, in_flight, at_end);
     }
 
     /// Takes a completion: what keys, streams and verification say of it, then its record.

@@ -35,6 +35,9 @@ fn closed_loop_latency_is_exact_and_nothing_is_lost() {
     assert_eq!(done.rows.iter().map(|r| r.ops).sum::<u64>(), 30_000);
     assert!(done.rows.iter().all(|r| r.depth_mean > 0.999 && r.depth_mean < 1.001));
     assert_eq!(done.views.len(), done.rows.len());
+    // What completes at the very end of an interval was in flight then.
+    let at_end = done.views[..2].iter().map(|view| view.closed.in_flight[0]);
+    assert!(at_end.clone().all(|f| (f.count, f.oldest_ns) == (1, 100_000)), "{at_end:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_driver::{OpenSpec, Target};
+use taillight_live::{LiveServer, PlaceInSeries};
 use taillight_machine::{Sys, block};
 use taillight_report::{MadeReport, ReportContext};
 use taillight_rundir::JsonFile;
@@ -28,6 +29,8 @@ pub struct RunHost<'a> {
     signals: &'a Signals,
     /// The targets that may be overwritten, as the command line names them.
     destroy: &'a [String],
+    /// Who shows the runs while they go on.
+    live: Option<&'a LiveServer>,
 }
 
 /// The confirmation that is meant for the target of a plan: the one with its name, else the first.
@@ -39,8 +42,12 @@ pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
 }
 
 impl<'a> RunHost<'a> {
-    pub fn new(signals: &'a Signals, destroy: &'a [String]) -> RunHost<'a> {
-        RunHost { signals, destroy }
+    pub fn new(
+        signals: &'a Signals,
+        destroy: &'a [String],
+        live: Option<&'a LiveServer>,
+    ) -> RunHost<'a> {
+        RunHost { signals, destroy, live }
     }
 }
 
@@ -61,7 +68,7 @@ pub fn run_method(
 
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
-        let mut live = Live::new(plan, false);
+        let mut live = Live::new(plan, false, None);
         let spec = OpenSpec {
             plan,
             run_id: &directory::fresh_id(),
@@ -76,11 +83,14 @@ impl Host for RunHost<'_> {
     }
 
     fn run(&mut self, point: &Point, target: Option<Box<dyn Target>>) -> Result<RunOutcome> {
+        let place = PlaceInSeries { id: point.id.clone(), round: point.round };
         let request = RunRequest {
             plan: &point.plan,
             job: point.job.as_ref(),
             destroy: confirmed(self.destroy, &point.plan),
             signals: self.signals,
+            live: self.live,
+            place: Some(&place),
             quiet: point.quiet,
         };
         match target {

@@ -8,6 +8,7 @@ use std::path::Path;
 use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
+use taillight_live::LiveServer;
 use taillight_machine::Sys;
 use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_suite::host::JobSource;
@@ -16,7 +17,7 @@ use taillight_suite::sequence::Sequence;
 use taillight_trace::tracing;
 
 use super::signals::Signals;
-use super::{RunHost, RunRequest, directory, job, run_method, run_plan};
+use super::{RunHost, RunRequest, directory, job, run_method, run_plan, served};
 use crate::args::RunArgs;
 use crate::{import, output};
 
@@ -76,24 +77,40 @@ pub fn run(
         })?;
     }
     let signals = Signals::install()?;
-    let (exit, measured) = match plans.as_slice() {
+    let server = args.live.start()?;
+    let ended = run_jobs(args, file, &plans, (&signals, server.as_ref()), resumed);
+    served::finish(server, &signals);
+    let (exit, measured) = ended?;
+    if measured {
+        show_kept(plans.iter().map(|(plan, _)| plan));
+    }
+    Ok(exit)
+}
+
+/// One job, or several as a series; whether something was measured.
+fn run_jobs(
+    args: &RunArgs,
+    file: &JobSource,
+    plans: &[(Plan, &NamedJob)],
+    (signals, live): (&Signals, Option<&LiveServer>),
+    resumed: Option<SeriesFile>,
+) -> Result<(Exit, bool)> {
+    match plans {
         [(plan, named)] => {
             let request = RunRequest {
                 plan,
                 job: Some(&named.source),
                 destroy: args.destroy.as_deref(),
-                signals: &signals,
+                signals,
+                live,
+                place: None,
                 quiet: false,
             };
             let outcome = run_plan(&request, resumed)?;
-            (outcome.exit, outcome.path.is_some())
+            Ok((outcome.exit, outcome.path.is_some()))
         }
-        _ => run_series(args, file, &plans, &signals, resumed)?,
-    };
-    if measured {
-        show_kept(plans.iter().map(|(plan, _)| plan));
+        _ => run_series(args, file, plans, (signals, live), resumed),
     }
-    Ok(exit)
 }
 
 /// Several jobs as one series; whether something was measured.
@@ -101,7 +118,7 @@ fn run_series(
     args: &RunArgs,
     file: &JobSource,
     plans: &[(Plan, &NamedJob)],
-    signals: &Signals,
+    (signals, live): (&Signals, Option<&LiveServer>),
     resumed: Option<SeriesFile>,
 ) -> Result<(Exit, bool)> {
     let stem = Path::new(&file.name).file_stem().unwrap_or_default();
@@ -115,7 +132,7 @@ fn run_series(
         Point::new(named.name.clone(), PointRole::Step, plan.clone(), job)
     });
     let mut method = Sequence::independent(head, points.collect());
-    let mut host = RunHost::new(signals, args.destroy.as_slice());
+    let mut host = RunHost::new(signals, args.destroy.as_slice(), live);
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
     output::line("");
     for result in &ended.done {

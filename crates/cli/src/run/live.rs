@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use taillight_core::Stamp;
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::units::Span;
 use taillight_engine::{IntervalView, Observer};
+use taillight_live::{LiveFeed, Progressed, progressed};
 
 use taillight_report::format::count;
 
@@ -30,6 +32,8 @@ pub struct Live {
     quiet: bool,
     /// What is said when the time is over and the load is not.
     overtime: Overtime,
+    /// The live view, which gets all that is shown here.
+    feed: Option<LiveFeed>,
 }
 
 /// The limits of what comes after the measured time, in words.
@@ -66,7 +70,7 @@ impl Overtime {
 
 impl Live {
     /// For this plan; a quiet one has no line per interval.
-    pub fn new(plan: &Plan, quiet: bool) -> Live {
+    pub fn new(plan: &Plan, quiet: bool, feed: Option<LiveFeed>) -> Live {
         let several = plan.workloads.len() > 1;
         let ops = plan.workloads.iter().flat_map(|w| {
             w.mix.iter().map(move |part| match several {
@@ -83,11 +87,13 @@ impl Live {
             last_line: None,
             quiet,
             overtime: Overtime::of(plan),
+            feed,
         }
     }
 
     /// A step of work before or after measuring.
     pub fn step(&mut self, p: Progress<'_>) {
+        self.feed.iter_mut().for_each(|feed| feed.progress(p));
         self.shown.step(p);
     }
 
@@ -98,19 +104,9 @@ impl Live {
 
     /// Moves the bar of the measure phase: by operations, or by time.
     fn measured(&mut self, view: &IntervalView) {
-        let (parts, rest_ns) = match (view.planned_ns, view.operations) {
-            (_, (done, Some(all))) => {
-                let per_op = view.elapsed_ns as f64 / done.max(1) as f64;
-                ((done, all), per_op * all.saturating_sub(done) as f64)
-            }
-            (Some(all), _) => {
-                let rest = all.saturating_sub(view.elapsed_ns);
-                ((view.elapsed_ns, all), rest as f64)
-            }
-            (None, _) => return,
-        };
-        let rest = format!("{:.0} s left", rest_ns / 1e9);
-        self.shown.part(view.phase, parts, rest);
+        let Some(Progressed { done, all, left }) = progressed(view) else { return };
+        let rest = format!("{:.0} s left", left.as_secs_f64());
+        self.shown.part(view.phase, (done, all), rest);
     }
 
     /// Whether an interval gets a line now.
@@ -123,11 +119,13 @@ impl Live {
 }
 
 impl Observer for Live {
-    fn phase(&mut self, _: &str) {
+    fn phase(&mut self, name: &str) {
+        self.feed.iter_mut().for_each(|feed| feed.phase(name));
         self.shown.end();
     }
 
     fn interval(&mut self, view: &IntervalView) {
+        self.feed.iter_mut().for_each(|feed| feed.interval(view));
         if self.due() {
             if self.lines.is_multiple_of(HEADER_EVERY) {
                 self.shown.line(&self.columns.header());
@@ -142,9 +140,14 @@ impl Observer for Live {
     }
 
     fn overtime(&mut self, backlog: Option<u64>) {
+        self.feed.iter_mut().for_each(|feed| feed.overtime(backlog));
         if !self.quiet {
             self.shown.line(&self.overtime.text(backlog));
         }
+    }
+
+    fn stalled(&mut self, since: Stamp) {
+        self.feed.iter_mut().for_each(|feed| feed.stalled(since));
     }
 
     fn progress(&mut self, progress: Progress<'_>) {

@@ -10,6 +10,7 @@ mod job;
 mod live;
 mod measure;
 mod numbers;
+mod served;
 mod signals;
 mod sweep;
 mod verdict;
@@ -20,7 +21,9 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::schedule::Schedules;
+use taillight_live::{LiveEnd, LiveFeed, LiveServer, RunFacts, PlaceInSeries};
 use taillight_machine::{Sys, block};
+use taillight_rundir::names;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_suite::method::Method;
@@ -35,6 +38,7 @@ use directory::{NewRun, series_directory};
 pub use host::{RunHost, run_method};
 pub use job::{plan_of, read, resolve};
 pub use live::Live;
+pub use served::LiveArgs;
 pub use signals::Signals;
 pub use sweep::{SeriesPlace, run_prepared};
 
@@ -56,6 +60,9 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         {
             e.hint(format!("a value of --direct needs `=`: --direct={}", job.display()))
         }
+        Some(job) if args.live.live == Some(None) && !job.exists() => {
+            e.hint(format!("an address of --live needs `=`: --live={}", job.display()))
+        }
         _ => e,
     })?;
     if let Some(source) = &source
@@ -75,14 +82,19 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let signals = Signals::install()?;
+    let server = args.live.start()?;
     let request = RunRequest {
         plan: &plan,
         job: source.as_ref(),
         destroy: args.destroy.as_deref(),
         signals: &signals,
+        live: server.as_ref(),
+        place: None,
         quiet: false,
     };
-    run_plan(&request, resumed).map(|outcome| outcome.exit)
+    let outcome = run_plan(&request, resumed);
+    served::finish(server, &signals);
+    outcome.map(|outcome| outcome.exit)
 }
 
 /// Says beside a printed plan what the guard would refuse as things stand. No failure: printing is
@@ -110,6 +122,10 @@ struct RunRequest<'a> {
     pub destroy: Option<&'a str>,
     /// Who may end it.
     pub signals: &'a Signals,
+    /// Who shows it while it goes on.
+    pub live: Option<&'a LiveServer>,
+    /// Where it stands in a series.
+    pub place: Option<&'a PlaceInSeries>,
     /// One of several: the series says how it went.
     pub quiet: bool,
 }
@@ -130,7 +146,7 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
     let output = plan.run.output.as_deref().map(std::path::Path::new);
     let dir = series_directory(output, &plan.run.name, resumed.is_some())?;
     let destroy: Vec<String> = request.destroy.map(str::to_owned).into_iter().collect();
-    let mut host = RunHost::new(request.signals, &destroy);
+    let mut host = RunHost::new(request.signals, &destroy, request.live);
     let ended = run_method(method.as_mut(), &mut host, &dir, resumed)?;
     Ok(RunOutcome {
         exit: ended.exit,
@@ -157,7 +173,7 @@ fn run_on_target(
     request: &RunRequest<'_>,
     open: impl FnOnce(&NewRun, &mut Live) -> Result<(Box<dyn Target>, u64)>,
 ) -> Result<RunOutcome> {
-    let RunRequest { plan, job, destroy, signals, quiet } = *request;
+    let RunRequest { plan, job, destroy, signals, quiet, .. } = *request;
     if let Some(named) = &plan.verify.run {
         // A wrong name must not cost a run.
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
@@ -168,7 +184,8 @@ fn run_on_target(
     tracing::require_backend(plan, &sys)?;
     let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(block::local));
     let run = directory::create(plan, job, destroy, environment.map())?;
-    let mut live = Live::new(plan, quiet);
+    let feed = feed(request, &run);
+    let mut live = Live::new(plan, quiet, feed.clone());
     let target = match open(&run, &mut live) {
         Ok(target) => target,
         Err(e) => return discard(e, run, signals),
@@ -184,8 +201,36 @@ fn run_on_target(
     };
     live.end();
     let path = run.dir.path().to_owned();
-    let (exit, summary) = verdict::conclude(run, &environment, &sys, measured, request)?;
+    let concluded = verdict::conclude(run, &environment, &sys, measured, request);
+    if let Some(feed) = feed {
+        let summary = concluded.as_ref().ok().and_then(|(_, summary)| summary.as_ref());
+        feed.end(LiveEnd {
+            status: summary.map_or("without a report".to_owned(), |s| {
+                format!("{:?}", s.status).to_lowercase()
+            }),
+            report: summary.map(|_| path.join(names::REPORT)),
+            verdict: summary.map(|s| s.verdict.text.clone()),
+        });
+    }
+    let (exit, summary) = concluded?;
     Ok(RunOutcome { exit, path: Some(path), summary })
+}
+
+/// Tells the live view, if there is one, what runs now.
+fn feed(request: &RunRequest<'_>, run: &NewRun) -> Option<LiveFeed> {
+    let server = request.live?;
+    let workloads = request.plan.workloads.iter();
+    server.keep_off(workloads.flat_map(|w| w.cpus.iter().copied()));
+    let feed = server.feed();
+    feed.begin(RunFacts {
+        run_id: run.run_id.clone(),
+        about: taillight_report::model::about::about(run.dir.manifest()),
+        host: Some(rustix::system::uname().nodename().to_string_lossy().into_owned()),
+        plan: request.plan.clone(),
+        series: request.place.cloned(),
+        dir: run.dir.path().to_owned(),
+    });
+    Some(feed)
 }
 
 /// Opens the target and checks the plan against its real geometry.

@@ -46,11 +46,11 @@ impl Columns {
 
     pub fn row(&self, view: &IntervalView) -> String {
         let sum = |f: fn(&IntervalRow) -> u64| whole(view).map(f).sum::<u64>();
-        let seconds = view.length_ns.max(1) as f64 / 1e9;
+        let seconds = view.closed.length_ns.max(1) as f64 / 1e9;
         // Warm-up has a count of its own: measured time begins after it.
         let end_ns = match view.phase {
             "measure" => view.elapsed_ns,
-            _ => u64::from(view.index) * self.interval_ns + view.length_ns,
+            _ => u64::from(view.closed.index) * self.interval_ns + view.closed.length_ns,
         };
         let mut text = format!(
             "{:>8}  {:<7} {:>10} {:>12}",
@@ -62,7 +62,7 @@ impl Columns {
         text.push_str(&self.latencies(view));
         if self.open_loop {
             let response = whole(view).filter_map(|l| l.response_p99_ns).max();
-            let backlog = view.backlog.map_or("-".to_owned(), count);
+            let backlog = view.closed.backlog.map_or("-".to_owned(), count);
             text.push_str(&format!(" {:>9} {backlog:>9}", time(response)));
         }
         text.push_str(&format!(" {:>7}", count(sum(|row| row.errors))));
@@ -95,7 +95,7 @@ impl Columns {
 
 /// The rows of operations: all but the parts of read-modify-writes.
 fn whole(view: &IntervalView) -> impl Iterator<Item = &IntervalRow> {
-    view.rows.iter().filter(|row| !row.op.is_part())
+    view.rows().filter(|row| !row.op.is_part())
 }
 
 fn time(ns: Option<u64>) -> String {
@@ -118,7 +118,8 @@ fn clock(ns: u64, interval_ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use taillight_core::{OpKind, Stamp};
+    use taillight_core::OpKind;
+    use taillight_engine::collector::{ClosedInterval, ClosedOp};
 
     use super::*;
 
@@ -136,18 +137,21 @@ mod tests {
         }
     }
 
-    fn view(ops: &[OpKind]) -> IntervalView {
+    fn view(rows: Vec<IntervalRow>) -> IntervalView {
+        let op = |row| ClosedOp { row, ..ClosedOp::default() };
+        let closed = ClosedInterval {
+            index: 2,
+            length_ns: 1_000_000_000,
+            ops: rows.into_iter().map(op).collect(),
+            backlog: Some(12),
+            ..ClosedInterval::default()
+        };
         IntervalView {
             phase: "measure",
-            index: 2,
-            start: Stamp(0),
-            length_ns: 1_000_000_000,
             elapsed_ns: 3_000_000_000,
             planned_ns: None,
             operations: (0, None),
-            rows: ops.iter().copied().map(interval_row).collect(),
-            backlog: Some(12),
-            depth_mean: 1.0,
+            closed: closed.into(),
             provisional: false,
         }
     }
@@ -159,7 +163,10 @@ mod tests {
             for open_loop in [false, true] {
                 let names = ops[..n].iter().map(|o| o.name().to_owned()).collect();
                 let columns = Columns::new(names, open_loop, 1_000_000_000);
-                let (header, row) = (columns.header(), columns.row(&view(&ops[..n])));
+                let (header, row) = (
+                    columns.header(),
+                    columns.row(&view(ops[..n].iter().copied().map(interval_row).collect())),
+                );
                 assert_eq!(header.len(), row.len(), "\n{header}\n{row}");
             }
         }
@@ -176,10 +183,8 @@ mod tests {
 
     #[test]
     fn nothing_done_shows_dashes() {
-        let mut empty = view(&[OpKind::Read]);
-        let row = &mut empty.rows[0];
-        (row.ops, row.p50_ns, row.p99_ns, row.max_ns) = (1, None, None, None);
-        let row = Columns::new(vec!["read".into()], false, 1_000_000_000).row(&empty);
+        let empty = IntervalRow { op: OpKind::Read, ops: 1, ..IntervalRow::default() };
+        let row = Columns::new(vec!["read".into()], false, 1_000_000_000).row(&view(vec![empty]));
         assert!(row.contains(" - "), "{row}");
     }
 }

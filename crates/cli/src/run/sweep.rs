@@ -16,7 +16,7 @@ use taillight_suite::host::{Assignment, JobSource};
 use taillight_suite::suites::{self, PreparedSuite};
 
 use super::host::confirmed;
-use super::{RunHost, Signals, directory, job, run_method};
+use super::{LiveArgs, RunHost, Signals, directory, job, run_method, served};
 use crate::args::RunArgs;
 use crate::{output, registry};
 
@@ -46,6 +46,7 @@ pub fn run(
         output: output.map(PathBuf::from),
         destroy: args.destroy.as_slice(),
         print_plan: args.print_plan,
+        live: &args.live,
     };
     run_prepared(prepared, &place, resumed)
 }
@@ -60,6 +61,7 @@ pub struct SeriesPlace<'a> {
     pub destroy: &'a [String],
     /// Shows the plans and runs nothing.
     pub print_plan: bool,
+    pub live: &'a LiveArgs,
 }
 
 /// Runs a prepared series, or shows its plans. Errors: as [`run`].
@@ -79,11 +81,13 @@ pub fn run_prepared(
     }
     let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
     let PreparedSuite { mut method, work_directory, plans, .. } = prepared;
-    let made = work_directory.map_or(Ok(None), make_directory)?;
     let signals = Signals::install()?;
-    let mut host = RunHost::new(&signals, place.destroy);
+    let server = place.live.start()?;
+    let made = work_directory.map_or(Ok(None), make_directory)?;
+    let mut host = RunHost::new(&signals, place.destroy, server.as_ref());
     let ended = check_targets(&plans, place.destroy)
         .and_then(|()| run_method(method.as_mut(), &mut host, &dir, resumed));
+    served::finish(server, &signals);
     if let Some(made) = made {
         // Only when it is empty: what is left in it is somebody's.
         let _ = std::fs::remove_dir(&made);

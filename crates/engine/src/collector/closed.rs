@@ -1,28 +1,34 @@
 //! Closed intervals, kept small: exact counts, percentiles, and the histogram as (value, count)
 //! pairs until `histograms.hlog` is written after the run.
 
+use std::sync::Arc;
+
 use hdrhistogram::Histogram;
 use taillight_core::plan::Plan;
 use taillight_core::{LatencyKind, LatencyMap, OpKind, Stamp, Status};
 use taillight_rundir::histlog::{HistEntry, HistTag};
 use taillight_rundir::intervals::IntervalRow;
 
-use crate::recorder::{OpStats, new_histogram};
+use crate::recorder::{InFlightAtEnd, OpStats, new_histogram};
 
 type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
-/// Value and count of each non-empty histogram bucket.
-type Sparse = Vec<(u64, u64)>;
+/// Highest value and count of each histogram bucket that is not empty, ascending.
+pub type Sparse = Vec<(u64, u64)>;
 
 /// One workload's kind of operation in one interval.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClosedOp {
     pub row: IntervalRow,
+    /// Sums of latencies of successes, ns.
+    pub sums_ns: LatencyMap<u64>,
+    /// Failures by status.
+    pub errors: Vec<(Status, u64)>,
     /// None of load that is not measured.
-    latencies: Option<LatencyMap<Sparse>>,
+    pub latencies: Option<LatencyMap<Sparse>>,
 }
 
 /// One closed interval.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClosedInterval {
     /// Measure phase or warm-up.
     pub measured: bool,
@@ -37,6 +43,8 @@ pub struct ClosedInterval {
     pub backlog: Option<u64>,
     /// Mean operations in flight per workload.
     pub depth_mean: Vec<f64>,
+    /// Operations in flight at its end, per workload.
+    pub in_flight: Vec<InFlightAtEnd>,
 }
 
 fn sparse(h: &Histogram<u64>) -> Sparse {
@@ -94,6 +102,7 @@ impl ClosedInterval {
             ops,
             backlog: backlogs,
             depth_mean: depths,
+            in_flight: Vec::new(),
         }
     }
 }
@@ -113,10 +122,12 @@ fn close_op(mut row: IntervalRow, part: Option<&OpStats>, load: bool) -> ClosedO
         row.records = p.records();
         row.errors = p.failed();
     }
+    let sums_ns = measured.map(|p| p.sums_ns.clone()).unwrap_or_default();
+    let errors = part.map(|p| p.errors.clone()).unwrap_or_default();
     if let Some(p) = measured {
         fill_latency(&mut row, p);
     }
-    ClosedOp { row, latencies }
+    ClosedOp { row, sums_ns, errors, latencies }
 }
 
 fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
@@ -126,7 +137,7 @@ fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
     // A bucket's upper edge may lie above the exact maximum.
     let at = |q: f64| Some(p.latencies.service.value_at_quantile(q).min(p.max_ns));
     row.min_ns = Some(p.min_ns);
-    row.mean_ns = Some(p.sum_ns as f64 / p.ops as f64);
+    row.mean_ns = Some(p.sums_ns.service as f64 / p.ops as f64);
     row.max_ns = Some(p.max_ns);
     (row.p10_ns, row.p25_ns, row.p50_ns) = (at(0.1), at(0.25), at(0.5));
     (row.p75_ns, row.p90_ns, row.p95_ns) = (at(0.75), at(0.9), at(0.95));
@@ -150,7 +161,7 @@ fn whole(ops: &Ops) -> impl Iterator<Item = &OpStats> {
 /// Everything the run directory and the outcome need.
 pub struct Collected {
     /// Closed intervals in order.
-    pub intervals: Vec<ClosedInterval>,
+    pub intervals: Vec<Arc<ClosedInterval>>,
     /// Measured counters per workload and kind of operation.
     pub totals: Vec<Ops>,
     /// Warm-up operations, all together.

@@ -21,8 +21,8 @@ pub struct OpStats {
     pub bytes: u64,
     /// Successes that said how many records they covered, and those records.
     pub several: (u64, u64),
-    /// Sum of service times, ns.
-    pub sum_ns: u64,
+    /// Sums of latencies, those that no histogram holds included, ns.
+    pub sums_ns: LatencyMap<u64>,
     /// Shortest service time, ns.
     pub min_ns: u64,
     /// Longest service time, ns.
@@ -45,7 +45,7 @@ impl OpStats {
             ops: 0,
             bytes: 0,
             several: (0, 0),
-            sum_ns: 0,
+            sums_ns: LatencyMap::default(),
             min_ns: u64::MAX,
             max_ns: 0,
             latencies,
@@ -59,13 +59,14 @@ impl OpStats {
     pub fn success(&mut self, service: u64, response: u64, bytes: u64) {
         self.ops += 1;
         self.bytes += bytes;
-        self.sum_ns += service;
+        self.sums_ns.service += service;
         self.min_ns = self.min_ns.min(service);
         self.max_ns = self.max_ns.max(service);
         // Zero is below the histogram's unit of 1 ns and is counted in its first bucket.
         let mut beyond = self.latencies.service.record(service).is_err();
         if let Some(responses) = self.latencies.get_mut(LatencyKind::Response) {
             beyond |= responses.record(response).is_err();
+            *self.sums_ns.get_or_insert_with(LatencyKind::Response, || 0) += response;
         }
         self.beyond += u64::from(beyond);
     }
@@ -79,6 +80,7 @@ impl OpStats {
             if let Some(ns) = kind.of(r) {
                 let all = self.latencies.get_or_insert_with(kind, new_histogram);
                 self.beyond += u64::from(all.record(ns).is_err());
+                *self.sums_ns.get_or_insert_with(kind, || 0) += ns;
             }
         }
         if let Some(records) = r.count {
@@ -113,7 +115,7 @@ impl OpStats {
         self.bytes += other.bytes;
         self.several.0 += other.several.0;
         self.several.1 += other.several.1;
-        self.sum_ns += other.sum_ns;
+        self.sums_ns.merge(&other.sums_ns, |mine, theirs| *mine += theirs);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.beyond += other.beyond;
@@ -130,10 +132,27 @@ impl OpStats {
     }
 
     fn clear(&mut self) {
-        (self.ops, self.bytes, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, 0, u64::MAX, 0);
+        (self.ops, self.bytes, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
+        self.sums_ns = LatencyMap::default();
         (self.beyond, self.several) = (0, (0, 0));
         self.errors.clear();
         self.latencies.iter_mut().for_each(|(_, h)| h.reset());
+    }
+}
+
+/// Operations in flight at the end of an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InFlightAtEnd {
+    pub count: u32,
+    /// Age of the oldest, ns.
+    pub oldest_ns: u64,
+}
+
+impl InFlightAtEnd {
+    /// Adds those of another worker.
+    pub fn add(&mut self, other: InFlightAtEnd) {
+        self.count += other.count;
+        self.oldest_ns = self.oldest_ns.max(other.oldest_ns);
     }
 }
 
@@ -152,6 +171,7 @@ pub struct IntervalStats {
     pub depth_ns: u64,
     /// Operations due and not yet started, at the end of the interval; open loop only.
     pub backlog: u64,
+    pub in_flight: InFlightAtEnd,
     /// Warm-up operations that completed in the measure phase; in no figure.
     pub stragglers: u64,
     /// Set on the worker's last interval: when it finished.
@@ -168,6 +188,7 @@ impl IntervalStats {
             ops: Default::default(),
             depth_ns: 0,
             backlog: 0,
+            in_flight: InFlightAtEnd::default(),
             stragglers: 0,
             last: None,
         }
@@ -201,5 +222,6 @@ impl IntervalStats {
     pub fn clear(&mut self) {
         self.ops.iter_mut().flatten().for_each(|op| op.clear());
         (self.depth_ns, self.backlog, self.stragglers, self.last) = (0, 0, 0, None);
+        self.in_flight = InFlightAtEnd::default();
     }
 }

@@ -69,7 +69,7 @@ fn get(key: u64, submit: i64, complete: i64) -> ShortRecord {
 
 /// As the worker does it: a tick at the completion, then the operation.
 fn done(r: &mut Recorder, sample: &ShortRecord) {
-    r.tick(Stamp(sample.complete), 1, || 0);
+    r.tick(Stamp(sample.complete), 1, |_| (0, InFlightAtEnd::default()));
     r.success_later(sample);
 }
 
@@ -177,7 +177,7 @@ proptest! {
             let entry = expected.entry(index).or_default();
             if *kind == 0 {
                 entry.1 += 1;
-                r.tick(Stamp(now), 1, || 0);
+                r.tick(Stamp(now), 1, |_| (0, InFlightAtEnd::default()));
                 r.record(&failure(i as u64, now));
             } else {
                 entry.0 += 1;

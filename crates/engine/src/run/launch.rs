@@ -228,11 +228,11 @@ fn run_simulated<B: Probes>(
     let mut idle = None;
     let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
         idle = idle.take().or_else(|| shared.idle.look(time.now(), &shared.abort));
-        messages.try_iter().for_each(|m| collector.accept(m));
+        messages.try_iter().for_each(|m| collector.accept(m, time.now()));
         phase.at(time.now() >= timeline.measure, observers);
         collector.settle(time.now(), observers);
     });
-    messages.try_iter().for_each(|m| collector.accept(m));
+    messages.try_iter().for_each(|m| collector.accept(m, time.now()));
     let cpu_s = cpu_s() - cpu;
     let collected = collector.into_collected(observers);
     let error = result.err().or(idle).or(gave_up(&ends));

@@ -189,9 +189,9 @@ fn collect<B: Probes>(
     let mut phase = PhaseNotifier::begin(&shared.plan, observers);
     while collector.any_running() && now() < give_up {
         if let Ok(message) = messages.recv_timeout(samples.pause(Duration::from_millis(20))) {
-            collector.accept(message);
+            collector.accept(message, now());
         }
-        messages.try_iter().for_each(|m| collector.accept(m));
+        messages.try_iter().for_each(|m| collector.accept(m, now()));
         if phase.at(now() >= timeline.measure, observers) {
             cpu = cpu_s();
         }

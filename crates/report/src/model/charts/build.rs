@@ -1,10 +1,10 @@
 //! From an [`Analysis`] to what the charts are drawn from.
 
 use taillight_core::plan::WorkloadPlan;
-use taillight_core::{LatencyKind, OpKind, Result};
+use taillight_core::{LatencyKind, OpKind, Percentile, Result};
 use taillight_rundir::latency::NineEntry;
 use taillight_stats::slc::SBK_21_LIST;
-use taillight_stats::{Dist, Slc, percentile_curve};
+use taillight_stats::{Dist, Slc, needed_one_sided, percentile_curve};
 
 use super::data::{
     HeatGrid, HostLine, LatencySeries, OpOutliers, PercentilePoint, RunCharts, SlcLine, SlowPoint,
@@ -137,6 +137,35 @@ fn series_of(
         resolved_share: bounded.map_or(1.0, |nine| 0.1f64.powi(nine.k as i32)),
         nines: nines.into_iter().filter(|nine| nine.ns.is_some()).collect(),
         slc: slc_line(dist).filter(|_| main),
+    }
+}
+
+/// The distribution of a run that goes on: without what only its whole tells.
+pub fn series_so_far(
+    op: OpKind,
+    name: String,
+    (measure, main): (LatencyKind, bool),
+    dist: &Dist,
+    seconds: f64,
+) -> LatencySeries {
+    let resolved = (1..=9).take_while(|k| {
+        let needed = Percentile::nines(*k).and_then(|pct| needed_one_sided(&pct));
+        needed.is_some_and(|n| dist.count() >= n)
+    });
+    LatencySeries {
+        op,
+        name,
+        measure,
+        main,
+        count: dist.count(),
+        iops: per_s(dist.count() as f64, seconds),
+        mean_ns: dist.mean().unwrap_or(0.0),
+        max_ns: dist.max().unwrap_or(0),
+        bins: Vec::new(),
+        curve: curve(dist),
+        resolved_share: resolved.last().map_or(1.0, |k| 0.1f64.powi(i32::from(k))),
+        nines: Vec::new(),
+        slc: None,
     }
 }
 

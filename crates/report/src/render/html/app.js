@@ -230,7 +230,7 @@
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
-    const spec = JSON.parse(themed(f.data.textContent));
+    const spec = JSON.parse(themed(f.text()));
     f.axes = spec.axes;
     f.switches = spec.switches;
     f.home = {};
@@ -257,8 +257,12 @@
       toImageButtonOptions: { format: "png", scale: 2, filename: "taillight-" + f.id },
     });
     for (const [path, value] of Object.entries(f.chosen)) put(spec.layout, path, value);
-    Plotly.newPlot(f.node, spec.data, spec.layout, config).then(() => {
+    // What the reader has zoomed into or hidden stays when a figure gets newer data.
+    spec.layout.uirevision = "kept";
+    Plotly.react(f.node, spec.data, spec.layout, config).then(() => {
       retick(f);
+      if (f.heard) return;
+      f.heard = true;
       f.node.on("plotly_legendclick", e => legendClick(f, e, false));
       f.node.on("plotly_legenddoubleclick", e => legendClick(f, e, true));
       f.node.on("plotly_doubleclick", () => { Plotly.relayout(f.node, f.home); together(f, null); });
@@ -285,13 +289,17 @@
     if (Object.keys(choice.layout).length) Plotly.relayout(f.node, choice.layout);
   };
 
-  for (const node of document.querySelectorAll(".plot")) {
-    const id = node.id.slice("plot-".length);
-    figures.set(id, { id, node, data: document.getElementById("data-" + id), drawn: false, chosen: {} });
-  }
-  for (const button of document.querySelectorAll(".switch button")) {
-    button.addEventListener("click", () => choose(button));
-  }
+  const find = text => {
+    figures.clear();
+    for (const node of document.querySelectorAll(".plot")) {
+      const id = node.id.slice("plot-".length);
+      figures.set(id, { id, node, text: () => text(id), drawn: false, chosen: {} });
+      near.observe(node);
+    }
+    for (const button of document.querySelectorAll(".switch button")) {
+      button.addEventListener("click", () => choose(button));
+    }
+  };
   for (const box of document.querySelectorAll(".runs input")) {
     box.addEventListener("change", () => {
       if (box.checked) hidden.delete(box.value); else hidden.add(box.value);
@@ -302,10 +310,18 @@
   const near = new IntersectionObserver(entries => {
     for (const entry of entries.filter(e => e.isIntersecting)) {
       near.unobserve(entry.target);
-      draw(figures.get(entry.target.id.slice("plot-".length)));
+      const f = figures.get(entry.target.id.slice("plot-".length));
+      if (f) draw(f);
     }
   }, { rootMargin: "400px 0px" });
-  for (const f of figures.values()) near.observe(f.node);
+  find(id => document.getElementById("data-" + id).textContent);
+  // For a page that stays open: figures whose texts come from elsewhere and change.
+  window.taillight = {
+    find,
+    redraw: () => {
+      for (const f of figures.values()) if (f.drawn) { f.drawn = false; draw(f); }
+    },
+  };
   const drawNext = () => {
     const f = [...figures.values()].find(f => !f.drawn);
     if (!f) return;
@@ -316,7 +332,7 @@
   const recolour = () => {
     for (const f of figures.values()) if (f.drawn) {
       Plotly.purge(f.node);
-      f.drawn = false;
+      f.drawn = f.heard = false;
       draw(f);
     }
   };

@@ -6,6 +6,7 @@
 
 mod details;
 mod explained;
+mod live;
 mod timelines;
 
 use minijinja::value::Serde;
@@ -20,14 +21,17 @@ use super::palette;
 use super::plots::{ButtonRow, CHARTS, ChartFigure};
 use crate::format::{Script, written};
 use crate::model::charts::{ChartModel, RunCharts, run_charts};
-use crate::model::{
-    AnalysedRun, Model, ReportContext, ReportSummary, about, differences, overview,
-};
+use crate::model::{AnalysedRun, Model, ReportContext, about, differences, overview};
 use crate::table::Table;
 
+pub use live::{LiveFigures, live_figures};
+
 const TEMPLATE: &str = include_str!("report.html");
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("app.js");
+const CHART_SECTIONS: &str = include_str!("charts.html");
+/// How pages look.
+pub const STYLE: &str = include_str!("style.css");
+/// What draws the figures of a page.
+pub const SCRIPT: &str = include_str!("app.js");
 
 /// The page of one or several runs. Errors: `Internal` when the template does not fit its data.
 pub fn page(runs: &[AnalysedRun], context: &ReportContext) -> Result<String> {
@@ -49,8 +53,11 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
         steady: context.steady.clone(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
+    let brief = context.summary.as_ref();
+    let brief: Option<Vec<&str>> = brief.map(|b| b.charts.iter().map(String::as_str).collect());
+    let template = TEMPLATE.replace("{# charts #}", CHART_SECTIONS);
     let mut environment = Environment::new();
-    environment.add_template("report.html", TEMPLATE).map_err(bug)?;
+    environment.add_template("report.html", &template).map_err(bug)?;
     let template = environment.get_template("report.html").map_err(bug)?;
     let page = template
         .render(context! {
@@ -62,7 +69,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
-            charts => Serde(chart_views(&overlay, context.summary.as_ref())?),
+            charts => Serde(chart_views(&overlay, brief.as_deref())?),
             links => Serde(links(runs, context)),
             brief => context.summary.is_some(),
             style => STYLE,
@@ -87,7 +94,7 @@ fn all_charts(runs: &[AnalysedRun], one_clock: bool) -> Result<Vec<RunCharts>> {
 }
 
 /// The plotting library without the typesetting library that comes along with it.
-fn bundle() -> String {
+pub fn bundle() -> String {
     let sources = Plot::offline_js_sources();
     let start = sources.find('>').map_or(0, |i| i + 1);
     let end = sources.find("</script>").unwrap_or(sources.len());
@@ -169,9 +176,10 @@ fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)>
     runs.iter().map(|r| r.label.clone()).zip(links).collect()
 }
 
-fn chart_views(overlay: &ChartModel, brief: Option<&ReportSummary>) -> Result<Vec<ChartView>> {
+/// The charts that have something to show; of these ids only, where some are given.
+fn chart_views(overlay: &ChartModel, ids: Option<&[&str]>) -> Result<Vec<ChartView>> {
     let mut views = Vec::new();
-    let wanted = |id| brief.is_none_or(|b| b.charts.iter().any(|c| c == id));
+    let wanted = |id: &str| ids.is_none_or(|ids| ids.contains(&id));
     for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
         let figures: Vec<FigureView> =
             (chart.draw)(overlay).into_iter().map(figure_view).collect::<Result<_>>()?;

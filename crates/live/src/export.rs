@@ -1,0 +1,154 @@
+//! A finished run as OpenMetrics text with the times of its intervals, for `promtool tsdb
+//! create-blocks-from openmetrics`: the same model, names and buckets as `/metrics`.
+//!
+//! Counts are exact. Sums are of interval means, and where intervals have none (response times), of
+//! histograms: within 0.1 %.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use taillight_core::{Error, LatencyKind, LatencyMap, Result, Stamp};
+use taillight_engine::IntervalView;
+use taillight_engine::collector::{ClosedInterval, ClosedOp};
+use taillight_rundir::histlog::each_histogram;
+use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::{RunDir, names};
+
+use crate::feed::{LiveEvent, RunFacts};
+use crate::metrics::{Family, Labels, MetricSample, ServerUse, families};
+use crate::model::LiveModel;
+use crate::openmetrics::{TextFormat, head, samples};
+
+/// Stamps of the histogram log are whole milliseconds.
+const NEAR_NS: i64 = 1_000_000;
+
+/// The run in `dir` as OpenMetrics text. Errors: `Usage` for a run without intervals; `Corrupt` for
+/// damaged files.
+pub fn export(dir: &RunDir) -> Result<String> {
+    let manifest = dir.manifest();
+    let mut model = LiveModel::default();
+    model.take(LiveEvent::Begin(Box::new(RunFacts {
+        run_id: manifest.run_id.clone(),
+        about: String::new(),
+        host: None,
+        plan: manifest.plan.clone(),
+        series: None,
+        dir: dir.path().to_owned(),
+    })));
+    model.take(LiveEvent::Phase("measure".to_owned()));
+    let mut text = TimedText::default();
+    for (start_ns, ops) in intervals(dir)? {
+        let length_ns = ops.iter().map(|op| op.row.length_ns).max().unwrap_or(0);
+        let closed = ClosedInterval {
+            measured: true,
+            start: Stamp(start_ns),
+            length_ns,
+            backlog: ops.iter().filter_map(|op| op.row.backlog).next(),
+            ops,
+            ..ClosedInterval::default()
+        };
+        let end_ns = start_ns.saturating_add_unsigned(length_ns);
+        let started = model.start().map_or(start_ns, |start| start.0);
+        model.take(LiveEvent::Interval(Box::new(IntervalView {
+            phase: "measure",
+            elapsed_ns: end_ns.saturating_sub(started).max(0) as u64,
+            planned_ns: manifest.plan.run.duration.map(|d| d.0),
+            operations: (0, None),
+            closed: Arc::new(closed),
+            provisional: false,
+        })));
+        let since = end_ns.saturating_sub(manifest.clock.monotonic_ns);
+        let at_s = manifest.clock.realtime_ns.saturating_add(since) as f64 / 1e9;
+        // What the view used is not the run's.
+        let all = families(&model, ServerUse::default()).into_iter();
+        all.filter(|f| !f.name.starts_with("taillight_live_")).for_each(|f| text.put(f, at_s));
+    }
+    match text.families.is_empty() {
+        false => Ok(text.finish()),
+        true => Err(Error::usage("the run measured nothing")
+            .with("path", dir.path().display())
+            .hint("give the directory of a run that has measured")),
+    }
+}
+
+/// The measured intervals by their start, with what the histogram log says of them.
+fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
+    let manifest = dir.manifest();
+    let mut all: BTreeMap<i64, Vec<ClosedOp>> = BTreeMap::new();
+    for row in read_intervals(&dir.file(names::INTERVALS))? {
+        if row.phase == "measure" {
+            let op = ClosedOp { row, ..ClosedOp::default() };
+            all.entry(op.row.start_ns).or_default().push(op);
+        }
+    }
+    let Some(log) = dir.existing(names::HISTOGRAMS) else { return Ok(all) };
+    let workload = |name: &str| {
+        let clean = |s: &str| s.replace(['/', ',', ' ', '\r', '\n'], "_");
+        let mut workloads = manifest.plan.workloads.iter();
+        workloads.position(|w| clean(&w.name) == name).and_then(|i| u16::try_from(i).ok())
+    };
+    each_histogram(&log, &manifest.clock, &mut |entry| {
+        if entry.tag.phase != "measure" {
+            return Ok(());
+        }
+        let workload = workload(&entry.tag.workload);
+        let near = entry.start_ns - NEAR_NS..=entry.start_ns + NEAR_NS;
+        let mut found = all
+            .range_mut(near)
+            .flat_map(|(_, ops)| ops)
+            .filter(|op| Some(op.row.workload) == workload && op.row.op == entry.tag.op);
+        let op = found.next().ok_or_else(|| {
+            Error::corrupt("the histogram log has an interval that intervals.parquet has not")
+                .with("path", dir.path().display())
+        })?;
+        let held = &entry.histogram;
+        let values: Vec<(u64, u64)> =
+            held.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect();
+        let sum = values.iter().map(|(ns, n)| held.median_equivalent(*ns).saturating_mul(*n)).sum();
+        let kind = entry.tag.kind;
+        op.sums_ns.insert(kind, exact_sum(&op.row, kind).unwrap_or(sum));
+        op.latencies.get_or_insert_with(LatencyMap::default).insert(kind, values);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The sum of service times, ns, from the mean that the interval has.
+fn exact_sum(row: &IntervalRow, kind: LatencyKind) -> Option<u64> {
+    let mean = row.mean_ns.filter(|_| kind == LatencyKind::Service)?;
+    Some((mean * (row.ops - row.errors) as f64).round() as u64)
+}
+
+/// Samples of many times, each series by itself and in order of time, as the format wants it.
+#[derive(Default)]
+struct TimedText {
+    families: Vec<(Family, BTreeMap<Labels, String>)>,
+}
+
+impl TimedText {
+    fn put(&mut self, family: Family, at_s: f64) {
+        let place = self.families.iter().position(|(f, _)| f.name == family.name);
+        let place = place.unwrap_or_else(|| {
+            let none = Family { samples: Vec::new(), ..family.clone() };
+            self.families.push((none, BTreeMap::new()));
+            self.families.len() - 1
+        });
+        let series = &mut self.families[place].1;
+        for MetricSample { labels, value } in family.samples.clone() {
+            let one = Family {
+                samples: vec![MetricSample { labels: labels.clone(), value }],
+                ..family.clone()
+            };
+            samples(series.entry(labels).or_default(), &one, Some(at_s));
+        }
+    }
+
+    fn finish(self) -> String {
+        let mut text = String::new();
+        for (family, series) in self.families {
+            head(&mut text, &family, TextFormat::OpenMetrics);
+            series.values().for_each(|lines| text.push_str(lines));
+        }
+        text + "# EOF\n"
+    }
+}

@@ -1,0 +1,192 @@
+//! From the engine's collector to the model: one message a call, taken up when somebody looks.
+//!
+//! What it is: the [`Observer`] that a run hands its intervals to, and the state behind every view.
+//! What it is not: work at an interval's close; a message is a pointer to what the collector keeps
+//! anyway, and is folded into the model by whoever asks next.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use taillight_core::plan::Plan;
+use taillight_core::progress::Progress;
+use taillight_core::{Result, Stamp};
+use taillight_engine::{IntervalView, Observer};
+
+use crate::model::LiveModel;
+use crate::server::cannot;
+
+/// What does not change while a run goes on.
+#[derive(Debug, Clone)]
+pub struct RunFacts {
+    pub run_id: String,
+    /// One line: what is driven how.
+    pub about: String,
+    /// The machine's name, where it is this one.
+    pub host: Option<String>,
+    pub plan: Plan,
+    /// Where it stands, when it is one of several.
+    pub series: Option<PlaceInSeries>,
+    /// The run directory.
+    pub dir: PathBuf,
+}
+
+/// A run's place in a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlaceInSeries {
+    /// The point's name.
+    pub id: String,
+    /// The pass over the points of a loop, from 1 up.
+    pub round: u32,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveEnd {
+    /// `complete`, `partial` or `failed`.
+    pub status: String,
+    /// The run's page, when one was made.
+    pub report: Option<PathBuf>,
+    /// The report's verdict, one line.
+    pub verdict: Option<String>,
+}
+
+/// What the model is told.
+#[derive(Debug)]
+pub enum LiveEvent {
+    Begin(Box<RunFacts>),
+    Phase(String),
+    Interval(Box<IntervalView>),
+    Overtime,
+    Stalled(Stamp),
+    /// Long work that is not measuring: what, the part that is done, and the whole.
+    Work(String, u64, u64),
+    End(Box<LiveEnd>),
+}
+
+/// Wakes the server's thread, when it has clients that wait for news.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    stream: UnixStream,
+    awaited: AtomicBool,
+}
+
+impl Waker {
+    /// The waker and what the server polls. Errors: `Unavailable` without file descriptors.
+    pub fn new() -> Result<(Waker, UnixStream)> {
+        let pair = || -> std::io::Result<(UnixStream, UnixStream)> {
+            let (stream, other) = UnixStream::pair()?;
+            stream.set_nonblocking(true)?;
+            other.set_nonblocking(true)?;
+            Ok((stream, other))
+        };
+        let (stream, other) = pair().map_err(|e| cannot("make a pair of sockets", e))?;
+        Ok((Waker { stream, awaited: AtomicBool::new(false) }, other))
+    }
+
+    /// Whether anybody waits for news.
+    pub fn await_news(&self, awaited: bool) {
+        self.awaited.store(awaited, Ordering::Relaxed);
+    }
+
+    /// Wakes the thread if a client waits for news.
+    fn news(&self) {
+        if self.awaited.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// Wakes the thread. A full buffer wakes it as well.
+    pub fn wake(&self) {
+        let _ = (&self.stream).write(&[1]);
+    }
+}
+
+/// The state behind all views.
+#[derive(Debug)]
+pub struct LiveState {
+    events: Sender<LiveEvent>,
+    model: Mutex<(Receiver<LiveEvent>, LiveModel)>,
+    waker: Waker,
+}
+
+impl LiveState {
+    pub(crate) fn new(waker: Waker) -> LiveState {
+        let (events, taken) = channel();
+        LiveState { events, model: Mutex::new((taken, LiveModel::default())), waker }
+    }
+
+    /// Looks at the model as it is now.
+    pub fn look<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> R {
+        // A view that panicked has only read: the model is as good as before.
+        let mut held = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let (events, model) = &mut *held;
+        events.try_iter().for_each(|event| model.take(event));
+        see(model)
+    }
+
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    pub(crate) fn tell(&self, event: LiveEvent) {
+        // The receiver lives as long as the state.
+        let _ = self.events.send(event);
+        self.waker.news();
+    }
+}
+
+/// Least time between two messages about one long work.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What a run is observed with.
+#[derive(Debug, Clone)]
+pub struct LiveFeed {
+    state: Arc<LiveState>,
+    told_work: Option<Instant>,
+}
+
+impl LiveFeed {
+    pub(crate) fn new(state: Arc<LiveState>) -> LiveFeed {
+        LiveFeed { state, told_work: None }
+    }
+
+    /// A run begins; what was known of the one before goes.
+    pub fn begin(&self, facts: RunFacts) {
+        self.state.tell(LiveEvent::Begin(Box::new(facts)));
+    }
+
+    /// The run is over and kept.
+    pub fn end(&self, end: LiveEnd) {
+        self.state.tell(LiveEvent::End(Box::new(end)));
+    }
+}
+
+impl Observer for LiveFeed {
+    fn phase(&mut self, name: &str) {
+        self.state.tell(LiveEvent::Phase(name.to_owned()));
+    }
+
+    fn interval(&mut self, view: &IntervalView) {
+        self.state.tell(LiveEvent::Interval(Box::new(view.clone())));
+    }
+
+    fn overtime(&mut self, _: Option<u64>) {
+        self.state.tell(LiveEvent::Overtime);
+    }
+
+    fn stalled(&mut self, since: Stamp) {
+        self.state.tell(LiveEvent::Stalled(since));
+    }
+
+    fn progress(&mut self, p: Progress<'_>) {
+        if self.told_work.is_none_or(|told| told.elapsed() >= PAUSE) {
+            self.told_work = Some(Instant::now());
+            self.state.tell(LiveEvent::Work(p.what.to_owned(), p.done, p.total));
+        }
+    }
+}

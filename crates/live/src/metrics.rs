@@ -1,0 +1,262 @@
+//! The model as metric families: names, labels and units of `/metrics`.
+//!
+//! What it is: the one list of what is exported, whatever the format. Base units (seconds, bytes); no
+//! run id on series: `taillight_run_info` is joined. Listed for users in docs/live.md.
+
+use taillight_core::LatencyKind;
+
+use crate::classic;
+use crate::model::{LiveModel, OpSoFar, progressed};
+use crate::native::NativeHistogram;
+
+/// Type of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FamilyKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A histogram in every form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistogramValue {
+    pub count: u64,
+    /// Seconds.
+    pub sum: f64,
+    /// Upper edge in seconds, and values up to it; without +Inf.
+    pub classic: Vec<(f64, u64)>,
+    pub native: NativeHistogram,
+}
+
+/// What a sample holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SampleValue {
+    Number(f64),
+    Histogram(HistogramValue),
+}
+
+pub type Labels = Vec<(&'static str, String)>;
+
+/// One series of a family, now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricSample {
+    pub labels: Labels,
+    pub value: SampleValue,
+}
+
+/// Samples that share a name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Family {
+    /// Without `_total`.
+    pub name: &'static str,
+    pub kind: FamilyKind,
+    pub unit: Option<&'static str>,
+    pub help: &'static str,
+    pub samples: Vec<MetricSample>,
+}
+
+impl Family {
+    /// With one sample that has no labels.
+    pub fn new(name: &'static str, kind: FamilyKind, help: &'static str, value: f64) -> Family {
+        let family = Family { name, kind, unit: None, help, samples: Vec::new() };
+        family.with(Vec::new(), value)
+    }
+
+    fn of(name: &'static str, kind: FamilyKind, help: &'static str) -> Family {
+        Family { name, kind, unit: None, help, samples: Vec::new() }
+    }
+
+    fn with(mut self, labels: Labels, value: f64) -> Family {
+        self.samples.push(MetricSample { labels, value: SampleValue::Number(value) });
+        self
+    }
+
+    fn unit(self, unit: &'static str) -> Family {
+        Family { unit: Some(unit), ..self }
+    }
+
+    /// The name of its samples: a counter's ends in `_total`.
+    pub fn sample_name(&self) -> String {
+        match self.kind {
+            FamilyKind::Counter => format!("{}_total", self.name),
+            _ => self.name.to_owned(),
+        }
+    }
+}
+
+/// What the server knows of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ServerUse {
+    /// CPU time of its thread, seconds.
+    pub cpu_s: f64,
+    /// Scrapes, this one included.
+    pub scrapes: u64,
+}
+
+const COUNTER: FamilyKind = FamilyKind::Counter;
+const GAUGE: FamilyKind = FamilyKind::Gauge;
+
+/// Every family that has a sample.
+pub fn families(model: &LiveModel, used: ServerUse) -> Vec<Family> {
+    let mut all = run_families(model);
+    all.extend(io_families(model));
+    all.extend(load_families(model));
+    all.push(
+        Family::new(
+            "taillight_live_cpu_seconds",
+            COUNTER,
+            "CPU time of the live view itself.",
+            used.cpu_s,
+        )
+        .unit("seconds"),
+    );
+    let help = "Answers to scrapes.";
+    all.push(Family::new("taillight_live_scrapes", COUNTER, help, used.scrapes as f64));
+    all.retain(|family| !family.samples.is_empty());
+    all
+}
+
+fn run_families(model: &LiveModel) -> Vec<Family> {
+    let mut all = vec![info(model)];
+    let mut phase = Family::of("taillight_phase", GAUGE, "1 for what the run does now.");
+    let known = ["prepare", "warmup", "measure", "overtime", "ended"];
+    let others = (!known.contains(&model.phase.as_str())).then_some(model.phase.as_str());
+    for name in known.into_iter().chain(others) {
+        phase = phase.with(vec![("phase", name.to_owned())], f64::from(name == model.phase));
+    }
+    all.push(phase);
+    let Some(view) = &model.last else { return all };
+    let seconds =
+        |name, help, ns: u64| Family::new(name, GAUGE, help, ns as f64 / 1e9).unit("seconds");
+    let elapsed = "Measured time.";
+    all.push(seconds("taillight_elapsed_seconds", elapsed, view.elapsed_ns));
+    if let Some(planned) = view.planned_ns {
+        all.push(seconds("taillight_planned_seconds", "Measured time of the plan.", planned));
+    }
+    if let Some(far) = progressed(view) {
+        let share = far.done as f64 / far.all.max(1) as f64;
+        let help = "Part of the measure phase that is done.";
+        all.push(
+            Family::new("taillight_progress_ratio", GAUGE, help, share.min(1.0)).unit("ratio"),
+        );
+    }
+    all
+}
+
+fn info(model: &LiveModel) -> Family {
+    let help = "What runs; 1. Join it: the other series have no run.";
+    let family = Family::of("taillight_run_info", GAUGE, help);
+    let Some(facts) = &model.facts else { return family };
+    let mut labels = vec![
+        ("run", facts.run_id.clone()),
+        ("plan", facts.plan.run.name.clone()),
+        ("driver", facts.plan.target.driver.clone()),
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    labels.extend(facts.host.clone().map(|host| ("host", host)));
+    if let Some(point) = &facts.series {
+        labels.push(("point", point.id.clone()));
+        labels.push(("round", point.round.to_string()));
+    }
+    family.with(labels, 1.0)
+}
+
+fn labels(model: &LiveModel, op: &OpSoFar) -> Labels {
+    vec![("workload", model.workload(op.workload)), ("op", op.op.name().to_owned())]
+}
+
+const HISTOGRAMS: [(LatencyKind, &str, &str); 3] = [
+    (LatencyKind::Service, "taillight_io_service_seconds", "Submit to completion, of successes."),
+    (
+        LatencyKind::Response,
+        "taillight_io_response_seconds",
+        "Intended start to completion, of successes; with a schedule only.",
+    ),
+    (
+        LatencyKind::EndToEnd,
+        "taillight_io_end_to_end_seconds",
+        "The writer's stamp to completion of the read; of stamped data only.",
+    ),
+];
+
+fn io_families(model: &LiveModel) -> Vec<Family> {
+    let facts = model.facts.as_ref();
+    let edges = classic::edges_ns(facts.map_or(&[][..], |f| &f.plan.qos.ceilings));
+    let histogram = |(kind, name, help): &(LatencyKind, &'static str, &'static str)| {
+        let mut family = Family::of(name, FamilyKind::Histogram, help).unit("seconds");
+        for op in &model.ops {
+            let held = op.latencies.as_ref().and_then(|l| l.get(*kind));
+            let Some(held) = held else { continue };
+            let beyond = op.beyond(*kind, held);
+            let sum = op.sums_ns.get(*kind).copied().unwrap_or(0);
+            let value = SampleValue::Histogram(HistogramValue {
+                count: held.len() + beyond,
+                sum: sum as f64 / 1e9,
+                classic: classic::cumulative(held, &edges),
+                native: NativeHistogram::new(held, beyond),
+            });
+            family.samples.push(MetricSample { labels: labels(model, op), value });
+        }
+        family
+    };
+    let mut all: Vec<Family> = HISTOGRAMS.iter().map(histogram).collect();
+    let mut bytes =
+        Family::of("taillight_io_bytes", COUNTER, "Bytes moved by successes.").unit("bytes");
+    let mut errors = Family::of("taillight_io_errors", COUNTER, "Failed I/Os by what they said.");
+    let help = "Nines of a percentile that so many I/Os resolve, were each independent.";
+    let mut nines = Family::of("taillight_nines_resolved", GAUGE, help);
+    for op in &model.ops {
+        bytes = bytes.with(labels(model, op), op.bytes as f64);
+        for (status, count) in &op.errors {
+            let mut labels = labels(model, op);
+            labels.push(("status", taillight_core::Status(*status).to_string()));
+            errors = errors.with(labels, *count as f64);
+        }
+        nines = nines.with(labels(model, op), f64::from(op.nines()));
+    }
+    all.extend([bytes, errors, nines]);
+    all
+}
+
+fn load_families(model: &LiveModel) -> Vec<Family> {
+    let of_workload = |w: u16| vec![("workload", model.workload(w))];
+    let help = "Operations that were due by the schedule; beside the count of response times.";
+    let mut due = Family::of("taillight_io_due", COUNTER, help);
+    for (workload, count) in &model.due {
+        due = due.with(of_workload(*workload), *count as f64);
+    }
+    let mut in_flight =
+        Family::of("taillight_io_in_flight", GAUGE, "In flight at the end of the last interval.");
+    let mut backlog = Family::of("taillight_io_backlog", GAUGE, "Due and not yet sent.");
+    if let Some(view) = model.last.as_ref().filter(|view| !view.provisional) {
+        for (workload, held) in (0..).zip(&view.closed.in_flight) {
+            in_flight = in_flight.with(of_workload(workload), f64::from(held.count));
+            let row = view.rows().find(|row| row.workload == workload);
+            if let Some(waiting) = row.and_then(|row| row.backlog) {
+                backlog = backlog.with(of_workload(workload), waiting as f64);
+            }
+        }
+    }
+    let help = "Age of the oldest I/O in flight; of a stall that goes on, at least.";
+    let mut oldest = Family::of("taillight_oldest_io_seconds", GAUGE, help).unit("seconds");
+    if let Some(ns) = model.oldest_ns() {
+        oldest = oldest.with(Vec::new(), ns as f64 / 1e9);
+    }
+    let help = "A ceiling of the plan.";
+    let mut asked = Family::of("taillight_ceiling_seconds", GAUGE, help).unit("seconds");
+    let help = "Share of successes so far that kept a ceiling.";
+    let mut share = Family::of("taillight_ceiling_kept_ratio", GAUGE, help).unit("ratio");
+    for so_far in model.ceilings() {
+        let ceiling = &so_far.ceiling;
+        let seconds = ceiling.ceiling.0 as f64 / 1e9;
+        let mut labels = vec![("at", ceiling.at.to_string())];
+        labels.extend(ceiling.workload.clone().map(|name| ("workload", name)));
+        labels.extend(ceiling.fanout.map(|n| ("fanout", n.to_string())));
+        asked = asked.with(labels.clone(), seconds);
+        labels.push(("ceiling", format!("{seconds:?}")));
+        if let Some(kept) = so_far.share() {
+            share = share.with(labels, kept);
+        }
+    }
+    vec![due, in_flight, backlog, oldest, asked, share]
+}

@@ -1,0 +1,245 @@
+//! The model as the page and programs see it: figures, and the words that go with them.
+//!
+//! What it is: `/api/state` and the charts of the page, drawn by the report's own code. What it is
+//! not: a source of figures.
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use taillight_core::{LatencyKind, Result};
+use taillight_report::format::{
+    Script, bytes_per_s, count, duration_ns, nines_label, percent, rate,
+};
+use taillight_report::html::{LiveFigures, live_figures};
+use taillight_report::model::charts::{
+    ChartModel, HeatGrid, RunCharts, series_so_far, tracks, workload_tracks,
+};
+use taillight_rundir::intervals::IntervalRow;
+use taillight_stats::Dist;
+
+use crate::model::{CeilingSoFar, LiveModel, OpSoFar, progressed};
+
+/// Version of `/api/state`.
+const SCHEMA: u32 = 1;
+
+fn time(ns: u64) -> String {
+    duration_ns(ns, Script::Fine)
+}
+
+/// Everything but the charts.
+pub fn state(model: &LiveModel) -> Value {
+    let facts = model.facts.as_ref();
+    let view = model.last.as_ref();
+    let far = view.and_then(progressed);
+    let share = far.map(|f| f.done as f64 / f.all.max(1) as f64);
+    let work = model.work.map(|(done, all)| done as f64 / all.max(1) as f64);
+    json!({
+        "schema": SCHEMA,
+        "version": model.version,
+        "run": facts.map(|f| &f.run_id),
+        "name": facts.map(|f| &f.plan.run.name),
+        "about": facts.map(|f| &f.about),
+        "series": facts.and_then(|f| f.series.as_ref()).map(|s| json!({ "point": s.id, "round": s.round })),
+        "directory": facts.map(|f| f.dir.display().to_string()),
+        "phase": model.phase,
+        "elapsed_s": view.map(|v| v.elapsed_ns as f64 / 1e9),
+        "interval_s": facts.map(|f| f.plan.run.interval.0 as f64 / 1e9),
+        "progress": work.or(share),
+        "left_s": far.map(|f| f.left.as_secs_f64()),
+        "stalled": model.stall_ns().is_some(),
+        "oldest_s": model.oldest_ns().map(|ns| ns as f64 / 1e9),
+        "in_flight": view.map(|v| v.closed.in_flight.iter().map(|f| u64::from(f.count)).sum::<u64>()),
+        "backlog": view.and_then(|v| v.closed.backlog),
+        "ops": model.ops.iter().filter(|o| !o.op.is_part()).map(|o| op(model, o)).collect::<Vec<_>>(),
+        "ceilings": model.ceilings().iter().map(ceiling).collect::<Vec<_>>(),
+        "tiles": tiles(model),
+        "verdict": verdict(model),
+        "end": model.end.as_ref().map(|end| json!({
+            "status": end.status,
+            "verdict": end.verdict,
+            "report": end.report.is_some(),
+        })),
+    })
+}
+
+/// Percentiles of a histogram: name, and ns when it is resolved.
+fn percentiles(held: &Histogram<u64>, count: u64) -> Value {
+    let needs = [("p50", 0.5, 5), ("p90", 0.9, 29), ("p99", 0.99, 299), ("p99_9", 0.999, 2_995)];
+    let at = |(name, q, least): &(&str, f64, u64)| {
+        let ns = (count >= *least).then(|| held.value_at_quantile(*q));
+        ((*name).to_owned(), json!(ns))
+    };
+    Value::Object(needs.iter().map(at).collect())
+}
+
+fn op(model: &LiveModel, op: &OpSoFar) -> Value {
+    let row = model.rows().find(|row| (row.workload, row.op) == (op.workload, op.op));
+    let kinds = op.latencies.iter().flat_map(|latencies| latencies.iter());
+    let so_far = kinds.map(|(kind, held)| (kind.name().to_owned(), percentiles(held, op.ops)));
+    let per_s = |n: u64, row: &IntervalRow| n as f64 * 1e9 / row.length_ns.max(1) as f64;
+    json!({
+        "workload": model.workload(op.workload),
+        "op": op.op.name(),
+        "ops": op.ops,
+        "bytes": op.bytes,
+        "errors": op.errors.values().sum::<u64>(),
+        "max_ns": op.max_ns,
+        "nines_resolved": op.nines(),
+        "so_far_ns": so_far.collect::<serde_json::Map<_, _>>(),
+        "last": row.map(|row| json!({
+            "ops_per_s": per_s(row.ops - row.errors, row),
+            "bytes_per_s": per_s(row.bytes, row),
+            "errors": row.errors,
+            "p50_ns": row.p50_ns, "p99_ns": row.p99_ns, "p99_9_ns": row.p999_ns, "max_ns": row.max_ns,
+            "response_p99_ns": row.response_p99_ns,
+        })),
+    })
+}
+
+fn ceiling(so_far: &CeilingSoFar) -> Value {
+    json!({
+        "ceiling_ns": so_far.ceiling.ceiling.0,
+        "at": so_far.ceiling.at.to_string(),
+        "workload": so_far.ceiling.workload,
+        "within": so_far.within,
+        "of": so_far.all,
+        "kept": so_far.kept(),
+    })
+}
+
+fn tile(label: &str, value: String, note: String) -> Value {
+    json!({ "label": label, "value": value, "note": note })
+}
+
+/// The large figures at the top.
+fn tiles(model: &LiveModel) -> Vec<Value> {
+    let Some(view) = &model.last else { return Vec::new() };
+    let seconds = view.closed.length_ns.max(1) as f64 / 1e9;
+    let sum = |f: fn(&IntervalRow) -> u64| model.rows().map(f).sum::<u64>() as f64 / seconds;
+    let mut tiles = vec![tile(
+        "Operations per second",
+        rate(sum(|r| r.ops - r.errors)),
+        bytes_per_s(sum(|r| r.bytes)),
+    )];
+    for op in model.ops.iter().filter(|o| !o.op.is_part()) {
+        let Some(held) = op.main().filter(|held| !held.is_empty()) else { continue };
+        let kind = match op.latencies.as_ref().and_then(|l| l.get(LatencyKind::Response)) {
+            Some(_) => "response",
+            None => "service",
+        };
+        let several = model.facts.as_ref().is_some_and(|f| f.plan.workloads.len() > 1);
+        let name = match several {
+            true => format!("{} {}", model.workload(op.workload), op.op.name()),
+            false => op.op.name().to_owned(),
+        };
+        let deepest = op.nines();
+        let (label, q) = match deepest {
+            0 | 1 => ("50 %".to_owned(), 0.5),
+            k => (nines_label(u32::from(k.min(3))), 1.0 - 0.1f64.powi(i32::from(k.min(3)))),
+        };
+        tiles.push(tile(
+            &format!("{name}, {label} of {kind} so far"),
+            time(held.value_at_quantile(q)),
+            format!("median {}, max {}", time(held.value_at_quantile(0.5)), time(held.max())),
+        ));
+    }
+    let in_flight: u64 = view.closed.in_flight.iter().map(|f| u64::from(f.count)).sum();
+    if let Some(ns) = model.oldest_ns() {
+        let (value, word) = match (model.stalled.is_some(), in_flight) {
+            (true, _) => (time(ns), "at least, now".to_owned()),
+            (false, 0) => ("none".to_owned(), "at the last interval's end".to_owned()),
+            (false, n) => (time(ns), format!("of {n} at the last interval's end")),
+        };
+        tiles.push(tile("Oldest I/O in flight", value, word));
+    }
+    if let Some(backlog) = view.closed.backlog {
+        tiles.push(tile("Backlog", count(backlog), "due and not yet sent".to_owned()));
+    }
+    let errors: u64 = model.ops.iter().flat_map(|o| o.errors.values()).sum();
+    if errors > 0 {
+        tiles.push(tile("Errors", count(errors), "failed I/Os so far".to_owned()));
+    }
+    let nines = model.ops.iter().filter(|o| !o.op.is_part()).map(OpSoFar::nines).min();
+    if let Some(k) = nines.filter(|k| *k > 0) {
+        let note = "were each I/O independent; the report knows".to_owned();
+        tiles.push(tile("Resolved so far", nines_label(k.into()), note));
+    }
+    tiles
+}
+
+/// The line at the top: tone, word, text.
+fn verdict(model: &LiveModel) -> Value {
+    let said =
+        |tone: &str, word: &str, text: String| json!({ "tone": tone, "word": word, "text": text });
+    if let Some(end) = &model.end {
+        let tone = if end.status == "complete" { "plain" } else { "bad" };
+        let text = end.verdict.clone().unwrap_or_else(|| "no report was made".to_owned());
+        return said(tone, &format!("The run is over: {}.", end.status), text);
+    }
+    if let Some(ns) = model.stall_ns() {
+        let text = format!("An I/O has been in flight for {} at least.", time(ns));
+        return said("bad", "Stalled.", text);
+    }
+    let ceilings = model.ceilings();
+    let said_of = |c: &CeilingSoFar| {
+        let share = c.share()?;
+        let (over, of) = (count(c.all - c.within), count(c.all));
+        let (ceiling, at) = (time(c.ceiling.ceiling.0), &c.ceiling.at);
+        Some(format!("{} within {ceiling} ({at} % asked; {over} of {of} over)", percent(share)))
+    };
+    let texts: Vec<String> = ceilings.iter().filter_map(said_of).collect();
+    if !texts.is_empty() {
+        let kept = ceilings.iter().all(|c| c.kept() != Some(false));
+        let (tone, word) = match kept {
+            true => ("good", "Ceilings kept so far."),
+            false => ("warn", "A ceiling is not kept so far."),
+        };
+        return said(tone, word, texts.join("; ") + ".");
+    }
+    let word = match model.phase.as_str() {
+        "measure" => "Measuring.".to_owned(),
+        "warmup" => "Warming up; not counted.".to_owned(),
+        "overtime" => "The time is over: waiting for what was due or in flight.".to_owned(),
+        "prepare" | "" => "Preparing.".to_owned(),
+        other => format!("{other}."),
+    };
+    said("plain", &word, "The report decides when the run is over.".to_owned())
+}
+
+/// The charts of the page. Errors: `Internal` when the report's code cannot draw them.
+pub fn charts(model: &LiveModel) -> Result<LiveFigures> {
+    let Some((facts, start)) = model.facts.as_ref().zip(model.start()) else {
+        return live_figures(&ChartModel::default());
+    };
+    let several = facts.plan.workloads.len() > 1;
+    let name = |workload: u16, op: taillight_core::OpKind| match several {
+        true => format!("{} {}", model.workload(workload), op.name()),
+        false => op.name().to_owned(),
+    };
+    let mut rows: Vec<IntervalRow> =
+        model.kept().iter().flat_map(|i| i.ops.iter().map(|op| op.row.clone())).collect();
+    rows.sort_by_key(|row| (row.workload, row.op, row.start_ns));
+    let mut run = RunCharts {
+        label: facts.plan.run.name.clone(),
+        tracks: tracks(&rows, start.0, |row| name(row.workload, row.op)),
+        workloads: workload_tracks(&rows, start.0, |workload| model.workload(workload)),
+        ceilings: facts.plan.qos.ceilings.iter().map(|c| c.ceiling.0).collect(),
+        ..RunCharts::default()
+    };
+    let seconds = model.last.as_ref().map_or(0.0, |v| v.elapsed_ns as f64 / 1e9);
+    for op in model.ops.iter().filter(|o| !o.op.is_part()) {
+        let name = name(op.workload, op.op);
+        let (times_s, edges_ns, counts) = op.heat.picture();
+        run.heats.push(HeatGrid { op: op.op, name: name.clone(), times_s, edges_ns, counts });
+        let Some(latencies) = &op.latencies else { continue };
+        let response = latencies.get(LatencyKind::Response).is_some();
+        for (kind, held) in latencies.iter() {
+            let main = (kind == LatencyKind::Response) == response;
+            let pairs = held.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
+            let Ok(dist) = Dist::from_sorted_pairs(pairs) else { continue };
+            if !dist.is_empty() {
+                run.series.push(series_so_far(op.op, name.clone(), (kind, main), &dist, seconds));
+            }
+        }
+    }
+    live_figures(&ChartModel { runs: vec![run], ..ChartModel::default() })
+}

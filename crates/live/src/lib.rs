@@ -20,6 +20,6 @@ mod server;
 mod state;
 
 pub use export::export;
-pub use feed::{LiveEnd, LiveFeed, LiveState, RunFacts, PlaceInSeries};
+pub use feed::{LiveEnd, LiveFeed, LiveState, PlaceInSeries, RunFacts};
 pub use model::{LiveModel, Progressed, progressed};
 pub use server::{LiveOptions, LiveServer};

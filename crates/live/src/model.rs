@@ -386,7 +386,10 @@ mod tests {
         assert_eq!(model.ceilings()[0].kept(), Some(false), "90 of 101");
         // 100 done, 7 waiting and 3 in flight; a worker that was not heard of takes none away.
         assert_eq!(model.due[&0], 110);
-        assert_eq!(model.last.as_ref().and_then(progressed).map(|p| (p.done, p.all)), Some((2 * SECOND, 4 * SECOND)));
+        assert_eq!(
+            model.last.as_ref().and_then(progressed).map(|p| (p.done, p.all)),
+            Some((2 * SECOND, 4 * SECOND))
+        );
     }
 
     #[test]

@@ -268,7 +268,9 @@ impl Service {
     /// Waits until there is something to do; false when it cannot go on.
     fn wait(&mut self, parting: Option<Instant>) -> bool {
         let pause = self.connections.iter().map(|c| match c.stage {
-            ClientStage::Events(_) if c.output.is_empty() => SILENCE.saturating_sub(c.since.elapsed()),
+            ClientStage::Events(_) if c.output.is_empty() => {
+                SILENCE.saturating_sub(c.since.elapsed())
+            }
             _ => PATIENCE.saturating_sub(c.since.elapsed()),
         });
         let news = self.news_held().map(|held| EVENT_PAUSE.saturating_sub(held));
@@ -377,8 +379,7 @@ impl Service {
                     cpu_s: self.shared.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9,
                     scrapes: self.shared.scrapes.load(Ordering::Relaxed),
                 };
-                let answer =
-                    self.state.look(|model| page::answer(&request, model, used));
+                let answer = self.state.look(|model| page::answer(&request, model, used));
                 (answer, only)
             }
         };

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use taillight_core::Stamp;
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::units::Span;
+use taillight_core::{Clock, MonoClock, Stamp};
 use taillight_engine::{IntervalView, Observer};
 use taillight_live::{LiveFeed, Progressed, progressed};
 
-use taillight_report::format::count;
+use taillight_report::format::{Script, count, duration_ns};
 
 use super::numbers::Columns;
 use crate::progress::Shown;
@@ -148,6 +148,12 @@ impl Observer for Live {
 
     fn stalled(&mut self, since: Stamp) {
         self.feed.iter_mut().for_each(|feed| feed.stalled(since));
+        if self.due() {
+            let age = MonoClock.now().since(since).max(0) as u64;
+            let age = duration_ns(age, Script::Plain);
+            self.shown.line(&format!("a worker has been inside an I/O for {age} at least"));
+            self.last_line = Some(Instant::now());
+        }
     }
 
     fn progress(&mut self, progress: Progress<'_>) {

@@ -21,7 +21,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::schedule::Schedules;
-use taillight_live::{LiveEnd, LiveFeed, LiveServer, RunFacts, PlaceInSeries};
+use taillight_live::{LiveEnd, LiveFeed, LiveServer, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
 use taillight_rundir::names;
 use taillight_rundir::series::SeriesFile;

@@ -6,6 +6,7 @@ use taillight_core::units::readable;
 use taillight_report::format::{Script, count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone};
 use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
+use taillight_rundir::nvme::NvmeFile;
 use taillight_rundir::{RunDir, names};
 
 use super::answers;
@@ -377,10 +378,12 @@ fn set_up(method: &MatrixMethod, done: &[PointResult]) -> Result<Table> {
     let mut add = |name: &str, value: String| {
         table.rows.push(vec![Cell::new(name), Cell::new(value)]);
     };
-    let purges = method.suite.phases.iter().filter_map(|p| p.purge);
-    let purge: Vec<&str> = purges.map(PurgeMethod::words).collect();
+    // On each of several targets the same is done.
+    let first = method.suite.phases.first().and_then(|p| p.target.as_ref());
+    let phases = || method.suite.phases.iter().filter(|p| p.target.as_ref() == first);
+    let purge: Vec<&str> = phases().filter_map(|p| p.purge).map(PurgeMethod::words).collect();
     add("purge", if purge.is_empty() { "none".to_owned() } else { purge.join(", ") });
-    for phase in method.suite.phases.iter().filter(|p| p.preconditions()) {
+    for phase in phases().filter(|p| p.preconditions()) {
         add("precondition", format!("{}: {}", phase.name, phase.about));
     }
     let mut seen = Vec::new();
@@ -396,7 +399,14 @@ fn set_up(method: &MatrixMethod, done: &[PointResult]) -> Result<Table> {
         let run = RunDir::open(&first.dir)?;
         let facts = run.manifest().environment.get("driver");
         let fact = |name: &str| facts.and_then(|f| f.get(name)?.as_str()).map(str::to_owned);
+        if let Some((method, seconds)) = fact("purge.method").zip(fact("purge.seconds")) {
+            add("purged by", format!("{method}, {seconds} s"));
+        }
         add("write cache", fact("queue.write_cache").unwrap_or("unknown".to_owned()));
+        for drive in run.read::<NvmeFile>()?.iter().flat_map(|file| &file.drives) {
+            let state = drive.write_cache.map(|on| if on { "on" } else { "off" });
+            add(&format!("write cache of {}", drive.name), state.unwrap_or("not told").to_owned());
+        }
         let model = fact("device.model").or(fact("device.name"));
         add("device", model.unwrap_or("unknown".to_owned()));
         let target = &run.manifest().plan.target;

@@ -370,6 +370,7 @@ disk-for etcd, postgres or kafka: whether a disk keeps the ceilings of their res
 a minute (docs/disk-for.md).
 pts-iops, pts-throughput, pts-latency, pts-wsat, pts-xsr, pts-hir: after SNIA's PTS, in rounds
 until steady state; the report begins with every deviation from the standard (docs/suites.md).
+dirth, cbw: the same over threads and queue depths; operating points and response times at them.
 A file of your own: `taillight schema suite` describes it, suites/queue-depths.toml is an example.")]
 pub struct SuiteArgs {
     /// A suite (ycsb, disk-for, pts-wsat ...) or a file that describes one.

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{json, run_line, scratch, signal, start};
+use common::{json, run, run_line, scratch, signal, start};
 use serde_json::Value;
 
 /// Rounds on a device whose writes slow down to a plateau, and a point after them.
@@ -152,6 +152,42 @@ fn the_standard_tests_run_and_list_their_deviations() {
             let found = series["answer"]["steady_state"].as_object().expect("phases");
             assert!(found.values().all(|p| p["outcome"] == "achieved"), "{name}: {found:?}");
         }
+    }
+}
+
+/// DIRTH in its quick form: the grid, the operating points, the histograms, on the page and for programs.
+#[test]
+fn dirth_and_cbw_choose_points_and_show_them() {
+    for name in ["dirth", "cbw"] {
+        let dir = scratch();
+        let options = "{ channels = 8, service = { kind = \"constant\", time = \"1ms\" } }";
+        let line =
+            format!("suite {name} --scale quick --driver sim --output out --set target.size=16MiB");
+        let mut words: Vec<&str> = line.split(' ').collect();
+        let options = format!("target.options={options}");
+        words.extend(["--set", &options]);
+        let (out, _) = run(dir.path(), &words, 0);
+        assert!(out.contains("NOT CONFORMANT to SNIA SSS PTS 2.0.2"), "{out}");
+        assert!(out.contains("steady state at round"), "{out}");
+        let series = json(&dir.path().join("out/series.json"));
+        let found = &series["answer"]["operating_points"]["histograms"];
+        assert_eq!((&found["settings"], &found["knee"]["outstanding"]), (&16.into(), &8.into()));
+        assert_eq!(found["points"]["min"]["outstanding"], 1);
+        assert!(series["answer"]["ceilings"].as_array().is_some_and(|c| c.len() == 3));
+        let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
+        for part in [
+            "plot-points-2",
+            "plot-outstanding-rate",
+            "Demand variation",
+            "Demand intensity",
+            "operating points",
+            "iops of the run before each round",
+            "Operating points from rounds",
+        ] {
+            assert!(page.contains(part), "{name}: {part}");
+        }
+        let table = std::fs::read_to_string(dir.path().join("out/points.csv")).expect("a table");
+        assert!(table.lines().any(|l| l.contains("histogram") && l.contains("read")), "{table}");
     }
 }
 

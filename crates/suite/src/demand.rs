@@ -98,7 +98,7 @@ pub fn sweep_data<'a>(
         .collect();
     let shown = axes.iter().zip(&names).map(|(a, name)| a.shown(name.clone())).collect();
     let curves = curves(&axes, &names, &placed);
-    Some(SweepData { axes: shown, points: points(&placed), curves })
+    Some(SweepData { axes: shown, points: points(&placed), curves, ..SweepData::default() })
 }
 
 /// Figures of all rounds of a setting.
@@ -107,6 +107,8 @@ struct RoundFigures {
     iops: Vec<f64>,
     mean_ns: Vec<f64>,
     p99_ns: Vec<f64>,
+    cpu_percent: Vec<f64>,
+    outstanding: u64,
     /// Rounds in which the rate asked for was not reached.
     missed: usize,
 }
@@ -121,26 +123,31 @@ impl RoundFigures {
 fn points(placed: &[(Vec<usize>, &PointResult)]) -> Vec<SweepPoint> {
     let mut rounds: BTreeMap<(Vec<usize>, String), RoundFigures> = BTreeMap::new();
     for (at, result) in placed {
-        let mut add = |series: String, iops: Option<f64>, mean: Option<f64>, p99: Option<f64>| {
+        let mut add = |series: String, [iops, mean, p99, cpu]: [Option<f64>; 4]| {
             let figures = rounds.entry((at.clone(), series)).or_default();
             figures.iops.extend(iops);
             figures.mean_ns.extend(mean);
             figures.p99_ns.extend(p99);
+            figures.cpu_percent.extend(cpu);
         };
-        let Some(summary) = &result.summary else {
-            let value = |name: &str| result.values.get(name).copied();
-            add("all".to_owned(), value("iops"), value("mean_ns"), value("p99_ns"));
-            continue;
-        };
-        for workload in &summary.workloads {
+        let workloads = result.summary.as_ref().map_or(&[][..], |s| &s.workloads);
+        let ops: usize = workloads.iter().map(|w| w.ops.len()).sum();
+        let value = |name: &str| result.values.get(name).copied();
+        if ops != 1 {
+            let all = ["iops", "mean_ns", "p99_ns", "cpu_percent"].map(value);
+            add("all".to_owned(), all);
+        }
+        for workload in workloads {
             for (op, totals) in &workload.ops {
-                let series = match summary.workloads.len() {
+                let series = match workloads.len() {
                     1 => op.name().to_owned(),
                     _ => format!("{} {}", workload.name, op.name()),
                 };
                 let main = totals.latencies.main();
                 let p99 = main.nines.iter().find(|n| n.k == 2).and_then(|n| n.ns);
-                add(series, Some(totals.iops), main.mean_ns, p99.map(|ns| ns as f64));
+                let cpu = value("cpu_percent").filter(|_| ops == 1);
+                let p99 = p99.map(|ns| ns as f64);
+                add(series, [Some(totals.iops), main.mean_ns, p99, cpu]);
             }
         }
     }
@@ -151,6 +158,7 @@ fn points(placed: &[(Vec<usize>, &PointResult)]) -> Vec<SweepPoint> {
             iops: spread(&figures.iops)?,
             mean_ns: spread(&figures.mean_ns),
             p99_ns: spread(&figures.p99_ns),
+            cpu_percent: spread(&figures.cpu_percent),
         })
     };
     rounds.into_iter().filter_map(point).collect()
@@ -181,6 +189,7 @@ fn curves(
         let figures = groups.entry(others).or_default().entry(at[along]).or_default();
         figures.iops.extend(result.values.get("iops"));
         figures.mean_ns.extend(result.values.get("mean_ns"));
+        figures.outstanding = result.point.plan.outstanding();
         let saturated = result.summary.as_ref().is_some_and(|s| s.saturation.saturated);
         figures.missed += usize::from(saturated && axis.field() == RATE);
     }
@@ -194,6 +203,7 @@ fn curves(
             Some(DemandResult {
                 label: label(place),
                 demand: *axis.numbers.as_ref()?.get(place)?,
+                outstanding: figures.outstanding,
                 rate: spread(&figures.iops)?.median,
                 mean_ns: spread(&figures.mean_ns)?.median,
             })

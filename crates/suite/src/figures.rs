@@ -11,10 +11,11 @@ use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_rundir::{Latency, PercentileEntry, Quantile, Summary};
 use taillight_stats::SeriesSummary;
 
+use crate::method::PointResult;
 use crate::resume::is_done;
 
 /// Names of all figures that a point may have.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "ops",
     "errors",
     "bytes",
@@ -28,6 +29,7 @@ pub const NAMES: [&str; 13] = [
     "p9999_ns",
     "p99999_ns",
     "max_ns",
+    "cpu_percent",
 ];
 
 const FIVE_NINES: Percentile = match Percentile::nines(5) {
@@ -65,7 +67,40 @@ pub fn values(summary: &Summary) -> BTreeMap<String, f64> {
         values.extend(ns.map(|ns| (name.to_owned(), ns as f64)));
     }
     values.extend(latency.mean_ns.map(|ns| ("mean_ns".to_owned(), ns)));
+    values.extend(cpu_percent(summary).map(|p| ("cpu_percent".to_owned(), p)));
     values
+}
+
+/// Time of all CPUs of the machine in programs, kernel and interrupts, per cent; none where it was
+/// not sampled.
+fn cpu_percent(summary: &Summary) -> Option<f64> {
+    let host = summary.host.as_ref()?;
+    let busy = ["%user", "%system", "%irq", "%soft"].map(|name| {
+        let mut metrics = host.metrics.iter();
+        metrics.find(|m| m.source == "cpu" && m.metric == name).map(|m| m.mean)
+    });
+    busy.into_iter().sum()
+}
+
+/// One figure over rounds: the mean of all their I/Os, the largest percentile and maximum, the sum of
+/// counts, the average of the rest. None where a round lacks it.
+pub fn over_rounds(name: &str, rounds: &[&PointResult]) -> Option<f64> {
+    let of = |name: &str| -> Option<Vec<f64>> {
+        rounds.iter().map(|r| r.values.get(name).copied()).collect()
+    };
+    let values = of(name).filter(|v| !v.is_empty())?;
+    let average = values.iter().sum::<f64>() / values.len() as f64;
+    match name {
+        "mean_ns" => {
+            let ops = of("ops")?;
+            let all: f64 = ops.iter().sum();
+            let waited: f64 = values.iter().zip(&ops).map(|(v, n)| v * n).sum();
+            (all > 0.0).then(|| waited / all)
+        }
+        "ops" | "errors" | "bytes" => Some(values.iter().sum()),
+        name if name.ends_with("_ns") => Some(values.iter().copied().fold(f64::MIN, f64::max)),
+        _ => Some(average),
+    }
 }
 
 /// Figures of a point that is a series itself: the median of each over its repetitions, or the

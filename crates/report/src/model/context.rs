@@ -27,8 +27,19 @@ pub struct ReportContext {
     pub sweep: Option<SweepData>,
     /// Figures that were judged for steady state, each with a plot.
     pub steady: Vec<SteadyTrack>,
+    /// Runs whose response times get a histogram of their own.
+    pub points: Vec<ReportPoint>,
     /// Shows the runs as one: see [`ReportSummary`].
     pub summary: Option<ReportSummary>,
+}
+
+/// A run with a histogram of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReportPoint {
+    /// Its place among the runs.
+    pub run: usize,
+    /// Heading: what it is, its demand, rate, mean and maximum.
+    pub title: String,
 }
 
 /// How a page shows many runs of one method: chosen charts and links instead of everything about

@@ -16,7 +16,7 @@ mod tables;
 mod view;
 mod wrong_blocks;
 
-pub use context::{ReportContext, ReportSummary, SeriesReportFile};
+pub use context::{ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use differs::differences;
 pub use explanation::sentences;
 pub use run::AnalysedRun;

@@ -29,16 +29,17 @@ pub(super) fn assignment(text: &str) -> Result<Option<(String, Value)>> {
     Ok(Some((path.trim().to_owned(), value)))
 }
 
-/// Puts `value` at a dotted path. Items of a list are named by their `name`, or by their place from 0
+/// Puts `value` at a dotted path; none takes away what is there. Items of a list are named by their `name`, or by their place from 0
 /// on; tables that are missing are made. Errors: `Usage`, naming the part that leads nowhere.
-pub(super) fn put(suite: &mut Table, path: &str, value: Value) -> Result<()> {
+pub(super) fn put(suite: &mut Table, path: &str, value: Option<Value>) -> Result<()> {
     let lost = |part: &str, known: Vec<String>| {
         Err(Error::usage(format!("the suite has no `{path}`: `{part}` leads nowhere"))
             .hint(format!("there are {}", known.join(", "))))
     };
-    let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let all = parts_of(path);
+    let (last, parents) = all.split_last().unwrap_or((&path, &[]));
     let mut table = suite;
-    let mut parts = parents.split('.').filter(|part| !part.is_empty());
+    let mut parts = parents.iter().copied();
     while let Some(part) = parts.next() {
         let entry = table.entry(part.to_owned()).or_insert_with(|| Value::Table(Table::new()));
         table = match entry {
@@ -56,8 +57,26 @@ pub(super) fn put(suite: &mut Table, path: &str, value: Value) -> Result<()> {
             _ => return lost(part, Vec::new()),
         };
     }
-    table.insert(last.to_owned(), value);
+    match value {
+        Some(value) => table.insert((*last).to_owned(), value),
+        None => table.remove(*last),
+    };
     Ok(())
+}
+
+/// The parts of a dotted path; one in double quotes may have dots.
+fn parts_of(path: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut quoted) = (Vec::new(), 0, false);
+    for (at, c) in path.char_indices() {
+        quoted ^= c == '"';
+        if c == '.' && !quoted {
+            parts.push(&path[start..at]);
+            start = at + 1;
+        }
+    }
+    parts.push(&path[start..]);
+    let plain = |part: &'_ str| !part.is_empty();
+    parts.into_iter().map(|part| part.trim_matches('"')).filter(|part| plain(part)).collect()
 }
 
 /// The tables of `over` laid over those of `base`; lists and values take the place of what is there.
@@ -103,9 +122,10 @@ mod tests {
             "suite.job.run.duration=1s",
             "suite.phase.p.loop.0.values=[1]",
             "suite.phase.1.steady.max_rounds = 7",
+            "suite.phase.p.set.\"workload.0.mix\" = read",
         ] {
             let (path, value) = assignment(text).expect("TOML").expect("to the suite");
-            put(&mut suite, &path, value).expect("there");
+            put(&mut suite, &path, Some(value)).expect("there");
         }
         let found = crate::differences::differences(&standard.into(), &suite.into());
         let texts: Vec<&str> = found.iter().map(|d| d.text.as_str()).collect();
@@ -116,6 +136,7 @@ mod tests {
             [
                 "job.run.duration: 1s, not 60s",
                 "phase.p.loop.0.values: [1], not [1, 2]",
+                "phase.p.set: { \"workload.0.mix\" = \"read\" }",
                 "phase.q.steady: { max_rounds = 7 }"
             ]
         );
@@ -124,9 +145,9 @@ mod tests {
     #[test]
     fn paths_that_lead_nowhere_are_refused() {
         let mut suite = table(SUITE);
-        let e = put(&mut suite, "phase.r.about", 1.into()).expect_err("refused");
+        let e = put(&mut suite, "phase.r.about", Some(1.into())).expect_err("refused");
         assert!(e.hint_text().is_some_and(|h| h.contains("p, q")), "{e}");
-        assert!(put(&mut suite, "a.b", 1.into()).is_err());
+        assert!(put(&mut suite, "a.b", Some(1.into())).is_err());
         assert!(assignment("suite.a={").is_err());
         assert_eq!(assignment("run.name=x").expect("text"), None);
     }

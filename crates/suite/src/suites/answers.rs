@@ -55,13 +55,14 @@ pub(super) fn missed(done: &[PointResult]) -> bool {
     checks(done).any(|(_, s, q)| status(s, q) == QosStatus::Fail)
 }
 
-/// The answer over all `planned` runs: missed if one is, kept if all are; none without a ceiling.
-fn overall(done: &[PointResult], planned: usize) -> Option<&'static str> {
+/// The answer over all runs: missed if one is, kept if all are and the series is `whole`; none without a
+/// ceiling.
+fn overall(done: &[PointResult], whole: bool) -> Option<&'static str> {
     let all: Vec<QosStatus> = checks(done).map(|(_, s, q)| status(s, q)).collect();
     let has = |status| all.contains(&status);
     let worst = if has(QosStatus::Fail) {
         QosStatus::Fail
-    } else if has(QosStatus::Undecided) || done.len() < planned || !done.iter().all(sound) {
+    } else if has(QosStatus::Undecided) || !whole || !done.iter().all(sound) {
         QosStatus::Undecided
     } else {
         QosStatus::Pass
@@ -70,15 +71,15 @@ fn overall(done: &[PointResult], planned: usize) -> Option<&'static str> {
 }
 
 /// For `series.json`; none without a ceiling.
-pub(super) fn answer(done: &[PointResult], planned: usize) -> Option<Value> {
+pub(super) fn answer(done: &[PointResult], whole: bool) -> Option<Value> {
     let check = |(r, s, q): (&PointResult, &Summary, &Qos)| json!({ "run": r.point.id, "answer": word(status(s, q)), "layer": layer(q), "check": q });
-    let all = overall(done, planned)?;
+    let all = overall(done, whole)?;
     Some(json!({ "answer": all, "ceilings": checks(done).map(check).collect::<Vec<_>>() }))
 }
 
 /// The same for people: one word, and a row for each ceiling of each run.
-pub(super) fn table(done: &[PointResult], planned: usize) -> Option<(String, Table)> {
-    let all = overall(done, planned)?;
+pub(super) fn table(done: &[PointResult], whole: bool) -> Option<(String, Table)> {
+    let all = overall(done, whole)?;
     let columns = [
         "run",
         "of",
@@ -86,7 +87,7 @@ pub(super) fn table(done: &[PointResult], planned: usize) -> Option<(String, Tab
         "for",
         "answer",
         "measured, 95 %",
-        "share over, 95 %",
+        "I/Os over, share, 95 %",
         "those over held by",
     ];
     let mut table = Table::new("ceilings", "Ceilings", &columns);
@@ -139,7 +140,11 @@ fn over(q: &Qos) -> String {
     let share = q.requests.as_ref().map_or(q.share, |r| r.measured);
     share.map_or("unknown".to_owned(), |s| {
         let share = s.share.map_or("-".to_owned(), percent);
-        format!("{share} ({} to {})", percent(s.lo), percent(s.hi))
+        let over = match q.requests {
+            Some(_) => String::new(),
+            None => format!("{}: ", count(q.above)),
+        };
+        format!("{over}{share} ({} to {})", percent(s.lo), percent(s.hi))
     })
 }
 

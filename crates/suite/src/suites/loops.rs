@@ -15,7 +15,7 @@ use taillight_report::format;
 pub(super) type Setting<'a> = Vec<(&'a str, &'a toml::Value)>;
 
 /// Most points of a series: each has a run directory with a report of its own.
-const MOST_POINTS: usize = 1_000;
+const MOST_POINTS: u128 = 1_000;
 
 /// Combinations of the loops' values, the innermost loop the fastest; at most `most`.
 pub(super) fn settings(loops: &[FieldLoop], most: usize) -> Vec<Setting<'_>> {
@@ -36,33 +36,37 @@ pub(super) fn settings(loops: &[FieldLoop], most: usize) -> Vec<Setting<'_>> {
 }
 
 /// The settings of a round in an order drawn with the seed of the series.
-pub(super) fn shuffle(settings: &mut [Setting<'_>], seed: u64, round: u32) {
+pub(super) fn shuffle<T>(settings: &mut [T], seed: u64, round: u32) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(round)));
     settings.shuffle(&mut rng);
 }
 
-/// Points of all loops in their rounds. Errors: `Usage` when they are too many, with the time they
-/// would take at the length of `first`.
-pub(super) fn count_points<'a>(
-    phases: impl Iterator<Item = (&'a [FieldLoop], u32)>,
-    first: &Plan,
-) -> Result<usize> {
-    let all = phases.fold(0u128, |sum, (loops, rounds)| {
-        let each = loops.iter().map(|field| field.values.len() as u128);
-        sum.saturating_add(each.fold(u128::from(rounds), u128::saturating_mul))
-    });
-    match usize::try_from(all) {
-        Ok(all) if all <= MOST_POINTS => Ok(all),
-        _ => Err(Error::usage(format!(
-            "{} points are too many{}",
-            format::count(u64::try_from(all).unwrap_or(u64::MAX)),
-            load_ns(first).map_or(String::new(), |ns| {
-                format!(": they would take {} of load", length(all.saturating_mul(ns)))
-            })
-        ))
-        .with("most", MOST_POINTS)
-        .hint("give fewer values, or fewer rounds or repetitions")),
+/// Refuses more points than a series may have. `phases` are the points of each, at least, and the
+/// load of one, ns, where it ends by time. Errors: `Usage`, with the time they would take.
+pub(super) fn check_count(phases: impl Iterator<Item = (u128, Option<u128>)>) -> Result<()> {
+    let (mut all, mut load) = (0u128, 0u128);
+    for (points, ns) in phases {
+        all = all.saturating_add(points);
+        load = load.saturating_add(points.saturating_mul(ns.unwrap_or(0)));
     }
+    if all <= MOST_POINTS {
+        return Ok(());
+    }
+    let time = match load {
+        0 => String::new(),
+        ns => format!(": they would take {} of load", length(ns)),
+    };
+    Err(Error::usage(format!(
+        "{} points are too many{time}",
+        format::count(u64::try_from(all).unwrap_or(u64::MAX))
+    ))
+    .with("most", MOST_POINTS)
+    .hint("give fewer values, or fewer rounds or repetitions"))
+}
+
+/// Combinations of the values of loops.
+pub(super) fn combinations(loops: &[FieldLoop]) -> u128 {
+    loops.iter().map(|field| field.values.len() as u128).fold(1, u128::saturating_mul)
 }
 
 /// Load of one run, ns; none where it does not end by time alone.

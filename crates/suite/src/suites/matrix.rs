@@ -1,8 +1,9 @@
 //! The rule `matrix`: phases of loops over fields of one job, in rounds.
 //!
-//! What it is: the file of a matrix, in the form that was asked for. What it is not: its points
-//! (`matrix_points`), their order as results come in (`matrix_method`), the rule of steady state
-//! (`steady`), or words and tables (`matrix_words`).
+//! What it is: the file of a matrix, and the form of it that was asked for. What it is not: the
+//! making of its points (`matrix_points`), their order as results come in (`matrix_method`), the rules
+//! of steady state and of operating points (`steady`, `operating`), or words and tables
+//! (`matrix_words`).
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -10,7 +11,6 @@ use std::os::unix::fs::FileTypeExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use taillight_core::job::{FieldLoop, JobFile, PointOrder};
-use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_rundir::series::PointRole;
 
@@ -18,12 +18,13 @@ use super::amend;
 use super::matrix_method::{MatrixMethod, PhasePoint};
 use super::matrix_points::{PointMaker, axes};
 use super::matrix_words;
+use super::operating::ChosenPoints;
 use super::recovery::RecoveryPhase;
 use super::steady::SteadyPhase;
 use super::targets::{self, SuiteTarget};
-use super::{PreparedSuite, SuiteFile, SuiteRequest, head, share_target};
+use super::{Planner, PreparedSuite, SuiteFile, SuiteRequest, head, share_target};
 use crate::differences::differences;
-use crate::host::{Assignment, JobSource};
+use crate::host::JobSource;
 use crate::method::{Point, SeriesHead};
 
 /// Phases of loops over fields of one job.
@@ -63,9 +64,15 @@ pub struct MatrixSuite {
     /// Forms for `--scale`, by name.
     #[serde(default)]
     pub scale: BTreeMap<String, SuiteScale>,
+    /// Forms for other drivers, each laid over the scale where it applies, in order.
+    #[serde(default, rename = "variant")]
+    pub variants: Vec<SuiteVariant>,
     /// The scale when `--scale` names none. Default: the file as it stands.
     #[serde(default)]
     pub default_scale: Option<String>,
+    /// Whether a ceiling that is missed or undecided decides the exit code. Default: true.
+    #[serde(default = "gates")]
+    pub gates: bool,
     /// The file as it stands.
     #[serde(skip)]
     pub written: toml::Table,
@@ -82,6 +89,34 @@ pub struct SuiteScale {
     /// its place.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub set: BTreeMap<String, toml::Value>,
+}
+
+/// A form of a suite for drivers that its file as it stands does not fit.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SuiteVariant {
+    /// The drivers it is for.
+    pub drivers: Vec<String>,
+    /// The scales it is for. Default: all.
+    #[serde(default)]
+    pub scales: Vec<String>,
+    /// How it departs from the standard, beside the fields it changes.
+    #[serde(default)]
+    pub deviations: Vec<String>,
+    /// Fields of the suite file that it leaves out, by dotted path.
+    #[serde(default)]
+    pub leave_out: Vec<String>,
+    /// Fields of the suite file that it changes, as a scale does.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub set: BTreeMap<String, toml::Value>,
+}
+
+impl SuiteVariant {
+    fn is_for(&self, driver: &str, scale: Option<&String>) -> bool {
+        let of_scale = self.scales.is_empty() || scale.is_some_and(|s| self.scales.contains(s));
+        of_scale && self.drivers.iter().any(|d| d == driver)
+    }
 }
 
 /// How a target is emptied.
@@ -181,6 +216,43 @@ pub struct SuitePhase {
     /// The target of its runs, where there are several.
     #[serde(skip)]
     pub(super) target: Option<SuiteTarget>,
+    /// Its settings are chosen from the results of an earlier phase, in the place of loops.
+    #[serde(default)]
+    pub points: Option<ChosenPoints>,
+    /// A run before each round or each run, that brings the target into the same state.
+    #[serde(default)]
+    pub before: Option<RunBefore>,
+}
+
+/// A run before others. It counts as preconditioning.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunBefore {
+    /// One line for people.
+    #[serde(default)]
+    pub about: String,
+    /// Before what it is run. Default: round.
+    #[serde(default)]
+    pub each: BeforeEach,
+    /// What it has in the job in another way than its phase.
+    #[serde(default)]
+    #[schemars(with = "JobFile")]
+    pub job: toml::Table,
+    /// Fields of the job that it changes, by dotted path.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub set: BTreeMap<String, toml::Value>,
+}
+
+/// What a run stands before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BeforeEach {
+    /// Each round of its phase.
+    #[default]
+    Round,
+    /// Each run of its phase.
+    Run,
 }
 
 fn sweep() -> PointRole {
@@ -188,6 +260,9 @@ fn sweep() -> PointRole {
 }
 fn once() -> u32 {
     1
+}
+fn gates() -> bool {
+    true
 }
 
 /// The job that a suite runs.
@@ -200,11 +275,36 @@ pub(super) enum SuiteJob {
 }
 
 impl SuitePhase {
+    /// A phase of one run of the job as it is.
+    pub(super) fn new() -> SuitePhase {
+        SuitePhase {
+            name: String::new(),
+            about: String::new(),
+            role: sweep(),
+            rounds: once(),
+            steady: None,
+            recovery: None,
+            purge: None,
+            job: toml::Table::new(),
+            set: BTreeMap::new(),
+            order: PointOrder::default(),
+            loops: Vec::new(),
+            points: None,
+            before: None,
+            target: None,
+        }
+    }
+
     /// Rounds there may be. Errors: `Usage` for a phase that contradicts itself.
-    pub(super) fn rounds(&self) -> Result<u32> {
+    pub(super) fn most_rounds(&self) -> Result<u32> {
         let refuse = |what: &str, hint: &str| {
             Err(Error::usage(what.to_owned()).with("phase", &self.name).hint(hint.to_owned()))
         };
+        if self.points.is_some() && (self.steady.is_some() || !self.loops.is_empty()) {
+            let hint =
+                "a phase has loops, or `points` that take their values from those of another";
+            return refuse("both `points` and loops or `steady`", hint);
+        }
         match (&self.steady, self.purge) {
             (Some(_), Some(_)) => refuse("a purge has no steady state", "leave `steady` out"),
             (Some(_), None) if self.rounds != 1 => {
@@ -222,6 +322,25 @@ impl SuitePhase {
             Some(target) => format!("{}, {}", target.name, self.name),
             None => self.name.clone(),
         }
+    }
+
+    /// The run that `before` asks for, as a phase of its own, and before what it stands.
+    pub(super) fn run_before(&self) -> Result<Option<(SuitePhase, BeforeEach)>> {
+        let Some(before) = &self.before else { return Ok(None) };
+        let (mut job, mut set) = (self.job.clone(), self.set.clone());
+        amend::merge(&mut job, &before.job);
+        set.extend(before.set.clone());
+        let phase = SuitePhase {
+            name: format!("{}-before", self.name),
+            about: before.about.clone(),
+            role: PointRole::Precondition,
+            rounds: self.most_rounds()?,
+            job,
+            set,
+            target: self.target.clone(),
+            ..SuitePhase::new()
+        };
+        Ok(Some((phase, before.each)))
     }
 
     /// Whether it brings the target into a state.
@@ -261,14 +380,14 @@ pub(super) fn prepare(
     suite: MatrixSuite,
     job: SuiteJob,
     request: &SuiteRequest,
-    planner: &dyn Fn(&JobSource, &[Assignment]) -> Result<Plan>,
+    planner: Planner,
 ) -> Result<PreparedSuite> {
     request.only(&suite.name, &["--driver", "--path", "--target", "--runtime", "--scale"])?;
     let (mut suite, request, mut deviations) = amended(suite, request)?;
     let targets = targets::targets(&suite, &request)?;
     targets::repeat_phases(&mut suite, &targets);
-    let maker = PointMaker { suite: &suite, job: &job, request: &request, planner };
-    let mut points = maker.points()?;
+    let maker = PointMaker { job, request, planner };
+    let mut points = maker.points(&suite)?;
     if suite.standard.is_some() {
         deviations.extend(no_devices(&points));
     }
@@ -278,31 +397,19 @@ pub(super) fn prepare(
                 .with("suite", &suite.name)
                 .hint("leave shared_target out, or name one target"));
         }
-        let (phases, mut shared): (Vec<usize>, Vec<Point>) =
-            points.into_iter().map(|p| (p.phase, p.point)).unzip();
+        let mut shared: Vec<&mut Point> = points.iter_mut().map(|p| &mut p.point).collect();
         share_target(&mut shared)?;
-        let both = phases.into_iter().zip(shared);
-        points = both.map(|(phase, point)| PhasePoint { phase, point }).collect();
     }
     let seed = points.first().map_or(0, |p| p.point.plan.run.seed);
     let planned = points.iter().map(|p| p.point.id.clone()).collect();
     let mut head = SeriesHead { axes: axes(&suite), planned, ..head(&suite.name, seed) };
-    if let SuiteJob::Users { name, file } = job {
-        head.job = name;
-        head.job_text = file.map(|file| file.text);
+    if let SuiteJob::Users { name, file } = &maker.job {
+        head.job.clone_from(name);
+        head.job_text = file.as_ref().map(|file| file.text.clone());
     }
     let plans = points.iter().map(|p| p.point.plan.clone()).collect();
-    let mut method = MatrixMethod { head, suite, points, deviations };
-    for (at, phase) in method.suite.phases.iter().enumerate() {
-        if let Some(steady) = &phase.steady {
-            steady.check(&phase.name, &method.settings(at))?;
-        }
-        if let Some(recovery) = &phase.recovery {
-            let same = |p: &&SuitePhase| p.purge.is_none() && p.target == phase.target;
-            let before = method.suite.phases[..at].iter().filter(same);
-            recovery.check(&phase.name, &before.map(|p| p.name.as_str()).collect::<Vec<_>>())?;
-        }
-    }
+    let mut method = MatrixMethod::new(head, suite, points, maker, deviations);
+    method.check()?;
     method.head.introduction = matrix_words::introduction(&method);
     Ok(PreparedSuite { method: Box::new(method), plans, notes: Vec::new(), work_directory: None })
 }
@@ -321,6 +428,12 @@ fn no_devices(points: &[PhasePoint]) -> Vec<String> {
     found
 }
 
+/// The driver that the command line names.
+fn asked_driver(request: &SuiteRequest) -> Option<&str> {
+    let target = request.targets.first().and_then(|(_, t)| t.get("driver")?.as_str());
+    request.driver.as_deref().or(target)
+}
+
 /// The suite in the form that was asked for, the request without what has made it so, and how the
 /// form departs from the standard. Errors: `Usage` for a scale or a field that the suite does not
 /// have.
@@ -337,13 +450,26 @@ fn amended(
                 .hint(format!("it has: {}", known.join(", "))));
         };
         for (path, value) in &scale.set {
-            amend::put(&mut table, path, value.clone())?;
+            amend::put(&mut table, path, Some(value.clone()))?;
+        }
+    }
+    let mut deviations = suite.deviations.clone();
+    if let Some(driver) = asked_driver(request) {
+        for variant in suite.variants.iter().filter(|v| v.is_for(driver, name)) {
+            deviations.extend(variant.deviations.iter().cloned());
+            for path in &variant.leave_out {
+                amend::put(&mut table, path, None)?;
+            }
+            for (path, value) in &variant.set {
+                amend::put(&mut table, path, Some(value.clone()))?;
+            }
+            amend::put(&mut table, "job.target.driver", Some(driver.into()))?;
         }
     }
     let mut jobs = Vec::new();
     for text in &request.set {
         match amend::assignment(text)? {
-            Some((path, value)) => amend::put(&mut table, &path, value)?,
+            Some((path, value)) => amend::put(&mut table, &path, Some(value))?,
             None => jobs.push(text.clone()),
         }
     }
@@ -360,7 +486,6 @@ fn amended(
         let runtime = request.runtime.is_some() && amend::is_of(d, "run.duration", &timed);
         !runtime && !request.assignments().iter().any(|set| amend::is_of(d, set.path(), &|_| true))
     });
-    let mut deviations = suite.deviations.clone();
     deviations.extend(differences.into_iter().map(|d| d.text));
     deviations.extend(request.set.iter().map(|text| format!("by --set: {text}")));
     deviations.extend(request.runtime.iter().map(|t| format!("by --runtime: {t} a point")));
@@ -368,6 +493,18 @@ fn amended(
 }
 
 impl MatrixSuite {
+    /// The phase with loops that `phase` takes its points from, on the same target. Errors: `Usage` where
+    /// there is none.
+    pub(super) fn looped(&self, name: &str, phase: &SuitePhase) -> Result<&SuitePhase> {
+        let same = |p: &&SuitePhase| p.name == name && p.target == phase.target;
+        self.phases.iter().filter(same).find(|p| !p.loops.is_empty()).ok_or_else(|| {
+            let known = self.phases.iter().filter(|p| !p.loops.is_empty());
+            let known: Vec<&str> = known.map(|p| p.name.as_str()).collect();
+            Error::usage(format!("no phase `{name}` with loops to choose points from"))
+                .hint(format!("there are {}", known.join(", ")))
+        })
+    }
+
     /// Whether points with the same values of their loops may be of different phases.
     pub(super) fn loops_in_several_phases(&self) -> bool {
         let mut names = self.phases.iter().filter(|p| p.measures_a_loop()).map(|p| &p.name);

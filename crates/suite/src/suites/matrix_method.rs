@@ -4,20 +4,23 @@
 //! which its figures have settled; everything else is known beforehand. What it is not: the making of
 //! points (`matrix`), the rule (`steady`), words and tables (`matrix_words`).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Value, json};
-use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
+use taillight_core::{Error, Result};
 use taillight_rundir::series::Decision;
 
-use super::answers;
-use super::loops::load_ns;
+use super::loops::{load_ns, settings};
 use super::matrix::{MatrixSuite, SuitePhase};
+use super::matrix_points::{PointMaker, PointPlace, coordinates};
 use super::matrix_words as words;
+use super::operating::{ChosenRounds, OperatingPoints};
 use super::recovery::{self, JudgedRecovery};
 use super::steady::{Coordinates, JudgedTrack, SteadyOutcome, SteadyRounds};
+use super::{answers, operating_words};
 use crate::demand::{self, sweep_data};
 use crate::exit::worst;
 use crate::method::{
@@ -29,6 +32,10 @@ use taillight_report::sweep::SweepData;
 pub(super) struct PhasePoint {
     /// Number of the phase.
     pub phase: usize,
+    /// Which of the settings that results choose; its plan here is one that it may have.
+    pub chosen: Option<usize>,
+    /// Whether it is a run before others of its phase.
+    pub before: bool,
     pub point: Point,
 }
 
@@ -40,6 +47,9 @@ pub(super) struct MatrixMethod {
     pub points: Vec<PhasePoint>,
     /// How the suite departs from the standard it names.
     pub deviations: Vec<String>,
+    /// Places of the points by their ids.
+    places: BTreeMap<String, usize>,
+    maker: PointMaker,
 }
 
 /// Runs that are still to come.
@@ -88,19 +98,184 @@ impl fmt::Display for JudgedRounds {
 }
 
 impl MatrixMethod {
+    pub fn new(
+        head: SeriesHead,
+        suite: MatrixSuite,
+        points: Vec<PhasePoint>,
+        maker: PointMaker,
+        deviations: Vec<String>,
+    ) -> MatrixMethod {
+        let ids = points.iter().map(|p| p.point.id.clone());
+        let places = ids.zip(0..).collect();
+        MatrixMethod { head, suite, points, deviations, places, maker }
+    }
+
+    /// Refuses rules that can never be applied, and chosen points that can have no plan. Errors:
+    /// `Usage`.
+    pub fn check(&self) -> Result<()> {
+        for (at, phase) in self.suite.phases.iter().enumerate() {
+            if let Some(steady) = &phase.steady {
+                steady.check(&phase.name, &self.settings(at))?;
+            }
+            if let Some(recovery) = &phase.recovery {
+                let same = |p: &&SuitePhase| p.purge.is_none() && p.target == phase.target;
+                let before = self.suite.phases[..at].iter().filter(same);
+                recovery
+                    .check(&phase.name, &before.map(|p| p.name.as_str()).collect::<Vec<_>>())?;
+            }
+            let Some(rule) = &phase.points else { continue };
+            rule.check(&phase.name)?;
+            let from = self.suite.looped(&rule.from, phase)?;
+            if self.number(from) >= at || self.suite.shared_target {
+                return Err(Error::usage(
+                    "points are chosen from an earlier phase, each of whose \
+                                         runs opens a target of its own",
+                )
+                .with("phase", &phase.name)
+                .hint("move the phase behind it, and leave shared_target out"));
+            }
+            for setting in settings(&from.loops, usize::MAX) {
+                let place = PointPlace { id: phase.name.clone(), round: 1, draw: 0 };
+                self.maker.point(&self.suite, phase, place, &setting, Some(self.head.seed))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&self, phase: &SuitePhase) -> usize {
+        self.suite.phases.iter().position(|p| std::ptr::eq(p, phase)).unwrap_or(usize::MAX)
+    }
+
+    /// The point of a result, as it was planned.
+    fn planned(&self, result: &PointResult) -> Option<&PhasePoint> {
+        self.points.get(*self.places.get(&result.point.id)?)
+    }
+
+    /// Which of the settings that results choose a result is of.
+    pub fn chosen(&self, result: &PointResult) -> Option<usize> {
+        self.planned(result)?.chosen
+    }
+
     /// The settings of a phase's loops.
     pub fn settings(&self, phase: usize) -> Vec<Coordinates> {
         let first = self.points.iter().filter(|p| p.phase == phase && p.point.round == 1);
-        first.map(|p| p.point.coordinates.clone()).collect()
+        let own = first.filter(|p| !p.before && p.chosen.is_none());
+        own.map(|p| p.point.coordinates.clone()).collect()
+    }
+
+    /// The results of a phase, in order, or of the runs before them.
+    fn results_of<'a>(
+        &self,
+        phase: usize,
+        before: bool,
+        done: &'a [PointResult],
+    ) -> Vec<&'a PointResult> {
+        let of = |r: &&PointResult| {
+            self.planned(r).is_some_and(|p| p.phase == phase && p.before == before)
+        };
+        done.iter().filter(of).collect()
     }
 
     /// The results of a phase, in order.
     pub fn results<'a>(&self, phase: usize, done: &'a [PointResult]) -> Vec<&'a PointResult> {
-        let of = |r: &&PointResult| {
-            let mut points = self.points.iter();
-            points.any(|p| p.phase == phase && p.point.id == r.point.id)
+        self.results_of(phase, false, done)
+    }
+
+    /// The results of the runs before those of a phase.
+    pub fn results_before<'a>(
+        &self,
+        phase: usize,
+        done: &'a [PointResult],
+    ) -> Vec<&'a PointResult> {
+        self.results_of(phase, true, done)
+    }
+
+    /// The rounds of a phase that count; none before one is complete.
+    pub fn counted(
+        &self,
+        phase: usize,
+        which: ChosenRounds,
+        done: &[PointResult],
+    ) -> Option<Vec<u32>> {
+        let (complete, window) = match self.rounds(phase, done) {
+            Some(found) => {
+                let window = found.tracks.iter().find_map(|t| t.window);
+                let spacing = self.suite.phases[phase].steady.as_ref().map_or(1, |s| s.spacing);
+                let all = window.map(|w| (w.first..=w.last).step_by(spacing as usize).collect());
+                (found.rounds, all)
+            }
+            None => (self.complete_rounds(phase, done), None),
         };
-        done.iter().filter(of).collect()
+        match which {
+            _ if complete == 0 => None,
+            ChosenRounds::Last => Some(vec![complete]),
+            ChosenRounds::Window => Some(window.unwrap_or_else(|| (1..=complete).collect())),
+        }
+    }
+
+    fn complete_rounds(&self, phase: usize, done: &[PointResult]) -> u32 {
+        let (all, results) = (self.settings(phase).len(), self.results(phase, done));
+        let complete =
+            |round: &u32| results.iter().filter(|r| r.point.round == *round).count() == all;
+        (1..=self.suite.phases[phase].rounds).take_while(complete).last().unwrap_or(0)
+    }
+
+    /// Whether a phase has no further round after these results.
+    pub fn is_over(&self, phase: usize, done: &[PointResult]) -> bool {
+        match self.rounds(phase, done) {
+            Some(found) => found.outcome != SteadyOutcome::Unsettled,
+            None => self.complete_rounds(phase, done) == self.suite.phases[phase].rounds,
+        }
+    }
+
+    /// What results choose for a phase with `points`: the phase they are of, its rounds that count,
+    /// and the choice. None before there is a complete round.
+    pub fn operating<'a>(
+        &self,
+        phase: usize,
+        done: &'a [PointResult],
+    ) -> Option<(usize, Vec<u32>, OperatingPoints<'a>)> {
+        let own = self.suite.phases.get(phase)?;
+        let rule = own.points.as_ref()?;
+        let from = self.number(self.suite.looped(&rule.from, own).ok()?);
+        let rounds = self.counted(from, rule.rounds, done)?;
+        let mut results = self.results(from, done);
+        results.retain(|r| rounds.contains(&r.point.round));
+        let found = rule.choose(&self.settings(from), &results)?;
+        Some((from, rounds, found))
+    }
+
+    /// Whether a point is one that results choose and that needs no run: there is none, or it has
+    /// the setting of an earlier one.
+    fn needless(&self, p: &PhasePoint, done: &[PointResult]) -> bool {
+        p.chosen.is_some_and(|nth| {
+            let point = self.operating(p.phase, done).and_then(|(.., o)| o.chosen[nth].clone());
+            point.is_none_or(|point| point.same_as.is_some())
+        })
+    }
+
+    /// The point at this place, chosen where results choose it. Errors: when no plan can be made.
+    fn point(&self, at: usize, done: &[PointResult]) -> Result<Point> {
+        let planned = &self.points[at];
+        let Some(nth) = planned.chosen.filter(|_| !planned.before) else {
+            return Ok(planned.point.clone());
+        };
+        let lost = || Error::internal("a point is run before it was chosen");
+        let (from, _, found) = self.operating(planned.phase, done).ok_or_else(lost)?;
+        let chosen = found.chosen[nth].as_ref().ok_or_else(lost)?;
+        let (phase, from) = (&self.suite.phases[planned.phase], &self.suite.phases[from]);
+        let wanted = &found.settings[chosen.at].coordinates;
+        for setting in settings(&from.loops, usize::MAX) {
+            if coordinates(&self.suite, from, &setting)? == *wanted {
+                let Point { id, round, .. } = planned.point.clone();
+                let place = PointPlace { id, round, draw: 0 };
+                let seed = Some(self.head.seed);
+                let point = self.maker.point(&self.suite, phase, place, &setting, seed)?;
+                let about = format!("{}: {}", chosen.name, point.about);
+                return Ok(Point { about, ..point });
+            }
+        }
+        Err(lost())
     }
 
     /// What the rounds of a phase say; none for one whose rounds are a given number.
@@ -140,6 +315,17 @@ impl MatrixMethod {
         let (mut results, mut chosen) = (Vec::new(), Vec::new());
         for (at, phase) in self.suite.phases.iter().enumerate().filter(|(_, p)| p.measures_a_loop())
         {
+            let rules = self.suite.phases.iter().filter_map(|p| p.points.as_ref());
+            let last = rules
+                .into_iter()
+                .any(|rule| rule.from == phase.name && rule.rounds == ChosenRounds::Last);
+            if last && let Some(rounds) = self.counted(at, ChosenRounds::Last, done) {
+                chosen.extend(rounds.iter().map(|round| format!("{}: round {round}", phase.name)));
+                let mut of = self.results(at, done);
+                of.retain(|r| rounds.contains(&r.point.round));
+                results.extend(of);
+                continue;
+            }
             match self.judged_rounds(at, done) {
                 None => results.extend(self.results(at, done)),
                 Some((_, of)) if of.is_empty() => {}
@@ -161,7 +347,7 @@ impl MatrixMethod {
     }
 
     /// The place of the next point; none at the end.
-    fn following(&self, done: &[PointResult]) -> Option<usize> {
+    pub fn following(&self, done: &[PointResult]) -> Option<usize> {
         let mut at = match done.last() {
             Some(last) => self.points.iter().position(|p| p.point.id == last.point.id)? + 1,
             None => 0,
@@ -171,10 +357,13 @@ impl MatrixMethod {
             let same = before.is_some_and(|b| b.phase == next.phase);
             let begins = same && before.is_some_and(|b| b.point.round != next.point.round);
             let over = |rounds: SteadyRounds| rounds.outcome != SteadyOutcome::Unsettled;
-            if !begins || !self.rounds(next.phase, done).is_some_and(over) {
+            if begins && self.rounds(next.phase, done).is_some_and(over) {
+                at += self.points[at..].iter().take_while(|p| p.phase == next.phase).count();
+            } else if self.needless(next, done) {
+                at += 1;
+            } else {
                 return Some(at);
             }
-            at += self.points[at..].iter().take_while(|p| p.phase == next.phase).count();
         }
         None
     }
@@ -183,6 +372,12 @@ impl MatrixMethod {
     pub fn remaining(&self, done: &[PointResult]) -> (Remaining, Remaining) {
         let (mut least, mut most) = (Remaining::default(), Remaining::default());
         let Some(at) = self.following(done) else { return (least, most) };
+        let known = |p: &PhasePoint| {
+            let phase = &self.suite.phases[p.phase];
+            let from = phase.points.as_ref();
+            from.and_then(|r| self.suite.looped(&r.from, phase).ok())
+                .is_some_and(|from| self.is_over(self.number(from), done))
+        };
         let current = self.points[at].phase;
         let earliest = |phase: usize| {
             let steady = self.suite.phases[phase].steady.as_ref()?;
@@ -194,6 +389,9 @@ impl MatrixMethod {
         };
         let earliest: Vec<Option<u32>> = (0..self.suite.phases.len()).map(earliest).collect();
         for p in &self.points[at..] {
+            if p.chosen.is_some() && known(p) && self.needless(p, done) {
+                continue;
+            }
             most.add(&p.point.plan);
             if earliest[p.phase].is_none_or(|round| p.point.round <= round) {
                 least.add(&p.point.plan);
@@ -302,12 +500,14 @@ impl Method for MatrixMethod {
     fn next(&mut self, done: &[PointResult]) -> Result<Next> {
         let ended = done.last().is_some_and(|r| self.ended_by(r));
         let next = self.following(done).filter(|_| !ended);
-        Ok(next.map_or(Next::End, |at| Next::Point(Box::new(self.points[at].point.clone()))))
+        next.map_or(Ok(Next::End), |at| Ok(Next::Point(Box::new(self.point(at, done)?))))
     }
 
     fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
-        let all = done.iter().map(|r| r.exit).chain(ended).fold(Exit::Ok, worst);
-        if answers::missed(done) { worst(all, Exit::GateFailed) } else { all }
+        let gate = |exit: &Exit| matches!(exit, Exit::GateFailed | Exit::GateUndecided);
+        let counts = |exit: &Exit| self.suite.gates || !gate(exit);
+        let all = done.iter().map(|r| r.exit).chain(ended).filter(counts).fold(Exit::Ok, worst);
+        if self.suite.gates && answers::missed(done) { worst(all, Exit::GateFailed) } else { all }
     }
 
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
@@ -318,15 +518,17 @@ impl Method for MatrixMethod {
         let mut all: Vec<Decision> = found.iter().flat_map(|(_, r)| decisions(r)).collect();
         let recoveries = self.recoveries(series.done)?;
         all.extend(recoveries.iter().map(|(phase, judged)| judged.decision(phase)));
+        all.extend(operating_words::decisions(self, series.done));
         let ended = series.state != SeriesState::Running;
         if ended && let Some((data, _)) = self.sweep(series.done) {
             let round = series.done.iter().map(|r| r.point.round).max().unwrap_or(1);
             all.extend(demand::decisions(&data, round));
         }
         let parts = [
-            answers::answer(series.done, self.points.len()).filter(|_| ended),
+            answers::answer(series.done, self.following(series.done).is_none()).filter(|_| ended),
             answer(&found),
             recovery::answer(&recoveries),
+            operating_words::answer(self, series.done),
         ];
         let parts: Vec<Value> = parts.into_iter().flatten().collect();
         let fields = parts.iter().filter_map(Value::as_object).flatten();
@@ -341,7 +543,11 @@ impl Method for MatrixMethod {
 
     fn to_run(&self, done: &[PointResult]) -> Vec<String> {
         let at = self.following(done).unwrap_or(self.points.len());
-        self.points[at..].iter().map(|p| p.point.id.clone()).collect()
+        let left = self.points[at..].iter().filter(|p| {
+            let chosen = self.suite.phases[p.phase].points.is_some();
+            !(chosen && self.operating(p.phase, done).is_some() && self.needless(p, done))
+        });
+        left.map(|p| p.point.id.clone()).collect()
     }
 
     fn line(&self, done: &[PointResult]) -> Option<String> {

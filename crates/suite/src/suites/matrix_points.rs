@@ -1,28 +1,37 @@
-//! The points of a matrix: every run there may be, in order, each with its plan.
+//! The making of a matrix's points: names, seeds, assignments, plans.
 //!
-//! What it is: the settings of all loops in all rounds as jobs and plans, and their coordinates. What it
-//! is not: the file (`matrix`) or the order in which results end rounds (`matrix_method`).
+//! What it is: from a phase and the values of its loops to a point. What it is not: the file
+//! (`matrix`), or the order of points as results come in (`matrix_method`).
 
+use serde_json::Value;
 use taillight_core::job::PointOrder;
-use taillight_core::plan::Plan;
 use taillight_core::{Error, Percentile, Result};
-use taillight_rundir::series::Axis;
 
-use super::loops::{Setting, count_points, settings, shown, shuffle};
-use super::matrix::{MatrixSuite, SuiteJob, SuitePhase};
+use super::loops::{Setting, check_count, combinations, load_ns, settings, shown, shuffle};
+use super::matrix::{BeforeEach, MatrixSuite, SuiteJob, SuitePhase};
 use super::matrix_method::PhasePoint;
-use super::steady::SteadyPhase;
+use super::steady::Coordinates;
 use super::targets::TARGET;
-use super::{SuiteRequest, job_source};
+use super::{Planner, SuiteRequest, job_source};
 use crate::figures::request_percentiles;
 use crate::host::{Assignment, JobSource};
 use crate::method::Point;
+use taillight_rundir::series::Axis;
 
 /// Longest name of a run.
 const LONGEST_NAME: usize = 64;
 
+/// What a point is called and which draws it has.
+#[derive(Debug, Clone)]
+pub(super) struct PointPlace {
+    pub id: String,
+    pub round: u32,
+    /// Added to the seed of the series: the same places again would precondition these alone.
+    pub draw: usize,
+}
+
 /// Name of a point: number, phase, values, round.
-fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) -> String {
+fn id(phase: &SuitePhase, (number, round): (usize, u32), values: &[String]) -> String {
     let plain = |c: char| match c.is_ascii_alphanumeric() || c == '.' {
         true => c,
         false => '-',
@@ -33,7 +42,7 @@ fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) 
     };
     let mut words: Vec<String> = phase.target.iter().flat_map(|t| cleaned(&t.name)).collect();
     words.push(phase.name.clone());
-    words.extend(setting.iter().flat_map(|(_, value)| cleaned(&shown(value))));
+    words.extend(values.iter().flat_map(|text| cleaned(text)));
     let end = match phase.rounds > 1 || phase.steady.is_some() {
         true => format!("-round-{round}"),
         false => String::new(),
@@ -44,22 +53,47 @@ fn id(phase: &SuitePhase, (number, round): (usize, u32), setting: &Setting<'_>) 
     id + &end
 }
 
-/// Makes the points of a suite.
-pub(super) struct PointMaker<'a> {
-    pub suite: &'a MatrixSuite,
-    pub job: &'a SuiteJob,
-    pub request: &'a SuiteRequest,
-    pub planner: &'a dyn Fn(&JobSource, &[Assignment]) -> Result<Plan>,
+/// The coordinates of a setting of a phase's loops. Errors: `Usage` for a value that is no JSON.
+pub(super) fn coordinates(
+    suite: &MatrixSuite,
+    phase: &SuitePhase,
+    setting: &Setting<'_>,
+) -> Result<Coordinates> {
+    let json = |value: &toml::Value| {
+        serde_json::to_value(value)
+            .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
+    };
+    let by_phase = suite.loops_in_several_phases() && phase.measures_a_loop();
+    let name = by_phase.then(|| Ok((PHASE.to_owned(), Value::from(phase.name.clone()))));
+    let values = setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
+    let target = phase.target.iter().map(|t| Ok((TARGET.to_owned(), t.name.clone().into())));
+    target.chain(name).chain(values).collect()
 }
 
-impl PointMaker<'_> {
-    /// Every point there may be, in order.
-    pub fn points(&self) -> Result<Vec<PhasePoint>> {
-        let phases = &self.suite.phases;
-        let rounds: Vec<u32> = phases.iter().map(SuitePhase::rounds).collect::<Result<_>>()?;
-        let Some(phase) = phases.iter().zip(&rounds).find(|(_, n)| **n > 0).map(|(p, _)| p) else {
-            return Err(Error::usage("the suite has no run").with("suite", &self.suite.name));
-        };
+/// Makes the points of a suite.
+pub(super) struct PointMaker {
+    pub job: SuiteJob,
+    pub request: SuiteRequest,
+    pub planner: Planner,
+}
+
+impl PointMaker {
+    /// Every point there may be, in order; of those that results choose, what they may be first.
+    /// Errors: `Usage` for fields and values that the job refuses, and for too many runs.
+    pub fn points(&self, suite: &MatrixSuite) -> Result<Vec<PhasePoint>> {
+        let seed = self.check(suite)?;
+        let mut points: Vec<PhasePoint> = Vec::new();
+        for (at, phase) in suite.phases.iter().enumerate() {
+            for round in 1..=phase.most_rounds()? {
+                self.round(suite, at, (round, seed), &mut points)?;
+            }
+        }
+        Ok(points)
+    }
+
+    /// Refuses what has no point, or too many; the seed of the series.
+    fn check(&self, suite: &MatrixSuite) -> Result<u64> {
+        let phases = &suite.phases;
         let mut loops = phases.iter().flat_map(|p| p.loops.iter().map(move |l| (p, l)));
         if let Some((phase, empty)) = loops.find(|(_, l)| l.values.is_empty()) {
             return Err(Error::usage("a loop of the suite has no values")
@@ -67,83 +101,36 @@ impl PointMaker<'_> {
                 .with("path", &empty.path)
                 .hint("give its values, or remove the loop"));
         }
-        self.refuse_fixed_loops()?;
-        let first = settings(&phase.loops, 1).into_iter().next().unwrap_or_default();
-        let first = self.point(phase, (1, 1), &first, None)?.plan;
-        let seed = first.run.seed;
-        let least = phases.iter().zip(&rounds).map(|(phase, rounds)| {
-            (phase.loops.as_slice(), phase.steady.as_ref().map_or(*rounds, SteadyPhase::shortest))
-        });
-        count_points(least, &first)?;
-        let mut points: Vec<PhasePoint> = Vec::new();
-        for (at, phase) in phases.iter().enumerate() {
-            for round in 1..=rounds[at] {
-                let mut settings = settings(&phase.loops, usize::MAX);
-                if phase.order == PointOrder::Shuffled {
-                    shuffle(&mut settings, seed, round);
-                }
-                for setting in settings {
-                    let place = (points.len() + 1, round);
-                    let point = self.point(phase, place, &setting, Some(seed))?;
-                    points.push(PhasePoint { phase: at, point });
-                }
-            }
+        self.refuse_fixed_loops(suite)?;
+        let (mut seed, mut counts) = (None, Vec::new());
+        for phase in phases {
+            let rounds = match (phase.most_rounds()?, &phase.steady) {
+                (0, _) => continue,
+                (_, Some(steady)) => steady.shortest(),
+                (rounds, None) => rounds,
+            };
+            let first = settings(&phase.loops, 1).into_iter().next().unwrap_or_default();
+            let place = PointPlace { id: phase.name.clone(), round: 1, draw: 0 };
+            let plan = self.point(suite, phase, place, &first, None)?.plan;
+            seed = seed.or(Some(plan.run.seed));
+            let chosen = phase.points.as_ref().map_or(1, |rule| rule.pick.len() as u128);
+            let points = combinations(&phase.loops).saturating_mul(chosen);
+            counts.push((points.saturating_mul(rounds.into()), load_ns(&plan)));
+            let Some((before, each)) = phase.run_before()? else { continue };
+            let place = PointPlace { id: before.name.clone(), round: 1, draw: 0 };
+            let plan = self.point(suite, &before, place, &Vec::new(), None)?.plan;
+            let runs = if each == BeforeEach::Run { points } else { 1 };
+            counts.push((runs.saturating_mul(rounds.into()), load_ns(&plan)));
         }
-        Ok(points)
+        check_count(counts.into_iter())?;
+        seed.ok_or_else(|| Error::usage("the suite has no run").with("suite", &suite.name))
     }
 
-    fn point(
-        &self,
-        phase: &SuitePhase,
-        (number, round): (usize, u32),
-        setting: &Setting<'_>,
-        seed: Option<u64>,
-    ) -> Result<Point> {
-        let id = id(phase, (number, round), setting);
-        let set = self.assignments(&id, phase, round, setting, seed);
-        let job = match self.job {
-            SuiteJob::Own => {
-                let job = phase.job(self.suite, self.request)?;
-                let origin = format!("{}: job of phase {}", self.suite.file, phase.name);
-                Some(job_source(&origin, &job)?)
-            }
-            SuiteJob::Users { file, .. } => file.clone(),
-        };
-        let none = JobSource::written("", "");
-        let plan = (self.planner)(job.as_ref().unwrap_or(&none), &set);
-        let mut plan = plan.map_err(|e| e.with("point", &id))?;
-        request_percentiles(&mut plan, &[Percentile::MEDIAN]);
-        let words: Vec<String> =
-            setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
-        let json = |value: &toml::Value| {
-            serde_json::to_value(value)
-                .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
-        };
-        let by_phase = self.suite.loops_in_several_phases() && phase.measures_a_loop();
-        let phase_name = by_phase.then(|| Ok((PHASE.to_owned(), phase.name.clone().into())));
-        let coordinates =
-            setting.iter().map(|(path, value)| Ok(((*path).to_owned(), json(value)?)));
-        let target = phase.target.iter().map(|t| Ok((TARGET.to_owned(), t.name.clone().into())));
-        let coordinates = target.chain(phase_name).chain(coordinates);
-        Ok(Point {
-            about: match words.is_empty() {
-                true => phase.about.clone(),
-                false => words.join(", "),
-            },
-            round,
-            coordinates: coordinates.collect::<Result<_>>()?,
-            quiet: true,
-            ..Point::new(id, phase.role, plan, job)
-        })
-    }
-}
-
-impl PointMaker<'_> {
     /// A flag that sets a field which a loop changes would make all points of the loop the same. Errors:
     /// `Usage`, naming both.
-    fn refuse_fixed_loops(&self) -> Result<()> {
+    fn refuse_fixed_loops(&self, suite: &MatrixSuite) -> Result<()> {
         let assignments = self.request.assignments();
-        for phase in &self.suite.phases {
+        for phase in &suite.phases {
             for (at, field) in phase.loops.iter().enumerate() {
                 let Some(set) = assignments.iter().find(|set| set.touches(&field.path)) else {
                     continue;
@@ -155,19 +142,101 @@ impl PointMaker<'_> {
                     set.path(),
                     field.path
                 ))
-                .with("at", format!("{}: {path}", self.suite.file))
+                .with("at", format!("{}: {path}", suite.file))
                 .hint(format!("choose its values: --set 'suite.{path}=[VALUE]'")));
             }
         }
         Ok(())
     }
 
-    /// What a point changes of the job, each with its place in the suite file or its flag.
+    /// The points of one round of a phase, those before others included.
+    fn round(
+        &self,
+        suite: &MatrixSuite,
+        at: usize,
+        (round, seed): (u32, u64),
+        points: &mut Vec<PhasePoint>,
+    ) -> Result<()> {
+        let phase = &suite.phases[at];
+        let before = phase.run_before()?;
+        let draw = if phase.steady.is_some() { round as usize - 1 } else { 0 };
+        let mut all: Vec<(Option<usize>, Vec<String>, Setting<'_>)> = match &phase.points {
+            Some(rule) => {
+                let first = settings(&suite.looped(&rule.from, phase)?.loops, 1);
+                let first = first.into_iter().next().unwrap_or_default();
+                let names = rule.names().into_iter().enumerate();
+                names.map(|(nth, name)| (Some(nth), vec![name], first.clone())).collect()
+            }
+            None => settings(&phase.loops, usize::MAX)
+                .into_iter()
+                .map(|s| (None, s.iter().map(|(_, value)| shown(value)).collect(), s))
+                .collect(),
+        };
+        if phase.order == PointOrder::Shuffled {
+            shuffle(&mut all, seed, round);
+        }
+        for (nth, (chosen, words, setting)) in all.into_iter().enumerate() {
+            let mut add = |of: &SuitePhase, words: &[String], setting: &Setting<'_>, draw| {
+                let id = id(of, (points.len() + 1, round), words);
+                let place = PointPlace { id, round, draw };
+                let point = self.point(suite, of, place, setting, Some(seed))?;
+                let before = !std::ptr::eq(of, phase);
+                points.push(PhasePoint { phase: at, chosen, before, point });
+                Ok::<(), Error>(())
+            };
+            match &before {
+                Some((run, BeforeEach::Run)) => add(run, &words, &Vec::new(), draw + nth)?,
+                Some((run, BeforeEach::Round)) if nth == 0 => add(run, &[], &Vec::new(), draw)?,
+                _ => {}
+            }
+            add(phase, &words, &setting, draw)?;
+        }
+        Ok(())
+    }
+
+    /// One point of a phase. Errors: `Usage` when there is no plan for it.
+    pub fn point(
+        &self,
+        suite: &MatrixSuite,
+        phase: &SuitePhase,
+        place: PointPlace,
+        setting: &Setting<'_>,
+        seed: Option<u64>,
+    ) -> Result<Point> {
+        let PointPlace { id, round, draw } = place;
+        let set = self.assignments(suite, phase, (&id, draw), setting, seed);
+        let job = match &self.job {
+            SuiteJob::Own => {
+                let job = phase.job(suite, &self.request)?;
+                Some(job_source(&format!("{}: job of phase {}", suite.file, phase.name), &job)?)
+            }
+            SuiteJob::Users { file, .. } => file.clone(),
+        };
+        let none = JobSource::written("", "");
+        let plan = (self.planner)(job.as_ref().unwrap_or(&none), &set);
+        let mut plan = plan.map_err(|e| e.with("point", &id))?;
+        request_percentiles(&mut plan, &[Percentile::MEDIAN]);
+        let words: Vec<String> =
+            setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
+        Ok(Point {
+            about: match words.is_empty() {
+                true => phase.about.clone(),
+                false => words.join(", "),
+            },
+            round,
+            coordinates: coordinates(suite, phase, setting)?,
+            quiet: true,
+            ..Point::new(id, phase.role, plan, job)
+        })
+    }
+
+    /// What a point changes of the job, each with its place in the suite file or its flag. What a phase
+    /// sets stays, whatever flags say of the others.
     fn assignments(
         &self,
-        id: &str,
+        suite: &MatrixSuite,
         phase: &SuitePhase,
-        round: u32,
+        (id, draw): (&str, usize),
         setting: &Setting<'_>,
         seed: Option<u64>,
     ) -> Vec<Assignment> {
@@ -176,29 +245,29 @@ impl PointMaker<'_> {
             Assignment::new(origin, format!("{path}={value}"))
         };
         let place = |part: String| match self.job {
-            SuiteJob::Own => format!("{}: phase.{}.{part}", self.suite.file, phase.name),
+            SuiteJob::Own => format!("{}: phase.{}.{part}", suite.file, phase.name),
             SuiteJob::Users { .. } => "sweep".to_owned(),
         };
         let mut set = vec![of_suite(format!("run.name={id}"))];
         set.extend(seed.map(|seed| of_suite(format!("run.seed={seed}"))));
+        let own_load = phase.purge.is_some() || phase.job.contains_key("workload");
+        let given = self.request.assignments_on(phase.target.as_ref()).into_iter();
+        set.extend(given.filter(|one| !(own_load && one.path().starts_with("workload"))));
         let own = phase.set.iter().map(|(path, value)| (path.as_str(), value));
         set.extend(own.map(|of| field(place("set".to_owned()), of)));
         let loops = setting.iter().copied().enumerate();
         set.extend(loops.map(|(at, of)| field(place(format!("loop.{at}")), of)));
         let runtime = self.request.runtime.iter().filter(|_| phase.timed());
         set.extend(runtime.map(|t| Assignment::new("--runtime", format!("run.duration={t}"))));
-        set.extend(self.request.assignments_on(phase.target.as_ref()));
-        if let (Some(seed), Some(_)) = (seed, &phase.steady) {
-            // Every round draws anew: the same places again would precondition these alone.
-            let seed = seed.wrapping_add(u64::from(round) - 1);
-            set.push(of_suite(format!("run.seed={seed}")));
+        if let Some(seed) = seed.filter(|_| draw > 0) {
+            set.push(of_suite(format!("run.seed={}", seed.wrapping_add(draw as u64))));
         }
         set
     }
 }
 
 /// The coordinate of a point that says its phase, where several phases measure loops.
-const PHASE: &str = "phase";
+pub(super) const PHASE: &str = "phase";
 
 /// Every looped field with its values, each once; the phase first, where several have loops.
 pub(super) fn axes(suite: &MatrixSuite) -> Vec<Axis> {

@@ -8,14 +8,17 @@ use taillight_report::table::{Cell, Table, Tone};
 use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
 use taillight_rundir::nvme::NvmeFile;
 use taillight_rundir::{RunDir, names};
+use taillight_stats::SteadyRule;
 
 use super::answers;
 use super::loops::length;
 use super::matrix::{MatrixSuite, PurgeMethod};
 use super::matrix_method::MatrixMethod;
+use super::operating_words;
 use super::recovery;
 use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets::TARGET;
+use crate::figures::over_rounds as figures_over_rounds;
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
 use crate::saved::MOST_IN_FULL;
 
@@ -23,7 +26,7 @@ use crate::saved::MOST_IN_FULL;
 const FIGURES: [&str; 5] = ["iops", "p50_ns", "p99_ns", "p999_ns", "max_ns"];
 
 /// Charts of such a report.
-const CHARTS: [&str; 4] = ["steady", "demand", "sweep", "sweep-heat"];
+const CHARTS: [&str; 6] = ["steady", "demand", "outstanding", "sweep", "sweep-heat", "points"];
 
 /// Figures of the table over the points.
 fn figures(suite: &MatrixSuite) -> Vec<&str> {
@@ -39,6 +42,7 @@ pub(super) fn figure(name: &str, value: f64) -> String {
         name if name.ends_with("_ns") => duration(value, Script::Plain),
         "bytes_per_s" => readable::bytes_per_s(value),
         "iops" => rate(value),
+        "cpu_percent" => percent(value / 100.0),
         _ => count(value as u64),
     }
 }
@@ -50,11 +54,12 @@ fn unit(name: &str) -> &str {
         "bytes_per_s" => "B/s",
         "iops" => "per s",
         "bytes" => "B",
+        "cpu_percent" => "%",
         _ => "",
     }
 }
 
-fn heading(name: &str) -> String {
+pub(super) fn heading(name: &str) -> String {
     name.trim_end_matches("_ns").to_owned()
 }
 
@@ -278,32 +283,34 @@ fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Op
     Some(table)
 }
 
+/// What the run before each round gave: it tells whether the target was in the same state.
+fn before_rounds(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Option<SteadyTrack> {
+    let name = method.suite.phases[phase].title();
+    let results = method.results_before(phase, done);
+    let steady = method.suite.phases[phase].steady.as_ref()?;
+    let round = |r: &&PointResult| (r.point.round, r.values.get(&steady.figure).copied());
+    (!results.is_empty()).then(|| SteadyTrack {
+        title: format!("{name}: {} of the run before each round", steady.figure),
+        figure: steady.figure.clone(),
+        rule: SteadyRule::default(),
+        rounds: results.iter().map(round).collect(),
+        window: None,
+    })
+}
+
 /// One figure over rounds.
 fn over_rounds(name: &str, results: &[&PointResult]) -> String {
-    let of = |r: &&PointResult, name: &str| r.values.get(name).copied();
-    let values: Option<Vec<f64>> = results.iter().map(|r| of(r, name)).collect();
-    let Some(values) = values.filter(|v| !v.is_empty()) else {
+    let Some(value) = figures_over_rounds(name, results) else {
         return "-".to_owned();
     };
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let average = values.iter().sum::<f64>() / values.len() as f64;
+    let values = || results.iter().filter_map(|r| r.values.get(name).copied());
     match name {
-        "max_ns" => figure(name, most),
-        "mean_ns" => {
-            let ops: Option<Vec<f64>> = results.iter().map(|r| of(r, "ops")).collect();
-            let ops = ops.unwrap_or_default();
-            let all: f64 = ops.iter().sum();
-            match all > 0.0 {
-                true => {
-                    figure(name, values.iter().zip(&ops).map(|(v, n)| v * n).sum::<f64>() / all)
-                }
-                false => "-".to_owned(),
-            }
+        "mean_ns" | "max_ns" => figure(name, value),
+        name if name.ends_with("_ns") => {
+            let least = values().fold(f64::INFINITY, f64::min);
+            between(figure(name, least), figure(name, value))
         }
-        name if name.ends_with("_ns") => between(figure(name, least), figure(name, most)),
-        "ops" | "errors" | "bytes" => figure(name, values.iter().sum()),
-        _ => figure(name, average),
+        _ => figure(name, value),
     }
 }
 
@@ -313,7 +320,8 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
     let mut table = Table::new("points", &method.suite.about, &["run"]);
     table.columns.extend(figures.iter().map(|f| heading(f)));
     for (at, phase) in method.suite.phases.iter().enumerate() {
-        for r in method.results(at, done).into_iter().filter(|_| phase.steady.is_none()) {
+        let rows = method.results_before(at, done).into_iter().chain(method.results(at, done));
+        for r in rows.filter(|_| phase.steady.is_none()) {
             let cell = |name: &&str| {
                 let value = r.values.get(*name);
                 Cell::new(value.map_or("-".to_owned(), |v| figure(name, *v)))
@@ -417,6 +425,30 @@ fn set_up(method: &MatrixMethod, done: &[PointResult]) -> Result<Table> {
     Ok(table)
 }
 
+/// The tables of the report but those of single runs, in order.
+fn tables(
+    method: &MatrixMethod,
+    done: &[PointResult],
+    found: &[(String, SteadyRounds)],
+) -> Result<Vec<Table>> {
+    let suite = &method.suite;
+    let mut tables: Vec<Table> = deviations(method).into_iter().collect();
+    if suite.standard.is_some() || suite.phases.iter().any(|p| p.purge.is_some()) {
+        tables.push(set_up(method, done)?);
+    }
+    tables.extend(determination(found));
+    tables.extend(recovery::table(&method.recoveries(done)?));
+    tables.extend(recovery::bursts(&method.named_results(done))?);
+    tables.extend(operating_words::tables(method, done));
+    let chosen_from = |at: &usize| {
+        let mut rules = suite.phases.iter().filter_map(|p| p.points.as_ref());
+        rules.any(|rule| rule.from == suite.phases[*at].name)
+    };
+    let phases = (0..suite.phases.len()).filter(|at| !chosen_from(at));
+    tables.extend(phases.filter_map(|at| window_table(method, at, done)));
+    Ok(tables)
+}
+
 /// The report over the points so far. Errors: `Corrupt` or `Unavailable` when a run directory
 /// cannot be read.
 pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesReport> {
@@ -434,23 +466,22 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         true => format!("{}: steady state not achieved", suite.about),
         false => suite.about.clone(),
     };
-    let mut tables: Vec<Table> = deviations(method).into_iter().collect();
-    if suite.standard.is_some() || suite.phases.iter().any(|p| p.purge.is_some()) {
-        tables.push(set_up(method, series.done)?);
-    }
-    tables.extend(determination(&found));
-    tables.extend(recovery::table(&recoveries));
-    tables.extend(recovery::bursts(&method.named_results(series.done))?);
-    let phases = 0..suite.phases.len();
-    tables.extend(phases.filter_map(|at| window_table(method, at, series.done)));
-    let ceilings = answers::table(series.done, method.points.len());
+    let ceilings = answers::table(series.done, method.following(series.done).is_none());
+    let mut tables = tables(method, series.done, &found)?;
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
     tables.extend(targets_table(method, series.done));
     tables.extend(points_table(method, series.done));
     let shown: Vec<String> = tables.iter().map(Table::to_text).collect();
-    let steady = found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
+    let mut steady: Vec<SteadyTrack> =
+        found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
+    steady.extend((0..suite.phases.len()).filter_map(|at| before_rounds(method, at, series.done)));
     let runs: Vec<&PointResult> = series.done.iter().collect();
-    let (sweep, rounds) = method.sweep(series.done).unzip();
+    let (mut sweep, rounds) = method.sweep(series.done).unzip();
+    if let Some(sweep) = &mut sweep {
+        (sweep.marks, sweep.ceiling_ns) = operating_words::marks(method, series.done);
+    }
+    let points = operating_words::histograms(method, series.done);
+    words.extend(operating_words::lead(method, series.done));
     words.extend(rounds.flatten());
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
     let summary = (many || !found.is_empty()).then(|| ReportSummary {
@@ -461,8 +492,9 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let said = words.join(" ");
     words.extend(ceilings.iter().map(|(answer, _)| format!("{answer}.")));
     let lead = words.join(" ");
-    let knees: Vec<&str> =
-        sweep.iter().flat_map(|d| &d.curves).map(|curve| curve.text.as_str()).collect();
+    // Operating points are of the whole grid, and so is their knee.
+    let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
+    let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
     let mut after = vec![said];
     after.extend(shown.iter().map(|table| table.trim_end().to_owned()));
     after.push(knees.join("\n"));
@@ -478,6 +510,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
             tables,
             steady,
             sweep,
+            points,
             summary,
             ..ReportContext::default()
         },

@@ -12,6 +12,8 @@ mod matrix;
 mod matrix_method;
 mod matrix_points;
 mod matrix_words;
+mod operating;
+mod operating_words;
 mod recovery;
 mod request;
 mod slc_paper;
@@ -108,9 +110,7 @@ impl SuiteFile {
     /// for plans that cannot be made.
     pub fn prepare(self, request: SuiteRequest, planner: Planner) -> Result<PreparedSuite> {
         match self {
-            SuiteFile::Matrix(suite) => {
-                matrix::prepare(*suite, SuiteJob::Own, &request, planner.as_ref())
-            }
+            SuiteFile::Matrix(suite) => matrix::prepare(*suite, SuiteJob::Own, &request, planner),
             SuiteFile::Ycsb(suite) => ycsb::prepare(&suite, &request, planner.as_ref()),
             SuiteFile::SlcPaper(suite) => slc_paper::prepare(suite, request, planner),
         }
@@ -153,7 +153,7 @@ fn require_single_runs<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Result<
 }
 
 /// Makes all points use one target; those that precondition it make the state of those after them.
-fn share_target(points: &mut [Point]) -> Result<()> {
+fn share_target(points: &mut [&mut Point]) -> Result<()> {
     let Some(mut opened_with) = points.first().map(|p| p.plan.clone()) else {
         return Ok(());
     };

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use taillight_core::Result;
 use taillight_core::job::SweepTable;
-use taillight_rundir::series::PointRole;
 
 use super::loops::settings;
 use super::matrix::{self, MatrixSuite, SuiteJob, SuitePhase};
@@ -41,23 +40,19 @@ pub fn prepare_sweep(
         deviations: Vec::new(),
         scale: BTreeMap::new(),
         default_scale: None,
+        variants: Vec::new(),
+        gates: true,
         written: toml::Table::new(),
         file: String::new(),
         phases: vec![SuitePhase {
             name: SWEEP.to_owned(),
-            about: String::new(),
-            role: PointRole::Sweep,
             rounds: plan.run.repeat,
-            steady: None,
-            recovery: None,
-            purge: None,
-            job: toml::Table::new(),
             set: [("run.repeat".to_owned(), 1.into())].into(),
             order: sweep.order,
             loops: sweep.loops,
-            target: None,
+            ..SuitePhase::new()
         }],
     };
     let job = SuiteJob::Users { name: plan.run.name, file: job };
-    matrix::prepare(suite, job, &SuiteRequest::default(), planner.as_ref())
+    matrix::prepare(suite, job, &SuiteRequest::default(), planner)
 }

@@ -147,7 +147,7 @@ pub(super) fn prepare(
         load = point.plan.workloads.iter().any(inserts);
         points.push(point);
     }
-    share_target(&mut points)?;
+    share_target(&mut points.iter_mut().collect::<Vec<_>>())?;
     let plans = points.iter().map(|p| p.plan.clone()).collect();
     let head = head(&suite.name, seed(&points).unwrap_or(0));
     Ok(PreparedSuite {

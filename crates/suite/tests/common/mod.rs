@@ -160,7 +160,7 @@ pub fn plan(job: &JobSource, set: &[Assignment]) -> Result<Plan> {
     let mut job = job.job()?;
     set.iter().try_for_each(|assignment| assignment.apply(&mut job))?;
     let machine =
-        MachineMemory { capture_budget: ByteSize(64 << 20), free_memory: ByteSize(1 << 30) };
+        MachineMemory { capture_budget: ByteSize(256 << 20), free_memory: ByteSize(1 << 30) };
     job.resolve(&TestRegistry, machine, &|path| std::fs::read_to_string(path))
 }
 

@@ -1,7 +1,7 @@
 //! From an [`Analysis`] to what the charts are drawn from.
 
 use taillight_core::plan::WorkloadPlan;
-use taillight_core::{LatencyKind, OpKind, Percentile, Result};
+use taillight_core::{Error, LatencyKind, OpKind, Percentile, Result};
 use taillight_rundir::latency::NineEntry;
 use taillight_stats::slc::SBK_21_LIST;
 use taillight_stats::{Dist, Slc, needed_one_sided, percentile_curve};
@@ -11,7 +11,7 @@ use super::data::{
 };
 use super::heat;
 use super::tracks::{tracks, workload_tracks};
-use crate::analyse::dists::{LatencySample, headline_kind};
+use crate::analyse::dists::{LatencyDists, LatencySample, headline, headline_kind, merged};
 use crate::analyse::host::HostTrack;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, Row, SlowestIos};
@@ -48,6 +48,24 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
         names.workload(workload)
     });
     Ok(data)
+}
+
+/// All operations together; none where there is one. Errors: `Corrupt` when counts exceed 64 bits.
+pub fn whole_series(analysis: &Analysis) -> Result<Option<LatencySeries>> {
+    let groups: Vec<&IoGroup> =
+        analysis.groups.iter().filter(|g| analysis.is_whole(g.op)).collect();
+    let mut all = LatencyDists::default();
+    for group in &groups {
+        all = merged(&all, &group.latencies)
+            .map_err(|e| Error::corrupt("the run holds more I/Os than can be counted").source(e))?;
+    }
+    let Some(first) = groups.first().filter(|_| groups.len() > 1) else { return Ok(None) };
+    let kind = headline_kind(&all);
+    let sample = headline(&all);
+    let slowest = SlowestIos::merged(groups.iter().map(|g| &g.slowest));
+    let slowest = Some(&slowest).filter(|_| kind != LatencyKind::EndToEnd);
+    let series = series_of(analysis, first.op, "all", (kind, true), (sample, slowest));
+    Ok((!sample.is_empty()).then_some(series))
 }
 
 /// Most points of one line of the machine.

@@ -12,6 +12,7 @@ use taillight_rundir::search::SearchReport;
 use taillight_rundir::summary::Bin;
 use taillight_stats::{SteadyRule, SteadyWindow};
 
+use super::super::context::ReportPoint;
 use super::sweep::SweepData;
 use crate::analyse::Row;
 use crate::analyse::latency::per_s;
@@ -29,6 +30,8 @@ pub struct ChartModel {
     pub sweep: Option<SweepData>,
     /// Figures that were judged for steady state.
     pub steady: Vec<SteadyTrack>,
+    /// Runs with a histogram of their own.
+    pub points: Vec<ReportPoint>,
 }
 
 /// A figure over the rounds of a series, and the last window of rounds that was judged.
@@ -68,6 +71,8 @@ pub struct RunCharts {
     pub label: String,
     /// Latency distributions per operation (and workload, when there are several).
     pub series: Vec<LatencySeries>,
+    /// All operations together, for a run with a histogram of its own that has several.
+    pub whole: Option<LatencySeries>,
     /// Interval values per operation (and workload).
     pub tracks: Vec<OpTrack>,
     /// The same per workload.

@@ -6,11 +6,13 @@ mod heat;
 pub mod sweep;
 mod tracks;
 
-pub use build::{run_charts, series_so_far};
+pub use build::{run_charts, series_so_far, whole_series};
 pub use data::{
     ChartModel, HeatGrid, HostLine, JudgedWindow, LatencySeries, OpOutliers, OpPoint, OpTrack,
     PercentilePoint, RunCharts, RunGroup, SlcLine, SlowPoint, SteadyTrack, WorkloadPoint,
     WorkloadTrack,
 };
-pub use sweep::{DemandCurve, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint};
+pub use sweep::{
+    DemandCurve, DemandMark, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint,
+};
 pub use tracks::{tracks, workload_tracks};

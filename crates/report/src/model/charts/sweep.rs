@@ -12,6 +12,20 @@ pub struct SweepData {
     pub points: Vec<SweepPoint>,
     /// Response time against rate, one curve for each combination of the other fields.
     pub curves: Vec<DemandCurve>,
+    /// Points of the curves that were chosen.
+    pub marks: Vec<DemandMark>,
+    /// The ceiling of the mean response time they were chosen under, ns.
+    pub ceiling_ns: Option<u64>,
+}
+
+/// A point of the curves that was chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DemandMark {
+    pub name: String,
+    /// What it stands for.
+    pub text: String,
+    pub rate: f64,
+    pub mean_ns: f64,
 }
 
 /// A field and its values.
@@ -32,11 +46,13 @@ pub struct SweepAxis {
 pub struct SweepPoint {
     /// Place of its value on each axis.
     pub at: Vec<usize>,
-    /// Workload and operation.
+    /// Workload and operation; `all` for all of a run, where there are several.
     pub series: String,
     pub iops: RoundSpread,
     pub mean_ns: Option<RoundSpread>,
     pub p99_ns: Option<RoundSpread>,
+    /// CPU use of the whole machine, per cent; of a run, not of one operation.
+    pub cpu_percent: Option<RoundSpread>,
 }
 
 /// A figure over the rounds of a point.
@@ -68,6 +84,8 @@ pub struct DemandResult {
     /// The demand as given.
     pub label: String,
     pub demand: f64,
+    /// I/Os asked to be outstanding, all workers together.
+    pub outstanding: u64,
     /// Successful operations per second.
     pub rate: f64,
     /// Mean response time with a schedule, else mean service time, ns.

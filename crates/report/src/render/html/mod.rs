@@ -20,7 +20,7 @@ use taillight_rundir::Summary;
 use super::palette;
 use super::plots::{ButtonRow, CHARTS, ChartFigure};
 use crate::format::{Script, written};
-use crate::model::charts::{ChartModel, RunCharts, run_charts};
+use crate::model::charts::{ChartModel, RunCharts, run_charts, whole_series};
 use crate::model::{AnalysedRun, Model, ReportContext, about, differences, overview};
 use crate::table::Table;
 
@@ -46,11 +46,12 @@ pub fn page_with(runs: &[AnalysedRun], bundle: &str) -> Result<String> {
 
 fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Result<String> {
     let overlay = ChartModel {
-        runs: all_charts(runs, context.one_clock)?,
+        runs: all_charts(runs, context)?,
         groups: context.summary.iter().flat_map(|b| b.groups.clone()).collect(),
         search: context.search.clone(),
         sweep: context.sweep.clone(),
         steady: context.steady.clone(),
+        points: context.points.clone(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let brief = context.summary.as_ref();
@@ -81,16 +82,19 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
 }
 
 /// The chart data of every run. On one clock all times count from the start of the first run.
-fn all_charts(runs: &[AnalysedRun], one_clock: bool) -> Result<Vec<RunCharts>> {
+fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCharts>> {
     let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
-    let one = |run: &AnalysedRun| {
+    let one = |(nth, run): (usize, &AnalysedRun)| {
         let mut data = run_charts(&run.analysis, &run.label)?;
-        if one_clock {
+        if context.points.iter().any(|p| p.run == nth) {
+            data.whole = whole_series(&run.analysis)?;
+        }
+        if context.one_clock {
             data.shift(run.analysis.start_ns.saturating_sub(first) as f64 / 1e9);
         }
         Ok(data)
     };
-    runs.iter().map(one).collect()
+    runs.iter().enumerate().map(one).collect()
 }
 
 /// The plotting library without the typesetting library that comes along with it.

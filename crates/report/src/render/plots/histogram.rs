@@ -8,7 +8,7 @@ use plotly::{Plot, Scatter};
 use super::curve::percent_points;
 use super::distribution::legend;
 use super::figure::{AxisKind, Chart, ChartFigure, figure_per_name};
-use super::look::escape;
+use super::look::{LineLook, escape};
 use super::style;
 use crate::format::{self, Script};
 use crate::model::charts::{ChartModel, LatencySeries};
@@ -45,7 +45,7 @@ fn shown(overlay: &ChartModel) -> impl Iterator<Item = (usize, &LatencySeries)> 
 }
 
 /// A vertical line with its words.
-struct ValueLine {
+pub struct ValueLine {
     ns: u64,
     words: String,
     colour: &'static str,
@@ -57,41 +57,76 @@ struct ValueLine {
 }
 
 fn one(overlay: &ChartModel, i: usize, name: &str) -> Option<ChartFigure> {
-    let chosen: Vec<(usize, &LatencySeries)> =
-        shown(overlay).filter(|(_, s)| s.name == name).collect();
-    let marks = marks(overlay, &chosen);
-    let (lo, hi) = style::latency_range(chosen.iter().filter_map(|(_, s)| {
-        let first = s.bins.iter().find(|b| b.count > 0)?;
-        Some((first.lo_ns, s.max_ns.max(marks.last().map_or(0, |m| m.ns))))
-    }))?;
-    let hi = hi * (hi / lo).powf(ROOM);
-    let rows = place(&marks, lo, hi);
-    let height = 100.0 + ROW * (1.0 + rows.iter().copied().max().unwrap_or(0) as f64);
+    let chosen = shown(overlay).filter(|(_, s)| s.name == name);
+    let layers: Vec<HistogramLayer<'_>> = chosen
+        .map(|(run, s)| HistogramLayer { look: overlay.look(run, s.op, &s.name), series: s })
+        .collect();
+    let ceilings = overlay.runs.iter().flat_map(|r| r.ceilings.clone()).collect();
+    let room = HistogramRoom::new(layers.iter().map(|l| l.series), marks(&layers, ceilings))?;
     let mut plot = Plot::new();
-    for (run, series) in &chosen {
-        counts(&mut plot, overlay, *run, series);
-        cumulative(&mut plot, overlay, *run, series);
+    for layer in &layers {
+        plot.add_trace(counts(layer));
+        plot.add_trace(cumulative(layer));
     }
-    for (mark, row) in marks.iter().zip(&rows) {
+    for (mark, row) in room.marks.iter().zip(&room.rows) {
         plot.add_trace(mark_line(mark, *row));
     }
-    let all = chosen.iter().flat_map(|(_, s)| &s.bins);
-    let top = all.map(|b| b.count).max()?;
-    let layout = style::layout(2 * chosen.len())
-        .x_axis(style::latency_axis("latency", lo, hi))
-        .y_axis(count_axis(top as f64, height))
-        .y_axis2(share_axis(height));
-    let axes = [("xaxis", AxisKind::Time), ("yaxis2", AxisKind::Percent)];
-    Some(ChartFigure::new(format!("histogram-{i}"), 470, axes, plot, layout))
+    Some(room.figure(format!("histogram-{i}"), plot, 2 * layers.len()))
+}
+
+/// The distribution of a series, and how it is drawn.
+pub struct HistogramLayer<'a> {
+    pub look: LineLook,
+    pub series: &'a LatencySeries,
+}
+
+/// What the axes must hold.
+pub struct HistogramRoom {
+    pub marks: Vec<ValueLine>,
+    /// Row of each mark's label.
+    pub rows: Vec<usize>,
+    lo: f64,
+    hi: f64,
+    /// Height of the plot with all rows of labels, per cent.
+    height: f64,
+    /// The fullest bin.
+    top: f64,
+}
+
+impl HistogramRoom {
+    /// Room for these series and marks; none without an I/O.
+    pub fn new<'a>(
+        series: impl Iterator<Item = &'a LatencySeries> + Clone,
+        marks: Vec<ValueLine>,
+    ) -> Option<HistogramRoom> {
+        let last = marks.iter().map(|m| m.ns).max().unwrap_or(0);
+        let (lo, hi) = style::latency_range(series.clone().filter_map(|s| {
+            let first = s.bins.iter().find(|b| b.count > 0)?;
+            Some((first.lo_ns, s.max_ns.max(last)))
+        }))?;
+        let hi = hi * (hi / lo).powf(ROOM);
+        let rows = place(&marks, lo, hi);
+        let height = 100.0 + ROW * (1.0 + rows.iter().copied().max().unwrap_or(0) as f64);
+        let top = series.flat_map(|s| &s.bins).map(|b| b.count).max()? as f64;
+        Some(HistogramRoom { marks, rows, lo, hi, height, top })
+    }
+
+    pub fn figure(&self, id: String, plot: Plot, entries: usize) -> ChartFigure {
+        let layout = style::layout(entries)
+            .x_axis(style::latency_axis("latency", self.lo, self.hi))
+            .y_axis(count_axis(self.top, self.height))
+            .y_axis2(share_axis(self.height));
+        let axes = [("xaxis", AxisKind::Time), ("yaxis2", AxisKind::Percent)];
+        ChartFigure::new(id, 470, axes, plot, layout)
+    }
 }
 
 /// All vertical lines, ascending. Alone, a series shows mean, 2 to 5 nines and maximum; among
 /// others, mean and 3 nines.
-fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<ValueLine> {
-    let alone = chosen.len() == 1;
+pub fn marks(layers: &[HistogramLayer<'_>], mut ceilings: Vec<u64>) -> Vec<ValueLine> {
+    let alone = layers.len() == 1;
     let mut marks = Vec::new();
-    for (run, series) in chosen {
-        let look = overlay.look(*run, series.op, &series.name);
+    for HistogramLayer { look, series } in layers {
         let mut add = |ns: u64, what: &str, dash: DashType| {
             marks.push(ValueLine {
                 ns,
@@ -113,7 +148,6 @@ fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<ValueL
             add(series.max_ns, "max", DashType::DashDot);
         }
     }
-    let mut ceilings: Vec<u64> = overlay.runs.iter().flat_map(|r| r.ceilings.clone()).collect();
     ceilings.sort_unstable();
     ceilings.dedup();
     marks.extend(ceilings.into_iter().map(|ns| ValueLine {
@@ -145,7 +179,7 @@ fn place(marks: &[ValueLine], lo: f64, hi: f64) -> Vec<usize> {
     rows
 }
 
-fn mark_line(mark: &ValueLine, row: usize) -> Box<dyn plotly::Trace> {
+pub fn mark_line(mark: &ValueLine, row: usize) -> Box<Scatter<u64, f64>> {
     let top = 100.0 + ROW * row as f64;
     let x = mark.ns.max(1);
     let text = if mark.labelled { mark.words.clone() } else { String::new() };
@@ -161,8 +195,9 @@ fn mark_line(mark: &ValueLine, row: usize) -> Box<dyn plotly::Trace> {
         .y_axis("y2")
 }
 
-fn counts(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &LatencySeries) {
-    let look = overlay.look(run, series.op, &series.name);
+/// I/Os per bin.
+pub fn counts(layer: &HistogramLayer<'_>) -> Box<Scatter<u64, f64>> {
+    let HistogramLayer { look, series } = layer;
     let show = |count: u64| if count == 0 { NOTHING } else { count as f64 };
     let mut x: Vec<u64> = series.bins.iter().map(|b| b.lo_ns).collect();
     let mut y: Vec<f64> = series.bins.iter().map(|b| show(b.count)).collect();
@@ -192,11 +227,13 @@ fn counts(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &LatencySer
         .fill_color(palette::with_alpha(look.colour, 0.22))
         .hover_text_array(text)
         .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
-    plot.add_trace(style::group(trace, &look));
+    style::group(trace, look)
 }
 
-fn cumulative(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &LatencySeries) {
-    let mut look = overlay.look(run, series.op, &series.name);
+/// The share finished so far, on the second axis.
+pub fn cumulative(layer: &HistogramLayer<'_>) -> Box<Scatter<f64, f64>> {
+    let HistogramLayer { look, series } = layer;
+    let mut look = look.clone();
     look.key.push_str("cumulative");
     let (x, y) = percent_points(series).into_iter().unzip();
     let name = format!("{}, share finished", escape(&series.name));
@@ -207,7 +244,7 @@ fn cumulative(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &Latenc
         .line(line.dash(DashType::Dash).shape(LineShape::Vh))
         .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
         .y_axis("y2");
-    plot.add_trace(style::group(trace, &look));
+    style::group(trace, &look)
 }
 
 /// Counts on a logarithmic axis whose upper end leaves room for the labels.

@@ -5,6 +5,7 @@
 //! [`CHARTS`].
 
 mod curve;
+mod demand;
 mod distribution;
 mod figure;
 mod heat;
@@ -14,6 +15,7 @@ mod in_flight;
 mod knee;
 mod look;
 mod outliers;
+mod points;
 mod slc;
 mod steady;
 mod store;
@@ -26,8 +28,9 @@ pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[
     knee::CHART,
-    sweep::DEMAND,
     sweep::LINES,
+    demand::DEMAND,
+    demand::OUTSTANDING,
     sweep::HEAT,
     steady::CHART,
     distribution::CHART,
@@ -35,6 +38,7 @@ pub const CHARTS: &[Chart] = &[
     curve::TAIL,
     slc::CHART,
     histogram::CHART,
+    points::CHART,
     time::LATENCY,
     store::CHART,
     host::CHART,

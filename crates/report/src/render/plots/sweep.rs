@@ -1,8 +1,8 @@
-//! A sweep: figures over a field, over two fields, and response time against the rate achieved.
+//! A sweep: figures over a field, and over two fields.
 
 use plotly::common::{
-    ColorBar, ColorScale, ColorScaleElement, ErrorData, ErrorType, Line, Marker, MarkerSymbol,
-    Mode, TickMode, Title, Visible,
+    ColorBar, ColorScale, ColorScaleElement, ErrorData, ErrorType, Line, Marker, Mode, TickMode,
+    Title, Visible,
 };
 use plotly::layout::{Axis, AxisType};
 use plotly::{HeatMap, Plot, Scatter};
@@ -11,9 +11,7 @@ use super::figure::{AxisKind, ButtonRow, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
-use crate::model::charts::{
-    ChartModel, DemandCurve, RoundSpread, SweepAxis, SweepData, SweepPoint,
-};
+use crate::model::charts::{ChartModel, RoundSpread, SweepAxis, SweepData, SweepPoint};
 use crate::render::palette;
 
 pub const LINES: Chart = Chart {
@@ -31,34 +29,46 @@ pub const HEAT: Chart = Chart {
     draw: draw_heat,
 };
 
-pub const DEMAND: Chart = Chart {
-    id: "demand",
-    title: "Response time against achieved rate",
-    read: "Demand rises along each curve. The knee is the lowest demand with at least 98 % of the \
-           highest rate; beyond it more demand only waits. There is none where the rate still rises \
-           at the end, or does not rise at all.",
-    draw: draw_demand,
-};
-
 /// A figure of a point: heading, value, whether it is a latency.
 struct PointFigure {
     id: &'static str,
     title: &'static str,
     of: fn(&SweepPoint) -> Option<RoundSpread>,
-    latency: bool,
+    unit: FigureUnit,
+}
+
+/// How a figure is written and drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FigureUnit {
+    Rate,
+    Latency,
+    Percent,
 }
 
 const FIGURES: [PointFigure; 3] = [
-    PointFigure { id: "rate", title: "Operations a second", of: |p| Some(p.iops), latency: false },
-    PointFigure { id: "mean", title: "Mean latency", of: |p| p.mean_ns, latency: true },
-    PointFigure { id: "p99", title: "99 % latency", of: |p| p.p99_ns, latency: true },
+    PointFigure {
+        id: "rate",
+        title: "Operations a second",
+        of: |p| Some(p.iops),
+        unit: FigureUnit::Rate,
+    },
+    PointFigure { id: "mean", title: "Mean latency", of: |p| p.mean_ns, unit: FigureUnit::Latency },
+    PointFigure { id: "p99", title: "99 % latency", of: |p| p.p99_ns, unit: FigureUnit::Latency },
 ];
+/// Of the whole machine, and so of a run.
+const CPU: PointFigure = PointFigure {
+    id: "cpu",
+    title: "CPU use of the machine",
+    of: |p| p.cpu_percent,
+    unit: FigureUnit::Percent,
+};
 
 impl PointFigure {
     fn words(&self, value: f64) -> String {
-        match self.latency {
-            true => format::duration(value, Script::Fine),
-            false => format::rate(value),
+        match self.unit {
+            FigureUnit::Latency => format::duration(value, Script::Fine),
+            FigureUnit::Rate => format::rate(value),
+            FigureUnit::Percent => format::percent(value / 100.0),
         }
     }
 }
@@ -107,12 +117,24 @@ fn axis_of(axis: &SweepAxis) -> Axis {
         .tick_text(axis.labels.iter().map(|l| escape(l)).collect())
 }
 
+/// More lines than this are shown by series, one at a time.
+const MOST_LINES: usize = 8;
+
 fn draw_lines(charts: &ChartModel) -> Vec<ChartFigure> {
     let Some(sweep) = charts.sweep.as_ref() else { return Vec::new() };
-    let Some(along) = widest(sweep, None) else { return Vec::new() };
+    // Demand lies along the axis wherever there is one.
+    let demand = sweep.curves.first().map(|c| c.demand.as_str());
+    let demand = sweep.axes.iter().position(|axis| Some(axis.name.as_str()) == demand);
+    let Some(along) = demand.or_else(|| widest(sweep, None)) else { return Vec::new() };
     let all = families(sweep, &[along]);
     let figures = FIGURES.iter().filter_map(|figure| lines(sweep, along, &all, figure));
-    figures.collect()
+    let named = |figure: ChartFigure| match (demand, figure.id.as_str()) {
+        (Some(_), "sweep-rate") => {
+            ChartFigure { title: Some("Demand variation: operations a second".into()), ..figure }
+        }
+        _ => figure,
+    };
+    figures.map(named).collect()
 }
 
 fn lines(
@@ -123,6 +145,12 @@ fn lines(
 ) -> Option<ChartFigure> {
     let axis = &sweep.axes[along];
     let (mut plot, mut ends) = (Plot::new(), Vec::new());
+    let mut series: Vec<&str> = all.iter().map(|((_, series), _)| series.as_str()).collect();
+    series.dedup();
+    series.sort_unstable();
+    series.dedup();
+    let by_series = all.len() > MOST_LINES && series.len() > 1;
+    let mut drawn: Vec<&str> = Vec::new();
     for (nth, (key, name)) in all.iter().enumerate() {
         let mut points: Vec<(f64, RoundSpread)> = sweep
             .points
@@ -132,20 +160,30 @@ fn lines(
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         ends.extend(points.iter().map(|(_, v)| (v.min as u64, v.max.ceil() as u64)));
-        if !points.is_empty() {
-            plot.add_trace(line(name, nth, &points, figure));
+        if points.is_empty() {
+            continue;
         }
+        let colour = if by_series { drawn.iter().filter(|s| **s == key.1).count() } else { nth };
+        let trace = line(name, colour, &points, figure);
+        let hidden = by_series && key.1 != series[0];
+        plot.add_trace(if hidden { trace.visible(Visible::False) } else { trace });
+        drawn.push(&key.1);
     }
     let (lo, hi) = style::latency_range(ends.into_iter())?;
-    let y = match figure.latency {
+    let latency = figure.unit == FigureUnit::Latency;
+    let y = match latency {
         true => style::latency_axis(figure.title, lo, hi),
         false => style::axis(figure.title).range(vec![0.0, hi]),
     };
-    let kind = if figure.latency { AxisKind::Time } else { AxisKind::Number };
+    let kind = if latency { AxisKind::Time } else { AxisKind::Number };
     let layout = style::layout(all.len()).x_axis(axis_of(axis)).y_axis(y);
     let id = format!("sweep-{}", figure.id);
     let made = ChartFigure::new(id, 380, [("yaxis", kind)], plot, layout);
-    Some(ChartFigure { title: Some(figure.title.to_owned()), half: true, ..made })
+    let choices = series
+        .iter()
+        .map(|wanted| ((*wanted).to_owned(), drawn.iter().map(|of| of == wanted).collect()));
+    let switches = if by_series { vec![ButtonRow::show(choices)] } else { Vec::new() };
+    Some(ChartFigure { title: Some(figure.title.to_owned()), half: true, switches, ..made })
 }
 
 fn line(
@@ -191,7 +229,7 @@ fn draw_heat(charts: &ChartModel) -> Vec<ChartFigure> {
     let Some(sweep) = charts.sweep.as_ref() else { return Vec::new() };
     let Some(across) = widest(sweep, None) else { return Vec::new() };
     let Some(up) = widest(sweep, Some(across)) else { return Vec::new() };
-    let figures = FIGURES.iter().filter(|f| f.id != "mean");
+    let figures = FIGURES.iter().filter(|f| f.id != "mean").chain([&CPU]);
     figures.filter_map(|figure| heat(sweep, (across, up), figure)).collect()
 }
 
@@ -200,7 +238,11 @@ fn heat(
     (across, up): (usize, usize),
     figure: &PointFigure,
 ) -> Option<ChartFigure> {
-    let all = families(sweep, &[across, up]);
+    let mut all = families(sweep, &[across, up]);
+    all.retain(|(key, _)| {
+        let of = |p: &&SweepPoint| rest(p, &[across, up]) == *key;
+        sweep.points.iter().filter(of).any(|p| (figure.of)(p).is_some())
+    });
     let values = sweep.points.iter().filter_map(figure.of).map(|v| v.median);
     let values: Vec<f64> = values.filter(|v| *v > 0.0).collect();
     let (lo, hi) = values.iter().fold((f64::MAX, 0f64), |(lo, hi), v| (lo.min(*v), hi.max(*v)));
@@ -269,62 +311,4 @@ fn cells(
     .hover_on_gaps(false)
     .hover_text_matrix((0..high).map(words).collect())
     .hover_template("%{hovertext}<extra></extra>")
-}
-
-fn draw_demand(charts: &ChartModel) -> Vec<ChartFigure> {
-    let curves = charts.sweep.as_ref().map_or(&[][..], |s| &s.curves);
-    let points = || curves.iter().flat_map(|c| &c.points);
-    let ends = points().map(|p| (p.mean_ns as u64, p.mean_ns.ceil() as u64));
-    let Some((lo, hi)) = style::latency_range(ends) else { return Vec::new() };
-    let most = points().map(|p| p.rate).fold(0.0, f64::max);
-    let mut plot = Plot::new();
-    for (nth, curve) in curves.iter().enumerate() {
-        plot.add_trace(demand_line(nth, curve));
-    }
-    for (nth, curve) in curves.iter().enumerate() {
-        if let Some(mark) = knee_mark(nth, curve) {
-            plot.add_trace(mark);
-        }
-    }
-    let layout = style::layout(curves.len())
-        .x_axis(style::axis("operations a second achieved").range(vec![0.0, most * 1.08]))
-        .y_axis(style::latency_axis("mean response time", lo, hi));
-    let axes = [("xaxis", AxisKind::Number), ("yaxis", AxisKind::Time)];
-    vec![ChartFigure::new("demand", 440, axes, plot, layout)]
-}
-
-fn demand_line(nth: usize, curve: &DemandCurve) -> Box<Scatter<f64, f64>> {
-    let colour = palette::of_run(nth);
-    let name = match curve.name.as_str() {
-        "" => escape(&curve.demand),
-        name => escape(name),
-    };
-    let words = curve.points.iter().map(|p| {
-        let (rate, time) = (format::rate(p.rate), format::duration(p.mean_ns, Script::Fine));
-        escape(&format!("{} {}: {rate} a second, {time}", curve.demand, p.label))
-    });
-    Scatter::new(
-        curve.points.iter().map(|p| style::round(p.rate)).collect(),
-        curve.points.iter().map(|p| style::round(p.mean_ns)).collect(),
-    )
-    .name(&name)
-    .mode(Mode::LinesMarkers)
-    .marker(Marker::new().size(6).color(colour))
-    .line(Line::new().color(colour).width(2.0).dash(palette::dash(nth / palette::HUES.len())))
-    .hover_text_array(words.collect())
-    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-}
-
-fn knee_mark(nth: usize, curve: &DemandCurve) -> Option<Box<Scatter<f64, f64>>> {
-    let point = curve.points.get(curve.knee?)?;
-    let text = escape(&curve.text);
-    let marker =
-        Marker::new().size(15).symbol(MarkerSymbol::DiamondOpen).color(palette::of_run(nth));
-    Some(
-        Scatter::new(vec![style::round(point.rate)], vec![style::round(point.mean_ns)])
-            .name(escape(&format!("knee: {} {}", curve.demand, point.label)))
-            .mode(Mode::Markers)
-            .marker(marker)
-            .hover_template(format!("{text}<extra></extra>")),
-    )
 }

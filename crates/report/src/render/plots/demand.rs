@@ -1,0 +1,165 @@
+//! Demand: response time against the rate achieved, and both against the I/Os outstanding.
+
+use plotly::common::{DashType, Line, Marker, MarkerSymbol, Mode, Position};
+use plotly::layout::AxisType;
+use plotly::{Plot, Scatter};
+
+use super::figure::{AxisKind, Chart, ChartFigure};
+use super::look::escape;
+use super::style;
+use crate::format::{self, Script};
+use crate::model::charts::{ChartModel, DemandCurve, DemandMark, DemandResult};
+use crate::render::palette;
+
+pub const DEMAND: Chart = Chart {
+    id: "demand",
+    title: "Demand intensity: response time against achieved rate",
+    read: "Demand rises along each curve. The knee is the lowest demand with at least 98 % of the \
+           highest rate; beyond it more demand only waits. There is none where the rate still rises \
+           at the end, or does not rise at all.",
+    draw: draw_demand,
+};
+
+pub const OUTSTANDING: Chart = Chart {
+    id: "outstanding",
+    title: "Against all I/Os outstanding",
+    read: "Workers times queue depth, whatever makes it up. Where curves part, it matters what does.",
+    draw: draw_outstanding,
+};
+
+fn draw_demand(charts: &ChartModel) -> Vec<ChartFigure> {
+    let Some(sweep) = charts.sweep.as_ref() else { return Vec::new() };
+    let curves = &sweep.curves;
+    let points = || curves.iter().flat_map(|c| &c.points);
+    let ends = points().map(|p| (p.mean_ns as u64, p.mean_ns.ceil() as u64));
+    let ends = ends.chain(sweep.ceiling_ns.map(|ns| (ns, ns)));
+    let Some((lo, hi)) = style::latency_range(ends) else { return Vec::new() };
+    let most = points().map(|p| p.rate).fold(0.0, f64::max);
+    let mut plot = Plot::new();
+    for (nth, curve) in curves.iter().enumerate() {
+        plot.add_trace(demand_line(nth, curve));
+    }
+    for (nth, curve) in curves.iter().enumerate() {
+        if let Some(mark) = knee_mark(nth, curve).filter(|_| sweep.marks.is_empty()) {
+            plot.add_trace(mark);
+        }
+    }
+    if let Some(ns) = sweep.ceiling_ns {
+        plot.add_trace(ceiling_line(ns, most * 1.08));
+    }
+    if !sweep.marks.is_empty() {
+        plot.add_trace(chosen_marks(&sweep.marks));
+    }
+    let layout = style::layout(curves.len())
+        .x_axis(style::axis("operations a second achieved").range(vec![0.0, most * 1.08]))
+        .y_axis(style::latency_axis("mean response time", lo, hi));
+    let axes = [("xaxis", AxisKind::Number), ("yaxis", AxisKind::Time)];
+    vec![ChartFigure::new("demand", 440, axes, plot, layout)]
+}
+
+fn demand_line(nth: usize, curve: &DemandCurve) -> Box<Scatter<f64, f64>> {
+    let trace = Scatter::new(
+        curve.points.iter().map(|p| style::round(p.rate)).collect(),
+        curve.points.iter().map(|p| style::round(p.mean_ns)).collect(),
+    );
+    styled(trace, nth, curve)
+}
+
+/// A line of a curve, with the demand of each point in words.
+fn styled(
+    trace: Box<Scatter<f64, f64>>,
+    nth: usize,
+    curve: &DemandCurve,
+) -> Box<Scatter<f64, f64>> {
+    let colour = palette::of_run(nth);
+    let name = match curve.name.as_str() {
+        "" => escape(&curve.demand),
+        name => escape(name),
+    };
+    let words = curve.points.iter().map(|p| {
+        let (rate, time) = (format::rate(p.rate), format::duration(p.mean_ns, Script::Fine));
+        escape(&format!("{} {}: {rate} a second, {time}", curve.demand, p.label))
+    });
+    trace
+        .name(&name)
+        .mode(Mode::LinesMarkers)
+        .marker(Marker::new().size(6).color(colour))
+        .line(Line::new().color(colour).width(2.0).dash(palette::dash(nth / palette::HUES.len())))
+        .hover_text_array(words.collect())
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+}
+
+fn ceiling_line(ns: u64, end: f64) -> Box<Scatter<f64, f64>> {
+    let words = format!("ceiling: {}", format::duration_ns(ns, Script::Fine));
+    Scatter::new(vec![0.0, end], vec![ns as f64, ns as f64])
+        .name(&words)
+        .mode(Mode::Lines)
+        .line(Line::new().color(palette::CEILING).width(1.5).dash(DashType::Dash))
+        .hover_template(format!("{words}<extra></extra>"))
+}
+
+/// The operating points, each with its name; several at one place share it.
+fn chosen_marks(marks: &[DemandMark]) -> Box<Scatter<f64, f64>> {
+    let at = |m: &DemandMark| (style::round(m.rate), style::round(m.mean_ns));
+    let mut places: Vec<(f64, f64)> = marks.iter().map(at).collect();
+    places.dedup();
+    let of = |place: &(f64, f64), text: fn(&DemandMark) -> &str, join: &str| {
+        let here = marks.iter().filter(|m| at(m) == *place).map(text);
+        escape(&here.collect::<Vec<_>>().join(join))
+    };
+    let (x, y) = places.iter().copied().unzip();
+    Scatter::new(x, y)
+        .name("operating points")
+        .mode(Mode::MarkersText)
+        .marker(Marker::new().size(15).symbol(MarkerSymbol::DiamondOpen).color(palette::CEILING))
+        .text_array(places.iter().map(|p| of(p, |m| &m.name, ", ")).collect())
+        .text_position(Position::TopLeft)
+        .hover_text_array(places.iter().map(|p| of(p, |m| &m.text, "<br>")).collect())
+        .hover_template("%{hovertext}<extra></extra>")
+}
+
+fn knee_mark(nth: usize, curve: &DemandCurve) -> Option<Box<Scatter<f64, f64>>> {
+    let point = curve.points.get(curve.knee?)?;
+    let text = escape(&curve.text);
+    let marker =
+        Marker::new().size(15).symbol(MarkerSymbol::DiamondOpen).color(palette::of_run(nth));
+    Some(
+        Scatter::new(vec![style::round(point.rate)], vec![style::round(point.mean_ns)])
+            .name(escape(&format!("knee: {} {}", curve.demand, point.label)))
+            .mode(Mode::Markers)
+            .marker(marker)
+            .hover_template(format!("{text}<extra></extra>")),
+    )
+}
+
+/// Where the demand of the curves is a part of what is outstanding.
+fn draw_outstanding(charts: &ChartModel) -> Vec<ChartFigure> {
+    let curves = charts.sweep.as_ref().map_or(&[][..], |s| &s.curves);
+    let points = || curves.iter().flat_map(|c| &c.points);
+    if curves.len() < 2 || points().all(|p| p.outstanding as f64 == p.demand) {
+        return Vec::new();
+    }
+    let most = points().map(|p| p.rate).fold(0.0, f64::max);
+    let times = points().map(|p| (p.mean_ns as u64, p.mean_ns.ceil() as u64));
+    let Some((lo, hi)) = style::latency_range(times) else { return Vec::new() };
+    let figure = |id: &str, title: &str, of: fn(&DemandResult) -> f64, y, kind| {
+        let mut plot = Plot::new();
+        for (nth, curve) in curves.iter().enumerate() {
+            let at = |p: &DemandResult| (p.outstanding as f64, style::round(of(p)));
+            let x = curve.points.iter().map(|p| at(p).0).collect();
+            let y = curve.points.iter().map(|p| at(p).1).collect();
+            plot.add_trace(styled(Scatter::new(x, y), nth, curve));
+        }
+        let x = style::axis("I/Os outstanding").type_(AxisType::Log);
+        let layout = style::layout(curves.len()).x_axis(x).y_axis(y);
+        let made =
+            ChartFigure::new(format!("outstanding-{id}"), 380, [("yaxis", kind)], plot, layout);
+        ChartFigure { title: Some(title.to_owned()), half: true, ..made }
+    };
+    let rate = style::axis("operations a second").range(vec![0.0, most * 1.05]);
+    let time = style::latency_axis("mean response time", lo, hi);
+    vec![
+        figure("rate", "Operations a second", |p| p.rate, rate, AxisKind::Number),
+        figure("mean", "Mean response time", |p| p.mean_ns, time, AxisKind::Time),
+    ]
+}

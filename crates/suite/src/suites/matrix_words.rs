@@ -42,7 +42,7 @@ pub(super) fn figure(name: &str, value: f64) -> String {
         name if name.ends_with("_ns") => duration(value, Script::Plain),
         "bytes_per_s" => readable::bytes_per_s(value),
         "iops" => rate(value),
-        "cpu_percent" => percent(value / 100.0),
+        "cpu_percent" => format!("{value:.1} %"),
         _ => count(value as u64),
     }
 }

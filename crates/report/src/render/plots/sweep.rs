@@ -68,7 +68,7 @@ impl PointFigure {
         match self.unit {
             FigureUnit::Latency => format::duration(value, Script::Fine),
             FigureUnit::Rate => format::rate(value),
-            FigureUnit::Percent => format::percent(value / 100.0),
+            FigureUnit::Percent => format!("{value:.1} %"),
         }
     }
 }

@@ -58,6 +58,17 @@ fn databases_that_are_foreign_or_corrupt_have_their_exit_codes() {
 }
 
 #[test]
+fn records_that_cannot_fit_are_refused_before_the_first_is_written() {
+    each(|driver, home| {
+        job(home, driver, "", 1_000_000_000_000, "mix = \"get\"");
+        let said = ends(home, "--output big", 4);
+        assert!(said.contains("not enough space for the records"), "{said}");
+        assert!(said.contains("3.64 PiB") && said.contains("load fewer"), "{said}");
+        assert!(!home.join("big").exists() && !home.join("db").exists());
+    });
+}
+
+#[test]
 fn a_full_disk_fails_writes_and_ends_cleanly() {
     each(|driver, home| {
         let small = scratch();
@@ -95,8 +106,8 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         let written = summary["totals"]["count"].as_u64().expect("a count");
         assert!(written > 1000 && errors > 0, "{written} {errors}");
         assert!(!small.path().join("db").exists(), "its database goes");
-        // A load that does not fit cannot be measured at all.
-        job(home, driver, options, 20_000, "mix = \"get\"");
+        // A load that does not fit cannot be measured at all. Of text nobody knows before what it takes.
+        job(home, driver, options, 20_000, "mix = \"get\"\npayload = \"text\"");
         let place = format!("--set target.path={path}/db --output load");
         let said = ends(home, &place, 5);
         assert!(said.contains("status: no space left on device (errno 28)"), "{said}");
@@ -108,7 +119,7 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
 fn a_run_that_ends_while_it_loads() {
     each(|driver, home| {
         for (name, code) in [("INT", Some(130)), ("KILL", None)] {
-            job(home, driver, "keep = true", 20_000_000, "mix = \"get\"");
+            job(home, driver, "keep = true", 20_000_000, "mix = \"get\"\npayload = \"text\"");
             let mut child = start(home, "run job.toml --output out");
             let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
             let first = lines.next().expect("progress").expect("text");

@@ -14,6 +14,12 @@ pub fn cannot(what: &str, path: &Path, e: impl Into<io::Error>) -> Error {
     Error::unavailable(what).with("path", path.display()).hint_some(hint(&e)).source(e)
 }
 
+/// Bytes free for us in the file system that holds `dir`. Errors: `Unavailable`.
+pub fn free_space(dir: &Path) -> Result<u64> {
+    let fs = rustix::fs::statvfs(dir).map_err(|e| cannot("cannot ask for free space", dir, e))?;
+    Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
+}
+
 /// Where something that is not there yet would be: the real path of its directory, and its name.
 /// Errors: `Usage` for a path that cannot become one, `Unavailable` when its directory is missing.
 pub fn resolve_absent(path: &Path) -> Result<PathBuf> {

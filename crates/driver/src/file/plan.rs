@@ -12,6 +12,7 @@ use crate::file::needs;
 use crate::file::options::LayoutPolicy;
 use crate::file::path::FileSet;
 use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec};
+use crate::path_error::free_space;
 
 /// What to do to one file before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,10 +122,7 @@ pub fn check_space(
     let dir =
         if file_set.dir_absent { file_set.dir.parent() } else { Some(file_set.dir.as_path()) };
     let dir = dir.unwrap_or(Path::new("/"));
-    let fs = rustix::fs::statvfs(dir).map_err(|e| {
-        Error::unavailable("cannot ask for free space").with("path", dir.display()).source(e)
-    })?;
-    let available = fs.f_bavail.saturating_mul(fs.f_frsize);
+    let available = free_space(dir)?;
     if needed <= available {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use super::session::KvSession;
 use super::{KeyValueStore, StoreEngine, StoreError};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::file::drop_cached;
-use crate::path_error::cannot;
+use crate::path_error::{cannot, free_space};
 
 /// What opening needs besides the engine.
 pub struct DatabaseSpec<'a> {
@@ -182,6 +182,9 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         let store = self.store()?;
         store.make_durable().map_err(|f| f.into_error("to make what was loaded durable"))?;
         self.directory.note(records)
+    }
+    fn free_space(&self) -> Result<Option<u64>> {
+        free_space(self.directory.path()).map(Some)
     }
 }
 

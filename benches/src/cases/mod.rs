@@ -9,6 +9,7 @@ mod null;
 mod objects;
 mod pacing;
 mod payload;
+mod series;
 mod start;
 mod stores;
 mod tracing;
@@ -123,6 +124,11 @@ pub const CASES: &[BenchCase] = &[
         "capture",
         "100 million I/Os on null: bytes an I/O, nothing lost, report time and memory",
         capture::run,
+    ),
+    case(
+        "series",
+        "a series of 49 points and 3 long runs on null: time between points, report, page",
+        series::run,
     ),
 ];
 

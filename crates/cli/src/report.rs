@@ -108,8 +108,7 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
             .collect()
     };
     let long = of(|role| role == PointRole::Histogram);
-    let measures = |role| !matches!(role, PointRole::Purge | PointRole::Precondition);
-    let runs = if long.is_empty() { of(measures) } else { long };
+    let runs = if long.is_empty() { of(|role| !role.is_state()) } else { long };
     match runs.len() {
         1..=MOST_IN_FULL => Ok(runs),
         n => Err(Error::usage("the series has no few runs that stand for it")

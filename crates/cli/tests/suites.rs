@@ -148,6 +148,14 @@ fn the_standard_tests_run_and_list_their_deviations() {
         assert!(out.contains("block discard"), "{out}");
         let series = json(&dir.path().join("out/series.json"));
         assert_eq!(points(&series)[0]["role"], "purge", "{name}");
+        let head = &json(&dir.path().join("out/report.json"))["sheet"];
+        let facts = |n: usize| head["columns"][n]["facts"].to_string();
+        assert!(facts(0).contains(r#"["test software","Taillight"#), "{head}");
+        assert!(facts(1).contains(r#"["model","unknown"],"#), "{head}");
+        assert!(facts(1).contains(r#"["purge","block discard"]"#), "{head}");
+        let warned = head["warning"].as_str().is_some_and(|w| w.contains("NOT ACHIEVED"));
+        let missed = out.contains("STEADY STATE NOT ACHIEVED");
+        assert_eq!((warned, facts(3).contains("NOT ACHIEVED")), (missed, missed), "{head}");
         if name != "pts-xsr" {
             let found = series["answer"]["steady_state"].as_object().expect("phases");
             assert!(found.values().all(|p| p["outcome"] == "achieved"), "{name}: {found:?}");

@@ -22,6 +22,7 @@ pub use make::{MadeReport, ReportOptions, check_output, make};
 pub use model::charts::sweep;
 pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};
 pub use model::{AnalysedRun, ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
+pub use model::{SheetColumn, StandardSheet, UNKNOWN};
 pub use render::console::console_text;
 pub use render::html;
 pub use summary::summarise;

@@ -101,6 +101,13 @@ pub enum PointRole {
     Step,
 }
 
+impl PointRole {
+    /// Whether it brings the target into a state, and measures nothing that is asked.
+    pub fn is_state(self) -> bool {
+        matches!(self, PointRole::Purge | PointRole::Precondition)
+    }
+}
+
 /// How far a point is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

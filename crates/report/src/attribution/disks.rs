@@ -22,8 +22,12 @@ pub struct Disks {
 struct Device {
     /// `major:minor`; empty when unknown.
     number: Box<str>,
-    /// The same, of the whole disk that it is, or is a partition of.
+    /// Its name, like `vda1`; empty when unknown.
+    name: Box<str>,
+    /// The number of the whole disk that it is, or is a partition of.
     disk: Box<str>,
+    /// The name of that disk.
+    disk_name: Box<str>,
     made_of: Vec<Device>,
 }
 
@@ -37,6 +41,15 @@ impl Disks {
     /// From the description of the target's device.
     pub fn described(device: &Value) -> Disks {
         Disks { target: Device::described(device), flushed: BTreeSet::new() }
+    }
+
+    /// What a device is called, like `vda`; its number where the manifest does not know it.
+    pub fn name(&self, dev: &str) -> String {
+        let known = self.target.find(dev).map(|d| match &*d.number == dev {
+            true => &*d.name,
+            false => &*d.disk_name,
+        });
+        known.filter(|n| !n.is_empty()).map_or_else(|| format!("device {dev}"), str::to_owned)
     }
 
     /// A flush of this disk was seen.
@@ -66,6 +79,8 @@ impl Device {
         let parts = device.get("made_of").and_then(Value::as_array);
         Device {
             number: number.into(),
+            name: text("name").unwrap_or_default().into(),
+            disk_name: text("disk").or(text("name")).unwrap_or_default().into(),
             disk: text("disk_number").unwrap_or(number).into(),
             made_of: parts.into_iter().flatten().map(Device::described).collect(),
         }
@@ -92,6 +107,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn people_know_a_device_by_its_name() {
+        let device =
+            json!({"name": "vda1", "number": "254:1", "disk": "vda", "disk_number": "254:0"});
+        let disks = Disks::described(&device);
+        let names = ["254:1", "254:0", "7:0"].map(|dev| disks.name(dev));
+        assert_eq!(names, ["vda1", "vda", "device 7:0"]);
+    }
 
     fn disks(device: Value, flushed: &[&str]) -> Disks {
         let mut disks = Disks::described(&device);

@@ -135,7 +135,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     let EpisodeContext { events, info, .. } = *seen;
     let mut said = Vec::new();
     sleeps_and_waits(list, events, &mut said);
-    stamps_and_marks(list, &mut said);
+    stamps_and_marks(list, events, &mut said);
     let held = events.within(LayerKind::Held, span.0, span.1);
     if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
     {
@@ -289,7 +289,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
 }
 
 /// What the I/Os' own stamps and marks say.
-fn stamps_and_marks(list: &[Judged], said: &mut Vec<String>) {
+fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let rows = || list.iter().filter_map(|j| j.row.as_ref());
     let marked = |bit: u64| rows().filter(|r| r.has(bit)).count();
     let marks = [
@@ -319,8 +319,9 @@ fn stamps_and_marks(list: &[Judged], said: &mut Vec<String>) {
             .collect();
         let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
         let low = worst.row.as_ref().and_then(|r| r.low_dev.as_deref());
-        let low = low.map_or(String::new(), |d| format!(" over {d}"));
-        let dev = dev.map_or(String::new(), |d| format!(" on device {d}{low}"));
+        let name = |dev: &str| events.disks.name(dev);
+        let low = low.map_or(String::new(), |d| format!(" over {}", name(d)));
+        let dev = dev.map_or(String::new(), |d| format!(" on {}{low}", name(d)));
         said.push(format!("the slowest{dev}: {}", text.join(", ")));
     }
 }

@@ -70,6 +70,26 @@ impl Layer {
             Layer::Unknown => "unknown",
         }
     }
+    /// Its name for people, the same in tables and sentences.
+    pub fn words(self) -> &'static str {
+        match self {
+            Layer::Schedule => "schedule",
+            Layer::Application => "the program",
+            Layer::Stopped => "stopped",
+            Layer::Cpu => "waiting for a CPU",
+            Layer::FileSystem => "file system",
+            Layer::PageCache => "page cache",
+            Layer::Throttle => "held back",
+            Layer::BlockQueue => "block queue",
+            Layer::Device => "device",
+            Layer::Completion => "completion",
+            Layer::IoUring => "io_uring worker",
+            Layer::Server => "server and network",
+            Layer::Store => "store",
+            Layer::Mixed => "several",
+            Layer::Unknown => "unknown",
+        }
+    }
     /// Where time went, after "61 % of the excess ...".
     pub fn place(self) -> &'static str {
         match self {

@@ -46,7 +46,8 @@ pub(crate) fn mix(plan: &WorkloadPlan) -> String {
     mix.join(", ")
 }
 
-fn workload(plan: &WorkloadPlan, named: bool) -> String {
+/// One workload of a plan; with its name where there are several.
+pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
     let size = match &plan.block_size {
         BlockSize::Fixed(size) => size.to_string(),
         size => format!("{} to {}", format::bytes(size.min()), format::bytes(size.max())),

@@ -6,6 +6,7 @@ use taillight_rundir::search::SearchReport;
 use taillight_rundir::{JsonFile, names};
 
 use super::charts::{RunGroup, SteadyTrack, SweepData};
+use super::sheet::StandardSheet;
 use crate::table::Table;
 
 /// What stands above the runs of a report that belong together: a search, repetitions.
@@ -29,6 +30,8 @@ pub struct ReportContext {
     pub steady: Vec<SteadyTrack>,
     /// Runs whose response times get a histogram of their own.
     pub points: Vec<ReportPoint>,
+    /// The head of every page, where a standard asks for one.
+    pub sheet: Option<StandardSheet>,
     /// Shows the runs as one: see [`ReportSummary`].
     pub summary: Option<ReportSummary>,
 }

@@ -435,8 +435,9 @@ pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
     let mut columns = vec!["run", "", "IOPS", "bandwidth", "mean"];
     columns.extend(["50 %", "99 %", "99.9 %", "99.99 %", "max"]);
     let mut table = Table::new("overview", "Runs side by side", &columns);
-    for (label, summary) in runs {
+    for (i, (label, summary)) in runs.iter().enumerate() {
         for (nth, (op, totals)) in summary.ops.iter().enumerate() {
+            let first = runs.first().filter(|_| i > 0).and_then(|(_, s)| s.ops.get(op));
             let mut row = vec![
                 Cell::new(if nth == 0 { label.clone() } else { String::new() }),
                 Cell::new(op.name()),
@@ -447,14 +448,34 @@ pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
             row.extend(
                 latency_row(String::new(), main(totals), &shown, script).into_iter().skip(1),
             );
+            if let Some(first) = first {
+                beside(&mut row[2], Some(totals.iops), Some(first.iops));
+                beside(&mut row[6], p99_ns(totals), p99_ns(first));
+            }
             table.rows.push(row);
         }
     }
     table.note = Some(
-        "Single runs: differences smaller than the spread between repeated runs mean nothing."
+        "In brackets: how many times that of the first run. Single runs: differences smaller than the \
+         spread between repeated runs mean nothing."
             .to_owned(),
     );
     table
+}
+
+/// Adds how many times the first run's value this is.
+fn beside(cell: &mut Cell, value: Option<f64>, first: Option<f64>) {
+    if let Some((value, first)) = value.zip(first).filter(|(_, first)| *first > 0.0)
+        && cell.tone != Tone::Dim
+    {
+        cell.text.push_str(&format!(" ({}x)", format::factor(value / first)));
+    }
+}
+
+/// The 99 % of the main latency, where it is resolved.
+fn p99_ns(totals: &Totals) -> Option<f64> {
+    let nine = main(totals).nines.iter().find(|n| n.k == 2)?;
+    nine.ns.map(|ns| ns as f64)
 }
 
 /// A time, or a dash where too few I/Os tell it.

@@ -363,7 +363,7 @@ impl SuitePhase {
             // Options belong to a driver.
             target.remove("options");
         }
-        let states = [PointRole::Purge, PointRole::Precondition].contains(&self.role);
+        let states = self.role.is_state();
         if states || self.steady.is_some() {
             let capture = job.entry("capture").or_insert_with(|| toml::Table::new().into());
             if let toml::Value::Table(capture) = capture {

@@ -6,16 +6,16 @@ use taillight_core::units::readable;
 use taillight_report::format::{Script, count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone};
 use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
-use taillight_rundir::nvme::NvmeFile;
-use taillight_rundir::{RunDir, names};
+use taillight_rundir::names;
 use taillight_stats::SteadyRule;
 
 use super::answers;
 use super::loops::length;
-use super::matrix::{MatrixSuite, PurgeMethod};
+use super::matrix::MatrixSuite;
 use super::matrix_method::MatrixMethod;
 use super::operating_words;
 use super::recovery;
+use super::sheet;
 use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets::TARGET;
 use crate::figures::over_rounds as figures_over_rounds;
@@ -380,51 +380,6 @@ fn deviations(method: &MatrixMethod) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// What was done to the target before it was measured, and its write cache.
-fn set_up(method: &MatrixMethod, done: &[PointResult]) -> Result<Table> {
-    let mut table = Table::of_words("set-up", "Set-up", &["", ""]);
-    let mut add = |name: &str, value: String| {
-        table.rows.push(vec![Cell::new(name), Cell::new(value)]);
-    };
-    // On each of several targets the same is done.
-    let first = method.suite.phases.first().and_then(|p| p.target.as_ref());
-    let phases = || method.suite.phases.iter().filter(|p| p.target.as_ref() == first);
-    let purge: Vec<&str> = phases().filter_map(|p| p.purge).map(PurgeMethod::words).collect();
-    add("purge", if purge.is_empty() { "none".to_owned() } else { purge.join(", ") });
-    for phase in phases().filter(|p| p.preconditions()) {
-        add("precondition", format!("{}: {}", phase.name, phase.about));
-    }
-    let mut seen = Vec::new();
-    for first in done {
-        let target = first.point.coordinates.get(TARGET);
-        if seen.contains(&target) {
-            continue;
-        }
-        seen.push(target);
-        if let Some(name) = target.and_then(|t| t.as_str()) {
-            add("target", name.to_owned());
-        }
-        let run = RunDir::open(&first.dir)?;
-        let facts = run.manifest().environment.get("driver");
-        let fact = |name: &str| facts.and_then(|f| f.get(name)?.as_str()).map(str::to_owned);
-        if let Some((method, seconds)) = fact("purge.method").zip(fact("purge.seconds")) {
-            add("purged by", format!("{method}, {seconds} s"));
-        }
-        add("write cache", fact("queue.write_cache").unwrap_or("unknown".to_owned()));
-        for drive in run.read::<NvmeFile>()?.iter().flat_map(|file| &file.drives) {
-            let state = drive.write_cache.map(|on| if on { "on" } else { "off" });
-            add(&format!("write cache of {}", drive.name), state.unwrap_or("not told").to_owned());
-        }
-        let model = fact("device.model").or(fact("device.name"));
-        add("device", model.unwrap_or("unknown".to_owned()));
-        let target = &run.manifest().plan.target;
-        add("driver", target.driver.clone());
-        let size = target.size.map_or("all of the target".to_owned(), |s| s.to_string());
-        add("active range", size);
-    }
-    Ok(table)
-}
-
 /// The tables of the report but those of single runs, in order.
 fn tables(
     method: &MatrixMethod,
@@ -433,9 +388,6 @@ fn tables(
 ) -> Result<Vec<Table>> {
     let suite = &method.suite;
     let mut tables: Vec<Table> = deviations(method).into_iter().collect();
-    if suite.standard.is_some() || suite.phases.iter().any(|p| p.purge.is_some()) {
-        tables.push(set_up(method, done)?);
-    }
     tables.extend(determination(found));
     tables.extend(recovery::table(&method.recoveries(done)?));
     tables.extend(recovery::bursts(&method.named_results(done))?);
@@ -459,19 +411,24 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     words.extend(recoveries.iter().map(|(phase, judged)| judged.words(phase)));
     words.iter_mut().for_each(|w| w.push('.'));
     let missed = found.iter().any(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
-    if let Some(standard) = &suite.standard {
-        words.insert(0, conformance(standard, &method.deviations));
-    }
+    let standard = suite.standard.as_ref().map(|name| conformance(name, &method.deviations));
+    words.splice(0..0, standard.clone());
     let title = match missed {
         true => format!("{}: steady state not achieved", suite.about),
         false => suite.about.clone(),
+    };
+    let sheet = match standard.is_some() || suite.phases.iter().any(|p| p.purge.is_some()) {
+        true => sheet::sheet(method, &found, standard.unwrap_or_default(), series.done)?,
+        false => None,
     };
     let ceilings = answers::table(series.done, method.following(series.done).is_none());
     let mut tables = tables(method, series.done, &found)?;
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
     tables.extend(targets_table(method, series.done));
     tables.extend(points_table(method, series.done));
-    let shown: Vec<String> = tables.iter().map(Table::to_text).collect();
+    let columns = sheet.iter().flat_map(|s| &s.columns[1..s.columns.len() - 1]);
+    let columns = columns.map(|c| c.table("set-up").to_text());
+    let shown: Vec<String> = columns.chain(tables.iter().map(Table::to_text)).collect();
     let mut steady: Vec<SteadyTrack> =
         found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
     steady.extend((0..suite.phases.len()).filter_map(|at| before_rounds(method, at, series.done)));
@@ -512,6 +469,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
             sweep,
             points,
             summary,
+            sheet,
             ..ReportContext::default()
         },
         runs: runs.iter().map(|r| r.dir.clone()).collect(),

@@ -16,6 +16,7 @@ mod operating;
 mod operating_words;
 mod recovery;
 mod request;
+mod sheet;
 mod slc_paper;
 mod slc_paper_words;
 mod steady;

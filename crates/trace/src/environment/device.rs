@@ -41,11 +41,15 @@ fn describe_within(device: &BlockDevice, levels: u32) -> Map<String, Value> {
     }
     let vendor = disk.attr("device/vendor").filter(|v| !v.starts_with("0x"));
     let firmware = disk.attr("device/firmware_rev").or_else(|| disk.attr("device/rev"));
+    // Of NVMe drives and virtio disks; others have no name for it in sysfs.
+    let serial = disk.attr("device/serial").or_else(|| disk.attr("serial"));
     let texts = [
         ("vendor", vendor),
         ("model", disk.attr("device/model")),
         ("firmware", firmware),
+        ("serial", serial),
         ("transport", disk.attr("device/transport")),
+        ("link", link(&disk)),
         ("backing_file", disk.backing_file()),
         ("dm_name", disk.attr("dm/name")),
         ("raid_level", disk.attr("md/level")),
@@ -69,6 +73,12 @@ fn describe_within(device: &BlockDevice, levels: u32) -> Map<String, Value> {
         map.insert("made_of".into(), members.map(Value::Object).collect());
     }
     map
+}
+
+/// Speed and width of the PCIe link of an NVMe drive.
+fn link(disk: &BlockDevice) -> Option<String> {
+    let of = |name: &str| disk.attr(&format!("device/device/current_link_{name}"));
+    Some(format!("PCIe {} x{}", of("speed")?.trim_end_matches(" PCIe"), of("width")?))
 }
 
 fn queue(disk: &BlockDevice) -> Map<String, Value> {
@@ -102,6 +112,9 @@ mod tests {
         let disk = "sys/devices/pci0/nvme0n1";
         put(root, &format!("{disk}/device/model"), "Example SSD 1TB     \n");
         put(root, &format!("{disk}/device/firmware_rev"), "1.0A\n");
+        put(root, &format!("{disk}/device/serial"), "S1\n");
+        put(root, &format!("{disk}/device/device/current_link_speed"), "16.0 GT/s PCIe\n");
+        put(root, &format!("{disk}/device/device/current_link_width"), "4\n");
         put(root, &format!("{disk}/queue/scheduler"), "[none] mq-deadline\n");
         put(root, &format!("{disk}/queue/nr_requests"), "1023\n");
         put(root, &format!("{disk}/queue/write_cache"), "write back\n");
@@ -141,6 +154,7 @@ mod tests {
         assert_eq!((&map["number"], &map["disk_number"]), (&json!("259:1"), &json!("259:0")));
         assert_eq!(map["model"], "Example SSD 1TB");
         assert_eq!(map["size"], 1 << 20);
+        assert_eq!((&map["serial"], &map["link"]), (&json!("S1"), &json!("PCIe 16.0 GT/s x4")));
         assert_eq!(map["queue"]["scheduler"], "none");
         assert_eq!(map["queue"]["nr_requests"], 1023);
         assert_eq!(map["queue"]["write_cache"], "write back");

@@ -102,11 +102,10 @@ fn put<T: Serialize>(map: &mut Map<String, Value>, name: &str, value: &T) {
 fn system(sys: &Sys) -> Map<String, Value> {
     let release = sys.text("/etc/os-release").unwrap_or_default();
     let hypervisor = sys.text("/sys/hypervisor/type");
-    let hardware = ["sys_vendor", "product_name"]
-        .iter()
-        .filter_map(|name| sys.text(&format!("/sys/class/dmi/id/{name}")))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let dmi = |names: [&str; 2]| {
+        let said = names.iter().filter_map(|name| sys.text(&format!("/sys/class/dmi/id/{name}")));
+        Some(said.collect::<Vec<_>>().join(" "))
+    };
     let mut map = Map::new();
     let mut text = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|v| !v.is_empty()) {
@@ -116,7 +115,8 @@ fn system(sys: &Sys) -> Map<String, Value> {
     text("os", field(&release, '=', "PRETTY_NAME").map(|v| v.trim_matches('"').to_owned()));
     text("kernel", sys.text("/proc/sys/kernel/osrelease"));
     text("architecture", Some(std::env::consts::ARCH.to_owned()));
-    text("hardware", Some(hardware));
+    text("hardware", dmi(["sys_vendor", "product_name"]));
+    text("board", dmi(["board_vendor", "board_name"]));
     text("hypervisor", hypervisor);
     text("boot_options", sys.text("/proc/cmdline").map(|t| boot_options(&t)));
     map

@@ -217,13 +217,18 @@ fn curve(dist: &Dist) -> Vec<PercentilePoint> {
     values.extend(body);
     values.sort_unstable();
     values.dedup();
-    values
-        .into_iter()
-        .map(|ns| {
-            let faster = ns.checked_sub(1).map_or(0, |below| dist.count_at_or_below(below));
-            PercentilePoint { ns, share: (n - faster) as f64 / n as f64 }
-        })
-        .collect()
+    let total = dist.sum().max(1) as f64;
+    let mut steps = dist.iter().peekable();
+    let (mut faster, mut their_ns) = (0u64, 0u128);
+    let point = |ns: u64| {
+        while let Some((value, count)) = steps.next_if(|(value, _)| *value < ns) {
+            faster += count;
+            their_ns += u128::from(value) * u128::from(count);
+        }
+        let time_share = 1.0 - their_ns as f64 / total;
+        PercentilePoint { ns, share: (n - faster) as f64 / n as f64, time_share }
+    };
+    values.into_iter().map(point).collect()
 }
 
 fn slow(analysis: &Analysis, ns: u64, row: &Row) -> SlowPoint {
@@ -265,6 +270,9 @@ mod tests {
             for point in curve(&dist) {
                 let slower = values.iter().filter(|v| **v >= point.ns).count();
                 proptest::prop_assert_eq!(point.share, slower as f64 / values.len() as f64);
+                let sum = |least: u64| values.iter().filter(|v| **v >= least).sum::<u64>() as f64;
+                let wanted = if sum(0) > 0.0 { sum(point.ns) / sum(0) } else { 1.0 };
+                proptest::prop_assert!((point.time_share - wanted).abs() < 1e-9);
             }
         }
     }

@@ -146,6 +146,8 @@ pub struct PercentilePoint {
     pub ns: u64,
     /// Share of I/Os that took this long or longer, in (0, 1].
     pub share: f64,
+    /// Share of the time of all I/Os together that these took.
+    pub time_share: f64,
 }
 
 /// Values over time of one operation.

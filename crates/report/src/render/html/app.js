@@ -4,6 +4,10 @@
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const figures = new Map();
   let printing = false;
+  // Width of a figure on paper, px: 186 mm less the frame around it.
+  const PAPER = 666, PAPER_HIGH = 280;
+  // Whether it is in an open part of the page: only then it has a size.
+  const open = f => f.node.offsetParent !== null;
   const isAxis = key => /^[xy]axis\d*$/.test(key);
 
   // Labels -------------------------------------------------------------------------------------
@@ -314,7 +318,6 @@
       if (f) draw(f);
     }
   }, { rootMargin: "400px 0px" });
-  find(id => document.getElementById("data-" + id).textContent);
   // For a page that stays open: figures whose texts come from elsewhere and change.
   window.taillight = {
     find,
@@ -323,12 +326,33 @@
     },
   };
   const drawNext = () => {
-    const f = [...figures.values()].find(f => !f.drawn);
+    const f = [...figures.values()].find(f => !f.drawn && open(f));
     if (!f) return;
     draw(f);
     setTimeout(drawNext, 20);
   };
-  setTimeout(drawNext, 300);
+  const begin = () => {
+    find(id => document.getElementById("data-" + id).textContent);
+    setTimeout(drawNext, 300);
+  };
+  // In a report the plotting library is kept compressed: the page is less than half the size.
+  const unpacked = packed => {
+    const bytes = Uint8Array.from(atob(packed.trim()), c => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
+  const unpack = async library => {
+    const script = document.createElement("script");
+    script.textContent = await unpacked(library.textContent);
+    document.head.append(script);
+    for (const data of document.querySelectorAll("script[data-packed]")) data.textContent = await unpacked(data.textContent);
+  };
+  const library = document.getElementById("plotly");
+  if (!library) begin();
+  else unpack(library).then(begin, () => {
+    for (const node of document.querySelectorAll(".plot")) {
+      node.textContent = "This browser cannot unpack the chart library: a newer one can.";
+    }
+  });
   const recolour = () => {
     for (const f of figures.values()) if (f.drawn) {
       Plotly.purge(f.node);
@@ -336,16 +360,32 @@
       draw(f);
     }
   };
+  // A link into a closed part opens it.
+  const reveal = () => {
+    const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    for (let d = part && part.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
+    if (part) part.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   addEventListener("beforeprint", () => {
     const wasDark = dark();
     printing = true;
-    for (const d of document.querySelectorAll("details")) d.open = true;
-    for (const f of figures.values()) draw(f);
+    for (const f of figures.values()) if (open(f)) draw(f);
     if (wasDark) recolour();
+    for (const f of figures.values()) if (f.drawn) {
+      f.screen = f.node.style.height;
+      f.node.style.height = (parseInt(f.screen) > 520 ? parseInt(f.screen) : Math.min(parseInt(f.screen), PAPER_HIGH)) + "px";
+      Plotly.relayout(f.node, { width: PAPER, height: parseInt(f.node.style.height) });
+    }
   });
   addEventListener("afterprint", () => {
     printing = false;
+    for (const f of figures.values()) if (f.drawn && f.screen) {
+      f.node.style.height = f.screen;
+      Plotly.relayout(f.node, { width: null, height: null, autosize: true });
+    }
     if (dark()) recolour();
   });
 })();

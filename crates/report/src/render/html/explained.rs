@@ -31,8 +31,8 @@ struct EpisodeRow {
     picture: String,
 }
 
-/// The section of one run.
-pub fn explained(it: &Explanation, start_ns: i64) -> Explained {
+/// The section of one run, with at most so many pictures of episodes.
+pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained {
     let time = |ns: u64| format::duration_ns(ns, Script::Fine);
     let mut heavy: Vec<_> = it.episodes.iter().collect();
     heavy.sort_by_key(|e| std::cmp::Reverse(e.excess_ns));
@@ -44,14 +44,14 @@ pub fn explained(it: &Explanation, start_ns: i64) -> Explained {
                 e.size(Script::Fine),
                 e.blame()
             ),
-            evidence: e.evidence.clone(),
+            evidence: e.evidence.iter().map(|line| format::written(line, Script::Fine)).collect(),
             picture: timelines::episode(e)?,
         })
     });
-    let episodes: Vec<EpisodeRow> = episodes.collect();
+    let episodes: Vec<EpisodeRow> = episodes.take(pictures).collect();
     let layers = it.layers.iter().map(|l| {
         [
-            l.layer.name().replace('_', " "),
+            l.layer.words().to_owned(),
             format::count(l.outliers),
             format::percent(l.outliers as f64 / it.outliers.max(1) as f64),
             time(l.excess_ns),

@@ -25,7 +25,7 @@ pub struct LiveFigures {
 pub fn live_figures(charts: &ChartModel) -> Result<LiveFigures> {
     let bug =
         |e: minijinja::Error| Error::internal("the template of charts does not fit").source(e);
-    let mut views = chart_views(charts, Some(IDS))?;
+    let mut views = chart_views(charts, Some(IDS), &mut Vec::new())?;
     views.sort_by_key(|view| IDS.iter().position(|id| *id == view.id));
     let mut figures = Map::new();
     for figure in views.iter_mut().flat_map(|view| &mut view.figures) {

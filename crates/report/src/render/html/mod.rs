@@ -9,6 +9,12 @@ mod explained;
 mod live;
 mod timelines;
 
+use std::io::Write;
+use std::sync::LazyLock;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
 use plotly::Plot;
@@ -21,7 +27,7 @@ use super::palette;
 use super::plots::{ButtonRow, CHARTS, ChartFigure};
 use crate::format::{Script, written};
 use crate::model::charts::{ChartModel, RunCharts, run_charts, whole_series};
-use crate::model::{AnalysedRun, Model, ReportContext, about, differences, overview};
+use crate::model::{AnalysedRun, Model, ReportContext, about, differences, holders, overview};
 use crate::table::Table;
 
 pub use live::{LiveFigures, live_figures};
@@ -35,7 +41,7 @@ pub const SCRIPT: &str = include_str!("app.js");
 
 /// The page of one or several runs. Errors: `Internal` when the template does not fit its data.
 pub fn page(runs: &[AnalysedRun], context: &ReportContext) -> Result<String> {
-    page_in(runs, context, &bundle())
+    page_in(runs, context, &BUNDLE)
 }
 
 /// The page with another script in the place of the plotting library, for tests. Errors: as
@@ -60,17 +66,22 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let mut environment = Environment::new();
     environment.add_template("report.html", &template).map_err(bug)?;
     let template = environment.get_template("report.html").map_err(bug)?;
+    let mut frame = frame_tables(context);
+    let mut charts = chart_views(&overlay, brief.as_deref(), &mut frame)?;
+    charts.iter_mut().flat_map(|chart| &mut chart.figures).for_each(FigureView::pack);
     let page = template
         .render(context! {
             title => context.title.clone().unwrap_or_else(|| title(runs)),
             lead => written(&context.text, Script::Fine),
-            frame_tables => Serde(frame_tables(context)),
+            frame_tables => Serde(frame),
+            sheet => Serde(context.sheet.clone()),
+            holders => Serde(holders(runs).filter(|_| context.summary.is_none())),
             version => env!("CARGO_PKG_VERSION"),
             several => runs.len() > 1,
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
-            charts => Serde(chart_views(&overlay, brief.as_deref())?),
+            charts => Serde(charts),
             links => Serde(links(runs, context)),
             brief => context.summary.is_some(),
             style => STYLE,
@@ -78,7 +89,8 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
         })
         .map_err(bug)?;
     // The library is large and holds no markup: it is put in last, outside the template engine.
-    Ok(page.replacen("/*plotly*/", bundle, 1))
+    let (before, after) = page.split_once("/*plotly*/").unwrap_or((&page, ""));
+    Ok([before, bundle, after].concat())
 }
 
 /// The chart data of every run. On one clock all times count from the start of the first run.
@@ -95,6 +107,19 @@ fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCh
         Ok(data)
     };
     runs.iter().enumerate().map(one).collect()
+}
+
+/// The plotting library as gzip in base64, made once: a series makes a page after every point.
+static BUNDLE: LazyLock<String> = LazyLock::new(|| packed(&bundle()));
+
+/// Figures with more JSON than this are compressed.
+const PACKED_FROM: usize = 24 << 10;
+
+fn packed(text: &str) -> String {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
+    // Memory takes everything.
+    let bytes = gzip.write_all(text.as_bytes()).and_then(|()| gzip.finish()).unwrap_or_default();
+    BASE64_STANDARD.encode(bytes)
 }
 
 /// The plotting library without the typesetting library that comes along with it.
@@ -123,13 +148,19 @@ struct RunView {
     details: details::Details,
 }
 
+/// Pictures of episodes for each of several runs; `explain` of one run has more.
+const PICTURES_OF_SEVERAL: usize = 6;
+
 fn run_views(runs: &[AnalysedRun]) -> Vec<RunView> {
     let view = |(i, run): (usize, &AnalysedRun)| RunView {
         label: run.label.clone(),
         colour: palette::of_run(i),
         about: about::about(&run.analysis.manifest),
         model: Model::new(&run.summary, Script::Fine),
-        explained: run.explanation.as_ref().map(|e| explained::explained(e, run.analysis.start_ns)),
+        explained: run.explanation.as_ref().map(|e| {
+            let pictures = if runs.len() > 1 { PICTURES_OF_SEVERAL } else { usize::MAX };
+            explained::explained(e, run.analysis.start_ns, pictures)
+        }),
         details: details::details(run),
     };
     runs.iter().enumerate().map(view).collect()
@@ -162,6 +193,8 @@ struct ChartView {
     title: &'static str,
     read: &'static str,
     figures: Vec<FigureView>,
+    /// Tables of the frame that belong below it.
+    tables: Vec<Table>,
 }
 
 #[derive(Serialize)]
@@ -172,6 +205,8 @@ struct FigureView {
     half: bool,
     switches: Vec<ButtonRow>,
     json: String,
+    /// Whether `json` is compressed, as [`BUNDLE`] is.
+    packed: bool,
 }
 
 /// Names of the runs with where their own reports are, from this page.
@@ -180,18 +215,45 @@ fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)>
     runs.iter().map(|r| r.label.clone()).zip(links).collect()
 }
 
-/// The charts that have something to show; of these ids only, where some are given.
-fn chart_views(overlay: &ChartModel, ids: Option<&[&str]>) -> Result<Vec<ChartView>> {
+/// The charts that have something to show; of these ids only, where some are given. Each takes the
+/// tables of the frame that belong to it. Over several runs the tails come first: they are what the page
+/// is about.
+fn chart_views(
+    overlay: &ChartModel,
+    ids: Option<&[&str]>,
+    frame: &mut Vec<Table>,
+) -> Result<Vec<ChartView>> {
     let mut views = Vec::new();
     let wanted = |id: &str| ids.is_none_or(|ids| ids.contains(&id));
     for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
         let figures: Vec<FigureView> =
             (chart.draw)(overlay).into_iter().map(figure_view).collect::<Result<_>>()?;
         if !figures.is_empty() {
-            views.push(ChartView { id: chart.id, title: chart.title, read: chart.read, figures });
+            let below = |table: &mut Table| place(&table.id) == chart.id;
+            let tables = frame.extract_if(.., below).collect();
+            let (id, title, read) = (chart.id, chart.title, chart.read);
+            views.push(ChartView { id, title, read, figures, tables });
         }
     }
+    let of = |views: &[ChartView], id: &str| views.iter().position(|v| v.id == id);
+    // Nothing that was measured stands before the proof that it was steady.
+    if let Some(at) = of(&views, "steady") {
+        views[..=at].rotate_right(1);
+    }
+    if overlay.runs.len() > 1
+        && let Some((first, tail)) = of(&views, "distribution").zip(of(&views, "tail"))
+    {
+        views[first..=tail].rotate_right(1);
+    }
     Ok(views)
+}
+
+/// The chart below which a table of the frame stands.
+fn place(table: &str) -> &str {
+    match table {
+        "window" => "steady",
+        other => other,
+    }
 }
 
 fn figure_view(figure: ChartFigure) -> Result<FigureView> {
@@ -208,7 +270,17 @@ fn figure_view(figure: ChartFigure) -> Result<FigureView> {
         half: figure.half,
         switches: figure.switches,
         json: script_json(&value),
+        packed: false,
     })
+}
+
+impl FigureView {
+    fn pack(&mut self) {
+        self.packed = self.json.len() > PACKED_FROM;
+        if self.packed {
+            self.json = packed(&self.json);
+        }
+    }
 }
 
 /// JSON that cannot end the script element it stands in.
@@ -230,6 +302,7 @@ mod tests {
     #[test]
     fn the_bundle_is_the_library_alone() {
         let js = bundle();
+        assert!(packed(&js).len() < 2_200_000, "{}", packed(&js).len());
         assert!(js.contains("plotly.js v"));
         assert!(!js.contains("MathJax-script"), "no typesetting library");
         assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());

@@ -17,7 +17,7 @@ pub fn colour(phase: Phase) -> &'static str {
     match phase {
         Phase::Submit => "#7f9fd4",
         Phase::FileSystem => "#8f6bb8",
-        Phase::PageCache => "#c27ba0",
+        Phase::PageCache => "#9b2d78",
         Phase::Throttle => "#b5473c",
         Phase::Tags => "#d98f3d",
         Phase::Queue => "#e3b65a",
@@ -25,7 +25,7 @@ pub fn colour(phase: Phase) -> &'static str {
         Phase::LowerQueue => "#c9b458",
         Phase::LowerDevice => "#7bbd8f",
         Phase::Completion => "#4aa3b5",
-        Phase::Cpu => "#d46a9a",
+        Phase::Cpu => "#f06fae",
         Phase::Stopped => "#444444",
         Phase::Application => "#5566aa",
         Phase::IoWorker => "#9a7b4f",

@@ -6,11 +6,12 @@ use plotly::common::{
 };
 use plotly::layout::{Axis, AxisType};
 use plotly::{Plot, Scatter};
+use serde_json::json;
 use taillight_core::LatencyKind;
 use taillight_rundir::latency::NineEntry;
 
 use super::distribution::legend;
-use super::figure::{AxisKind, Chart, ChartFigure};
+use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 use super::look::{LineLook, escape};
 use super::style;
 use crate::format::{self, Script};
@@ -20,8 +21,9 @@ use crate::render::palette;
 pub const PERCENTILE: Chart = Chart {
     id: "percentile",
     title: "Latency percentile",
-    read: "The share of I/Os that finished within the time below. Steep and far to the left is \
-           good. The lines say nothing about throughput, so the legend does.",
+    read: "The share of I/Os that finished within the time below, and the share of all waiting that \
+           these I/Os made: few slow ones may be most of what a program waits for. Steep and far to \
+           the left is good. The lines say nothing about throughput, so the legend does.",
     draw: percentile,
 };
 
@@ -42,34 +44,76 @@ pub const SPLIT: Chart = Chart {
     draw: split,
 };
 
-/// All series in per cent.
+/// All series in per cent: of I/Os, and of the time that all I/Os took together.
 fn percentile(overlay: &ChartModel) -> Vec<ChartFigure> {
-    let mut plot = Plot::new();
-    let mut lines = 0;
-    for (run, series) in latencies(overlay) {
-        let look = look_of(overlay, run, series);
-        let points = percent_points(series);
-        plot.add_trace(line(points, series, &look, true));
-        lines += 1;
-    }
-    let Some((lo, hi)) = range(latencies(overlay).map(|(_, s)| s).filter(|s| s.main)) else {
+    let main = || latencies(overlay).map(|(_, s)| s).filter(|s| s.main);
+    let Some((lo, hi)) = range(main()) else {
         return Vec::new();
     };
-    let layout = style::layout(lines)
-        .x_axis(style::latency_axis("latency", lo, hi))
-        .y_axis(style::axis("I/Os finished").range(vec![-1.5, 101.5]).tick_suffix(" %"));
-    vec![ChartFigure::new(
-        "percentile",
-        style::height(440, overlay),
-        [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Percent)],
-        plot,
-        layout,
-    )]
+    let switches: Vec<ButtonRow> =
+        fast_end(main()).map(|end| zoom(lo, hi, end)).into_iter().collect();
+    let figure = |id: &str, title: &str, unit: &str, of: fn(&PercentilePoint) -> f64| {
+        let mut plot = Plot::new();
+        let mut lines = 0;
+        for (run, series) in latencies(overlay) {
+            let look = look_of(overlay, run, series);
+            plot.add_trace(line(points_of(series, of), series, &look, true));
+            lines += 1;
+        }
+        let layout = style::layout(lines)
+            .x_axis(style::latency_axis("latency", lo, hi))
+            .y_axis(style::axis(unit).range(vec![-1.5, 101.5]).tick_suffix(" %"));
+        let axes = [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Percent)];
+        ChartFigure {
+            title: Some(title.to_owned()),
+            switches: switches.clone(),
+            half: true,
+            ..ChartFigure::new(id, style::height(440, overlay), axes, plot, layout)
+        }
+    };
+    vec![
+        figure("percentile", "Share of I/Os", "I/Os finished", |p| p.share),
+        figure("percentile-time", "Share of waiting time", "of all waiting", |p| p.time_share),
+    ]
 }
 
-/// The curve in per cent, up to 100.
+/// How much slower than the fastest a series may be to count as one of the fast ones, by medians.
+const FAST: f64 = 10.0;
+
+/// Where a view of the fast series ends: at the 99 % of the slowest of them; none where that is no
+/// closer view.
+fn fast_end<'s>(series: impl Iterator<Item = &'s LatencySeries>) -> Option<f64> {
+    let at = |s: &LatencySeries, share: f64| {
+        s.curve.iter().find(|p| p.share <= share).map(|p| p.ns as f64)
+    };
+    let all: Vec<(f64, f64, u64)> =
+        series.filter_map(|s| Some((at(s, 0.5)?, at(s, 0.01)?, s.max_ns))).collect();
+    let fastest = all.iter().map(|s| s.0).fold(f64::INFINITY, f64::min);
+    let fast = all.iter().filter(|s| s.0 <= fastest * FAST);
+    let end = fast.map(|s| s.1).fold(0.0, f64::max) * 1.5;
+    let slowest = all.iter().map(|s| s.2).max()? as f64;
+    (end > 0.0 && end * 3.0 < slowest).then_some(end)
+}
+
+fn zoom(lo: f64, hi: f64, end: f64) -> ButtonRow {
+    let choice = |label: &str, end: f64| ButtonChoice {
+        label: label.to_owned(),
+        data: json!({}),
+        layout: json!({ "xaxis.range": [lo, end] }),
+    };
+    ButtonRow {
+        label: "Latencies".to_owned(),
+        choices: vec![choice("all", hi), choice("the fast ones", end.log10().min(hi))],
+    }
+}
+
+/// The curve in per cent of I/Os, up to 100.
 pub fn percent_points(series: &LatencySeries) -> Vec<(f64, f64)> {
-    let percent = |p: &PercentilePoint| (p.ns as f64, style::round(100.0 * (1.0 - p.share)));
+    points_of(series, |p| p.share)
+}
+
+fn points_of(series: &LatencySeries, of: fn(&PercentilePoint) -> f64) -> Vec<(f64, f64)> {
+    let percent = |p: &PercentilePoint| (p.ns as f64, style::round(100.0 * (1.0 - of(p))));
     let mut points: Vec<(f64, f64)> = series.curve.iter().map(percent).collect();
     points.push((series.max_ns as f64, 100.0));
     points
@@ -218,7 +262,7 @@ fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &LineLook, with_io
     // Where many I/Os share the largest value the line still reaches the last of them.
     let last = 1.0 / series.count.max(1) as f64;
     if points.last().is_some_and(|p| p.share > last * 1.5) {
-        points.push(PercentilePoint { ns: series.max_ns, share: last });
+        points.push(PercentilePoint { ns: series.max_ns, share: last, time_share: 0.0 });
     }
     let cut = points.partition_point(|p| p.share >= series.resolved_share);
     let rest = points.split_off(cut);
@@ -227,7 +271,7 @@ fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &LineLook, with_io
     let joint = sure
         .last()
         .filter(|_| !rest.is_empty())
-        .map(|p| PercentilePoint { ns: p.ns, share: series.resolved_share });
+        .map(|p| PercentilePoint { share: series.resolved_share, ..*p });
     sure.extend(joint);
     let rest: Vec<PercentilePoint> = joint.into_iter().chain(rest).collect();
     let place = |p: &PercentilePoint| (p.ns as f64, style::round(p.share));

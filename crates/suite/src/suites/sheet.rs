@@ -1,0 +1,302 @@
+//! The head of a matrix's report: platform, device, set-up and test parameters, as SNIA's tests
+//! disclose them.
+//!
+//! What it is: facts from the manifest of the first and the last run and from the suite, each under
+//! the name that readers of such reports look for. What it is not: the reading of the system
+//! (`taillight_trace::environment`), which happened when the run began.
+
+use serde_json::Value;
+use taillight_core::Result;
+use taillight_core::plan::{TargetPlan, WorkloadPlan};
+use taillight_core::units::readable;
+use taillight_report::format::{count, counted, percent};
+use taillight_report::model::about;
+use taillight_report::{SheetColumn, StandardSheet};
+use taillight_rundir::{JsonFile, Manifest, RunDir, nvme::NvmeFile};
+
+use super::loops::shown;
+use super::matrix::{PurgeMethod, SuitePhase};
+use super::matrix_method::MatrixMethod;
+use super::steady::{SteadyOutcome, SteadyRounds};
+use super::targets::TARGET;
+use crate::method::PointResult;
+
+/// Facts about a run by their place in its manifest.
+struct Facts<'a>(&'a Manifest);
+
+impl Facts<'_> {
+    fn value(&self, path: &str) -> Option<&Value> {
+        let mut parts = path.split('/');
+        let first = self.0.environment.get(parts.next()?)?;
+        parts.try_fold(first, |value, name| value.get(name))
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        match self.value(path)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// What the driver said of itself, by a name that has dots.
+    fn driver(&self, name: &str) -> Option<String> {
+        Some(self.0.environment.get("driver")?.get(name)?.as_str()?.to_owned())
+    }
+
+    /// Of the disk below the target.
+    fn device(&self, name: &str) -> Option<String> {
+        self.text(&format!("target/device/{name}"))
+    }
+
+    /// Several facts with a word before each, those that are known.
+    fn joined(&self, parts: &[(&str, &str)]) -> Option<String> {
+        let known = parts.iter().filter_map(|(word, path)| {
+            let value = self.text(path)?;
+            Some(format!("{word} {value}").trim().to_owned())
+        });
+        let known: Vec<String> = known.collect();
+        (!known.is_empty()).then(|| known.join(", "))
+    }
+}
+
+/// The head of the report over the points so far; none before the first. Errors: `Corrupt` or
+/// `Unavailable` when a run directory cannot be read.
+pub(super) fn sheet(
+    method: &MatrixMethod,
+    found: &[(&str, SteadyRounds)],
+    conformance: String,
+    done: &[PointResult],
+) -> Result<Option<StandardSheet>> {
+    let measures = |r: &&PointResult| !r.point.role.is_state();
+    let Some(first) = done.first() else {
+        return Ok(None);
+    };
+    let shown = done.iter().rfind(measures).unwrap_or(first);
+    let begun = RunDir::open(&first.dir)?.manifest().clock.realtime_ns;
+    let run = RunDir::open(&shown.dir)?;
+    let manifest = run.manifest();
+    let facts = Facts(manifest);
+    let devices = devices(method, done)?;
+    let ended = done.last().map(|r| RunDir::open(&r.dir)).transpose()?;
+    let ended = ended.map_or(begun, |run| end_ns(run.manifest()));
+    let missed = found.iter().filter(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
+    let missed: Vec<&str> = missed.map(|(name, _)| *name).collect();
+    let said = |column: &SheetColumn, wanted: &str| {
+        let fact = column.facts.iter().find(|(name, _)| name == wanted);
+        fact.map(|(_, value)| value.clone()).filter(|v| v != taillight_report::UNKNOWN)
+    };
+    let names: Vec<String> = match devices.as_slice() {
+        [one] => ["manufacturer", "model"].iter().filter_map(|name| said(one, name)).collect(),
+        several => vec![format!("{} targets", several.len())],
+    };
+    Ok(Some(StandardSheet {
+        test: method.suite.about.clone(),
+        conformance,
+        device: match names.is_empty() {
+            true => place(&manifest.plan.target, &facts),
+            false => names.join(" "),
+        },
+        dates: format!("{} to {}", about::utc(begun), about::utc(ended)),
+        warning: (!missed.is_empty())
+            .then(|| format!("STEADY STATE NOT ACHIEVED: {}", missed.join(", "))),
+        columns: [vec![platform(&facts)], devices]
+            .concat()
+            .into_iter()
+            .chain([set_up(method, manifest), test(method, found, done)])
+            .collect(),
+    }))
+}
+
+/// A column for each target, in the order they were first measured.
+fn devices(method: &MatrixMethod, done: &[PointResult]) -> Result<Vec<SheetColumn>> {
+    let (mut seen, mut columns) = (Vec::new(), Vec::new());
+    for result in done {
+        let target = result.point.coordinates.get(TARGET);
+        if seen.contains(&target) {
+            continue;
+        }
+        seen.push(target);
+        let run = RunDir::open(&result.dir)?;
+        let nvme = NvmeFile::read(&result.dir).unwrap_or_default();
+        let name = target.and_then(Value::as_str);
+        columns.push(device(name, &Facts(run.manifest()), nvme.as_ref(), method));
+    }
+    Ok(columns)
+}
+
+/// When its last phase ended, on the wall clock.
+fn end_ns(manifest: &Manifest) -> i64 {
+    let clock = &manifest.clock;
+    let ended = manifest.phases.iter().filter_map(|p| p.end_ns).max();
+    ended.map_or(clock.realtime_ns, |end| clock.realtime_ns + (end - clock.monotonic_ns).max(0))
+}
+
+/// The target without a model.
+fn place(target: &TargetPlan, facts: &Facts<'_>) -> String {
+    let disk = facts.device("name").map(|name| format!(" on {name}")).unwrap_or_default();
+    match &target.path {
+        Some(path) => format!("{} {path}{disk}", target.driver),
+        None => format!("driver {}", target.driver),
+    }
+}
+
+fn platform(facts: &Facts<'_>) -> SheetColumn {
+    let mut column = SheetColumn::new("Test platform");
+    let mut add = |name: &str, value| column.add(name, value);
+    let bytes = |path: &str| facts.value(path)?.as_u64().map(readable::bytes);
+    add("platform", facts.text("system/hardware"));
+    add("motherboard", facts.text("system/board"));
+    let cpu = facts.text("cpu/model").map(|model| {
+        let count = facts.text("cpu/logical").unwrap_or_default();
+        format!("{model}, {count} logical")
+    });
+    add("CPU", cpu);
+    add("memory", bytes("memory/total"));
+    add("operating system", facts.text("system/os"));
+    add("kernel", facts.text("system/kernel"));
+    add("test software", Some(format!("Taillight {}", facts.0.taillight)));
+    add("clock", Some(facts.0.clock.source.clone()));
+    let virtual_machine = facts.value("cpu/hypervisor") == Some(&Value::Bool(true));
+    add("virtual machine", Some(if virtual_machine { "yes" } else { "no" }.to_owned()));
+    let share = |name: &str| {
+        let share = facts.value(&format!("load/during/{name}"))?.as_f64()?;
+        Some(percent(share / 100.0))
+    };
+    add("others' CPU use", share("others_percent"));
+    add("steal", share("steal_percent"));
+    column
+}
+
+fn device(
+    target: Option<&str>,
+    facts: &Facts<'_>,
+    nvme: Option<&NvmeFile>,
+    method: &MatrixMethod,
+) -> SheetColumn {
+    let title = target.map_or(String::new(), |name| format!(": {name}"));
+    let mut column = SheetColumn::new(&format!("Device under test{title}"));
+    let mut add = |name: &str, value| column.add(name, value);
+    let drive = nvme.and_then(|file| file.drives.first());
+    let said = |of: fn(&taillight_rundir::nvme::NvmeDrive) -> &String| {
+        drive.map(of).filter(|text| !text.is_empty()).cloned()
+    };
+    add("manufacturer", facts.device("vendor"));
+    add("model", facts.device("model").or_else(|| said(|d| &d.model)));
+    add("serial number", facts.device("serial"));
+    add("firmware", facts.device("firmware").or_else(|| said(|d| &d.firmware)));
+    let size = facts.value("target/device/size").and_then(Value::as_u64);
+    add("user capacity", size.map(|bytes| format!("{:.1} GB", bytes as f64 / 1e9)));
+    let link = facts.joined(&[("", "target/device/transport"), ("", "target/device/link")]);
+    add("interface", link);
+    add("NAND type", None);
+    add("device", facts.device("name"));
+    let queue = [
+        ("", "target/device/queue/scheduler"),
+        ("nr_requests", "target/device/queue/nr_requests"),
+        ("wbt us", "target/device/queue/wbt_lat_usec"),
+    ];
+    add("I/O scheduler", facts.joined(&queue));
+    let mount = [("", "target/file_system/kind"), ("", "target/file_system/options")];
+    add("file system", facts.joined(&mount).or(Some("none".to_owned()).filter(|_| size.is_some())));
+    let cache = facts.driver("queue.write_cache").or_else(|| facts.device("queue/write_cache"));
+    add("write cache", cache);
+    for drive in nvme.iter().flat_map(|file| &file.drives) {
+        let state = drive.write_cache.map(|on| if on { "on" } else { "off" }.to_owned());
+        add(&format!("write cache of {}", drive.name), state);
+    }
+    let purges = method.suite.phases.iter().filter_map(|p| p.purge);
+    let purges: Vec<&str> = purges.map(PurgeMethod::words).collect();
+    let purge = if purges.is_empty() { "none".to_owned() } else { purges.join(", ") };
+    add("purge", Some(purge));
+    if let Some((method, seconds)) = facts.driver("purge.method").zip(facts.driver("purge.seconds")) {
+        add("purged by", Some(format!("{method}, {seconds} s")));
+    }
+    column
+}
+
+/// The plan of the first point of a phase.
+fn plan_of(method: &MatrixMethod, phase: usize) -> Option<&taillight_core::plan::Plan> {
+    let mut points = method.points.iter();
+    points.find(|p| p.phase == phase).map(|p| &p.point.plan)
+}
+
+/// Order, block size, mix, workers and depth of a phase's load, and how long it lasts.
+fn stimulus(method: &MatrixMethod, phase: usize) -> Option<String> {
+    let plan = plan_of(method, phase)?;
+    let load = plan.workloads.iter().map(|w| about::workload(w, plan.workloads.len() > 1));
+    let passes = plan.workloads.iter().filter_map(|w| w.passes).max();
+    let end = match passes {
+        Some(passes) => counted(passes, "pass"),
+        None => plan.run.duration.map_or("unknown time".to_owned(), |t| t.to_string()),
+    };
+    Some(format!("{}, {end}", load.collect::<Vec<_>>().join("; ")))
+}
+
+fn pattern(plan: &WorkloadPlan) -> Option<String> {
+    match serde_json::to_value(&plan.payload).ok()? {
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    }
+}
+
+fn active_range(target: &TargetPlan) -> String {
+    target.size.map_or("all of the target".to_owned(), |size| size.to_string())
+}
+
+fn set_up(method: &MatrixMethod, manifest: &Manifest) -> SheetColumn {
+    let mut column = SheetColumn::new("Set-up parameters");
+    let phases: Vec<(usize, &SuitePhase)> = method.suite.phases.iter().enumerate().collect();
+    let states = phases.iter().filter(|(_, p)| p.preconditions());
+    let states: Vec<&(usize, &SuitePhase)> = states.collect();
+    let plan = states.first().and_then(|(at, _)| plan_of(method, *at));
+    let target = &manifest.plan.target;
+    let first = plan.and_then(|plan| plan.workloads.first()).or(manifest.plan.workloads.first());
+    column.add("data pattern", first.and_then(pattern));
+    column.add("active range", Some(active_range(target)));
+    for (n, (at, phase)) in states.iter().enumerate() {
+        column.add(
+            &format!("precondition {}", n + 1),
+            stimulus(method, *at).map(|load| format!("{}: {load}", phase.name)),
+        );
+    }
+    if states.is_empty() {
+        column.add("precondition", Some("none".to_owned()));
+    }
+    column.add("driver", Some(target.driver.clone()));
+    column.add("direct I/O", Facts(manifest).driver("io.direct"));
+    column.add("engine", Facts(manifest).driver("io.engine"));
+    column.add("seed", Some(method.head.seed.to_string()));
+    column
+}
+
+fn test(
+    method: &MatrixMethod,
+    found: &[(&str, SteadyRounds)],
+    done: &[PointResult],
+) -> SheetColumn {
+    let mut column = SheetColumn::new("Test parameters");
+    let phases = method.suite.phases.iter().enumerate();
+    for (at, phase) in phases.filter(|(_, p)| !p.preconditions() && p.purge.is_none()) {
+        let loops = phase.loops.iter().map(|l| {
+            let values: Vec<String> = l.values.iter().map(shown).collect();
+            format!("{}: {}", l.path.rsplit('.').next().unwrap_or(&l.path), values.join(", "))
+        });
+        let mut said: Vec<String> = stimulus(method, at).into_iter().collect();
+        said.extend(loops);
+        column.add(&phase.name, Some(said.join("; ")));
+    }
+    for (name, rounds) in found {
+        let window = rounds.tracks.iter().find_map(|t| t.window);
+        let said = match (rounds.outcome, window) {
+            (SteadyOutcome::Achieved(_), Some(w)) => format!("{} to {}", w.first, w.last),
+            (SteadyOutcome::NotAchieved, _) => format!("NOT ACHIEVED in {}", rounds.rounds),
+            _ => format!("undecided after {}", rounds.rounds),
+        };
+        column.add(&format!("steady rounds, {name}"), Some(said));
+    }
+    let errors: f64 = done.iter().filter_map(|r| r.values.get("errors")).sum();
+    column.add("I/O errors", Some(count(errors as u64)));
+    column.add("deviations", Some(count(method.deviations.len() as u64)));
+    column
+}

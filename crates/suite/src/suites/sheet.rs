@@ -9,7 +9,7 @@ use serde_json::Value;
 use taillight_core::Result;
 use taillight_core::plan::{TargetPlan, WorkloadPlan};
 use taillight_core::units::readable;
-use taillight_report::format::{count, counted, percent};
+use taillight_report::format::{count, percent};
 use taillight_report::model::about;
 use taillight_report::{SheetColumn, StandardSheet};
 use taillight_rundir::{JsonFile, Manifest, RunDir, nvme::NvmeFile};
@@ -206,7 +206,8 @@ fn device(
         add(&format!("write cache of {}", drive.name), state);
     }
     let purges = method.suite.phases.iter().filter_map(|p| p.purge);
-    let purges: Vec<&str> = purges.map(PurgeMethod::words).collect();
+    let mut purges: Vec<&str> = purges.map(PurgeMethod::words).collect();
+    purges.dedup();
     let purge = if purges.is_empty() { "none".to_owned() } else { purges.join(", ") };
     add("purge", Some(purge));
     if let Some((method, seconds)) = facts.driver("purge.method").zip(facts.driver("purge.seconds")) {
@@ -227,7 +228,8 @@ fn stimulus(method: &MatrixMethod, phase: usize) -> Option<String> {
     let load = plan.workloads.iter().map(|w| about::workload(w, plan.workloads.len() > 1));
     let passes = plan.workloads.iter().filter_map(|w| w.passes).max();
     let end = match passes {
-        Some(passes) => counted(passes, "pass"),
+        Some(1) => "1 pass".to_owned(),
+        Some(passes) => format!("{passes} passes"),
         None => plan.run.duration.map_or("unknown time".to_owned(), |t| t.to_string()),
     };
     Some(format!("{}, {end}", load.collect::<Vec<_>>().join("; ")))

@@ -68,16 +68,17 @@ pub(super) fn sheet(
     conformance: String,
     done: &[PointResult],
 ) -> Result<Option<StandardSheet>> {
-    let measures = |r: &&PointResult| !r.point.role.is_state();
+    // A point that is a series itself has no manifest of its own.
+    let done: Vec<&PointResult> = done.iter().filter(|r| r.summary.is_some()).collect();
     let Some(first) = done.first() else {
         return Ok(None);
     };
-    let shown = done.iter().rfind(measures).unwrap_or(first);
+    let shown = done.iter().rfind(|r| !r.point.role.is_state()).unwrap_or(first);
     let begun = RunDir::open(&first.dir)?.manifest().clock.realtime_ns;
     let run = RunDir::open(&shown.dir)?;
     let manifest = run.manifest();
     let facts = Facts(manifest);
-    let devices = devices(method, done)?;
+    let devices = devices(method, &done)?;
     let ended = done.last().map(|r| RunDir::open(&r.dir)).transpose()?;
     let ended = ended.map_or(begun, |run| end_ns(run.manifest()));
     let missed = found.iter().filter(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
@@ -103,13 +104,13 @@ pub(super) fn sheet(
         columns: [vec![platform(&facts)], devices]
             .concat()
             .into_iter()
-            .chain([set_up(method, manifest), test(method, found, done)])
+            .chain([set_up(method, manifest), test(method, found, &done)])
             .collect(),
     }))
 }
 
 /// A column for each target, in the order they were first measured.
-fn devices(method: &MatrixMethod, done: &[PointResult]) -> Result<Vec<SheetColumn>> {
+fn devices(method: &MatrixMethod, done: &[&PointResult]) -> Result<Vec<SheetColumn>> {
     let (mut seen, mut columns) = (Vec::new(), Vec::new());
     for result in done {
         let target = result.point.coordinates.get(TARGET);
@@ -275,7 +276,7 @@ fn set_up(method: &MatrixMethod, manifest: &Manifest) -> SheetColumn {
 fn test(
     method: &MatrixMethod,
     found: &[(&str, SteadyRounds)],
-    done: &[PointResult],
+    done: &[&PointResult],
 ) -> SheetColumn {
     let mut column = SheetColumn::new("Test parameters");
     let phases = method.suite.phases.iter().enumerate();

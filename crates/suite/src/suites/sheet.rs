@@ -64,7 +64,7 @@ impl Facts<'_> {
 /// `Unavailable` when a run directory cannot be read.
 pub(super) fn sheet(
     method: &MatrixMethod,
-    found: &[(&str, SteadyRounds)],
+    found: &[(String, SteadyRounds)],
     conformance: String,
     done: &[PointResult],
 ) -> Result<Option<StandardSheet>> {
@@ -82,7 +82,7 @@ pub(super) fn sheet(
     let ended = done.last().map(|r| RunDir::open(&r.dir)).transpose()?;
     let ended = ended.map_or(begun, |run| end_ns(run.manifest()));
     let missed = found.iter().filter(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
-    let missed: Vec<&str> = missed.map(|(name, _)| *name).collect();
+    let missed: Vec<&str> = missed.map(|(name, _)| name.as_str()).collect();
     let said = |column: &SheetColumn, wanted: &str| {
         let fact = column.facts.iter().find(|(name, _)| name == wanted);
         fact.map(|(_, value)| value.clone()).filter(|v| v != taillight_report::UNKNOWN)
@@ -275,7 +275,7 @@ fn set_up(method: &MatrixMethod, manifest: &Manifest) -> SheetColumn {
 
 fn test(
     method: &MatrixMethod,
-    found: &[(&str, SteadyRounds)],
+    found: &[(String, SteadyRounds)],
     done: &[&PointResult],
 ) -> SheetColumn {
     let mut column = SheetColumn::new("Test parameters");

@@ -35,7 +35,8 @@ pub struct HoldersCell {
     pub percent: u32,
 }
 
-/// The layers of a traced run, and how many outliers it has.
+/// The layers of a traced run, and how many outliers it has; the same, borrowed.
+type TracedLayers = (Vec<LayerShare>, u64);
 type Found<'a> = (&'a Vec<LayerShare>, u64);
 
 /// The table over the traced runs; none for a single run, or when none was traced.
@@ -48,7 +49,7 @@ pub fn holders(runs: &[AnalysedRun]) -> Option<HoldersTable> {
 }
 
 /// The same from each run's name, and its layers with the number of its outliers.
-fn table(runs: &[(&str, Option<(Vec<LayerShare>, u64)>)]) -> Option<HoldersTable> {
+fn table(runs: &[(&str, Option<TracedLayers>)]) -> Option<HoldersTable> {
     let traced = runs.iter().enumerate().filter_map(|(i, (_, found))| {
         let (layers, outliers) = found.as_ref()?;
         (!layers.is_empty() && *outliers > 0).then_some((i, (layers, *outliers)))

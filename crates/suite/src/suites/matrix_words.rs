@@ -413,14 +413,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let missed = found.iter().any(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
     let standard = suite.standard.as_ref().map(|name| conformance(name, &method.deviations));
     words.splice(0..0, standard.clone());
-    let title = match missed {
-        true => format!("{}: steady state not achieved", suite.about),
-        false => suite.about.clone(),
-    };
-    let sheet = match standard.is_some() || suite.phases.iter().any(|p| p.purge.is_some()) {
-        true => sheet::sheet(method, &found, standard.unwrap_or_default(), series.done)?,
-        false => None,
-    };
+    let title = suite.about.clone() + if missed { ": steady state not achieved" } else { "" };
+    let sheet = sheet::sheet(method, &found, standard, series.done)?;
     let ceilings = answers::table(series.done, method.following(series.done).is_none());
     let mut tables = tables(method, series.done, &found)?;
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
@@ -452,10 +446,10 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     // Operating points are of the whole grid, and so is their knee.
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
-    let mut after = vec![said];
-    after.extend(shown.iter().map(|table| table.trim_end().to_owned()));
-    after.push(knees.join("\n"));
-    after.extend(ceilings.iter().map(|(answer, _)| answer.clone()));
+    let shown = shown.iter().map(|table| table.trim_end().to_owned());
+    let answers = ceilings.iter().map(|(answer, _)| answer.clone());
+    let mut after: Vec<String> =
+        [said].into_iter().chain(shown).chain([knees.join("\n")]).chain(answers).collect();
     after.retain(|part| !part.is_empty());
     Ok(SeriesReport {
         after: format!("\n{}", after.join("\n\n")),

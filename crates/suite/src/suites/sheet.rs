@@ -60,14 +60,18 @@ impl Facts<'_> {
     }
 }
 
-/// The head of the report over the points so far; none before the first. Errors: `Corrupt` or
-/// `Unavailable` when a run directory cannot be read.
+/// The head of the report over the points so far; none before the first, and none for a suite that
+/// follows no standard and purges nothing. Errors: `Corrupt` or `Unavailable` when a run directory
+/// cannot be read.
 pub(super) fn sheet(
     method: &MatrixMethod,
     found: &[(String, SteadyRounds)],
-    conformance: String,
+    conformance: Option<String>,
     done: &[PointResult],
 ) -> Result<Option<StandardSheet>> {
+    if conformance.is_none() && method.suite.phases.iter().all(|p| p.purge.is_none()) {
+        return Ok(None);
+    }
     // A point that is a series itself has no manifest of its own.
     let done: Vec<&PointResult> = done.iter().filter(|r| r.summary.is_some()).collect();
     let Some(first) = done.first() else {
@@ -93,7 +97,7 @@ pub(super) fn sheet(
     };
     Ok(Some(StandardSheet {
         test: method.suite.about.clone(),
-        conformance,
+        conformance: conformance.unwrap_or_default(),
         device: match names.is_empty() {
             true => place(&manifest.plan.target, &facts),
             false => names.join(" "),
@@ -211,7 +215,8 @@ fn device(
     purges.dedup();
     let purge = if purges.is_empty() { "none".to_owned() } else { purges.join(", ") };
     add("purge", Some(purge));
-    if let Some((method, seconds)) = facts.driver("purge.method").zip(facts.driver("purge.seconds")) {
+    if let Some((method, seconds)) = facts.driver("purge.method").zip(facts.driver("purge.seconds"))
+    {
         add("purged by", Some(format!("{method}, {seconds} s")));
     }
     column

@@ -21,10 +21,10 @@ use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets::TARGET;
 use crate::method::PointResult;
 
-/// Facts about a run by their place in its manifest.
-struct Facts<'a>(&'a Manifest);
+/// ManifestFacts about a run by their place in its manifest.
+struct ManifestFacts<'a>(&'a Manifest);
 
-impl Facts<'_> {
+impl ManifestFacts<'_> {
     fn value(&self, path: &str) -> Option<&Value> {
         let mut parts = path.split('/');
         let first = self.0.environment.get(parts.next()?)?;
@@ -81,7 +81,7 @@ pub(super) fn sheet(
     let begun = RunDir::open(&first.dir)?.manifest().clock.realtime_ns;
     let run = RunDir::open(&shown.dir)?;
     let manifest = run.manifest();
-    let facts = Facts(manifest);
+    let facts = ManifestFacts(manifest);
     let devices = devices(method, &done)?;
     let ended = done.last().map(|r| RunDir::open(&r.dir)).transpose()?;
     let ended = ended.map_or(begun, |run| end_ns(run.manifest()));
@@ -125,7 +125,7 @@ fn devices(method: &MatrixMethod, done: &[&PointResult]) -> Result<Vec<SheetColu
         let run = RunDir::open(&result.dir)?;
         let nvme = NvmeFile::read(&result.dir).unwrap_or_default();
         let name = target.and_then(Value::as_str);
-        columns.push(device(name, &Facts(run.manifest()), nvme.as_ref(), method));
+        columns.push(device(name, &ManifestFacts(run.manifest()), nvme.as_ref(), method));
     }
     Ok(columns)
 }
@@ -138,7 +138,7 @@ fn end_ns(manifest: &Manifest) -> i64 {
 }
 
 /// The target without a model.
-fn place(target: &TargetPlan, facts: &Facts<'_>) -> String {
+fn place(target: &TargetPlan, facts: &ManifestFacts<'_>) -> String {
     let disk = facts.device("name").map(|name| format!(" on {name}")).unwrap_or_default();
     match &target.path {
         Some(path) => format!("{} {path}{disk}", target.driver),
@@ -146,7 +146,7 @@ fn place(target: &TargetPlan, facts: &Facts<'_>) -> String {
     }
 }
 
-fn platform(facts: &Facts<'_>) -> SheetColumn {
+fn platform(facts: &ManifestFacts<'_>) -> SheetColumn {
     let mut column = SheetColumn::new("Test platform");
     let mut add = |name: &str, value| column.add(name, value);
     let bytes = |path: &str| facts.value(path)?.as_u64().map(readable::bytes);
@@ -175,7 +175,7 @@ fn platform(facts: &Facts<'_>) -> SheetColumn {
 
 fn device(
     target: Option<&str>,
-    facts: &Facts<'_>,
+    facts: &ManifestFacts<'_>,
     nvme: Option<&NvmeFile>,
     method: &MatrixMethod,
 ) -> SheetColumn {
@@ -272,8 +272,8 @@ fn set_up(method: &MatrixMethod, manifest: &Manifest) -> SheetColumn {
         column.add("precondition", Some("none".to_owned()));
     }
     column.add("driver", Some(target.driver.clone()));
-    column.add("direct I/O", Facts(manifest).driver("io.direct"));
-    column.add("engine", Facts(manifest).driver("io.engine"));
+    column.add("direct I/O", ManifestFacts(manifest).driver("io.direct"));
+    column.add("engine", ManifestFacts(manifest).driver("io.engine"));
     column.add("seed", Some(method.head.seed.to_string()));
     column
 }

@@ -66,7 +66,7 @@ pub struct LiveModel {
     pub phase: String,
     /// Per workload and operation, in the order they were first seen.
     pub ops: Vec<OpSoFar>,
-    /// Measured intervals, the last [`KEPT`] of them.
+    /// Measured intervals, the last `KEPT` of them.
     pub intervals: Vec<Arc<ClosedInterval>>,
     /// The last interval, be it provisional or of the warm-up.
     pub last: Option<IntervalView>,

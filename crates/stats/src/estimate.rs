@@ -2,7 +2,7 @@
 //!
 //! What it is: the nearest-rank value together with its interval and, when there are too few I/Os,
 //! the count that is needed instead of a number. What it is not: the statistics themselves (see
-//! [`confidence`](crate::confidence) and [`Dependence`](crate::Dependence)). Called by the report
+//! [`confidence`](crate::confidence) and [`Dependence`]). Called by the report
 //! for every percentile and nine it shows, and for every ceiling.
 //!
 //! How much I/Os depend on each other differs by percentile, so that the interval of p90 can begin above

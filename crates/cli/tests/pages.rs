@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use common::traced::{Run, map, no_block_log};
 use common::{manifest, scratch};
@@ -40,6 +41,10 @@ struct Stage {
     map: Vec<(u64, u64, u64)>,
 }
 
+/// The neighbour reads no more, bytes: each page is three events, and the kernel's log must hold them
+/// however slow the disk is.
+const NEIGHBOUR: u64 = 400 * MIB;
+
 /// Somebody else who reads another file of the same file system, in order, until told to stop.
 struct CacheNeighbour {
     stop: Arc<AtomicBool>,
@@ -53,7 +58,8 @@ impl CacheNeighbour {
         let over = stop.clone();
         let reader = std::thread::spawn(move || {
             let mut read = 0;
-            while !over.load(Relaxed) {
+            while !over.load(Relaxed) && read < NEIGHBOUR {
+                std::thread::sleep(Duration::from_millis(5));
                 forget(&file);
                 read += std::fs::read(&file).expect("readable").len() as u64;
             }

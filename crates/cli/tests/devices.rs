@@ -10,6 +10,28 @@ use common::traced::{TestDisk, tool};
 use common::{ended, manifest, run, scratch, scratch_on_disk, skipped, start_measuring, summary};
 use taillight_lab::cleanup::Undo;
 
+/// An ext4 file system on a loop device, unmounted when dropped.
+struct MountedDisk {
+    at: String,
+    _undo: Undo,
+    _place: tempfile::TempDir,
+}
+
+/// None where the test `name` has to skip itself.
+fn mounted(name: &str, disk: &TestDisk, options: &str) -> Option<MountedDisk> {
+    let place = scratch_on_disk();
+    let at = place.path().to_str().expect("a plain path").to_owned();
+    let mounted = tool(&["mkfs.ext4", "-q", "-F", &disk.device])
+        .and_then(|_| tool(&["mount", "-o", options, &disk.device, &at]));
+    if skipped(name, mounted.err()) {
+        return None;
+    }
+    let mut undo = Undo::default();
+    let mount = at.clone();
+    undo.add(move || drop(tool(&["umount", &mount])));
+    Some(MountedDisk { at, _undo: undo, _place: place })
+}
+
 /// Runs until the measurement has begun, does `harm`, and waits for the end; standard error.
 fn harmed(dir: &Path, line: &str, harm: impl FnOnce()) -> String {
     let child = start_measuring(dir, line);
@@ -52,16 +74,8 @@ fn a_device_that_loses_its_backing() {
 fn a_file_system_that_turns_read_only() {
     let name = "a_file_system_that_turns_read_only";
     let Some(disk) = TestDisk::new(name, 128, false) else { return };
-    let place = scratch_on_disk();
-    let at = place.path().to_str().expect("a plain path").to_owned();
-    let mounted = tool(&["mkfs.ext4", "-q", "-F", &disk.device])
-        .and_then(|_| tool(&["mount", "-o", "errors=remount-ro", &disk.device, &at]));
-    if skipped(name, mounted.err()) {
-        return;
-    }
-    let mut undo = Undo::default();
-    let mount = at.clone();
-    undo.add(move || drop(tool(&["umount", &mount])));
+    let Some(disk_at) = mounted(name, &disk, "errors=remount-ro") else { return };
+    let at = &disk_at.at;
     let dir = scratch();
     let words = format!(
         "run --driver file --path {at}/data --size 8MiB --rw randwrite --bs 4KiB --direct=false \
@@ -127,16 +141,8 @@ fn only_a_whole_nvme_device_is_formatted() {
 fn a_file_system_is_filled_to_the_level_asked_for() {
     let name = "a_file_system_is_filled_to_the_level_asked_for";
     let Some(disk) = TestDisk::new(name, 256, false) else { return };
-    let place = scratch_on_disk();
-    let at = place.path().to_str().expect("a plain path").to_owned();
-    let mounted = tool(&["mkfs.ext4", "-q", "-F", &disk.device])
-        .and_then(|_| tool(&["mount", &disk.device, &at]));
-    if skipped(name, mounted.err()) {
-        return;
-    }
-    let mut undo = Undo::default();
-    let mount = at.clone();
-    undo.add(move || drop(tool(&["umount", &mount])));
+    let Some(disk_at) = mounted(name, &disk, "defaults") else { return };
+    let at = &disk_at.at;
     let dir = scratch();
     let line = format!(
         "run --driver file --path {at}/data --size 16MiB --rw randread --ops 64 --output out \
@@ -150,7 +156,7 @@ fn a_file_system_is_filled_to_the_level_asked_for() {
         assert!((share - asked).abs() < 1.0, "{reached} for {asked}: {out}");
     }
     assert!(
-        std::fs::read_dir(&at)
+        std::fs::read_dir(at)
             .expect("readable")
             .all(|f| { f.expect("an entry").file_name() == "lost+found" })
     );
@@ -166,6 +172,144 @@ fn a_file_system_is_filled_to_the_level_asked_for() {
     assert!(err.contains("did not make"), "{err}");
     let kept = std::fs::read_to_string(format!("{at}/taillight-fill.dat")).expect("there");
     assert_eq!(kept, "mine");
+}
+
+#[test]
+fn files_are_fragmented_as_a_sweep_asks() {
+    for (kind, make) in [("ext4", ["mkfs.ext4", "-q", "-F"]), ("xfs", ["mkfs.xfs", "-q", "-f"])] {
+        let name = "files_are_fragmented_as_a_sweep_asks";
+        let Some(disk) = TestDisk::new(name, 400, false) else { return };
+        let place = scratch_on_disk();
+        let at = place.path().to_str().expect("a plain path").to_owned();
+        let mounted = tool(&[&make[..], &[&disk.device]].concat())
+            .and_then(|_| tool(&["mount", &disk.device, &at]));
+        if skipped(name, mounted.err()) {
+            return;
+        }
+        let mut undo = Undo::default();
+        let mount = at.clone();
+        undo.add(move || drop(tool(&["umount", &mount])));
+        let dir = scratch();
+        let load =
+            format!("run --driver file --path {at}/data --size 32MiB --rw randread --ops 64");
+        let keep = "--set target.options.keep=true";
+        let sweep = "--sweep target.options.extent_size=16KiB,1MiB";
+        common::run_line(dir.path(), &format!("{load} {keep} --output out {sweep}"), 0);
+        for (run, extents) in [("01-sweep-16KiB", 2048), ("02-sweep-1MiB", 32)] {
+            let driver = &manifest(&dir.path().join("out"), run)["environment"]["driver"];
+            let found: i64 =
+                driver["extents.found"].as_str().expect("a count").parse().expect("one");
+            assert!((found - extents).abs() <= extents / 20 + 1, "{kind}: {driver}");
+            assert_eq!(driver["files.laid_out"], "1");
+        }
+        // What has such extents already is not laid out again.
+        let again = format!("{load} {keep} --output again --set target.options.extent_size=1MiB");
+        common::run_line(dir.path(), &again, 0);
+        let driver = &manifest(dir.path(), "again")["environment"]["driver"];
+        assert_eq!(
+            (&driver["files.laid_out"], &driver["files.reused"]),
+            (&"0".into(), &"1".into())
+        );
+        let odd = format!("{load} --output odd --set target.options.extent_size=5000B");
+        let (_, err) = common::run_line(dir.path(), &odd, 4);
+        assert!(err.contains("extent_size of whole blocks"), "{err}");
+        std::fs::write(format!("{at}/mine"), vec![1; 1 << 20]).expect("written");
+        let mine = format!(
+            "run --driver file --path {at}/mine --rw randread --ops 1 --output no \
+             --set target.options.extent_size=4KiB"
+        );
+        let (_, err) = common::run_line(dir.path(), &mine, 3);
+        assert!(err.contains("its extents stay as they are"), "{err}");
+    }
+}
+
+/// The first share holds data, the rest is discarded; and only a confirmed device is touched.
+#[test]
+fn a_device_is_filled_to_the_level_asked_for() {
+    let Some(disk) = TestDisk::new("a_device_is_filled_to_the_level_asked_for", 32, false) else {
+        return;
+    };
+    let device = &disk.device;
+    std::fs::write(device, vec![7u8; 32 << 20]).expect("written");
+    let dir = scratch();
+    let line = format!(
+        "run --driver file --path {device} --rw randread --ops 64 --output out \
+         --set target.options.fill=50%"
+    );
+    common::run_line(dir.path(), &line, 3);
+    let all = || std::fs::read(device).expect("readable");
+    assert!(all().iter().all(|b| *b == 7), "untouched");
+    let line = format!("{line} --set target.destroy=true --destroy {device}");
+    common::run_line(dir.path(), &line, 0);
+    let driver = &manifest(dir.path(), "out")["environment"]["driver"];
+    assert_eq!(driver["fill.reached"], "50.0 %");
+    let (data, rest) = (all()[..16 << 20].to_vec(), all()[16 << 20..].to_vec());
+    assert!(data.chunks(4096).all(|b| b.iter().any(|x| *x != b[0])), "data");
+    assert!(rest.iter().all(|b| *b == 0), "discarded");
+}
+
+/// The disk of the results fills in the middle of a suite: what is complete is kept, and it goes on once
+/// there is room.
+#[test]
+fn a_suite_whose_disk_fills_goes_on_later() {
+    let name = "a_suite_whose_disk_fills_goes_on_later";
+    let Some(disk) = TestDisk::new(name, 24, false) else { return };
+    let Some(disk_at) = mounted(name, &disk, "defaults") else { return };
+    let at = &disk_at.at;
+    let room = || {
+        let fs = rustix::fs::statvfs(at.as_str()).expect("a file system");
+        // Also what is kept for root.
+        fs.f_bfree * fs.f_frsize
+    };
+    let ballast = format!("{at}/ballast");
+    std::fs::write(&ballast, vec![1; (room() - (600 << 10)) as usize]).expect("written");
+    let dir = scratch();
+    let line = "run --driver sim --runtime 1s --set capture.mode=off --rw randread \
+                --sweep workload.0.queue_depth=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16";
+    let (_, err) = common::run_line(dir.path(), &format!("{line} --output {at}/out"), 5);
+    assert!(err.contains("No space left") && err.contains("free some space"), "{err}");
+    assert!(err.contains("suite --resume"), "{err}");
+    std::fs::remove_file(&ballast).expect("removed");
+    let (out, _) = common::run_line(dir.path(), &format!("report {at}/out"), 0);
+    assert!(out.contains("sweep"), "{out}");
+    let (_, err) = common::run_line(dir.path(), &format!("suite --resume {at}/out"), 0);
+    assert!(err.contains("were measured before and read"), "{err}");
+    common::run_line(dir.path(), &format!("{line} --output whole"), 0);
+    let values = |file: std::path::PathBuf| {
+        let series = common::json(&file);
+        series["points"].as_array().expect("points").iter().map(|p| p["values"].clone()).collect()
+    };
+    let all: Vec<serde_json::Value> = values(dir.path().join("whole/series.json"));
+    assert_eq!(values(Path::new(&at).join("out/series.json")), all);
+}
+
+/// 500 I/Os a second, let through 50 at a time: one outstanding gets them all, and more only wait.
+#[test]
+fn a_throttled_device_has_its_knee_where_the_throttle_puts_it() {
+    let name = "a_throttled_device_has_its_knee_where_the_throttle_puts_it";
+    let Some(disk) = TestDisk::new(name, 64, false) else { return };
+    let group = format!("/sys/fs/cgroup/blkio/taillight-{}", std::process::id());
+    let number = std::path::Path::new(&disk.device).file_name().expect("a name").to_string_lossy();
+    let number = std::fs::read_to_string(format!("/sys/block/{number}/dev")).expect("a number");
+    let limit = format!("{} 500", number.trim());
+    let file = format!("{group}/blkio.throttle.read_iops_device");
+    let throttled = std::fs::create_dir(&group).and_then(|()| std::fs::write(&file, limit));
+    let mut undo = Undo::default();
+    let made = group.clone();
+    undo.add(move || drop(std::fs::remove_dir(made)));
+    if skipped(name, throttled.err().map(|e| format!("no control group blkio: {e}"))) {
+        return;
+    }
+    let dir = scratch();
+    let line = format!(
+        "run --driver file --path {} --size 16MiB --rw randread --bs 8KiB --runtime 8s --output out \
+         --set capture.mode=off --sweep workload.0.queue_depth=1,4,16",
+        disk.device
+    );
+    let join = format!("echo $$ > {group}/tasks; exec \"$@\"");
+    let child = common::start_as(dir.path(), &["bash", "-c", &join, "bash"], &line);
+    let (out, _) = ended(&child.wait_with_output().expect("it ends"), 0);
+    assert!(out.contains("knee at or below queue_depth 1: "), "{out}");
 }
 
 #[test]

@@ -42,6 +42,85 @@ fn points(series: &Value) -> &Vec<Value> {
     series["points"].as_array().expect("points")
 }
 
+/// Starts it and kills it as soon as this directory is there.
+fn killed_at(dir: &Path, line: &str, place: &str) {
+    let mut child = start(dir, line);
+    let patience = Instant::now() + Duration::from_secs(120);
+    while !dir.join(place).exists() {
+        assert!(Instant::now() < patience, "no {place}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    signal(&child, "KILL");
+    child.wait().expect("it ended");
+}
+
+/// Rounds, operating points and histograms: killed in the second round, and again before the last point.
+#[test]
+fn dirth_killed_twice_ends_as_one_that_was_not() {
+    let line = "suite dirth --scale quick --driver sim --output out --set target.size=16MiB \
+                --set run.seed=3 --set suite.phase.rounds.loop.0.values=[8,2,1] \
+                --set suite.phase.rounds.loop.1.values=[8,1]";
+    let (whole, dir) = (scratch(), scratch());
+    run_line(whole.path(), line, 0);
+    let expected = json(&whole.path().join("out/series.json"));
+    let place = |role: &str, round: u64| {
+        let of = |p: &&Value| p["role"] == role && p["round"] == round;
+        let point = points(&expected).iter().rfind(of).expect("such a point");
+        format!("out/{}", point["run"].as_str().expect("a run"))
+    };
+    killed_at(dir.path(), line, &place("round", 2));
+    killed_at(dir.path(), "suite --resume out", &place("histogram", 1));
+    run_line(dir.path(), "suite --resume out", 0);
+    let resumed = json(&dir.path().join("out/series.json"));
+    for field in ["points", "decisions", "answer", "status", "axes", "seed", "exit"] {
+        assert_eq!(resumed[field], expected[field], "{field}");
+    }
+    // What the CPU did is of this machine, not of the model.
+    let table = |dir: &Path| {
+        let text = std::fs::read_to_string(dir.join("out/points.csv")).expect("a table");
+        let names: Vec<&str> = text.lines().next().expect("a head").split(',').collect();
+        let model = |line: &str| {
+            let cells = line.split(',').zip(&names).filter(|(_, name)| !name.starts_with("cpu"));
+            cells.map(|(cell, _)| cell.to_owned()).collect::<Vec<_>>()
+        };
+        text.lines().map(model).collect::<Vec<_>>()
+    };
+    assert_eq!(table(dir.path()), table(whole.path()), "the same table");
+}
+
+/// The wall clock is set back an hour between two runs, here by what the first says of it: the report tells,
+/// and every figure stands, for all stamps are of the monotonic clock.
+#[test]
+fn a_wall_clock_that_was_set_is_told_and_moves_no_figure() {
+    let dir = scratch();
+    let mine = "rule = \"matrix\"\nname = \"mine\"\nabout = \"a\"\n[job.run]\nduration = \"200ms\"\n\
+                [job.target]\ndriver = \"null\"\n[[job.workload]]\nmix = \"read\"\n\
+                [[phase]]\nname = \"p\"\nrounds = 4\n[[phase.loop]]\n\
+                path = \"workload.0.queue_depth\"\nvalues = [1, 2]\n";
+    write(dir.path(), mine);
+    killed_at(dir.path(), "suite ./mine.toml --output out", "out/03-p-1-round-2");
+    let before = json(&dir.path().join("out/series.json"));
+    let path = dir.path().join("out/01-p-1-round-1/manifest.json");
+    let mut first = json(&path);
+    let real = first["clock"]["realtime_ns"].as_i64().expect("a stamp");
+    first["clock"]["realtime_ns"] = (real + 3_600_000_000_000).into();
+    std::fs::write(&path, first.to_string()).expect("written");
+    let (out, _) = run_line(dir.path(), "suite --resume out", 0);
+    let said = common::unwrapped(&out);
+    assert!(said.contains("The wall clock was set back by"), "{out}");
+    let series = json(&dir.path().join("out/series.json"));
+    assert_eq!((&series["status"], points(&series).len()), (&"complete".into(), 8));
+    assert_eq!(points(&series)[0]["values"], points(&before)[0]["values"]);
+    let mut ended = 0;
+    for point in points(&series) {
+        let out = dir.path().join("out");
+        let run = common::manifest(&out, point["run"].as_str().expect("a run"));
+        let stamp = |name: &str| run["phases"][0][name].as_i64().expect("a stamp");
+        assert!(stamp("start_ns") > ended && stamp("end_ns") - stamp("start_ns") >= 200_000_000);
+        ended = stamp("end_ns");
+    }
+}
+
 #[test]
 fn a_suite_killed_in_the_middle_ends_as_one_that_was_not() {
     let whole = scratch();
@@ -53,21 +132,16 @@ fn a_suite_killed_in_the_middle_ends_as_one_that_was_not() {
 
     let dir = scratch();
     write(dir.path(), MINE);
-    let mut child = start(dir.path(), "suite ./mine.toml --output out");
-    let third = dir.path().join("out/03-p-round-3");
-    let patience = Instant::now() + Duration::from_secs(120);
-    while !third.exists() {
-        assert!(Instant::now() < patience, "no third round");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    signal(&child, "KILL");
-    child.wait().expect("it ended");
+    killed_at(dir.path(), "suite ./mine.toml --output out", "out/03-p-round-3");
     let killed = json(&dir.path().join("out/series.json"));
     assert!(points(&killed).len() < points(&expected).len(), "{killed}");
     assert_eq!(killed["status"], "running");
     // What it measured can be shown and exported as it is.
-    let (out, err) = run_line(dir.path(), "report out", 5);
-    assert!(err.contains("has not ended") && out.contains("ended after 2 rounds"), "{out}{err}");
+    let (out, err) = run_line(dir.path(), "report out", 0);
+    assert!(
+        err.contains("partial: the series has not ended") && out.contains("ended after 2 rounds"),
+        "{out}{err}"
+    );
     assert_eq!(run_line(dir.path(), "export out", 0).0.lines().count(), 3);
 
     let (_, err) = run_line(dir.path(), "suite --resume out", 0);
@@ -131,6 +205,63 @@ fn the_report_and_the_table_of_a_series_are_made_again() {
     std::fs::write(dir.path().join("job.toml"), "[target]\ndriver = \"sim\"\n").expect("a job");
     let (_, err) = run_line(dir.path(), "export job.toml", 2);
     assert!(err.contains("--format fio-job"), "{err}");
+}
+
+/// A store in the place of a device: records by key, threads as demand, the same points and plots.
+#[test]
+fn dirth_runs_on_a_store() {
+    let dir = scratch();
+    let line = "suite dirth --scale quick --driver memory --runtime 30ms --output out \
+                --set suite.phase.rounds.steady.max_rounds=5 --set workload.0.keys.count=500";
+    let (out, _) = run_line(dir.path(), line, 0);
+    assert!(out.contains("a store, not a device") && out.contains("demand is threads"), "{out}");
+    let series = json(&dir.path().join("out/series.json"));
+    let found = &series["answer"]["operating_points"]["histograms"]["points"];
+    assert_eq!(found["min"]["coordinates"], serde_json::json!({ "workload.0.workers": 1 }));
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
+    assert!(page.contains("plot-points-0"), "{out}");
+    let sheet = &json(&dir.path().join("out/report.json"))["sheet"]["columns"];
+    let test = sheet[3]["facts"].to_string();
+    assert!(
+        test.contains(r#"["max point","workers "#)
+            && test.contains(r#"["min point","workers 1 (1"#)
+    );
+    assert!(test.contains("get 65.0 %, update 35.0 %"), "not the load of the run before: {test}");
+}
+
+/// Several devices in the same plots: distributions and percentiles of their long runs, under their names.
+#[test]
+fn a_set_of_targets_is_drawn_together() {
+    let dir = scratch();
+    let of = |name: &str, time: &str| {
+        format!(
+            "[[targets]]\nname = \"{name}\"\noptions = {{ service = {{ kind = \"exponential\", \
+             mean = \"{time}\" }} }}\n"
+        )
+    };
+    let long = "[[phase]]\nname = \"long\"\nrole = \"histogram\"\n\
+                set = { \"workload.0.mix\" = { read = 65, write = 35 } }\n";
+    let mine = MINE.split("[job.target.options]").next().expect("a head");
+    let rest = MINE
+        .split_once("[[job.workload]]")
+        .expect("a load")
+        .1
+        .replace("[[phase]]\nname = \"after\"", long);
+    let suite = [mine, "[[job.workload]]", &rest, &of("fast", "100us"), &of("slow", "9ms")];
+    write(dir.path(), &suite.concat());
+    let (out, _) = run_line(dir.path(), "suite ./mine.toml --output out", 0);
+    let kept = json(&dir.path().join("out/report.json"));
+    let group = &kept["summary"]["groups"][0];
+    assert_eq!(
+        (&group["title"], &group["labels"]),
+        (&"long".into(), &serde_json::json!(["fast", "slow"]))
+    );
+    assert_eq!(group["runs"].as_array().map(Vec::len), Some(2), "{out}");
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
+    for figure in ["distribution-0", "percentile-0", "percentile-time-0", "tail-0"] {
+        assert!(page.contains(&format!("id=\"plot-{figure}\"")), "{figure}");
+    }
+    assert!(page.contains("the fast ones") && page.contains("Share of waiting time"));
 }
 
 /// Every standard test runs in its quick form on a simulated device, and says what it is not.

@@ -1,8 +1,8 @@
 //! Where more demand stops to bring more work: the knee of a curve of demand, rate and latency.
 //!
 //! What it is: one rule over points that differ in demand alone. The knee is the lowest demand whose
-//! rate is at least 98 % of the highest one. There is none where the rate is that high from the
-//! lowest demand on, and none where it still rises at the end: from the candidate to the highest
+//! rate is at least 98 % of the highest one; it may lie below the range where that is the first. There is
+//! none where the rate still rises at the end: from the candidate to the highest
 //! demand, log rate against log demand, by half as much or more. Where the demand is a rate, runs say
 //! themselves whether they reached it: the knee is the highest one below the first that was missed. What
 //! it is not: an answer under a ceiling of the response time; that is a search. `docs/sweeps.md` states
@@ -33,7 +33,7 @@ pub enum Knee {
     At(usize),
     /// Fewer than three points.
     TooFew,
-    /// The lowest demand already has the highest rate, or was missed.
+    /// The lowest demand, a rate, was missed.
     BelowRange,
     /// The rate rises up to the highest demand.
     AboveRange,
@@ -57,9 +57,6 @@ pub fn knee(points: &[DemandPoint]) -> Knee {
     }
     let here = points[at];
     let grown = (last.rate / here.rate).ln();
-    if at == 0 && grown < RISING * (last.demand / here.demand).ln() {
-        return Knee::BelowRange;
-    }
     match last.demand <= here.demand || grown >= RISING * (last.demand / here.demand).ln() {
         true => Knee::AboveRange,
         false => Knee::At(at),
@@ -81,6 +78,7 @@ mod tests {
         let demands = [1.0, 2.0, 4.0, 8.0, 16.0];
         assert_eq!(knee(&device(4.0, &demands)), Knee::At(2));
         assert_eq!(knee(&device(5.0, &demands)), Knee::At(3), "the first that has them all");
+        assert_eq!(knee(&device(1.0, &demands)), Knee::At(0), "flat from the lowest demand on");
         let tenths: Vec<f64> = (1..=200).map(|n| f64::from(n) / 10.0).collect();
         let at = tenths.iter().position(|d| *d >= 0.98 * 7.0).expect("there");
         assert_eq!(knee(&device(7.0, &tenths)), Knee::At(at));
@@ -89,7 +87,6 @@ mod tests {
     #[test]
     fn there_is_none_outside_of_the_range() {
         let demands = [1.0, 2.0, 4.0, 8.0];
-        assert_eq!(knee(&device(1.0, &demands)), Knee::BelowRange);
         assert_eq!(knee(&device(8.0, &demands)), Knee::AboveRange);
         assert_eq!(knee(&device(100.0, &demands)), Knee::AboveRange);
         // Steps of 1 % are within 2 % of the end, and rise all the same.

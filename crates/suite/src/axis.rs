@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use taillight_core::units::{ByteSize, Rate, RateUnit, Span};
 
 /// What the numbers of an axis count.
@@ -56,9 +56,40 @@ fn number(value: &Value) -> Option<(AxisUnit, f64)> {
     Some((unit, rate.ops_per_s(1.0)))
 }
 
-/// A value for people: text without its quotes.
+/// A value for people: text without its quotes, a mix as `65/35` (other operations than reads and writes
+/// are named behind it: `65/35 get/update`).
 pub fn shown(value: &Value) -> String {
+    value.as_object().and_then(mix).unwrap_or_else(|| as_given(value))
+}
+
+/// A value for programs: text without its quotes, else JSON.
+pub fn as_given(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Shares of operations as people write them; none for what is no such table.
+pub fn mix(shares: &Map<String, Value>) -> Option<String> {
+    let numbers: Option<Vec<String>> =
+        shares.values().map(|share| share.is_number().then(|| share.to_string())).collect();
+    let numbers = numbers.filter(|n| n.len() > 1)?.join("/");
+    let ops: Vec<&str> = shares.keys().map(String::as_str).collect();
+    Some(if ops == ["read", "write"] { numbers } else { format!("{numbers} {}", ops.join("/")) })
+}
+
+/// A setting for people: the last part of each path that tells it from the others, and its value.
+pub fn words<'a>(setting: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
+    let all: Vec<(&str, &Value)> = setting.collect();
+    let paths: Vec<&str> = all.iter().map(|(path, _)| *path).collect();
+    let word = |(path, value): &(&str, &Value)| format!("{} {}", name(path, &paths), shown(value));
+    all.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// The shortest end of a path that no other of these paths has.
+pub fn name(path: &str, all: &[&str]) -> String {
+    let parts: Vec<&str> = path.split('.').collect();
+    let mut ends = (1..=parts.len()).map(|n| parts[parts.len() - n..].join("."));
+    let alone = |end: &String| all.iter().filter(|p| p.ends_with(end.as_str())).count() < 2;
+    ends.find(alone).unwrap_or_else(|| path.to_owned())
 }
 
 #[cfg(test)]
@@ -79,5 +110,17 @@ mod tests {
         assert_eq!(of(&[json!("4KiB"), json!("2ms")]), None, "two units");
         assert_eq!(of(&[json!("random")]), None);
         assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn a_mix_reads_as_people_write_it() {
+        assert_eq!(shown(&json!({ "read": 65, "write": 35 })), "65/35");
+        assert_eq!(shown(&json!({ "get": 65, "update": 35 })), "65/35 get/update");
+        assert_eq!(shown(&json!({ "kind": "constant", "time": "1ms" })).chars().next(), Some('{'));
+        let (mix, depth) = (json!({ "read": 5, "write": 95 }), json!(8));
+        let both = [("workload.0.mix", &mix), ("workload.0.queue_depth", &depth)];
+        assert_eq!(words(both.into_iter()), "mix 5/95, queue_depth 8");
+        let two = [("workload.0.workers", &depth), ("workload.1.workers", &depth)];
+        assert_eq!(words(two.into_iter()), "0.workers 8, 1.workers 8");
     }
 }

@@ -1,6 +1,6 @@
 //! From the points of a matrix to its charts: figures by setting, curves of demand, and their knees.
 //!
-//! What it is: medians over rounds, which field is demand, the rule of the knee in words and as a
+//! What it is: figures over rounds as tables have them, which field is demand, the rule of the knee in words and as a
 //! decision. What it is not: the rule itself (`taillight_stats::knee`) or drawing.
 
 use std::collections::BTreeMap;
@@ -11,9 +11,10 @@ use taillight_report::sweep::{
     DemandCurve, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint,
 };
 use taillight_rundir::series::{Axis, Decision};
-use taillight_stats::{DemandPoint, Knee, SeriesSummary, knee};
+use taillight_stats::{DemandPoint, Knee, knee};
 
 use crate::axis;
+use crate::figures;
 use crate::method::PointResult;
 
 /// Last parts of paths whose values are demand.
@@ -53,17 +54,6 @@ impl PlacedAxis {
         self.values.iter().position(|v| v == value)
     }
 
-    /// The shortest end of the path that is no index and no other axis's.
-    fn name(&self, all: &[PlacedAxis]) -> String {
-        let parts: Vec<&str> = self.path.split('.').collect();
-        let ends = (1..=parts.len()).map(|n| parts[parts.len() - n..].join("."));
-        let alone = |end: &String| {
-            let same = |a: &&PlacedAxis| a.path.ends_with(end.as_str());
-            all.iter().filter(same).count() == 1
-        };
-        ends.into_iter().find(alone).unwrap_or_else(|| self.path.clone())
-    }
-
     fn shown(&self, name: String) -> SweepAxis {
         let places = || (0..self.values.len()).map(|n| n as f64).collect::<Vec<_>>();
         let numbers = self.numbers.clone();
@@ -90,7 +80,8 @@ pub fn sweep_data<'a>(
     if axes.is_empty() {
         return None;
     }
-    let names: Vec<String> = axes.iter().map(|a| a.name(&axes)).collect();
+    let paths: Vec<&str> = axes.iter().map(|a| a.path.as_str()).collect();
+    let names: Vec<String> = paths.iter().map(|path| axis::name(path, &paths)).collect();
     let placed: Vec<(Vec<usize>, &PointResult)> = done
         .into_iter()
         .filter(|r| r.complete())
@@ -101,40 +92,36 @@ pub fn sweep_data<'a>(
     Some(SweepData { axes: shown, points: points(&placed), curves, ..SweepData::default() })
 }
 
-/// Figures of all rounds of a setting.
+/// Figures of an operation in all rounds of a setting.
 #[derive(Default)]
 struct RoundFigures {
     iops: Vec<f64>,
+    ops: Vec<f64>,
     mean_ns: Vec<f64>,
     p99_ns: Vec<f64>,
     cpu_percent: Vec<f64>,
-    outstanding: u64,
-    /// Rounds in which the rate asked for was not reached.
-    missed: usize,
-}
-
-impl RoundFigures {
-    /// Whether most rounds missed their rate.
-    fn missed(&self) -> bool {
-        self.missed * 2 > self.iops.len()
-    }
 }
 
 fn points(placed: &[(Vec<usize>, &PointResult)]) -> Vec<SweepPoint> {
     let mut rounds: BTreeMap<(Vec<usize>, String), RoundFigures> = BTreeMap::new();
+    let ops = |result: &PointResult| -> usize {
+        result.summary.iter().flat_map(|s| &s.workloads).map(|w| w.ops.len()).sum()
+    };
+    // All together is a line over every setting, also those with one operation.
+    let several = placed.iter().any(|(_, result)| ops(result) != 1);
     for (at, result) in placed {
-        let mut add = |series: String, [iops, mean, p99, cpu]: [Option<f64>; 4]| {
+        let mut add = |series: String, [iops, ops, mean, p99, cpu]: [Option<f64>; 5]| {
             let figures = rounds.entry((at.clone(), series)).or_default();
             figures.iops.extend(iops);
+            figures.ops.extend(ops);
             figures.mean_ns.extend(mean);
             figures.p99_ns.extend(p99);
             figures.cpu_percent.extend(cpu);
         };
         let workloads = result.summary.as_ref().map_or(&[][..], |s| &s.workloads);
-        let ops: usize = workloads.iter().map(|w| w.ops.len()).sum();
         let value = |name: &str| result.values.get(name).copied();
-        if ops != 1 {
-            let all = ["iops", "mean_ns", "p99_ns", "cpu_percent"].map(value);
+        if several {
+            let all = ["iops", "ops", "mean_ns", "p99_ns", "cpu_percent"].map(value);
             add("all".to_owned(), all);
         }
         for workload in workloads {
@@ -145,9 +132,10 @@ fn points(placed: &[(Vec<usize>, &PointResult)]) -> Vec<SweepPoint> {
                 };
                 let main = totals.latencies.main();
                 let p99 = main.nines.iter().find(|n| n.k == 2).and_then(|n| n.ns);
-                let cpu = value("cpu_percent").filter(|_| ops == 1);
+                let cpu = value("cpu_percent").filter(|_| !several);
                 let p99 = p99.map(|ns| ns as f64);
-                add(series, [Some(totals.iops), main.mean_ns, p99, cpu]);
+                let count = Some(totals.count as f64);
+                add(series, [Some(totals.iops), count, main.mean_ns, p99, cpu]);
             }
         }
     }
@@ -155,18 +143,27 @@ fn points(placed: &[(Vec<usize>, &PointResult)]) -> Vec<SweepPoint> {
         Some(SweepPoint {
             at,
             series,
-            iops: spread(&figures.iops)?,
-            mean_ns: spread(&figures.mean_ns),
-            p99_ns: spread(&figures.p99_ns),
-            cpu_percent: spread(&figures.cpu_percent),
+            iops: spread("iops", &figures.iops, &figures.ops)?,
+            mean_ns: spread("mean_ns", &figures.mean_ns, &figures.ops),
+            p99_ns: spread("p99_ns", &figures.p99_ns, &figures.ops),
+            cpu_percent: spread("cpu_percent", &figures.cpu_percent, &figures.ops),
         })
     };
     rounds.into_iter().filter_map(point).collect()
 }
 
-fn spread(values: &[f64]) -> Option<RoundSpread> {
-    let all = SeriesSummary::of(values)?;
-    Some(RoundSpread { median: all.median, min: all.min, max: all.max })
+fn spread(name: &str, values: &[f64], ops: &[f64]) -> Option<RoundSpread> {
+    let value = figures::of_rounds(name, values, ops)?;
+    let (min, max) = (values.iter().copied().fold(value, f64::min), values.iter().copied());
+    Some(RoundSpread { value, min, max: max.fold(value, f64::max) })
+}
+
+/// What the rounds of one place of a curve gave.
+#[derive(Default)]
+struct CurveRounds<'a> {
+    results: Vec<&'a PointResult>,
+    /// Rounds in which the rate asked for was not reached.
+    missed: usize,
 }
 
 /// One curve for each setting of the other fields, over the field that is demand and has the most
@@ -182,36 +179,34 @@ fn curves(
     let Some((along, axis)) = found else {
         return Vec::new();
     };
-    let mut groups: BTreeMap<Vec<usize>, BTreeMap<usize, RoundFigures>> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<usize>, BTreeMap<usize, CurveRounds<'_>>> = BTreeMap::new();
     for (at, result) in placed {
         let mut others = at.clone();
         others.remove(along);
-        let figures = groups.entry(others).or_default().entry(at[along]).or_default();
-        figures.iops.extend(result.values.get("iops"));
-        figures.mean_ns.extend(result.values.get("mean_ns"));
-        figures.outstanding = result.point.plan.outstanding();
+        let rounds = groups.entry(others).or_default().entry(at[along]).or_default();
+        rounds.results.push(*result);
         let saturated = result.summary.as_ref().is_some_and(|s| s.saturation.saturated);
-        figures.missed += usize::from(saturated && axis.field() == RATE);
+        rounds.missed += usize::from(saturated && axis.field() == RATE);
     }
     let label = |place: usize| axis.values.get(place).map_or(String::new(), axis::shown);
-    let curve = |(others, points): (Vec<usize>, BTreeMap<usize, RoundFigures>)| {
+    let curve = |(others, points): (Vec<usize>, BTreeMap<usize, CurveRounds<'_>>)| {
         let rest = axes.iter().zip(names).enumerate().filter(|(i, _)| *i != along);
         let words = rest.zip(&others).filter_map(|((_, (axis, name)), at)| {
             Some(format!("{name} {}", axis::shown(axis.values.get(*at)?)))
         });
-        let result = |place: usize, figures: &RoundFigures| {
+        let result = |place: usize, rounds: &CurveRounds<'_>| {
             Some(DemandResult {
                 label: label(place),
                 demand: *axis.numbers.as_ref()?.get(place)?,
-                outstanding: figures.outstanding,
-                rate: spread(&figures.iops)?.median,
-                mean_ns: spread(&figures.mean_ns)?.median,
+                outstanding: rounds.results.last()?.point.plan.outstanding(),
+                rate: figures::over_rounds("iops", &rounds.results)?,
+                mean_ns: figures::over_rounds("mean_ns", &rounds.results)?,
             })
         };
         let (mut found, mut lacking) = (Vec::new(), Vec::new());
         for place in 0..axis.values.len() {
-            let figures = points.get(&place);
-            match figures.and_then(|f| Some((result(place, f)?, f.missed()))) {
+            let missed = |rounds: &CurveRounds<'_>| rounds.missed * 2 > rounds.results.len();
+            match points.get(&place).and_then(|r| Some((result(place, r)?, missed(r)))) {
                 Some(point) => found.push(point),
                 None => lacking.push(label(place)),
             }
@@ -242,14 +237,12 @@ fn described(name: String, demand: &str, points: Vec<(DemandResult, bool)>) -> D
             let rate = rate(p.rate);
             let above =
                 first_missed.map_or(String::new(), |p| format!("; {} was not reached", p.label));
-            format!("knee at {demand} {}: {rate} a second, {time} on average{above}", p.label)
+            let at = if at == 0 && first_missed.is_none() { "at or below" } else { "at" };
+            format!("knee {at} {demand} {}: {rate} a second, {time} on average{above}", p.label)
         }),
         Knee::TooFew => "no knee: three demands or more would show one".to_owned(),
-        Knee::BelowRange if first_missed.is_some() => {
-            format!("no knee: {demand} {} was not reached", label(points.first()))
-        }
         Knee::BelowRange => {
-            format!("no knee: {demand} {} already has the highest rate", label(points.first()))
+            format!("no knee: {demand} {} was not reached", label(points.first()))
         }
         Knee::AboveRange => {
             format!("no knee: the rate still rises up to {demand} {}", label(points.last()))
@@ -300,7 +293,7 @@ mod tests {
     fn result(coordinates: &[(&str, Value)], iops: f64, mean_ns: f64) -> PointResult {
         let point = Point::new("p".to_owned(), PointRole::Sweep, Plan::default(), None);
         let coordinates = coordinates.iter().map(|(path, v)| ((*path).to_owned(), v.clone()));
-        let values = [("iops", iops), ("mean_ns", mean_ns)];
+        let values = [("iops", iops), ("ops", iops), ("mean_ns", mean_ns)];
         PointResult {
             point: Point { coordinates: coordinates.collect(), ..point },
             dir: "p".into(),
@@ -327,7 +320,7 @@ mod tests {
             for depth in [16.0, 1.0, 4.0, 8.0] {
                 let rate = 1_000.0 * f64::min(depth, channels);
                 let at = [(DEPTH, json!(depth as u32)), (SIZE, json!(size))];
-                // Two rounds: the median is between them.
+                // Two rounds: the average is between them.
                 done.push(result(&at, rate * 0.9, 1e9 * depth / rate));
                 done.push(result(&at, rate * 1.1, 1e9 * depth / rate));
             }
@@ -337,7 +330,7 @@ mod tests {
         assert_eq!((data.axes.len(), data.axes[0].log), (2, true));
         assert_eq!(data.axes[1].positions, [4096.0, 65536.0]);
         assert_eq!(data.points.len(), 8);
-        let spread = RoundSpread { median: 1_000.0, min: 900.0, max: 1_100.0 };
+        let spread = RoundSpread { value: 1_000.0, min: 900.0, max: 1_100.0 };
         assert_eq!((data.points[0].iops, data.points[0].p99_ns), (spread, None));
         let texts: Vec<&str> = data.curves.iter().map(|c| c.text.as_str()).collect();
         assert_eq!(
@@ -350,6 +343,18 @@ mod tests {
         let decided = decisions(&data, 2);
         assert_eq!((decided[0].verdict.as_str(), decided[0].values["demand"]), ("knee", 4.0));
         assert_eq!((decided[1].verdict.as_str(), decided[1].values.len()), ("none", 0));
+    }
+
+    #[test]
+    fn a_rate_that_is_flat_from_the_start_has_its_knee_there() {
+        let axes = [axis(DEPTH, &[json!(1), json!(4), json!(16)])];
+        let of =
+            |(depth, rate)| result(&[(DEPTH, json!(depth))], rate, 1e9 * f64::from(depth) / rate);
+        // A throttle: what differs is less than 2 %.
+        let done: Vec<PointResult> = [(1, 495.0), (4, 500.0), (16, 502.0)].map(of).into();
+        let data = sweep_data(&axes, &done).expect("a sweep");
+        let text = "knee at or below queue_depth 1: 495 a second, 2.02 ms on average";
+        assert_eq!((data.curves[0].knee, data.curves[0].text.as_str()), (Some(0), text));
     }
 
     #[test]

@@ -88,14 +88,20 @@ pub fn over_rounds(name: &str, rounds: &[&PointResult]) -> Option<f64> {
     let of = |name: &str| -> Option<Vec<f64>> {
         rounds.iter().map(|r| r.values.get(name).copied()).collect()
     };
-    let values = of(name).filter(|v| !v.is_empty())?;
+    of_rounds(name, &of(name)?, &of("ops").unwrap_or_default())
+}
+
+/// The same from the value of each round and how many operations it had.
+pub fn of_rounds(name: &str, values: &[f64], ops: &[f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
     let average = values.iter().sum::<f64>() / values.len() as f64;
     match name {
         "mean_ns" => {
-            let ops = of("ops")?;
             let all: f64 = ops.iter().sum();
-            let waited: f64 = values.iter().zip(&ops).map(|(v, n)| v * n).sum();
-            (all > 0.0).then(|| waited / all)
+            let waited: f64 = values.iter().zip(ops).map(|(v, n)| v * n).sum();
+            (all > 0.0 && values.len() == ops.len()).then(|| waited / all)
         }
         "ops" | "errors" | "bytes" => Some(values.iter().sum()),
         name if name.ends_with("_ns") => Some(values.iter().copied().fold(f64::MIN, f64::max)),

@@ -193,7 +193,7 @@ fn coordinates(path: &str, rows: &[TableRow<'_>], columns: &mut Vec<PointColumn>
         let values = each().map(|v| v?.as_bool()).collect();
         return add(path.to_owned(), PointValues::Flag(values));
     }
-    add(path.to_owned(), PointValues::Text(each().map(|v| v.map(axis::shown)).collect()));
+    add(path.to_owned(), PointValues::Text(each().map(|v| v.map(axis::as_given)).collect()));
     let known = axis::numbers(values.iter().flatten().copied());
     if let Some((unit, numbers)) = known
         && let Some(suffix) = unit.suffix()

@@ -209,7 +209,7 @@ pub(crate) fn check_device(
     let Some((then, now)) = then.zip(now.get("device")) else {
         return Ok(());
     };
-    let text = |device: &Value, part: &str| device.get(part).map_or("none".into(), axis::shown);
+    let text = |device: &Value, part: &str| device.get(part).map_or("none".into(), axis::as_given);
     let mut parts = IDENTITY.iter().map(|part| (part, text(then, part), text(now, part)));
     match parts.find(|(_, was, is)| was != is) {
         None => Ok(()),

@@ -461,9 +461,13 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Shows an error; the exit code it asks for. "Not possible here" is for series that measured nothing.
     fn problem(&mut self, e: &Error) -> Exit {
         self.host.show(Message::Problem(e));
-        e.exit()
+        match e.exit() {
+            Exit::Unavailable if !self.results().is_empty() => Exit::TargetFailed,
+            exit => exit,
+        }
     }
 
     /// Nothing was measured: the directory goes, unless it holds something else.

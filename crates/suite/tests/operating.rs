@@ -3,17 +3,13 @@
 
 mod common;
 
-use std::path::Path;
 use std::rc::Rc;
 
-use common::{SimHost, plan, source};
+use common::{SimHost, plan, prepare, run};
 use serde_json::Value;
 use taillight_core::Percentile;
 use taillight_core::exit::Exit;
-use taillight_rundir::JsonFile;
 use taillight_rundir::series::{PointRole, SeriesFile};
-use taillight_suite::method::Method;
-use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
 use taillight_suite::suites::{SuiteFile, SuiteRequest, embedded};
 
 /// Rounds over 4 x 4 demands on a device, a run before each, then the operating points under 5 ms.
@@ -40,18 +36,6 @@ fn suite(options: &str) -> String {
 /// Channels that each serve one operation in this many ms.
 fn device(channels: u32, ms: u32) -> String {
     format!("channels = {channels}, service = {{ kind = \"constant\", time = \"{ms}ms\" }}")
-}
-
-fn prepare(text: &str, request: SuiteRequest) -> taillight_core::Result<Box<dyn Method>> {
-    SuiteFile::parse(&source(text))?.prepare(request, Rc::new(plan)).map(|p| p.method)
-}
-
-fn run(text: &str, host: &mut SimHost, dir: &Path) -> (SeriesOutcome, SeriesFile) {
-    let mut method = prepare(text, SuiteRequest::default()).expect("a suite");
-    let resumed = SeriesFile::read(dir).expect("readable");
-    let setup = SeriesSetup { dir: dir.to_owned(), command: Vec::new(), resumed };
-    let outcome = run_series(method.as_mut(), host, setup).expect("it runs");
-    (outcome, SeriesFile::read(dir).expect("readable").expect("there"))
 }
 
 fn point<'a>(file: &'a SeriesFile, name: &str) -> &'a Value {
@@ -140,7 +124,7 @@ fn runs_before_others_and_at_the_points_stand_where_the_file_says() {
         .map(|d| d.verdict.as_str())
         .collect();
     assert_eq!(rules, ["max", "middle", "min", "knee"]);
-    let page = host.text.join("\n");
+    let page = host.unwrapped();
     for part in ["Operating points from round 5, the last", "16 settings", "10 of these lie within"]
     {
         assert!(page.contains(part), "{part}: {page}");
@@ -182,7 +166,7 @@ fn without_a_point_under_the_ceiling_the_closest_is_run_once_and_flagged() {
     let max = point(&file, "max");
     assert_eq!((&max["over_ceiling"], of(max, "workers")), (&true.into(), 1));
     assert_eq!(point(&file, "min")["same_as"], "max");
-    let text = host.text.join("\n");
+    let text = host.unwrapped();
     assert!(text.contains("NO SETTING of 16 IS UNDER THE CEILING of 5ms"), "{text}");
     assert!(text.contains("the same as max, not run again"), "{text}");
     assert!(!text.contains("not run: "), "nothing is left out: {text}");
@@ -216,7 +200,7 @@ fn a_device_that_fails_in_the_middle_keeps_what_was_measured() {
     let mut host = SimHost { exits: exits.into(), ..SimHost::default() };
     let (outcome, file) = run(&text, &mut host, &home.path().join("out"));
     assert_eq!((outcome.exit, file.points.len()), (Exit::TargetFailed, 30));
-    let text = host.text.join("\n");
+    let text = host.unwrapped();
     // The choice from the one complete round is shown as what it is, and is no decision.
     assert!(text.contains("round 1, the last of grid, which were not the last of them"), "{text}");
     assert!(file.decisions.iter().all(|d| d.rule != "operating_point"));

@@ -7,9 +7,7 @@ use std::rc::Rc;
 
 use common::{SimHost, plan, source};
 use serde_json::json;
-use taillight_rundir::JsonFile;
 use taillight_rundir::series::SeriesFile;
-use taillight_suite::runner::{SeriesSetup, run_series};
 use taillight_suite::suites::{SuiteFile, SuiteRequest};
 
 /// Rounds until steady state and a sweep, on devices that differ in their channels.
@@ -46,12 +44,7 @@ values = [1, 2, 4, 8]
 "#;
 
 fn run(text: &str, host: &mut SimHost, dir: &Path) -> SeriesFile {
-    let suite = SuiteFile::parse(&source(text)).expect("a suite");
-    let mut method = suite.prepare(SuiteRequest::default(), Rc::new(plan)).expect("plans").method;
-    let resumed = SeriesFile::read(dir).expect("readable");
-    let setup = SeriesSetup { dir: dir.to_owned(), command: Vec::new(), resumed };
-    run_series(method.as_mut(), host, setup).expect("it runs");
-    SeriesFile::read(dir).expect("readable").expect("there")
+    common::run(text, host, dir).1
 }
 
 #[test]

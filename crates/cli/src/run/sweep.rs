@@ -16,7 +16,7 @@ use taillight_suite::host::{Assignment, JobSource};
 use taillight_suite::suites::{self, PreparedSuite};
 
 use super::host::confirmed;
-use super::{LiveArgs, RunHost, Signals, directory, job, run_method, served};
+use super::{LiveArgs, RunHost, Signals, directory, job, run_method};
 use crate::args::RunArgs;
 use crate::{output, registry};
 
@@ -81,13 +81,13 @@ pub fn run_prepared(
     }
     let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
     let PreparedSuite { mut method, work_directory, plans, .. } = prepared;
-    let signals = Signals::install()?;
-    let server = place.live.start()?;
+    let signals = Signals::install(place.live.screen())?;
+    let views = place.live.start()?;
     let made = work_directory.map_or(Ok(None), make_directory)?;
-    let mut host = RunHost::new(&signals, place.destroy, server.as_ref());
+    let mut host = RunHost::new(&signals, place.destroy, &views);
     let ended = check_targets(&plans, place.destroy)
         .and_then(|()| run_method(method.as_mut(), &mut host, &dir, resumed));
-    served::finish(server, &signals);
+    views.finish(&signals);
     if let Some(made) = made {
         // Only when it is empty: what is left in it is somebody's.
         let _ = std::fs::remove_dir(&made);

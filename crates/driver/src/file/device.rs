@@ -14,9 +14,11 @@ use taillight_core::{Error, Result};
 
 use crate::file::erase;
 use crate::file::facts::Facts;
+use crate::file::layout::{self, LayoutProgress};
 use crate::file::needs;
-use crate::file::options::DevicePurge;
+use crate::file::options::{DevicePurge, FileOptions};
 use crate::file::regular::FileOpenSpec;
+use crate::file::sys;
 use crate::guard;
 use crate::ownership::{NamedTarget, refusal};
 use crate::path_error::cannot;
@@ -32,15 +34,16 @@ pub struct OpenedDevice {
 /// Opens the device at `path`, resolved before. Errors: `Refused` by the guard, `Usage` for sizes,
 /// `Unavailable` when it cannot be opened.
 pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
-    let changes = asked.needs.changes() || asked.options.purge != DevicePurge::None;
+    let FileOptions { purge, fill, extent_size, .. } = asked.options;
+    let changes = asked.needs.changes() || *purge != DevicePurge::None || fill.is_asked();
     let shared = !changes && asked.options.read_in_use;
     if asked.options.purge != DevicePurge::None {
         erase::whole_namespace(&name(path))?;
     }
-    if asked.options.fill.is_asked() {
-        return Err(Error::usage("`fill` fills file systems, and this is a device")
+    if extent_size.0 > 0 {
+        return Err(Error::usage("`extent_size` is for files, and this is a device")
             .with("target", path.display())
-            .hint("purge it, then write a part of it in a phase with role = \"precondition\""));
+            .hint("leave it out, or name a file on it"));
     }
     let rdev = std::fs::metadata(path).map(|m| m.rdev());
     if let (false, Ok(rdev)) = (shared, rdev)
@@ -100,6 +103,34 @@ pub fn purge(
     Ok(vec![
         ("purge.method".to_owned(), method),
         ("purge.seconds".to_owned(), format!("{seconds:.1}")),
+    ])
+}
+
+/// Fills the device where the options ask for it: its range is discarded, and the first share written.
+/// What was done, for the manifest. Errors: `Unavailable` when the device cannot, or progress says stop.
+pub fn fill(
+    opened: &OpenedDevice,
+    asked: &FileOpenSpec<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Facts> {
+    let level = asked.options.fill;
+    if !level.is_asked() {
+        return Ok(Vec::new());
+    }
+    sys::discard(opened.fd.as_fd(), 0, opened.size).map_err(|e| {
+        Error::unavailable("the device cannot discard what `fill` leaves empty")
+            .source(e)
+            .hint("leave `fill` out: without discard, a device does not know what is empty")
+    })?;
+    let bytes = level.of(opened.size) / layout::CHUNK * layout::CHUNK;
+    let what = "filling the device";
+    let mut meter = LayoutProgress { on: progress, what, done: 0, total: bytes };
+    layout::fill(opened.fd.as_fd(), bytes, !asked.spec.plan.run.seed, &mut meter)?;
+    let reached = bytes as f64 * 100.0 / (opened.size as f64).max(1.0);
+    Ok(vec![
+        ("fill.asked".to_owned(), level.to_string()),
+        ("fill.reached".to_owned(), format!("{reached:.1} %")),
+        ("fill.bytes".to_owned(), bytes.to_string()),
     ])
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, Result};
-use taillight_machine::nvme::{AdminCommand, send};
+use taillight_machine::nvme::{AdminCommand, check_size, le, send};
 
 use super::options::DevicePurge;
 
@@ -75,22 +75,8 @@ struct ErasingController {
     crypto_erase: bool,
 }
 
-fn le(page: &[u8], at: usize, bytes: usize) -> u64 {
-    let part = page.get(at..at + bytes).unwrap_or_default();
-    part.iter().rev().fold(0, |sum, b| sum << 8 | u64::from(*b))
-}
-
-fn page_of(what: &str, page: &[u8], bytes: usize) -> Result<()> {
-    match page.len() == bytes {
-        true => Ok(()),
-        false => Err(Error::corrupt(format!("{what} has a wrong size"))
-            .with("bytes", page.len())
-            .with("needed", bytes)),
-    }
-}
-
 fn controller(page: &[u8]) -> Result<ErasingController> {
-    page_of("the answer to identify controller", page, 4096)?;
+    check_size("the answer to identify controller", page, 4096)?;
     let (commands, sanitize) = (le(page, 256, 2), le(page, 328, 4));
     Ok(ErasingController {
         formats: commands & 1 << 1 != 0,
@@ -102,7 +88,7 @@ fn controller(page: &[u8]) -> Result<ErasingController> {
 
 /// Dword 10 of a format that keeps blocks, metadata and protection as they are, and erases user data.
 fn format_as_it_is(page: &[u8]) -> Result<u32> {
-    page_of("the answer to identify namespace", page, 4096)?;
+    check_size("the answer to identify namespace", page, 4096)?;
     const ERASE_USER_DATA: u32 = 1 << 9;
     let (formatted, protection) = (le(page, 26, 1) as u32, le(page, 29, 1) as u32);
     let block = (formatted & 0xf) | (formatted >> 5 & 3) << 12;
@@ -116,7 +102,7 @@ fn format_as_it_is(page: &[u8]) -> Result<u32> {
 
 /// Numbers in a list of namespaces.
 fn namespaces(page: &[u8]) -> Result<Vec<u32>> {
-    page_of("the list of namespaces", page, 4096)?;
+    check_size("the list of namespaces", page, 4096)?;
     let all = page.chunks_exact(4).map(|id| le(id, 0, 4) as u32);
     Ok(all.take_while(|id| *id != 0).collect())
 }
@@ -132,7 +118,7 @@ enum SanitizeState {
 }
 
 fn sanitize_state(page: &[u8]) -> Result<SanitizeState> {
-    page_of("the sanitize log (81h)", page, 512)?;
+    check_size("the sanitize log (81h)", page, 512)?;
     match le(page, 2, 2) & 7 {
         0 => Ok(SanitizeState::Never),
         1 | 4 => Ok(SanitizeState::Done),

@@ -1,4 +1,5 @@
-//! A file system filled to a level before the run, by a file of ours beside the data.
+//! A file system filled to a level before the run, by a file of ours beside the data; or a device, whose
+//! first share then holds data.
 //!
 //! What it is: the option, how large that file must be, and the level that was reached, as the file system
 //! counts it. What it is not: the writing (`layout`) or the ownership of the file (`prepare`).
@@ -21,6 +22,12 @@ pub struct FillLevel(u32);
 impl FillLevel {
     pub fn is_asked(self) -> bool {
         self.0 > 0
+    }
+
+    /// So much of `bytes`.
+    pub fn of(self, bytes: u64) -> u64 {
+        // A share below all fits.
+        (u128::from(bytes) * u128::from(self.0) / 1000) as u64
     }
 }
 
@@ -83,10 +90,9 @@ impl Room {
     /// Bytes that a file must have for this level, when one of ours there has `there` now. None where the
     /// file system is fuller without it.
     pub fn missing(self, level: FillLevel, there: u64) -> Option<u64> {
-        let all = u128::from(self.used) + u128::from(self.available);
-        let wanted = all * u128::from(level.0) / 1000;
-        let others = u128::from(self.used.saturating_sub(there));
-        wanted.checked_sub(others).and_then(|bytes| u64::try_from(bytes).ok())
+        let all = self.used.saturating_add(self.available);
+        let wanted = level.of(all);
+        wanted.checked_sub(self.used.saturating_sub(there))
     }
 
     /// The level now, for people: `80.0 %`.

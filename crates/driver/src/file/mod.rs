@@ -216,6 +216,7 @@ impl OpenedTarget {
                 }
                 let opened = device::open(&path, asked)?;
                 let purged = device::purge(&opened, &path, asked, progress)?;
+                let filled = device::fill(&opened, asked, progress)?;
                 let stat = rustix::fs::fstat(&opened.fd)
                     .map_err(|e| Error::unavailable("cannot stat the device").source(e))?;
                 Ok(OpenedTarget {
@@ -225,6 +226,7 @@ impl OpenedTarget {
                     facts: [("target.kind".to_owned(), "block device".to_owned())]
                         .into_iter()
                         .chain(purged)
+                        .chain(filled)
                         .collect(),
                     device: block_device(stat.st_rdev),
                 })

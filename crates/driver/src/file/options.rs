@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
 use super::fill_level::FillLevel;
@@ -141,9 +142,14 @@ pub struct FileOptions {
     /// nvme_format (user data erase) or nvme_sanitize (block erase, else crypto erase).
     pub purge: DevicePurge,
     /// Fill the file system of the files up to this share with a file of random data beside them, which is
-    /// deleted at the end as the others are: "80%", 0% = as it is.
+    /// deleted at the end as the others are: "80%", 0% = as it is. Of a device: discard the range of the run
+    /// and write this first share of it.
     #[schemars(with = "String", title = "0% to 99%")]
     pub fill: FillLevel,
+    /// Lay the data out in extents of this size, each apart from the next on the disk, by taking every other
+    /// one out of an allocation twice as large (ext4, XFS); 0 = as the file system does.
+    #[schemars(with = "String", title = "a size")]
+    pub extent_size: ByteSize,
     /// uring: buffers are registered with the ring once (needs locked memory of workers x depth x
     /// block size).
     pub fixed_buffers: bool,
@@ -184,6 +190,7 @@ impl Default for FileOptions {
             read_in_use: false,
             purge: DevicePurge::default(),
             fill: FillLevel::default(),
+            extent_size: ByteSize(0),
             fixed_buffers: true,
             registered_files: true,
             submit_batch: SubmitBatch::default(),
@@ -193,6 +200,13 @@ impl Default for FileOptions {
             io_workers: 0,
             grows: false,
         }
+    }
+}
+
+impl FileOptions {
+    /// The size of extents that files are to be laid out in, if they are.
+    pub fn extent(&self) -> Option<u64> {
+        Some(self.extent_size.0).filter(|n| *n > 0 && self.layout != LayoutPolicy::Never)
     }
 }
 

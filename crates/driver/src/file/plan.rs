@@ -12,6 +12,7 @@ use crate::file::needs;
 use crate::file::options::LayoutPolicy;
 use crate::file::path::FileSet;
 use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec};
+use crate::file::sys;
 use crate::path_error::free_space;
 
 /// What to do to one file before the run.
@@ -23,8 +24,17 @@ pub enum FilePreparation {
     Resize,
     /// Set its size and fill it.
     Fill,
+    /// The same from nothing, in extents that lie apart.
+    Fragment,
     /// Begin with nothing: the run appends.
     Truncate,
+}
+
+impl FilePreparation {
+    /// Whether data is written before the run.
+    pub fn fills(self) -> bool {
+        matches!(self, FilePreparation::Fill | FilePreparation::Fragment)
+    }
 }
 
 /// Size of the data set when the job gives none: what is there. Errors: `Usage` when there is
@@ -46,6 +56,9 @@ pub fn decide(
     asked: &FileOpenSpec<'_>,
 ) -> Result<FilePreparation> {
     let needs = asked.needs;
+    if let Some(extent) = asked.options.extent() {
+        return fragmented(found, (file_size, extent), asked);
+    }
     if asked.grows() {
         return Ok(FilePreparation::Truncate);
     }
@@ -90,6 +103,44 @@ pub fn decide(
     }
 }
 
+/// How far the number of extents may be from what was asked for: a file system begins with short ones.
+const EXTENTS_OFF: f64 = 0.05;
+
+/// Whether so many extents are those that a layout of `len` bytes in extents of `extent` has.
+pub fn lies_apart(extents: u64, len: u64, extent: u64) -> bool {
+    let wanted = len.div_ceil(extent.max(1)) as f64;
+    (extents as f64 - wanted).abs() <= (EXTENTS_OFF * wanted).max(1.0)
+}
+
+/// What a file needs to lie in extents of the size asked for. Errors: `Usage` for a size that no layout can
+/// have, `Refused` for a file of somebody else.
+fn fragmented(
+    found: &DataFile,
+    (file_size, extent): (u64, u64),
+    asked: &FileOpenSpec<'_>,
+) -> Result<FilePreparation> {
+    if asked.grows() || extent > file_size {
+        return Err(Error::usage("`extent_size` needs files that are laid out, and are larger")
+            .with("extent_size", ByteSize(extent))
+            .with("file", ByteSize(file_size))
+            .hint("leave it out; `filestream` appends and has no layout"));
+    }
+    let Some(existing) = &found.existing else { return Ok(FilePreparation::Fragment) };
+    let map = sys::extents(existing.fd.as_fd(), file_size).ok().flatten();
+    let fits = |map: sys::ExtentMap| {
+        map.written == file_size && lies_apart(map.extents, file_size, extent)
+    };
+    match (existing.size() >= file_size && map.is_some_and(fits), existing.ours) {
+        (true, _) => Ok(FilePreparation::Nothing),
+        (false, true) => Ok(FilePreparation::Fragment),
+        (false, false) => {
+            Err(Error::refused("the file is not Taillight's: its extents stay as they are")
+                .with("path", found.path.display())
+                .hint("leave `extent_size` out, or name another file"))
+        }
+    }
+}
+
 fn holey(path: &Path, empty: u64, of: u64) -> Error {
     let share = empty as f64 * 100.0 / of as f64;
     Error::refused(format!(
@@ -113,7 +164,10 @@ pub fn check_space(
         .iter()
         .zip(preparations)
         .filter(|(_, preparation)| **preparation != FilePreparation::Nothing)
-        .map(|(f, _)| file_size.saturating_sub(allocated(f)))
+        .map(|(f, preparation)| {
+            let whole = if *preparation == FilePreparation::Fragment { 2 } else { 1 };
+            file_size.saturating_mul(whole).saturating_sub(allocated(f))
+        })
         .fold(0, u64::saturating_add);
     if needed == 0 {
         return Ok(());

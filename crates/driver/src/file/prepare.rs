@@ -1,19 +1,22 @@
 //! Carrying out what was decided: creating, marking, sizing and filling files.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, ftruncate, openat, statat};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
+use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
 use crate::file::fill_level::{self, Room};
 use crate::file::layout::{self, LayoutProgress};
 use crate::path_error::cannot;
 
-use crate::file::plan::FilePreparation;
+use crate::file::plan::{self, FilePreparation};
 use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock};
+use crate::file::sys;
 use crate::ownership::sidecar::device;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 
@@ -27,7 +30,7 @@ pub fn prepare(
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
-    let to_fill = preparations.iter().filter(|s| **s == FilePreparation::Fill).count() as u64;
+    let to_fill = preparations.iter().filter(|s| s.fills()).count() as u64;
     let mut meter =
         LayoutProgress { on: progress, what: "laying out", done: 0, total: to_fill * file_size };
     let mut ready = Vec::with_capacity(entries.len());
@@ -36,7 +39,7 @@ pub fn prepare(
     for (n, (found, preparation)) in entries.into_iter().zip(preparations).enumerate() {
         let is_new = found.existing.is_none();
         let blocks = found.existing.as_ref().map_or(0, ExistingFile::allocated);
-        let writes = asked.needs.writes && *preparation != FilePreparation::Fill;
+        let writes = asked.needs.writes && !preparation.fills();
         allocates |= writes && (*preparation == FilePreparation::Truncate || blocks < file_size);
         let (held, mark) = take_over(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
@@ -49,10 +52,12 @@ pub fn prepare(
         new += u32::from(is_new);
         reused += u32::from(!is_new);
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
-        perform(*preparation, &held, file_size, seed, made.dir(), &mut meter)?;
+        let extent = asked.options.extent().unwrap_or(0);
+        perform(*preparation, &held, (file_size, extent), seed, made.dir(), &mut meter)?;
         ready.push(held.file);
     }
     let filled = fill_up(&mut made, asked, meter.on)?;
+    let fragments = fragments(&ready, file_size, asked)?;
     let mut facts = vec![
         ("files.new".to_owned(), new.to_string()),
         ("files.reused".to_owned(), reused.to_string()),
@@ -61,10 +66,39 @@ pub fn prepare(
         ("files.kept".to_owned(), made.keeps().to_string()),
     ];
     facts.extend(filled);
+    facts.extend(fragments);
     if asked.grows() {
         facts.push(("files.grows".to_owned(), true.to_string()));
     }
     Ok(PreparedFiles { files: ready, file_size, made, facts })
+}
+
+/// How many extents the files have, for the manifest, where a size of them is asked for. Errors:
+/// `Unavailable` when the file system has put them together or cannot say.
+fn fragments(
+    files: &[OwnedFd],
+    file_size: u64,
+    asked: &FileOpenSpec<'_>,
+) -> Result<Vec<(String, String)>> {
+    let Some(extent) = asked.options.extent() else { return Ok(Vec::new()) };
+    let mut found = 0;
+    for file in files {
+        let map = sys::extents(file.as_fd(), file_size).ok().flatten();
+        let extents = map.map(|map| map.extents);
+        let Some(extents) = extents.filter(|n| plan::lies_apart(*n, file_size, extent)) else {
+            return Err(Error::unavailable("the file system did not keep the extents apart")
+                .with("extent_size", ByteSize(extent))
+                .with("extents", extents.map_or("unknown".to_owned(), |n| n.to_string()))
+                .hint("use ext4 or XFS, or leave `extent_size` out"));
+        };
+        found += extents;
+    }
+    let mean = file_size * files.len() as u64 / found.max(1);
+    Ok(vec![
+        ("extents.asked".to_owned(), ByteSize(extent).to_string()),
+        ("extents.found".to_owned(), found.to_string()),
+        ("extents.mean_bytes".to_owned(), mean.to_string()),
+    ])
 }
 
 /// Fills the file system up to the level that is asked for, by a file of ours; what was reached, for the
@@ -190,7 +224,7 @@ fn no_create(path: &Path, e: Errno) -> Error {
 fn perform(
     preparation: FilePreparation,
     held: &OpenFile,
-    file_size: u64,
+    (file_size, extent): (u64, u64),
     seed: u64,
     dir: &OwnedDirectory,
     meter: &mut LayoutProgress<'_, '_>,
@@ -216,8 +250,19 @@ fn perform(
     if held.size < file_size {
         ftruncate(&writable, file_size).map_err(|e| failed("cannot set the file's size", e))?;
     }
+    if preparation == FilePreparation::Fragment {
+        let fragmented = |e: io::Error| {
+            Error::unavailable("the file cannot be laid out in extents that lie apart")
+                .with("path", dir.path().join(&held.name).display())
+                .with("extent_size", ByteSize(extent))
+                .source(e)
+                .hint("it takes ext4 or XFS, an extent_size of whole blocks (4KiB), and room for twice the data")
+        };
+        ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e))?;
+        layout::apart(writable.as_fd(), file_size, extent).map_err(fragmented)?;
+    }
     match preparation {
-        FilePreparation::Fill => {
+        FilePreparation::Fill | FilePreparation::Fragment => {
             lock(&held.file, &dir.path().join(&held.name), true)?;
             layout::fill(writable.as_fd(), file_size, seed, meter)
         }

@@ -205,9 +205,18 @@ struct Fiemap {
     extents: [Extent; EXTENTS],
 }
 
-/// Bytes of the first `len` that hold written data, by the extent map; dirty data is written back
-/// first. `None` where the file system has no extent map.
-pub fn written_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<u64>> {
+/// What the extent map says of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExtentMap {
+    /// Bytes that hold written data.
+    pub written: u64,
+    /// Stretches that lie together on the disk.
+    pub extents: u64,
+}
+
+/// The extent map of the first `len` bytes; dirty data is written back first. `None` where the file
+/// system has none.
+pub fn extents(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<ExtentMap>> {
     let mut map = Box::new(Fiemap {
         start: 0,
         length: 0,
@@ -217,7 +226,7 @@ pub fn written_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<u64>> {
         reserved: 0,
         extents: [Extent::default(); EXTENTS],
     });
-    let (mut at, mut written) = (0u64, 0u64);
+    let (mut at, mut all, mut end) = (0u64, ExtentMap::default(), None);
     while at < len {
         map.start = at;
         map.length = len - at;
@@ -232,9 +241,14 @@ pub fn written_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<u64>> {
             };
         }
         let found = &map.extents[..(map.mapped as usize).min(EXTENTS)];
-        for extent in found.iter().filter(|e| e.flags & EXTENT_UNWRITTEN == 0) {
-            let range = clip(extent.logical..extent.logical.saturating_add(extent.length), at..len);
-            written += range.end - range.start;
+        for extent in found {
+            let logical = extent.logical..extent.logical.saturating_add(extent.length);
+            all.extents += u64::from(end != Some((logical.start, extent.physical)));
+            end = Some((logical.end, extent.physical.saturating_add(extent.length)));
+            let range = clip(logical, at..len);
+            if extent.flags & EXTENT_UNWRITTEN == 0 {
+                all.written += range.end - range.start;
+            }
         }
         match found.last() {
             Some(last) if last.flags & EXTENT_LAST == 0 => {
@@ -243,7 +257,7 @@ pub fn written_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<u64>> {
             _ => break,
         }
     }
-    Ok(Some(written))
+    Ok(Some(all))
 }
 
 fn clip(range: Range<u64>, to: Range<u64>) -> Range<u64> {

@@ -7,6 +7,24 @@
 mod sys;
 
 pub use sys::send;
+use taillight_core::{Error, Result};
+
+/// Little-endian number of `bytes` bytes, at most 8, at `at` of a page; zero beyond its end.
+pub fn le(page: &[u8], at: usize, bytes: usize) -> u64 {
+    let part = page.get(at..at + bytes).unwrap_or_default();
+    part.iter().take(8).rev().fold(0, |sum, b| sum << 8 | u64::from(*b))
+}
+
+/// Refuses a page, called `what`, of another size than it has to have. Errors: `Corrupt`.
+pub fn check_size(what: &str, page: &[u8], needed: usize) -> Result<()> {
+    if page.len() == needed {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("{what} has a wrong size"))
+        .with("bytes", page.len())
+        .with("needed", needed)
+        .hint("give the page as the drive sent it, whole"))
+}
 
 /// A command without data from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

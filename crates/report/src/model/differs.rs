@@ -25,24 +25,40 @@ pub fn differences(runs: &[AnalysedRun]) -> Option<Table> {
     of(&named)
 }
 
-fn of(runs: &[(&str, &Manifest)]) -> Option<Table> {
-    let facts: Vec<BTreeMap<String, String>> = runs.iter().map(|(_, m)| facts(m)).collect();
+/// Names of the facts in which these runs differ.
+pub fn differing(runs: &[&Manifest]) -> Vec<String> {
+    let facts: Vec<BTreeMap<String, String>> = runs.iter().map(|m| facts(m)).collect();
+    names(&facts).into_iter().filter(|name| differs(&facts, name)).cloned().collect()
+}
+
+/// Every fact that some run has.
+fn names(facts: &[BTreeMap<String, String>]) -> Vec<&String> {
     let mut names: Vec<&String> = facts.iter().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
-    // What a driver does not have is no difference between its runs and those of another one.
-    let differs = |name: &str| {
-        let known = |f: &&BTreeMap<String, String>| {
-            let same = facts.iter().filter(|o| o.get("driver") == f.get("driver"));
-            same.clone().any(|o| o.contains_key(name))
-        };
-        let mut values = facts.iter().filter(known).map(|f| f.get(name));
-        let first = values.next();
-        values.any(|v| Some(v) != first)
+    names
+}
+
+/// Whether runs differ in a fact. What a driver does not have is no difference between its runs and those
+/// of another one.
+fn differs(facts: &[BTreeMap<String, String>], name: &str) -> bool {
+    let known = |f: &&BTreeMap<String, String>| {
+        let same = facts.iter().filter(|o| o.get("driver") == f.get("driver"));
+        same.clone().any(|o| o.contains_key(name))
     };
+    let mut values = facts.iter().filter(known).map(|f| f.get(name));
+    let first = values.next();
+    values.any(|v| Some(v) != first)
+}
+
+fn of(runs: &[(&str, &Manifest)]) -> Option<Table> {
+    let facts: Vec<BTreeMap<String, String>> = runs.iter().map(|(_, m)| facts(m)).collect();
+    let names = names(&facts);
     let rows: Vec<Vec<Cell>> = names
         .iter()
-        .filter(|n| differs(n) || (ALWAYS.contains(&n.as_str()) && shared(&facts, n).is_none()))
+        .filter(|n| {
+            differs(&facts, n) || (ALWAYS.contains(&n.as_str()) && shared(&facts, n).is_none())
+        })
         .map(|name| {
             let values = facts.iter().map(|f| match f.get(*name) {
                 Some(value) => Cell::new(value.clone()),

@@ -35,30 +35,26 @@ pub struct HoldersCell {
     pub percent: u32,
 }
 
-/// The layers of a traced run, and how many outliers it has; the same, borrowed.
-type TracedLayers = (Vec<LayerShare>, u64);
-type Found<'a> = (&'a Vec<LayerShare>, u64);
+/// The layers of a traced run, and how many outliers it has.
+type Traced<'a> = (&'a [LayerShare], u64);
 
 /// The table over the traced runs; none for a single run, or when none was traced.
 pub fn holders(runs: &[AnalysedRun]) -> Option<HoldersTable> {
-    let of = |run: &AnalysedRun| {
-        Some((run.explanation.as_ref()?.layers.clone(), run.explanation.as_ref()?.outliers))
-    };
-    let named: Vec<_> = runs.iter().map(|run| (run.label.as_str(), of(run))).collect();
+    let found = runs.iter().map(|run| run.explanation.as_ref());
+    let found = found.map(|it| it.map(|it| (it.layers.as_slice(), it.outliers)));
+    let named: Vec<_> = runs.iter().map(|run| run.label.as_str()).zip(found).collect();
     table(&named)
 }
 
 /// The same from each run's name, and its layers with the number of its outliers.
-fn table(runs: &[(&str, Option<TracedLayers>)]) -> Option<HoldersTable> {
-    let traced = runs.iter().enumerate().filter_map(|(i, (_, found))| {
-        let (layers, outliers) = found.as_ref()?;
-        (!layers.is_empty() && *outliers > 0).then_some((i, (layers, *outliers)))
-    });
-    let all: Vec<(usize, Found<'_>)> = traced.collect();
+fn table(runs: &[(&str, Option<Traced<'_>>)]) -> Option<HoldersTable> {
+    let traced = runs.iter().enumerate().filter_map(|(i, (_, found))| Some((i, (*found)?)));
+    let all: Vec<(usize, Traced<'_>)> =
+        traced.filter(|(_, (layers, outliers))| !layers.is_empty() && *outliers > 0).collect();
     if runs.len() < 2 || all.is_empty() {
         return None;
     }
-    let share = |(layers, outliers): &Found<'_>, layer: Layer| {
+    let share = |(layers, outliers): &Traced<'_>, layer: Layer| {
         let held = layers.iter().filter(|l| l.layer == layer).map(|l| l.outliers).sum::<u64>();
         held as f64 / *outliers as f64
     };
@@ -71,12 +67,12 @@ fn table(runs: &[(&str, Option<TracedLayers>)]) -> Option<HoldersTable> {
         let last = |l: &Layer| *l == Layer::Unknown;
         last(a).cmp(&last(b)).then(sum(*b).total_cmp(&sum(*a)))
     });
-    let cell = |it: &Found<'_>, layer: Layer| {
+    let cell = |it: &Traced<'_>, layer: Layer| {
         let part = share(it, layer);
         let text = if part > 0.0 { format::percent(part) } else { String::new() };
         HoldersCell { text, percent: (part * 100.0).round() as u32 }
     };
-    let row = |(run, it): &(usize, Found<'_>)| HoldersRow {
+    let row = |(run, it): &(usize, Traced<'_>)| HoldersRow {
         run: *run,
         cells: layers.iter().map(|layer| cell(it, *layer)).collect(),
         outliers: format::count(it.1),
@@ -101,7 +97,8 @@ mod tests {
         let share = |layer, outliers| LayerShare { layer, outliers, excess_ns: 1, sure: 0 };
         let a = vec![share(Layer::Unknown, 6), share(Layer::Device, 4)];
         let b = vec![share(Layer::Cpu, 3), share(Layer::Device, 1)];
-        let runs = [("a", Some((a, 10))), ("untraced", None), ("b", Some((b, 4)))];
+        let runs =
+            [("a", Some((a.as_slice(), 10))), ("untraced", None), ("b", Some((b.as_slice(), 4)))];
         let made = table(&runs).unwrap();
         assert_eq!(made.layers, ["waiting for a CPU", "device", "unknown"]);
         let cells = |n: usize| made.rows[n].cells.iter().map(|c| c.percent).collect::<Vec<_>>();

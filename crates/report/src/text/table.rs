@@ -11,6 +11,10 @@ const UNITS: [&str; 12] =
     ["ns", "us", "ms", "s", "min", "%", "B/s", "KiB/s", "MiB/s", "GiB/s", "IOPS", "I/Os"];
 /// Widest line.
 const WIDTH: usize = 100;
+/// Widest line of what a series prints, whose tables have many columns anyway.
+const SERIES_WIDTH: usize = 80;
+/// Least room for words, which go on below each other.
+const LEAST_WORDS: usize = 24;
 
 /// How something is to be felt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -78,9 +82,9 @@ impl Table {
     pub fn of_words(id: &str, title: &str, columns: &[&str]) -> Table {
         Table { words: true, ..Table::new(id, title, columns) }
     }
-    /// The table as text for a terminal, without colours.
+    /// The table as text for a terminal, without colours, at most 80 columns wide.
     pub fn to_text(&self) -> String {
-        let mut page = TextPage::new(false);
+        let mut page = TextPage { width: SERIES_WIDTH, wraps: true, ..TextPage::new(false) };
         page.table(self);
         page.text
     }
@@ -98,6 +102,9 @@ pub(crate) struct TextPage {
     pub text: String,
     /// Whether tones become ANSI colours.
     colour: bool,
+    width: usize,
+    /// Whether the last cell of words goes on below itself where a line is full.
+    wraps: bool,
 }
 
 /// Whether the title stands where the first column has no name.
@@ -107,7 +114,7 @@ fn titled(table: &Table) -> bool {
 
 impl TextPage {
     pub fn new(colour: bool) -> TextPage {
-        TextPage { text: String::new(), colour }
+        TextPage { text: String::new(), colour, width: WIDTH, wraps: false }
     }
 
     /// A table, in several parts when it is too wide, and its note.
@@ -118,7 +125,7 @@ impl TextPage {
 
     /// The table without its note.
     pub fn parts(&mut self, table: &Table) {
-        for part in split(table) {
+        for part in split(table, self.width, self.wraps) {
             self.part(&part);
         }
     }
@@ -130,7 +137,14 @@ impl TextPage {
     }
 
     fn part(&mut self, table: &Table) {
-        let widths = widths(table);
+        let mut widths = widths(table);
+        let last = widths.len().saturating_sub(1);
+        let wraps = table.words && self.wraps;
+        if wraps {
+            let others: usize = widths[..last].iter().map(|w| w + 2).sum();
+            let room = self.width.saturating_sub(others).max(LEAST_WORDS);
+            widths[last] = widths[last].min(room);
+        }
         let mut head = format!("{:<w$}", table.columns[0], w = widths[0]);
         if titled(table) {
             head = format!("{:<w$}", table.title, w = widths[0]);
@@ -142,31 +156,49 @@ impl TextPage {
         self.text.push_str(&head);
         self.text.push('\n');
         for row in &table.rows {
-            let mut line = String::new();
-            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let room = " ".repeat(width - cell.text.chars().count().min(*width));
-                let text = self.paint(&cell.text, cell.tone, false);
-                let (before, after) = match (i, table.words) {
-                    (0, _) => ("", room.as_str()),
-                    (_, true) => ("  ", room.as_str()),
-                    (_, false) => ("  ", ""),
-                };
-                line.push_str(before);
-                if before == "  " && after.is_empty() {
-                    line.push_str(&room);
-                }
-                line.push_str(&text);
-                line.push_str(after);
+            let mut rest = match row.last().filter(|_| wraps) {
+                Some(cell) => wrap(&cell.text, widths[last]),
+                None => Vec::new(),
+            };
+            rest.reverse();
+            let mut first = row.clone();
+            if let (Some(cell), Some(text)) = (first.last_mut(), rest.pop()) {
+                cell.text = text;
             }
-            self.text.push_str(line.trim_end());
-            self.text.push('\n');
+            self.row(&first, &widths, table.words);
+            while let Some(text) = rest.pop() {
+                let mut below = vec![Cell::default(); row.len()];
+                below[last] = Cell { text, ..row[last].clone() };
+                self.row(&below, &widths, table.words);
+            }
         }
+    }
+
+    fn row(&mut self, row: &[Cell], widths: &[usize], words: bool) {
+        let mut line = String::new();
+        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let room = " ".repeat(width - cell.text.chars().count().min(*width));
+            let text = self.paint(&cell.text, cell.tone, false);
+            let (before, after) = match (i, words) {
+                (0, _) => ("", room.as_str()),
+                (_, true) => ("  ", room.as_str()),
+                (_, false) => ("  ", ""),
+            };
+            line.push_str(before);
+            if before == "  " && after.is_empty() {
+                line.push_str(&room);
+            }
+            line.push_str(&text);
+            line.push_str(after);
+        }
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
     }
 
     /// A label and what it says, which goes on in the same column.
     pub fn labelled(&mut self, label: &str, text: &str, tone: Tone) {
         let indent = label.chars().count();
-        let lines = wrap(text, WIDTH - indent);
+        let lines = wrap(text, self.width - indent);
         for (i, line) in lines.iter().enumerate() {
             let lead = if i == 0 { label.to_owned() } else { " ".repeat(indent) };
             let line = self.paint(line, tone, false);
@@ -176,7 +208,7 @@ impl TextPage {
 
     /// A paragraph, indented by two columns.
     pub fn indented(&mut self, text: &str, tone: Tone) {
-        for line in wrap(text, WIDTH - 2) {
+        for line in wrap(text, self.width - 2) {
             let line = self.paint(&line, tone, false);
             self.text.push_str(&format!("  {line}\n"));
         }
@@ -184,7 +216,7 @@ impl TextPage {
 
     /// A point of a list.
     pub fn bullet(&mut self, text: &str) {
-        let lines = wrap(text, WIDTH - 4);
+        let lines = wrap(text, self.width - 4);
         self.text.push_str(&format!("  - {}\n", lines.join("\n    ")));
     }
 
@@ -226,12 +258,17 @@ fn widths(table: &Table) -> Vec<usize> {
 }
 
 /// Splits a table that is too wide into several with the same first column.
-fn split(table: &Table) -> Vec<Table> {
-    let widths = widths(table);
+fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
+    let mut widths = widths(table);
+    if let Some(last) =
+        widths.last_mut().filter(|_| wraps && table.words && table.columns.len() > 2)
+    {
+        *last = (*last).min(LEAST_WORDS);
+    }
     let mut parts: Vec<Vec<usize>> = vec![Vec::new()];
     let mut used = widths.first().copied().unwrap_or(0);
     for (i, width) in widths.iter().enumerate().skip(1) {
-        let full = parts.last().is_some_and(|p| !p.is_empty()) && used + width + 2 > WIDTH;
+        let full = parts.last().is_some_and(|p| !p.is_empty()) && used + width + 2 > most;
         if full {
             parts.push(Vec::new());
             used = widths[0];
@@ -312,11 +349,26 @@ mod tests {
             rows: vec![(0..8).map(|i| Cell::new(format!("{i:>20}"))).collect()],
             ..Table::new("x", "T", &[])
         };
-        let parts = split(&table);
+        let parts = split(&table, WIDTH, false);
         assert!(parts.len() > 1);
         assert!(parts.iter().all(|p| p.columns[0] == "column 0"));
         assert_eq!(parts.iter().map(|p| p.columns.len() - 1).sum::<usize>(), 7);
         assert!(parts.iter().all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= WIDTH + 2));
+    }
+
+    #[test]
+    fn words_go_on_below_each_other_and_no_line_is_wider_than_a_terminal() {
+        let long =
+            "evenly between the two ends, or as close to that as any of them comes; not run twice";
+        let mut table = Table::of_words("t", "T", &["point", "setting", "rule"]);
+        table.rows.push(["max", "workers 8, queue_depth 8", long].map(Cell::new).to_vec());
+        let mut one = Table::of_words("t", "T", &["deviation"]);
+        one.rows.push(vec![Cell::new(long)]);
+        for text in [table.to_text(), one.to_text()] {
+            assert!(text.lines().all(|l| l.chars().count() <= SERIES_WIDTH), "{text}");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert!(long.split_whitespace().all(|w| words.contains(&w)), "{text}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! What it is: putting values into the tables of a suite. What it is not: the meaning of a field, or the
 //! comparison of two forms ([`crate::differences`]).
 
+use std::collections::BTreeMap;
+
 use taillight_core::{Error, Result};
 use toml::{Table, Value};
 
@@ -27,6 +29,11 @@ pub(super) fn assignment(text: &str) -> Result<Option<(String, Value)>> {
         _ => Value::String(value.to_owned()),
     };
     Ok(Some((path.trim().to_owned(), value)))
+}
+
+/// Puts each value at its dotted path. Errors: as `put`.
+pub(super) fn put_all(suite: &mut Table, set: &BTreeMap<String, Value>) -> Result<()> {
+    set.iter().try_for_each(|(path, value)| put(suite, path, Some(value.clone())))
 }
 
 /// Puts `value` at a dotted path; none takes away what is there. Items of a list are named by their `name`, or by their place from 0

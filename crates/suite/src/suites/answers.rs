@@ -90,7 +90,7 @@ pub(super) fn table(done: &[PointResult], whole: bool) -> Option<(String, Table)
         "I/Os over, share, 95 %",
         "those over held by",
     ];
-    let mut table = Table::new("ceilings", "Ceilings", &columns);
+    let mut table = Table::of_words("ceilings", "Ceilings", &columns);
     for (result, summary, q) in checks(done) {
         let answer = status(summary, q);
         let why = match q.needs {

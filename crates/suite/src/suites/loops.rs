@@ -11,6 +11,8 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_report::format;
 
+use crate::axis;
+
 /// The values of one point, in the order of the loops.
 pub(super) type Setting<'a> = Vec<(&'a str, &'a toml::Value)>;
 
@@ -88,10 +90,18 @@ pub(super) fn length(ns: u128) -> String {
     }
 }
 
-/// A value for people: text without its quotes.
+/// A value of a suite file for people: text without its quotes, a mix as [`axis::shown`] writes it.
 pub(crate) fn shown(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
+        toml::Value::Array(values) => {
+            format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(", "))
+        }
+        toml::Value::Table(_) => {
+            let json = serde_json::to_value(value).ok();
+            let mix = json.as_ref().and_then(|v| axis::mix(v.as_object()?));
+            mix.unwrap_or_else(|| value.to_string())
+        }
         other => other.to_string(),
     }
 }

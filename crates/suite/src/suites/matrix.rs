@@ -449,9 +449,7 @@ fn amended(
             return Err(Error::usage(format!("suite {} has no scale `{name}`", suite.name))
                 .hint(format!("it has: {}", known.join(", "))));
         };
-        for (path, value) in &scale.set {
-            amend::put(&mut table, path, Some(value.clone()))?;
-        }
+        amend::put_all(&mut table, &scale.set)?;
     }
     let mut deviations = suite.deviations.clone();
     if let Some(driver) = asked_driver(request) {
@@ -460,9 +458,7 @@ fn amended(
             for path in &variant.leave_out {
                 amend::put(&mut table, path, None)?;
             }
-            for (path, value) in &variant.set {
-                amend::put(&mut table, path, Some(value.clone()))?;
-            }
+            amend::put_all(&mut table, &variant.set)?;
             amend::put(&mut table, "job.target.driver", Some(driver.into()))?;
         }
     }

@@ -81,9 +81,8 @@ pub(super) struct JudgedRounds {
 }
 
 impl JudgedRounds {
-    fn contains(self, round: u32) -> bool {
-        (self.first..=self.last).contains(&round)
-            && (round - self.first).is_multiple_of(self.spacing)
+    fn all(self) -> impl Iterator<Item = u32> {
+        (self.first..=self.last).step_by(self.spacing as usize)
     }
 }
 
@@ -126,7 +125,7 @@ impl MatrixMethod {
             let Some(rule) = &phase.points else { continue };
             rule.check(&phase.name)?;
             let from = self.suite.looped(&rule.from, phase)?;
-            if self.number(from) >= at || self.suite.shared_target {
+            if self.source(at).is_none_or(|from| from >= at) || self.suite.shared_target {
                 return Err(Error::usage(
                     "points are chosen from an earlier phase, each of whose \
                                          runs opens a target of its own",
@@ -142,8 +141,11 @@ impl MatrixMethod {
         Ok(())
     }
 
-    fn number(&self, phase: &SuitePhase) -> usize {
-        self.suite.phases.iter().position(|p| std::ptr::eq(p, phase)).unwrap_or(usize::MAX)
+    /// The phase that a phase's points are chosen from; none where it has no such points.
+    fn source(&self, phase: usize) -> Option<usize> {
+        let own = &self.suite.phases[phase];
+        let from = self.suite.looped(&own.points.as_ref()?.from, own).ok()?;
+        self.suite.phases.iter().position(|p| std::ptr::eq(p, from))
     }
 
     /// The point of a result, as it was planned.
@@ -198,19 +200,22 @@ impl MatrixMethod {
         done: &[PointResult],
     ) -> Option<Vec<u32>> {
         let (complete, window) = match self.rounds(phase, done) {
-            Some(found) => {
-                let window = found.tracks.iter().find_map(|t| t.window);
-                let spacing = self.suite.phases[phase].steady.as_ref().map_or(1, |s| s.spacing);
-                let all = window.map(|w| (w.first..=w.last).step_by(spacing as usize).collect());
-                (found.rounds, all)
-            }
+            Some(found) => (found.rounds, self.window(phase, &found)),
             None => (self.complete_rounds(phase, done), None),
         };
+        let every = JudgedRounds { first: 1, last: complete, spacing: 1 };
         match which {
             _ if complete == 0 => None,
             ChosenRounds::Last => Some(vec![complete]),
-            ChosenRounds::Window => Some(window.unwrap_or_else(|| (1..=complete).collect())),
+            ChosenRounds::Window => Some(window.unwrap_or(every).all().collect()),
         }
+    }
+
+    /// The rounds of the window judged last; none where none was.
+    fn window(&self, phase: usize, found: &SteadyRounds) -> Option<JudgedRounds> {
+        let window = found.tracks.iter().find_map(|t| t.window)?;
+        let spacing = self.suite.phases[phase].steady.as_ref()?.spacing;
+        Some(JudgedRounds { first: window.first, last: window.last, spacing })
     }
 
     fn complete_rounds(&self, phase: usize, done: &[PointResult]) -> u32 {
@@ -235,9 +240,8 @@ impl MatrixMethod {
         phase: usize,
         done: &'a [PointResult],
     ) -> Option<(usize, Vec<u32>, OperatingPoints<'a>)> {
-        let own = self.suite.phases.get(phase)?;
-        let rule = own.points.as_ref()?;
-        let from = self.number(self.suite.looped(&rule.from, own).ok()?);
+        let rule = self.suite.phases.get(phase)?.points.as_ref()?;
+        let from = self.source(phase)?;
         let rounds = self.counted(from, rule.rounds, done)?;
         let mut results = self.results(from, done);
         results.retain(|r| rounds.contains(&r.point.round));
@@ -300,13 +304,9 @@ impl MatrixMethod {
         done: &'a [PointResult],
     ) -> Option<(JudgedRounds, Vec<&'a PointResult>)> {
         let rounds = self.rounds(phase, done)?;
-        let spacing = self.suite.phases[phase].steady.as_ref()?.spacing;
-        let window = rounds.tracks.iter().find_map(|t| t.window);
-        let judged = match window {
-            Some(w) => JudgedRounds { first: w.first, last: w.last, spacing },
-            None => JudgedRounds { first: rounds.rounds, last: rounds.rounds, spacing: 1 },
-        };
-        let inside = |r: &&PointResult| judged.contains(r.point.round);
+        let last = JudgedRounds { first: rounds.rounds, last: rounds.rounds, spacing: 1 };
+        let judged = self.window(phase, &rounds).unwrap_or(last);
+        let inside = |r: &&PointResult| judged.all().any(|round| round == r.point.round);
         Some((judged, self.results(phase, done).into_iter().filter(inside).collect()))
     }
 
@@ -372,12 +372,8 @@ impl MatrixMethod {
     pub fn remaining(&self, done: &[PointResult]) -> (Remaining, Remaining) {
         let (mut least, mut most) = (Remaining::default(), Remaining::default());
         let Some(at) = self.following(done) else { return (least, most) };
-        let known = |p: &PhasePoint| {
-            let phase = &self.suite.phases[p.phase];
-            let from = phase.points.as_ref();
-            from.and_then(|r| self.suite.looped(&r.from, phase).ok())
-                .is_some_and(|from| self.is_over(self.number(from), done))
-        };
+        let known =
+            |p: &PhasePoint| self.source(p.phase).is_some_and(|from| self.is_over(from, done));
         let current = self.points[at].phase;
         let earliest = |phase: usize| {
             let steady = self.suite.phases[phase].steady.as_ref()?;
@@ -518,7 +514,8 @@ impl Method for MatrixMethod {
         let mut all: Vec<Decision> = found.iter().flat_map(|(_, r)| decisions(r)).collect();
         let recoveries = self.recoveries(series.done)?;
         all.extend(recoveries.iter().map(|(phase, judged)| judged.decision(phase)));
-        all.extend(operating_words::decisions(self, series.done));
+        let choices = operating_words::choices(self, series.done);
+        all.extend(operating_words::decisions(&choices));
         let ended = series.state != SeriesState::Running;
         if ended && let Some((data, _)) = self.sweep(series.done) {
             let round = series.done.iter().map(|r| r.point.round).max().unwrap_or(1);
@@ -528,7 +525,7 @@ impl Method for MatrixMethod {
             answers::answer(series.done, self.following(series.done).is_none()).filter(|_| ended),
             answer(&found),
             recovery::answer(&recoveries),
-            operating_words::answer(self, series.done),
+            operating_words::answer(self, &choices),
         ];
         let parts: Vec<Value> = parts.into_iter().flatten().collect();
         let fields = parts.iter().filter_map(Value::as_object).flatten();

@@ -13,6 +13,7 @@ use super::matrix_method::PhasePoint;
 use super::steady::Coordinates;
 use super::targets::TARGET;
 use super::{Planner, SuiteRequest, job_source};
+use crate::axis;
 use crate::figures::request_percentiles;
 use crate::host::{Assignment, JobSource};
 use crate::method::Point;
@@ -216,15 +217,15 @@ impl PointMaker {
         let plan = (self.planner)(job.as_ref().unwrap_or(&none), &set);
         let mut plan = plan.map_err(|e| e.with("point", &id))?;
         request_percentiles(&mut plan, &[Percentile::MEDIAN]);
-        let words: Vec<String> =
-            setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
+        let coordinates = coordinates(suite, phase, setting)?;
+        let looped = setting.iter().filter_map(|(path, _)| Some((*path, coordinates.get(*path)?)));
         Ok(Point {
-            about: match words.is_empty() {
+            about: match setting.is_empty() {
                 true => phase.about.clone(),
-                false => words.join(", "),
+                false => axis::words(looped),
             },
             round,
-            coordinates: coordinates(suite, phase, setting)?,
+            coordinates,
             quiet: true,
             ..Point::new(id, phase.role, plan, job)
         })

@@ -4,7 +4,7 @@ use taillight_core::Result;
 use taillight_core::job::PointOrder;
 use taillight_core::units::readable;
 use taillight_report::format::{Script, count, counted, duration, percent, rate};
-use taillight_report::table::{Cell, Table, Tone};
+use taillight_report::table::{Cell, Table, Tone, wrap};
 use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
 use taillight_rundir::names;
 use taillight_stats::SteadyRule;
@@ -13,11 +13,11 @@ use super::answers;
 use super::loops::length;
 use super::matrix::MatrixSuite;
 use super::matrix_method::MatrixMethod;
-use super::operating_words;
-use super::recovery;
+use super::operating_words::{self, PointChoice};
+use super::recovery::{self, JudgedRecovery};
 use super::sheet;
 use super::steady::{SteadyOutcome, SteadyRounds};
-use super::targets::TARGET;
+use super::targets_words;
 use crate::figures::over_rounds as figures_over_rounds;
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
 use crate::saved::MOST_IN_FULL;
@@ -25,11 +25,14 @@ use crate::saved::MOST_IN_FULL;
 /// Figures of the table where the suite names none.
 const FIGURES: [&str; 5] = ["iops", "p50_ns", "p99_ns", "p999_ns", "max_ns"];
 
+/// Columns of a terminal.
+const TERMINAL: usize = 80;
+
 /// Charts of such a report.
 const CHARTS: [&str; 6] = ["steady", "demand", "outstanding", "sweep", "sweep-heat", "points"];
 
 /// Figures of the table over the points.
-fn figures(suite: &MatrixSuite) -> Vec<&str> {
+pub(super) fn figures(suite: &MatrixSuite) -> Vec<&str> {
     match suite.figures.is_empty() {
         true => FIGURES.to_vec(),
         false => suite.figures.iter().map(String::as_str).collect(),
@@ -208,6 +211,16 @@ fn judged_words(track: &SteadyTrack, window: &JudgedWindow) -> String {
     )
 }
 
+/// The best linear fit over round numbers, in five digits.
+fn fit(slope: f64, intercept: f64) -> String {
+    let digits = 5 - (intercept.abs().max(slope.abs()).max(1.0).log10().floor() as i32 + 1);
+    let digits = digits.max(0) as usize;
+    let shown = |value: f64| format!("{value:.digits$}");
+    let rise = shown(slope.abs());
+    let sign = if slope < 0.0 && rise != shown(0.0) { "-" } else { "+" };
+    format!("{} {sign} {rise} x round", shown(intercept))
+}
+
 /// The table by which steady state is determined: a column for each figure that was judged.
 fn determination(found: &[(String, SteadyRounds)]) -> Option<Table> {
     let judged = |(_, rounds): &(String, SteadyRounds)| {
@@ -235,7 +248,7 @@ fn determination(found: &[(String, SteadyRounds)]) -> Option<Table> {
     row("slope excursion allowed", &|w, t| show(t, t.rule.slope_excursion * w.found.average));
     row("slope excursion measured", &|w, t| show(t, w.found.slope_excursion));
     row("best linear fit", &|w, t| {
-        format!("({:.6} x round + {:.6}) {}", w.found.slope, w.found.intercept, unit(&t.figure))
+        format!("{} {}", fit(w.found.slope, w.found.intercept), unit(&t.figure))
     });
     row("correlation", &|w, _| {
         w.found.correlation.map_or("undefined".to_owned(), |r| format!("{r:.4}"))
@@ -270,8 +283,9 @@ fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Op
     for setting in method.settings(phase) {
         let of: Vec<&PointResult> =
             results.iter().filter(|r| r.point.coordinates == setting).copied().collect();
-        let about = of.first().map_or("", |r| r.point.about.as_str());
-        let mut row = vec![Cell::new(if about.is_empty() { name.as_str() } else { about })];
+        let looped = of.first().filter(|_| !method.suite.phases[phase].loops.is_empty());
+        let about = looped.map_or(name.as_str(), |r| r.point.about.as_str());
+        let mut row = vec![Cell::new(about)];
         row.extend(figures.iter().map(|f| Cell::new(over_rounds(f, &of))));
         table.rows.push(row);
     }
@@ -299,7 +313,7 @@ fn before_rounds(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> O
 }
 
 /// One figure over rounds.
-fn over_rounds(name: &str, results: &[&PointResult]) -> String {
+pub(super) fn over_rounds(name: &str, results: &[&PointResult]) -> String {
     let Some(value) = figures_over_rounds(name, results) else {
         return "-".to_owned();
     };
@@ -334,44 +348,6 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Several targets side by side: each setting of each phase with the figures of all of them.
-fn targets_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
-    let axis = method.head.axes.iter().find(|a| a.path == TARGET)?;
-    let names: Vec<&str> = axis.values.iter().filter_map(|v| v.as_str()).collect();
-    let figures = figures(&method.suite);
-    let mut rows: Vec<(String, Vec<Vec<&PointResult>>)> = Vec::new();
-    for (at, phase) in method.suite.phases.iter().enumerate() {
-        let Some(target) = phase.target.as_ref().filter(|_| phase.timed()) else { continue };
-        let Some(column) = names.iter().position(|name| *name == target.name) else { continue };
-        let results = match method.judged_rounds(at, done) {
-            Some((_, results)) => results,
-            None => method.results(at, done),
-        };
-        for result in results {
-            let about = match result.point.coordinates.len() {
-                0 | 1 => phase.name.clone(),
-                _ => format!("{}: {}", phase.name, result.point.about),
-            };
-            let row = rows.iter().position(|(name, _)| *name == about).unwrap_or_else(|| {
-                rows.push((about, vec![Vec::new(); names.len()]));
-                rows.len() - 1
-            });
-            rows[row].1[column].push(result);
-        }
-    }
-    let mut table = Table::new("targets", "Targets side by side", &["setting"]);
-    let pairs = || figures.iter().flat_map(|figure| names.iter().map(move |name| (figure, name)));
-    table.columns.extend(pairs().map(|(figure, name)| format!("{} {name}", heading(figure))));
-    for (about, columns) in rows {
-        let mut row = vec![Cell::new(about)];
-        for figure in &figures {
-            row.extend(columns.iter().map(|of| Cell::new(over_rounds(figure, of))));
-        }
-        table.rows.push(row);
-    }
-    (!table.rows.is_empty()).then_some(table)
-}
-
 fn deviations(method: &MatrixMethod) -> Option<Table> {
     let standard = method.suite.standard.as_ref()?;
     let title = conformance(standard, &method.deviations);
@@ -385,13 +361,15 @@ fn tables(
     method: &MatrixMethod,
     done: &[PointResult],
     found: &[(String, SteadyRounds)],
+    recoveries: &[(String, JudgedRecovery)],
+    choices: &[PointChoice<'_>],
 ) -> Result<Vec<Table>> {
     let suite = &method.suite;
     let mut tables: Vec<Table> = deviations(method).into_iter().collect();
     tables.extend(determination(found));
-    tables.extend(recovery::table(&method.recoveries(done)?));
+    tables.extend(recovery::table(recoveries));
     tables.extend(recovery::bursts(&method.named_results(done))?);
-    tables.extend(operating_words::tables(method, done));
+    tables.extend(operating_words::tables(method, choices, done));
     let chosen_from = |at: &usize| {
         let mut rules = suite.phases.iter().filter_map(|p| p.points.as_ref());
         rules.any(|rule| rule.from == suite.phases[*at].name)
@@ -408,17 +386,19 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let found = method.found(series.done);
     let mut words: Vec<String> = found.iter().map(|(name, r)| outcome(name, r)).collect();
     let recoveries = method.recoveries(series.done)?;
+    let choices = operating_words::choices(method, series.done);
     words.extend(recoveries.iter().map(|(phase, judged)| judged.words(phase)));
+    words.extend(sheet::clock_step(series.done)?);
     words.iter_mut().for_each(|w| w.push('.'));
     let missed = found.iter().any(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
     let standard = suite.standard.as_ref().map(|name| conformance(name, &method.deviations));
     words.splice(0..0, standard.clone());
     let title = suite.about.clone() + if missed { ": steady state not achieved" } else { "" };
-    let sheet = sheet::sheet(method, &found, standard, series.done)?;
+    let sheet = sheet::sheet(method, &found, &choices, standard, series.done)?;
     let ceilings = answers::table(series.done, method.following(series.done).is_none());
-    let mut tables = tables(method, series.done, &found)?;
+    let mut tables = tables(method, series.done, &found, &recoveries, &choices)?;
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
-    tables.extend(targets_table(method, series.done));
+    tables.extend(targets_words::table(method, series.done));
     tables.extend(points_table(method, series.done));
     let columns = sheet.iter().flat_map(|s| &s.columns[1..s.columns.len() - 1]);
     let columns = columns.map(|c| c.table("set-up").to_text());
@@ -429,18 +409,18 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let runs: Vec<&PointResult> = series.done.iter().collect();
     let (mut sweep, rounds) = method.sweep(series.done).unzip();
     if let Some(sweep) = &mut sweep {
-        (sweep.marks, sweep.ceiling_ns) = operating_words::marks(method, series.done);
+        (sweep.marks, sweep.ceiling_ns) = operating_words::marks(&choices);
     }
-    let points = operating_words::histograms(method, series.done);
-    words.extend(operating_words::lead(method, series.done));
+    let points = operating_words::histograms(method, &choices, series.done);
+    words.extend(operating_words::lead(&choices));
     words.extend(rounds.flatten());
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
     let summary = (many || !found.is_empty()).then(|| ReportSummary {
         charts: CHARTS.map(str::to_owned).to_vec(),
-        groups: Vec::new(),
+        groups: targets_words::groups(method, series.done),
         links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     });
-    let said = words.join(" ");
+    let said = wrap(&words.join(" "), TERMINAL).join("\n");
     words.extend(ceilings.iter().map(|(answer, _)| format!("{answer}.")));
     let lead = words.join(" ");
     // Operating points are of the whole grid, and so is their knee.
@@ -473,4 +453,18 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         },
         ..SeriesReport::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fit;
+
+    #[test]
+    fn a_fit_has_the_digits_that_say_something() {
+        assert_eq!(fit(-1e-9, 1000.0), "1000.0 + 0.0 x round");
+        assert_eq!(fit(-12.345, 8000.0), "8000.0 - 12.3 x round");
+        assert_eq!(fit(0.25, 3.0), "3.0000 + 0.2500 x round");
+        assert_eq!(fit(420.0, 1_234_567.8), "1234568 + 420 x round");
+        assert_eq!(fit(0.0, 0.0), "0.0000 + 0.0000 x round");
+    }
 }

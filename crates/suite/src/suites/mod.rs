@@ -22,6 +22,7 @@ mod slc_paper_words;
 mod steady;
 mod sweep;
 mod targets;
+mod targets_words;
 mod ycsb;
 mod ycsb_words;
 

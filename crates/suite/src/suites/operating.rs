@@ -281,7 +281,7 @@ fn knee_of(
             .min_by(|a, b| settings[*a].under.total_cmp(&settings[*b].under))
             .ok_or("no point is that high"),
         Knee::TooFew => Err("three demands or more under the ceiling would show one"),
-        Knee::BelowRange => Err("the lowest demand already has the highest rate"),
+        Knee::BelowRange => Err("the lowest demand was a rate that was missed"),
         Knee::AboveRange => Err("the rate still rises at the highest demand under the ceiling"),
     }
 }

@@ -6,7 +6,6 @@
 
 use serde_json::{Value, json};
 use taillight_core::Percentile;
-use taillight_core::job::FieldLoop;
 use taillight_report::format::{count, counted, percent};
 use taillight_report::sweep::DemandMark;
 use taillight_report::table::{Cell, Table, Tone};
@@ -33,7 +32,7 @@ const LITTLE_OFF: f64 = 0.05;
 const NINES: [u8; 4] = [2, 3, 4, 5];
 
 /// The choice of one phase with what it is made from.
-struct Choice<'a> {
+pub(super) struct PointChoice<'a> {
     /// Number of the phase that has the points.
     phase: usize,
     /// The phase it is made from.
@@ -47,25 +46,24 @@ struct Choice<'a> {
 }
 
 /// Every choice there is so far.
-fn choices<'a>(method: &'a MatrixMethod, done: &'a [PointResult]) -> Vec<Choice<'a>> {
+pub(super) fn choices<'a>(
+    method: &'a MatrixMethod,
+    done: &'a [PointResult],
+) -> Vec<PointChoice<'a>> {
     let phases = method.suite.phases.iter().enumerate();
     let choice = |(phase, p): (usize, &'a SuitePhase)| {
         let rule = p.points.as_ref()?;
         let (from, rounds, found) = method.operating(phase, done)?;
         let over = method.is_over(from, done);
         let from = method.suite.phases.get(from)?;
-        Some(Choice { phase, from, rule, rounds, found, over })
+        Some(PointChoice { phase, from, rule, rounds, found, over })
     };
     phases.filter_map(choice).collect()
 }
 
 /// The fields of a setting by the ends of their paths, in the order of the loops.
 fn words(from: &SuitePhase, at: &Coordinates) -> String {
-    let word = |field: &FieldLoop| {
-        let name = field.path.rsplit('.').next().unwrap_or(&field.path);
-        Some(format!("{name} {}", axis::shown(at.get(&field.path)?)))
-    };
-    from.loops.iter().filter_map(word).collect::<Vec<_>>().join(", ")
+    axis::words(from.loops.iter().filter_map(|l| Some((l.path.as_str(), at.get(&l.path)?))))
 }
 
 /// Rate times mean time over the I/Os asked to be outstanding; none where one of them is unknown.
@@ -79,7 +77,7 @@ fn little(s: &SettingFigures<'_>) -> Option<f64> {
     s.results.iter().all(closed).then_some(ratio)
 }
 
-impl Choice<'_> {
+impl PointChoice<'_> {
     fn setting_words(&self, s: &SettingFigures<'_>) -> String {
         words(self.from, &s.coordinates)
     }
@@ -98,12 +96,17 @@ impl Choice<'_> {
         }
     }
 
+    /// A setting, by its fields alone.
+    fn brief(&self, at: usize) -> String {
+        let s = self.at(at);
+        format!("{} ({} outstanding)", self.setting_words(s), count(s.outstanding))
+    }
+
     fn setting(&self, at: usize) -> String {
         let s = self.at(at);
         format!(
-            "{} ({} outstanding): {} {}, {} {}",
-            self.setting_words(s),
-            count(s.outstanding),
+            "{}: {} {}, {} {}",
+            self.brief(at),
             heading(&self.rule.figure),
             figure(&self.rule.figure, s.figure),
             heading(&self.rule.under),
@@ -175,9 +178,9 @@ impl Choice<'_> {
 }
 
 /// What stands above the tables.
-pub(super) fn lead(method: &MatrixMethod, done: &[PointResult]) -> Vec<String> {
+pub(super) fn lead(choices: &[PointChoice<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
-    for choice in choices(method, done) {
+    for choice in choices {
         let ended = if choice.over { "" } else { ", which were not the last of them" };
         lines.push(format!(
             "Operating points from {} of {}{ended}: {}.",
@@ -191,9 +194,9 @@ pub(super) fn lead(method: &MatrixMethod, done: &[PointResult]) -> Vec<String> {
 }
 
 /// The choices as `series.json` keeps them, once their rounds are over.
-pub(super) fn decisions(method: &MatrixMethod, done: &[PointResult]) -> Vec<Decision> {
+pub(super) fn decisions(choices: &[PointChoice<'_>]) -> Vec<Decision> {
     let mut all = Vec::new();
-    for choice in choices(method, done).iter().filter(|c| c.over) {
+    for choice in choices.iter().filter(|c| c.over) {
         let decision = |at: Option<usize>, verdict: String, text: String| {
             let of = |at: usize| {
                 let s = choice.at(at);
@@ -227,8 +230,8 @@ pub(super) fn decisions(method: &MatrixMethod, done: &[PointResult]) -> Vec<Deci
 }
 
 /// The choices for programs, once their rounds are over.
-pub(super) fn answer(method: &MatrixMethod, done: &[PointResult]) -> Option<Value> {
-    let one = |choice: &Choice<'_>| {
+pub(super) fn answer(method: &MatrixMethod, choices: &[PointChoice<'_>]) -> Option<Value> {
+    let one = |choice: &PointChoice<'_>| {
         let phase = &method.suite.phases[choice.phase];
         let figures = |at: usize| {
             let s = choice.at(at);
@@ -263,15 +266,15 @@ pub(super) fn answer(method: &MatrixMethod, done: &[PointResult]) -> Option<Valu
         });
         (phase.title(), value)
     };
-    let all = choices(method, done);
-    let phases: serde_json::Map<String, Value> = all.iter().filter(|c| c.over).map(one).collect();
+    let phases: serde_json::Map<String, Value> =
+        choices.iter().filter(|c| c.over).map(one).collect();
     (!phases.is_empty()).then(|| json!({ "operating_points": phases }))
 }
 
 /// Marks for the chart of response time against rate, and the ceiling, ns, where it is of the mean.
-pub(super) fn marks(method: &MatrixMethod, done: &[PointResult]) -> (Vec<DemandMark>, Option<u64>) {
+pub(super) fn marks(choices: &[PointChoice<'_>]) -> (Vec<DemandMark>, Option<u64>) {
     let (mut marks, mut ceiling) = (Vec::new(), None);
-    for choice in choices(method, done) {
+    for choice in choices {
         if choice.rule.figure != "iops" || choice.rule.under != "mean_ns" {
             continue;
         }
@@ -286,11 +289,26 @@ pub(super) fn marks(method: &MatrixMethod, done: &[PointResult]) -> (Vec<DemandM
     (marks, ceiling)
 }
 
+/// The choices as the disclosure names them, with the rounds they are from.
+pub(super) fn disclosed(choices: &[PointChoice<'_>]) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    for choice in choices.iter().filter(|c| c.over) {
+        let of = choice.from.title();
+        facts.push(("operating points".to_owned(), format!("{of}, {}", choice.of_rounds())));
+        let point = |p: &OperatingPoint| (format!("{} point", p.name), choice.brief(p.at));
+        facts.extend(choice.found.chosen.iter().flatten().map(point));
+        let knee =
+            choice.found.knee.map_or_else(|why| format!("none: {why}"), |at| choice.brief(at));
+        facts.push(("knee".to_owned(), knee));
+    }
+    facts
+}
+
 /// Figures of the grid beside those of its rule.
 const GRID: [&str; 5] = ["iops", "bytes_per_s", "mean_ns", "max_ns", "cpu_percent"];
 
 /// Each setting the points are chosen from.
-fn grid(choice: &Choice<'_>) -> Table {
+fn grid(choice: &PointChoice<'_>) -> Table {
     let title = format!("{}: {}", choice.from.title(), choice.of_rounds());
     let mut table = Table::new("grid", &title, &["setting", "outstanding"]);
     let mut names = GRID.to_vec();
@@ -337,7 +355,7 @@ fn grid(choice: &Choice<'_>) -> Table {
 }
 
 /// The points with the rule that chose them.
-fn chosen(choice: &Choice<'_>) -> Table {
+fn chosen(choice: &PointChoice<'_>) -> Table {
     let (by, under) = (heading(&choice.rule.figure), heading(&choice.rule.under));
     let columns = ["point", "setting", "outstanding", by.as_str(), under.as_str(), "rule"];
     let mut table = Table::of_words("operating-points", "Operating points", &columns);
@@ -395,7 +413,11 @@ fn nine(totals: &Totals, p: Percentile) -> String {
 }
 
 /// What the runs at the points gave, all operations and each.
-fn at_points(method: &MatrixMethod, choice: &Choice<'_>, done: &[PointResult]) -> Option<Table> {
+fn at_points(
+    method: &MatrixMethod,
+    choice: &PointChoice<'_>,
+    done: &[PointResult],
+) -> Option<Table> {
     let name = method.suite.phases[choice.phase].title();
     let title = format!("{name}: response times at the operating points");
     let mut table = Table::new("histograms", &title, &["point", "iops", "mean"]);
@@ -429,7 +451,7 @@ fn at_points(method: &MatrixMethod, choice: &Choice<'_>, done: &[PointResult]) -
 /// The runs at the points, each with what it stands for.
 fn runs_at<'a>(
     method: &'a MatrixMethod,
-    choice: &'a Choice<'_>,
+    choice: &'a PointChoice<'_>,
     done: &'a [PointResult],
 ) -> Vec<(&'a PointResult, &'a OperatingPoint)> {
     let results = method.results(choice.phase, done).into_iter();
@@ -441,21 +463,29 @@ fn runs_at<'a>(
 }
 
 /// The tables of all choices.
-pub(super) fn tables(method: &MatrixMethod, done: &[PointResult]) -> Vec<Table> {
+pub(super) fn tables(
+    method: &MatrixMethod,
+    choices: &[PointChoice<'_>],
+    done: &[PointResult],
+) -> Vec<Table> {
     let mut all = Vec::new();
-    for choice in choices(method, done) {
-        all.push(chosen(&choice));
-        all.extend(at_points(method, &choice, done));
-        all.push(grid(&choice));
+    for choice in choices {
+        all.push(chosen(choice));
+        all.extend(at_points(method, choice, done));
+        all.push(grid(choice));
     }
     all
 }
 
 /// The runs whose histograms the page shows, each with its heading.
-pub(super) fn histograms(method: &MatrixMethod, done: &[PointResult]) -> Vec<ReportPoint> {
+pub(super) fn histograms(
+    method: &MatrixMethod,
+    choices: &[PointChoice<'_>],
+    done: &[PointResult],
+) -> Vec<ReportPoint> {
     let mut all = Vec::new();
-    for choice in choices(method, done) {
-        for (result, point) in runs_at(method, &choice, done) {
+    for choice in choices {
+        for (result, point) in runs_at(method, choice, done) {
             let Some(run) = done.iter().position(|r| r.point.id == result.point.id) else {
                 continue;
             };

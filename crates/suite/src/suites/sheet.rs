@@ -9,7 +9,7 @@ use serde_json::Value;
 use taillight_core::Result;
 use taillight_core::plan::{TargetPlan, WorkloadPlan};
 use taillight_core::units::readable;
-use taillight_report::format::{count, percent};
+use taillight_report::format::{Script, count, duration, percent};
 use taillight_report::model::about;
 use taillight_report::{SheetColumn, StandardSheet};
 use taillight_rundir::{JsonFile, Manifest, RunDir, nvme::NvmeFile};
@@ -17,6 +17,7 @@ use taillight_rundir::{JsonFile, Manifest, RunDir, nvme::NvmeFile};
 use super::loops::shown;
 use super::matrix::{PurgeMethod, SuitePhase};
 use super::matrix_method::MatrixMethod;
+use super::operating_words::{self, PointChoice};
 use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets::TARGET;
 use crate::method::PointResult;
@@ -66,6 +67,7 @@ impl ManifestFacts<'_> {
 pub(super) fn sheet(
     method: &MatrixMethod,
     found: &[(String, SteadyRounds)],
+    choices: &[PointChoice<'_>],
     conformance: Option<String>,
     done: &[PointResult],
 ) -> Result<Option<StandardSheet>> {
@@ -108,8 +110,30 @@ pub(super) fn sheet(
         columns: [vec![platform(&facts)], devices]
             .concat()
             .into_iter()
-            .chain([set_up(method, manifest), test(method, found, &done)])
+            .chain([set_up(method, manifest), test(method, found, choices, &done)])
             .collect(),
+    }))
+}
+
+/// Difference between two clock pairs from which the wall clock was set, ns. Slewing stays below.
+const STEP_NS: i64 = 1_000_000_000;
+
+/// Whether the wall clock was set between the first run and the last, in words. Errors: `Corrupt` or
+/// `Unavailable` when a run directory cannot be read.
+pub(super) fn clock_step(done: &[PointResult]) -> Result<Option<String>> {
+    let mut real = done.iter().filter(|r| r.summary.is_some());
+    let (Some(first), Some(last)) = (real.next(), real.next_back()) else { return Ok(None) };
+    let (first, last) = (RunDir::open(&first.dir)?, RunDir::open(&last.dir)?);
+    let (first, last) = (first.manifest(), last.manifest());
+    let ahead = |m: &Manifest| m.clock.realtime_ns - m.clock.monotonic_ns;
+    let boot = |m: &Manifest| m.process.as_ref().map(|p| p.boot_id.clone());
+    let step = ahead(last) - ahead(first);
+    let real = first.clock.source != "virtual" && boot(first) == boot(last);
+    let set = real && step.abs() > STEP_NS;
+    let by = duration(step.unsigned_abs() as f64, Script::Plain);
+    let way = if step < 0 { "back" } else { "forward" };
+    Ok(set.then(|| {
+        format!("The wall clock was set {way} by {by} between the runs: dates may be wrong, times are not")
     }))
 }
 
@@ -222,10 +246,10 @@ fn device(
     column
 }
 
-/// The plan of the first point of a phase.
+/// The plan of the first point of a phase; not of a run before it.
 fn plan_of(method: &MatrixMethod, phase: usize) -> Option<&taillight_core::plan::Plan> {
     let mut points = method.points.iter();
-    points.find(|p| p.phase == phase).map(|p| &p.point.plan)
+    points.find(|p| p.phase == phase && !p.before).map(|p| &p.point.plan)
 }
 
 /// Order, block size, mix, workers and depth of a phase's load, and how long it lasts.
@@ -281,6 +305,7 @@ fn set_up(method: &MatrixMethod, manifest: &Manifest) -> SheetColumn {
 fn test(
     method: &MatrixMethod,
     found: &[(String, SteadyRounds)],
+    choices: &[PointChoice<'_>],
     done: &[&PointResult],
 ) -> SheetColumn {
     let mut column = SheetColumn::new("Test parameters");
@@ -302,6 +327,9 @@ fn test(
             _ => format!("undecided after {}", rounds.rounds),
         };
         column.add(&format!("steady rounds, {name}"), Some(said));
+    }
+    for (name, chosen) in operating_words::disclosed(choices) {
+        column.add(&name, Some(chosen));
     }
     let errors: f64 = done.iter().filter_map(|r| r.values.get("errors")).sum();
     column.add("I/O errors", Some(count(errors as u64)));

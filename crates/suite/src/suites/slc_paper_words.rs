@@ -51,7 +51,8 @@ fn groups(method: &SlcPaperMethod) -> Vec<RunGroup> {
             let of = |row: &SlcPaperRun| row.system == system.name && row.op == side.name();
             let runs: Vec<usize> = (0..rows.len()).filter(|i| of(&rows[*i])).collect();
             if !runs.is_empty() {
-                groups.push(RunGroup { title: format!("{}, {}", system.title, side.name()), runs });
+                let title = format!("{}, {}", system.title, side.name());
+                groups.push(RunGroup { title, runs, labels: Vec::new() });
             }
         }
     }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use taillight_core::{Error, Result};
 use taillight_report::{JudgedWindow, SteadyTrack};
+use taillight_rundir::RunDir;
 use taillight_stats::SteadyRule;
 
 use super::targets::TARGET;
@@ -40,6 +41,9 @@ pub struct SteadyPhase {
     /// Rounds at most; then steady state is not achieved, which is a result. They end with the last one that
     /// ends a window. Default: 25.
     pub max_rounds: u32,
+    /// Rounds also end when so many times the size of the target has been moved in them, as by `max_rounds`
+    /// and not before the first window. Default: no such limit.
+    pub capacity: Option<f64>,
 }
 
 impl Default for SteadyPhase {
@@ -54,6 +58,7 @@ impl Default for SteadyPhase {
             slope: rule.slope_excursion,
             spacing: 1,
             max_rounds: 25,
+            capacity: None,
         }
     }
 }
@@ -145,6 +150,10 @@ impl SteadyPhase {
                 "SNIA's rule: excursion = 0.2, slope = 0.1".to_owned(),
             );
         }
+        if self.capacity.is_some_and(|times| !share(times)) {
+            let hint = "WSAT writes 4 times the capacity: capacity = 4".to_owned();
+            return refuse("capacity", "a capacity is a number above 0".to_owned(), hint);
+        }
         if self.max_rounds < self.shortest() {
             let hint = format!("give max_rounds = {} at least", self.shortest());
             return refuse("max_rounds", "no window fits into the rounds".to_owned(), hint);
@@ -167,7 +176,9 @@ impl SteadyPhase {
         let tracked: Vec<&Coordinates> = settings.iter().filter(tracked).collect();
         let in_round = |round: u32| results.iter().filter(move |r| r.point.round == round);
         let complete = |round: &u32| in_round(*round).count() == settings.len();
-        let rounds = (1..=self.last_round()).take_while(complete).last().unwrap_or(0);
+        let most =
+            self.written_out(results).map_or(self.last_round(), |r| r.min(self.last_round()));
+        let rounds = (1..=most).take_while(complete).last().unwrap_or(0);
         let of = |at: &Coordinates, round: u32| {
             in_round(round).find(|r| r.point.coordinates == *at).copied()
         };
@@ -195,10 +206,22 @@ impl SteadyPhase {
                 break;
             }
         }
-        if outcome == SteadyOutcome::Unsettled && rounds == self.last_round() {
+        if outcome == SteadyOutcome::Unsettled && rounds == most {
             outcome = SteadyOutcome::NotAchieved;
         }
         SteadyRounds { tracks, judged, outcome, rounds }
+    }
+
+    /// The round in which `capacity` was reached; the first that ends a window, where that is later.
+    fn written_out(&self, results: &[&PointResult]) -> Option<u32> {
+        let times = self.capacity?;
+        let size = target_bytes(results.first()?)?;
+        let mut moved = 0.0;
+        let reached = results.iter().find(|r| {
+            moved += r.values.get("bytes").copied().unwrap_or(0.0);
+            moved >= times * size
+        })?;
+        Some(self.earliest_after(reached.point.round.saturating_sub(1)))
     }
 
     fn track<'a>(
@@ -213,10 +236,8 @@ impl SteadyPhase {
         };
         // The target stands in the name of the phase.
         let fields = at.iter().filter(|(path, _)| *path != TARGET);
-        let words: Vec<String> =
-            fields.map(|(path, value)| format!("{path} = {}", axis::shown(value))).collect();
         SteadyTrack {
-            title: words.join(", "),
+            title: axis::words(fields.map(|(path, value)| (path.as_str(), value))),
             figure: self.figure.clone(),
             rule: self.rule(),
             rounds: (1..=rounds).map(|round| (round, value(round))).collect(),
@@ -230,6 +251,15 @@ impl SteadyPhase {
         let begins = (first - 1).is_multiple_of(self.spacing);
         begins.then(|| (first..=last).step_by(self.spacing as usize).collect())
     }
+}
+
+/// Size of what a run used of its target: as the job asks, else as the driver said.
+fn target_bytes(result: &PointResult) -> Option<f64> {
+    let said = || {
+        let run = RunDir::open(&result.dir).ok()?;
+        run.manifest().environment.get("driver")?.get("size.used")?.as_str()?.parse().ok()
+    };
+    result.point.plan.target.size.map(|size| size.0 as f64).or_else(said)
 }
 
 /// Whether a setting has all these values.

@@ -1,7 +1,9 @@
 //! A host that runs points on virtual time and in memory, without a binary.
+#![allow(dead_code)] // each test binary uses a part
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Map, Value};
@@ -17,9 +19,10 @@ use taillight_report::{MadeReport, ReportContext, ReportOptions};
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, RunDir, RunStatus, fixture};
 use taillight_suite::host::{Assignment, Host, JobSource, Message, RunOutcome};
-use taillight_suite::method::Point;
+use taillight_suite::method::{Method, Point};
 use taillight_suite::repeat::RepeatMethod;
-use taillight_suite::runner::{SeriesSetup, run_series};
+use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
+use taillight_suite::suites::{SuiteFile, SuiteRequest};
 
 /// Runs points with the engine, and remembers what it was asked.
 #[derive(Default)]
@@ -38,6 +41,13 @@ pub struct SimHost {
     pub broken: Option<String>,
     /// What the machine says of the target.
     pub facts: Map<String, Value>,
+}
+
+impl SimHost {
+    /// What it showed, without the breaks of lines.
+    pub fn unwrapped(&self) -> String {
+        self.text.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl Host for SimHost {
@@ -166,4 +176,18 @@ pub fn plan(job: &JobSource, set: &[Assignment]) -> Result<Plan> {
 
 pub fn source(text: &str) -> JobSource {
     JobSource::written("test.toml", text)
+}
+
+/// The method of a suite file.
+pub fn prepare(text: &str, request: SuiteRequest) -> Result<Box<dyn Method>> {
+    SuiteFile::parse(&source(text))?.prepare(request, Rc::new(plan)).map(|p| p.method)
+}
+
+/// Runs a suite file to its end, going on where `dir` was left.
+pub fn run(text: &str, host: &mut SimHost, dir: &Path) -> (SeriesOutcome, SeriesFile) {
+    let mut method = prepare(text, SuiteRequest::default()).expect("a suite");
+    let resumed = SeriesFile::read(dir).expect("readable");
+    let setup = SeriesSetup { dir: dir.to_owned(), command: Vec::new(), resumed };
+    let outcome = run_series(method.as_mut(), host, setup).expect("it runs");
+    (outcome, SeriesFile::read(dir).expect("readable").expect("there"))
 }

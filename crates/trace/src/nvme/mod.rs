@@ -221,21 +221,6 @@ fn keep<T>(log: Result<T>, drive: &mut NvmeDrive) -> Option<T> {
     }
 }
 
-/// A page of another size than it has to have.
-fn wrong_size(what: &str, bytes: usize, needed: usize) -> Error {
-    Error::corrupt(format!("{what} has a wrong size"))
-        .with("bytes", bytes)
-        .with("needed", needed)
-        .hint("give the page as the drive sent it, whole")
-}
-
-/// Little-endian number of `n` bytes at `at`; zero beyond the end.
-fn le(page: &[u8], at: usize, n: usize) -> u64 {
-    let bytes = page.get(at..at + n).unwrap_or_default();
-    let low = bytes.iter().take(8).rev();
-    low.fold(0, |sum, b| sum << 8 | u64::from(*b))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,9 +4,8 @@
 //! command to posting its completion: the host's doorbell and interrupt are outside.
 
 use taillight_core::{Error, Result};
+use taillight_machine::nvme::{check_size, le};
 use taillight_rundir::nvme::{LatencyMonitor, MonitorBucket};
-
-use super::{le, wrong_size};
 
 /// GUID of the page, as it stands there: the last byte of its usual writing first.
 const GUID: [u8; 16] = [
@@ -19,9 +18,7 @@ const NONE_MS: u64 = 0xffff;
 
 /// Parses the page. Errors: `Corrupt` for another size, another page or an unknown version.
 pub fn parse(page: &[u8]) -> Result<LatencyMonitor> {
-    if page.len() != 512 {
-        return Err(wrong_size("the latency monitor (C3h)", page.len(), 512));
-    }
+    check_size("the latency monitor (C3h)", page, 512)?;
     if page[0x1f0..0x200] != GUID {
         return Err(Error::corrupt(
             "log page C3h of this drive is no OCP latency monitor: another GUID stands in it",

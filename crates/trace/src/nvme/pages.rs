@@ -2,9 +2,8 @@
 //! pages (00h).
 
 use taillight_core::{Error, Result};
+use taillight_machine::nvme::{check_size, le};
 use taillight_rundir::nvme::{ErrorEntry, Smart};
-
-use super::{le, wrong_size};
 
 /// What a controller says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +21,7 @@ pub struct ControllerIdentity {
 
 /// Parses the answer to Identify Controller. Errors: `Corrupt` when it is no such answer.
 pub fn identity(page: &[u8]) -> Result<ControllerIdentity> {
-    if page.len() != 4096 {
-        return Err(wrong_size("the answer to identify", page.len(), 4096));
-    }
+    check_size("the answer to identify", page, 4096)?;
     let text = |from: usize, to: usize| {
         let text = String::from_utf8_lossy(&page[from..to]);
         text.trim_matches(|c: char| c == ' ' || c == '\0').to_owned()
@@ -54,9 +51,7 @@ fn wide(page: &[u8], at: usize) -> u64 {
 
 /// Parses log page 02h. Errors: `Corrupt` for another size.
 pub fn smart(page: &[u8]) -> Result<Smart> {
-    if page.len() != 512 {
-        return Err(wrong_size("the SMART page (02h)", page.len(), 512));
-    }
+    check_size("the SMART page (02h)", page, 512)?;
     let kelvin = le(page, 1, 2) as i64;
     Ok(Smart {
         critical_warning: le(page, 0, 1),
@@ -83,9 +78,7 @@ pub fn smart(page: &[u8]) -> Result<Smart> {
 /// Parses log page 01h: entries of 64 bytes, those in use. Errors: `Corrupt` for a size that is no
 /// multiple of an entry.
 pub fn errors(page: &[u8]) -> Result<Vec<ErrorEntry>> {
-    if page.is_empty() || !page.len().is_multiple_of(64) {
-        return Err(wrong_size("the error log (01h)", page.len(), 64));
-    }
+    check_size("the error log (01h)", page, page.len().next_multiple_of(64).max(64))?;
     let entry = |e: &[u8]| ErrorEntry {
         count: le(e, 0, 8),
         queue: le(e, 8, 2),
@@ -101,9 +94,7 @@ pub fn errors(page: &[u8]) -> Result<Vec<ErrorEntry>> {
 
 /// Parses log page 00h: whether each of the 256 pages is there. Errors: `Corrupt` for another size.
 pub fn supported(page: &[u8]) -> Result<Vec<bool>> {
-    if page.len() != 1024 {
-        return Err(wrong_size("the list of log pages (00h)", page.len(), 1024));
-    }
+    check_size("the list of log pages (00h)", page, 1024)?;
     Ok(page.chunks_exact(4).map(|e| e[0] & 1 != 0).collect())
 }
 

@@ -63,6 +63,9 @@ pub struct RunGroup {
     pub title: String,
     /// Their places among the runs.
     pub runs: Vec<usize>,
+    /// Their names in the figure; empty = the runs' own.
+    #[serde(default)]
+    pub labels: Vec<String>,
 }
 
 /// One run.
@@ -264,6 +267,20 @@ pub struct SlowPoint {
 }
 
 impl ChartModel {
+    /// The runs of a group by themselves, each as one line of all its operations.
+    pub fn part(&self, group: &RunGroup) -> ChartModel {
+        let run = |(nth, at): (usize, &usize)| {
+            let run = self.runs.get(*at)?;
+            Some(RunCharts {
+                label: group.labels.get(nth).unwrap_or(&run.label).clone(),
+                series: run.whole.as_ref().map_or(run.series.clone(), |all| vec![all.clone()]),
+                ..RunCharts::default()
+            })
+        };
+        let runs = group.runs.iter().enumerate().filter_map(run).collect();
+        ChartModel { runs, ..ChartModel::default() }
+    }
+
     /// The end of the time axis: the latest interval, heat map or outlier, seconds.
     pub fn end_s(&self) -> f64 {
         let runs = || self.runs.iter();

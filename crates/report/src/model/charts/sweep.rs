@@ -1,4 +1,4 @@
-//! What the charts of a sweep are drawn from: medians over the rounds of each point, and curves of
+//! What the charts of a sweep are drawn from: figures over the rounds of each point, and curves of
 //! demand with their knees. Filled by the caller of the report, who knows what differs between runs.
 
 use schemars::JsonSchema;
@@ -55,10 +55,12 @@ pub struct SweepPoint {
     pub cpu_percent: Option<RoundSpread>,
 }
 
-/// A figure over the rounds of a point.
+/// A figure over the rounds of a point: rates averaged, the mean of all their I/Os, of percentiles the
+/// largest round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundSpread {
-    pub median: f64,
+    #[serde(alias = "median")]
+    pub value: f64,
     pub min: f64,
     pub max: f64,
 }

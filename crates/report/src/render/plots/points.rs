@@ -4,7 +4,7 @@ use plotly::Plot;
 use plotly::common::Visible;
 
 use super::figure::{ButtonRow, Chart, ChartFigure};
-use super::histogram::{HistogramLayer, HistogramRoom, counts, cumulative, mark_line, marks};
+use super::histogram::{self, HistogramLayer, HistogramRoom, counts, cumulative, mark_line, marks};
 use super::look::LineLook;
 use crate::model::ReportPoint;
 use crate::model::charts::{ChartModel, LatencySeries};
@@ -13,9 +13,7 @@ use crate::render::palette;
 pub const CHART: Chart = Chart {
     id: "points",
     title: "Response-time histograms at the operating points",
-    read: "Number of I/Os per bin on the left, on a logarithmic scale; the rising line is the \
-           share finished so far, on the right. Vertical lines: mean, nines, ceilings and the \
-           slowest I/O.",
+    read: histogram::CHART.read,
     draw,
 };
 

@@ -17,8 +17,9 @@ use crate::render::palette;
 pub const LINES: Chart = Chart {
     id: "sweep",
     title: "Sweep",
-    read: "Each point is a run; the median over the rounds, with the smallest and the largest, where \
-           there are several. One line for each combination of the other fields.",
+    read: "Each point is a run. Over several rounds rates are averages, means are of all their I/Os, of \
+           percentiles the largest round counts; bars go from the smallest to the largest round. \
+           One line for each combination of the other fields.",
     draw: draw_lines,
 };
 
@@ -194,17 +195,17 @@ fn line(
 ) -> Box<Scatter<f64, f64>> {
     let colour = palette::of_run(nth);
     let words = |(_, v): &(f64, RoundSpread)| match v.min < v.max {
-        false => figure.words(v.median),
+        false => figure.words(v.value),
         true => format!(
             "{} ({} to {})",
-            figure.words(v.median),
+            figure.words(v.value),
             figure.words(v.min),
             figure.words(v.max)
         ),
     };
     let trace = Scatter::new(
         points.iter().map(|p| p.0).collect(),
-        points.iter().map(|p| style::round(p.1.median)).collect(),
+        points.iter().map(|p| style::round(p.1.value)).collect(),
     )
     .name(name)
     .mode(Mode::LinesMarkers)
@@ -217,8 +218,8 @@ fn line(
     }
     let bars = ErrorData::new(ErrorType::Data)
         .symmetric(false)
-        .array(points.iter().map(|(_, v)| v.max - v.median).collect())
-        .array_minus(points.iter().map(|(_, v)| v.median - v.min).collect())
+        .array(points.iter().map(|(_, v)| v.max - v.value).collect())
+        .array_minus(points.iter().map(|(_, v)| v.value - v.min).collect())
         .color(colour)
         .thickness(1.4)
         .width(4);
@@ -243,7 +244,7 @@ fn heat(
         let of = |p: &&SweepPoint| rest(p, &[across, up]) == *key;
         sweep.points.iter().filter(of).any(|p| (figure.of)(p).is_some())
     });
-    let values = sweep.points.iter().filter_map(figure.of).map(|v| v.median);
+    let values = sweep.points.iter().filter_map(figure.of).map(|v| v.value);
     let values: Vec<f64> = values.filter(|v| *v > 0.0).collect();
     let (lo, hi) = values.iter().fold((f64::MAX, 0f64), |(lo, hi), v| (lo.min(*v), hi.max(*v)));
     if values.is_empty() {
@@ -283,7 +284,7 @@ fn cells(
     let (wide, high) = (sweep.axes[across].labels.len(), sweep.axes[up].labels.len());
     let value = |x: usize, y: usize| {
         let point = points.iter().find(|p| p.at[across] == x && p.at[up] == y)?;
-        Some((figure.of)(point)?.median).filter(|v| *v > 0.0)
+        Some((figure.of)(point)?.value).filter(|v| *v > 0.0)
     };
     let grid = |y: usize| (0..wide).map(|x| value(x, y).map(|v| style::round(v.log10()))).collect();
     let words = |y: usize| {

@@ -5,6 +5,7 @@ mod capture;
 mod direct;
 mod draws;
 mod fio_import;
+mod live;
 mod null;
 mod objects;
 mod pacing;
@@ -85,6 +86,9 @@ pub const CASES: &[BenchCase] = &[
         tracing::direct,
     ),
     case("trace-cached", "page-cached 4 KiB reads, traced against untraced", tracing::cached),
+    case("live-null", "null at depth 1: watched by nobody, a page, a scraper", live::null_1),
+    case("live-cached", "page-cached 4 KiB reads, depth 32, watched", live::cached_32),
+    case("live-direct", "direct 4 KiB reads, depth 32, watched", live::direct_32),
     case(
         "rocksdb-100",
         "RocksDB, a million records of 100 B, against its db_bench: fill and reads",

@@ -12,11 +12,11 @@ use crate::{BenchSetup, fio};
 /// Longest measurement, seconds: every I/O is kept, and these are tens of millions a second.
 const MOST_SECONDS: u64 = 3;
 
-fn short(setup: &BenchSetup) -> BenchSetup {
+pub fn short(setup: &BenchSetup) -> BenchSetup {
     BenchSetup { pairs: setup.pairs, seconds: setup.seconds.min(MOST_SECONDS) }
 }
 
-fn words(setup: &BenchSetup, rw: &str, depth: u32, workers: u32) -> String {
+pub fn words(setup: &BenchSetup, rw: &str, depth: u32, workers: u32) -> String {
     format!(
         "--driver null --size 1GiB --rw {rw} --bs 4KiB --depth {depth} --workers {workers} \
          --runtime {}s",

@@ -8,11 +8,12 @@ use taillight_core::job::Job;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_import::EXPORTS;
+use taillight_report::format::counted;
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, RunDir};
 use taillight_suite::points;
 
-use crate::args::{CSV, ExportArgs, OPENMETRICS};
+use crate::args::{CSV, ExportArgs, OPENMETRICS, REMOTE_WRITE};
 use crate::import::write_new;
 use crate::{output, run};
 
@@ -20,6 +21,9 @@ use crate::{output, run};
 /// table of a job; `Corrupt` for a broken run directory.
 pub fn main(args: &ExportArgs) -> Result<Exit> {
     let name = args.format.as_deref().or(args.of.is_dir().then_some(CSV));
+    if name == Some(REMOTE_WRITE) && args.of.is_dir() {
+        return send(args);
+    }
     let text = match EXPORTS.iter().find(|f| Some(f.name) == name) {
         Some(format) => {
             let exported = (format.export)(&plan(&args.of)?)?;
@@ -37,6 +41,24 @@ pub fn main(args: &ExportArgs) -> Result<Exit> {
     match args.output.as_deref().filter(|p| *p != Path::new("-")) {
         Some(path) => write_new(path, &text)?,
         None => output::text(&text)?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// Sends a run's metrics to a server. Errors: `Usage` without one.
+fn send(args: &ExportArgs) -> Result<Exit> {
+    let url = args.output.as_deref().and_then(Path::to_str).unwrap_or_default();
+    let sent = taillight_live::remote_write(&RunDir::open(&args.of)?, url)?;
+    output::line(&format!(
+        "sent: {}, {}",
+        counted(sent.samples, "sample"),
+        counted(sent.native, "native histogram")
+    ));
+    if sent.native_refused {
+        output::note(
+            "the server took no native histograms (Prometheus before 3: \
+             --enable-feature=native-histograms): percentiles come from classic buckets",
+        );
     }
     Ok(Exit::Ok)
 }

@@ -1,5 +1,5 @@
 //! The live view of a run, as a browser and as a scraper see it. (What a real Prometheus makes of it:
-//! `prometheus.rs`.)
+//! `prometheus.rs`; the screen on a terminal: `screen.rs`.)
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -199,6 +199,63 @@ fn events_come_while_it_measures_and_who_never_reads_is_dropped() {
     served.end(0);
     let summary = common::summary(dir.path(), "out");
     assert_eq!(last["ops"][0]["ops"], summary["totals"]["count"]);
+}
+
+#[test]
+fn eight_clients_that_never_read_are_dropped() {
+    let dir = scratch();
+    let line = format!("{SIM} --live=127.0.0.1:0 --live-linger 60s");
+    let served = Served::start(dir.path(), &line);
+    served.over();
+    let at = served.address.clone();
+    // More than sockets hold on the way.
+    let asked = format!("GET /plotly.js HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    let deaf: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&at).unwrap();
+            stream.write_all(asked.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let whole = get(&at, "/plotly.js").1.len();
+    let held = || {
+        let inodes = std::fs::read_dir(format!("/proc/{}/fd", served.child.id())).unwrap();
+        let links = inodes.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        links.filter(|to| to.to_string_lossy().starts_with("socket:")).count()
+    };
+    // Its listener and its own pair are sockets, too.
+    assert!(held() >= 8 + 3, "they are connected");
+    let until = Instant::now() + Duration::from_secs(60);
+    while held() > 3 {
+        assert!(Instant::now() < until, "{} sockets", held());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for mut stream in deaf {
+        let mut got = Vec::new();
+        let _ = stream.read_to_end(&mut got);
+        assert!(got.len() < whole, "{} of {whole}", got.len());
+    }
+    assert_eq!(get(&at, "/").0.lines().next(), Some("HTTP/1.1 200 OK"), "others are answered");
+    get(&at, "/metrics");
+    served.end(0);
+}
+
+#[test]
+fn the_views_own_cost_is_in_the_run() {
+    let dir = scratch();
+    let line = "run --driver null --runtime 2s --output out --live=127.0.0.1:0";
+    let served = Served::start(dir.path(), line);
+    served.wait(|state| state["phase"] == "measure");
+    get(&served.address, "/metrics");
+    served.end(0);
+    let live = &common::summary(dir.path(), "out")["overhead"]["live"];
+    assert_eq!(live["scrapes"], 1, "{live}");
+    assert!(live["cpu_s"].as_f64().unwrap() > 0.0, "{live}");
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
+    assert!(page.contains("of CPU (1 scrape, 0 events)"));
+    run_line(dir.path(), "run --driver null --ops 10 --output plain", 0);
+    let plain = common::summary(dir.path(), "plain");
+    assert!(plain["overhead"]["live"].is_null(), "nobody asked");
 }
 
 #[test]

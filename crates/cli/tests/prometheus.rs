@@ -34,6 +34,10 @@ impl Drop for Prometheus {
 
 impl Prometheus {
     fn start(dir: &Path, target: &str, native: bool) -> Prometheus {
+        Prometheus::with(dir, target, native, &[])
+    }
+
+    fn with(dir: &Path, target: &str, native: bool, more: &[&str]) -> Prometheus {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "global: {{ scrape_interval: 500ms, scrape_timeout: 500ms }}\n\
@@ -48,6 +52,7 @@ impl Prometheus {
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(dir.join("prometheus.log")).unwrap());
+        command.args(more);
         if native {
             command.arg("--enable-feature=native-histograms");
         }
@@ -294,6 +299,47 @@ fn promtool_makes_blocks_of_an_exported_run() {
         })
         .sum();
     assert_eq!(edge, 200_000.0 - over, "every interval came through");
+}
+
+#[test]
+fn a_run_is_written_into_a_running_server_afterwards() {
+    if skipped("remote_write", missing()) {
+        return;
+    }
+    let dir = scratch();
+    let job = JOB.replace("OPS", "200000").replace("SERVICE", BIMODAL);
+    common::run_job(dir.path(), &job, 7);
+    let summary = common::summary(dir.path(), "out");
+    let over = summary["qos"][0]["above"].as_f64().unwrap();
+    for (native, said) in [(true, " native histograms"), (false, "took no native histograms")] {
+        let of = dir.path().join(native.to_string());
+        std::fs::create_dir(&of).unwrap();
+        let receiver = ["--web.enable-remote-write-receiver"];
+        let prometheus = Prometheus::with(&of, "127.0.0.1:1", native, &receiver);
+        prometheus.wait("vector(1)", |found| !found.is_empty());
+        let url = format!("http://{}/api/v1/write", prometheus.address);
+        let args = ["export", "out", "--format", "remote-write", "--output", &url];
+        let (out, err) = common::run(dir.path(), &args, 0);
+        assert!((out + &err).contains(said), "{said}");
+        let manifest = common::manifest(dir.path(), "out");
+        let begun = manifest["clock"]["realtime_ns"].as_f64().unwrap() / 1e9;
+        let run = manifest["run_id"].as_str().unwrap();
+        // The run's own time: 200 s of a virtual clock.
+        let at = begun + 300.0;
+        let one = |query: &str| prometheus.one(query, at);
+        let count = format!("sum(taillight_io_response_seconds_count{{instance=\"{run}\"}})");
+        assert_eq!(one(&count), 200_000.0);
+        assert_eq!(one("sum(taillight_io_response_seconds_bucket{le=\"0.02\"})"), 200_000.0 - over);
+        if native {
+            assert_eq!(one("histogram_count(sum(taillight_io_response_seconds))"), 200_000.0);
+        }
+    }
+    let closed = ["export", "out", "--format", "remote-write", "--output", "http://127.0.0.1:1/x"];
+    let (_, err) = common::run(dir.path(), &closed, 4);
+    assert!(err.contains("cannot be reached"), "{err}");
+    let nowhere = ["export", "out", "--format", "remote-write"];
+    let (_, err) = common::run(dir.path(), &nowhere, 2);
+    assert!(err.contains("http://HOST:PORT/api/v1/write"), "{err}");
 }
 
 fn text_of(output: &std::process::Output) -> String {

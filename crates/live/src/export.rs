@@ -1,5 +1,5 @@
-//! A finished run as OpenMetrics text with the times of its intervals, for `promtool tsdb
-//! create-blocks-from openmetrics`: the same model, names and buckets as `/metrics`.
+//! A finished run as metrics with the times of its intervals: the same model, names and buckets as
+//! `/metrics`. As OpenMetrics text for `promtool tsdb create-blocks-from openmetrics`; `remote` sends them.
 //!
 //! Counts are exact. Sums are of interval means, and where intervals have none (response times), of
 //! histograms: within 0.1 %.
@@ -12,10 +12,11 @@ use taillight_engine::IntervalView;
 use taillight_engine::collector::{ClosedInterval, ClosedOp};
 use taillight_rundir::histlog::each_histogram;
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::manifest::LiveViewCost;
 use taillight_rundir::{RunDir, names};
 
 use crate::feed::{LiveEvent, RunFacts};
-use crate::metrics::{Family, Labels, MetricSample, ServerUse, families};
+use crate::metrics::{Family, Labels, MetricSample, families};
 use crate::model::LiveModel;
 use crate::openmetrics::{TextFormat, head, samples};
 
@@ -25,6 +26,14 @@ const NEAR_NS: i64 = 1_000_000;
 /// The run in `dir` as OpenMetrics text. Errors: `Usage` for a run without intervals; `Corrupt` for
 /// damaged files.
 pub fn export(dir: &RunDir) -> Result<String> {
+    let mut text = TimedText::default();
+    replay(dir, &mut |families, at_s| families.into_iter().for_each(|f| text.put(f, at_s)))?;
+    Ok(text.finish())
+}
+
+/// Goes through the intervals of the run: the metrics at the end of each, and that time in seconds
+/// since the epoch. Errors: as [`export`].
+pub fn replay(dir: &RunDir, each: &mut dyn FnMut(Vec<Family>, f64)) -> Result<()> {
     let manifest = dir.manifest();
     let mut model = LiveModel::default();
     model.take(LiveEvent::Begin(Box::new(RunFacts {
@@ -36,8 +45,13 @@ pub fn export(dir: &RunDir) -> Result<String> {
         dir: dir.path().to_owned(),
     })));
     model.take(LiveEvent::Phase("measure".to_owned()));
-    let mut text = TimedText::default();
-    for (start_ns, ops) in intervals(dir)? {
+    let intervals = intervals(dir)?;
+    if intervals.is_empty() {
+        return Err(Error::usage("the run measured nothing")
+            .with("path", dir.path().display())
+            .hint("give the directory of a run that has measured"));
+    }
+    for (start_ns, ops) in intervals {
         let length_ns = ops.iter().map(|op| op.row.length_ns).max().unwrap_or(0);
         let closed = ClosedInterval {
             measured: true,
@@ -60,15 +74,10 @@ pub fn export(dir: &RunDir) -> Result<String> {
         let since = end_ns.saturating_sub(manifest.clock.monotonic_ns);
         let at_s = manifest.clock.realtime_ns.saturating_add(since) as f64 / 1e9;
         // What the view used is not the run's.
-        let all = families(&model, ServerUse::default()).into_iter();
-        all.filter(|f| !f.name.starts_with("taillight_live_")).for_each(|f| text.put(f, at_s));
+        let all = families(&model, &LiveViewCost::default()).into_iter();
+        each(all.filter(|f| !f.name.starts_with("taillight_live_")).collect(), at_s);
     }
-    match text.families.is_empty() {
-        false => Ok(text.finish()),
-        true => Err(Error::usage("the run measured nothing")
-            .with("path", dir.path().display())
-            .hint("give the directory of a run that has measured")),
-    }
+    Ok(())
 }
 
 /// The measured intervals by their start, with what the histogram log says of them.

@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::{Result, Stamp};
 use taillight_engine::{IntervalView, Observer};
+use taillight_rundir::host::HostRow;
+use taillight_rundir::manifest::LiveViewCost;
+use taillight_rundir::summary::Cause;
 
 use crate::model::LiveModel;
 use crate::server::cannot;
@@ -45,7 +48,7 @@ pub struct PlaceInSeries {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LiveEnd {
     /// `complete`, `partial` or `failed`.
     pub status: String,
@@ -53,6 +56,8 @@ pub struct LiveEnd {
     pub report: Option<PathBuf>,
     /// The report's verdict, one line.
     pub verdict: Option<String>,
+    /// The layers that held the slow I/Os, of a traced run.
+    pub slow: Option<Vec<Cause>>,
 }
 
 /// What the model is told.
@@ -62,6 +67,8 @@ pub enum LiveEvent {
     Phase(String),
     Interval(Box<IntervalView>),
     Overtime,
+    /// A sample of the machine.
+    Host(Vec<HostRow>),
     Stalled(Stamp),
     /// Long work that is not measuring: what, the part that is done, and the whole.
     Work(String, u64, u64),
@@ -111,13 +118,29 @@ impl Waker {
 pub struct LiveState {
     events: Sender<LiveEvent>,
     model: Mutex<(Receiver<LiveEvent>, LiveModel)>,
-    waker: Waker,
+    /// The server's, if there is one.
+    waker: Option<Waker>,
+    /// What the views have used.
+    pub(crate) cost: ViewsCost,
+}
+
+/// What the views of a run used so far.
+#[derive(Debug, Default)]
+pub(crate) struct ViewsCost {
+    /// CPU time of the server's thread, ns.
+    pub server_ns: AtomicU64,
+    /// CPU time of drawing on the terminal, ns.
+    pub screen_ns: AtomicU64,
+    pub scrapes: AtomicU64,
+    /// Events sent to pages.
+    pub events: AtomicU64,
 }
 
 impl LiveState {
-    pub(crate) fn new(waker: Waker) -> LiveState {
+    pub(crate) fn new(waker: Option<Waker>) -> LiveState {
         let (events, taken) = channel();
-        LiveState { events, model: Mutex::new((taken, LiveModel::default())), waker }
+        let model = Mutex::new((taken, LiveModel::default()));
+        LiveState { events, model, waker, cost: ViewsCost::default() }
     }
 
     /// Looks at the model as it is now.
@@ -129,14 +152,14 @@ impl LiveState {
         see(model)
     }
 
-    pub(crate) fn waker(&self) -> &Waker {
-        &self.waker
+    pub(crate) fn waker(&self) -> Option<&Waker> {
+        self.waker.as_ref()
     }
 
     pub(crate) fn tell(&self, event: LiveEvent) {
         // The receiver lives as long as the state.
         let _ = self.events.send(event);
-        self.waker.news();
+        self.waker.iter().for_each(Waker::news);
     }
 }
 
@@ -151,8 +174,33 @@ pub struct LiveFeed {
 }
 
 impl LiveFeed {
+    /// Of a run that is shown on the terminal only.
+    pub fn unserved() -> LiveFeed {
+        LiveFeed::new(Arc::new(LiveState::new(None)))
+    }
+
     pub(crate) fn new(state: Arc<LiveState>) -> LiveFeed {
         LiveFeed { state, told_work: None }
+    }
+
+    pub(crate) fn state(&self) -> &LiveState {
+        &self.state
+    }
+
+    /// A sample of the machine was taken.
+    pub fn host(&self, sample: Vec<HostRow>) {
+        self.state.tell(LiveEvent::Host(sample));
+    }
+
+    /// What the views used so far.
+    pub fn cost(&self) -> LiveViewCost {
+        let cost = &self.state.cost;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        LiveViewCost {
+            cpu_s: (of(&cost.server_ns) + of(&cost.screen_ns)) as f64 / 1e9,
+            scrapes: of(&cost.scrapes),
+            events: of(&cost.events),
+        }
     }
 
     /// A run begins; what was known of the one before goes.

@@ -1,4 +1,4 @@
-//! Views of a run while it goes on: a page in a browser, metrics for Prometheus.
+//! Views of a run while it goes on: a page in a browser, metrics for Prometheus, a screen on a terminal.
 //!
 //! What it is: one model ([`LiveModel`]) fed by the collector at each interval's close
 //! ([`LiveFeed`]), and a small server ([`LiveServer`]) whose answers are made from it when somebody
@@ -16,10 +16,13 @@ mod native;
 mod openmetrics;
 mod page;
 mod protobuf;
+mod remote;
+pub mod screen;
 mod server;
 mod state;
 
 pub use export::export;
 pub use feed::{LiveEnd, LiveFeed, LiveState, PlaceInSeries, RunFacts};
 pub use model::{LiveModel, Progressed, progressed};
+pub use remote::{RemoteWritten, remote_write};
 pub use server::{LiveOptions, LiveServer};

@@ -46,8 +46,8 @@
   };
 
   // A longer run changes less from one second to the next: charts are redrawn as often as one of some
-  // 300 columns fills.
-  const pause = () => 1000 * Math.min(30, Math.max(1, (state.elapsed_s || 0) / 300));
+  // 300 columns fills, and every three seconds at most: drawing them is what a page costs.
+  const pause = () => 1000 * Math.min(30, Math.max(3, (state.elapsed_s || 0) / 300));
   let asked = false;
   const charts = () => {
     if (!state || asked || document.hidden || drawn === state.version) return;

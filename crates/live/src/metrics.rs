@@ -4,6 +4,7 @@
 //! run id on series: `taillight_run_info` is joined. Listed for users in docs/live.md.
 
 use taillight_core::LatencyKind;
+use taillight_rundir::manifest::LiveViewCost;
 
 use crate::classic;
 use crate::model::{LiveModel, OpSoFar, progressed};
@@ -84,23 +85,15 @@ impl Family {
     }
 }
 
-/// What the server knows of itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ServerUse {
-    /// CPU time of its thread, seconds.
-    pub cpu_s: f64,
-    /// Scrapes, this one included.
-    pub scrapes: u64,
-}
-
 const COUNTER: FamilyKind = FamilyKind::Counter;
 const GAUGE: FamilyKind = FamilyKind::Gauge;
 
 /// Every family that has a sample.
-pub fn families(model: &LiveModel, used: ServerUse) -> Vec<Family> {
+pub fn families(model: &LiveModel, used: &LiveViewCost) -> Vec<Family> {
     let mut all = run_families(model);
     all.extend(io_families(model));
     all.extend(load_families(model));
+    all.extend(machine_families(model));
     all.push(
         Family::new(
             "taillight_live_cpu_seconds",
@@ -259,4 +252,97 @@ fn load_families(model: &LiveModel) -> Vec<Family> {
         }
     }
     vec![due, in_flight, backlog, oldest, asked, share]
+}
+
+/// What the machine did in the last sample, and at the end the layers that held slow I/Os.
+fn machine_families(model: &LiveModel) -> Vec<Family> {
+    let help = "Share of the last sample in which a disk below the target had a request in flight.";
+    let mut disks = Family::of("taillight_host_disk_busy_ratio", GAUGE, help).unit("ratio");
+    for (disk, percent) in model.host_figure("disk", "%util") {
+        let disk = disk.unwrap_or_default().to_owned();
+        disks = disks.with(vec![("disk", disk)], percent / 100.0);
+    }
+    let help = "Share of the last sample in which the CPUs were not idle.";
+    let mut cpus = Family::of("taillight_host_cpu_busy_ratio", GAUGE, help).unit("ratio");
+    for (_, idle) in model.host_figure("cpu", "%idle") {
+        cpus = cpus.with(Vec::new(), 1.0 - idle / 100.0);
+    }
+    let help = "Share of the last sample in which some task waited for a resource (pressure).";
+    let mut pressure = Family::of("taillight_host_pressure_ratio", GAUGE, help).unit("ratio");
+    for resource in ["cpu", "io", "memory"] {
+        for (_, percent) in model.host_figure("psi", &format!("{resource}_some")) {
+            pressure = pressure.with(vec![("resource", resource.to_owned())], percent / 100.0);
+        }
+    }
+    let help = "Slow I/Os by the layer that held them, of a traced run; known when it is over.";
+    let mut slow = Family::of("taillight_slow_io", COUNTER, help);
+    for cause in model.end.iter().filter_map(|end| end.slow.as_ref()).flatten() {
+        slow = slow.with(vec![("layer", cause.layer.clone())], cause.outliers as f64);
+    }
+    vec![disks, cpus, pressure, slow]
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::host::HostRow;
+    use taillight_rundir::summary::Cause;
+
+    use super::*;
+    use crate::feed::{LiveEnd, LiveEvent};
+    use crate::model::tests::{begun, interval};
+    use crate::openmetrics::{TextFormat, text};
+
+    fn scraped(model: &LiveModel) -> String {
+        text(&families(model, &LiveViewCost::default()), TextFormat::Prometheus, None)
+    }
+
+    #[test]
+    fn a_scrape_in_overtime_says_so_and_has_all_that_was_done() {
+        let mut model = begun();
+        model.take(LiveEvent::Phase("measure".to_owned()));
+        model.take(interval(0, &[(500_000, 90)], 2, (7, 3, 100)));
+        model.take(LiveEvent::Overtime);
+        let text = scraped(&model);
+        assert!(text.contains("taillight_phase{phase=\"overtime\"} 1.0"), "{text}");
+        assert!(text.contains("taillight_phase{phase=\"measure\"} 0.0"), "{text}");
+        assert!(
+            text.contains("taillight_io_service_seconds_count{workload=\"w\",op=\"read\"} 90.0")
+        );
+        assert!(text.contains("taillight_io_backlog{workload=\"w\"} 7.0"), "{text}");
+    }
+
+    #[test]
+    fn the_machine_is_in_ratios_and_layers_come_with_the_end() {
+        let mut model = begun();
+        let row = |source: &str, metric: &str, item: Option<&str>, value| HostRow {
+            source: source.into(),
+            metric: metric.into(),
+            item: item.map(Into::into),
+            value,
+            ..HostRow::default()
+        };
+        let sample = vec![
+            row("disk", "%util", Some("vda"), 50.0),
+            row("cpu", "%idle", None, 75.0),
+            row("psi", "io_some", None, 12.5),
+        ];
+        model.take(LiveEvent::Host(sample));
+        let before = scraped(&model);
+        for line in [
+            "taillight_host_disk_busy_ratio{disk=\"vda\"} 0.5\n",
+            "taillight_host_cpu_busy_ratio 0.25\n",
+            "taillight_host_pressure_ratio{resource=\"io\"} 0.125\n",
+        ] {
+            assert!(before.contains(line), "{line}{before}");
+        }
+        assert!(!before.contains("taillight_slow_io"), "unknown is no zero");
+        let cause = Cause { layer: "device".to_owned(), outliers: 3, excess_ns: 9, sure: true };
+        model.take(LiveEvent::End(Box::new(LiveEnd {
+            status: "complete".to_owned(),
+            report: None,
+            verdict: None,
+            slow: Some(vec![cause]),
+        })));
+        assert!(scraped(&model).contains("taillight_slow_io_total{layer=\"device\"} 3.0\n"));
+    }
 }

@@ -15,6 +15,7 @@ use taillight_core::{Clock, LatencyKind, LatencyMap, MonoClock, OpKind, Stamp};
 use taillight_engine::IntervalView;
 use taillight_engine::collector::{ClosedInterval, ClosedOp};
 use taillight_engine::recorder::new_histogram;
+use taillight_rundir::host::HostRow;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_stats::needed_one_sided;
 
@@ -72,11 +73,15 @@ pub struct LiveModel {
     pub last: Option<IntervalView>,
     /// Since when a worker has been inside an I/O, at least.
     pub stalled: Option<Stamp>,
+    /// The last sample of the machine.
+    pub host: Vec<HostRow>,
     /// Part and whole of the long work that goes on.
     pub work: Option<(u64, u64)>,
     pub end: Option<LiveEnd>,
     /// Operations that were due by the end of the last interval, per workload; open loop only.
     pub due: BTreeMap<u16, u64>,
+    /// Of them a second in the last measured interval; open loop only.
+    pub offered_per_s: Option<f64>,
     /// Grows with every event: views see whether there is anything new.
     pub version: u64,
     start: Option<Stamp>,
@@ -93,6 +98,7 @@ impl LiveModel {
             }
             LiveEvent::Phase(name) => (self.phase, self.work) = (name, None),
             LiveEvent::Interval(view) => self.interval(*view),
+            LiveEvent::Host(sample) => self.host = sample,
             LiveEvent::Overtime => self.phase = "overtime".to_owned(),
             LiveEvent::Stalled(since) => self.stalled = Some(since),
             LiveEvent::Work(what, done, total) => {
@@ -122,6 +128,7 @@ impl LiveModel {
         for op in &closed.ops {
             self.total(op, closed.length_ns).add(op, at_ns);
         }
+        let before: u64 = self.due.values().sum();
         for (workload, in_flight) in (0..).zip(&closed.in_flight) {
             let rows = closed.ops.iter().map(|op| &op.row).filter(|r| r.workload == workload);
             let Some(backlog) = rows.filter_map(|r| r.backlog).next() else { continue };
@@ -130,6 +137,9 @@ impl LiveModel {
             // An interval in which nothing was heard of a worker knows no backlog.
             *due = now.max(*due);
         }
+        let more = self.due.values().sum::<u64>() - before;
+        let seconds = closed.length_ns.max(1) as f64 / 1e9;
+        self.offered_per_s = (!self.due.is_empty()).then_some(more as f64 / seconds);
         if self.intervals.len() >= 2 * KEPT {
             self.intervals.drain(..KEPT);
         }
@@ -177,6 +187,19 @@ impl LiveModel {
         plan.map_or_else(|| workload.to_string(), |w| w.name.clone())
     }
 
+    /// What an operation is called: with its workload where there are several.
+    pub fn op_name(&self, workload: u16, op: OpKind) -> String {
+        match self.facts.as_ref().is_some_and(|f| f.plan.workloads.len() > 1) {
+            true => format!("{} {}", self.workload(workload), op.name()),
+            false => op.name().to_owned(),
+        }
+    }
+
+    /// What is shown of operations: a part of a read-modify-write is not by itself.
+    pub fn whole_ops(&self) -> impl Iterator<Item = &OpSoFar> {
+        self.ops.iter().filter(|o| !o.op.is_part())
+    }
+
     /// Age of the oldest I/O in flight, ns: of a stall at least, now; else at the end of the last
     /// interval. None before the first interval, and when the load is over.
     pub fn oldest_ns(&self) -> Option<u64> {
@@ -206,18 +229,35 @@ impl LiveModel {
         ceilings.map(|ceiling| self.ceiling(ceiling)).collect()
     }
 
+    /// The ceilings that an operation is to keep.
+    pub fn ceilings_of(&self, op: &OpSoFar) -> Vec<&Ceiling> {
+        let ceilings = self.facts.iter().flat_map(|f| &f.plan.qos.ceilings);
+        ceilings.filter(|ceiling| self.concerns(ceiling, op)).collect()
+    }
+
+    fn concerns(&self, ceiling: &Ceiling, op: &OpSoFar) -> bool {
+        let name = self.workload(op.workload);
+        ceiling.workload.as_ref().is_none_or(|wanted| *wanted == name)
+    }
+
     fn ceiling(&self, ceiling: &Ceiling) -> CeilingSoFar {
-        let named = |o: &&OpSoFar| {
-            let name = self.workload(o.workload);
-            !o.op.is_part() && ceiling.workload.as_ref().is_none_or(|wanted| *wanted == name)
-        };
         let (mut within, mut all) = (0, 0);
-        for op in self.ops.iter().filter(named) {
+        for op in self.whole_ops().filter(|op| self.concerns(ceiling, op)) {
             let Some(held) = op.main() else { continue };
             within += count_within(held, ceiling.ceiling.0);
             all += op.ops;
         }
         CeilingSoFar { ceiling: ceiling.clone(), within, all }
+    }
+
+    /// A figure of the machine's last sample, of each thing it is of.
+    pub fn host_figure(
+        &self,
+        source: &str,
+        metric: &str,
+    ) -> impl Iterator<Item = (Option<&str>, f64)> {
+        let rows = self.host.iter().filter(move |r| &*r.source == source && &*r.metric == metric);
+        rows.map(|r| (r.item.as_deref(), r.value))
     }
 
     /// The rows of the last interval that is no part of a read-modify-write.
@@ -306,7 +346,7 @@ pub fn progressed(view: &IntervalView) -> Option<Progressed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use taillight_core::Status;
     use taillight_core::plan::{Plan, WorkloadPlan};
     use taillight_core::units::{ByteSize, Span};
@@ -314,9 +354,9 @@ mod tests {
 
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
+    pub const SECOND: u64 = 1_000_000_000;
 
-    fn begun() -> LiveModel {
+    pub fn begun() -> LiveModel {
         let workload = WorkloadPlan::simple("w", OpKind::Read, ByteSize(4096));
         let mut plan = Plan { workloads: vec![workload], ..Plan::default() };
         let at = Percentile::nines(1).unwrap();
@@ -335,7 +375,7 @@ mod tests {
     }
 
     /// An interval: latencies with their counts, failures, backlog, in flight and age of the oldest.
-    fn interval(
+    pub fn interval(
         index: i64,
         values: &[(u64, u64)],
         errors: u64,
@@ -346,6 +386,7 @@ mod tests {
             ops: ops + errors,
             errors,
             length_ns: SECOND,
+            max_ns: values.iter().map(|v| v.0).max(),
             backlog: Some(backlog),
             ..IntervalRow::default()
         };
@@ -403,7 +444,8 @@ mod tests {
         assert!(model.stall_ns().is_some_and(|ns| ns >= 9 * SECOND));
         model.take(interval(2, &[(500_000, 1)], 0, (0, 0, 0)));
         assert_eq!((model.oldest_ns(), model.stall_ns()), (Some(0), None));
-        let end = LiveEnd { status: "complete".to_owned(), report: None, verdict: None };
+        let end =
+            LiveEnd { status: "complete".to_owned(), report: None, verdict: None, slow: None };
         model.take(LiveEvent::End(Box::new(end)));
         assert_eq!(model.oldest_ns(), None);
     }

@@ -90,7 +90,7 @@ fn line(
 
 /// A number; OpenMetrics wants a point in every edge of a bucket. Exponents have two digits, as those
 /// that Prometheus makes of the same edges in protobuf: they are labels.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let text = format!("{value:?}");
     match text.split_once("e-") {
         Some((digits, exponent)) => format!("{digits}e-{exponent:0>2}"),

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use taillight_report::html;
+use taillight_rundir::manifest::LiveViewCost;
 
 use crate::head::Request;
-use crate::metrics::{ServerUse, families};
+use crate::metrics::families;
 use crate::model::LiveModel;
 use crate::openmetrics::{TextFormat, text};
 use crate::{protobuf, state};
@@ -69,7 +70,7 @@ impl Answer {
 const PAGE_HEAD: &[u8] = b"<!DOCTYPE html><!-- live -->";
 
 /// Answers `request`.
-pub fn answer(request: &Request, model: &LiveModel, used: ServerUse) -> Answer {
+pub fn answer(request: &Request, model: &LiveModel, used: &LiveViewCost) -> Answer {
     const SCRIPT_KIND: &str = "text/javascript; charset=utf-8";
     match request.path.as_str() {
         "/" => Answer::new("text/html; charset=utf-8", PAGE),
@@ -91,7 +92,7 @@ fn json_of(value: &serde_json::Value) -> Answer {
     Answer::new("application/json", value.to_string())
 }
 
-fn metrics(accept: &str, model: &LiveModel, used: ServerUse) -> Answer {
+fn metrics(accept: &str, model: &LiveModel, used: &LiveViewCost) -> Answer {
     let families = families(model, used);
     if accept.contains("application/vnd.google.protobuf") {
         return Answer::new(protobuf::CONTENT_TYPE, protobuf::encode(&families));

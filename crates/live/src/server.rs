@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -48,19 +48,9 @@ pub const PORT: u16 = 9713;
 #[derive(Debug, Default)]
 struct Shared {
     over: AtomicBool,
-    /// Scrapes, and those after the end.
-    scrapes: AtomicU64,
+    /// A scrape came after the end.
     scraped_last: AtomicBool,
-    cpu_ns: AtomicU64,
     thread: AtomicI32,
-}
-
-/// What serving cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct LiveCost {
-    /// CPU time of its thread, ns.
-    pub cpu_ns: u64,
-    pub scrapes: u64,
 }
 
 /// A served view.
@@ -86,7 +76,7 @@ impl LiveServer {
         listener.set_nonblocking(true).map_err(|e| cannot("be served", e))?;
         let address = listener.local_addr().map_err(|e| cannot("be served", e))?;
         let (waker, woken) = Waker::new()?;
-        let state = Arc::new(LiveState::new(waker));
+        let state = Arc::new(LiveState::new(Some(waker)));
         let shared = Arc::new(Shared::default());
         let (alive, gone) = channel();
         let mut service = Service {
@@ -130,14 +120,6 @@ impl LiveServer {
         }
     }
 
-    /// What serving cost so far.
-    pub fn cost(&self) -> LiveCost {
-        LiveCost {
-            cpu_ns: self.shared.cpu_ns.load(Ordering::Relaxed),
-            scrapes: self.shared.scrapes.load(Ordering::Relaxed),
-        }
-    }
-
     /// Whether the last figures are kept for a scrape.
     pub fn lingers(&self) -> bool {
         !self.linger.is_zero()
@@ -155,7 +137,7 @@ impl LiveServer {
             std::thread::sleep(step);
         }
         self.shared.over.store(true, Ordering::Relaxed);
-        self.state.waker().wake();
+        self.state.waker().iter().for_each(|waker| waker.wake());
         if self
             .gone
             .recv_timeout(2 * PARTING)
@@ -164,6 +146,12 @@ impl LiveServer {
             let _ = self.thread.join();
         }
     }
+}
+
+/// CPU time of this thread so far, ns.
+pub fn thread_cpu_ns() -> u64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
 
 /// Binds the address, and the host name that may be asked for when it was given as one.
@@ -252,10 +240,8 @@ impl Service {
             self.send();
             self.drop_late();
             let events = self.connections.iter().any(|c| matches!(c.stage, ClientStage::Events(_)));
-            self.state.waker().await_news(events);
-            let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-            let ns = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
-            self.shared.cpu_ns.store(ns, Ordering::Relaxed);
+            self.state.waker().iter().for_each(|waker| waker.await_news(events));
+            self.state.cost.server_ns.store(thread_cpu_ns(), Ordering::Relaxed);
         }
     }
 
@@ -371,15 +357,12 @@ impl Service {
             Head::Request(request) => {
                 let only = request.head_only;
                 if request.path == "/metrics" && !only {
-                    self.shared.scrapes.fetch_add(1, Ordering::Relaxed);
+                    self.state.cost.scrapes.fetch_add(1, Ordering::Relaxed);
                     let ended = self.state.look(|model| model.end.is_some());
                     self.shared.scraped_last.fetch_or(ended, Ordering::Relaxed);
                 }
-                let used = crate::metrics::ServerUse {
-                    cpu_s: self.shared.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9,
-                    scrapes: self.shared.scrapes.load(Ordering::Relaxed),
-                };
-                let answer = self.state.look(|model| page::answer(&request, model, used));
+                let used = LiveFeed::new(self.state.clone()).cost();
+                let answer = self.state.look(|model| page::answer(&request, model, &used));
                 (answer, only)
             }
         };
@@ -388,6 +371,7 @@ impl Service {
     }
 
     fn put_event(&self, c: &mut LiveClient) {
+        self.state.cost.events.fetch_add(1, Ordering::Relaxed);
         self.state.look(|model| {
             c.output.extend_from_slice(page::event(model).as_bytes());
             c.stage = ClientStage::Events(model.version);

@@ -4,7 +4,9 @@
 //! not: a source of figures.
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use serde_json::{Value, json};
+use taillight_core::percentile::Percentile;
 use taillight_core::{LatencyKind, Result};
 use taillight_report::format::{
     Script, bytes_per_s, count, duration_ns, nines_label, percent, rate,
@@ -14,7 +16,7 @@ use taillight_report::model::charts::{
     ChartModel, HeatGrid, RunCharts, series_so_far, tracks, workload_tracks,
 };
 use taillight_rundir::intervals::IntervalRow;
-use taillight_stats::Dist;
+use taillight_stats::{Dist, needed_one_sided};
 
 use crate::model::{CeilingSoFar, LiveModel, OpSoFar, progressed};
 
@@ -49,8 +51,9 @@ pub fn state(model: &LiveModel) -> Value {
         "oldest_s": model.oldest_ns().map(|ns| ns as f64 / 1e9),
         "in_flight": view.map(|v| v.closed.in_flight.iter().map(|f| u64::from(f.count)).sum::<u64>()),
         "backlog": view.and_then(|v| v.closed.backlog),
-        "ops": model.ops.iter().filter(|o| !o.op.is_part()).map(|o| op(model, o)).collect::<Vec<_>>(),
+        "ops": model.whole_ops().map(|o| op(model, o)).collect::<Vec<_>>(),
         "ceilings": model.ceilings().iter().map(ceiling).collect::<Vec<_>>(),
+        "offered_per_s": model.offered_per_s,
         "tiles": tiles(model),
         "verdict": verdict(model),
         "end": model.end.as_ref().map(|end| json!({
@@ -61,20 +64,30 @@ pub fn state(model: &LiveModel) -> Value {
     })
 }
 
-/// Percentiles of a histogram: name, and ns when it is resolved.
-fn percentiles(held: &Histogram<u64>, count: u64) -> Value {
-    let needs = [("p50", 0.5, 5), ("p90", 0.9, 29), ("p99", 0.99, 299), ("p99_9", 0.999, 2_995)];
-    let at = |(name, q, least): &(&str, f64, u64)| {
-        let ns = (count >= *least).then(|| held.value_at_quantile(*q));
-        ((*name).to_owned(), json!(ns))
-    };
-    Value::Object(needs.iter().map(at).collect())
+/// Percentiles that are shown so far.
+pub const SHOWN: [&str; 5] = ["50", "90", "99", "99.9", "99.99"];
+
+/// Those of a histogram with `count` values: percentile, and ns when so many resolve it.
+pub fn percentiles(
+    held: &Histogram<u64>,
+    count: u64,
+) -> impl Iterator<Item = (Percentile, Option<u64>)> {
+    SHOWN.iter().filter_map(|p| p.parse::<Percentile>().ok()).map(move |pct| {
+        let resolved = needed_one_sided(&pct).is_some_and(|needed| count >= needed);
+        (pct, resolved.then(|| held.value_at_quantile(pct.share())))
+    })
 }
 
 fn op(model: &LiveModel, op: &OpSoFar) -> Value {
     let row = model.rows().find(|row| (row.workload, row.op) == (op.workload, op.op));
     let kinds = op.latencies.iter().flat_map(|latencies| latencies.iter());
-    let so_far = kinds.map(|(kind, held)| (kind.name().to_owned(), percentiles(held, op.ops)));
+    let named = |(pct, ns): (Percentile, Option<u64>)| {
+        (format!("p{}", pct.to_string().replace('.', "_")), json!(ns))
+    };
+    let so_far = kinds.map(|(kind, held)| {
+        let held = percentiles(held, op.ops).map(named).collect();
+        (kind.name().to_owned(), Value::Object(held))
+    });
     let per_s = |n: u64, row: &IntervalRow| n as f64 * 1e9 / row.length_ns.max(1) as f64;
     json!({
         "workload": model.workload(op.workload),
@@ -106,42 +119,63 @@ fn ceiling(so_far: &CeilingSoFar) -> Value {
     })
 }
 
-fn tile(label: &str, value: String, note: String) -> Value {
-    json!({ "label": label, "value": value, "note": note })
+/// A figure with what it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveTile {
+    pub label: String,
+    pub value: String,
+    pub note: String,
 }
 
-/// The large figures at the top.
-fn tiles(model: &LiveModel) -> Vec<Value> {
+fn tile(label: &str, value: String, note: String) -> LiveTile {
+    LiveTile { label: label.to_owned(), value, note }
+}
+
+/// The large figures at the top of the page.
+fn tiles(model: &LiveModel) -> Vec<LiveTile> {
+    let load = [rate_tiles(model), latency_tiles(model), load_tiles(model)];
+    load.into_iter().chain([machine_tiles(model)]).flatten().collect()
+}
+
+/// What the last interval did.
+pub fn rate_tiles(model: &LiveModel) -> Vec<LiveTile> {
     let Some(view) = &model.last else { return Vec::new() };
     let seconds = view.closed.length_ns.max(1) as f64 / 1e9;
     let sum = |f: fn(&IntervalRow) -> u64| model.rows().map(f).sum::<u64>() as f64 / seconds;
-    let mut tiles = vec![tile(
-        "Operations per second",
-        rate(sum(|r| r.ops - r.errors)),
-        bytes_per_s(sum(|r| r.bytes)),
-    )];
-    for op in model.ops.iter().filter(|o| !o.op.is_part()) {
-        let Some(held) = op.main().filter(|held| !held.is_empty()) else { continue };
-        let kind = match op.latencies.as_ref().and_then(|l| l.get(LatencyKind::Response)) {
-            Some(_) => "response",
-            None => "service",
+    let done = rate(sum(|r| r.ops - r.errors));
+    let mut tiles = vec![tile("Operations per second", done, bytes_per_s(sum(|r| r.bytes)))];
+    tiles.extend(model.offered_per_s.map(|per_s| {
+        tile("Due per second", rate(per_s), "by the schedule, in the last interval".to_owned())
+    }));
+    tiles
+}
+
+/// Percentiles so far.
+fn latency_tiles(model: &LiveModel) -> Vec<LiveTile> {
+    let mut tiles = Vec::new();
+    for op in model.whole_ops() {
+        let Some(latencies) = op.latencies.as_ref().filter(|l| !l.main().is_empty()) else {
+            continue;
         };
-        let several = model.facts.as_ref().is_some_and(|f| f.plan.workloads.len() > 1);
-        let name = match several {
-            true => format!("{} {}", model.workload(op.workload), op.op.name()),
-            false => op.op.name().to_owned(),
-        };
+        let (kind, held) = (latencies.main_kind().words(), latencies.main());
         let deepest = op.nines();
         let (label, q) = match deepest {
             0 | 1 => ("50 %".to_owned(), 0.5),
             k => (nines_label(u32::from(k.min(3))), 1.0 - 0.1f64.powi(i32::from(k.min(3)))),
         };
         tiles.push(tile(
-            &format!("{name}, {label} of {kind} so far"),
+            &format!("{}, {label} of {kind} so far", model.op_name(op.workload, op.op)),
             time(held.value_at_quantile(q)),
             format!("median {}, max {}", time(held.value_at_quantile(0.5)), time(held.max())),
         ));
     }
+    tiles
+}
+
+/// What waits, what failed, and how much the run can tell.
+pub fn load_tiles(model: &LiveModel) -> Vec<LiveTile> {
+    let Some(view) = &model.last else { return Vec::new() };
+    let mut tiles = Vec::new();
     let in_flight: u64 = view.closed.in_flight.iter().map(|f| u64::from(f.count)).sum();
     if let Some(ns) = model.oldest_ns() {
         let (value, word) = match (model.stalled.is_some(), in_flight) {
@@ -158,7 +192,7 @@ fn tiles(model: &LiveModel) -> Vec<Value> {
     if errors > 0 {
         tiles.push(tile("Errors", count(errors), "failed I/Os so far".to_owned()));
     }
-    let nines = model.ops.iter().filter(|o| !o.op.is_part()).map(OpSoFar::nines).min();
+    let nines = model.whole_ops().map(OpSoFar::nines).min();
     if let Some(k) = nines.filter(|k| *k > 0) {
         let note = "were each I/O independent; the report knows".to_owned();
         tiles.push(tile("Resolved so far", nines_label(k.into()), note));
@@ -166,10 +200,53 @@ fn tiles(model: &LiveModel) -> Vec<Value> {
     tiles
 }
 
-/// The line at the top: tone, word, text.
-fn verdict(model: &LiveModel) -> Value {
-    let said =
-        |tone: &str, word: &str, text: String| json!({ "tone": tone, "word": word, "text": text });
+/// What the machine did in its last sample.
+pub fn machine_tiles(model: &LiveModel) -> Vec<LiveTile> {
+    let share = |percent_of: f64| percent(percent_of / 100.0);
+    let mut disks = model.host_figure("disk", "%util");
+    let mut tiles = Vec::new();
+    if let Some((name, busy)) = disks.next() {
+        let others = disks.map(|(name, busy)| format!("{} {}", name.unwrap_or("-"), share(busy)));
+        let label = format!("Disk {} busy", name.unwrap_or("-"));
+        tiles.push(tile(&label, share(busy), others.collect::<Vec<_>>().join(", ")));
+    }
+    let one = |source, metric| model.host_figure(source, metric).next().map(|(_, value)| value);
+    if let Some(idle) = one("cpu", "%idle") {
+        let mut notes = Vec::new();
+        notes.extend(one("cpu", "%busiest").map(|most| format!("the busiest {}", share(most))));
+        let pressure = [("cpu_some", "CPU"), ("io_some", "I/O"), ("memory_some", "memory")];
+        let waited = pressure.into_iter().filter_map(|(metric, of)| {
+            one("psi", metric).map(|waited| format!("{of} {}", share(waited)))
+        });
+        let waited: Vec<String> = waited.collect();
+        if !waited.is_empty() {
+            notes.push(format!("pressure {}", waited.join(", ")));
+        }
+        tiles.push(tile("CPUs busy", share(100.0 - idle), notes.join("; ")));
+    }
+    let slow: Vec<_> = model.end.iter().filter_map(|end| end.slow.as_ref()).flatten().collect();
+    let all: u64 = slow.iter().map(|cause| cause.outliers).sum();
+    if all > 0 {
+        let each =
+            slow.iter().map(|c| format!("{} {}", c.layer.replace('_', " "), count(c.outliers)));
+        let each = each.collect::<Vec<_>>().join(", ");
+        tiles.push(tile("Slow I/Os, by layer", count(all), each));
+    }
+    tiles
+}
+
+/// The line at the top.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveVerdict {
+    /// `good`, `warn`, `bad` or `plain`.
+    pub tone: &'static str,
+    pub word: String,
+    pub text: String,
+}
+
+/// How the run stands.
+pub fn verdict(model: &LiveModel) -> LiveVerdict {
+    let said = |tone, word: &str, text| LiveVerdict { tone, word: word.to_owned(), text };
     if let Some(end) = &model.end {
         let tone = if end.status == "complete" { "plain" } else { "bad" };
         let text = end.verdict.clone().unwrap_or_else(|| "no report was made".to_owned());
@@ -210,24 +287,19 @@ pub fn charts(model: &LiveModel) -> Result<LiveFigures> {
     let Some((facts, start)) = model.facts.as_ref().zip(model.start()) else {
         return live_figures(&ChartModel::default());
     };
-    let several = facts.plan.workloads.len() > 1;
-    let name = |workload: u16, op: taillight_core::OpKind| match several {
-        true => format!("{} {}", model.workload(workload), op.name()),
-        false => op.name().to_owned(),
-    };
     let mut rows: Vec<IntervalRow> =
         model.kept().iter().flat_map(|i| i.ops.iter().map(|op| op.row.clone())).collect();
     rows.sort_by_key(|row| (row.workload, row.op, row.start_ns));
     let mut run = RunCharts {
         label: facts.plan.run.name.clone(),
-        tracks: tracks(&rows, start.0, |row| name(row.workload, row.op)),
+        tracks: tracks(&rows, start.0, |row| model.op_name(row.workload, row.op)),
         workloads: workload_tracks(&rows, start.0, |workload| model.workload(workload)),
         ceilings: facts.plan.qos.ceilings.iter().map(|c| c.ceiling.0).collect(),
         ..RunCharts::default()
     };
     let seconds = model.last.as_ref().map_or(0.0, |v| v.elapsed_ns as f64 / 1e9);
-    for op in model.ops.iter().filter(|o| !o.op.is_part()) {
-        let name = name(op.workload, op.op);
+    for op in model.whole_ops() {
+        let name = model.op_name(op.workload, op.op);
         let (times_s, edges_ns, counts) = op.heat.picture();
         run.heats.push(HeatGrid { op: op.op, name: name.clone(), times_s, edges_ns, counts });
         let Some(latencies) = &op.latencies else { continue };

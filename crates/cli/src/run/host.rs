@@ -10,7 +10,7 @@ use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_driver::{OpenSpec, Target};
-use taillight_live::{LiveServer, PlaceInSeries};
+use taillight_live::PlaceInSeries;
 use taillight_machine::{Sys, block};
 use taillight_report::{MadeReport, ReportContext};
 use taillight_rundir::JsonFile;
@@ -21,7 +21,7 @@ use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
 use taillight_trace::environment::target_facts;
 
 use super::signals::Signals;
-use super::{Live, RunRequest, directory, run_on_target, run_plan};
+use super::{Live, LiveViews, RunRequest, directory, run_on_target, run_plan};
 use crate::{output, problem, registry, report};
 
 /// This program, around a series.
@@ -30,7 +30,7 @@ pub struct RunHost<'a> {
     /// The targets that may be overwritten, as the command line names them.
     destroy: &'a [String],
     /// Who shows the runs while they go on.
-    live: Option<&'a LiveServer>,
+    live: &'a LiveViews,
 }
 
 /// The confirmation that is meant for the target of a plan: the one with its name, else the first.
@@ -42,11 +42,7 @@ pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
 }
 
 impl<'a> RunHost<'a> {
-    pub fn new(
-        signals: &'a Signals,
-        destroy: &'a [String],
-        live: Option<&'a LiveServer>,
-    ) -> RunHost<'a> {
+    pub fn new(signals: &'a Signals, destroy: &'a [String], live: &'a LiveViews) -> RunHost<'a> {
         RunHost { signals, destroy, live }
     }
 }
@@ -68,7 +64,7 @@ pub fn run_method(
 
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
-        let mut live = Live::new(plan, false, None);
+        let mut live = Live::new(plan, false, None, false);
         let spec = OpenSpec {
             plan,
             run_id: &directory::fresh_id(),

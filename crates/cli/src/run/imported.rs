@@ -8,7 +8,6 @@ use std::path::Path;
 use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
-use taillight_live::LiveServer;
 use taillight_machine::Sys;
 use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_suite::host::JobSource;
@@ -17,7 +16,7 @@ use taillight_suite::sequence::Sequence;
 use taillight_trace::tracing;
 
 use super::signals::Signals;
-use super::{RunHost, RunRequest, directory, job, run_method, run_plan, served};
+use super::{LiveViews, RunHost, RunRequest, directory, job, run_method, run_plan};
 use crate::args::RunArgs;
 use crate::{import, output};
 
@@ -76,10 +75,10 @@ pub fn run(
             _ => e.with("job", &named.name),
         })?;
     }
-    let signals = Signals::install()?;
-    let server = args.live.start()?;
-    let ended = run_jobs(args, file, &plans, (&signals, server.as_ref()), resumed);
-    served::finish(server, &signals);
+    let signals = Signals::install(args.live.screen())?;
+    let views = args.live.start()?;
+    let ended = run_jobs(args, file, &plans, (&signals, &views), resumed);
+    views.finish(&signals);
     let (exit, measured) = ended?;
     if measured {
         show_kept(plans.iter().map(|(plan, _)| plan));
@@ -92,7 +91,7 @@ fn run_jobs(
     args: &RunArgs,
     file: &JobSource,
     plans: &[(Plan, &NamedJob)],
-    (signals, live): (&Signals, Option<&LiveServer>),
+    (signals, live): (&Signals, &LiveViews),
     resumed: Option<SeriesFile>,
 ) -> Result<(Exit, bool)> {
     match plans {
@@ -118,7 +117,7 @@ fn run_series(
     args: &RunArgs,
     file: &JobSource,
     plans: &[(Plan, &NamedJob)],
-    (signals, live): (&Signals, Option<&LiveServer>),
+    (signals, live): (&Signals, &LiveViews),
     resumed: Option<SeriesFile>,
 ) -> Result<(Exit, bool)> {
     let stem = Path::new(&file.name).file_stem().unwrap_or_default();

@@ -7,6 +7,7 @@ use taillight_core::progress::Progress;
 use taillight_core::units::Span;
 use taillight_core::{Clock, MonoClock, Stamp};
 use taillight_engine::{IntervalView, Observer};
+use taillight_live::screen::Screen;
 use taillight_live::{LiveFeed, Progressed, progressed};
 
 use taillight_report::format::{Script, count, duration_ns};
@@ -34,6 +35,8 @@ pub struct Live {
     overtime: Overtime,
     /// The live view, which gets all that is shown here.
     feed: Option<LiveFeed>,
+    /// In place of lines.
+    screen: Option<Screen>,
 }
 
 /// The limits of what comes after the measured time, in words.
@@ -69,8 +72,8 @@ impl Overtime {
 }
 
 impl Live {
-    /// For this plan; a quiet one has no line per interval.
-    pub fn new(plan: &Plan, quiet: bool, feed: Option<LiveFeed>) -> Live {
+    /// For this plan; a quiet one has no line per interval, and one with a `screen` shows that instead.
+    pub fn new(plan: &Plan, quiet: bool, feed: Option<LiveFeed>, screen: bool) -> Live {
         let several = plan.workloads.len() > 1;
         let ops = plan.workloads.iter().flat_map(|w| {
             w.mix.iter().map(move |part| match several {
@@ -87,18 +90,26 @@ impl Live {
             last_line: None,
             quiet,
             overtime: Overtime::of(plan),
+            screen: feed.clone().filter(|_| screen).map(Screen::new),
             feed,
         }
     }
 
+    /// What is told of the run beside what is shown here.
+    pub fn feed(&self) -> Option<LiveFeed> {
+        self.feed.clone()
+    }
+
     /// A step of work before or after measuring.
     pub fn step(&mut self, p: Progress<'_>) {
+        self.screen.iter_mut().for_each(Screen::hide);
         self.feed.iter_mut().for_each(|feed| feed.progress(p));
         self.shown.step(p);
     }
 
     /// The work shown so far is over.
     pub fn end(&mut self) {
+        self.screen.iter_mut().for_each(Screen::hide);
         self.shown.end();
     }
 
@@ -122,10 +133,16 @@ impl Observer for Live {
     fn phase(&mut self, name: &str) {
         self.feed.iter_mut().for_each(|feed| feed.phase(name));
         self.shown.end();
+        if matches!(name, "warmup" | "measure") {
+            self.screen.iter_mut().for_each(Screen::show);
+        }
     }
 
     fn interval(&mut self, view: &IntervalView) {
         self.feed.iter_mut().for_each(|feed| feed.interval(view));
+        if let Some(screen) = &mut self.screen {
+            return screen.show();
+        }
         if self.due() {
             if self.lines.is_multiple_of(HEADER_EVERY) {
                 self.shown.line(&self.columns.header());
@@ -141,14 +158,18 @@ impl Observer for Live {
 
     fn overtime(&mut self, backlog: Option<u64>) {
         self.feed.iter_mut().for_each(|feed| feed.overtime(backlog));
-        if !self.quiet {
+        if let Some(screen) = &mut self.screen {
+            screen.show();
+        } else if !self.quiet {
             self.shown.line(&self.overtime.text(backlog));
         }
     }
 
     fn stalled(&mut self, since: Stamp) {
         self.feed.iter_mut().for_each(|feed| feed.stalled(since));
-        if self.due() {
+        if let Some(screen) = &mut self.screen {
+            screen.show();
+        } else if self.due() {
             let age = MonoClock.now().since(since).max(0) as u64;
             let age = duration_ns(age, Script::Plain);
             self.shown.line(&format!("a worker has been inside an I/O for {age} at least"));

@@ -7,10 +7,11 @@ use taillight_core::{Error, Result};
 use taillight_driver::Target;
 use taillight_engine::run::run_probed;
 use taillight_engine::{EngineOutcome, EngineRequest, Observer};
+use taillight_live::LiveFeed;
 use taillight_machine::{Sys, block};
 use taillight_rundir::host::HostInfo;
 use taillight_rundir::trace_info::TraceInfo;
-use taillight_trace::host::Sampler;
+use taillight_trace::host::{HostWatch, Sampler};
 use taillight_trace::nvme::Drives;
 use taillight_trace::tracing::{self, AnyProbes, Tracer, TracingRequest};
 
@@ -40,6 +41,7 @@ pub fn run(
     live: &mut Live,
     sys: &Sys,
 ) -> Result<Measured> {
+    let sampler_feed = live.feed();
     let mut observers: [&mut dyn Observer; 1] = [live];
     let request = EngineRequest {
         plan,
@@ -60,7 +62,7 @@ pub fn run(
         }
     };
     let drives = drives(plan, run, sys);
-    let sampler = sampler(plan, run, sys);
+    let sampler = sampler(plan, run, sampler_feed, sys);
     let Some(tracer) = tracer else {
         let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, run);
@@ -81,13 +83,14 @@ pub fn run(
 }
 
 /// Starts to sample the machine, if there is one below the load. The run goes on without.
-fn sampler(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Sampler> {
+fn sampler(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Option<Sampler> {
     if !plan.trace.host || run.clock.source == "virtual" {
         return None;
     }
     let path = plan.target.path.as_deref().and_then(block::local);
     let interval = Duration::from_nanos(plan.run.interval.0);
-    match Sampler::start(interval, path, sys) {
+    let watch = feed.map(|feed| -> HostWatch { Box::new(move |sample| feed.host(sample)) });
+    match Sampler::start(interval, path, sys, watch) {
         Ok(sampler) => Some(sampler),
         Err(e) => {
             output::note(&format!("the machine is not sampled: {e}"));

@@ -13,6 +13,7 @@ mod numbers;
 mod served;
 mod signals;
 mod sweep;
+mod sys;
 mod verdict;
 
 use taillight_core::exit::Exit;
@@ -21,7 +22,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::schedule::Schedules;
-use taillight_live::{LiveEnd, LiveFeed, LiveServer, PlaceInSeries, RunFacts};
+use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
 use taillight_rundir::names;
 use taillight_rundir::series::SeriesFile;
@@ -38,7 +39,7 @@ use directory::{NewRun, series_directory};
 pub use host::{RunHost, run_method};
 pub use job::{plan_of, read, resolve};
 pub use live::Live;
-pub use served::LiveArgs;
+pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;
 pub use sweep::{SeriesPlace, run_prepared};
 
@@ -60,7 +61,7 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         {
             e.hint(format!("a value of --direct needs `=`: --direct={}", job.display()))
         }
-        Some(job) if args.live.live == Some(None) && !job.exists() => {
+        Some(job) if args.live.live.iter().any(String::is_empty) && !job.exists() => {
             e.hint(format!("an address of --live needs `=`: --live={}", job.display()))
         }
         _ => e,
@@ -81,19 +82,19 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         show_refusal(args, &plan);
         return Ok(Exit::Ok);
     }
-    let signals = Signals::install()?;
-    let server = args.live.start()?;
+    let signals = Signals::install(args.live.screen())?;
+    let views = args.live.start()?;
     let request = RunRequest {
         plan: &plan,
         job: source.as_ref(),
         destroy: args.destroy.as_deref(),
         signals: &signals,
-        live: server.as_ref(),
+        live: &views,
         place: None,
         quiet: false,
     };
     let outcome = run_plan(&request, resumed);
-    served::finish(server, &signals);
+    views.finish(&signals);
     outcome.map(|outcome| outcome.exit)
 }
 
@@ -123,7 +124,7 @@ struct RunRequest<'a> {
     /// Who may end it.
     pub signals: &'a Signals,
     /// Who shows it while it goes on.
-    pub live: Option<&'a LiveServer>,
+    pub live: &'a LiveViews,
     /// Where it stands in a series.
     pub place: Option<&'a PlaceInSeries>,
     /// One of several: the series says how it went.
@@ -185,7 +186,8 @@ fn run_on_target(
     let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(block::local));
     let run = directory::create(plan, job, destroy, environment.map())?;
     let feed = feed(request, &run);
-    let mut live = Live::new(plan, quiet, feed.clone());
+    let mut live = Live::new(plan, quiet, feed.clone(), request.live.screen);
+    let before = feed.as_ref().map(LiveFeed::cost);
     let target = match open(&run, &mut live) {
         Ok(target) => target,
         Err(e) => return discard(e, run, signals),
@@ -195,11 +197,14 @@ fn run_on_target(
         output::line(&format!("run directory: {}", run.dir.path().display()));
         output::line(&taillight_report::model::about::about(run.dir.manifest()));
     }
-    let measured = match measure::run(plan, target, &run, signals, &mut live, &sys) {
+    let measured = measure::run(plan, target, &run, signals, &mut live, &sys);
+    live.end();
+    let mut measured = match measured {
         Ok(measured) => measured,
         Err(e) => return discard(e, run, signals),
     };
-    live.end();
+    let cost = feed.as_ref().zip(before).map(|(feed, before)| feed.cost().since(before));
+    measured.outcome.overhead.live = cost;
     let path = run.dir.path().to_owned();
     let concluded = verdict::conclude(run, &environment, &sys, measured, request);
     if let Some(feed) = feed {
@@ -210,6 +215,7 @@ fn run_on_target(
             }),
             report: summary.map(|_| path.join(names::REPORT)),
             verdict: summary.map(|s| s.verdict.text.clone()),
+            slow: summary.and_then(|s| s.cause.clone()),
         });
     }
     let (exit, summary) = concluded?;
@@ -218,10 +224,11 @@ fn run_on_target(
 
 /// Tells the live view, if there is one, what runs now.
 fn feed(request: &RunRequest<'_>, run: &NewRun) -> Option<LiveFeed> {
-    let server = request.live?;
+    let feed = request.live.feed()?;
     let workloads = request.plan.workloads.iter();
-    server.keep_off(workloads.flat_map(|w| w.cpus.iter().copied()));
-    let feed = server.feed();
+    if let Some(server) = &request.live.server {
+        server.keep_off(workloads.flat_map(|w| w.cpus.iter().copied()));
+    }
     feed.begin(RunFacts {
         run_id: run.run_id.clone(),
         about: taillight_report::model::about::about(run.dir.manifest()),

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_engine::StopFlag;
+
+use super::sys;
 
 /// What the signal handlers share with the run.
 pub struct Signals {
@@ -17,17 +19,25 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. Errors: `Unavailable` when the system refuses them.
-    pub fn install() -> Result<Signals> {
+    /// Installs the handlers; with a `screen`, signals that end or stop the program give the terminal
+    /// back first. Errors: `Unavailable` when the system refuses them.
+    pub fn install(screen: bool) -> Result<Signals> {
+        let refused = |e| Error::unavailable("cannot handle signals").source(e);
         let signals = Signals { stop: StopFlag::default(), first: Arc::new(AtomicUsize::new(0)) };
         let handled =
             [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated), (SIGHUP, Exit::Terminated)];
+        if screen {
+            [SIGQUIT, SIGTSTP].into_iter().try_for_each(sys::restore_before).map_err(refused)?;
+        }
         for (signal, exit) in handled {
+            if screen {
+                sys::restore_when(signal, signals.stop.raw()).map_err(refused)?;
+            }
             // Registered first, so it sees the flag only when an earlier signal set it.
             flag::register_conditional_shutdown(signal, exit.code().into(), signals.stop.raw())
                 .and_then(|_| flag::register_usize(signal, signals.first.clone(), number(signal)))
                 .and_then(|_| flag::register(signal, signals.stop.raw()))
-                .map_err(|e| Error::unavailable("cannot handle signals").source(e))?;
+                .map_err(refused)?;
         }
         Ok(signals)
     }

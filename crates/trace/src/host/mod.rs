@@ -129,6 +129,9 @@ impl<T: Send> HostSource for CounterSource<T> {
 /// A sample: begin and end, CLOCK_MONOTONIC ns, and its values.
 type HostSample = (i64, i64, Vec<MetricValue>);
 
+/// Who is told of every sample.
+pub type HostWatch = Box<dyn FnMut(Vec<HostRow>) + Send>;
+
 /// What the helper thread leaves.
 struct HostSamples {
     samples: Vec<HostSample>,
@@ -144,9 +147,15 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to sample every `interval`; `path` is what is measured, if it is on a local disk.
+    /// Begins to sample every `interval`; `path` is what is measured, if it is on a local disk. Each
+    /// sample is told to `watch` when it is taken.
     /// Errors: `Unavailable` when no thread can be started.
-    pub fn start(interval: Duration, path: Option<&Path>, sys: &Sys) -> Result<Sampler> {
+    pub fn start(
+        interval: Duration,
+        path: Option<&Path>,
+        sys: &Sys,
+        watch: Option<HostWatch>,
+    ) -> Result<Sampler> {
         let interval = interval.max(SHORTEST);
         let numbers = path.map_or_else(Vec::new, |p| disks_below(sys, p));
         let numbers = numbers.iter().map(|d| d.number).collect();
@@ -162,7 +171,7 @@ impl Sampler {
         let thread = std::thread::Builder::new()
             .name("host".to_owned())
             .spawn(move || {
-                gather(sources, &sys, interval, |pause| {
+                gather(sources, &sys, interval, watch, |pause| {
                     ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
                 })
             })
@@ -204,6 +213,7 @@ fn gather(
     mut sources: Vec<Box<dyn HostSource>>,
     sys: &Sys,
     mut interval: Duration,
+    mut watch: Option<HostWatch>,
     mut pause: impl FnMut(Duration) -> bool,
 ) -> HostSamples {
     let mut samples: Vec<HostSample> = Vec::new();
@@ -221,7 +231,9 @@ fn gather(
         if more || end - start >= 50_000_000 {
             sources.iter_mut().for_each(|s| s.sample(sys, Some(&mut out)));
             kept += out.values.len();
-            samples.push((start, end, out.values));
+            let sample = (start, end, out.values);
+            watch.iter_mut().for_each(|watch| watch(rows(&sample).collect()));
+            samples.push(sample);
         }
         if !more {
             break;
@@ -298,7 +310,7 @@ mod tests {
         let sys = Sys::at(home.path());
         let list = sources(disk::DiskSource::new(&sys, vec![]), &sys);
         let mut left = 3;
-        let gathered = gather(list, &sys, SHORTEST, |_| {
+        let gathered = gather(list, &sys, SHORTEST, None, |_| {
             left -= 1;
             left > 0
         });
@@ -314,7 +326,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
         let sys = Sys::default();
-        let sampler = Sampler::start(SHORTEST, Some(home.path()), &sys).unwrap();
+        let (told, watched) = channel();
+        let watch: HostWatch = Box::new(move |sample| told.send(sample).unwrap());
+        let sampler = Sampler::start(SHORTEST, Some(home.path()), &sys, Some(watch)).unwrap();
         std::thread::sleep(Duration::from_millis(350));
         let info = sampler.finish(&dir).unwrap();
         assert!(info.samples >= 2 && info.cpu_ns > 0, "{info:?}");
@@ -324,6 +338,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
+        assert_eq!(watched.iter().flatten().collect::<Vec<_>>(), rows, "told as it is written");
         let idle = rows.iter().find(|r| &*r.metric == "%idle").unwrap();
         assert!((0.0..=100.0).contains(&idle.value));
         assert!(idle.end_ns > idle.start_ns);

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -39,6 +39,8 @@ pub struct Brake {
     pub sleep_ns: AtomicU64,
     /// Smaller ones never sleep, bytes.
     pub least: AtomicU64,
+    /// Reads never sleep.
+    pub writes_only: AtomicBool,
     /// How long each sync sleeps, ns.
     syncs_ns: AtomicU64,
     /// Requests so far that could have slept.
@@ -198,7 +200,9 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.brake.pass(size as usize);
+        if !self.brake.writes_only.load(Relaxed) {
+            self.brake.pass(size as usize);
+        }
         let data = self.data.read().unwrap_or_else(PoisonError::into_inner);
         let from = (offset as usize).min(data.len());
         let to = from.saturating_add(size as usize).min(data.len());

@@ -139,7 +139,7 @@ fn run() -> Result<bool> {
     };
     let text = std::fs::read_to_string(&args.results).unwrap_or_default();
     let scores: Vec<Score> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    print!("\n{}", matrix(&scores));
+    print!("\n{}", matrix(&scores)?);
     Ok(fine)
 }
 

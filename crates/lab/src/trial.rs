@@ -68,6 +68,7 @@ pub fn trial(
     score.truth = fault.layer.to_owned();
     score.seen = score.seen.filter(|_| fault.blocks);
     if let Some(to) = keep {
+        std::fs::create_dir_all(to)?;
         crate::cleanup::tool(
             "cp",
             &[Path::new("-rT"), &run, &to.join(format!("{}-{engine}-{ms}", fault.name))],

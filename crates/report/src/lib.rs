@@ -21,6 +21,7 @@ pub use analyse::damage::damaged;
 pub use make::{MadeReport, ReportOptions, check_output, make};
 pub use model::charts::sweep;
 pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};
+pub use model::differing;
 pub use model::{AnalysedRun, ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use model::{SheetColumn, StandardSheet, UNKNOWN};
 pub use render::console::console_text;

@@ -34,8 +34,8 @@ pub enum LayerKind {
     OffCpu,
     /// Part of an I/O that another process queued, because it had been held back.
     Held,
-    /// I/O on a disk under test that was given to none of the run's I/Os, when it was queued: somebody
-    /// else's, what the kernel read ahead (`comm` says so), another thread's of this program, or a part of
+    /// I/O on a disk under test that was given to none of the run's I/Os, from when it was queued until it
+    /// was done (in old runs, and where that was not seen, both when it was queued): somebody else's, what the kernel read ahead (`comm` says so), another thread's of this program, or a part of
     /// one of the run's own, not known which (`other` says so).
     Neighbour,
     /// Commit of a file system's journal; `middle_ns` is the beginning of its writes.
@@ -49,7 +49,7 @@ pub enum LayerKind {
     /// had none.
     Worker,
     /// Nothing was seen of a worker in this time, or of all when `worker` is null: records were
-    /// lost, or something stopped tracing.
+    /// lost, or something stopped tracing. With a `token` it is only a gap in that I/O.
     Gap,
     /// The thread that gathers events did not run although it could have: the whole program stood
     /// still, or the machine did.
@@ -64,11 +64,15 @@ pub enum LayerKind {
     /// (`rounds`), from the first one queued to the last one done; `alloc_ns` is of the one done last,
     /// `issue_ns` the latest. `token` is the I/O's.
     Round,
+    /// As `off_cpu`, for a thread of the kernel that may work for an I/O (`kworker`, a journal's): `pid`
+    /// and `other` are the thread's own, `comm` ran before it came back. [`flags::WOKEN_BY_OWN`]: a thread
+    /// of the program woke it up. Without work (`state` 1026) it waits for a CPU from `middle_ns` on.
+    Kthread,
 }
 
 impl LayerKind {
     /// Every kind with its name in the file, in the order of their indices.
-    pub const NAMES: [(LayerKind, &str); 13] = [
+    pub const NAMES: [(LayerKind, &str); 14] = [
         (LayerKind::Io, "io"),
         (LayerKind::OffCpu, "off_cpu"),
         (LayerKind::Held, "held"),
@@ -82,6 +86,7 @@ impl LayerKind {
         (LayerKind::Task, "task"),
         (LayerKind::Flush, "flush"),
         (LayerKind::Round, "round"),
+        (LayerKind::Kthread, "kthread"),
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
@@ -116,6 +121,8 @@ pub mod flags {
     pub const LOWER: u64 = 64;
     /// A part may be of this I/O or of another: what is known of it may not be all there is.
     pub const UNCLEAR: u64 = 256;
+    /// A part of the device below had been held back, and was queued there by another thread.
+    pub const LOWER_HELD: u64 = 512;
     /// Not chosen for being slow: part of the sample of usual I/Os.
     pub const SAMPLE: u64 = 1 << 16;
     /// Its worker has several in flight: what the thread did was not all for this one.
@@ -219,6 +226,10 @@ table_row! {
         pub rounds: Option<u64> = Nullable<UInt64>,
         /// The sync that follows a write was handed to an io_uring worker thread.
         pub sync_punt_ns: Option<i64> = Nullable<Int64>,
+        /// Thread that woke this one up, or was interrupted by who did.
+        pub waker_pid: Option<u64> = Nullable<UInt64>,
+        /// Control group of `pid`.
+        pub cgroup: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
     }
 }
 
@@ -228,8 +239,10 @@ pub struct LayerWriter(TableWriter<LayerRow>);
 impl LayerWriter {
     /// Starts the file. Errors: `Unavailable` when it cannot be made.
     pub fn begin(dir: &RunDir) -> Result<LayerWriter> {
-        let dictionary =
-            ["kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags"];
+        let dictionary = [
+            "kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags",
+            "cgroup",
+        ];
         TableWriter::begin(dir, names::LAYERS, COLUMNS, &dictionary).map(LayerWriter)
     }
 
@@ -287,7 +300,7 @@ impl LayerRow {
             LayerKind::OffCpu => {
                 &[("worker", self.worker.is_some()), ("state", self.state.is_some())]
             }
-            LayerKind::Worker => &[("state", self.state.is_some())],
+            LayerKind::Worker | LayerKind::Kthread => &[("state", self.state.is_some())],
             LayerKind::Round => &[("token", self.token.is_some())],
             LayerKind::Neighbour => &[("size", self.size.is_some())],
             LayerKind::CpuQuota | LayerKind::Still => &[("blocked_ns", self.blocked_ns.is_some())],

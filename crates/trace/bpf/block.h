@@ -69,7 +69,8 @@ INLINE bool loads(u32 pid)
  * this program, the kernel's own reading ahead, or the run's own where it is not known whose. */
 INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 {
-	struct event *e;
+	struct other o = { .dev = bio->bi_bdev->bd_dev, .pid = pid };
+	u64 key = address(bio);
 	bool of_load;
 
 	if (!watched(disk_of(bio->bi_bdev->bd_disk)))
@@ -77,36 +78,59 @@ INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 	of_load = ours && !reads_ahead && loads(pid);
 	if (!of_load)
 		count(C_NEIGHBOURS);
-	e = event(K_NEIGHBOUR, ~0u);
-	if (!e)
-		return;
-	e->start = e->end = ktime_ns();
-	e->a = bio->bi_iter.bi_sector;
-	e->b = (u64)bio->bi_opf << 32 | bio->bi_iter.bi_size;
-	e->dev = bio->bi_bdev->bd_dev;
-	e->pid = pid;
+	o.queued = ktime_ns();
+	o.sector = bio->bi_iter.bi_sector;
+	o.what = (u64)bio->bi_opf << 32 | bio->bi_iter.bi_size;
 	if (reads_ahead) {
-		__builtin_memcpy(e->comm, "readahead", 10);
+		__builtin_memcpy(o.comm, "readahead", 10);
 	} else {
-		current_comm(e->comm, sizeof(e->comm));
+		current_comm(o.comm, sizeof(o.comm));
 		if (of_load)
-			__builtin_memcpy(e->other, "unplaced", 9);
+			__builtin_memcpy(o.mark, "unplaced", 9);
 		else if (ours)
-			__builtin_memcpy(e->other, "own", 4);
+			__builtin_memcpy(o.mark, "own", 4);
 	}
-	ring_submit(e, RB_NO_WAKEUP);
+	map_update(&others, &key, &o, 0);
+}
+
+/* A bio of nobody's operation is done: from when until when it was in the disk's way. */
+INLINE void neighbour_done(struct bio *bio, u64 now)
+{
+	u64 key = address(bio);
+	struct other *o = map_lookup(&others, &key);
+	struct event *e;
+
+	if (!o)
+		return;
+	e = event(K_NEIGHBOUR, ~0u);
+	if (e) {
+		e->start = o->queued;
+		e->end = now;
+		e->a = o->sector;
+		e->b = o->what;
+		e->dev = o->dev;
+		e->pid = o->pid;
+		__builtin_memcpy(e->comm, o->comm, sizeof(e->comm));
+		__builtin_memcpy(e->other, o->mark, sizeof(e->other));
+		ring_submit(e, RB_NO_WAKEUP);
+	}
+	map_delete(&others, &key);
 }
 
 /* A bio of ours queued by somebody else: it was held back, and the stack says by whom. */
-INLINE void foreign(struct slot *s, struct bio *bio, u32 pid, u64 now)
+INLINE void foreign(struct slot *s, struct bio *bio, u32 pid, u64 now, bool lower)
 {
 	struct event *e;
 	long bytes;
 
-	s->flags |= F_FOREIGN;
-	more_of(s);
-	if (!s->foreign)
-		s->foreign = now;
+	if (lower) {
+		s->flags |= F_LOWER_HELD;
+	} else {
+		s->flags |= F_FOREIGN;
+		more_of(s);
+		if (!s->foreign)
+			s->foreign = now;
+	}
 	e = event(K_FOREIGN, ~0u);
 	if (!e)
 		return;
@@ -128,6 +152,13 @@ INLINE bool late(struct bio *bio)
 
 	return cfg_late && !(bio->bi_opf & REQ_PREFLUSH) &&
 	       (end_io == cfg_end_iomap || end_io == cfg_end_blkdev_async);
+}
+
+/* Whether a bio goes to another disk than those of the run, as the program's own memory that comes back
+ * from swap: no part of an operation. */
+INLINE bool elsewhere(struct bio *bio)
+{
+	return cfg_disk0 && !cfg_disk3 && !watched(disk_of(bio->bi_bdev->bd_disk));
 }
 
 /* Where on the disk an operation begins: where its first part with data does. A flush has a disk, but
@@ -167,7 +198,7 @@ int bio_queue(u64 *ctx)
 	if (s && !ours && !(current_task()->flags & PF_KTHREAD))
 		s = 0;
 	if (!s && ours) {
-		token = of_current((u32)ids, bio);
+		token = elsewhere(bio) ? 0 : of_current((u32)ids, bio);
 		s = slot_of(token);
 		if (s && ahead(s, bio)) {
 			reads_ahead = 1;
@@ -193,6 +224,8 @@ int bio_queue(u64 *ctx)
 		}
 		s->low_bios++;
 		s->flags |= F_LOWER;
+		if (throttled())
+			foreign(s, bio, (u32)ids, now, 1);
 		return 0;
 	}
 	done = s->done;
@@ -212,7 +245,7 @@ int bio_queue(u64 *ctx)
 	if (bio->bi_opf & REQ_PREFLUSH)
 		s->flags |= F_FLUSH;
 	if (!ours)
-		foreign(s, bio, (u32)ids, now);
+		foreign(s, bio, (u32)ids, now, 0);
 	return 0;
 }
 
@@ -489,6 +522,8 @@ int rq_complete(u64 *ctx)
 			}
 			if (i)
 				s->flags |= F_MERGED;
+		} else {
+			neighbour_done(bio, now ? now : ktime_ns());
 		}
 		bio = bio->bi_next;
 	}

@@ -8,7 +8,7 @@
 
 enum { DIO_IS_SYNC = 2 };
 enum { REQ_OP_MASK = 0xff, REQ_OP_FLUSH = 2, S_IFMT = 0170000, S_IFBLK = 0060000 };
-enum { PF_IO_WORKER = 0x10, PF_KTHREAD = 0x200000 };
+enum { PF_IO_WORKER = 0x10, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 
 /* The operation a thread with one operation at a time is in. */
 INLINE u64 of_thread(struct thread *t)
@@ -253,6 +253,12 @@ INLINE bool submitting(void)
 INLINE bool interrupted(void)
 {
 	return !cfg_irq_to || inside(cfg_irq_from, cfg_irq_to);
+}
+
+/* Whether the running thread queues what a control group's limit had held back. */
+INLINE bool throttled(void)
+{
+	return cfg_throttle_to && inside(cfg_throttle_from, cfg_throttle_to);
 }
 
 /* Where a bio begins in the page cache. */

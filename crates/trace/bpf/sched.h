@@ -4,8 +4,8 @@
 
 #include "match.h"
 
-/* Nothing is known of a thread in this time. */
-INLINE void gap(u32 worker, u64 from, u64 to)
+/* Nothing is known of a thread in this time; of one operation only, or of all that it has. */
+INLINE void gap(u32 worker, u64 token, u64 from, u64 to)
 {
 	struct event *e;
 
@@ -16,6 +16,24 @@ INLINE void gap(u32 worker, u64 from, u64 to)
 		return;
 	e->start = from;
 	e->end = to;
+	e->b = token;
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+/* A thread came back unseen: it is known how long it slept, if its wake-up was seen, and no more. */
+INLINE void unseen_return(struct thread *t, u32 index, u64 now)
+{
+	bool slept = t->state && t->wake > t->off;
+	struct event *e = slept && t->wake - t->off >= cfg_off_ns ? event(K_OFF, index) : 0;
+
+	gap(index, 0, slept ? t->wake : t->off, now);
+	if (!e)
+		return;
+	e->start = t->off;
+	e->middle = e->end = t->wake;
+	e->a = t->state;
+	e->dev = t->waker_pid;
+	__builtin_memcpy(e->other, t->waker, sizeof(e->other));
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
@@ -23,11 +41,11 @@ INLINE void leaves(struct thread *t, u32 index, struct task_struct *next, u64 st
 {
 	/* It left before, and was not seen to come back. */
 	if (t->off)
-		gap(index, t->off, now);
+		unseen_return(t, index, now);
 	t->off = now;
 	t->state = state;
 	t->wake = state ? 0 : now;
-	t->by = 0;
+	t->by = t->waker_pid = 0;
 	t->waker[0] = 0;
 	if (!state)
 		read_kernel(t->taker, sizeof(t->taker), next->comm);
@@ -65,6 +83,7 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	e->pid = prev->pid;
 	e->waker = t->state ? t->by & ~BY_OWN : 0;
 	e->b = t->state ? t->by & BY_OWN : 0;
+	e->dev = t->state ? t->waker_pid : 0;
 	read_kernel(e->comm, sizeof(e->comm), t->state ? prev->comm : t->taker);
 	__builtin_memcpy(e->other, t->waker, sizeof(e->other));
 	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
@@ -76,10 +95,9 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
  * known of what it did in between. */
 INLINE void unseen(struct idle *before, u64 now)
 {
-	u64 since = before->token || !before->state ? before->off : before->wake;
-
-	if (before->off && since)
-		gap(before->worker, since, now);
+	/* One without an operation misses nothing that anybody asks for. */
+	if (before->off && before->token)
+		gap(before->worker, before->token, before->wake ? before->wake : before->off, now);
 }
 
 /* An io_uring worker thread leaves the CPU: what it was doing says whose time it is. */
@@ -131,8 +149,60 @@ INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u6
 	e->b = i->token;
 	e->pid = prev->pid;
 	e->waker = i->waker;
+	e->dev = i->state ? i->waker_pid : 0;
 	read_kernel(e->comm, sizeof(e->comm), i->state ? prev->comm : i->taker);
 	__builtin_memcpy(e->other, i->name, sizeof(e->other));
+	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
+	e->stack_bytes = bytes > 0 ? bytes : 0;
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+/* Sleep of a thread of the kernel that waits for work. One of a work queue that sleeps in another way has
+ * some. */
+enum { TASK_INTERRUPTIBLE = 1, TASK_IDLE = 0x402 };
+
+INLINE struct kthread *kthread_of(struct task_struct *task)
+{
+	u32 index = task->pid & (KTHREADS - 1);
+
+	return task->flags & PF_KTHREAD && task->pid ? map_lookup(&kthreads, &index) : 0;
+}
+
+INLINE void kthread_leaves(struct kthread *k, struct task_struct *prev, u64 state, u64 now)
+{
+	k->pid = prev->pid;
+	k->state = state;
+	k->off = now;
+	k->wake = state ? 0 : now;
+	k->own = 0;
+}
+
+INLINE void kthread_enters(struct kthread *k, struct task_struct *prev, struct task_struct *next,
+			   u64 now)
+{
+	u64 off = k->off, since = off;
+	struct event *e;
+	long bytes;
+
+	if (k->pid != (u32)next->pid || !off)
+		return;
+	k->off = 0;
+	if (k->state == TASK_IDLE ||
+	    (k->state == TASK_INTERRUPTIBLE && !(next->flags & PF_WQ_WORKER)))
+		since = k->wake;
+	if (!since || now - since < cfg_off_ns)
+		return;
+	e = event(K_KTHREAD, ~0u);
+	if (!e)
+		return;
+	e->start = off;
+	e->middle = k->state ? k->wake : 0;
+	e->end = now;
+	e->a = k->state;
+	e->b = k->own;
+	e->pid = next->pid;
+	read_kernel(e->comm, sizeof(e->comm), prev->comm);
+	read_kernel(e->other, sizeof(e->other), next->comm);
 	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
 	e->stack_bytes = bytes > 0 ? bytes : 0;
 	ring_submit(e, RB_NO_WAKEUP);
@@ -144,16 +214,27 @@ int sched_switch(u64 *ctx)
 	bool preempt = ctx[0];
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
 	u64 state = preempt ? 0 : (u32)ctx[3], now = 0;
+	struct kthread *k;
 	struct thread *t;
 	u32 index;
 
+	k = kthread_of(prev);
+	if (k) {
+		now = ktime_ns();
+		kthread_leaves(k, prev, state, now);
+	}
+	k = kthread_of(next);
+	if (k) {
+		now = now ? now : ktime_ns();
+		kthread_enters(k, prev, next, now);
+	}
 	if ((u32)prev->tgid == cfg_tgid) {
 		t = thread_of(prev->pid, &index);
 		if (t) {
-			now = ktime_ns();
+			now = now ? now : ktime_ns();
 			leaves(t, index, next, state, now);
 		} else if (prev->flags & PF_IO_WORKER) {
-			now = ktime_ns();
+			now = now ? now : ktime_ns();
 			worker_leaves(prev, next, state, now);
 		}
 	}
@@ -213,24 +294,43 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 SEC("tp_btf/sched_waking")
 int sched_waking(u64 *ctx)
 {
+	struct task_struct *task = (void *)ctx[0];
+	struct kthread *k = kthread_of(task);
+	u64 ids = current_pid_tgid();
 	struct thread *t;
 	struct idle *i;
 
-	sleeper((void *)ctx[0], &t, &i);
-	if (t)
+	if (k) {
+		if (k->pid == (u32)task->pid && (u32)(ids >> 32) == cfg_tgid && !interrupted())
+			k->own = 1;
+		return 0;
+	}
+	sleeper(task, &t, &i);
+	if (t) {
 		t->by = waker(t->waker);
-	else if (i)
+		t->waker_pid = (u32)ids;
+	} else if (i) {
 		i->waker = waker(i->name) & ~BY_OWN;
+		i->waker_pid = (u32)ids;
+	}
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup")
 int sched_wakeup(u64 *ctx)
 {
+	struct task_struct *task = (void *)ctx[0];
+	struct kthread *k = kthread_of(task);
 	struct thread *t;
 	struct idle *i;
 
-	sleeper((void *)ctx[0], &t, &i);
+	if (k) {
+		if (k->pid == (u32)task->pid && k->off && !k->wake)
+			k->wake = ktime_ns();
+		return 0;
+	}
+
+	sleeper(task, &t, &i);
 	if (t)
 		t->wake = ktime_ns();
 	else if (i)

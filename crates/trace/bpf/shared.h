@@ -29,6 +29,9 @@ const volatile u64 cfg_submit_to = 0;
 /* Where the kernel's code begins that interrupts run in: from, to. */
 const volatile u64 cfg_irq_from = 0;
 const volatile u64 cfg_irq_to = 0;
+/* The kernel function that lets go of what a control group's limit held back: from, to. */
+const volatile u64 cfg_throttle_from = 0;
+const volatile u64 cfg_throttle_to = 0;
 /* Bits of an offset inside a page; the kind of file the target is (S_IFMT). */
 const volatile u32 cfg_page_bits = 12;
 const volatile u32 cfg_kind = 0;
@@ -53,6 +56,7 @@ enum flags {
 	F_LOWER = 64,   /* the lower stamps are filled */
 	F_INDIRECT = 128, /* matched by the thread that queued it, not by the I/O itself */
 	F_UNCLEAR = 256, /* a part may be of this operation or of another */
+	F_LOWER_HELD = 512, /* a bio of the lower device had been held back by a limit */
 };
 
 /* In `sector`: no part with data was seen. */
@@ -146,7 +150,8 @@ struct thread {
 	u64 current; /* token of the io_uring request submitted, or gone on with, last; STALE */
 	u64 off;     /* stamp of the last switch out, 0 while running */
 	u64 wake;    /* stamp of the wake-up after it */
-	u64 state;   /* task state at the switch out, 0 = still runnable */
+	u32 state;   /* task state at the switch out, 0 = still runnable */
+	u32 waker_pid; /* who woke it up, or was interrupted by who did */
 	u64 blocked_ns;
 	u64 waited_ns; /* runnable but not running, after a wake-up */
 	u64 robbed_ns; /* runnable but not running, after a preemption */
@@ -166,6 +171,7 @@ enum kinds {
 	K_WORKER = 6,
 	K_GAP = 7,
 	K_FLUSH = 8,
+	K_KTHREAD = 9,
 };
 
 struct event {
@@ -269,6 +275,8 @@ struct idle {
 	u64 reclaim; /* since when it makes room in memory, 0 when it does not */
 	u32 waker;
 	u32 worker; /* index of the thread whose operation that was; ~0 for none */
+	u32 waker_pid;
+	u32 pad;
 	char taker[16];
 	char name[16]; /* of the waker */
 };
@@ -278,6 +286,41 @@ struct {
 	__type(key, u32);
 	__type(value, struct idle);
 } idles SEC(".maps");
+
+/* Threads of the kernel off the CPU, by the lower bits of their numbers: two that share them forget each
+ * other. */
+#define KTHREADS 8192
+struct kthread {
+	u32 pid;
+	u32 state;
+	u64 off;
+	u64 wake;
+	u32 own; /* a thread of this program woke it up */
+	u32 pad;
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, KTHREADS);
+	__type(key, u32);
+	__type(value, struct kthread);
+} kthreads SEC(".maps");
+
+/* Bios of others on a disk under test, by address, until they are done. */
+struct other {
+	u64 queued;
+	u64 sector;
+	u64 what; /* operation and flags << 32 | bytes */
+	u32 dev;
+	u32 pid;
+	char comm[16];
+	char mark[16];
+};
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, struct other);
+} others SEC(".maps");
 
 /* Address of a device's own flush -> when it was issued. */
 struct {

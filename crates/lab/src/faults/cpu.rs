@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
-use crate::cleanup::tool;
+use crate::cleanup::{set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::stage::{LabCgroup, LoopDevice, image};
 use crate::victim::VictimOptions;
@@ -67,6 +67,28 @@ pub fn hog(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = pinned(b)?;
     b.start(&options)?;
     pin(b)?;
+    let on = b.amplitude;
+    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+        let one = Spinner::new(on)?;
+        tool("chrt", &["-f", "-p", "50", &one.tid])?;
+        one.go();
+        stop.sleep(on)
+    })
+}
+
+/// The thread that finishes direct writes to a file waits for the CPU that the victim, of higher
+/// priority than who has it, does not have to wait for.
+pub fn late_completion(b: &mut FaultTrial<'_>) -> Result<()> {
+    let file = image(&mut b.undo, "image", 64 * MIB)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    // Completions run where the I/O came from.
+    set(&disk.sys("queue/rq_affinity"), 2)?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    let pid = b.start(&options)?;
+    pin(b)?;
+    tool("chrt", &["-a", "-f", "-p", "60", &pid.to_string()])?;
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
         let one = Spinner::new(on)?;

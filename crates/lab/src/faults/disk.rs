@@ -16,7 +16,7 @@ use crate::stage::{LabCgroup, LoopDevice, image};
 const MIB: u64 = 1 << 20;
 /// O_DIRECT where loop devices are made (x86-64; others use another bit, and the rival then reads
 /// through the page cache).
-const DIRECT: i32 = 0o40000;
+pub const DIRECT: i32 = 0o40000;
 /// Threads of the neighbour that fills the queue.
 const RIVALS: u32 = 32;
 
@@ -32,11 +32,23 @@ pub fn clean(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn cgroup_io(b: &mut FaultTrial<'_>) -> Result<()> {
     let file = image(&mut b.undo, "image", 64 * MIB)?;
     let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    limited(b, &disk, &disk)
+}
+
+/// The same limit on the disk below the one that the victim reads.
+pub fn lower_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let file = image(&mut b.undo, "image", 64 * MIB)?;
+    let lower = LoopDevice::over(&mut b.undo, &file, false)?;
+    let upper = LoopDevice::over(&mut b.undo, &lower.device, true)?;
+    limited(b, &upper, &lower)
+}
+
+fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {
     let group = LabCgroup::of(&mut b.undo, "blkio")?;
-    let options = b.options(disk.device.clone(), "randread");
+    let options = b.options(read.device.clone(), "randread");
     let pid = b.start(&options)?;
     group.add_process(pid)?;
-    let number = disk.number()?;
+    let number = limited.number()?;
     let in_flight = u64::from(b.workers() * b.depth());
     let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
     let limit = |n: u64| group.set("blkio.throttle.read_iops_device", format!("{number} {n}"));

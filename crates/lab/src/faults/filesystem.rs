@@ -1,12 +1,14 @@
 //! Faults in file systems: a slow server, a freeze, a journal that others fill.
 
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
+use crate::faults::disk::DIRECT;
 use crate::fuse;
 use crate::stage::{LoopDevice, image};
 
@@ -74,4 +76,33 @@ pub fn journal(b: &mut FaultTrial<'_>) -> Result<()> {
         slow.set(0, Duration::ZERO);
         Ok(synced?)
     })
+}
+
+/// A neighbour makes the victim's file longer, past the page cache, and holds its lock until the slow
+/// device has the data. Only such large writes are slow.
+pub fn file_lock(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let victim = at.join("victim");
+    let mut options = b.options(victim.clone(), "randread");
+    options.more = ["--size", "4MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    slow.writes_only.store(true, Relaxed);
+    slow.least.store(64 << 10, Relaxed);
+    let file = std::fs::File::options().write(true).custom_flags(DIRECT).open(&victim)?;
+    let room = vec![0u8; 132 << 10];
+    let start = room.as_ptr().align_offset(4096);
+    let data = room.get(start..start + (64 << 10)).context("room for an aligned write")?;
+    let (nap, mut end) = (b.amplitude, 4 * MIB);
+    b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        slow.set(1, nap);
+        file.write_all_at(data, end)?;
+        slow.set(0, Duration::ZERO);
+        end += data.len() as u64;
+        Ok(())
+    })?;
+    b.truth = Default::default();
+    b.naps(&slow);
+    Ok(())
 }

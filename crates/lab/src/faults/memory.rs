@@ -1,5 +1,7 @@
 //! Faults of the page cache: writers slowed down, pages gone.
 
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -107,6 +109,34 @@ pub fn evict(b: &mut FaultTrial<'_>) -> Result<()> {
         Ok(fadvise(&device, from, length, Advice::DontNeed)?)
     })?;
     b.stop.sleep(b.amplitude * 2)?;
+    b.truth = Default::default();
+    b.naps(&slow);
+    Ok(())
+}
+
+/// A neighbour writes the victim's file through the page cache; a direct read of what is dirty first
+/// has it written back, to a device that is slow for writes.
+pub fn dirty_file(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let victim = at.join("victim");
+    let mut options = b.options(victim.clone(), "randread");
+    options.more = ["--size", "2MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    slow.writes_only.store(true, Relaxed);
+    let (file, data) = (std::fs::File::options().write(true).open(&victim)?, vec![1; 64 << 10]);
+    let (on, nap, mut at) = (b.amplitude * 4, b.amplitude, 0);
+    b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+        slow.set(1, nap);
+        for _ in 0..4 {
+            file.write_all_at(&data, at)?;
+            at = (at + data.len() as u64) % (2 * MIB);
+        }
+        let slept = stop.sleep(on);
+        slow.set(0, Duration::ZERO);
+        slept
+    })?;
     b.truth = Default::default();
     b.naps(&slow);
     Ok(())

@@ -75,6 +75,13 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: &["uring"], ..block("io-workers", "io_uring", workers::few) },
     Fault { engines: &["rocksdb"], ..fault("stall", "store", store::stall) },
     Fault { engines: &["redis"], ..fault("slow-server", "server", store::slow_server) },
+    Fault { ms: [2, 5], ..block("brief-device", "device", disk::slow_device) },
+    block("lower-limit", "throttle", disk::lower_limit),
+    Fault { engines: &["uring"], ..block("late-completion", "cpu", cpu::late_completion) },
+    block("file-lock", "file_system", filesystem::file_lock),
+    fault("dirty-file", "page_cache", memory::dirty_file),
+    Fault { engines: &["uring"], ..block("stop-workers", "stopped", stopped::workers) },
+    Fault { engines: &["redis"], ..fault("stopped-server", "server", store::stopped_server) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

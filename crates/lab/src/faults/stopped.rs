@@ -12,6 +12,10 @@ const MIB: u64 = 1 << 20;
 
 pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
+    stopped(b, pid)
+}
+
+fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
         signal(pid, "STOP")?;
@@ -19,6 +23,18 @@ pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
         signal(pid, "CONT")?;
         slept
     })
+}
+
+/// The same where io_uring's worker threads do the work: writes with a sync.
+pub fn workers(b: &mut FaultTrial<'_>) -> Result<()> {
+    let file = image(&mut b.undo, "image", 64 * MIB)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.set.clear();
+    options.more = ["--size", "16MiB", "--sync", "fdatasync"].map(String::from).to_vec();
+    let pid = b.start(&options)?;
+    stopped(b, pid)
 }
 
 /// The freezer control group.

@@ -1,6 +1,6 @@
 //! Faults of stores: one that holds its writers back, a server that answers late.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::fault_trial::FaultTrial;
 use crate::fuse;
 use crate::proxy;
 use crate::stage::LoopDevice;
+use crate::victim::signal;
 
 /// RocksDB stops its writers: two small memtables, and a flush that takes long. There is no
 /// write-ahead log, so that a writer touches memory only; what it waits for is the store.
@@ -45,8 +46,28 @@ pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// A Redis server behind a proxy that holds an answer back now and then.
 pub fn slow_server(b: &mut FaultTrial<'_>) -> Result<()> {
-    let socket = redis(&mut b.undo, b.stop)?;
+    let (socket, _) = redis(&mut b.undo, b.stop)?;
     let (port, slow) = proxy::serve(&mut b.undo, &socket)?;
+    served(b, port)?;
+    b.slowed(&slow)
+}
+
+/// The server itself is stopped for a while.
+pub fn stopped_server(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (socket, pid) = redis(&mut b.undo, b.stop)?;
+    let (port, _) = proxy::serve(&mut b.undo, &socket)?;
+    served(b, port)?;
+    let on = b.amplitude;
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+        signal(pid, "STOP")?;
+        let slept = stop.sleep(on);
+        signal(pid, "CONT")?;
+        slept
+    })
+}
+
+/// A victim of the server on this port.
+fn served(b: &mut FaultTrial<'_>, port: u16) -> Result<()> {
     let address = format!("redis://127.0.0.1:{port}/0");
     let mut options = b.options_of(address.into(), &["redis"]);
     options.set.extend(
@@ -57,12 +78,11 @@ pub fn slow_server(b: &mut FaultTrial<'_>) -> Result<()> {
         ]
         .map(String::from),
     );
-    b.start(&options)?;
-    b.slowed(&slow)
+    b.start(&options).map(drop)
 }
 
-/// Starts a server of our own without a port; its socket. It ends with this process in any case.
-fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<std::path::PathBuf> {
+/// Starts a server of our own without a port; its socket and process. It ends with this process in any case.
+fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
     make_lab_dir()?;
     let socket = lab_dir().join(format!("{NAME}-redis.sock"));
     let _ = std::fs::remove_file(&socket);
@@ -81,11 +101,11 @@ fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<std::path::PathBuf> {
     if child.try_wait()?.is_some() {
         bail!("no redis-server here (Debian: redis-server)");
     }
-    let gone = socket.clone();
+    let (gone, pid) = (socket.clone(), child.id());
     undo.add(move || {
         let _ = child.kill();
         let _ = child.wait();
         let _ = std::fs::remove_file(gone);
     });
-    Ok(socket)
+    Ok((socket, pid))
 }

@@ -4,6 +4,7 @@
 //! last one done. An fdatasync or a lookup in a store makes several rounds, one after another. Of very
 //! many some are not known. What it is not: what the thread did before, after and between, see `phases`.
 
+use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
@@ -27,6 +28,9 @@ pub fn round(
         before(line, io, round, doing);
     } else {
         stretch(line, round.bio, Phase::Submit, true, doing);
+    }
+    if writes_back(line, io, round, doing) {
+        return;
     }
     let queued = round.alloc.or(round.issue);
     let last = round.last.unwrap_or(round.bio);
@@ -57,6 +61,27 @@ pub fn round(
     } else {
         line.to(done, Phase::Device);
     }
+}
+
+/// What is dirty in the page cache is written back before a direct read or write of the same place goes
+/// on: by the thread itself, but these parts are not its own data. Its sleep says so.
+fn writes_back(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    round: &BlockRound,
+    doing: &IoContext<'_>,
+) -> bool {
+    let to = round.done.unwrap_or(line.end);
+    let reads = io.op.is_some_and(|op| op.request() == OpKind::Read);
+    let waits =
+        |r: &&LayerRow| r.stack.as_deref().is_some_and(|s| stacks::waits_for_writeback(s, reads));
+    let asleep = overlapping(doing.off, round.bio, to).filter(waits);
+    let slept = asleep.map(|r| (r.end_ns.min(to) - r.start_ns.max(round.bio)).max(0));
+    if slept.sum::<i64>() * 2 < (to - round.bio).max(1) {
+        return false;
+    }
+    line.to(to, Phase::PageCache);
+    true
 }
 
 /// A flush is done when the device's is that the block layer sent for it, and maybe for others. It
@@ -172,7 +197,8 @@ fn device(line: &mut TimeLine, io: &LayerRow, done: i64) {
         && low <= done
     {
         let queued = io.low_bio_ns.unwrap_or(issue).min(issue);
-        line.to(queued, Phase::Device);
+        let held = io.has(flags::LOWER_HELD);
+        line.to(queued, if held { Phase::Throttle } else { Phase::Device });
         line.to(issue, Phase::LowerQueue);
         line.to(low, Phase::LowerDevice);
     }

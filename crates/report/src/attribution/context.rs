@@ -29,6 +29,10 @@ pub struct IoContext<'a> {
     pub page_ns: Option<i64>,
     /// Its earlier rounds of parts, by time.
     pub earlier: &'a [BlockRound],
+    /// What the io_uring worker thread that did it left off the CPU, by time.
+    pub worker_off: &'a [LayerRow],
+    /// Its device is made of others; none where that is not known.
+    pub stacked: Option<bool>,
 }
 
 impl<'a> IoContext<'a> {
@@ -45,6 +49,8 @@ impl<'a> IoContext<'a> {
             usual: None,
             page_ns: None,
             earlier: &[],
+            worker_off: &[],
+            stacked: None,
         }
     }
 }

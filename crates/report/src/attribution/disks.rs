@@ -52,6 +52,14 @@ impl Disks {
         known.filter(|n| !n.is_empty()).map_or_else(|| format!("device {dev}"), str::to_owned)
     }
 
+    /// Whether this device is made of others: a loop device's file, members of a RAID, a server's export.
+    pub fn stacked(&self, dev: &str) -> bool {
+        /// Numbers of loop, RAID and network block devices.
+        const MADE: [&str; 3] = ["7", "9", "43"];
+        let number = dev.split_once(':').map_or(dev, |(major, _)| major);
+        MADE.contains(&number) || self.target.find(dev).is_some_and(|d| !d.made_of.is_empty())
+    }
+
     /// A flush of this disk was seen.
     pub fn flush(&mut self, disk: &str) {
         if !self.flushed.contains(disk) {

@@ -9,9 +9,11 @@ use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
 use super::around::Around;
 use super::context::IoContext;
+use super::culprits::{Culprit, culprits};
 use super::events::Events;
 use super::judge::{Judged, Layer};
 use super::neighbours;
+use super::next::next;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::Piece;
@@ -42,6 +44,12 @@ pub struct EpisodeView {
     pub share: f64,
     /// What was seen, most telling first.
     pub evidence: Vec<String>,
+    /// Who stood in the way.
+    pub culprits: Vec<Culprit>,
+    /// What confirms or mends it.
+    pub next: &'static str,
+    /// How many of its verdicts are sure.
+    pub sure: u64,
     /// For the picture; empty when it has none.
     pub picture: Vec<PictureRow>,
 }
@@ -53,6 +61,15 @@ impl EpisodeView {
         match self.ios {
             1 => format!("1 outlier of {worst}"),
             n => format!("{} outliers up to {worst}", format::count(n)),
+        }
+    }
+    /// How sure the layer is: `sure` when nine of ten of its verdicts are, else `likely`; none without a
+    /// layer.
+    pub fn certainty(&self) -> Option<&'static str> {
+        match self.layer {
+            Layer::Unknown | Layer::Mixed => None,
+            _ if self.sure * 10 >= self.ios * 9 => Some("sure"),
+            _ => Some("likely"),
         }
     }
     /// Where most of the excess went. The share of a mixed episode is that of its largest part.
@@ -127,6 +144,9 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
         excess_ns: total,
         share: ns as f64 / total.max(1) as f64,
         evidence: evidence(list, seen, (start_ns, end_ns)),
+        culprits: culprits(list, seen.events, (start_ns, end_ns)),
+        next: next(blamed, list.iter().all(|j| j.always)),
+        sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
         picture: Vec::new(),
     }
 }
@@ -134,6 +154,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
 fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<String> {
     let EpisodeContext { events, info, .. } = *seen;
     let mut said = Vec::new();
+    as_always(list, &mut said);
     sleeps_and_waits(list, events, &mut said);
     stamps_and_marks(list, events, &mut said);
     let held = events.within(LayerKind::Held, span.0, span.1);
@@ -188,6 +209,28 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     said
 }
 
+/// That the storage is always this slow, or that I/Os waited behind one that was.
+fn as_always(list: &[Judged], said: &mut Vec<String>) {
+    let always = list.iter().filter(|j| j.always).count();
+    if always > 0 {
+        said.push(format!(
+            "{always} of {} are no slower than usual: this is where their time always goes",
+            list.len()
+        ));
+    }
+    let behind = list.iter().filter(|j| j.behind_ns.is_some());
+    let longest = behind.clone().max_by_key(|j| j.behind_ns);
+    if let Some((j, ns)) = longest.and_then(|j| Some((j, j.behind_ns?))) {
+        said.push(format!(
+            "{} of {} waited behind one that took {} {}",
+            behind.count(),
+            list.len(),
+            format::duration_ns(ns, Script::Plain),
+            j.layer.place()
+        ));
+    }
+}
+
 /// What could not be seen, and signs of why.
 fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<String>) {
     let time = |ns: u64| format::duration_ns(ns, Script::Plain);
@@ -210,8 +253,13 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
             time(still)
         ));
     }
-    let gaps = events.gaps.values().flatten().filter(|g| overlap(g) > 0);
-    if gaps.count() > 0 {
+    let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
+    let near = |g: &&LayerRow| g.worker.is_none_or(|w| workers.contains(&w));
+    let gaps = events.gaps.values().flatten().filter(near).filter(|g| overlap(g) > 0);
+    let tokens: BTreeSet<u64> = list.iter().filter_map(|j| j.token).collect();
+    let own = events.within(LayerKind::Gap, span.0, span.1);
+    let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));
+    if gaps.chain(own).count() > 0 {
         said.push(
             "in a part of it nothing was seen: trace records were lost, or the kernel did not run \
              the trace programs"
@@ -225,6 +273,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut instead: BTreeMap<(&str, bool), u64> = BTreeMap::new();
     let mut wakers: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut strange: BTreeMap<String, u64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for one in list.iter().filter(|j| j.row.is_some()) {
         let off = IoContext::of(events, u64::from(one.slow.worker)).off;
@@ -235,8 +284,14 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 Some(0) => row.start_ns,
                 _ => row.end_ns,
             });
-            if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) =
-                row.stack.as_deref().map(stacks::sleep_reason)
+            let reason = row.stack.as_deref().map(stacks::sleep_reason);
+            if let Some((SleepReason::Unknown, stack)) = reason.zip(row.stack.as_deref())
+                && wake > row.start_ns
+                && row.state != Some(0)
+            {
+                *strange.entry(stacks::shown(stack)).or_insert(0) += (wake - row.start_ns) as u64;
+            }
+            if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
                 && wake > row.start_ns
             {
                 let mut words = words;
@@ -271,12 +326,19 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     for (words, ns) in reasons.into_iter().take(3) {
         said.push(format!("{words} ({})", time(ns)));
     }
+    if let Some((stack, ns)) = strange.into_iter().max_by_key(|(_, ns)| *ns) {
+        said.push(format!("asleep for {}, not known what for: {stack}", time(ns)));
+    }
     if let Some((who, _)) = wakers.into_iter().max_by_key(|(_, n)| *n) {
         said.push(format!("mostly woken up by {who}"));
     }
-    if let Some(((who, robbed), ns)) = instead.into_iter().max_by_key(|(_, ns)| *ns)
-        && ns > 500_000
-    {
+    said.extend(waited_for_cpu(instead));
+}
+
+/// How long threads waited for a CPU, and behind whom most of it: who, whether it took the CPU away, ns.
+fn waited_for_cpu(instead: BTreeMap<(&str, bool), u64>) -> Option<String> {
+    let ((who, robbed), ns) = instead.into_iter().max_by_key(|(_, ns)| *ns)?;
+    (ns > 500_000).then(|| {
         let behind = match who {
             "" => String::new(),
             who if who.starts_with("swapper") => " behind an idle CPU".to_owned(),
@@ -284,8 +346,8 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
             // Several may have had it in turn: known is the last one.
             who => format!(", which {who} had last"),
         };
-        said.push(format!("waited {} for a CPU{behind}", time(ns)));
-    }
+        format!("waited {} for a CPU{behind}", format::duration_ns(ns, Script::Plain))
+    })
 }
 
 /// What the I/Os' own stamps and marks say.
@@ -355,7 +417,7 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
 mod tests {
     use taillight_core::OpKind;
 
-    use super::super::judge::{Baseline, judge};
+    use super::super::judge::{JudgeInputs, judge};
     use super::super::layers::Slow;
     use super::*;
 
@@ -372,7 +434,7 @@ mod tests {
         let piece = Piece { from: 0, to: 1000, phase: Phase::PageCache };
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let said = |shared: bool| {
-            let judged = judge(slow, Some(row.clone()), Some(vec![piece]), &Baseline::default());
+            let judged = judge(slow, Some(row.clone()), Some(vec![piece]), &JudgeInputs::default());
             assert_eq!(judged.layer, Layer::PageCache);
             let list = [Judged { shared, ..judged }];
             let seen = EpisodeContext {
@@ -416,7 +478,7 @@ mod tests {
                 worker: Some(0),
                 ..LayerRow::default()
             };
-            let list = [judge(slow, Some(io), None, &Baseline::default())];
+            let list = [judge(slow, Some(io), None, &JudgeInputs::default())];
             let mut said = Vec::new();
             sleeps_and_waits(&list, &events, &mut said);
             said.join("; ")

@@ -15,7 +15,8 @@ pub struct Events {
     pub reclaim: BTreeMap<u64, Vec<LayerRow>>,
     /// Everything else, by kind and time.
     pub other: BTreeMap<LayerKind, Vec<LayerRow>>,
-    /// Times in which nothing was seen, by worker; of all workers under `u64::MAX`.
+    /// Times in which nothing was seen, by worker; of all workers under `u64::MAX`. Those of a single I/O are
+    /// in `other`.
     pub gaps: BTreeMap<u64, Vec<LayerRow>>,
     /// Sleeping without an event is possible.
     pub blind: bool,
@@ -43,7 +44,7 @@ impl Events {
             LayerKind::Reclaim if row.token.is_none() => {
                 self.reclaim.entry(worker).or_default().push(row)
             }
-            LayerKind::Gap => self.gaps.entry(worker).or_default().push(row),
+            LayerKind::Gap if row.token.is_none() => self.gaps.entry(worker).or_default().push(row),
             kind => self.other.entry(kind).or_default().push(row),
         }
     }

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use taillight_core::{OpKind, Result};
+use taillight_rundir::layers::LayerKind;
 use taillight_rundir::summary::Summary;
 use taillight_rundir::trace_info::TracingBackend;
 use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
+use super::events::Events;
 use super::explanation::{Blocked, Explanation, PhaseLevel, shares};
-use super::judge::{Baseline, Judged, Layer, judge};
-use super::layers::{PhasedIo, TracedIoRow, Visibility};
+use super::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
+use super::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
 use super::phase::{Phase, Phases};
-use super::{around, episodes, layers, pages, phases};
+use super::{around, backlog, episodes, layers, pages, phases, workers};
 use crate::analyse::Analysis;
 
 /// Percentiles that are shown as stacks of phases.
@@ -43,23 +45,19 @@ pub fn explain(
     let events = &loaded.events;
     let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
     let traced = &mut loaded.slow;
-    let judged: Vec<Judged> = slow
+    let mut judged: Vec<Judged> = slow
         .into_iter()
         .map(|slow| {
+            let threshold_ns = thresholds.get(&slow.op).copied();
+            let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
             let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
-            let page_ns = found.as_ref().and_then(|t| pages.read_by_another(&t.row));
-            let pieces = found.as_ref().map(|TracedIoRow { row, earlier }| {
-                let context = IoContext {
-                    usual: Some(base.get(slow.op)),
-                    page_ns,
-                    earlier,
-                    ..IoContext::of(events, u64::from(slow.worker))
-                };
-                phases::pieces(row, &context)
-            });
-            Judged { shared: page_ns.is_some(), ..judge(slow, found.map(|t| t.row), pieces, &base) }
+            match found {
+                None => judge(slow, None, None, &by),
+                Some(found) => judge_traced(slow, found, events, &pages, &by),
+            }
         })
         .collect();
+    backlog::inherit(&mut judged);
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
     Ok(Some(Explanation {
         thresholds,
@@ -85,6 +83,31 @@ pub fn explain(
         ),
         info,
     }))
+}
+
+/// Judges a slow I/O by what was seen of it.
+fn judge_traced(
+    slow: Slow,
+    found: TracedIoRow,
+    events: &Events,
+    pages: &pages::Pages,
+    by: &JudgeInputs<'_>,
+) -> Judged {
+    let TracedIoRow { row, earlier } = found;
+    let page_ns = pages.read_by_another(&row);
+    let beside = IoContext::of(events, u64::from(slow.worker));
+    let worker_off = workers::own_events(&row, LayerKind::Worker, &beside);
+    let context = IoContext {
+        usual: by.base.map(|base| base.get(slow.op)),
+        page_ns,
+        earlier: &earlier,
+        worker_off: &worker_off,
+        stacked: row.dev.as_deref().map(|dev| events.disks.stacked(dev)),
+        ..beside
+    };
+    let pieces = phases::pieces(&row, &context);
+    let by = JudgeInputs { context: Some(&context), ..*by };
+    Judged { shared: page_ns.is_some(), ..judge(slow, Some(row), Some(pieces), &by) }
 }
 
 /// From which latency on an I/O is to be explained.

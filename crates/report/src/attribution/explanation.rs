@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::summary::Cause;
@@ -49,7 +50,7 @@ pub struct Explanation {
 }
 
 /// Outliers whose excess was spent blocked in the kernel, with a backend that sees no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Blocked {
     pub outliers: u64,
     /// Their time from submit to completion, ns.
@@ -59,15 +60,25 @@ pub struct Blocked {
 }
 
 /// A layer's part in the outliers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LayerShare {
     pub layer: Layer,
     /// Outliers blamed on it.
     pub outliers: u64,
     /// Their excess in this layer, ns.
     pub excess_ns: u64,
-    /// Of them with every stamp seen.
+    /// Of them sure; the others are likely, where the layer is a named one.
     pub sure: u64,
+}
+
+impl LayerShare {
+    /// Of them named, but not sure.
+    pub fn likely(&self) -> u64 {
+        match self.layer {
+            Layer::Unknown | Layer::Mixed => 0,
+            _ => self.outliers - self.sure,
+        }
+    }
 }
 
 /// Mean phases of the traced I/Os around one percentile.

@@ -1,10 +1,10 @@
 //! Times in which nothing was seen: what was only concluded from silence is unobserved there.
 
-use taillight_rundir::layers::LayerRow;
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::context::IoContext;
 use super::phase::Phase;
-use super::timeline::{Piece, overlapping};
+use super::timeline::{Piece, overlapping, recut};
 
 /// Phases that are a conclusion: nothing else was seen at that time.
 fn concluded(phase: Phase) -> bool {
@@ -14,41 +14,41 @@ fn concluded(phase: Phase) -> bool {
 /// Takes the conclusions out of a time line where there was nothing to conclude from.
 pub fn without_conclusions(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
-    let gaps: Vec<&LayerRow> = context.gaps.into_iter().flat_map(of).collect();
-    if gaps.is_empty() {
-        return line;
+    let own = context.all.map(|all| all.within(LayerKind::Gap, io.start_ns, io.end_ns));
+    let own = own.into_iter().flatten().filter(|gap| gap.token == io.token);
+    let gaps = context.gaps.into_iter().flat_map(of).chain(own);
+    let gaps: Vec<_> = gaps.map(|g| (g.start_ns, g.end_ns, Phase::Unobserved)).collect();
+    match gaps.as_slice() {
+        [] => line,
+        gaps => recut(line, gaps, concluded),
     }
-    let mut out: Vec<Piece> = Vec::with_capacity(line.len() + 2);
-    let mut put = |from: i64, to: i64, phase: Phase| match out.last_mut() {
-        _ if to <= from => {}
-        Some(last) if last.phase == phase => last.to = to,
-        _ => out.push(Piece { from, to, phase }),
-    };
-    for piece in line {
-        let mut at = piece.from;
-        while concluded(piece.phase) && at < piece.to {
-            let next = gaps.iter().filter(|g| g.end_ns > at && g.start_ns < piece.to);
-            let Some(gap) = next.min_by_key(|g| g.start_ns.max(at)) else {
-                break;
-            };
-            let from = gap.start_ns.max(at);
-            let to = gap.end_ns.min(piece.to);
-            put(at, from, piece.phase);
-            put(from, to, Phase::Unobserved);
-            at = to;
-        }
-        put(at, piece.to, piece.phase);
-    }
-    out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::events::merged;
+    use super::super::events::{Events, merged};
     use super::*;
 
     fn gap(from: i64, to: i64) -> LayerRow {
         LayerRow { start_ns: from, end_ns: to, ..LayerRow::default() }
+    }
+
+    #[test]
+    fn a_gap_of_one_io_is_none_of_another() {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::Gap,
+            token: Some(7),
+            worker: Some(0),
+            ..gap(10, 40)
+        });
+        events.sort();
+        let line = vec![Piece { from: 0, to: 100, phase: Phase::IoWorker }];
+        let pieces = |token| {
+            let io = LayerRow { token: Some(token), worker: Some(0), ..gap(0, 100) };
+            without_conclusions(line.clone(), &io, &IoContext::of(&events, 0)).len()
+        };
+        assert_eq!((pieces(7), pieces(8)), (3, 1));
     }
 
     #[test]

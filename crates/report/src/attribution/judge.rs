@@ -7,16 +7,19 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use taillight_core::OpKind;
-use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::layers::LayerRow;
 
+use super::context::IoContext;
 use super::layers::{PhasedIo, Slow};
 use super::phase::{Phase, Phases};
+use super::rules::{self, Grounds};
 use super::timeline::{Piece, lengths};
 
 /// Where a slow I/O's time went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// It waited behind its schedule before it was started.
@@ -165,6 +168,8 @@ pub struct Baseline(BTreeMap<OpKind, Times>);
 #[derive(Debug, Clone, Copy, Default)]
 struct Times {
     usual: Phases,
+    /// The usual latency, ns.
+    service_ns: u64,
     /// Where most are answered by the page cache: those that were not.
     missed: Option<Phases>,
 }
@@ -181,8 +186,11 @@ impl Baseline {
             let sample = if sample.len() >= FEWEST { &sample } else { &list };
             let missed: Vec<&PhasedIo> = list.iter().copied().filter(|u| u.block).collect();
             let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
+            let mut services: Vec<u64> = sample.iter().map(|u| u.service_ns).collect();
+            let middle = services.len() / 2;
             Times {
                 usual: medians(sample),
+                service_ns: *services.select_nth_unstable(middle).1,
                 missed: (hits && missed.len() >= FEWEST_MISSES).then(|| medians(&missed)),
             }
         };
@@ -192,6 +200,11 @@ impl Baseline {
     /// The usual times of a kind of operation.
     pub fn get(&self, op: OpKind) -> Phases {
         self.0.get(&op).copied().unwrap_or_default().usual
+    }
+
+    /// The usual latency of a kind of operation, ns.
+    pub fn service_ns(&self, op: OpKind) -> u64 {
+        self.0.get(&op).map_or(0, |times| times.service_ns)
     }
 
     /// The usual times of a read that the page cache cannot answer, where it answers most.
@@ -220,8 +233,12 @@ pub struct OutlierVerdict {
     pub layer: Layer,
     /// Its excess, ns.
     pub excess_ns: u64,
-    /// Every stamp that the verdict rests on was seen.
+    /// Seen at work, with every stamp (see `rules::sure`); else a named layer is only likely.
     pub sure: bool,
+    /// Such I/Os usually take longer than the threshold: the layer is where the time always goes.
+    pub always: bool,
+    /// It waited behind an earlier one of its worker, whose cause this is: how long that one took, ns.
+    pub behind_ns: Option<u64>,
     /// Where its service time went; all 0 without evidence.
     pub phases: Phases,
 }
@@ -240,6 +257,17 @@ pub struct Judged {
     pub excess: Vec<(Layer, u64)>,
 }
 
+impl OutlierVerdict {
+    /// `sure` or `likely`; none without a layer.
+    pub fn certainty(&self) -> Option<&'static str> {
+        match self.layer {
+            Layer::Unknown | Layer::Mixed => None,
+            _ if self.sure => Some("sure"),
+            _ => Some("likely"),
+        }
+    }
+}
+
 impl Deref for Judged {
     type Target = OutlierVerdict;
     fn deref(&self) -> &OutlierVerdict {
@@ -251,23 +279,39 @@ fn reads(op: OpKind) -> bool {
     matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan)
 }
 
+/// What judges a slow I/O.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JudgeInputs<'a> {
+    pub base: Option<&'a Baseline>,
+    /// What is known beside its stamps; none without evidence.
+    pub context: Option<&'a IoContext<'a>>,
+    /// From which latency on it counts as slow, ns.
+    pub threshold_ns: Option<u64>,
+}
+
 /// Judges one slow I/O. `pieces` is none without evidence.
 pub fn judge(
     slow: Slow,
     row: Option<LayerRow>,
     pieces: Option<Vec<Piece>>,
-    base: &Baseline,
+    by: &JudgeInputs<'_>,
 ) -> Judged {
+    let nothing = Baseline::default();
+    let base = by.base.unwrap_or(&nothing);
     let phases = pieces.as_deref().map(lengths);
     let service = slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64;
     let late = slow.submit_ns.saturating_sub(slow.intended_ns).max(0) as u64;
-    let usual = base.get(slow.op);
+    let usual_ns = base.service_ns(slow.op);
+    // Where half of them are above the threshold, a part beyond the usual is noise: the question is
+    // where the time goes.
+    let always = by.threshold_ns.is_some_and(|ns| usual_ns > ns);
+    let usual = if always { Phases::default() } else { base.get(slow.op) };
     let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
     sums.insert(Layer::Schedule, late);
     match &phases {
         Some(phases) => {
             let block = row.as_ref().is_some_and(|r| r.has_block_io());
-            let missed = base.missed(slow.op).filter(|_| block && reads(slow.op));
+            let missed = base.missed(slow.op).filter(|_| block && reads(slow.op) && !always);
             for phase in Phase::ALL {
                 let more = phases.get(phase).saturating_sub(usual.get(phase));
                 // What such a read usually takes is the price of not being in the page cache.
@@ -285,24 +329,28 @@ pub fn judge(
     excess.sort_by_key(|(layer, ns)| (std::cmp::Reverse(*ns), *layer));
     let total: u64 = excess.iter().map(|(_, ns)| ns).sum();
     let (layer, excess_ns) = match excess.first() {
-        Some((layer, ns)) if ns.saturating_mul(2) >= total => (*layer, *ns),
+        Some((layer, ns)) if always || ns.saturating_mul(2) >= total => (*layer, *ns),
         Some(_) => (Layer::Mixed, total),
         None => (Layer::Unknown, 0),
     };
-    let phases = phases.unwrap_or_default();
-    let matched = row.as_ref().is_some_and(|r| r.parts >= r.bios && !r.has(flags::UNCLEAR));
-    // "On the CPU" is what remains when no event says otherwise: a conclusion, not a sight.
-    let seen = !matches!(layer, Layer::Unknown | Layer::Mixed | Layer::Application);
-    // Where only threads were watched no stamp of the I/O itself was seen.
-    let own = row.as_ref().is_some_and(|r| r.bios.is_some());
-    let sure = layer == Layer::Schedule || (matched && seen && own);
+    let grounds = Grounds {
+        row: row.as_ref(),
+        pieces: pieces.as_deref().unwrap_or_default(),
+        excess: (excess_ns, total),
+        latency: (late + service, if always { 0 } else { usual_ns }),
+    };
+    let sure = rules::sure(layer, &grounds, by.context);
     let token = row.as_ref().and_then(|r| r.token);
-    let verdict = OutlierVerdict { slow, token, layer, excess_ns, sure, phases };
+    let phases = phases.unwrap_or_default();
+    let verdict =
+        OutlierVerdict { slow, token, layer, excess_ns, sure, always, behind_ns: None, phases };
     Judged { verdict, row, pieces: pieces.unwrap_or_default(), shared: false, excess }
 }
 
 #[cfg(test)]
 mod tests {
+    use taillight_rundir::layers::flags;
+
     use super::*;
 
     fn slow(intended: i64) -> Slow {
@@ -343,13 +391,46 @@ mod tests {
     }
 
     fn row() -> Option<LayerRow> {
-        Some(LayerRow { bios: Some(1), parts: Some(1), ..LayerRow::default() })
+        Some(LayerRow {
+            bios: Some(1),
+            parts: Some(1),
+            alloc_ns: Some(1),
+            issue_ns: Some(1),
+            ..LayerRow::default()
+        })
+    }
+
+    fn judged_by(
+        slow: Slow,
+        row: Option<LayerRow>,
+        pieces: Option<Vec<Piece>>,
+        base: &Baseline,
+    ) -> Judged {
+        let context = IoContext::default();
+        let by = JudgeInputs { base: Some(base), context: Some(&context), threshold_ns: None };
+        judge(slow, row, pieces, &by)
+    }
+
+    #[test]
+    fn where_all_are_slow_the_question_is_where_the_time_goes() {
+        let base = base();
+        let context = IoContext::default();
+        let by =
+            |ns| JudgeInputs { base: Some(&base), context: Some(&context), threshold_ns: Some(ns) };
+        // 90 of usually 90 in the device, and 25 more without a CPU.
+        let it = line(&[(Phase::Device, 90), (Phase::Cpu, 25), (Phase::Submit, 10)]);
+        let slow = Slow { complete_ns: 1125, ..slow(1000) };
+        let judged = judge(slow, row(), it.clone(), &by(20));
+        assert_eq!((judged.layer, judged.excess_ns, judged.always), (Layer::Device, 90, true));
+        let judged = judge(slow, row(), it, &by(120));
+        assert_eq!((judged.layer, judged.always), (Layer::Cpu, false));
+        assert!(!judged.sure, "a ripple of the usual latency");
     }
 
     #[test]
     fn the_layer_with_the_excess_is_named() {
         let it = line(&[(Phase::Device, 100), (Phase::Queue, 890), (Phase::Submit, 10)]);
-        let judged = judge(slow(1000), row(), it, &base());
+        let judged = judged_by(slow(1000), row(), it, &base());
         assert_eq!((judged.layer, judged.excess_ns), (Layer::BlockQueue, 890));
         assert!(judged.sure);
     }
@@ -367,10 +448,10 @@ mod tests {
         all.extend([usual(true, 500); 9]);
         let base = Baseline::of(&all);
         let miss = line(&[(Phase::Device, 520), (Phase::Submit, 10)]);
-        let judged = judge(slow(1000), row(), miss, &base);
+        let judged = judged_by(slow(1000), row(), miss, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::PageCache, 500));
         let stall = line(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
-        let judged = judge(slow(1000), row(), stall, &base);
+        let judged = judged_by(slow(1000), row(), stall, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500));
     }
 
@@ -383,7 +464,7 @@ mod tests {
             flags: Some(flags),
             ..LayerRow::default()
         };
-        let judged = |flags| judge(slow(1000), Some(cached(flags)), it.clone(), &base());
+        let judged = |flags| judged_by(slow(1000), Some(cached(flags)), it.clone(), &base());
         assert!(judged(flags::QUEUED).sure);
         let unclear = judged(flags::QUEUED | flags::UNCLEAR);
         assert_eq!((unclear.layer, unclear.sure), (Layer::Cpu, false));
@@ -392,15 +473,15 @@ mod tests {
     #[test]
     fn no_majority_is_mixed_and_no_evidence_unknown() {
         let it = line(&[(Phase::Device, 390), (Phase::Queue, 300), (Phase::Cpu, 310)]);
-        assert_eq!(judge(slow(1000), row(), it, &base()).layer, Layer::Mixed);
-        let blind = judge(slow(1000), None, None, &base());
+        assert_eq!(judged_by(slow(1000), row(), it, &base()).layer, Layer::Mixed);
+        let blind = judged_by(slow(1000), None, None, &base());
         assert_eq!((blind.layer, blind.sure), (Layer::Unknown, false));
     }
 
     #[test]
     fn lateness_belongs_to_the_schedule_with_or_without_evidence() {
         let it = line(&[(Phase::Device, 990), (Phase::Submit, 10)]);
-        assert_eq!(judge(slow(-9000), row(), it, &base()).layer, Layer::Schedule);
-        assert_eq!(judge(slow(-9000), None, None, &base()).layer, Layer::Schedule);
+        assert_eq!(judged_by(slow(-9000), row(), it, &base()).layer, Layer::Schedule);
+        assert_eq!(judged_by(slow(-9000), None, None, &base()).layer, Layer::Schedule);
     }
 }

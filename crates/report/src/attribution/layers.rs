@@ -14,6 +14,7 @@ use super::events::Events;
 use super::phase::Phases;
 use super::phases::pieces;
 use super::rounds::{BlockRound, all_rounds_known};
+use super::rules::only_possible;
 use super::timeline::lengths;
 
 /// Traced I/Os whose phases are kept for the usual times and the stacked picture. Of more, every second,
@@ -180,7 +181,8 @@ impl TracedRun {
         loaded
     }
 
-    fn io(&mut self, mut row: LayerRow, earlier: Vec<BlockRound>, slow: &IoKeys) {
+    fn io(&mut self, mut row: LayerRow, mut earlier: Vec<BlockRound>, slow: &IoKeys) {
+        only_possible(&mut row, &mut earlier);
         if !all_rounds_known(&row, &earlier) {
             // No verdict is sure without the others.
             row.flags = row.flags.map(|f| f | flags::UNCLEAR);

@@ -4,9 +4,12 @@
 //! kernel did), one I/O at a time. What it is not: a comparison of maxima of different tools.
 //! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
 
+mod acting;
 mod around;
+mod backlog;
 mod blocks;
 mod context;
+mod culprits;
 mod disks;
 mod episodes;
 mod events;
@@ -16,18 +19,24 @@ mod gaps;
 mod judge;
 mod layers;
 mod neighbours;
+mod next;
 mod pages;
+mod patterns;
 mod phase;
 mod phases;
 mod rounds;
+mod rules;
 mod stacks;
 mod threads;
 mod timeline;
 mod workers;
 
+pub use culprits::Culprit;
 pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use explain::explain;
 pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 pub use judge::{Layer, OutlierVerdict};
 pub use layers::{Coverage, Slow};
+pub use next::next;
+pub use patterns::patterns;
 pub use phase::{Phase, Phases};

@@ -46,7 +46,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
         said.push(format!("{ios} of the program's own other threads on the disk, {bytes}{who}"));
     }
     if others.is_empty() {
-        if info.whole() && !events.gone {
+        if info.whole() && !events.gone && all_seen(events, info) {
             said.push("nobody else used the disk".to_owned());
         }
         return;
@@ -54,6 +54,16 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     let (ios, bytes) = size(&others);
     let who = busiest(&others);
     said.push(format!("{ios} of others on the disk, {bytes}{who}"));
+}
+
+/// Whether the end of each I/O of others was seen: one that was not may have been under way at any time.
+fn all_seen(events: &Events, info: &TraceInfo) -> bool {
+    let rows = events.other.get(&LayerKind::Neighbour).map_or(&[][..], Vec::as_slice);
+    let seen = rows.iter().filter(|r| r.other.as_deref() != Some(UNPLACED)).count() as u64;
+    // Runs made before ends were looked for have stamps of the queueing only.
+    let mut others = rows.iter().filter(|r| r.comm.as_deref() != Some(READ_AHEAD));
+    let ends = others.all(|r| r.end_ns > r.start_ns);
+    seen >= info.neighbours && ends && !events.gaps.contains_key(&u64::MAX)
 }
 
 /// Those with a word beside the name, and the rest.
@@ -108,6 +118,31 @@ mod tests {
             [ahead, "1 I/O of others on the disk, 4.00 KiB, most by backup"]
         );
         assert_eq!(said(&[]), ["nobody else used the disk"]);
+    }
+
+    #[test]
+    fn nobody_else_is_said_only_where_each_end_was_seen() {
+        let says = |end_ns: i64, counted: u64| {
+            let info = format!(r#"{{"mode":"outliers","rung":"bpf","neighbours":{counted}}}"#);
+            let info: TraceInfo = serde_json::from_str(&info).unwrap();
+            let row = LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: 10,
+                end_ns,
+                size: Some(4096),
+                comm: Some("backup".into()),
+                ..LayerRow::default()
+            };
+            let mut events = Events::default();
+            events.other.insert(LayerKind::Neighbour, vec![row]);
+            let mut said = Vec::new();
+            describe(&events, &info, (100, 200), &mut said);
+            said.join("")
+        };
+        assert_eq!(says(50, 1), "nobody else used the disk");
+        assert_eq!(says(10, 1), "", "when it was done is not known");
+        assert_eq!(says(50, 2), "", "another one was never seen to end");
+        assert!(says(150, 1).contains("most by backup"), "queued before, still in flight");
     }
 
     #[test]

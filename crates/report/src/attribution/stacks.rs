@@ -14,7 +14,9 @@ pub enum SleepReason {
     Unknown,
 }
 
-/// Names of functions, more telling ones first: the first that occurs in a stack decides.
+/// Beginnings of function names, more telling ones first: the first that occurs in a stack decides.
+/// First what can stand below anything else (a stop, a limit, memory), then parts of the kernel, and at
+/// the end the system calls that mean a wait by themselves.
 const KNOWN: &[(&[&str], Phase, &str)] = &[
     (
         &["do_signal_stop", "ptrace_stop", "do_jobctl_trap"],
@@ -27,23 +29,49 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         "the program was frozen",
     ),
     (
-        &["rq_qos_wait", "wbt_wait", "ioc_rqos_throttle"],
+        &["rq_qos_wait", "wbt_wait", "ioc_rqos_throttle", "iolatency_", "blk_iolatency"],
         Phase::Throttle,
         "held back by writeback throttling or an I/O cost limit",
     ),
     (
-        &["blkcg_maybe_throttle", "blk_throtl"],
+        &["blkcg_maybe_throttle", "blk_throtl", "throtl_"],
         Phase::Throttle,
         "held back by a control group's I/O limit",
     ),
     (
-        &["blk_mq_get_tag", "blk_mq_get_request"],
+        &["blk_mq_get_tag", "blk_mq_get_request", "__bio_queue_enter", "blk_queue_enter"],
         Phase::Tags,
         "no free request in the device's queue",
     ),
+    (
+        &["do_swap_page", "swap_read", "swapin_", "read_swap_cache"],
+        Phase::PageCache,
+        "waiting for a page of its own memory that had been swapped out",
+    ),
+    (
+        &[
+            "reclaim_throttle",
+            "try_to_free",
+            "shrink_",
+            "try_charge",
+            "mem_cgroup_",
+            "__alloc_pages_direct",
+            "try_to_compact",
+            "compact_zone",
+            "out_of_memory",
+            "drain_all_pages",
+        ],
+        Phase::PageCache,
+        "making room in memory",
+    ),
     (&["request_wait_answer", "fuse_"], Phase::FileSystem, "waiting for the FUSE server"),
     (
-        &["percpu_rwsem_wait", "sb_start_write", "__percpu_down_read"],
+        &["nfs_", "nfs4_", "rpc_", "cifs_", "smb2_", "ceph_", "p9_"],
+        Phase::FileSystem,
+        "waiting for the file server",
+    ),
+    (
+        &["percpu_rwsem_wait", "sb_start_write", "__percpu_down_read", "freeze_super"],
         Phase::FileSystem,
         "the file system was frozen",
     ),
@@ -53,57 +81,100 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         "too many dirty pages: the kernel slows writers down",
     ),
     (
-        &["reclaim_throttle", "try_to_free", "shrink_lruvec", "try_charge_memcg", "mem_cgroup_"],
-        Phase::PageCache,
-        "making room in memory",
-    ),
-    (
-        &["jbd2_", "wait_transaction", "add_transaction_credits", "ext4_journal"],
+        &[
+            "jbd2_",
+            "wait_transaction",
+            "add_transaction_credits",
+            "start_this_handle",
+            "__jbd2_",
+            "do_get_write_access",
+            "ext4_journal",
+        ],
         Phase::FileSystem,
         "waiting for the journal",
     ),
-    (&["xlog_", "xfs_log", "xfs_trans"], Phase::FileSystem, "waiting for the XFS log"),
+    (&["xlog_", "xfs_log", "xfs_trans", "xfs_buf_"], Phase::FileSystem, "waiting for the XFS log"),
     (
-        &["folio_wait_writeback", "filemap_fdatawait", "writeback_wait"],
+        &["btrfs_commit_", "wait_current_trans", "wait_for_commit", "btrfs_sync_log"],
+        Phase::FileSystem,
+        "waiting for a transaction of btrfs",
+    ),
+    (&["dquot_"], Phase::FileSystem, "waiting for the quota file"),
+    (
+        &[
+            "folio_wait_writeback",
+            "__filemap_fdatawait",
+            "filemap_fdatawait",
+            "writeback_wait",
+            "wb_wait_for",
+        ],
         Phase::PageCache,
         "waiting for writeback",
     ),
     (
-        &["folio_wait_bit", "filemap_update_page", "wait_on_page"],
+        &["folio_wait_bit", "filemap_update_page", "wait_on_page", "__folio_lock", "folio_lock"],
         Phase::PageCache,
         "waiting for a page that another I/O reads",
     ),
     (
         &[
-            "tcp_recvmsg",
-            "tcp_sendmsg",
-            "sk_wait_data",
-            "unix_stream",
-            "inet_stream_connect",
+            "tcp_",
+            "udp_",
+            "inet_",
+            "unix_",
+            "sk_",
+            "sock_",
+            "__sys_recv",
+            "__sys_send",
+            "__sys_connect",
             "ep_poll",
+            "do_epoll_",
             "do_sys_poll",
             "do_poll",
+            "do_select",
+            "core_sys_select",
         ],
         Phase::Server,
         "waiting for the server or the network",
     ),
     (
-        &["futex_wait", "hrtimer_nanosleep", "do_nanosleep", "pipe_read"],
+        &[
+            "futex_",
+            "__futex",
+            "hrtimer_nanosleep",
+            "do_nanosleep",
+            "pipe_",
+            "anon_pipe_",
+            "eventfd_",
+            "sigsuspend",
+        ],
         Phase::Application,
         "asleep in the program itself",
     ),
 ];
 
 /// Locks of the kernel, in whatever part of it.
-const LOCKS: &[&str] = &["rwsem_down", "__mutex_lock", "mutex_lock", "down_read", "down_write"];
+const LOCKS: &[&str] = &[
+    "rwsem_down",
+    "__mutex_lock",
+    "mutex_lock",
+    "down_read",
+    "down_write",
+    "__down",
+    "inode_lock",
+    "lock_two_",
+    "inode_dio_wait",
+    "__wait_on_freeing_inode",
+];
 
 /// File systems: one that sleeps in its own function waits for a lock of its own.
-const FILE_SYSTEMS: &[&str] = &["ext4_", "xfs_", "btrfs_", "f2fs_", "nfs_", "generic_file_"];
+const FILE_SYSTEMS: &[&str] = &["ext4_", "xfs_", "btrfs_", "f2fs_", "generic_file_"];
 
 /// Waits for the thread's own I/O.
 const OWN: &[&str] = &[
     "io_cqring_wait",
     "iomap_dio",
+    "__iomap_dio",
     "blkdev_direct_IO",
     "__blkdev_",
     "submit_bio_wait",
@@ -112,17 +183,49 @@ const OWN: &[&str] = &[
     "blk_io_schedule",
 ];
 
+/// What a thread of the kernel that serves a loop device is in.
+const LOOP: &[&str] = &["loop_", "lo_"];
+
+/// A stack for people: what is below the scheduler, shortened.
+pub fn shown(stack: &str) -> String {
+    let waits = |f: &&str| !f.starts_with("schedule") && *f != "io_schedule";
+    let names: Vec<&str> = stack.split(';').filter(waits).take(4).collect();
+    format!("`{}`", names.join(" < "))
+}
+
+/// Whether a function in a stack begins with one of these.
+fn has(stack: &str, names: &[&str]) -> bool {
+    stack.split(';').any(|f| names.iter().any(|n| f.starts_with(n)))
+}
+
 /// Reads a stack (functions separated by `;`, innermost first).
 pub fn sleep_reason(stack: &str) -> SleepReason {
-    let has = |names: &[&str]| stack.split(';').any(|f| names.iter().any(|n| f.starts_with(n)));
-    if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(names)) {
+    if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(stack, names)) {
         return SleepReason::For(*phase, words);
     }
-    let innermost = stack.split(';').next().unwrap_or_default();
-    if has(LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
+    // The innermost function of a sleep is often the scheduler's, on whose behalf the next one is.
+    let waits = |f: &&str| !f.starts_with("schedule") && !f.starts_with("wait_");
+    let innermost = stack.split(';').find(waits).unwrap_or_default();
+    if has(stack, LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
         return SleepReason::Lock(Phase::FileSystem, "waiting for a lock in the kernel");
     }
-    if has(OWN) { SleepReason::OwnIo } else { SleepReason::Unknown }
+    if has(stack, OWN) {
+        return SleepReason::OwnIo;
+    }
+    SleepReason::Unknown
+}
+
+/// Whether a thread waits until what is dirty in the page cache is written back, before its own direct
+/// I/O; of a read whatever it waits for that is written is not its own.
+pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
+    let direct = ["kiocb_", "iomap_dio", "__iomap_dio", "blkdev_direct", "generic_file_direct"];
+    let writeback = ["folio_wait_writeback", "__filemap_fdatawait", "filemap_fdatawait"];
+    has(stack, &writeback) && (reads || has(stack, &direct))
+}
+
+/// Whether this thread of the kernel serves a loop device.
+pub fn serves_loop(stack: &str) -> bool {
+    has(stack, LOOP)
 }
 
 /// Whether a thread sleeps for a time that it has set itself.
@@ -147,6 +250,11 @@ mod tests {
             ("io_schedule;rq_qos_wait;wbt_wait", Phase::Throttle),
             ("futex_wait_queue;futex_wait", Phase::Application),
             ("schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg", Phase::Server),
+            ("schedule_hrtimeout_range;do_epoll_wait;__x64_sys_epoll_wait", Phase::Server),
+            ("start_this_handle;jbd2__journal_start;__ext4_journal_start_sb", Phase::FileSystem),
+            ("io_schedule;folio_wait_bit_common;do_swap_page;handle_mm_fault", Phase::PageCache),
+            ("wait_current_trans;start_transaction;btrfs_file_write_iter", Phase::FileSystem),
+            ("io_schedule;folio_wait_writeback;kiocb_write_and_wait", Phase::PageCache),
         ];
         for (stack, phase) in cases {
             assert!(matches!(sleep_reason(stack), SleepReason::For(p, _) if p == phase), "{stack}");

@@ -157,6 +157,35 @@ fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
     (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
 }
 
+/// Pieces of the phases that `may` be something else become that where `times` say so; of times that
+/// overlap, the one that began first.
+pub fn recut(
+    line: Vec<Piece>,
+    times: &[(i64, i64, Phase)],
+    may: impl Fn(Phase) -> bool,
+) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::with_capacity(line.len() + 2);
+    let mut put = |from: i64, to: i64, phase: Phase| match out.last_mut() {
+        _ if to <= from => {}
+        Some(last) if last.phase == phase => last.to = to,
+        _ => out.push(Piece { from, to, phase }),
+    };
+    for piece in line {
+        let mut at = piece.from;
+        while may(piece.phase) && at < piece.to {
+            let next = times.iter().filter(|(from, to, _)| *to > at && *from < piece.to);
+            let Some((from, to, phase)) = next.min_by_key(|(from, ..)| (*from).max(at)) else {
+                break;
+            };
+            put(at, (*from).max(at), piece.phase);
+            put((*from).max(at), (*to).min(piece.to), *phase);
+            at = (*to).min(piece.to);
+        }
+        put(at, piece.to, piece.phase);
+    }
+    out
+}
+
 pub fn lengths(pieces: &[Piece]) -> Phases {
     let mut phases = Phases::default();
     for piece in pieces {

@@ -104,7 +104,11 @@ pub fn make(
     let mut html = None;
     if options.html {
         let name = page.as_deref().unwrap_or(names::REPORT);
-        atomic::write(&output, name, html::page(&runs, &options.context)?.as_bytes())?;
+        let mut context = options.context.clone();
+        let links = context.summary.iter_mut().flat_map(|s| &mut s.links);
+        let absent = links.zip(&dirs).filter(|(_, dir)| dir.existing(names::REPORT).is_none());
+        absent.for_each(|(link, _)| link.clear());
+        atomic::write(&output, name, html::page(&runs, &context)?.as_bytes())?;
         html = Some(output.join(name));
     }
     if options.texts && page.is_none() {

@@ -308,6 +308,11 @@ fn overhead(summary: &Summary, script: Script) -> String {
         });
     }
     parts.extend(tracing(summary, script));
+    parts.extend(o.live.map(|live| {
+        let cpu = format::duration(live.cpu_s * 1e9, script);
+        let scrapes = format::counted(live.scrapes, "scrape");
+        format!("live view {cpu} of CPU ({scrapes}, {})", format::counted(live.events, "event"))
+    }));
     if let Some(share) = o.trace_loss {
         parts.push(format!("tracing took {} of the throughput", format::percent(share)));
     }

@@ -1,6 +1,6 @@
 //! An explanation in plain words, for the console, Markdown and the page.
 
-use crate::attribution::{CANNOT_SEE, Explanation, Layer};
+use crate::attribution::{CANNOT_SEE, Explanation, Layer, OutlierVerdict, patterns};
 use crate::format::{self, Script};
 use taillight_core::OpKind;
 use taillight_core::plan::TraceMode;
@@ -58,6 +58,17 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
         parts.join("; ")
     ));
     said.push(format!("They make {}.", format::counted(it.episodes.len() as u64, "episode"),));
+    if it.ios.iter().any(|v| v.always) {
+        let always = it.ios.iter().filter(|v| v.always).count() as u64;
+        said.push(format!(
+            "{} ({}) {} no slower than usual here: the storage is always this slow, and the layer is where \
+             the time always goes.",
+            format::count(always),
+            share(always),
+            if always == 1 { "is" } else { "are" },
+        ));
+    }
+    said.extend(patterns(&it.episodes));
     said.extend(limits(it));
     said
 }
@@ -95,6 +106,19 @@ fn threshold(it: &Explanation, script: Script) -> String {
     }
 }
 
+/// Outliers of which the better part of the time was not seen, or not what it was, although their own stamps
+/// are whole.
+fn in_the_dark(it: &Explanation) -> String {
+    let dark = |v: &&OutlierVerdict| v.layer == Layer::Unknown && v.phases.sum() > 0;
+    match it.ios.iter().filter(dark).count() as u64 {
+        0 => String::new(),
+        n => format!(
+            ", but of {} most of the time was not seen, or not what the thread waited for",
+            format::counted(n, "outlier")
+        ),
+    }
+}
+
 /// Which I/Os have a trace at all.
 fn traced(it: &Explanation) -> String {
     let traced = format::count(it.coverage.traced);
@@ -126,14 +150,15 @@ fn limits(it: &Explanation) -> Vec<String> {
         said.push(format!("{} set beside what their threads did.", were(c.traced, "I/O")));
     } else if block > 0 {
         said.push(format!(
-            "{}, {} {}; {} of these were seen from end to end.",
+            "{}, {} {}; {} of these were seen from end to end{}.",
             traced(it),
             format::count(block),
             match c.unclear {
                 0 => "reached a device".to_owned(),
                 n => format!("reached a device ({} perhaps not)", format::count(n)),
             },
-            percent(c.matched, block)
+            percent(c.matched, block),
+            in_the_dark(it)
         ));
     } else if c.traced > 0 {
         said.push(format!("{}, none had block I/O of its own.", traced(it)));

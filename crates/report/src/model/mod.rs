@@ -19,7 +19,7 @@ mod view;
 mod wrong_blocks;
 
 pub use context::{ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
-pub use differs::differences;
+pub use differs::{differences, differing};
 pub use explanation::sentences;
 pub use holders::{HoldersCell, HoldersRow, HoldersTable, holders};
 pub use run::AnalysedRun;

@@ -1,77 +1,192 @@
 //! An explanation for programs: `taillight explain RUN --json`. Every outlier with its verdict.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-use crate::attribution::{EpisodeView, Explanation, OutlierVerdict, Phase, PhaseLevel, Phases};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use taillight_rundir::trace_info::TraceInfo;
 
-/// The whole explanation; fields are added, never renamed.
+use crate::attribution::{
+    Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Phase,
+    PhaseLevel, Phases,
+};
+
+/// Lengths by phase, ns; phases of no length are left out.
+type PhaseLengths = BTreeMap<&'static str, u64>;
+
+/// Everything; fields are added, never renamed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ExplainFile<'a> {
+    /// 1.
+    schema: u32,
+    trace: &'a TraceInfo,
+    /// From which latency on an I/O is an outlier, by kind of operation, ns.
+    thresholds_ns: BTreeMap<&'static str, u64>,
+    outliers: u64,
+    /// Of them without evidence.
+    lacking: u64,
+    coverage: CoverageCounts,
+    /// By layer, most outliers first.
+    layers: &'a [LayerShare],
+    /// The tracing backend.
+    rung: &'static str,
+    blocked: &'a Blocked,
+    /// Of a tracing backend that is no more: always null.
+    counters: Option<u64>,
+    /// Mean of the traced I/Os within 5 % of some percentiles.
+    levels: Vec<Level>,
+    episodes: Vec<ExplainedEpisode<'a>>,
+    ios: Vec<ExplainedOutlier>,
+}
+
+/// How traced I/Os were matched with what was seen below.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CoverageCounts {
+    traced: u64,
+    /// Seen from end to end.
+    matched: u64,
+    /// Seen in part.
+    unsplit: u64,
+    /// Of these without a part that was surely theirs.
+    unclear: u64,
+    /// Without block I/O of their own.
+    without: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Level {
+    op: &'static str,
+    percentile: &'static str,
+    latency_ns: u64,
+    ios: u64,
+    phases: PhaseLengths,
+}
+
+/// Outliers that belong together.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ExplainedEpisode<'a> {
+    /// CLOCK_MONOTONIC ns.
+    start_ns: i64,
+    end_ns: i64,
+    ios: u64,
+    /// The slowest, ns.
+    worst_ns: u64,
+    layer: Layer,
+    /// `sure` or `likely`; null for `mixed` and `unknown`.
+    certainty: Option<&'static str>,
+    /// Excess over the usual, all layers, ns.
+    excess_ns: u64,
+    /// Share of it that the layer holds, 0 to 1.
+    share: f64,
+    /// What was seen, in words.
+    evidence: &'a [String],
+    /// Who stood in the way.
+    culprits: &'a [Culprit],
+    /// What confirms or mends it.
+    next: &'static str,
+}
+
+/// One outlier.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ExplainedOutlier {
+    worker: u16,
+    op: &'static str,
+    intended_ns: i64,
+    submit_ns: i64,
+    complete_ns: i64,
+    token: Option<u64>,
+    layer: Layer,
+    /// Excess of the layer, ns.
+    excess_ns: u64,
+    /// Whether the certainty is `sure`.
+    sure: bool,
+    /// `sure` or `likely`; null for `mixed` and `unknown`.
+    certainty: Option<&'static str>,
+    /// Such I/Os usually take longer than the threshold: the layer is where their time always goes.
+    always: bool,
+    /// It waited behind an earlier one of its worker, whose cause this is and which took so long, ns.
+    behind_ns: Option<u64>,
+    phases: PhaseLengths,
+}
+
+/// JSON Schema of the explanation.
+pub fn schema() -> Value {
+    schemars::schema_for!(ExplainFile<'_>).to_value()
+}
+
+/// The whole explanation.
 pub fn value(it: &Explanation) -> Value {
-    let thresholds: Map<String, Value> =
-        it.thresholds.iter().map(|(op, ns)| (op.name().to_owned(), json!(ns))).collect();
-    json!({
-        "schema": 1,
-        "trace": it.info,
-        "thresholds_ns": thresholds,
-        "outliers": it.outliers,
-        "lacking": it.lacking,
-        "coverage": {
-            "traced": it.coverage.traced,
-            "matched": it.coverage.matched,
-            "unsplit": it.coverage.unsplit,
-            "unclear": it.coverage.unclear,
-            "without": it.coverage.without,
+    let c = &it.coverage;
+    let file = ExplainFile {
+        schema: 1,
+        trace: &it.info,
+        thresholds_ns: it.thresholds.iter().map(|(op, ns)| (op.name(), *ns)).collect(),
+        outliers: it.outliers,
+        lacking: it.lacking,
+        coverage: CoverageCounts {
+            traced: c.traced,
+            matched: c.matched,
+            unsplit: c.unsplit,
+            unclear: c.unclear,
+            without: c.without,
         },
-        "layers": it.layers,
-        "rung": it.info.backend.name(),
-        "blocked": it.blocked,
-        // Of a tracing backend that is no more.
-        "counters": null,
-        "levels": it.levels.iter().map(level).collect::<Vec<_>>(),
-        "episodes": it.episodes.iter().map(episode).collect::<Vec<_>>(),
-        "ios": it.ios.iter().map(io).collect::<Vec<_>>(),
-    })
+        layers: &it.layers,
+        rung: it.info.backend.name(),
+        blocked: &it.blocked,
+        counters: None,
+        levels: it.levels.iter().map(level).collect(),
+        episodes: it.episodes.iter().map(episode).collect(),
+        ios: it.ios.iter().map(outlier).collect(),
+    };
+    serde_json::to_value(file).unwrap_or_default()
 }
 
-/// Mean of the traced I/Os within 5 % of a percentile.
-fn level(l: &PhaseLevel) -> Value {
-    json!({
-        "op": l.op.name(),
-        "percentile": l.p,
-        "latency_ns": l.ns,
-        "ios": l.ios,
-        "phases": phases(&l.phases),
-    })
+fn level(l: &PhaseLevel) -> Level {
+    Level {
+        op: l.op.name(),
+        percentile: l.p,
+        latency_ns: l.ns,
+        ios: l.ios,
+        phases: phases(&l.phases),
+    }
 }
 
-fn episode(e: &EpisodeView) -> Value {
-    json!({
-        "start_ns": e.start_ns,
-        "end_ns": e.end_ns,
-        "ios": e.ios,
-        "worst_ns": e.worst_ns,
-        "layer": e.layer,
-        "excess_ns": e.excess_ns,
-        "share": e.share,
-        "evidence": e.evidence,
-    })
+fn episode(e: &EpisodeView) -> ExplainedEpisode<'_> {
+    ExplainedEpisode {
+        start_ns: e.start_ns,
+        end_ns: e.end_ns,
+        ios: e.ios,
+        worst_ns: e.worst_ns,
+        layer: e.layer,
+        certainty: e.certainty(),
+        excess_ns: e.excess_ns,
+        share: e.share,
+        evidence: &e.evidence,
+        culprits: &e.culprits,
+        next: e.next,
+    }
 }
 
-fn io(v: &OutlierVerdict) -> Value {
-    json!({
-        "worker": v.slow.worker,
-        "op": v.slow.op.name(),
-        "intended_ns": v.slow.intended_ns,
-        "submit_ns": v.slow.submit_ns,
-        "complete_ns": v.slow.complete_ns,
-        "token": v.token,
-        "layer": v.layer,
-        "excess_ns": v.excess_ns,
-        "sure": v.sure,
-        "phases": phases(&v.phases),
-    })
+fn outlier(v: &OutlierVerdict) -> ExplainedOutlier {
+    ExplainedOutlier {
+        worker: v.slow.worker,
+        op: v.slow.op.name(),
+        intended_ns: v.slow.intended_ns,
+        submit_ns: v.slow.submit_ns,
+        complete_ns: v.slow.complete_ns,
+        token: v.token,
+        layer: v.layer,
+        excess_ns: v.excess_ns,
+        sure: v.sure,
+        certainty: v.certainty(),
+        always: v.always,
+        behind_ns: v.behind_ns,
+        phases: phases(&v.phases),
+    }
 }
 
-fn phases(phases: &Phases) -> Value {
+fn phases(phases: &Phases) -> PhaseLengths {
     let some = Phase::ALL.into_iter().filter(|p| phases.get(*p) > 0);
-    some.map(|p| (p.name().to_owned(), json!(phases.get(p)))).collect::<Map<String, Value>>().into()
+    some.map(|p| (p.name(), phases.get(p))).collect()
 }

@@ -16,16 +16,17 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
     }
     let time = |ns: u64| format::duration_ns(ns, Script::Plain);
     if !it.layers.is_empty() {
-        out.push_str("\nlayer          outliers   share      excess   every stamp seen\n");
+        out.push_str("\nlayer          outliers   share      excess       sure   likely\n");
     }
     for l in &it.layers {
         let share = format::percent(l.outliers as f64 / it.outliers.max(1) as f64);
         out.push_str(&format!(
-            "{:<14} {:>8}  {share:>6}  {:>10}   {}\n",
+            "{:<14} {:>8}  {share:>6}  {:>10} {:>10} {:>8}\n",
             l.layer.name(),
             format::count(l.outliers),
             time(l.excess_ns),
-            format::count(l.sure)
+            format::count(l.sure),
+            format::count(l.likely())
         ));
     }
     if !it.episodes.is_empty() {
@@ -37,14 +38,16 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         let at = (e.start_ns - start_ns) as f64 / 1e9;
         let span = (e.end_ns - e.start_ns).max(0) as u64;
         out.push_str(&format!(
-            "  at {at:.3} s, {} long: {}, {}\n",
+            "  at {at:.3} s, {} long: {}, {}{}\n",
             time(span),
             e.size(Script::Plain),
-            e.blame()
+            e.blame(),
+            e.certainty().map_or(String::new(), |c| format!(" ({c})"))
         ));
         for line in &e.evidence {
             out.push_str(&format!("    - {line}\n"));
         }
+        out.push_str(&format!("    next: {}\n", e.next));
     }
     if heavy.len() > EPISODES {
         let more = format::counted((heavy.len() - EPISODES) as u64, "lighter one");

@@ -1,6 +1,7 @@
 //! Gathers what probes and programs saw, in memory, while the run goes on; nothing is written to
 //! storage before the end. Memory is bounded: what finds no room is counted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -44,6 +45,25 @@ pub struct CollectedTrace {
     pub programs: Vec<ProgramInfo>,
     /// CPU time of the programs per operation, ns.
     pub program_ns: Option<f64>,
+    /// Control groups of those who used the disks beside the run, by process.
+    pub cgroups: BTreeMap<u32, Option<Box<str>>>,
+}
+
+/// Processes whose control group is looked up at most.
+const CGROUPS_MAX: usize = 1024;
+
+impl CollectedTrace {
+    /// Looks up the control group of a process, once, as long as it lives.
+    fn note_cgroup(&mut self, pid: u32) {
+        if pid == 0 || self.cgroups.len() >= CGROUPS_MAX || self.cgroups.contains_key(&pid) {
+            return;
+        }
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        // One line for each hierarchy; the longest path says most, and `/` says nothing.
+        let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        let path = paths.filter(|path| path.len() > 1).max_by_key(|path| path.len());
+        self.cgroups.insert(pid, path.map(Into::into));
+    }
 }
 
 /// What the collector works with.
@@ -103,7 +123,11 @@ pub fn gather(mut sources: CollectorInputs, mut quota: QuotaWatch) -> CollectedT
 
 fn drain(ring: &mut EventRing, all: &mut CollectedTrace) {
     while let Some(item) = ring.next() {
-        match TraceEvent::parse(&item) {
+        let event = TraceEvent::parse(&item);
+        if let Some(event) = event.filter(|e| e.kind == TraceEventKind::Neighbour) {
+            all.note_cgroup(event.pid);
+        }
+        match event {
             Some(event) if event.worker as usize == heartbeat::COLLECTOR_INDEX => {}
             Some(event) if all.events.len() < EVENTS_MAX => all.events.push(event),
             // Without room, or of a kind that is not known.
@@ -208,7 +232,15 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
             off_cpu(&mut row, e);
             row.token = (e.b != 0).then_some(e.b);
         }
-        TraceEventKind::Held => row.kind = LayerKind::Held,
+        TraceEventKind::Kthread => {
+            row.kind = LayerKind::Kthread;
+            off_cpu(&mut row, e);
+            row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
+        }
+        TraceEventKind::Held => {
+            row.kind = LayerKind::Held;
+            row.token = (e.a != 0).then_some(e.a);
+        }
         TraceEventKind::Neighbour => {
             row.kind = LayerKind::Neighbour;
             row.sector = Some(e.a);
@@ -223,7 +255,10 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
             row.kind = LayerKind::Reclaim;
             row.token = (e.b != 0).then_some(e.b);
         }
-        TraceEventKind::Gap => row.kind = LayerKind::Gap,
+        TraceEventKind::Gap => {
+            row.kind = LayerKind::Gap;
+            row.token = (e.b != 0).then_some(e.b);
+        }
         TraceEventKind::Flush => row.kind = LayerKind::Flush,
     }
     row
@@ -234,6 +269,8 @@ fn off_cpu(row: &mut LayerRow, e: &TraceEvent) {
     row.state = Some(e.a);
     row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
     row.waker = u64::from(e.waker).checked_sub(1);
+    row.dev = None;
+    row.waker_pid = (e.dev != 0).then_some(u64::from(e.dev));
 }
 
 /// The time in which the thread of a traced I/O came back to the CPU unseen, if it did.

@@ -175,6 +175,8 @@ pub enum TraceEventKind {
     Gap,
     /// A disk flushed its cache.
     Flush,
+    /// A thread of the kernel came back to the CPU.
+    Kthread,
 }
 
 /// One event, as the programs write it.
@@ -189,6 +191,7 @@ pub struct TraceEvent {
     pub a: u64,
     pub b: u64,
     pub pid: u32,
+    /// Device; of threads off the CPU who woke them up.
     pub dev: u32,
     pub comm: [u8; 16],
     pub other: [u8; 16],
@@ -221,6 +224,7 @@ impl TraceEvent {
             6 => TraceEventKind::Worker,
             7 => TraceEventKind::Gap,
             8 => TraceEventKind::Flush,
+            9 => TraceEventKind::Kthread,
             _ => return None,
         };
         let mut stack = [0; FRAMES];

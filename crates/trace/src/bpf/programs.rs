@@ -254,6 +254,12 @@ pub(super) fn open(
         &irq[1],
         true,
     );
+    let throttle = symbols.range("blk_throtl_dispatch_work_fn").unwrap_or_default();
+    loader.override_global("cfg_throttle_from", &throttle.start, true).override_global(
+        "cfg_throttle_to",
+        &throttle.end,
+        true,
+    );
     for (global, value) in &values {
         loader.override_global(global, value, true);
     }

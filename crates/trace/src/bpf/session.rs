@@ -14,7 +14,7 @@ use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
 use taillight_rundir::RunDir;
-use taillight_rundir::layers::{LayerRow, LayerWriter};
+use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
 
 use super::collect::{self, CollectedTrace, CollectorInputs};
@@ -203,7 +203,12 @@ fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Res
     let mut events = gathered.events;
     events.sort_unstable_by_key(|e| e.start);
     let mut writer = LayerWriter::begin(dir)?;
-    writer.rows(events.iter().map(|e| collect::event_row(e, symbols)))?;
+    let cgroups = gathered.cgroups;
+    writer.rows(events.iter().map(|e| {
+        let row = collect::event_row(e, symbols);
+        let known = cgroups.get(&e.pid).filter(|_| row.kind == LayerKind::Neighbour);
+        LayerRow { cgroup: known.cloned().flatten(), ..row }
+    }))?;
     writer.rows(gathered.quota.into_iter())?;
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
     // A queue's I/Os share the interval in which their thread was not seen: one row tells it.

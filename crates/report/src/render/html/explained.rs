@@ -18,8 +18,8 @@ pub struct Explained {
     episodes: Vec<EpisodeRow>,
     /// How many episodes are not shown, and where they are.
     more: Option<String>,
-    /// Layer, outliers, share, excess, with every stamp seen.
-    layers: Vec<[String; 5]>,
+    /// Layer, outliers, share, excess, sure, likely.
+    layers: Vec<[String; 6]>,
     /// Trace points: what they see, and why not.
     programs: Vec<(String, String, String)>,
 }
@@ -37,14 +37,17 @@ pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained 
     let mut heavy: Vec<_> = it.episodes.iter().collect();
     heavy.sort_by_key(|e| std::cmp::Reverse(e.excess_ns));
     let episodes = heavy.iter().filter_map(|e| {
+        let next = format!("next: {}", e.next);
+        let evidence = e.evidence.iter().map(String::as_str).chain([next.as_str()]);
         Some(EpisodeRow {
             title: format!(
-                "At {:.3} s: {}, {}",
+                "At {:.3} s: {}, {}{}",
                 (e.start_ns - start_ns) as f64 / 1e9,
                 e.size(Script::Fine),
-                e.blame()
+                e.blame(),
+                e.certainty().map_or(String::new(), |c| format!(" ({c})"))
             ),
-            evidence: e.evidence.iter().map(|line| format::written(line, Script::Fine)).collect(),
+            evidence: evidence.map(|line| format::written(line, Script::Fine)).collect(),
             picture: timelines::episode(e)?,
         })
     });
@@ -56,6 +59,7 @@ pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained 
             format::percent(l.outliers as f64 / it.outliers.max(1) as f64),
             time(l.excess_ns),
             format::count(l.sure),
+            format::count(l.likely()),
         ]
     });
     let programs = it.info.programs.iter().map(|p| {

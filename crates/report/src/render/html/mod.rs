@@ -24,9 +24,9 @@ use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
 use super::palette;
-use super::plots::{ButtonRow, CHARTS, ChartFigure};
+use super::plots::{ButtonRow, CHARTS, Chart, ChartFigure};
 use crate::format::{Script, written};
-use crate::model::charts::{ChartModel, RunCharts, run_charts, whole_series};
+use crate::model::charts::{ChartModel, RunCharts, RunGroup, run_charts, whole_series};
 use crate::model::{AnalysedRun, Model, ReportContext, about, differences, holders, overview};
 use crate::table::Table;
 
@@ -69,6 +69,8 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let mut frame = frame_tables(context);
     let mut charts = chart_views(&overlay, brief.as_deref(), &mut frame)?;
     charts.iter_mut().flat_map(|chart| &mut chart.figures).for_each(FigureView::pack);
+    // Nothing that was measured stands before the proof that it was steady.
+    let proof: Vec<ChartView> = charts.extract_if(.., |chart| chart.id == "steady").collect();
     let page = template
         .render(context! {
             title => context.title.clone().unwrap_or_else(|| title(runs)),
@@ -81,6 +83,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
+            proof => Serde(proof),
             charts => Serde(charts),
             links => Serde(links(runs, context)),
             brief => context.summary.is_some(),
@@ -98,7 +101,8 @@ fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCh
     let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
     let one = |(nth, run): (usize, &AnalysedRun)| {
         let mut data = run_charts(&run.analysis, &run.label)?;
-        if context.points.iter().any(|p| p.run == nth) {
+        let mut groups = context.summary.iter().flat_map(|s| &s.groups);
+        if context.points.iter().any(|p| p.run == nth) || groups.any(|g| g.runs.contains(&nth)) {
             data.whole = whole_series(&run.analysis)?;
         }
         if context.one_clock {
@@ -224,10 +228,10 @@ fn chart_views(
     frame: &mut Vec<Table>,
 ) -> Result<Vec<ChartView>> {
     let mut views = Vec::new();
-    let wanted = |id: &str| ids.is_none_or(|ids| ids.contains(&id));
+    let wanted = |id: &str| ids.is_none_or(|ids| ids.contains(&id)) || by_group(overlay, id);
     for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
         let figures: Vec<FigureView> =
-            (chart.draw)(overlay).into_iter().map(figure_view).collect::<Result<_>>()?;
+            drawn(chart, overlay).into_iter().map(figure_view).collect::<Result<_>>()?;
         if !figures.is_empty() {
             let below = |table: &mut Table| place(&table.id) == chart.id;
             let tables = frame.extract_if(.., below).collect();
@@ -236,10 +240,6 @@ fn chart_views(
         }
     }
     let of = |views: &[ChartView], id: &str| views.iter().position(|v| v.id == id);
-    // Nothing that was measured stands before the proof that it was steady.
-    if let Some(at) = of(&views, "steady") {
-        views[..=at].rotate_right(1);
-    }
     if overlay.runs.len() > 1
         && let Some((first, tail)) = of(&views, "distribution").zip(of(&views, "tail"))
     {
@@ -248,10 +248,39 @@ fn chart_views(
     Ok(views)
 }
 
-/// The chart below which a table of the frame stands.
+/// Charts of distributions: over groups of several named runs each group has figures of its own.
+const BY_GROUP: [&str; 3] = ["distribution", "percentile", "tail"];
+
+fn by_group(overlay: &ChartModel, id: &str) -> bool {
+    overlay.groups.iter().any(|group| !group.labels.is_empty()) && BY_GROUP.contains(&id)
+}
+
+fn drawn(chart: &Chart, overlay: &ChartModel) -> Vec<ChartFigure> {
+    if !by_group(overlay, chart.id) {
+        return (chart.draw)(overlay);
+    }
+    let of = |(nth, group): (usize, &RunGroup)| {
+        let figures = (chart.draw)(&overlay.part(group));
+        let named = |figure: ChartFigure| ChartFigure {
+            id: format!("{}-{nth}", figure.id),
+            title: Some(match &figure.title {
+                Some(title) => format!("{}: {title}", group.title),
+                None => group.title.clone(),
+            }),
+            ..figure
+        };
+        figures.into_iter().map(named).collect::<Vec<_>>()
+    };
+    overlay.groups.iter().enumerate().flat_map(of).collect()
+}
+
+/// The chart below which a table of the frame stands. Runs have a place of their own.
 fn place(table: &str) -> &str {
     match table {
+        "points" => "",
         "window" => "steady",
+        "grid" => "sweep",
+        "histograms" => "points",
         other => other,
     }
 }

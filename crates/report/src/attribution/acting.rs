@@ -1,0 +1,232 @@
+//! Threads that act for an I/O beside its own: what its time line took for the silence of completions,
+//! worker threads or a device, and was a wait of one of these.
+//!
+//! What it is: the whole program stopped; a thread of the kernel that finishes the I/O, or serves a loop
+//! device, waiting for a CPU or asleep over something. It is followed from who woke the I/O's own thread
+//! up. What it is not: a guess from what ran at the same time.
+
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+
+use super::context::IoContext;
+use super::events::Events;
+use super::judge::Judged;
+use super::phase::Phase;
+use super::stacks::{self, SleepReason};
+use super::timeline::{AT_ONCE, Piece, overlapping, recut};
+
+/// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
+const IDLE: u64 = 0x402;
+/// A thread of the kernel is woken up for an I/O this soon after the stamp before it, ns.
+const SOON: i64 = 100_000;
+
+/// A time, and what it was.
+type Wait = (i64, i64, Phase);
+
+/// Puts waits of such threads into a time line.
+pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut line = line;
+    let told = completers(&line, io, context);
+    if !told.is_empty() {
+        line = recut(line, &told, |phase| matches!(phase, Phase::Completion | Phase::Unobserved));
+    }
+    let served = servers_of_loop(&line, io, context);
+    if !served.is_empty() {
+        line = recut(line, &served, |phase| phase == Phase::Device);
+    }
+    let stopped = stops(io, context);
+    if !stopped.is_empty() {
+        line = recut(line, &stopped, waits_for_program);
+    }
+    line
+}
+
+/// What is no more than the program itself not going on.
+fn waits_for_program(phase: Phase) -> bool {
+    use Phase::*;
+    matches!(phase, Submit | Completion | Cpu | Application | IoWorker | Unobserved)
+}
+
+/// When the program was stopped or frozen, as its threads' sleeps say.
+fn stops(io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let of = |list| overlapping(list, io.start_ns, io.end_ns);
+    let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    let stopped = |r: &&LayerRow| {
+        let reason = r.stack.as_deref().map(stacks::sleep_reason);
+        r.state != Some(0) && matches!(reason, Some(SleepReason::For(Phase::Stopped, _)))
+    };
+    asleep
+        .filter(stopped)
+        .map(|r| (r.start_ns, r.middle_ns.unwrap_or(r.end_ns), Phase::Stopped))
+        .collect()
+}
+
+/// What the kernel's threads did that told the I/O's own thread of its completion, before they did.
+fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let late = line.iter().filter(|p| matches!(p.phase, Phase::Completion | Phase::Unobserved));
+    let mut waits = Vec::new();
+    for piece in late {
+        let of = |list| overlapping(list, piece.from, io.end_ns);
+        for told in [context.off, context.worker_off].into_iter().flat_map(of) {
+            let wake = told.middle_ns.unwrap_or(told.end_ns);
+            for row in helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid) {
+                // It went on at once to what woke the waiting thread up.
+                if row.end_ns <= wake && wake - row.end_ns < AT_ONCE {
+                    waits.extend(doings(row));
+                }
+            }
+        }
+    }
+    waits
+}
+
+/// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were
+/// in the loop device's functions.
+fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
+        return Vec::new();
+    }
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Device) {
+        for row in helpers(context, piece.from, piece.to) {
+            let woken = row.middle_ns.unwrap_or(row.start_ns);
+            let for_it = row.has(flags::WOKEN_BY_OWN) && (woken - piece.from).abs() < SOON;
+            if for_it || row.stack.as_deref().is_some_and(stacks::serves_loop) {
+                waits.extend(doings(row));
+            }
+        }
+    }
+    // A file served over FUSE is a part of such a device.
+    waits.retain(|(_, _, phase)| *phase != Phase::FileSystem || io.has(flags::LOWER));
+    waits
+}
+
+/// Threads of the kernel that acted for a slow I/O and were late themselves.
+pub fn linked<'a>(one: &Judged, events: &'a Events) -> Vec<&'a LayerRow> {
+    let Some(io) = &one.row else {
+        return Vec::new();
+    };
+    let context = IoContext::of(events, u64::from(one.slow.worker));
+    let asleep = overlapping(context.off, io.start_ns, io.end_ns);
+    let wakers: Vec<u64> = asleep.filter_map(|r| r.waker_pid).collect();
+    let rows = helpers(&context, io.start_ns, io.end_ns);
+    let told = |r: &&LayerRow| r.pid.is_some_and(|pid| wakers.contains(&pid));
+    let serves = |r: &&LayerRow| {
+        r.has(flags::WOKEN_BY_OWN) || r.stack.as_deref().is_some_and(stacks::serves_loop)
+    };
+    rows.filter(|r| told(r) || serves(r)).collect()
+}
+
+fn helpers<'a>(
+    context: &IoContext<'a>,
+    from: i64,
+    to: i64,
+) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
+    let all = context.all.into_iter();
+    all.flat_map(move |all| all.within(LayerKind::Kthread, from, to))
+}
+
+/// What such a thread waited for, and then for a CPU.
+pub fn doings(row: &LayerRow) -> Vec<Wait> {
+    if row.state == Some(0) {
+        return vec![(row.start_ns, row.end_ns, Phase::Cpu)];
+    }
+    let wake = row.middle_ns.unwrap_or(row.end_ns);
+    let mut waits = vec![(wake, row.end_ns, Phase::Cpu)];
+    let reason = row.stack.as_deref().map(stacks::sleep_reason);
+    if let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) = reason
+        && row.state != Some(IDLE)
+    {
+        waits.insert(0, (row.start_ns, wake, phase));
+    }
+    waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asleep(kind: LayerKind, times: (i64, i64, i64), stack: &str) -> LayerRow {
+        LayerRow {
+            kind,
+            start_ns: times.0,
+            middle_ns: Some(times.1),
+            end_ns: times.2,
+            state: Some(1),
+            stack: Some(stack.into()),
+            ..LayerRow::default()
+        }
+    }
+
+    fn kworker(times: (i64, i64, i64), state: u64, stack: &str) -> LayerRow {
+        LayerRow { state: Some(state), pid: Some(77), ..asleep(LayerKind::Kthread, times, stack) }
+    }
+
+    fn lengths(line: &[Piece]) -> Vec<(i64, Phase)> {
+        line.iter().map(|p| (p.to - p.from, p.phase)).collect()
+    }
+
+    fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec<(i64, Phase)> {
+        let mut events = Events::default();
+        helpers.into_iter().for_each(|row| events.add(row));
+        events.sort();
+        let off = [LayerRow { waker_pid: Some(77), ..off }];
+        let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
+        let io = LayerRow { end_ns: 1_000, dev: Some("7:1".into()), ..LayerRow::default() };
+        let line =
+            line.iter().map(|(from, to, phase)| Piece { from: *from, to: *to, phase: *phase });
+        lengths(&followed(line.collect(), &io, &context))
+    }
+
+    #[test]
+    fn who_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
+        use Phase::*;
+        let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
+        let off = || asleep(LayerKind::OffCpu, (0, 900, 1000), "io_cqring_wait");
+        let idle = kworker((-500, 110, 890), IDLE, "worker_thread;kthread");
+        let expected =
+            vec![(100, Device), (10, Completion), (780, Cpu), (10, Completion), (100, Cpu)];
+        assert_eq!(cut(&line, off(), vec![idle.clone()]), expected);
+        let journal = kworker((120, 880, 890), 2, "wait_transaction_locked;ext4_end_io_rsv_work");
+        let expected = vec![
+            (100, Device),
+            (20, Completion),
+            (760, FileSystem),
+            (10, Cpu),
+            (10, Completion),
+            (100, Cpu),
+        ];
+        assert_eq!(cut(&line, off(), vec![journal]), expected);
+        let other = LayerRow { pid: Some(78), ..idle };
+        assert_eq!(cut(&line, off(), vec![other]).len(), 3, "not who woke it up");
+    }
+
+    #[test]
+    fn a_stopped_program_waits_for_nothing_else() {
+        use Phase::*;
+        let line =
+            [(0, 100, Submit), (100, 700, IoWorker), (700, 800, Device), (800, 1000, Server)];
+        let off = || asleep(LayerKind::OffCpu, (50, 750, 760), "do_signal_stop;get_signal");
+        let expected = vec![(50, Submit), (650, Stopped), (100, Device), (200, Server)];
+        assert_eq!(cut(&line, off(), Vec::new()), expected);
+    }
+
+    #[test]
+    fn the_thread_that_serves_a_loop_device_may_wait_for_a_cpu() {
+        use Phase::*;
+        let line = [(0, 10, Submit), (10, 990, Device), (990, 1000, Completion)];
+        let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "io_schedule;blkdev_direct_IO");
+        let own = LayerRow {
+            flags: Some(flags::WOKEN_BY_OWN),
+            ..kworker((-50, 12, 900), IDLE, "worker_thread")
+        };
+        let expected = vec![(10, Submit), (2, Device), (888, Cpu), (90, Device), (10, Completion)];
+        assert_eq!(cut(&line, off(), vec![own.clone()]), expected);
+        let strange = LayerRow { flags: None, ..own };
+        assert_eq!(cut(&line, off(), vec![strange]).len(), 3, "of whatever else");
+        let fuse = kworker((20, 980, 985), 1, "request_wait_answer;fuse_direct_io;lo_rw_aio");
+        let sum = |list: &[(i64, Phase)]| -> i64 {
+            list.iter().filter(|(_, p)| *p == Device).map(|(ns, _)| ns).sum()
+        };
+        assert!(sum(&cut(&line, off(), vec![fuse])) > 960, "a file of FUSE is the device");
+    }
+}

@@ -1,0 +1,229 @@
+//! Who or what stood in the way during an episode, as data: the thread that had the CPU, requests of
+//! others ahead in the disk, who stopped the program, who let go of a lock, whose limit it was.
+//!
+//! What it is: names, numbers and amounts from events of the trace. What it is not: the verdict.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use taillight_rundir::layers::{LayerKind, LayerRow};
+
+use super::acting;
+use super::context::IoContext;
+use super::events::Events;
+use super::judge::Judged;
+use super::phase::Phase;
+use super::stacks::{self, SleepReason};
+
+/// Culprits of an episode that are listed, the largest of each role.
+const LISTED: usize = 3;
+
+/// What a culprit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Had requests in the disk while the slowest I/O waited for it.
+    Disk,
+    /// Had the CPU that a thread of the I/O waited for.
+    Cpu,
+    /// A thread of the kernel that acts for the I/O, and was late itself.
+    Kthread,
+    /// Woke the program up when it had been stopped or frozen.
+    Stop,
+    /// Woke up who slept over a lock, a frozen file system or a server.
+    Woke,
+    /// A control group whose limit it was.
+    Limit,
+}
+
+/// One of those who stood in the way.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Culprit {
+    pub role: Role,
+    /// Command, as the kernel knows it; of a limit what it limits.
+    pub name: String,
+    /// Thread or process.
+    pub pid: Option<u64>,
+    pub cgroup: Option<String>,
+    /// Requests ahead of the slowest I/O, or beside it until it was done.
+    pub requests: Option<u64>,
+    /// Their bytes.
+    pub bytes: Option<u64>,
+    /// How long it took, of all I/Os of the episode once, ns.
+    pub time_ns: Option<u64>,
+}
+
+type Key = (Role, String, Option<u64>);
+
+/// Sums while they are gathered.
+#[derive(Default)]
+struct Sums(BTreeMap<Key, Culprit>);
+
+impl Sums {
+    fn of(&mut self, role: Role, name: &str, pid: Option<u64>) -> &mut Culprit {
+        let empty = || Culprit {
+            role,
+            name: name.to_owned(),
+            pid,
+            cgroup: None,
+            requests: None,
+            bytes: None,
+            time_ns: None,
+        };
+        self.0.entry((role, name.to_owned(), pid)).or_insert_with(empty)
+    }
+
+    fn time(&mut self, role: Role, name: Option<&str>, pid: Option<u64>, ns: i64) {
+        if let (Some(name), 1..) = (name.filter(|n| !n.starts_with("swapper/")), ns) {
+            *self.of(role, name, pid).time_ns.get_or_insert(0) += ns.unsigned_abs();
+        }
+    }
+}
+
+/// The culprits of an episode, by role, the largest first.
+pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culprit> {
+    let mut sums = Sums::default();
+    asleep(list, events, &mut sums);
+    let mut in_way = BTreeMap::new();
+    for one in list {
+        for row in acting::linked(one, events) {
+            in_way.insert((row.pid, row.start_ns), row);
+        }
+    }
+    for row in in_way.into_values() {
+        let took: i64 = acting::doings(row).iter().map(|(from, to, _)| to - from).sum();
+        sums.time(Role::Kthread, row.other.as_deref(), row.pid, took);
+        let wake = row.middle_ns.unwrap_or(row.start_ns);
+        sums.time(Role::Cpu, row.comm.as_deref(), None, row.end_ns - wake);
+    }
+    disk(list, events, &mut sums);
+    let quota = events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns);
+    sums.time(
+        Role::Limit,
+        Some("cpu quota of the run's control group"),
+        None,
+        quota.sum::<u64>() as i64,
+    );
+    let limit = |r: &&LayerRow| {
+        let reason = r.stack.as_deref().map(stacks::sleep_reason);
+        matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
+    };
+    let held = events.within(LayerKind::Held, span.0, span.1).filter(limit);
+    for row in held {
+        let disk = row.dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
+        let name = format!("I/O limit of the run's control group on {disk}");
+        *sums.of(Role::Limit, &name, None).requests.get_or_insert(0) += 1;
+    }
+    ordered(sums)
+}
+
+fn ordered(sums: Sums) -> Vec<Culprit> {
+    let mut all: Vec<Culprit> = sums.0.into_values().collect();
+    all.sort_by_key(|c| (c.role, std::cmp::Reverse((c.time_ns, c.bytes, c.requests))));
+    let mut listed: BTreeMap<Role, usize> = BTreeMap::new();
+    all.retain(|c| {
+        let n = listed.entry(c.role).or_default();
+        *n += 1;
+        *n <= LISTED
+    });
+    all
+}
+
+/// Who had the CPU, and who woke up whom.
+fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
+    let mut rows: BTreeMap<(u64, i64), &LayerRow> = BTreeMap::new();
+    for one in list.iter().filter(|j| j.row.is_some()) {
+        let worker = u64::from(one.slow.worker);
+        let off = IoContext::of(events, worker).off;
+        let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
+        let during = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
+        rows.extend(during.map(|r| ((worker, r.start_ns), r)));
+    }
+    for row in rows.into_values() {
+        let wake = match row.state {
+            Some(0) => row.start_ns,
+            _ => row.middle_ns.unwrap_or(row.end_ns),
+        };
+        sums.time(Role::Cpu, row.comm.as_deref(), row.pid, row.end_ns - wake);
+        let slept = wake - row.start_ns;
+        let (who, pid) = (row.other.as_deref(), row.waker_pid);
+        match row.stack.as_deref().map(stacks::sleep_reason) {
+            Some(SleepReason::For(Phase::Stopped, _)) => sums.time(Role::Stop, who, pid, slept),
+            Some(SleepReason::Lock(..) | SleepReason::For(Phase::FileSystem, _)) => {
+                sums.time(Role::Woke, who, pid, slept)
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whose requests were in the disk when the slowest one was queued and waited.
+fn disk(list: &[Judged], events: &Events, sums: &mut Sums) {
+    let worst = list.iter().filter(|j| j.row.is_some()).max_by_key(|j| j.phases.sum());
+    let Some(row) = worst.and_then(|j| j.row.as_ref()) else {
+        return;
+    };
+    let (Some(from), to) = (row.bio_ns, row.done_ns.unwrap_or(row.end_ns)) else {
+        return;
+    };
+    for other in events.within(LayerKind::Neighbour, from, to) {
+        let Some(name) = other.comm.as_deref() else {
+            continue;
+        };
+        let one = sums.of(Role::Disk, name, other.pid);
+        *one.requests.get_or_insert(0) += 1;
+        *one.bytes.get_or_insert(0) += other.size.unwrap_or(0);
+        one.cgroup = one.cgroup.take().or_else(|| other.cgroup.as_deref().map(str::to_owned));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+
+    use super::super::judge::{JudgeInputs, judge};
+    use super::super::layers::Slow;
+    use super::*;
+
+    #[test]
+    fn a_request_that_began_before_and_is_under_way_counts() {
+        let other = |start_ns, end_ns| LayerRow {
+            kind: LayerKind::Neighbour,
+            start_ns,
+            end_ns,
+            size: Some(4096),
+            comm: Some("backup".into()),
+            pid: Some(9),
+            cgroup: Some("/backup".into()),
+            ..LayerRow::default()
+        };
+        let mut events = Events::default();
+        [other(10, 400), other(20, 90), other(300, 320), other(900, 950)]
+            .into_iter()
+            .for_each(|row| events.add(row));
+        events.sort();
+        let slow = Slow {
+            worker: 0,
+            op: OpKind::Read,
+            intended_ns: 100,
+            submit_ns: 100,
+            complete_ns: 600,
+        };
+        let row = LayerRow {
+            start_ns: 100,
+            end_ns: 600,
+            bio_ns: Some(110),
+            done_ns: Some(590),
+            ..LayerRow::default()
+        };
+        let list = [judge(slow, Some(row), Some(Vec::new()), &JudgeInputs::default())];
+        let found = culprits(&list, &events, (100, 600));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].requests, found[0].bytes, found[0].pid),
+            (Some(2), Some(8192), Some(9))
+        );
+        assert_eq!(found[0].cgroup.as_deref(), Some("/backup"));
+    }
+}

@@ -1,0 +1,295 @@
+//! Rules that no verdict may break: stamps in an order that can be, and what a verdict must rest on
+//! to be called sure.
+//!
+//! What it is: pure functions of one traced I/O. What it is not: the time line, see `phases`.
+
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+
+use super::context::IoContext;
+use super::judge::{Layer, layer};
+use super::rounds::BlockRound;
+use super::stacks::{self, SleepReason};
+use super::timeline::{Piece, overlapping};
+
+/// Requests that are submitted together share the stamp of their making: it may be from before the I/O
+/// itself was begun, by so much, ns. What is merged into a request may be much younger.
+const SHARED_NS: i64 = 1_000_000;
+
+/// Takes stamps out of an I/O that cannot be in this order, and says whether there were any: then the
+/// I/O counts as seen in part. Nothing is done before its request was made and issued, and no stamp is
+/// from before the I/O's begin or after its end.
+pub fn only_possible(io: &mut LayerRow, earlier: &mut Vec<BlockRound>) -> bool {
+    let (from, to) = (io.start_ns, io.end_ns);
+    let before = earlier.len();
+    let shared = if io.has(flags::MERGED) { to - from + i64::from(u32::MAX) } else { SHARED_NS };
+    earlier.retain(|r| possible(r, from, to, shared));
+    let last = BlockRound {
+        bio: io.bio_ns.unwrap_or(from),
+        last: io.bio_last_ns,
+        alloc: io.alloc_ns,
+        issue: io.issue_ns,
+        done: io.done_ns,
+        held: io.held_ns,
+        ends: true,
+    };
+    let mut broken = earlier.len() < before;
+    if !possible(&last, from, to, shared) {
+        (io.bio_last_ns, io.alloc_ns, io.issue_ns, io.done_ns) = (None, None, None, None);
+        io.bio_ns = io.bio_ns.filter(|at| (from..=to).contains(at));
+        io.held_ns = io.held_ns.filter(|at| (from..=to).contains(at));
+        broken = true;
+    }
+    let (first, last) = (io.bio_ns.unwrap_or(from), io.done_ns.unwrap_or(to));
+    // Requests that are let go together share their stamps, which may be from just before.
+    let low = [io.low_bio_ns, io.low_issue_ns];
+    if !low.into_iter().all(|stamp| in_order([stamp, None, io.low_done_ns], first, last)) {
+        (io.low_bio_ns, io.low_alloc_ns, io.low_issue_ns, io.low_done_ns) =
+            (None, None, None, None);
+        broken = true;
+    }
+    for stamp in [&mut io.enter_ns, &mut io.cqe_ns, &mut io.punt_ns, &mut io.sync_punt_ns] {
+        if stamp.is_some_and(|at| !(from..=to).contains(&at)) {
+            *stamp = None;
+            broken = true;
+        }
+    }
+    if broken {
+        io.flags = Some(io.flags.unwrap_or(0) | flags::UNCLEAR);
+    }
+    broken
+}
+
+/// Whether the stamps of a round can be: queued, then made, then issued, then done, all within the I/O.
+fn possible(round: &BlockRound, from: i64, to: i64, shared: i64) -> bool {
+    let stamp = |s: Option<i64>| s.filter(|at| *at != 0);
+    let made = stamp(round.alloc).map(|at| if at >= from - shared { at.max(from) } else { at });
+    // With requests that share a stamp, the first part may seem queued after it was made.
+    in_order([Some(round.bio), None, stamp(round.done)], from, to)
+        && in_order([made, stamp(round.issue), stamp(round.done)], from, to)
+        && in_order([Some(round.bio), stamp(round.last), None], from, to)
+}
+
+/// Stamps that are there, in this order, within a time.
+fn in_order(stamps: [Option<i64>; 3], from: i64, to: i64) -> bool {
+    let mut at = from;
+    stamps.into_iter().flatten().all(|stamp| {
+        let fine = stamp >= at && stamp <= to;
+        at = stamp;
+        fine
+    })
+}
+
+/// What a verdict on an I/O is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Grounds<'a> {
+    pub row: Option<&'a LayerRow>,
+    pub pieces: &'a [Piece],
+    /// Excess of the blamed layer and of all, ns.
+    pub excess: (u64, u64),
+    /// Latency and what it usually is, ns.
+    pub latency: (u64, u64),
+}
+
+/// Whether a verdict is sure: all stamps of the I/O were seen and can be, the layer holds three quarters
+/// of an excess that is no ripple of the usual latency, and it was seen at work, not concluded from
+/// silence. How often such a verdict is wrong is measured (docs/explain.md).
+pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>>) -> bool {
+    let (own, all) = grounds.excess;
+    let (latency, usual) = grounds.latency;
+    let most = own.saturating_mul(4) >= all.saturating_mul(3) && all > 0;
+    let stands_out = latency >= usual.saturating_mul(2);
+    if !most || !stands_out {
+        return false;
+    }
+    if blamed == Layer::Schedule {
+        return true;
+    }
+    let (Some(row), Some(context)) = (grounds.row, context) else {
+        return false;
+    };
+    // Where only threads were watched no stamp of the I/O itself was seen.
+    let whole = row.bios.is_some() && row.parts >= row.bios && !row.has(flags::UNCLEAR);
+    whole && seen_at_work(blamed, row, grounds.pieces, context)
+}
+
+/// Whether something was seen that only this layer does.
+fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
+    match blamed {
+        // Wake-up and return to the CPU are stamps, and so is a signal's or the freezer's sleep.
+        Layer::Cpu | Layer::Stopped => true,
+        // Of a device made of others only what the lower one did is seen.
+        Layer::Device => context.stacked.is_none_or(|stacked| !stacked) || lower_did(row, pieces),
+        Layer::BlockQueue => row.alloc_ns.is_some() && row.issue_ns.is_some(),
+        Layer::Throttle => held_by_limit(row, context) || slept_for(blamed, pieces, context),
+        Layer::FileSystem => {
+            (row.served_ns.is_some() && row.answered_ns.is_some())
+                || slept_for(blamed, pieces, context)
+        }
+        Layer::PageCache => {
+            context.page_ns.is_none()
+                && (row.has_block_io()
+                    || !context.reclaim.is_empty()
+                    || slept_for(blamed, pieces, context))
+        }
+        Layer::Server => slept_for(blamed, pieces, context),
+        // What remains when nothing else was seen, or only who waited for whom.
+        Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => false,
+        Layer::Schedule | Layer::Mixed | Layer::Unknown => false,
+    }
+}
+
+/// Whether the lower device itself took most of what counts as the device's.
+fn lower_did(row: &LayerRow, pieces: &[Piece]) -> bool {
+    use super::phase::Phase;
+    let sum =
+        |phase| -> i64 { pieces.iter().filter(|p| p.phase == phase).map(|p| p.to - p.from).sum() };
+    row.has(flags::LOWER) && sum(Phase::LowerDevice) > 4 * sum(Phase::Device)
+}
+
+/// Whether who queued it in its place did so for a limit.
+fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
+    let Some(all) = context.all else {
+        return false;
+    };
+    let mut held = all.within(LayerKind::Held, row.start_ns, row.end_ns);
+    held.any(|h| {
+        let own = h.token.is_none() || h.token == row.token;
+        own && h.stack.as_deref().is_some_and(|s| reason_is(s, Layer::Throttle))
+    })
+}
+
+fn reason_is(stack: &str, blamed: Layer) -> bool {
+    matches!(stacks::sleep_reason(stack), SleepReason::For(phase, _) if layer(phase) == blamed)
+}
+
+/// Whether sleeps with a reason of this layer's own make half of its time. A wait for a lock is not:
+/// what its holder did is only guessed.
+fn slept_for(blamed: Layer, pieces: &[Piece], context: &IoContext<'_>) -> bool {
+    let (mut all, mut slept) = (0, 0);
+    for piece in pieces.iter().filter(|p| layer(p.phase) == blamed) {
+        all += piece.to - piece.from;
+        let of = |list| {
+            overlapping(list, piece.from, piece.to)
+                .filter(|r| r.stack.as_deref().is_some_and(|s| reason_is(s, blamed)))
+                .map(|r| (r.end_ns.min(piece.to) - r.start_ns.max(piece.from)).max(0))
+                .sum::<i64>()
+        };
+        slept += of(context.off).max(of(context.worker_off));
+    }
+    all > 0 && slept * 2 >= all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use taillight_core::OpKind;
+
+    use super::super::phase::Phase;
+    use super::super::phases;
+    use super::super::timeline::lengths;
+    use super::*;
+
+    fn stamps() -> impl Strategy<Value = LayerRow> {
+        let stamp = || proptest::option::of(-5_000_000i64..9_000_000);
+        (
+            [stamp(), stamp(), stamp(), stamp(), stamp()],
+            [stamp(), stamp(), stamp(), stamp()],
+            0i64..8_000_000,
+        )
+            .prop_map(|(own, low, length)| LayerRow {
+                op: Some(OpKind::Read),
+                end_ns: length,
+                flags: Some(flags::LOWER),
+                bios: Some(1),
+                parts: Some(1),
+                bio_ns: own[0],
+                alloc_ns: own[1],
+                issue_ns: own[2],
+                done_ns: own[3],
+                cqe_ns: own[4],
+                low_bio_ns: low[0],
+                low_alloc_ns: low[1],
+                low_issue_ns: low[2],
+                low_done_ns: low[3],
+                ..LayerRow::default()
+            })
+    }
+
+    proptest! {
+        /// Whatever the stamps: what is left is in order, once is enough, time lines keep their
+        /// length, and what was not in order is never sure.
+        #[test]
+        fn impossible_stamps_never_make_a_sure_verdict(row in stamps()) {
+            let (mut io, mut earlier) = (row.clone(), Vec::new());
+            let broken = only_possible(&mut io, &mut earlier);
+            let made = row.alloc_ns.zip(row.done_ns).is_some_and(|(a, d)| d < a.max(0));
+            prop_assert!(!made || broken, "done before it was made");
+            let outside = [row.bio_ns, row.issue_ns, row.done_ns, row.cqe_ns, row.low_done_ns];
+            let outside = outside.into_iter().flatten().any(|s| s != 0 && !(0..=row.end_ns).contains(&s));
+            prop_assert!(!outside || broken, "a stamp outside of the I/O");
+            let pieces = phases::pieces(&io, &IoContext::default());
+            prop_assert_eq!(lengths(&pieces).sum(), io.end_ns as u64);
+            let again = only_possible(&mut io.clone(), &mut earlier);
+            prop_assert!(!again);
+            if broken {
+                let grounds = Grounds {
+                    row: Some(&io),
+                    pieces: &pieces,
+                    excess: (100, 100),
+                    latency: (100, 1),
+                };
+                for phase in Phase::ALL {
+                    prop_assert!(!sure(layer(phase), &grounds, Some(&IoContext::default())));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_shares_its_stamp_with_others_is_possible() {
+        let row = |alloc: i64| LayerRow {
+            end_ns: 9_000_000,
+            bio_ns: Some(10),
+            alloc_ns: Some(alloc),
+            issue_ns: Some(20),
+            done_ns: Some(100),
+            ..LayerRow::default()
+        };
+        let broken = |alloc| only_possible(&mut row(alloc), &mut Vec::new());
+        assert!(!broken(15) && !broken(5) && !broken(-50_000));
+        assert!(broken(30), "issued before it was made");
+        assert!(broken(-2_000_000), "of an earlier life of the request");
+    }
+
+    #[test]
+    fn what_a_limit_lets_go_together_below_shares_its_stamps() {
+        let mut io = LayerRow {
+            end_ns: 99_840_923,
+            bio_ns: Some(3_108),
+            done_ns: Some(99_809_850),
+            low_bio_ns: Some(99_743_491),
+            low_issue_ns: Some(99_739_245),
+            low_done_ns: Some(99_797_742),
+            ..LayerRow::default()
+        };
+        assert!(!only_possible(&mut io, &mut Vec::new()));
+    }
+
+    #[test]
+    fn earlier_rounds_that_cannot_be_are_taken_out() {
+        let round = |bio, issue, done| BlockRound {
+            bio,
+            last: None,
+            alloc: None,
+            issue: Some(issue),
+            done: Some(done),
+            held: None,
+            ends: false,
+        };
+        let mut io = LayerRow { end_ns: 1000, ..LayerRow::default() };
+        let mut rounds = vec![round(10, 20, 30), round(40, 60, 50), round(900, 950, 1001)];
+        assert!(only_possible(&mut io, &mut rounds));
+        assert_eq!(rounds.len(), 1);
+        assert!(io.has(flags::UNCLEAR));
+    }
+}

@@ -42,6 +42,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-import",
         ],
     ),
+    (
+        "taillight-compare",
+        &["taillight-core", "taillight-rundir", "taillight-stats", "taillight-report"],
+    ),
     // Views of a running run: intervals come from the engine, words and charts from the report.
     (
         "taillight-live",
@@ -66,6 +70,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-report",
             "taillight-import",
             "taillight-suite",
+            "taillight-compare",
             "taillight-live",
             // Its tests only: what explain says of faults made on purpose.
             "taillight-lab",
@@ -96,6 +101,8 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("indicatif", &["taillight-cli"]),
     ("aya", &["taillight-trace"]),
     ("prost", &["taillight-live"]),
+    ("ratatui", &["taillight-live"]),
+    ("snap", &["taillight-live"]),
     ("hyper", &["taillight-bench"]),
     ("tokio", &["taillight-bench"]),
 ];

@@ -29,6 +29,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Make the report of one run again, or one report over several runs.
     Report(ReportArgs),
+    /// Whether two runs, or two sides of several runs, differ, and by how much.
+    Compare(CompareArgs),
     /// What can be driven, and with which options.
     Drivers(DriversArgs),
     /// What this machine allows, and what to do about the rest.
@@ -188,6 +190,49 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
 }
 
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight compare taillight-runs/before taillight-runs/after
+  taillight compare nightly/base nightly/new --gate read:p99.9 --margin 10%
+
+One run a side says whether these two runs differ; whether the systems do takes three or more a side.
+Exit codes: 0 no gate, or passed; 7 gate failed; 8 gate undecided; 2 not comparable; 4 not readable.")]
+pub struct CompareArgs {
+    /// What is compared with: a run directory, a series of one setting, or a folder of runs.
+    pub base: PathBuf,
+    /// What is judged: the same.
+    pub new: PathBuf,
+    /// Directory for page, compare.json and compare.md [default: taillight-compare].
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// The figure that decides, like read:p99.9 or write:iops: exit code 7 where it is worse.
+    #[arg(long, value_name = "OP:FIGURE")]
+    pub gate: Option<String>,
+    /// The gate fails unless the figure is shown to be equal.
+    #[arg(long, requires = "gate")]
+    pub not_equal: bool,
+    /// Let fewer than three runs a side decide the gate.
+    #[arg(long, requires = "gate")]
+    pub single_runs_decide: bool,
+    /// Share up to which a difference counts as none [default: 5% for rates and below p99, 10% for p99,
+    /// 20% beyond].
+    #[arg(long, value_name = "SHARE")]
+    pub margin: Option<String>,
+    /// Compare what is only doubtful: other mix or rate, incomplete runs, I/O errors.
+    #[arg(long)]
+    pub anyway: bool,
+    /// Print compare.json instead of words.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print Markdown, for a pull request.
+    #[arg(long)]
+    pub markdown: bool,
+    /// Write JUnit XML to this file, for CI.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}
+
 /// Arguments of `drivers`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -263,8 +308,12 @@ pub enum SchemaOf {
     SeriesReport,
     /// A row of points.parquet and points.csv of a series of runs.
     Points,
+    /// compare.json of a comparison.
+    Compare,
     /// Suite files.
     Suite,
+    /// What `taillight explain --json` prints.
+    Explain,
 }
 
 /// Arguments of `schema`.
@@ -343,8 +392,8 @@ pub struct ExportArgs {
     /// What to write [default: csv for a run or a series].
     #[arg(long, value_name = "NAME", value_parser = export_formats())]
     pub format: Option<String>,
-    /// Where to: a new file, or `-` for standard output [default: -].
-    #[arg(long, value_name = "PATH")]
+    /// Where to: a new file, `-` for standard output, or a server's URL [default: -].
+    #[arg(long, value_name = "PATH|URL")]
     pub output: Option<PathBuf>,
 }
 
@@ -447,6 +496,8 @@ fn import_formats() -> PossibleValuesParser {
 pub const CSV: &str = "csv";
 /// Name of a run's metrics.
 pub const OPENMETRICS: &str = "openmetrics";
+/// The same, sent to a server.
+pub const REMOTE_WRITE: &str = "remote-write";
 
 fn export_formats() -> PossibleValuesParser {
     let formats = taillight_import::EXPORTS.iter();
@@ -455,7 +506,10 @@ fn export_formats() -> PossibleValuesParser {
     let table = table.help("Table of a run or a series: a row per point, workload and operation");
     let metrics = PossibleValue::new(OPENMETRICS);
     let metrics = metrics.help("A run's intervals for Prometheus (promtool), with their times");
-    PossibleValuesParser::new(formats.chain([table, metrics]))
+    let remote = PossibleValue::new(REMOTE_WRITE);
+    let remote =
+        remote.help("The same, sent to the server at --output http://HOST:PORT/api/v1/write");
+    PossibleValuesParser::new(formats.chain([table, metrics, remote]))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! This file is the table of contents: parse, dispatch, turn an error into text and exit code.
 
 mod args;
+mod compare;
 mod doctor;
 mod drive;
 mod drivers;
@@ -49,6 +50,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Run(args) => run::main(*args),
         Command::Explain(args) => report::explain(&args),
         Command::Report(args) => report::main(&args),
+        Command::Compare(args) => compare::main(&args),
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Drive(args) => drive::main(&args),

@@ -1,9 +1,11 @@
-//! Standard output. A reader that went away (`| head`) ends the output, not the program.
+//! Standard output. A reader that went away (`| head`) ends the output, not the program. Text gets the
+//! terminal back from a screen first.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use taillight_core::{Error, Result};
+use taillight_live::screen::restore;
 
 /// Writes a whole text. Errors: `Unavailable` when standard output cannot take it; a closed pipe is
 /// no error.
@@ -19,6 +21,7 @@ pub fn json(value: &impl Serialize) -> Result<()> {
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<()> {
+    restore();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::unavailable("cannot write to standard output").source(e))
@@ -29,12 +32,14 @@ fn write(out: &mut impl Write, text: &str) -> Result<()> {
 
 /// Writes one line while something else goes on; whether anyone reads it does not matter.
 pub fn line(text: &str) {
+    restore();
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// The same to standard error.
 pub fn note(text: &str) {
+    restore();
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -69,8 +69,8 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
     }
     if file.exit.is_none() {
         output::note(&format!(
-            "the series has not ended: this is what its first {} measured; to go on: taillight suite \
-             --resume {}",
+            "partial: the series has not ended; this is what its first {} measured; to go on: taillight \
+             suite --resume {}",
             counted(runs.len() as u64, "run"),
             dir.display()
         ));
@@ -79,8 +79,11 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
     let made = of_series(&runs, place, context)?;
     output::line(&made.html.map_or(String::new(), |page| format!("\nReport  {}", page.display())));
     match file.exit.and_then(from_code) {
-        // 130 and 143 would say that the report itself was interrupted.
-        Some(Exit::Interrupted | Exit::Terminated) | None => Ok(Exit::TargetFailed),
+        // 130 and 143 would say that the report itself was interrupted. What there is of a series that
+        // has not ended is judged by its runs.
+        Some(Exit::Interrupted | Exit::Terminated) | None => {
+            Ok(outcome::exit_code_of_all(&made.summaries))
+        }
         Some(exit) => Ok(exit),
     }
 }
@@ -183,10 +186,10 @@ pub fn rescue(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the report of a run that just ended. Errors: `Unavailable` when the directory cannot be
-/// written.
-pub fn of_run(path: &Path) -> Result<MadeReport> {
-    make(&[path], ReportOptions::default())
+/// Makes the report of a run that just ended; its figures alone without `pages`. Errors: `Unavailable`
+/// when the directory cannot be written.
+pub fn of_run(path: &Path, pages: bool) -> Result<MadeReport> {
+    make(&[path], ReportOptions { html: pages, texts: pages, ..ReportOptions::default() })
 }
 
 /// Makes one report over runs that belong together, into the directory that holds theirs. Errors:

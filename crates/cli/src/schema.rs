@@ -7,6 +7,7 @@ use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
 use taillight_report::SeriesReportFile;
+use taillight_rundir::compare::CompareFile;
 use taillight_rundir::nvme::NvmeFile;
 use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::search::SearchReport;
@@ -40,7 +41,9 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Series => SeriesFile::schema(),
         SchemaOf::SeriesReport => SeriesReportFile::schema(),
         SchemaOf::Points => points::schema_points(),
+        SchemaOf::Compare => CompareFile::schema(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
+        SchemaOf::Explain => taillight_report::render::explain_json::schema(),
     };
     output::json(&schema)?;
     Ok(Exit::Ok)

@@ -47,5 +47,6 @@ json_files! {
     SERIES: crate::series::SeriesFile,
     SEARCH: crate::search::SearchReport,
     REPEAT: crate::repeat::RepeatReport,
+    COMPARE: crate::compare::CompareFile,
     SLC_PAPER: crate::slc_paper::SlcPaperReport,
 }

@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod bus;
 pub mod chunk;
 mod columns;
+pub mod compare;
 pub mod convert;
 pub mod dir;
 #[cfg(any(test, feature = "testing"))]

@@ -249,6 +249,32 @@ pub struct Overhead {
     /// Nanoseconds of `null_ns_per_op` that keeping every I/O takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture_ns_per_op: Option<f64>,
+    /// What showing the run while it went on took; absent when nobody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveViewCost>,
+}
+
+/// What the live view of a run took until its load was over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LiveViewCost {
+    /// CPU time of the view itself, seconds: of the thread that serves it, and of drawing on the
+    /// terminal. It is part of `cpu_s`.
+    pub cpu_s: f64,
+    /// Scrapes of `/metrics` that were answered.
+    pub scrapes: u64,
+    /// Events that were sent to pages.
+    pub events: u64,
+}
+
+impl LiveViewCost {
+    /// What came since `before`.
+    pub fn since(self, before: LiveViewCost) -> LiveViewCost {
+        LiveViewCost {
+            cpu_s: self.cpu_s - before.cpu_s,
+            scrapes: self.scrapes - before.scrapes,
+            events: self.events - before.events,
+        }
+    }
 }
 
 /// The process of a run: enough to tell whether it still lives.

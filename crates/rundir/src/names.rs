@@ -40,6 +40,8 @@ pub const ALL: [&str; 15] = [
 /// The files that hold what was measured: written once, never changed afterwards.
 pub const MEASURED: [&str; 7] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, LEDGER];
 
+/// What differs between two sides of runs.
+pub const COMPARE: &str = "compare.json";
 /// The points of a series of runs, in the directory that holds their run directories.
 pub const SERIES: &str = "series.json";
 /// The same as a table: one row per point, workload and operation.

@@ -9,6 +9,7 @@
 
 pub mod bins;
 pub mod ceiling;
+pub mod compare;
 pub mod confidence;
 pub mod curve;
 pub mod dependence;

@@ -2,6 +2,7 @@
 //! other. The test checks cells that go wrong first; the table of `docs/measurement.md` is made by
 //! `cargo test --release -p taillight-stats --test coverage -- --ignored --nocapture`.
 
+mod differences;
 mod models;
 
 use models::RunModel;

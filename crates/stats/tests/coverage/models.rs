@@ -9,17 +9,17 @@ pub type Run = Vec<(f64, f64)>;
 pub struct Random(Xoshiro256PlusPlus);
 
 impl Random {
-    fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> Random {
         Random(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
     /// In (0, 1].
-    fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         1.0 - self.0.random::<f64>()
     }
     fn exponential(&mut self, mean: f64) -> f64 {
         -self.uniform().ln() * mean
     }
-    fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
@@ -39,6 +39,9 @@ pub enum RunModel {
     Stalls(f64),
     /// 1,000 a second whose level changes each second, correlated by this, by 2 %.
     Drift(f64),
+    /// The same, correlated by 0.8, with stalls of some 5 ms for 16 to 64 I/Os, one in 10 s; the level
+    /// of a whole run varies by this besides.
+    Nightly(f64),
 }
 
 impl RunModel {
@@ -68,6 +71,20 @@ impl RunModel {
                 |at| at + (0.02 - at.rem_euclid(apart)).max(0.0),
             ),
             RunModel::Drift(correlation) => drift(r, seconds, correlation),
+            RunModel::Nightly(varies) => {
+                let effect = (varies * r.normal()).exp();
+                let mut run = drift(r, seconds, 0.8);
+                run.iter_mut().for_each(|io| io.1 *= effect);
+                let mut at = r.exponential(10.0);
+                while at < seconds {
+                    let from = (at * 1e3) as usize;
+                    let ios = 16 + (49.0 * r.uniform()) as usize;
+                    let to = (from + ios).min(run.len());
+                    run[from..to].iter_mut().for_each(|io| io.1 += 5e-3 * (0.2 * r.normal()).exp());
+                    at += r.exponential(10.0);
+                }
+                run
+            }
         }
     }
 }

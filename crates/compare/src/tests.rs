@@ -1,0 +1,144 @@
+//! Comparisons of made-up sides.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use taillight_core::OpKind;
+use taillight_rundir::compare::{CompareVerdict, GateFail, GateStatus};
+use taillight_rundir::{RunStatus, fixture};
+
+/// A run of the fixture whose latencies are this many times as long, and its rate as high.
+fn run(id: &str, times: f64, rate: f64) -> SideRun {
+    let mut summary = fixture::summary(id);
+    summary.status = RunStatus::Complete;
+    summary.totals.errors = 0;
+    let totals = summary.ops.get_mut(&OpKind::Read).expect("reads");
+    totals.iops *= rate;
+    let scaled = |ns: Option<u64>| ns.map(|ns| (ns as f64 * times) as u64);
+    for (_, latency) in totals.latencies.iter_mut() {
+        let nines = latency.nines.iter_mut().map(|n| &mut n.quantile);
+        for q in latency.percentiles.iter_mut().map(|p| &mut p.quantile).chain(nines) {
+            (q.ns, q.lo_ns, q.hi_ns) = (scaled(q.ns), scaled(q.lo_ns), scaled(q.hi_ns));
+        }
+    }
+    let mut manifest = fixture::manifest(id);
+    manifest.run_id = id.to_owned();
+    let steps = (0..60).map(|i| 1_000.0 * rate + f64::from(i % 2)).collect();
+    let rates = BTreeMap::from([(OpKind::Read, steps)]);
+    SideRun { dir: PathBuf::from(id), manifest, summary, rates }
+}
+
+/// Runs that vary by 1 % around so many times the latency.
+fn side(name: &str, runs: usize, times: f64) -> Vec<SideRun> {
+    let varied = |i: usize| times * (1.0 + 0.01 * ((i * 7 % 5) as f64 - 2.0) / 2.0);
+    (0..runs).map(|i| run(&format!("{name}{i}"), varied(i), 1.0 / varied(i))).collect()
+}
+
+fn gated(gate: &str, fail: GateFail) -> CompareRequest {
+    let gate = GateRequest { fail, ..gate.parse().expect("a gate") };
+    CompareRequest { gate: Some(gate), ..CompareRequest::default() }
+}
+
+fn verdict(found: &CompareFile, figure: &str) -> CompareVerdict {
+    found.figures.iter().find(|f| f.figure == figure).expect(figure).verdict
+}
+
+#[test]
+fn runs_that_differ_are_told_apart_and_swapped_they_mirror() {
+    let (base, new) = (side("a", 5, 1.0), side("b", 5, 1.3));
+    let there = compare(&base, &new, &CompareRequest::default()).expect("figures");
+    let back = compare(&new, &base, &CompareRequest::default()).expect("figures");
+    assert_eq!(there.unit, CompareUnit::Runs);
+    for figure in ["iops", "p99"] {
+        assert_eq!(verdict(&there, figure), CompareVerdict::Worse, "{figure}");
+        assert_eq!(verdict(&back, figure), CompareVerdict::Better, "{figure}");
+    }
+    for (a, b) in there.figures.iter().zip(&back.figures) {
+        let (a, b) = (a.ratio.expect("a ratio"), b.ratio.expect("a ratio"));
+        assert!((a * b - 1.0).abs() < 1e-9);
+    }
+    let alike = compare(&base, &side("b", 5, 1.0), &CompareRequest::default()).expect("figures");
+    assert_eq!(verdict(&alike, "p99"), CompareVerdict::Equal);
+}
+
+#[test]
+fn a_gate_fails_only_by_its_own_figure_and_needs_runs() {
+    let judged = |runs: usize, times: f64, fail: GateFail| {
+        let found =
+            compare(&side("a", runs, 1.0), &side("b", runs, times), &gated("read:p99", fail));
+        found.expect("figures").gate.expect("a gate").status
+    };
+    assert_eq!(judged(5, 1.3, GateFail::Worse), GateStatus::Fail);
+    assert_eq!(judged(5, 1.0, GateFail::Worse), GateStatus::Pass);
+    assert_eq!(judged(5, 0.7, GateFail::Worse), GateStatus::Pass);
+    assert_eq!(judged(5, 0.7, GateFail::NotEqual), GateStatus::Fail);
+    // Worse beyond doubt, by less than half of the margin.
+    assert_eq!(judged(9, 1.03, GateFail::Worse), GateStatus::Pass);
+    for runs in [1, 2] {
+        assert_eq!(judged(runs, 1.3, GateFail::Worse), GateStatus::Undecided, "{runs}");
+    }
+    let e = compare(&side("a", 3, 1.0), &side("b", 3, 1.0), &gated("write:p99", GateFail::Worse));
+    assert!(e.is_err_and(|e| e.hint_text().is_some_and(|h| h.contains("read:p99"))));
+    for bad in ["p99", "read:p", "jump:p99", "read:mean", ""] {
+        assert!(bad.parse::<GateRequest>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn what_may_not_be_compared_has_no_figures() {
+    let request = CompareRequest::default();
+    let judged = |change: &dyn Fn(&mut SideRun)| {
+        let mut new = side("b", 3, 1.0);
+        new.iter_mut().for_each(change);
+        let found = compare(&side("a", 3, 1.0), &new, &request).expect("a comparison");
+        assert!(found.figures.is_empty(), "{:?}", found.comparable);
+        let anyway = CompareRequest { anyway: true, ..request.clone() };
+        let anyway = compare(&side("a", 3, 1.0), &new, &anyway).expect("a comparison");
+        let doubtful = found.comparable.verdict == ComparableVerdict::Doubtful;
+        assert_eq!(anyway.figures.is_empty(), !doubtful);
+        found.comparable.verdict
+    };
+    let (no, doubtful) = (ComparableVerdict::No, ComparableVerdict::Doubtful);
+    assert_eq!(judged(&|run| run.summary.status = RunStatus::Failed), no);
+    assert_eq!(judged(&|run| run.summary.status = RunStatus::Partial), doubtful);
+    assert_eq!(judged(&|run| run.summary.totals.errors = 1), doubtful);
+    assert_eq!(judged(&|run| run.summary.totals.count = 0), no);
+    assert_eq!(judged(&|run| run.summary.ops.clear()), no);
+    let rate = |run: &mut SideRun| {
+        let rate = "1000/s".parse().expect("a rate");
+        run.manifest.plan.workloads[0].arrival = taillight_core::plan::Arrival::Constant { rate };
+    };
+    assert_eq!(judged(&rate), no);
+    let found = compare(&[], &side("b", 3, 1.0), &request).expect("a comparison");
+    assert_eq!(found.comparable.verdict, no);
+}
+
+#[test]
+fn another_depth_is_told_and_compared() {
+    let mut new = side("b", 3, 1.0);
+    new.iter_mut().for_each(|run| run.manifest.plan.workloads[0].queue_depth = 8);
+    let found = compare(&side("a", 3, 1.0), &new, &CompareRequest::default()).expect("figures");
+    assert_eq!(found.comparable.verdict, ComparableVerdict::Yes);
+    assert!(found.comparable.reasons.concat().contains("queue_depth"), "{:?}", found.comparable);
+    new[0].manifest.plan.workloads[0].queue_depth = 4;
+    let found = compare(&side("a", 3, 1.0), &new, &CompareRequest::default()).expect("figures");
+    assert_eq!(found.comparable.verdict, ComparableVerdict::Doubtful, "the side itself is mixed");
+}
+
+#[test]
+fn words_say_what_one_run_a_side_is_worth() {
+    let found = compare(&side("a", 1, 1.0), &side("b", 1, 2.0), &CompareRequest::default());
+    let found = found.expect("figures");
+    assert_eq!(found.unit, CompareUnit::Batches);
+    assert!(console(&found).contains("not whether the systems do"));
+    let several = compare(&side("a", 4, 1.0), &side("b", 4, 2.0), &CompareRequest::default());
+    let several = several.expect("figures");
+    let text = console(&several);
+    assert!(text.contains("worse") && text.contains("+100 %"), "{text}");
+    assert!(markdown(&several).contains("| read p99 |"));
+    let xml = junit(&several);
+    assert!(xml.contains("<failure message=") && xml.contains("name=\"read iops\""), "{xml}");
+    let one_of_several =
+        compare(&side("a", 1, 1.0), &side("b", 4, 1.0), &CompareRequest::default());
+    assert!(one_of_several.expect("figures").figures.iter().all(|f| f.why.is_some()));
+}

@@ -290,7 +290,9 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 		*i = 0;
 }
 
-/* Here runs who wakes up; the wake-up itself may be left to an interrupt of another CPU. */
+/* Here runs who wakes up; the wake-up itself may be left to an interrupt of another CPU. Of threads of the
+ * kernel that is not told apart from an interrupt of this program's thread, which would take a look at the
+ * stack each time: who reads `own` asks that it came at once after a stamp of the I/O. */
 SEC("tp_btf/sched_waking")
 int sched_waking(u64 *ctx)
 {
@@ -301,8 +303,10 @@ int sched_waking(u64 *ctx)
 	struct idle *i;
 
 	if (k) {
-		if (k->pid == (u32)task->pid && (u32)(ids >> 32) == cfg_tgid && !interrupted())
-			k->own = 1;
+		if (k->pid == (u32)task->pid && k->off && !k->wake) {
+			k->wake = ktime_ns();
+			k->own = (u32)(ids >> 32) == cfg_tgid;
+		}
 		return 0;
 	}
 	sleeper(task, &t, &i);
@@ -320,15 +324,8 @@ SEC("tp_btf/sched_wakeup")
 int sched_wakeup(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
-	struct kthread *k = kthread_of(task);
 	struct thread *t;
 	struct idle *i;
-
-	if (k) {
-		if (k->pid == (u32)task->pid && k->off && !k->wake)
-			k->wake = ktime_ns();
-		return 0;
-	}
 
 	sleeper(task, &t, &i);
 	if (t)

@@ -16,8 +16,9 @@ use super::timeline::{AT_ONCE, Piece, overlapping, recut};
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
 const IDLE: u64 = 0x402;
-/// A thread of the kernel is woken up for an I/O this soon after the stamp before it, ns.
-const SOON: i64 = 100_000;
+/// A thread of the kernel is woken up for an I/O this soon after the stamp before it, ns. An interrupt of
+/// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
+const SOON: i64 = 20_000;
 
 /// A time, and what it was.
 type Wait = (i64, i64, Phase);
@@ -89,7 +90,7 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
     for piece in line.iter().filter(|p| p.phase == Phase::Device) {
         for row in helpers(context, piece.from, piece.to) {
             let woken = row.middle_ns.unwrap_or(row.start_ns);
-            let for_it = row.has(flags::WOKEN_BY_OWN) && (woken - piece.from).abs() < SOON;
+            let for_it = row.has(flags::WOKEN_BY_OWN) && (0..SOON).contains(&(woken - piece.from));
             if for_it || row.stack.as_deref().is_some_and(stacks::serves_loop) {
                 waits.extend(doings(row));
             }

@@ -31,6 +31,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Whether two runs, or two sides of several runs, differ, and by how much.
     Compare(CompareArgs),
+    /// When figures changed over nights of runs, and whether the newest night stands out.
+    History(HistoryArgs),
     /// What can be driven, and with which options.
     Drivers(DriversArgs),
     /// What this machine allows, and what to do about the rest.
@@ -233,6 +235,43 @@ pub struct CompareArgs {
     pub junit: Option<PathBuf>,
 }
 
+/// Arguments of `history`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight run job.toml --output nightly/$(date +%F)     # each night
+  taillight history nightly
+  taillight history nightly --figure read:p99.9 --figure read:iops
+
+Nights are in the order in which their runs began. Where plan, device, kernel or Taillight changed a new
+segment begins, and no change is looked for across it. The newest night alone is at most a suspect: the
+commands that decide are printed. Six nights of one segment are the least that a change takes.
+Exit codes: 0 done, whatever was found; 2 no history; 4 not readable.")]
+pub struct HistoryArgs {
+    /// Run directories, or folders of them.
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Look at this figure, like read:p99.9 or write:iops (repeatable); fewer figures find smaller changes
+    /// [default: rate, median and nines that most nights have].
+    #[arg(long, value_name = "OP:FIGURE", action = ArgAction::Append)]
+    pub figure: Vec<String>,
+    /// Runs that began within this time of the first one are one night, of which the median counts; 0s
+    /// takes every run as a night.
+    #[arg(long, value_name = "TIME", default_value = "12h")]
+    pub night: String,
+    /// Count runs that are not complete or had I/O errors.
+    #[arg(long)]
+    pub anyway: bool,
+    /// Directory for page, changes.json and changes.md [default: taillight-history].
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print changes.json instead of words.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print Markdown.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
 /// Arguments of `drivers`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -310,6 +349,8 @@ pub enum SchemaOf {
     Points,
     /// compare.json of a comparison.
     Compare,
+    /// changes.json of a history.
+    Changes,
     /// Suite files.
     Suite,
     /// What `taillight explain --json` prints.

@@ -8,6 +8,7 @@ mod doctor;
 mod drive;
 mod drivers;
 mod export;
+mod history;
 mod import;
 mod import_run;
 mod outcome;
@@ -51,6 +52,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Explain(args) => report::explain(&args),
         Command::Report(args) => report::main(&args),
         Command::Compare(args) => compare::main(&args),
+        Command::History(args) => history::main(&args),
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Drive(args) => drive::main(&args),

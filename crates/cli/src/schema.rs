@@ -8,6 +8,7 @@ use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
 use taillight_report::SeriesReportFile;
 use taillight_rundir::compare::CompareFile;
+use taillight_rundir::history::HistoryFile;
 use taillight_rundir::nvme::NvmeFile;
 use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::search::SearchReport;
@@ -42,6 +43,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::SeriesReport => SeriesReportFile::schema(),
         SchemaOf::Points => points::schema_points(),
         SchemaOf::Compare => CompareFile::schema(),
+        SchemaOf::Changes => HistoryFile::schema(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
         SchemaOf::Explain => taillight_report::render::explain_json::schema(),
     };

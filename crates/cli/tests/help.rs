@@ -13,9 +13,10 @@ fn said(args: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    for command in
-        ["run", "report", "drivers", "doctor", "drive", "schema", "import", "export", "suite"]
-    {
+    for command in [
+        "run", "report", "history", "drivers", "doctor", "drive", "schema", "import", "export",
+        "suite",
+    ] {
         insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
     }
     insta::assert_snapshot!("help", said(&["--help"]));
@@ -36,7 +37,7 @@ fn a_plan_word_for_word() {
 
 #[test]
 fn schemas_are_json_and_describe_every_field() {
-    for of in ["job", "manifest", "summary"] {
+    for of in ["job", "manifest", "summary", "changes"] {
         let schema: serde_json::Value = serde_json::from_str(&said(&["schema", of])).expect("JSON");
         assert!(schema["properties"].is_object(), "{of}");
         jsonschema::meta::validate(&schema).expect(of);

@@ -93,7 +93,7 @@ impl Objections {
 }
 
 /// Names of the fields in which these runs differ; none where they agree.
-fn differs<'a>(runs: impl Iterator<Item = &'a SideRun>) -> Option<String> {
+pub fn differs<'a>(runs: impl Iterator<Item = &'a SideRun>) -> Option<String> {
     let manifests: Vec<&Manifest> = runs.map(|run| &run.manifest).collect();
     let mut names = differing(&manifests);
     let fact = |m: &Manifest, name: &str| match name {

@@ -14,7 +14,7 @@ use crate::side::SideRun;
 /// Runs a side from which the test by ranks stands beside the other.
 const FOR_RANKS: usize = 6;
 /// Largest p-value, adjusted, of a difference.
-const ALPHA: f64 = 0.05;
+pub const ALPHA: f64 = 0.05;
 
 /// A figure of runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,7 +41,7 @@ impl Figure {
     }
 
     /// Its value in a run; none where the run has none.
-    fn value(self, run: &SideRun, op: OpKind) -> Option<f64> {
+    pub fn value(self, run: &SideRun, op: OpKind) -> Option<f64> {
         match self {
             Figure::Rate => run.summary.ops.get(&op).map(|t| t.iops).filter(|v| *v > 0.0),
             Figure::Percentile(_) => self.quantile(run, op)?.ns.map(|ns| ns as f64),
@@ -158,7 +158,7 @@ fn named(verdict: DifferenceVerdict) -> CompareVerdict {
     }
 }
 
-fn geometric_mean(values: &[f64]) -> Option<f64> {
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     (n > 0.0).then(|| (values.iter().map(|v| v.ln()).sum::<f64>() / n).exp())
 }

@@ -1,7 +1,7 @@
 //! Whether a figure of one side of runs differs from that of the other: `taillight compare`.
 //!
 //! What it is: which directories a side is, whether two sides may be compared, the figures with interval
-//! and verdict, the gate, and the texts. What it is not: the statistics (`taillight_stats::compare`) or
+//! and verdict, the gate, and the texts; nights of runs with their changes: `taillight history`. What it is not: the statistics (`taillight_stats::compare`) or
 //! reports of single runs. It reads summaries and manifests only, so that its cost does not depend on how
 //! many I/Os a run has. Called by `cli`.
 //!
@@ -11,6 +11,7 @@
 mod comparable;
 mod figures;
 mod gate;
+pub mod history;
 mod junit;
 mod side;
 mod text;

@@ -7,17 +7,21 @@ use taillight_rundir::compare::{
 };
 
 /// A change as people say it: `+38 %`, `-1.2 %`.
-fn change(ratio: f64) -> String {
+pub fn change(ratio: f64) -> String {
     let sign = if ratio < 1.0 { "-" } else { "+" };
     format!("{sign}{}", percent((ratio - 1.0).abs()))
 }
 
-fn value(figure: &ComparedFigure, of: Option<f64>) -> String {
-    match (of, figure.figure.as_str()) {
-        (None, _) => "-".to_owned(),
-        (Some(v), "iops") => rate(v),
-        (Some(v), _) => duration(v, Script::Plain),
+/// A value of a figure of this name.
+pub fn shown(figure: &str, value: f64) -> String {
+    match figure {
+        "iops" => rate(value),
+        _ => duration(value, Script::Plain),
     }
+}
+
+fn value(figure: &ComparedFigure, of: Option<f64>) -> String {
+    of.map_or("-".to_owned(), |v| shown(&figure.figure, v))
 }
 
 fn interval(figure: &ComparedFigure) -> String {
@@ -142,14 +146,19 @@ pub fn markdown(found: &CompareFile) -> String {
         text.push_str(&format!("{line}\n\n"));
     }
     if !found.figures.is_empty() {
-        let table = table(found);
-        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        text.push_str(&row(table.columns.clone()));
-        text.push_str(&row(table.columns.iter().map(|_| "---".to_owned()).collect()));
-        for cells in &table.rows {
-            text.push_str(&row(cells.iter().map(|c| c.text.replace('|', "\\|")).collect()));
-        }
-        text.extend(table.note.map(|note| format!("\n{note}\n")));
+        text.push_str(&table_markdown(&table(found)));
     }
+    text
+}
+
+/// A table in Markdown, with its note.
+pub fn table_markdown(table: &Table) -> String {
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut text = row(table.columns.clone());
+    text.push_str(&row(table.columns.iter().map(|_| "---".to_owned()).collect()));
+    for cells in &table.rows {
+        text.push_str(&row(cells.iter().map(|c| c.text.replace('|', "\\|")).collect()));
+    }
+    text.extend(table.note.as_ref().map(|note| format!("\n{note}\n")));
     text
 }

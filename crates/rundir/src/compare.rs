@@ -28,6 +28,7 @@ pub struct CompareFile {
 /// A run of a side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRun {
+    /// Its id.
     pub run_id: String,
     /// Its directory as it was given or found.
     pub dir: String,

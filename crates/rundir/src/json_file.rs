@@ -48,5 +48,6 @@ json_files! {
     SEARCH: crate::search::SearchReport,
     REPEAT: crate::repeat::RepeatReport,
     COMPARE: crate::compare::CompareFile,
+    CHANGES: crate::history::HistoryFile,
     SLC_PAPER: crate::slc_paper::SlcPaperReport,
 }

@@ -15,6 +15,7 @@ pub mod dir;
 #[doc(hidden)]
 pub mod fixture;
 pub mod histlog;
+pub mod history;
 pub mod host;
 pub mod intervals;
 pub mod ios;

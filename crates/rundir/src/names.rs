@@ -42,6 +42,8 @@ pub const MEASURED: [&str; 7] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE
 
 /// What differs between two sides of runs.
 pub const COMPARE: &str = "compare.json";
+/// When figures of a series of nights changed.
+pub const CHANGES: &str = "changes.json";
 /// The points of a series of runs, in the directory that holds their run directories.
 pub const SERIES: &str = "series.json";
 /// The same as a table: one row per point, workload and operation.

@@ -229,7 +229,7 @@ fn free_name(name: &str) -> Result<PathBuf> {
 }
 
 /// Words as a shell takes them.
-fn command_line(words: impl Iterator<Item = String>) -> String {
+pub fn command_line(words: impl Iterator<Item = String>) -> String {
     let quoted = |word: String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
         match !word.is_empty() && word.chars().all(plain) {

@@ -3,7 +3,7 @@
 //! Order matters: nothing is touched before the plan is sound, nothing is measured before the
 //! target is open, and what was measured is kept whatever happens afterwards.
 
-mod directory;
+pub mod directory;
 mod host;
 mod imported;
 mod job;

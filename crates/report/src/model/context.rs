@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_rundir::history::HistoryFile;
 use taillight_rundir::search::SearchReport;
 use taillight_rundir::{JsonFile, names};
 
@@ -32,6 +33,8 @@ pub struct ReportContext {
     pub points: Vec<ReportPoint>,
     /// The head of every page, where a standard asks for one.
     pub sheet: Option<StandardSheet>,
+    /// A history of nights: its figures are drawn over them.
+    pub history: Option<HistoryFile>,
     /// Shows the runs as one: see [`ReportSummary`].
     pub summary: Option<ReportSummary>,
 }

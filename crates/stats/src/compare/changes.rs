@@ -60,22 +60,31 @@ pub fn changes(values: &[f64], rule: &ChangeRule) -> Option<Vec<Change>> {
         return None;
     }
     let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
-    let logs = clipped(&logs);
-    let mut points = candidates(&logs, rule);
+    let near = clipped(&logs);
+    let found = certain(&near, candidates(&near, rule), rule);
+    let points: Vec<usize> = found.into_iter().map(|(at, _)| at).collect();
+    // The running median hides part of a step until most of its nights lie after it: what a step measures is
+    // taken from nights clipped to their own level.
+    let logs = clipped_to_levels(&logs, &points);
+    let found = certain(&logs, points, rule);
+    let points: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
+    let change = |(at, difference): (usize, LogDifference)| {
+        let (before, after) = around(&logs, &points, at);
+        Change { at, before: mean(before).exp(), after: mean(after).exp(), difference }
+    };
+    Some(found.into_iter().map(change).collect())
+}
+
+/// The places that are left when the weakest is taken away until all are certain, each with its step.
+fn certain(logs: &[f64], mut points: Vec<usize>, rule: &ChangeRule) -> Vec<(usize, LogDifference)> {
     loop {
-        let rho = lag_one(&residuals(&logs, &points));
+        let rho = lag_one(&residuals(logs, &points));
         let tested: Vec<(usize, LogDifference)> =
-            points.iter().filter_map(|at| Some((*at, step(&logs, &points, *at, rho)?))).collect();
+            points.iter().filter_map(|at| Some((*at, step(logs, &points, *at, rho)?))).collect();
         let weakest = tested.iter().max_by(|a, b| a.1.p_value().total_cmp(&b.1.p_value()));
         match weakest {
             Some((at, found)) if found.p_value() >= rule.p => points.retain(|p| p != at),
-            _ => {
-                let change = |(at, difference): (usize, LogDifference)| {
-                    let (before, after) = around(&logs, &points, at);
-                    Change { at, before: mean(before).exp(), after: mean(after).exp(), difference }
-                };
-                return Some(tested.into_iter().map(change).collect());
-            }
+            _ => return tested,
         }
     }
 }
@@ -114,10 +123,33 @@ fn clipped(logs: &[f64]) -> Vec<f64> {
     };
     let clip = |(at, value): (usize, &f64)| {
         let middle = median(near(at).to_vec());
-        let off = CLIP * median(near(at).iter().map(|v| (v - middle).abs()).collect());
+        let off = outlying(near(at).iter().map(|v| (v - middle).abs()).collect());
         value.clamp(middle - off, middle + off)
     };
     logs.iter().enumerate().map(clip).collect()
+}
+
+/// Values no further from the median of their level than outliers begin, by the deviations of all levels.
+fn clipped_to_levels(logs: &[f64], points: &[usize]) -> Vec<f64> {
+    let ends = points.iter().copied().chain([logs.len()]);
+    let mut from = 0;
+    let mut middles = Vec::with_capacity(logs.len());
+    for to in ends {
+        let middle = median(logs[from..to].to_vec());
+        middles.resize(to, middle);
+        from = to;
+    }
+    let each = || logs.iter().zip(&middles);
+    let off = outlying(each().map(|(v, middle)| (v - middle).abs()).collect());
+    each().map(|(v, middle)| v.clamp(middle - off, middle + off)).collect()
+}
+
+/// How far from the middle outliers begin. Where most nights are the same to the last digit nothing says so.
+fn outlying(deviations: Vec<f64>) -> f64 {
+    match CLIP * median(deviations) {
+        off if off > 0.0 => off,
+        _ => f64::INFINITY,
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -280,6 +312,18 @@ mod tests {
         }
     }
 
+    /// Also before most nights of the running median lie after it.
+    #[test]
+    fn a_young_step_is_measured_whole() {
+        for young in [4, 8, 12] {
+            let found = changes(&nights(&[(30, 100.0), (young, 120.0)]), &ChangeRule::over(1));
+            let found = found.expect("positive");
+            let [change] = found.as_slice() else { panic!("{young}: {found:?}") };
+            let (lo, hi) = change.difference.interval(ALPHA);
+            assert!(change.at == 30 && lo < 1.2 && 1.2 < hi, "{young}: {lo} to {hi}");
+        }
+    }
+
     #[test]
     fn short_and_constant_series_have_no_change() {
         for values in [&[][..], &[1.0], &[1.0, 2.0], &[5.0; 100]] {
@@ -292,9 +336,11 @@ mod tests {
     /// Also a step between levels without any noise.
     #[test]
     fn a_step_without_noise_is_a_change() {
-        let values = [[100.0; 20], [120.0; 20]].concat();
-        let found = changes(&values, &ChangeRule::over(1)).expect("positive");
-        assert_eq!(found.iter().map(|c| c.at).collect::<Vec<_>>(), [20]);
+        for (before, after) in [(20, 20), (8, 5), (5, 8)] {
+            let values = [vec![100.0; before], vec![120.0; after]].concat();
+            let found = changes(&values, &ChangeRule::over(1)).expect("positive");
+            assert_eq!(found.iter().map(|c| c.at).collect::<Vec<_>>(), [before]);
+        }
     }
 
     #[test]

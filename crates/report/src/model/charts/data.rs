@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::{LatencyKind, OpKind};
+use taillight_rundir::history::HistoryFile;
 use taillight_rundir::host::Metric;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::latency::NineEntry;
@@ -32,6 +33,8 @@ pub struct ChartModel {
     pub steady: Vec<SteadyTrack>,
     /// Runs with a histogram of their own.
     pub points: Vec<ReportPoint>,
+    /// The history whose figures are drawn over its nights.
+    pub history: Option<HistoryFile>,
 }
 
 /// A figure over the rounds of a series, and the last window of rounds that was judged.

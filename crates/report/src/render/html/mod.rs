@@ -58,6 +58,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
         sweep: context.sweep.clone(),
         steady: context.steady.clone(),
         points: context.points.clone(),
+        history: context.history.clone(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let brief = context.summary.as_ref();
@@ -79,7 +80,8 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             sheet => Serde(context.sheet.clone()),
             holders => Serde(holders(runs).filter(|_| context.summary.is_none())),
             version => env!("CARGO_PKG_VERSION"),
-            several => runs.len() > 1,
+            // A history stands for itself: it has no run below.
+            several => runs.len() != 1,
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),

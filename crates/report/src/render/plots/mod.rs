@@ -10,6 +10,7 @@ mod distribution;
 mod figure;
 mod heat;
 mod histogram;
+mod history;
 mod host;
 mod in_flight;
 mod knee;
@@ -27,6 +28,7 @@ pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[
+    history::CHART,
     knee::CHART,
     sweep::LINES,
     demand::DEMAND,

@@ -1,0 +1,130 @@
+//! `taillight history`: when figures changed over nights of runs.
+
+use std::path::{Path, PathBuf};
+
+use taillight_compare::GateRequest;
+use taillight_compare::history::{
+    HistoryRequest, console, history, markdown, nights_table, table, words,
+};
+use taillight_core::exit::Exit;
+use taillight_core::units::Span;
+use taillight_core::{Error, Result};
+use taillight_report::{ReportContext, html};
+use taillight_rundir::history::{HistoryFile, HistorySuspect};
+use taillight_rundir::{JsonFile, atomic, names};
+
+use crate::args::HistoryArgs;
+use crate::output;
+use crate::run::directory::command_line;
+
+/// Where the history goes where nothing else is asked.
+const OUTPUT: &str = "taillight-history";
+/// The history for pull requests.
+const MARKDOWN: &str = "changes.md";
+/// In it, links to the nights that the newest one is set beside.
+const BEFORE: &str = "before";
+/// Nights that are linked: as many as make the band.
+const LINKED: usize = 20;
+
+/// Runs the command. Errors: `Usage` for runs that are no history or an output in use; `Unavailable` or
+/// `Corrupt` where no run can be read.
+pub fn main(args: &HistoryArgs) -> Result<Exit> {
+    let request = request(args)?;
+    let place = args.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
+    taillight_report::check_output(&args.dirs, Some(&place))?;
+    let mut found = history(&args.dirs, &request)?;
+    decide(&mut found, &place);
+    let page = write(&found, &place)?;
+    match (args.json, args.markdown) {
+        (true, _) => output::json(&found)?,
+        (false, true) => output::text(&markdown(&found))?,
+        (false, false) => {
+            output::text(&format!("{}\nReport  {}\n", console(&found), page.display()))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn request(args: &HistoryArgs) -> Result<HistoryRequest> {
+    let figure = |text: &String| {
+        let figure: GateRequest = text.parse().map_err(|_| {
+            Error::usage(format!("`{text}` is no figure"))
+                .hint("--figure read:p99.9, or --figure write:iops")
+        })?;
+        Ok((figure.op, figure.figure))
+    };
+    let night: Span = args.night.parse().map_err(|what: String| {
+        Error::usage(what).hint("--night 12h: runs that began within 12 hours are one night")
+    })?;
+    let figures = args.figure.iter().map(figure).collect::<Result<_>>()?;
+    Ok(HistoryRequest { night, figures, anyway: args.anyway })
+}
+
+/// Gives every suspect the commands that decide: the job again, and the comparison with the nights before.
+fn decide(found: &mut HistoryFile, place: &Path) {
+    let Some(newest) = found.nights.last().and_then(|night| night.runs.first()) else { return };
+    let path = |path: PathBuf| command_line([path.to_string_lossy().into_owned()].into_iter());
+    let job = path(Path::new(&newest.dir).join(names::JOB));
+    let again = place.join(format!("again-{}", newest.run_id));
+    for track in &mut found.figures {
+        let gate = format!("{}:{}", track.op.name(), track.figure);
+        if let Some(suspect) = &mut track.suspect {
+            suspect.decide = vec![
+                format!(
+                    "for i in 1 2 3; do taillight run {job} --output {}/$i; done",
+                    path(again.clone())
+                ),
+                format!(
+                    "taillight compare {} {} --gate {gate}",
+                    path(place.join(BEFORE)),
+                    path(again.clone())
+                ),
+            ];
+        }
+    }
+}
+
+/// `changes.json`, `changes.md`, the page, and links to the nights before a suspect. Returns the page.
+fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
+    let context = ReportContext {
+        title: Some("History".to_owned()),
+        text: words(found),
+        tables: vec![table(found), nights_table(found)],
+        history: Some(found.clone()),
+        ..ReportContext::default()
+    };
+    std::fs::create_dir_all(place).map_err(|e| {
+        Error::unavailable("cannot make the output directory")
+            .with("path", place.display())
+            .source(e)
+            .hint("name another directory with --output")
+    })?;
+    atomic::write(place, names::REPORT, html::page(&[], &context)?.as_bytes())?;
+    atomic::write(place, MARKDOWN, markdown(found).as_bytes())?;
+    found.write(place)?;
+    link(found, &place.join(BEFORE))?;
+    Ok(place.join(names::REPORT))
+}
+
+/// One run of each night that a suspect is set beside, so that nights are the units of the comparison.
+fn link(found: &HistoryFile, before: &Path) -> Result<()> {
+    let failed = |e: std::io::Error| {
+        Error::unavailable("cannot link the nights before").with("path", before.display()).source(e)
+    };
+    for entry in std::fs::read_dir(before).into_iter().flatten() {
+        let entry = entry.map_err(failed)?;
+        // Of an earlier history; anything else in it is not ours.
+        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            std::fs::remove_file(entry.path()).map_err(failed)?;
+        }
+    }
+    let suspects = found.figures.iter().filter_map(|track| track.suspect.as_ref());
+    let since = |suspect: &HistorySuspect| suspect.since.max(suspect.night.saturating_sub(LINKED));
+    let Some((first, newest)) = suspects.map(|s| (since(s), s.night)).max() else { return Ok(()) };
+    std::fs::create_dir_all(before).map_err(failed)?;
+    for run in found.nights[first..newest].iter().filter_map(|night| night.runs.first()) {
+        let dir = std::fs::canonicalize(&run.dir).map_err(failed)?;
+        std::os::unix::fs::symlink(dir, before.join(&run.run_id)).map_err(failed)?;
+    }
+    Ok(())
+}

@@ -259,6 +259,26 @@ fn the_views_own_cost_is_in_the_run() {
 }
 
 #[test]
+fn slow_ios_have_their_layer_while_it_measures() {
+    if let Some(why) = taillight_lab::trial::cannot() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let dir = scratch();
+    let line = "run --driver file --path data --set target.size=16MiB --rw randread --bs 4KiB \
+                --runtime 30s --set trace.mode=outliers --set trace.threshold=1us \
+                --output out --live=127.0.0.1:0";
+    let served = Served::start(dir.path(), line);
+    served.wait(|state| state.to_string().contains("Slow I/Os so far, by layer"));
+    let (_, metrics) = get(&served.address, "/metrics");
+    let slow = metrics.lines().find(|line| line.starts_with("taillight_slow_io_total{layer="));
+    assert!(slow.is_some_and(|line| !line.ends_with(" 0.0")), "{metrics}");
+    let pid = rustix::process::Pid::from_child(&served.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    served.end(130);
+}
+
+#[test]
 fn a_series_shows_its_point_and_goes_on_with_the_same_page() {
     let dir = scratch();
     let line = "run --driver sim --size 1MiB --ops 2000 --sweep workload.0.queue_depth=1,2 --output out \

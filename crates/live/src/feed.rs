@@ -7,14 +7,14 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
-use taillight_core::{Result, Stamp};
+use taillight_core::{Clock, MonoClock, Result, Stamp};
 use taillight_engine::{IntervalView, Observer};
 use taillight_rundir::host::HostRow;
 use taillight_rundir::manifest::LiveViewCost;
@@ -69,6 +69,8 @@ pub enum LiveEvent {
     Overtime,
     /// A sample of the machine.
     Host(Vec<HostRow>),
+    /// The layers that held the slow I/Os so far, of a traced run.
+    Slow(Vec<Cause>),
     Stalled(Stamp),
     /// Long work that is not measuring: what, the part that is done, and the whole.
     Work(String, u64, u64),
@@ -120,6 +122,8 @@ pub struct LiveState {
     model: Mutex<(Receiver<LiveEvent>, LiveModel)>,
     /// The server's, if there is one.
     waker: Option<Waker>,
+    /// When measuring began, ns.
+    measured_ns: AtomicI64,
     /// What the views have used.
     pub(crate) cost: ViewsCost,
 }
@@ -140,7 +144,8 @@ impl LiveState {
     pub(crate) fn new(waker: Option<Waker>) -> LiveState {
         let (events, taken) = channel();
         let model = Mutex::new((taken, LiveModel::default()));
-        LiveState { events, model, waker, cost: ViewsCost::default() }
+        let measured_ns = AtomicI64::new(i64::MAX);
+        LiveState { events, model, waker, measured_ns, cost: ViewsCost::default() }
     }
 
     /// Looks at the model as it is now.
@@ -187,6 +192,16 @@ impl LiveFeed {
         &self.state
     }
 
+    /// Slow I/Os were judged.
+    pub fn slow(&self, layers: Vec<Cause>) {
+        self.state.tell(LiveEvent::Slow(layers));
+    }
+
+    /// When measuring began, CLOCK_MONOTONIC ns; `i64::MAX` before.
+    pub fn measured_ns(&self) -> i64 {
+        self.state.measured_ns.load(Ordering::Relaxed)
+    }
+
     /// A sample of the machine was taken.
     pub fn host(&self, sample: Vec<HostRow>) {
         self.state.tell(LiveEvent::Host(sample));
@@ -205,6 +220,7 @@ impl LiveFeed {
 
     /// A run begins; what was known of the one before goes.
     pub fn begin(&self, facts: RunFacts) {
+        self.state.measured_ns.store(i64::MAX, Ordering::Relaxed);
         self.state.tell(LiveEvent::Begin(Box::new(facts)));
     }
 
@@ -216,6 +232,9 @@ impl LiveFeed {
 
 impl Observer for LiveFeed {
     fn phase(&mut self, name: &str) {
+        if name == "measure" {
+            self.state.measured_ns.store(MonoClock.now().0, Ordering::Relaxed);
+        }
         self.state.tell(LiveEvent::Phase(name.to_owned()));
     }
 

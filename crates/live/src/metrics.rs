@@ -254,7 +254,7 @@ fn load_families(model: &LiveModel) -> Vec<Family> {
     vec![due, in_flight, backlog, oldest, asked, share]
 }
 
-/// What the machine did in the last sample, and at the end the layers that held slow I/Os.
+/// What the machine did in the last sample, and the layers that held slow I/Os.
 fn machine_families(model: &LiveModel) -> Vec<Family> {
     let help = "Share of the last sample in which a disk below the target had a request in flight.";
     let mut disks = Family::of("taillight_host_disk_busy_ratio", GAUGE, help).unit("ratio");
@@ -274,9 +274,13 @@ fn machine_families(model: &LiveModel) -> Vec<Family> {
             pressure = pressure.with(vec![("resource", resource.to_owned())], percent / 100.0);
         }
     }
-    let help = "Slow I/Os by the layer that held them, of a traced run; known when it is over.";
+    let help =
+        "Slow I/Os by the layer that held them, of a traced run, as judged while it goes on.";
     let mut slow = Family::of("taillight_slow_io", COUNTER, help);
-    for cause in model.end.iter().filter_map(|end| end.slow.as_ref()).flatten() {
+    // A counter never falls: what the report judges with everything has its own place.
+    let at_end = || model.end.as_ref()?.slow.as_ref();
+    let so_far = Some(&model.slow).filter(|slow| !slow.is_empty());
+    for cause in so_far.or_else(at_end).into_iter().flatten() {
         slow = slow.with(vec![("layer", cause.layer.clone())], cause.outliers as f64);
     }
     vec![disks, cpus, pressure, slow]

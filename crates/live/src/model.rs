@@ -17,6 +17,7 @@ use taillight_engine::collector::{ClosedInterval, ClosedOp};
 use taillight_engine::recorder::new_histogram;
 use taillight_rundir::host::HostRow;
 use taillight_rundir::intervals::IntervalRow;
+use taillight_rundir::summary::Cause;
 use taillight_stats::needed_one_sided;
 
 use crate::feed::{LiveEnd, LiveEvent, RunFacts};
@@ -75,6 +76,8 @@ pub struct LiveModel {
     pub stalled: Option<Stamp>,
     /// The last sample of the machine.
     pub host: Vec<HostRow>,
+    /// The layers that held the slow I/Os so far, of a traced run.
+    pub slow: Vec<Cause>,
     /// Part and whole of the long work that goes on.
     pub work: Option<(u64, u64)>,
     pub end: Option<LiveEnd>,
@@ -99,6 +102,7 @@ impl LiveModel {
             LiveEvent::Phase(name) => (self.phase, self.work) = (name, None),
             LiveEvent::Interval(view) => self.interval(*view),
             LiveEvent::Host(sample) => self.host = sample,
+            LiveEvent::Slow(layers) => self.slow = layers,
             LiveEvent::Overtime => self.phase = "overtime".to_owned(),
             LiveEvent::Stalled(since) => self.stalled = Some(since),
             LiveEvent::Work(what, done, total) => {

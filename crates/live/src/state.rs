@@ -224,13 +224,17 @@ pub fn machine_tiles(model: &LiveModel) -> Vec<LiveTile> {
         }
         tiles.push(tile("CPUs busy", share(100.0 - idle), notes.join("; ")));
     }
-    let slow: Vec<_> = model.end.iter().filter_map(|end| end.slow.as_ref()).flatten().collect();
+    let at_end = model.end.as_ref().and_then(|end| end.slow.as_ref());
+    let (slow, label) = match at_end {
+        Some(slow) => (slow, "Slow I/Os, by layer"),
+        None => (&model.slow, "Slow I/Os so far, by layer"),
+    };
     let all: u64 = slow.iter().map(|cause| cause.outliers).sum();
     if all > 0 {
         let each =
             slow.iter().map(|c| format!("{} {}", c.layer.replace('_', " "), count(c.outliers)));
         let each = each.collect::<Vec<_>>().join(", ");
-        tiles.push(tile("Slow I/Os, by layer", count(all), each));
+        tiles.push(tile(label, count(all), each));
     }
     tiles
 }

@@ -71,6 +71,11 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
+    /// Of an I/O, and of no event beside it.
+    pub fn is_io(self) -> bool {
+        matches!(self, LayerKind::Io | LayerKind::Round)
+    }
+
     /// Every kind with its name in the file, in the order of their indices.
     pub const NAMES: [(LayerKind, &str); 14] = [
         (LayerKind::Io, "io"),

@@ -9,11 +9,12 @@ use taillight_engine::run::run_probed;
 use taillight_engine::{EngineOutcome, EngineRequest, Observer};
 use taillight_live::LiveFeed;
 use taillight_machine::{Sys, block};
+use taillight_report::attribution::SlowSoFar;
 use taillight_rundir::host::HostInfo;
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_trace::host::{HostWatch, Sampler};
 use taillight_trace::nvme::Drives;
-use taillight_trace::tracing::{self, AnyProbes, Tracer, TracingRequest};
+use taillight_trace::tracing::{self, AnyProbes, TraceWatch, Tracer, TracingRequest};
 
 use super::directory::NewRun;
 use super::live::Live;
@@ -41,7 +42,7 @@ pub fn run(
     live: &mut Live,
     sys: &Sys,
 ) -> Result<Measured> {
-    let sampler_feed = live.feed();
+    let feed = live.feed();
     let mut observers: [&mut dyn Observer; 1] = [live];
     let request = EngineRequest {
         plan,
@@ -52,7 +53,7 @@ pub fn run(
         stop: signals.stop(),
         observers: &mut observers,
     };
-    let (tracer, trace) = match start(plan, run, sys) {
+    let (tracer, trace) = match start(plan, run, feed.clone(), sys) {
         None => (None, None),
         Some(Ok(tracer)) => (Some(tracer), None),
         Some(Err(why)) if plan.trace.backend != TracingBackendChoice::Auto => return Err(why),
@@ -62,7 +63,7 @@ pub fn run(
         }
     };
     let drives = drives(plan, run, sys);
-    let sampler = sampler(plan, run, sampler_feed, sys);
+    let sampler = sampler(plan, run, feed, sys);
     let Some(tracer) = tracer else {
         let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, run);
@@ -129,7 +130,7 @@ fn sampled(sampler: Option<Sampler>, run: &NewRun) -> Option<HostInfo> {
 }
 
 /// Starts tracing if the plan asks for it.
-fn start(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Result<Tracer>> {
+fn start(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Option<Result<Tracer>> {
     if plan.trace.mode == TraceMode::Off {
         return None;
     }
@@ -138,13 +139,19 @@ fn start(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Result<Tracer>> {
         return Some(Err(why));
     }
     let direct = plan.target.options.get("direct");
+    let facts = run.dir.manifest().driver_facts();
+    let watch = feed.map(|feed| -> TraceWatch {
+        let mut slow = SlowSoFar::new(plan.outlier_ns(), facts.in_process);
+        Box::new(move |rows| feed.slow(slow.look(rows, feed.measured_ns())))
+    });
     let wish = TracingRequest {
         plan,
         path: plan.target.path.as_deref().and_then(block::local),
         direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),
-        single_file: run.dir.manifest().driver_facts().single_file,
+        single_file: facts.single_file,
+        watch,
     };
-    Some(Tracer::start(&wish, sys))
+    Some(Tracer::start(wish, sys))
 }
 
 /// The run goes on; what is missing is said once, with what to do about it.

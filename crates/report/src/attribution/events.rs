@@ -60,6 +60,14 @@ impl Events {
         }
     }
 
+    /// Forgets what was over before a time.
+    pub fn forget(&mut self, before_ns: i64) {
+        let threads = self.off.values_mut().chain(self.reclaim.values_mut());
+        for list in threads.chain(self.gaps.values_mut()).chain(self.other.values_mut()) {
+            list.retain(|r| r.end_ns >= before_ns);
+        }
+    }
+
     /// Events of a kind that overlap a window.
     pub fn within(&self, kind: LayerKind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
         let list = self.other.get(&kind).map_or(&[][..], Vec::as_slice);

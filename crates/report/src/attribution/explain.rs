@@ -86,7 +86,7 @@ pub fn explain(
 }
 
 /// Judges a slow I/O by what was seen of it.
-fn judge_traced(
+pub(super) fn judge_traced(
     slow: Slow,
     found: TracedIoRow,
     events: &Events,

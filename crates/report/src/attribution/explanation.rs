@@ -125,18 +125,45 @@ pub(super) fn shares<'a>(
     verdicts: impl Iterator<Item = &'a OutlierVerdict>,
     more: u64,
 ) -> Vec<LayerShare> {
-    let mut by: BTreeMap<Layer, LayerShare> = BTreeMap::new();
-    let empty = |layer| LayerShare { layer, outliers: 0, excess_ns: 0, sure: 0 };
-    for one in verdicts {
-        let share = by.entry(one.layer).or_insert_with(|| empty(one.layer));
+    let mut count = ShareCount::default();
+    verdicts.for_each(|one| count.add(one));
+    count.unjudged(more);
+    count.list()
+}
+
+/// Outliers, counted by layer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ShareCount(BTreeMap<Layer, LayerShare>);
+
+impl ShareCount {
+    fn of(&mut self, layer: Layer) -> &mut LayerShare {
+        let empty = LayerShare { layer, outliers: 0, excess_ns: 0, sure: 0 };
+        self.0.entry(layer).or_insert(empty)
+    }
+
+    pub fn add(&mut self, one: &OutlierVerdict) {
+        let share = self.of(one.layer);
         share.outliers += 1;
         share.excess_ns += one.excess_ns;
         share.sure += u64::from(one.sure);
     }
-    if more > 0 {
-        by.entry(Layer::Unknown).or_insert_with(|| empty(Layer::Unknown)).outliers += more;
+
+    /// So many have no verdict.
+    pub fn unjudged(&mut self, more: u64) {
+        if more > 0 {
+            self.of(Layer::Unknown).outliers += more;
+        }
     }
-    let mut list: Vec<LayerShare> = by.into_values().collect();
-    list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));
-    list
+
+    /// Most first.
+    fn list(&self) -> Vec<LayerShare> {
+        let mut list: Vec<LayerShare> = self.0.values().copied().collect();
+        list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));
+        list
+    }
+
+    /// The same, as in `summary.json`.
+    pub fn causes(&self) -> Vec<Cause> {
+        self.list().iter().map(cause).collect()
+    }
 }

@@ -86,6 +86,22 @@ pub struct TracedIoRow {
     pub earlier: Vec<BlockRound>,
 }
 
+/// Rows of earlier rounds come right before their I/O's.
+#[derive(Debug, Default)]
+pub struct RoundsBefore(Vec<(Option<u64>, BlockRound)>);
+
+impl RoundsBefore {
+    /// The earlier rounds of an I/O; none where the row is one of these.
+    pub fn of(&mut self, row: &LayerRow) -> Option<Vec<BlockRound>> {
+        if row.kind == LayerKind::Round {
+            self.0.push((row.token, BlockRound::earlier(row)));
+            return None;
+        }
+        let own = self.0.drain(..).filter(|(token, _)| *token == row.token);
+        Some(own.map(|(_, round)| round).collect())
+    }
+}
+
 /// How much could be seen at all.
 #[derive(Debug, Clone, Copy)]
 pub struct Visibility {
@@ -105,29 +121,27 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     loaded.events.disks = Disks::of(dir);
     loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);
-    let (mut sorted, mut earlier) = (false, Vec::new());
+    let (mut sorted, mut rounds) = (false, RoundsBefore::default());
     let path = dir.file(names::LAYERS);
     read_layers(&path, &mut |rows| {
         for row in rows {
-            if row.kind == LayerKind::Round {
-                // They come right before their I/O.
-                earlier.push((row.token, BlockRound::earlier(&row)));
-                continue;
-            }
-            if row.kind != LayerKind::Io {
+            if !row.kind.is_io() {
                 loaded.events.add(row);
                 continue;
             }
+            let Some(own) = rounds.of(&row) else { continue };
             loaded.events.gone = false;
-            let own = earlier.drain(..).filter(|(token, _)| *token == row.token);
-            let own: Vec<BlockRound> = own.map(|(_, round)| round).collect();
             if !sorted {
                 // I/Os come after all events.
                 loaded.events.sort();
                 sorted = true;
             }
-            if row.start_ns >= measured {
-                loaded.io(row, own, slow);
+            if row.start_ns < measured {
+                continue;
+            }
+            let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
+            if let Some(io) = loaded.io(row, own).filter(|_| slow.contains(&key)) {
+                loaded.slow.insert(key, io);
             }
         }
         Ok(())
@@ -181,16 +195,15 @@ impl TracedRun {
         loaded
     }
 
-    fn io(&mut self, mut row: LayerRow, mut earlier: Vec<BlockRound>, slow: &IoKeys) {
+    /// Takes an I/O up, and gives it back as it may be judged; none where it is not known what it did.
+    pub fn io(&mut self, mut row: LayerRow, mut earlier: Vec<BlockRound>) -> Option<TracedIoRow> {
         only_possible(&mut row, &mut earlier);
         if !all_rounds_known(&row, &earlier) {
             // No verdict is sure without the others.
             row.flags = row.flags.map(|f| f | flags::UNCLEAR);
         }
         self.coverage.count(&row);
-        let Some(op) = row.op else {
-            return;
-        };
+        let op = row.op?;
         let worker = row.worker.unwrap_or(u64::MAX);
         if (self.coverage.traced - 1).is_multiple_of(self.stride) {
             let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
@@ -203,10 +216,7 @@ impl TracedRun {
                 phases: lengths(&pieces),
             });
         }
-        let key = (worker, row.start_ns);
-        if slow.contains(&key) {
-            self.slow.insert(key, TracedIoRow { row, earlier });
-        }
+        Some(TracedIoRow { row, earlier })
     }
 
     fn phased(&mut self, io: PhasedIo) {
@@ -310,7 +320,7 @@ mod tests {
         for i in 0..all {
             let worker = u64::from(i >= all / 2);
             let row = fixture::traced_io(i, i + 1 + worker as i64);
-            loaded.io(LayerRow { worker: Some(worker), ..row }, Vec::new(), &IoKeys::new());
+            loaded.io(LayerRow { worker: Some(worker), ..row }, Vec::new());
         }
         let (kept, stride) = (loaded.phased.len(), loaded.stride);
         assert_eq!((kept as i64, stride), ((all + 3) / 4, 4));

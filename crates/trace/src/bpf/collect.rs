@@ -17,6 +17,7 @@ use super::layout::{self, NOWHERE, TraceEvent, TraceEventKind};
 use super::programs::{EventRing, LoadedPrograms};
 use super::symbols::KernelSymbols;
 use super::traced_io::{EarlierRound, TracedBatch, TracedIo};
+use super::watcher::Watcher;
 use crate::tracing::quota::QuotaWatch;
 
 /// Events kept at most.
@@ -91,7 +92,11 @@ pub fn ready(workers: usize) -> usize {
 }
 
 /// Gathers until the run is over and everything has arrived.
-pub fn gather(mut sources: CollectorInputs, mut quota: QuotaWatch) -> CollectedTrace {
+pub fn gather(
+    mut sources: CollectorInputs,
+    mut quota: QuotaWatch,
+    mut watcher: Option<Watcher>,
+) -> CollectedTrace {
     let mut all = CollectedTrace::default();
     let mut room = sources.ios_bytes_max;
     sources.pulse.here();
@@ -102,15 +107,21 @@ pub fn gather(mut sources: CollectorInputs, mut quota: QuotaWatch) -> CollectedT
         sources.programs.settle_issue();
         cost.step(Instant::now());
         drain(&mut sources.ring, &mut all);
-        for batch in sources.full.try_iter() {
-            room = room.saturating_sub(batch.bytes());
-            all.ios.push(batch);
+        for mut batch in sources.full.try_iter() {
+            let handed_back = batch.take_part();
+            let (kept, empty) = match handed_back {
+                Some(part) => (part, Some(batch)),
+                None => (batch, None),
+            };
+            room = room.saturating_sub(kept.bytes());
+            all.ios.push(kept);
             // Without a new one the probes run dry and count what they cannot keep.
             if room > 0 {
-                let _ = sources.spare.try_send(TracedBatch::touched());
+                let _ = sources.spare.try_send(empty.unwrap_or_else(TracedBatch::touched));
             }
         }
         all.quota.extend(quota.window());
+        watcher.iter_mut().for_each(|watcher| watcher.look(&all));
         if stop {
             (all.gaps, all.stopped) = sources.pulse.end(MonoClock.now().0);
             all.program_ns = cost.finish();
@@ -142,7 +153,7 @@ fn stamp(ns: u64) -> Option<i64> {
 }
 
 /// A traced I/O as a row.
-pub fn io_row(s: &TracedIo) -> LayerRow {
+fn io_row(s: &TracedIo) -> LayerRow {
     let seen = s.bios != 0;
     LayerRow {
         kind: LayerKind::Io,
@@ -191,9 +202,18 @@ pub fn io_row(s: &TracedIo) -> LayerRow {
     }
 }
 
+/// An I/O with its earlier rounds.
+pub type IoWithRounds<'a> = (&'a TracedIo, &'a [EarlierRound]);
+
+/// Its rows: itself comes last.
+pub fn io_rows((io, rounds): IoWithRounds<'_>) -> impl Iterator<Item = LayerRow> {
+    let rounds = rounds.iter().filter_map(move |r| round_row(io, r));
+    rounds.chain(std::iter::once_with(move || io_row(io)))
+}
+
 /// An earlier round of a traced I/O as a row; none where it is not known when it began. (Where the kernel
 /// keeps no statistics, requests do not know when they were made.)
-pub fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
+fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
     let known = round.bio != 0 && round.done != 0;
     known.then(|| LayerRow {
         kind: LayerKind::Round,

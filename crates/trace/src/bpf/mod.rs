@@ -16,6 +16,7 @@ mod symbols;
 mod sys;
 mod target_file;
 mod traced_io;
+mod watcher;
 
 pub use probe::BpfProbes;
 pub(crate) use session::{BpfTracing, check_workers, try_programs};

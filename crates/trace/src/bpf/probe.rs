@@ -39,9 +39,14 @@ pub struct BpfProbeShared {
     /// An operation's offset is one in the only file.
     pub plain: bool,
     pub path: Option<PathBuf>,
+    /// Somebody looks while the run goes on.
+    pub watched: bool,
     /// Makes tokens unlike those of other processes.
     pub nonce: u64,
 }
+
+/// Where somebody looks, a batch is handed over after this time at most, if more comes, ns.
+const WATCHED_NS: i64 = 500_000_000;
 
 /// Makes the workers' probes.
 pub struct BpfProbes(pub(crate) BpfProbeShared);
@@ -200,6 +205,10 @@ impl BpfProbe {
             self.lost += 1;
             return;
         }
+        let now = begun.submit + latency as i64;
+        if self.shared.watched && self.batch.older(now, WATCHED_NS) {
+            self.swap();
+        }
         let thread = self.shared.programs.threads.get(usize::from(self.worker));
         let shared = self.shared.programs.slots.get(slot as usize);
         let mut seen = read_slot(shared, token);
@@ -212,7 +221,7 @@ impl BpfProbe {
             seen.flags |= flags::QUEUED as u32;
         }
         seen.submit = begun.submit;
-        seen.complete = begun.submit + latency as i64;
+        seen.complete = now;
         (seen.offset, seen.size) = (begun.offset, begun.size);
         if self.shared.late {
             self.reaches_disk |= seen.parts > 0;

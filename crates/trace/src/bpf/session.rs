@@ -17,7 +17,7 @@ use taillight_rundir::RunDir;
 use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
 
-use super::collect::{self, CollectedTrace, CollectorInputs};
+use super::collect::{self, CollectedTrace, CollectorInputs, IoWithRounds};
 use super::cost;
 use super::heartbeat::{self, Heartbeat};
 use super::layout::{C_LOST, C_NEIGHBOURS};
@@ -25,7 +25,8 @@ use super::probe::{BpfProbeShared, BpfProbes};
 use super::programs::{self, ProgramConfig};
 use super::symbols::KernelSymbols;
 use super::target_file;
-use super::traced_io::{EarlierRound, TracedBatch, TracedIo};
+use super::traced_io::TracedBatch;
+use super::watcher::Watcher;
 use crate::availability::rights::{self, Rights};
 use crate::tracing::quota::QuotaWatch;
 use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
@@ -39,7 +40,7 @@ const OFF_ALL_NS: u64 = 100_000;
 /// Tracing with this backend, under way.
 pub(crate) struct BpfTracing {
     shared: BpfProbeShared,
-    symbols: KernelSymbols,
+    symbols: Arc<KernelSymbols>,
     stop: EndSignal,
     thread: JoinHandle<CollectedTrace>,
     off_ns: u64,
@@ -99,7 +100,7 @@ pub(crate) fn check_workers(workers: u32) -> Result<()> {
 impl BpfTracing {
     /// Loads the programs and begins to collect. Errors: `Unavailable` when nothing can be traced
     /// here, with the reason.
-    pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<BpfTracing> {
+    pub fn start(request: &mut TracingRequest<'_>, sys: &Sys) -> Result<BpfTracing> {
         allowed(sys)?;
         let plan = request.plan;
         check_workers(plan.workers())?;
@@ -118,7 +119,7 @@ impl BpfTracing {
             kind: request.path.map_or(0, target_file::kind),
             ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
         };
-        let symbols = KernelSymbols::read(sys);
+        let symbols = Arc::new(KernelSymbols::read(sys));
         let (programs, ring) = programs::load(&config, &symbols, sys)?;
         let programs = Arc::new(programs);
         let workers = plan.workers() as usize;
@@ -139,9 +140,12 @@ impl BpfTracing {
             pulse: Heartbeat::new(programs.clone()),
         };
         let quota = QuotaWatch::new(sys);
+        let watched = request.watch.is_some();
+        let watch = request.watch.take();
+        let watcher = watch.map(|watch| Watcher::new(watch, symbols.clone(), plan.outlier_ns()));
         let thread = std::thread::Builder::new()
             .name("trace".to_owned())
-            .spawn(move || collect::gather(sources, quota))
+            .spawn(move || collect::gather(sources, quota, watcher))
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
         let shared = BpfProbeShared {
             programs,
@@ -153,6 +157,7 @@ impl BpfTracing {
             plain: request.single_file,
             path: request.path.map(Path::to_owned),
             threshold: plan.outlier_ns(),
+            watched,
             nonce: nonce(),
         };
         let probe_ns = cost::probe_ns(&shared);
@@ -215,17 +220,8 @@ fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Res
     let mut unseen: Vec<_> = ios.iter().map(|(s, _)| *s).filter(|s| s.unseen.1 > 0).collect();
     unseen.dedup_by_key(|s| (s.worker, s.unseen));
     writer.rows(unseen.into_iter().filter_map(collect::unseen_row))?;
-    writer.rows(ios.into_iter().flat_map(rows))?;
+    writer.rows(ios.into_iter().flat_map(collect::io_rows))?;
     writer.commit()
-}
-
-/// An I/O with its earlier rounds.
-type IoWithRounds<'a> = (&'a TracedIo, &'a [EarlierRound]);
-
-/// Its rows: itself comes last.
-fn rows((io, rounds): IoWithRounds<'_>) -> impl Iterator<Item = LayerRow> {
-    let rounds = rounds.iter().filter_map(move |r| collect::round_row(io, r));
-    rounds.chain(std::iter::once_with(move || collect::io_row(io)))
 }
 
 /// A start for generations: 14 random bits above 37 that count operations.

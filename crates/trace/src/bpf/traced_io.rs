@@ -117,6 +117,22 @@ impl TracedBatch {
         self.ios.push(seen);
     }
 
+    /// Whether its first I/O ended so long before this time, ns.
+    pub fn older(&self, now: i64, than_ns: i64) -> bool {
+        self.ios.first().is_some_and(|first| now - first.complete >= than_ns)
+    }
+
+    /// What is in it, in memory of its own, if it was handed over early; it is empty then.
+    pub fn take_part(&mut self) -> Option<TracedBatch> {
+        if self.ios.is_empty() || self.ios.len() * 2 > self.ios.capacity() {
+            return None;
+        }
+        let part = TracedBatch { ios: self.ios.to_vec(), rounds: self.rounds.to_vec() };
+        self.ios.clear();
+        self.rounds.clear();
+        Some(part)
+    }
+
     /// How many I/Os are in it.
     pub fn len(&self) -> usize {
         self.ios.len()

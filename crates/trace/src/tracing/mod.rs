@@ -17,6 +17,7 @@ use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_rundir::RunDir;
+use taillight_rundir::layers::LayerRow;
 use taillight_rundir::trace_info::{ProgramInfo, RefusedBackend, TraceInfo, TracingBackend};
 
 use crate::bpf::{self, BpfProbes};
@@ -43,8 +44,11 @@ pub enum AnyProbes {
     Perf(Arc<PerfProbes>),
 }
 
+/// Who is told once a second what was seen since: events, and the I/Os that are kept, each after its earlier
+/// rounds.
+pub type TraceWatch = Box<dyn FnMut(Vec<LayerRow>) + Send>;
+
 /// What a run asks of tracing.
-#[derive(Debug)]
 pub struct TracingRequest<'a> {
     pub plan: &'a Plan,
     /// What is measured, once it is there.
@@ -53,6 +57,8 @@ pub struct TracingRequest<'a> {
     pub direct: bool,
     /// Offsets of operations are offsets in the one file there is.
     pub single_file: bool,
+    /// Where the run is looked at while it goes on. Only the trace points tell.
+    pub watch: Option<TraceWatch>,
 }
 
 /// What can be had with one backend.
@@ -160,14 +166,15 @@ pub fn require_backend(plan: &Plan, sys: &Sys) -> Result<()> {
 impl Tracer {
     /// Begins to trace with the best backend that works and that the plan allows. Errors:
     /// `Unavailable` when nothing can be traced here, with the reasons.
-    pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<Tracer> {
+    pub fn start(mut request: TracingRequest<'_>, sys: &Sys) -> Result<Tracer> {
+        let allowed = allowed(request.plan.trace.backend);
         let start = |backend| match backend {
             TracingBackend::TracePoints => {
-                bpf::BpfTracing::start(request, sys).map(ActiveBackend::Bpf)
+                bpf::BpfTracing::start(&mut request, sys).map(ActiveBackend::Bpf)
             }
-            _ => perf::PerfTracing::start(request, sys).map(ActiveBackend::Perf),
+            _ => perf::PerfTracing::start(&request, sys).map(ActiveBackend::Perf),
         };
-        let (backend, active, refused) = first_working(allowed(request.plan.trace.backend), start)?;
+        let (backend, active, refused) = first_working(allowed, start)?;
         let mut info = info(request.plan, backend);
         if request.plan.trace.backend != TracingBackendChoice::Auto {
             info.why = Some(format!("trace.rung asks for {}", backend.name()));

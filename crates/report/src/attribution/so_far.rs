@@ -1,0 +1,128 @@
+//! What held the slow I/Os of a run that still goes on.
+//!
+//! What it is: the same verdicts as [`explain`](super::explain())'s, each on what was seen until a look
+//! after its I/O ended. What it is not: the report, which judges them again with everything: there the
+//! usual times are of the whole run, and lateness behind a schedule counts.
+
+use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::summary::Cause;
+
+use super::explain::judge_traced;
+use super::explanation::ShareCount;
+use super::judge::{Baseline, JudgeInputs};
+use super::layers::{RoundsBefore, Slow, TracedIoRow, TracedRun};
+use super::pages::Pages;
+
+/// Events are kept so long, ns: an I/O that took longer is judged by what is left of them.
+const KEPT_NS: i64 = 60_000_000_000;
+/// Slow I/Os judged at one look; of more only so many are, and the others count as unknown.
+const LOOK_MAX: usize = 4096;
+
+/// The slow I/Os of a run so far, by layer.
+#[derive(Debug)]
+pub struct SlowSoFar {
+    seen: TracedRun,
+    threshold_ns: Option<u64>,
+    /// Slow ones of the last look: what they waited for may have been seen since.
+    waiting: Vec<TracedIoRow>,
+    /// When the last I/O ended, ns.
+    newest_ns: i64,
+    layers: ShareCount,
+}
+
+impl SlowSoFar {
+    /// Of a run whose I/Os are slow from this latency on, ns; without one, all that tracing keeps for
+    /// being slow are. `store`: the program has a store in it.
+    pub fn new(threshold_ns: Option<u64>, store: bool) -> SlowSoFar {
+        let mut seen = TracedRun::empty(0);
+        seen.events.store = store;
+        SlowSoFar {
+            seen,
+            threshold_ns,
+            waiting: Vec::new(),
+            newest_ns: 0,
+            layers: ShareCount::default(),
+        }
+    }
+
+    /// Takes up what was seen since the last look, and judges the slow I/Os of that look. I/Os before
+    /// `measured_ns` do not count.
+    pub fn look(&mut self, rows: Vec<LayerRow>, measured_ns: i64) -> Vec<Cause> {
+        let (ios, events): (Vec<LayerRow>, Vec<LayerRow>) =
+            rows.into_iter().partition(|r| r.kind.is_io());
+        events.into_iter().for_each(|event| self.seen.events.add(event));
+        self.seen.events.sort();
+        self.judge();
+        let mut rounds = RoundsBefore::default();
+        for row in ios {
+            let Some(own) = rounds.of(&row) else { continue };
+            self.newest_ns = self.newest_ns.max(row.end_ns);
+            let counts = row.start_ns >= measured_ns && self.is_slow(&row);
+            self.waiting.extend(self.seen.io(row, own).filter(|_| counts));
+        }
+        self.seen.events.forget(self.newest_ns - KEPT_NS);
+        self.layers.causes()
+    }
+
+    fn is_slow(&self, io: &LayerRow) -> bool {
+        match self.threshold_ns {
+            Some(ns) => io.end_ns.saturating_sub(io.start_ns) > ns as i64,
+            None => !io.has(flags::SAMPLE),
+        }
+    }
+
+    fn judge(&mut self) {
+        let base = Baseline::of(&self.seen.phased);
+        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns: self.threshold_ns };
+        let waiting = std::mem::take(&mut self.waiting);
+        self.layers.unjudged(waiting.len().saturating_sub(LOOK_MAX) as u64);
+        for found in waiting.into_iter().take(LOOK_MAX) {
+            let Some(op) = found.row.op else { continue };
+            let slow = Slow {
+                worker: found.row.worker.unwrap_or(u64::MAX) as u16,
+                op,
+                intended_ns: found.row.start_ns,
+                submit_ns: found.row.start_ns,
+                complete_ns: found.row.end_ns,
+            };
+            let events = &self.seen.events;
+            self.layers.add(&judge_traced(slow, found, events, &Pages::default(), &by));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn causes(list: &[Cause]) -> Vec<(&str, u64)> {
+        list.iter().map(|c| (c.layer.as_str(), c.outliers)).collect()
+    }
+
+    #[test]
+    fn slow_ios_are_judged_a_look_later_and_those_of_the_warmup_not() {
+        let mut so_far = SlowSoFar::new(Some(1_000_000), false);
+        let fast = |i: i64| fixture::traced_io(SECOND + i * 1000, SECOND + i * 1000 + 900);
+        let slow = |at: i64| fixture::traced_io(at, at + 5_000_000);
+        let mut rows: Vec<LayerRow> = (0..100).map(fast).collect();
+        rows.extend([slow(SECOND / 2), slow(2 * SECOND)]);
+        assert!(so_far.look(rows, SECOND).is_empty(), "the next look may know more");
+        let found = so_far.look(Vec::new(), SECOND);
+        assert_eq!(causes(&found).iter().map(|(_, n)| n).sum::<u64>(), 1, "{found:?}");
+        assert_eq!(so_far.look(Vec::new(), SECOND), found, "each once");
+    }
+
+    #[test]
+    fn more_than_can_be_judged_count_as_unknown() {
+        let mut so_far = SlowSoFar::new(Some(100), false);
+        let rows = (0..LOOK_MAX as i64 + 7).map(|i| fixture::traced_io(i * 10, i * 10 + 5000));
+        so_far.look(rows.collect(), 0);
+        let found = so_far.look(Vec::new(), 0);
+        assert_eq!(causes(&found).iter().map(|(_, n)| n).sum::<u64>(), LOOK_MAX as u64 + 7);
+        assert!(causes(&found).contains(&("unknown", 7)), "{found:?}");
+    }
+}

@@ -16,8 +16,8 @@ use super::heartbeat::{self, Heartbeat};
 use super::layout::{self, NOWHERE, TraceEvent, TraceEventKind};
 use super::programs::{EventRing, LoadedPrograms};
 use super::symbols::KernelSymbols;
+use super::tail::TraceTail;
 use super::traced_io::{EarlierRound, TracedBatch, TracedIo};
-use super::watcher::Watcher;
 use crate::tracing::quota::QuotaWatch;
 
 /// Events kept at most.
@@ -95,7 +95,7 @@ pub fn ready(workers: usize) -> usize {
 pub fn gather(
     mut sources: CollectorInputs,
     mut quota: QuotaWatch,
-    mut watcher: Option<Watcher>,
+    mut tail: Option<TraceTail>,
 ) -> CollectedTrace {
     let mut all = CollectedTrace::default();
     let mut room = sources.ios_bytes_max;
@@ -121,7 +121,7 @@ pub fn gather(
             }
         }
         all.quota.extend(quota.window());
-        watcher.iter_mut().for_each(|watcher| watcher.look(&all));
+        tail.iter_mut().for_each(|tail| tail.look(&all));
         if stop {
             (all.gaps, all.stopped) = sources.pulse.end(MonoClock.now().0);
             all.program_ns = cost.finish();

@@ -14,9 +14,9 @@ mod programs;
 mod session;
 mod symbols;
 mod sys;
+mod tail;
 mod target_file;
 mod traced_io;
-mod watcher;
 
 pub use probe::BpfProbes;
 pub(crate) use session::{BpfTracing, check_workers, try_programs};

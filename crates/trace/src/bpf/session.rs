@@ -24,9 +24,9 @@ use super::layout::{C_LOST, C_NEIGHBOURS};
 use super::probe::{BpfProbeShared, BpfProbes};
 use super::programs::{self, ProgramConfig};
 use super::symbols::KernelSymbols;
+use super::tail::TraceTail;
 use super::target_file;
 use super::traced_io::TracedBatch;
-use super::watcher::Watcher;
 use crate::availability::rights::{self, Rights};
 use crate::tracing::quota::QuotaWatch;
 use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
@@ -142,10 +142,10 @@ impl BpfTracing {
         let quota = QuotaWatch::new(sys);
         let watched = request.watch.is_some();
         let watch = request.watch.take();
-        let watcher = watch.map(|watch| Watcher::new(watch, symbols.clone(), plan.outlier_ns()));
+        let tail = watch.map(|watch| TraceTail::new(watch, symbols.clone(), plan.outlier_ns()));
         let thread = std::thread::Builder::new()
             .name("trace".to_owned())
-            .spawn(move || collect::gather(sources, quota, watcher))
+            .spawn(move || collect::gather(sources, quota, tail))
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
         let shared = BpfProbeShared {
             programs,

@@ -18,8 +18,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Of the I/Os that are not slow every so many-th is told.
 const SAMPLED: usize = 64;
 
-/// Tells a watch.
-pub struct Watcher {
+/// What a watch has not been told yet.
+pub struct TraceTail {
     watch: TraceWatch,
     symbols: Arc<KernelSymbols>,
     /// From which latency on an I/O is slow, ns.
@@ -30,13 +30,13 @@ pub struct Watcher {
     events: usize,
 }
 
-impl Watcher {
+impl TraceTail {
     pub fn new(
         watch: TraceWatch,
         symbols: Arc<KernelSymbols>,
         threshold_ns: Option<u64>,
-    ) -> Watcher {
-        Watcher { watch, symbols, threshold_ns, told: Instant::now(), batches: 0, events: 0 }
+    ) -> TraceTail {
+        TraceTail { watch, symbols, threshold_ns, told: Instant::now(), batches: 0, events: 0 }
     }
 
     /// Tells what is new, if it is time.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use taillight_core::plan::Plan;
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
@@ -10,8 +11,14 @@ use taillight_rundir::{Manifest, RunStatus};
 
 use crate::side::SideRun;
 
-/// Facts of the machine that people change between runs, by their names in the manifest.
-const MACHINE: [&str; 4] = ["kernel", "cpu.model", "cpu.governor", "taillight"];
+/// Facts of the machine that people change between runs, and where `environment` of the manifest has them.
+const MACHINE: [(&str, &str); 5] = [
+    ("kernel", "/system/kernel"),
+    ("CPU", "/cpu/model"),
+    ("CPU governor", "/cpu/governor"),
+    ("device", "/target/device/model"),
+    ("device serial", "/target/device/serial"),
+];
 
 /// Everything that speaks against a comparison, the worst deciding, and what else differs.
 pub fn judge(base: &[SideRun], new: &[SideRun]) -> Comparable {
@@ -96,18 +103,18 @@ impl Objections {
 pub fn differs<'a>(runs: impl Iterator<Item = &'a SideRun>) -> Option<String> {
     let manifests: Vec<&Manifest> = runs.map(|run| &run.manifest).collect();
     let mut names = differing(&manifests);
-    let fact = |m: &Manifest, name: &str| match name {
-        "taillight" => Some(m.taillight.clone()),
-        _ => m.environment.get(name).map(ToString::to_string),
-    };
-    for name in MACHINE {
-        let mut values = manifests.iter().map(|m| fact(m, name));
-        let first = values.next();
-        if values.any(|v| Some(v) != first) {
-            names.push(name.to_owned());
-        }
-    }
+    let environments: Vec<Value> =
+        manifests.iter().map(|m| Value::Object(m.environment.clone())).collect();
+    let machine = MACHINE.iter().filter(|(_, at)| several(environments.iter().map(|e| e.pointer(at))));
+    names.extend(machine.map(|(name, _)| (*name).to_owned()));
+    names.extend(several(manifests.iter().map(|m| &m.taillight)).then(|| "taillight".to_owned()));
     (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Whether not all of them are the same.
+fn several<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+    let first = values.next();
+    values.any(|v| Some(v) != first)
 }
 
 /// Whether response times of a run depend on how long it was: it could not keep up with its rate.

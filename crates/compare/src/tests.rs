@@ -126,6 +126,43 @@ fn another_depth_is_told_and_compared() {
 }
 
 #[test]
+fn another_machine_or_version_is_named() {
+    let named = |change: &dyn Fn(&mut taillight_rundir::Manifest)| {
+        let mut new = side("b", 3, 1.0);
+        new.iter_mut().for_each(|run| change(&mut run.manifest));
+        let found = compare(&side("a", 3, 1.0), &new, &CompareRequest::default());
+        let across = found.expect("figures").comparable;
+        assert_eq!(across.verdict, ComparableVerdict::Yes);
+        // Within a side it is a doubt.
+        new[0] = run("c", 1.0, 1.0);
+        let found = compare(&side("a", 3, 1.0), &new, &CompareRequest::default());
+        let within = found.expect("a comparison").comparable;
+        assert_eq!(within.verdict, ComparableVerdict::Doubtful);
+        [across.reasons.concat(), within.reasons.concat()]
+    };
+    let machine = |section: &'static str, facts: serde_json::Value| {
+        move |m: &mut taillight_rundir::Manifest| {
+            m.environment.insert(section.to_owned(), facts.clone());
+        }
+    };
+    let json = |text: &str| serde_json::from_str(text).expect("JSON");
+    let cases = [
+        ("kernel", machine("system", json(r#"{"kernel": "6.19"}"#))),
+        ("CPU", machine("cpu", json(r#"{"model": "other"}"#))),
+        ("CPU governor", machine("cpu", json(r#"{"governor": ["powersave"]}"#))),
+        ("device", machine("target", json(r#"{"device": {"model": "other"}}"#))),
+    ];
+    for (name, change) in cases {
+        for said in named(&change) {
+            assert!(said.ends_with(&format!("differ in {name}")), "{name}: {said}");
+        }
+    }
+    for said in named(&|m| m.taillight = "0.0.0".to_owned()) {
+        assert!(said.contains("taillight"), "{said}");
+    }
+}
+
+#[test]
 fn words_say_what_one_run_a_side_is_worth() {
     let found = compare(&side("a", 1, 1.0), &side("b", 1, 2.0), &CompareRequest::default());
     let found = found.expect("figures");

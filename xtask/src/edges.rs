@@ -38,6 +38,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             // A method ends in a report over its runs: its tables and words are the report's
             // types. Without this edge every method is split in two, its half in the binary.
             "taillight-report",
+            // The method `ab` decides by what its pairs say so far.
+            "taillight-compare",
             // The suite `ycsb` is properties of YCSB.
             "taillight-import",
         ],

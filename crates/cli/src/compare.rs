@@ -4,41 +4,36 @@ use std::path::{Path, PathBuf};
 
 use taillight_compare::{CompareRequest, GateRequest, SideRun, compare, runs_of};
 use taillight_core::exit::Exit;
+use taillight_core::plan::{GateFail, GatePlan};
 use taillight_core::{Error, Result};
-use taillight_report::{ReportContext, ReportOptions, ReportSummary};
-use taillight_rundir::compare::{ComparableVerdict, CompareFile, GateFail, GateStatus};
-use taillight_rundir::{JsonFile, atomic};
+use taillight_report::ReportOptions;
+use taillight_rundir::compare::{ComparableVerdict, CompareFile};
+use taillight_rundir::{JsonFile, atomic, names};
+use taillight_suite::ab::exit_of;
 use taillight_suite::saved::MOST_IN_FULL;
 
-use crate::args::CompareArgs;
-use crate::output;
+use crate::args::{CompareArgs, JudgeArgs};
 use crate::progress::Shown;
+use crate::{ab, output};
 
 /// Where the comparison goes where nothing else is asked.
 const OUTPUT: &str = "taillight-compare";
-/// The comparison for pull requests.
-const MARKDOWN: &str = "compare.md";
-/// Charts of a page over many runs.
-const CHARTS: [&str; 3] = ["distribution", "percentile", "tail"];
 
 /// Runs the command. Exit code: that of the gate; 0 without one. Errors: `Usage` for sides that may not be
 /// compared, an unknown gate or an output in use; `Unavailable` or `Corrupt` for a run that cannot be read.
 pub fn main(args: &CompareArgs) -> Result<Exit> {
-    let request = request(args)?;
-    let (base, new) = (runs_of(&args.base)?, runs_of(&args.new)?);
-    let all: Vec<PathBuf> = base.iter().chain(&new).cloned().collect();
+    let found = match &args.new {
+        Some(new) => two_sides(args, new)?,
+        None => of_pairs(args)?,
+    };
+    let all: Vec<PathBuf> =
+        found.base.iter().chain(&found.new).map(|run| PathBuf::from(&run.dir)).collect();
     let place = args.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
     taillight_report::check_output(&all, Some(&place))?;
-    let read =
-        |side: &[PathBuf]| side.iter().map(|dir| SideRun::read(dir)).collect::<Result<Vec<_>>>();
-    let found = compare(&read(&base)?, &read(&new)?, &request)?;
-    refuse(&found, args.anyway)?;
+    refuse(&found, args.judged.anyway)?;
     let text = taillight_compare::console(&found);
-    if let Some(path) = &args.junit {
-        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-        let name = name.ok_or_else(|| Error::usage("--junit needs the name of a file"))?;
-        atomic::write(dir, &name, taillight_compare::junit(&found).as_bytes())?;
+    if let Some(path) = &args.judged.junit {
+        write_junit(path, &found)?;
     }
     match (args.json, args.markdown) {
         (true, _) => output::json(&found)?,
@@ -47,25 +42,84 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
     }
     let page = page(&found, &all, &place)?;
     found.write(&place)?;
-    atomic::write(&place, MARKDOWN, taillight_compare::markdown(&found).as_bytes())?;
+    atomic::write(&place, names::COMPARE_MARKDOWN, taillight_compare::markdown(&found).as_bytes())?;
     if !args.json && !args.markdown {
         output::line(&format!("\nReport  {}", page.display()));
     }
-    Ok(match found.gate.map(|gate| gate.status) {
-        None | Some(GateStatus::Pass) => Exit::Ok,
-        Some(GateStatus::Fail) => Exit::GateFailed,
-        Some(GateStatus::Undecided) => Exit::GateUndecided,
-    })
+    Ok(found.gate.map_or(Exit::Ok, |gate| exit_of(gate.status)))
 }
 
-fn request(args: &CompareArgs) -> Result<CompareRequest> {
-    let mut gate: Option<GateRequest> = args.gate.as_deref().map(str::parse).transpose()?;
-    if let Some(gate) = &mut gate {
-        gate.fail = if args.not_equal { GateFail::NotEqual } else { GateFail::Worse };
-        gate.single_runs_decide = args.single_runs_decide;
+/// Two sides, each by its path.
+fn two_sides(args: &CompareArgs, new: &Path) -> Result<CompareFile> {
+    let read = |path: &Path| {
+        runs_of(path)?.iter().map(|dir| SideRun::read(dir)).collect::<Result<Vec<_>>>()
+    };
+    let (base, new) = (read(&args.base)?, read(new)?);
+    let mut gates = new.iter().chain(&base).filter_map(|run| run.manifest.plan.gate.as_ref());
+    let mut request = request(&args.judged, gates.next())?;
+    match &mut request.gate {
+        Some(gate) => gate.single_runs_decide = args.single_runs_decide,
+        None if args.single_runs_decide => return Err(no_gate("--single-runs-decide")),
+        None => {}
+    }
+    compare(&base, &new, &request)
+}
+
+/// The pairs of a series again, by the rules that were fixed before its first; a gate or a margin given
+/// now wins.
+fn of_pairs(args: &CompareArgs) -> Result<CompareFile> {
+    let Some((pairs, mut of)) = ab::again(&args.base)? else {
+        return Err(Error::usage("there is one side, and it is no series of `taillight ab`")
+            .with("path", args.base.display())
+            .hint("taillight compare BASE NEW"));
+    };
+    let now = request(&args.judged, None)?;
+    of.compare.gate = now.gate.or(of.compare.gate);
+    of.compare.margin = now.margin.or(of.compare.margin);
+    of.compare.anyway |= now.anyway;
+    Ok(of.judge(&pairs))
+}
+
+/// What flags ask for, and where they are silent the job. Errors: `Usage`.
+pub fn request(args: &JudgeArgs, job: Option<&GatePlan>) -> Result<CompareRequest> {
+    let mut gate = match args.gate.as_slice() {
+        [] => job.map(GateRequest::from),
+        figures => Some(GateRequest::parse(figures)?),
+    };
+    match &mut gate {
+        Some(gate) if args.not_equal => gate.fail = GateFail::NotEqual,
+        None if args.not_equal => return Err(no_gate("--not-equal")),
+        _ => {}
     }
     let margin = args.margin.as_deref().map(share).transpose()?;
-    Ok(CompareRequest { margin, anyway: args.anyway, paired: false, gate })
+    Ok(CompareRequest { margin: margin.or(job.and_then(|g| g.margin)), anyway: args.anyway, gate })
+}
+
+fn no_gate(flag: &str) -> Error {
+    Error::usage(format!("{flag} needs a gate"))
+        .hint("give --gate OP:FIGURE, or a table [gate] in the job")
+}
+
+/// Directory and name of the file. Errors: `Usage` where it names no file in a directory that is there.
+fn junit_place(path: &Path) -> Result<(&Path, String)> {
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match path.file_name().filter(|_| dir.is_dir() && !path.is_dir()) {
+        Some(name) => Ok((dir, name.to_string_lossy().into_owned())),
+        None => Err(Error::usage("--junit names no file that can be written")
+            .with("path", path.display())
+            .hint("name a file in a directory that is there")),
+    }
+}
+
+/// Whether the file can be had: a wrong name must not cost a series. Errors: `Usage`.
+pub fn check_junit(path: &Path) -> Result<()> {
+    junit_place(path).map(|_| ())
+}
+
+/// Writes JUnit XML. Errors: as [`check_junit`]; `Unavailable` when it cannot be written.
+pub fn write_junit(path: &Path, found: &CompareFile) -> Result<()> {
+    let (dir, name) = junit_place(path)?;
+    atomic::write(dir, &name, taillight_compare::junit(found).as_bytes())
 }
 
 /// `10%` as 0.1. Errors: `Usage`.
@@ -91,16 +145,7 @@ fn refuse(found: &CompareFile, anyway: bool) -> Result<()> {
 
 /// The page: all runs laid over each other, the comparison above.
 fn page(found: &CompareFile, runs: &[PathBuf], place: &Path) -> Result<PathBuf> {
-    let context = ReportContext {
-        title: Some("Base against new".to_owned()),
-        text: taillight_compare::words(found),
-        tables: vec![taillight_compare::table(found)],
-        summary: (runs.len() > MOST_IN_FULL).then(|| ReportSummary {
-            charts: CHARTS.map(str::to_owned).to_vec(),
-            ..ReportSummary::default()
-        }),
-        ..ReportContext::default()
-    };
+    let context = taillight_compare::context(found, runs.len() > MOST_IN_FULL);
     let mut shown = Shown::new();
     let options = ReportOptions {
         output: Some(place.to_owned()),

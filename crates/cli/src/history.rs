@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use taillight_compare::GateRequest;
 use taillight_compare::history::{
     HistoryRequest, console, history, markdown, nights_table, table, words,
 };
 use taillight_core::exit::Exit;
+use taillight_core::plan::GateFigure;
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 use taillight_report::{ReportContext, html};
@@ -47,11 +47,11 @@ pub fn main(args: &HistoryArgs) -> Result<Exit> {
 
 fn request(args: &HistoryArgs) -> Result<HistoryRequest> {
     let figure = |text: &String| {
-        let figure: GateRequest = text.parse().map_err(|_| {
+        let figure: GateFigure = text.parse().map_err(|_| {
             Error::usage(format!("`{text}` is no figure"))
                 .hint("--figure read:p99.9, or --figure write:iops")
         })?;
-        Ok((figure.op, figure.figure))
+        Ok((figure.op, figure.figure.to_string()))
     };
     let night: Span = args.night.parse().map_err(|what: String| {
         Error::usage(what).hint("--night 12h: runs that began within 12 hours are one night")

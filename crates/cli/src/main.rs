@@ -2,6 +2,7 @@
 //!
 //! This file is the table of contents: parse, dispatch, turn an error into text and exit code.
 
+mod ab;
 mod args;
 mod compare;
 mod doctor;
@@ -52,6 +53,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Explain(args) => report::explain(&args),
         Command::Report(args) => report::main(&args),
         Command::Compare(args) => compare::main(&args),
+        Command::Ab(args) => ab::main(*args),
         Command::History(args) => history::main(&args),
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),

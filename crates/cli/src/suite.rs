@@ -14,7 +14,8 @@ use taillight_rundir::{JsonFile, names};
 use taillight_suite::host::JobSource;
 use taillight_suite::suites::{self, Planner, SuiteFile, SuiteRequest};
 
-use crate::args::{Cli, Command, RunArgs, SuiteArgs};
+use crate::ab;
+use crate::args::{AbArgs, Cli, Command, RunArgs, SuiteArgs};
 use crate::run::{self, SeriesPlace, run_prepared};
 
 /// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are
@@ -40,14 +41,8 @@ fn resume(dir: &Path) -> Result<Exit> {
             .with("directory", &file.directory)
             .hint("names of files count from there: resume it there"));
     }
-    let words = std::iter::once("taillight".to_owned()).chain(file.command.iter().cloned());
-    let cli = Cli::try_parse_from(words).map_err(|e| {
-        Error::corrupt("the command of the series cannot be read")
-            .with("path", dir.join(names::SERIES).display())
-            .source(e)
-    })?;
     let output = dir.to_string_lossy().into_owned();
-    match cli.command {
+    match command_of(dir, &file)? {
         Command::Suite(args) => {
             let output = Some(dir.to_owned());
             start(&SuiteArgs { output, ..*args }, Some(file))
@@ -60,8 +55,23 @@ fn resume(dir: &Path) -> Result<Exit> {
             let output = Some(output);
             run::start(&RunArgs { output, ..*args }, Some(file))
         }
+        Command::Ab(args) => {
+            let output = Some(dir.to_owned());
+            ab::start(&AbArgs { output, ..*args }, Some(file))
+        }
         _ => Err(Error::corrupt("the command of the series runs nothing")),
     }
+}
+
+/// The command that began the series in `dir`. Errors: `Corrupt` when it cannot be read.
+pub fn command_of(dir: &Path, file: &SeriesFile) -> Result<Command> {
+    let words = std::iter::once("taillight".to_owned()).chain(file.command.iter().cloned());
+    let cli = Cli::try_parse_from(words).map_err(|e| {
+        Error::corrupt("the command of the series cannot be read")
+            .with("path", dir.join(names::SERIES).display())
+            .source(e)
+    })?;
+    Ok(cli.command)
 }
 
 fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use taillight_core::OpKind;
 use taillight_core::plan::Plan;
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
@@ -21,11 +22,11 @@ const MACHINE: [(&str, &str); 5] = [
 ];
 
 /// Everything that speaks against a comparison, the worst deciding, and what else differs.
-pub fn judge(base: &[SideRun], new: &[SideRun]) -> Comparable {
-    let mut found = Objections { verdict: ComparableVerdict::Yes, reasons: Vec::new() };
+pub fn judge(base: &[&SideRun], new: &[&SideRun]) -> Comparable {
+    let mut found = Objections::none();
     for (name, side) in [("base", base), ("new", new)] {
         side.iter().for_each(|run| found.run(name, run));
-        if let Some(names) = differs(side.iter()) {
+        if let Some(names) = differs(side.iter().copied()) {
             found.add(ComparableVerdict::Doubtful, format!("the runs of {name} differ in {names}"));
         }
     }
@@ -34,13 +35,28 @@ pub fn judge(base: &[SideRun], new: &[SideRun]) -> Comparable {
         return found.done();
     };
     found.load(&a.manifest.plan, &b.manifest.plan);
-    let ops = |run: &SideRun| run.summary.ops.keys().copied().collect::<BTreeSet<_>>();
-    if ops(a).is_disjoint(&ops(b)) {
-        found.add(ComparableVerdict::No, "the sides have no operation in common".to_owned());
+    let all: Vec<&SideRun> = base.iter().chain(new).copied().collect();
+    let id = |run: &SideRun| run.manifest.run_id.clone();
+    if let Some(twice) = base.iter().find(|a| new.iter().any(|b| id(a) == id(b))) {
+        let text = format!("{} is on both sides: a run does not differ from itself", id(twice));
+        found.add(ComparableVerdict::No, text);
     }
-    if let Some(names) = differs(base.iter().chain(new)) {
-        found.add(ComparableVerdict::Yes, format!("the sides differ in {names}"));
+    found.units(&all);
+    let mut names = differing_names(&all);
+    names.extend(
+        several(all.iter().map(|run| &run.manifest.plan.target.path))
+            .then(|| "target.path".to_owned()),
+    );
+    if !names.is_empty() {
+        found.add(ComparableVerdict::Yes, format!("the sides differ in {}", names.join(", ")));
     }
+    found.done()
+}
+
+/// What speaks against comparing runs of these plans.
+pub fn of_plans(base: &Plan, new: &Plan) -> Comparable {
+    let mut found = Objections::none();
+    found.load(base, new);
     found.done()
 }
 
@@ -50,6 +66,10 @@ struct Objections {
 }
 
 impl Objections {
+    fn none() -> Objections {
+        Objections { verdict: ComparableVerdict::Yes, reasons: Vec::new() }
+    }
+
     fn add(&mut self, verdict: ComparableVerdict, reason: String) {
         self.verdict = self.verdict.max(verdict);
         if !self.reasons.contains(&reason) {
@@ -78,6 +98,35 @@ impl Objections {
         }
     }
 
+    /// What figures are of: operations, the time that a latency is, and the clock.
+    fn units(&mut self, all: &[&SideRun]) {
+        let mut ops: BTreeSet<OpKind> = BTreeSet::new();
+        all.iter().for_each(|run| ops.extend(run.summary.ops.keys().filter(|op| !op.is_part())));
+        let (common, partial): (Vec<OpKind>, Vec<OpKind>) = ops
+            .into_iter()
+            .partition(|op| all.iter().all(|run| run.summary.ops.contains_key(op)));
+        if common.is_empty() {
+            self.add(ComparableVerdict::No, "the runs have no operation in common".to_owned());
+        }
+        for op in partial {
+            let text = format!("some runs have no {}: it is not compared", op.name());
+            self.add(ComparableVerdict::Yes, text);
+        }
+        for op in common {
+            let kinds = all.iter().map(|run| run.summary.ops[&op].latencies.main_kind());
+            if several(kinds.clone()) {
+                let kinds: BTreeSet<&str> = kinds.map(|kind| kind.name()).collect();
+                let kinds: Vec<&str> = kinds.into_iter().collect();
+                let text = format!("the latency of {} is {}", op.name(), kinds.join(" or "));
+                self.add(ComparableVerdict::No, text);
+            }
+        }
+        if several(all.iter().map(|run| run.manifest.clock.source == "virtual")) {
+            let text = "the time of some runs is virtual, of others real".to_owned();
+            self.add(ComparableVerdict::No, text);
+        }
+    }
+
     /// What was asked: rates and operations must be the same, or figures mean different things.
     fn load(&mut self, a: &Plan, b: &Plan) {
         let closed = |plan: &Plan| plan.workloads.iter().all(|w| w.arrival.is_closed());
@@ -91,7 +140,14 @@ impl Objections {
             |plan: &Plan| plan.workloads.iter().map(|w| w.arrival.to_string()).collect::<Vec<_>>();
         let mixes =
             |plan: &Plan| plan.workloads.iter().map(|w| format!("{:?}", w.mix)).collect::<Vec<_>>();
-        for (name, same) in [("rate", rates(a) == rates(b)), ("mix", mixes(a) == mixes(b))] {
+        // An I/O of several records is another thing than one of one.
+        let batches = |plan: &Plan| plan.workloads.iter().map(|w| w.batch).collect::<Vec<_>>();
+        let same = [
+            ("rate", rates(a) == rates(b)),
+            ("mix", mixes(a) == mixes(b)),
+            ("batch", batches(a) == batches(b)),
+        ];
+        for (name, same) in same {
             if !same {
                 self.add(ComparableVerdict::Doubtful, format!("the sides have another {name}"));
             }
@@ -101,14 +157,19 @@ impl Objections {
 
 /// Names of the fields in which these runs differ; none where they agree.
 pub fn differs<'a>(runs: impl Iterator<Item = &'a SideRun>) -> Option<String> {
-    let manifests: Vec<&Manifest> = runs.map(|run| &run.manifest).collect();
+    let names = differing_names(&runs.collect::<Vec<_>>());
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn differing_names(runs: &[&SideRun]) -> Vec<String> {
+    let manifests: Vec<&Manifest> = runs.iter().map(|run| &run.manifest).collect();
     let mut names = differing(&manifests);
     let environments: Vec<Value> =
         manifests.iter().map(|m| Value::Object(m.environment.clone())).collect();
     let machine = MACHINE.iter().filter(|(_, at)| several(environments.iter().map(|e| e.pointer(at))));
     names.extend(machine.map(|(name, _)| (*name).to_owned()));
     names.extend(several(manifests.iter().map(|m| &m.taillight)).then(|| "taillight".to_owned()));
-    (!names.is_empty()).then(|| names.join(", "))
+    names
 }
 
 /// Whether not all of them are the same.

@@ -1,6 +1,7 @@
 //! The figures that both sides can speak about, with interval and verdict.
 
-use taillight_core::{Error, OpKind, Percentile, Result};
+use taillight_core::plan::{Figure, GateFigure};
+use taillight_core::{OpKind, Percentile};
 use taillight_rundir::compare::{CompareVerdict, ComparedFigure};
 use taillight_rundir::latency::Quantile;
 use taillight_stats::compare::{
@@ -9,48 +10,71 @@ use taillight_stats::compare::{
 
 use crate::CompareRequest;
 use crate::comparable::is_saturated;
+use crate::pairs;
 use crate::side::SideRun;
 
 /// Runs a side from which the test by ranks stands beside the other.
 const FOR_RANKS: usize = 6;
-/// Largest p-value, adjusted, of a difference.
+/// Share of cases in which an interval may miss.
 pub const ALPHA: f64 = 0.05;
+/// What the clock tells apart, ns.
+const TICK_NS: f64 = 1.0;
 
-/// A figure of runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figure {
-    Rate,
-    Percentile(Percentile),
+/// The units over which figures vary, and how often an answer may be wrong.
+#[derive(Debug, Clone, Copy)]
+pub enum Units<'a> {
+    /// One run a side, or several that share nothing.
+    Runs,
+    /// The nth runs of both sides were a pair.
+    Pairs {
+        /// Whether base was the first of each.
+        base_first: &'a [bool],
+        alpha: f64,
+        /// Why they decide nothing, if so.
+        mute: Option<&'a str>,
+    },
 }
 
-impl Figure {
-    pub fn name(self) -> String {
+impl Units<'_> {
+    fn alpha(self) -> f64 {
         match self {
-            Figure::Rate => "iops".to_owned(),
-            Figure::Percentile(p) => format!("p{p}"),
+            Units::Runs => ALPHA,
+            Units::Pairs { alpha, .. } => alpha,
         }
     }
+}
 
-    /// Its margin where none is asked for: deep percentiles vary more.
-    fn margin(self) -> f64 {
-        match self {
-            Figure::Percentile(p) if p.tail_share() < 0.01 => 0.20,
-            Figure::Percentile(p) if p.tail_share() < 0.05 => 0.10,
-            _ => 0.05,
-        }
+/// The margin of a figure where none is asked for: deep percentiles vary more.
+fn usual_margin(figure: Figure) -> f64 {
+    match figure {
+        Figure::Percentile(p) if p.tail_share() < 0.01 => 0.20,
+        Figure::Percentile(p) if p.tail_share() < 0.05 => 0.10,
+        _ => 0.05,
     }
+}
 
+/// A figure of an operation in runs.
+pub trait Measured {
     /// Its value in a run; none where the run has none.
-    pub fn value(self, run: &SideRun, op: OpKind) -> Option<f64> {
-        match self {
-            Figure::Rate => run.summary.ops.get(&op).map(|t| t.iops).filter(|v| *v > 0.0),
-            Figure::Percentile(_) => self.quantile(run, op)?.ns.map(|ns| ns as f64),
+    fn value(&self, run: &SideRun) -> Option<f64>;
+    fn quantile<'a>(&self, run: &'a SideRun) -> Option<&'a Quantile>;
+    /// Its value with the interval that the run alone gives it.
+    fn bounded(&self, run: &SideRun) -> Option<Bounded>;
+    /// Share of a value that clock and histogram leave open.
+    fn blur(&self, run: &SideRun) -> f64;
+}
+
+impl Measured for GateFigure {
+    fn value(&self, run: &SideRun) -> Option<f64> {
+        match self.figure {
+            Figure::Rate => run.summary.ops.get(&self.op).map(|t| t.iops).filter(|v| *v > 0.0),
+            Figure::Percentile(_) => self.quantile(run)?.ns.map(|ns| ns as f64),
         }
     }
 
-    fn quantile(self, run: &SideRun, op: OpKind) -> Option<&Quantile> {
-        let Figure::Percentile(p) = self else { return None };
-        let latency = run.summary.ops.get(&op)?.latencies.main();
+    fn quantile<'a>(&self, run: &'a SideRun) -> Option<&'a Quantile> {
+        let Figure::Percentile(p) = self.figure else { return None };
+        let latency = run.summary.ops.get(&self.op)?.latencies.main();
         let nine = latency
             .nines
             .iter()
@@ -60,92 +84,142 @@ impl Figure {
         nine.map(|n| &n.quantile).or_else(asked)
     }
 
-    /// Its value with the interval that the run alone gives it.
-    fn bounded(self, run: &SideRun, op: OpKind) -> Option<Bounded> {
-        match self {
-            Figure::Rate => batched_mean(run.rates.get(&op)?),
+    fn bounded(&self, run: &SideRun) -> Option<Bounded> {
+        match self.figure {
+            Figure::Rate => batched_mean(run.rates.get(&self.op)?),
             Figure::Percentile(_) => {
-                let (q, error) =
-                    (self.quantile(run, op)?, run.summary.ops.get(&op)?.latencies.main().error);
+                let q = self.quantile(run)?;
+                let error = run.summary.ops.get(&self.op)?.latencies.main().error;
                 let [value, lo, hi] = [q.ns?, q.lo_ns?, q.hi_ns?].map(|ns| ns as f64);
                 // A histogram's value may lie anywhere within its error.
                 Some(Bounded { value, lo: lo * (1.0 - error), hi: hi * (1.0 + error) })
             }
         }
     }
+
+    fn blur(&self, run: &SideRun) -> f64 {
+        let totals = run.summary.ops.get(&self.op);
+        match (self.figure, self.value(run), totals) {
+            (Figure::Percentile(_), Some(value), Some(totals)) => {
+                totals.latencies.main().error + TICK_NS / value.max(TICK_NS)
+            }
+            _ => 0.0,
+        }
+    }
 }
 
-/// Figures of every operation that both sides have: rate, median, and nines down to the deepest that every
-/// run resolves. Errors: `Usage` when there is none.
+/// Figures of every operation that all runs have: rate, median, those of the gate, and nines down to the
+/// deepest that every run resolves. None where there is no such figure.
 pub fn figures(
-    base: &[SideRun],
-    new: &[SideRun],
+    base: &[&SideRun],
+    new: &[&SideRun],
+    units: Units<'_>,
     request: &CompareRequest,
-) -> Result<Vec<ComparedFigure>> {
+) -> Vec<ComparedFigure> {
     let mut all = Vec::new();
     let runs = || base.iter().chain(new);
-    let Some(first) = base.first() else { return Ok(all) };
+    let Some(first) = base.first() else { return all };
     for op in first.summary.ops.keys().copied().filter(|op| !op.is_part()) {
         if !runs().all(|run| run.summary.ops.contains_key(&op)) {
             continue;
         }
-        let nines = (1..=9).filter_map(Percentile::nines);
-        let percentiles = [Percentile::MEDIAN].into_iter().chain(nines).map(Figure::Percentile);
         // Response times of a run that fell behind say how long it was, not how fast the storage is.
-        let percentiles = percentiles.filter(|_| !runs().any(is_saturated));
+        let percentiles = if runs().any(|run| is_saturated(run)) { Vec::new() } else { percentiles(op, request) };
+        let percentiles = percentiles.into_iter().map(Figure::Percentile);
         for figure in [Figure::Rate].into_iter().chain(percentiles) {
-            if runs().all(|run| figure.value(run, op).is_some()) {
-                all.push(compared(figure, op, base, new, request));
+            let figure = GateFigure { op, figure };
+            if runs().all(|run| figure.value(run).is_some()) {
+                all.push(compared(figure, base, new, units, request));
             }
         }
     }
-    if all.is_empty() {
-        return Err(Error::usage("no figure is there in every run of both sides")
-            .hint("longer runs resolve more percentiles; saturated runs have none to compare"));
-    }
-    adjust(&mut all, request);
-    Ok(all)
+    adjust(&mut all, units.alpha(), request);
+    all
+}
+
+/// Median, nines, and what the gate asks for.
+fn percentiles(op: OpKind, request: &CompareRequest) -> Vec<Percentile> {
+    let gate = request.gate.iter().flat_map(|gate| &gate.figures).filter(|f| f.op == op);
+    let asked = gate.filter_map(|f| match f.figure {
+        Figure::Percentile(p) => Some(p),
+        Figure::Rate => None,
+    });
+    let nines = (1..=9).filter_map(Percentile::nines);
+    let mut all: Vec<Percentile> = [Percentile::MEDIAN].into_iter().chain(nines).chain(asked).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 fn compared(
-    figure: Figure,
-    op: OpKind,
-    base: &[SideRun],
-    new: &[SideRun],
+    figure: GateFigure,
+    base: &[&SideRun],
+    new: &[&SideRun],
+    units: Units<'_>,
     request: &CompareRequest,
 ) -> ComparedFigure {
-    let values = |side: &[SideRun]| -> Vec<f64> {
-        side.iter().filter_map(|run| figure.value(run, op)).collect()
+    let values = |side: &[&SideRun]| -> Vec<f64> {
+        side.iter().filter_map(|run| figure.value(run)).collect()
     };
     let (a, b) = (values(base), values(new));
-    let margin = request.margin.unwrap_or(figure.margin());
-    let (found, why) = match (base, new) {
-        ([one], [other]) => {
-            let bounds = figure.bounded(one, op).zip(figure.bounded(other, op));
-            let found = bounds.and_then(|(a, b)| LogDifference::of_two_runs(a, b));
-            (found, "a run is too short, or changes too slowly, for an interval")
-        }
-        _ if request.paired => (LogDifference::of_pairs(&a, &b), "pairs of unequal number"),
-        _ => (LogDifference::of_runs(&a, &b), "a side has one run: give three or more"),
-    };
-    let interval = found.map(|d| d.interval(ALPHA));
+    let margin = request.margin.unwrap_or(usual_margin(figure.figure));
+    // Those of a gate share its error.
+    let gate = request.gate.as_ref().filter(|gate| gate.has(&figure));
+    let alpha = units.alpha() / gate.map_or(1.0, |gate| gate.figures.len() as f64);
+    let (found, why) = difference(&figure, base, new, units, (&a, &b));
+    let interval = found.map(|d| d.interval(alpha));
+    let latency = figure.figure != Figure::Rate;
     let verdict =
-        found.map_or(DifferenceVerdict::Undecided, |d| d.verdict(margin, figure != Figure::Rate));
+        found.map_or(DifferenceVerdict::Undecided, |d| d.verdict(alpha, margin, latency));
     let ranks = a.len().min(b.len()) >= FOR_RANKS;
+    let position = match units {
+        Units::Pairs { base_first, .. } => pairs::position(&a, &b, base_first),
+        Units::Runs => None,
+    };
+    let (base, new) = (geometric_mean(&a), geometric_mean(&b));
+    let known = found.map(|d| d.ratio()).or(base.zip(new).map(|(a, b)| b / a));
     ComparedFigure {
-        op,
-        figure: figure.name(),
-        base: geometric_mean(&a),
-        new: geometric_mean(&b),
-        ratio: found.map(|d| d.ratio()),
+        op: figure.op,
+        figure: figure.figure.to_string(),
+        base,
+        new,
+        ratio: known,
         lo: interval.map(|(lo, _)| lo),
         hi: interval.map(|(_, hi)| hi),
         p: found.map(|d| d.p_value()),
         p_ranks: mann_whitney(&a, &b).filter(|_| ranks),
+        position,
         margin,
         verdict: named(verdict),
-        needs: found.and_then(|d| d.needed_runs(margin)),
-        why: found.is_none().then(|| why.to_owned()),
+        needs: found.and_then(|d| d.needed_runs(margin)).filter(|n| *n > a.len() as u64),
+        why: found.is_none().then_some(why),
+    }
+}
+
+/// The difference, or why there is none.
+fn difference(
+    figure: &GateFigure,
+    base: &[&SideRun],
+    new: &[&SideRun],
+    units: Units<'_>,
+    (a, b): (&[f64], &[f64]),
+) -> (Option<LogDifference>, String) {
+    let widest = |side: &[&SideRun]| side.iter().map(|run| figure.blur(run)).fold(0.0, f64::max);
+    let blurred = |d: LogDifference| d.blurred(widest(base) + widest(new));
+    match (units, base, new) {
+        (Units::Pairs { mute: Some(why), .. }, ..) => (None, why.to_owned()),
+        (Units::Pairs { .. }, ..) => {
+            (LogDifference::of_pairs(a, b).map(blurred), "fewer than two pairs".to_owned())
+        }
+        (Units::Runs, [one], [other]) => {
+            let bounds = figure.bounded(one).zip(figure.bounded(other));
+            let found = bounds.and_then(|(a, b)| LogDifference::of_two_runs(a, b));
+            (found, "a run is too short, or changes too slowly, for an interval".to_owned())
+        }
+        (Units::Runs, ..) => {
+            let why = "a side has one run: give three or more".to_owned();
+            (LogDifference::of_runs(a, b).map(blurred), why)
+        }
     }
 }
 
@@ -163,18 +237,17 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     (n > 0.0).then(|| (values.iter().map(|v| v.ln()).sum::<f64>() / n).exp())
 }
 
-/// Many figures looked at give a difference by chance. The one of the gate was chosen before; the others
+/// Many figures looked at give a difference by chance. Those of the gate were chosen before; the others
 /// are adjusted, and what does not survive is undecided.
-fn adjust(all: &mut [ComparedFigure], request: &CompareRequest) {
-    let is_gate =
-        |f: &ComparedFigure| request.gate.as_ref().is_some_and(|g| g.is_of(f.op, &f.figure));
+fn adjust(all: &mut [ComparedFigure], alpha: f64, request: &CompareRequest) {
+    let is_gate = |f: &ComparedFigure| request.gate.as_ref().is_some_and(|g| g.has_compared(f));
     let explored: Vec<usize> =
         (0..all.len()).filter(|i| !is_gate(&all[*i]) && all[*i].p.is_some()).collect();
     let values: Vec<f64> = explored.iter().filter_map(|i| all[*i].p).collect();
     for (i, p) in explored.into_iter().zip(holm(&values)) {
         all[i].p = Some(p);
         let claims = matches!(all[i].verdict, CompareVerdict::Worse | CompareVerdict::Better);
-        if claims && p >= ALPHA {
+        if claims && p >= alpha {
             all[i].verdict = CompareVerdict::Undecided;
         }
     }

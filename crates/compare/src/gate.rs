@@ -1,73 +1,107 @@
-//! The gate: one figure decides.
+//! The gate: figures chosen beforehand decide.
 
-use std::str::FromStr;
-
-use taillight_core::{Error, OpKind, Percentile, Result};
+use taillight_core::plan::{GateFail, GateFigure, GatePlan};
+use taillight_core::{Error, Result};
 use taillight_rundir::compare::{
-    CompareGate, CompareVerdict, ComparedFigure, GateFail, GateStatus,
+    CompareGate, CompareVerdict, ComparedFigure, ComparedPairs, GateAnswer, GateStatus,
 };
+
+use crate::pairs;
 
 /// A gate as asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateRequest {
-    pub op: OpKind,
-    /// `iops` or `p99.9`.
-    pub figure: String,
+    pub figures: Vec<GateFigure>,
     pub fail: GateFail,
     /// Whether one or two runs a side may decide.
     pub single_runs_decide: bool,
 }
 
-impl FromStr for GateRequest {
-    type Err = Error;
-
-    /// `read:p99.9`, `write:iops`. Errors: `Usage`.
-    fn from_str(text: &str) -> Result<GateRequest> {
-        let refused = |what: &str| {
-            Error::usage(format!("`{text}` is no gate: {what}"))
-                .hint("--gate read:p99.9, or --gate write:iops")
-        };
-        let (op, figure) = text.split_once(':').ok_or_else(|| refused("OP:FIGURE"))?;
-        let op = OpKind::from_name(op).ok_or_else(|| refused("there is no such operation"))?;
-        let figure = match figure.strip_prefix('p').map(str::parse::<Percentile>) {
-            Some(Ok(p)) => format!("p{p}"),
-            _ if figure == "iops" => figure.to_owned(),
-            _ => return Err(refused("the figure is iops or a percentile")),
-        };
-        Ok(GateRequest { op, figure, fail: GateFail::Worse, single_runs_decide: false })
+impl From<&GatePlan> for GateRequest {
+    fn from(plan: &GatePlan) -> GateRequest {
+        let (figures, fail) = (plan.figures.clone(), plan.fail);
+        GateRequest { figures, fail, single_runs_decide: false }
     }
 }
 
 impl GateRequest {
-    pub fn is_of(&self, op: OpKind, figure: &str) -> bool {
-        self.op == op && self.figure == figure
+    /// Reads the figures of `--gate`. Errors: `Usage`.
+    pub fn parse(figures: &[String]) -> Result<GateRequest> {
+        let read = |text: &String| {
+            text.parse::<GateFigure>()
+                .map_err(|e| Error::usage(e).hint("--gate read:p99.9, or --gate write:iops"))
+        };
+        let figures = figures.iter().map(read).collect::<Result<Vec<_>>>()?;
+        if let Some(i) = (1..figures.len()).find(|i| figures[..*i].contains(&figures[*i])) {
+            return Err(Error::usage(format!("--gate {} is given twice", figures[i]))
+                .hint("name each figure once"));
+        }
+        Ok(GateRequest { figures, fail: GateFail::Worse, single_runs_decide: false })
     }
 
-    /// Judges its figure; `decides` says whether there are runs enough to speak of systems. Errors:
-    /// `Usage` when the figure is not there.
-    pub fn judge(&self, figures: &[ComparedFigure], decides: bool) -> Result<CompareGate> {
-        let Some(found) = figures.iter().find(|f| self.is_of(f.op, &f.figure)) else {
+    pub(crate) fn is_figure(wanted: &GateFigure, figure: &ComparedFigure) -> bool {
+        wanted.op == figure.op && wanted.figure.to_string() == figure.figure
+    }
+
+    pub(crate) fn has(&self, wanted: &GateFigure) -> bool {
+        self.figures.contains(wanted)
+    }
+
+    pub(crate) fn has_compared(&self, figure: &ComparedFigure) -> bool {
+        self.figures.iter().any(|wanted| Self::is_figure(wanted, figure))
+    }
+
+    /// Judges its figures, of `runs` runs a side. Errors: `Usage` when one is not there.
+    pub fn judge(&self, figures: &[ComparedFigure], runs: usize) -> Result<CompareGate> {
+        let missing = |wanted: &&GateFigure| !figures.iter().any(|f| Self::is_figure(wanted, f));
+        if let Some(wanted) = self.figures.iter().find(missing) {
             let known: Vec<String> =
                 figures.iter().map(|f| format!("{}:{}", f.op.name(), f.figure)).collect();
-            let wanted = format!("{}:{}", self.op.name(), self.figure);
             return Err(Error::usage(format!("the runs have no {wanted} to gate on"))
                 .hint(format!("there are {}", known.join(", "))));
-        };
-        let (status, text) = match decides || self.single_runs_decide {
+        }
+        let few = "fewer than three runs a side say nothing of how much runs differ anyway";
+        let decides = runs >= crate::FEWEST_RUNS || self.single_runs_decide;
+        Ok(self.over(figures, |found| match decides {
             true => self.status(found),
-            false => (
-                GateStatus::Undecided,
-                "fewer than three runs a side say nothing of how much runs differ anyway"
-                    .to_owned(),
-            ),
+            false => (GateStatus::Undecided, few.to_owned()),
+        }))
+    }
+
+    /// The same of pairs, where more may be to come.
+    pub(crate) fn judge_pairs(
+        &self,
+        figures: &[ComparedFigure],
+        of: &ComparedPairs,
+    ) -> CompareGate {
+        self.over(figures, |found| match pairs::mute(of) {
+            Some(why) => (GateStatus::Undecided, why),
+            None if pairs::is_open(found.verdict, self.fail, of.ended) => {
+                (GateStatus::Undecided, "not shown to be equal yet".to_owned())
+            }
+            None => self.status(found),
+        })
+    }
+
+    fn over(
+        &self,
+        figures: &[ComparedFigure],
+        judge: impl Fn(&ComparedFigure) -> (GateStatus, String),
+    ) -> CompareGate {
+        let absent = || (GateStatus::Undecided, "not every run resolves it: run longer".to_owned());
+        let answer = |wanted: &GateFigure| {
+            let found = figures.iter().find(|f| Self::is_figure(wanted, f));
+            let (status, text) = found.map_or_else(absent, &judge);
+            GateAnswer { op: wanted.op, figure: wanted.figure.to_string(), status, text }
         };
-        let (op, figure) = (self.op, self.figure.clone());
-        Ok(CompareGate { op, figure, fail: self.fail, status, text })
+        let figures: Vec<GateAnswer> = self.figures.iter().map(answer).collect();
+        let status = figures.iter().map(|f| f.status).max().unwrap_or(GateStatus::Undecided);
+        CompareGate { fail: self.fail, status, figures }
     }
 
     fn status(&self, found: &ComparedFigure) -> (GateStatus, String) {
         // Of rates, lower is worse.
-        let worse_by = found.ratio.map(|r| if self.figure == "iops" { 1.0 / r } else { r } - 1.0);
+        let worse_by = found.ratio.map(|r| if found.figure == "iops" { 1.0 / r } else { r } - 1.0);
         let half = worse_by.is_some_and(|by| by > found.margin / 2.0);
         let needs = found.needs.map_or(String::new(), |n| format!("; about {n} runs a side would"));
         match (self.fail, found.verdict) {

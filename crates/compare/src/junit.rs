@@ -16,8 +16,11 @@ pub fn junit(found: &CompareFile) -> String {
         let text = escape(&sentence(figure));
         let gate = found.gate.as_ref();
         let status = match gate {
-            Some(gate) if gate.op == figure.op && gate.figure == figure.figure => gate.status,
-            Some(_) => GateStatus::Pass,
+            Some(gate) => {
+                let mut of = gate.figures.iter();
+                let of = of.find(|g| g.op == figure.op && g.figure == figure.figure);
+                of.map_or(GateStatus::Pass, |g| g.status)
+            }
             None => match figure.verdict {
                 CompareVerdict::Worse => GateStatus::Fail,
                 CompareVerdict::Undecided => GateStatus::Undecided,

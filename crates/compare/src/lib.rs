@@ -1,9 +1,11 @@
-//! Whether a figure of one side of runs differs from that of the other: `taillight compare`.
+//! Whether a figure of one side of runs differs from that of the other: `taillight compare`, and the
+//! judgement of `taillight ab`.
 //!
 //! What it is: which directories a side is, whether two sides may be compared, the figures with interval
-//! and verdict, the gate, and the texts; nights of runs with their changes: `taillight history`. What it is not: the statistics (`taillight_stats::compare`) or
-//! reports of single runs. It reads summaries and manifests only, so that its cost does not depend on how
-//! many I/Os a run has. Called by `cli`.
+//! and verdict, pairs, the gate, and the texts; nights of runs with their changes: `taillight history`. What
+//! it is not: the statistics (`taillight_stats::compare`) or reports of single runs. It reads summaries and
+//! manifests only, so that its cost does not depend on how many I/Os a run has. Called by `cli` and by the
+//! method `ab` of `taillight-suite`.
 //!
 //! One run a side can say that these two runs differ, never that the systems do: that needs several runs
 //! on each side, whose own variation is the measure.
@@ -13,17 +15,24 @@ mod figures;
 mod gate;
 pub mod history;
 mod junit;
+mod pairs;
 mod side;
 mod text;
 
-use taillight_core::Result;
+use taillight_core::plan::Plan;
+use taillight_core::{Error, Result};
 use taillight_rundir::SCHEMA_VERSION;
-use taillight_rundir::compare::{ComparableVerdict, CompareFile, CompareUnit, ComparedRun};
+use taillight_rundir::compare::{
+    Comparable, ComparableVerdict, CompareFile, CompareUnit, ComparedPairs, ComparedRun,
+};
+
+use figures::Units;
 
 pub use gate::GateRequest;
 pub use junit::junit;
+pub use pairs::{DropRule, PairPlan, RunPair, base_first, is_hopeless};
 pub use side::{SideRun, runs_of};
-pub use text::{console, markdown, table, words};
+pub use text::{console, context, gate_words, markdown, primary, sentence, table, words};
 
 /// Fewest runs a side that a gate decides by.
 pub const FEWEST_RUNS: usize = 3;
@@ -36,51 +45,89 @@ pub struct CompareRequest {
     pub margin: Option<f64>,
     /// Compare also what is only doubtful.
     pub anyway: bool,
-    /// Whether the nth runs of both sides stood at the same place of a series.
-    pub paired: bool,
     pub gate: Option<GateRequest>,
 }
 
-/// Compares two sides. Where they may not be compared the figures are empty. Errors: `Usage` for a gate
-/// over a figure that is not there, or an empty side.
+/// Compares two sides of runs that share nothing. Where they may not be compared the figures are empty.
+/// Errors: `Usage` when no figure is there in every run, or a gate is over one that is not.
 pub fn compare(base: &[SideRun], new: &[SideRun], request: &CompareRequest) -> Result<CompareFile> {
-    let comparable = comparable::judge(base, new);
-    let allowed = match comparable.verdict {
-        ComparableVerdict::Yes => true,
-        ComparableVerdict::Doubtful => request.anyway,
-        ComparableVerdict::No => false,
-    };
-    let figures = match allowed {
-        true => figures::figures(base, new, request)?,
-        false => Vec::new(),
-    };
-    let decides = base.len().min(new.len()) >= FEWEST_RUNS;
-    let gate = match (&request.gate, allowed) {
-        (Some(gate), true) => Some(gate.judge(&figures, decides)?),
-        _ => None,
-    };
-    let compared = |run: &SideRun| ComparedRun {
+    let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
+    let mut found = empty(&base, &new, comparable::judge(&base, &new));
+    if !request.allows(&found.comparable) {
+        return Ok(found);
+    }
+    found.figures = figures::figures(&base, &new, Units::Runs, request);
+    if found.figures.is_empty() {
+        return Err(Error::usage("no figure is there in every run of both sides")
+            .hint("longer runs resolve more percentiles; saturated runs have none to compare"));
+    }
+    let runs = base.len().min(new.len());
+    let gate = request.gate.as_ref().map(|gate| gate.judge(&found.figures, runs));
+    found.gate = gate.transpose()?;
+    Ok(found)
+}
+
+/// Compares two sides that were run in pairs, as far as they are. Where they may not be compared, or have
+/// no figure in common, the figures are empty; a gate is undecided then.
+pub fn compare_pairs(pairs: &[RunPair], plan: PairPlan, request: &CompareRequest) -> CompareFile {
+    let all = || pairs.iter().map(|pair| (&pair.base, &pair.new));
+    let (base, new): (Vec<_>, Vec<_>) = all().unzip();
+    let comparable = comparable::judge(&base, &new);
+    let (kept, said) = plan.sorted(pairs);
+    let mute = pairs::mute(&said);
+    let first: Vec<bool> = kept.iter().map(|pair| pair.base_first).collect();
+    let mut found = empty(&base, &new, comparable);
+    found.unit = CompareUnit::Runs;
+    if request.allows(&found.comparable) {
+        let units =
+            Units::Pairs { base_first: &first, alpha: said.alpha, mute: mute.as_deref() };
+        let (base, new): (Vec<_>, Vec<_>) = kept.iter().map(|p| (&p.base, &p.new)).unzip();
+        found.figures = figures::figures(&base, &new, units, request);
+    }
+    found.gate = request.gate.as_ref().map(|gate| gate.judge_pairs(&found.figures, &said));
+    let ended = pairs::ended(&said, found.gate.as_ref().map(|gate| gate.status));
+    found.pairs = Some(ComparedPairs { ended, ..said });
+    found
+}
+
+/// What speaks against comparing runs of these plans, before there are any.
+pub fn plans_comparable(base: &Plan, new: &Plan) -> Comparable {
+    comparable::of_plans(base, new)
+}
+
+impl CompareRequest {
+    /// Whether sides of which this is said are compared.
+    pub fn allows(&self, comparable: &Comparable) -> bool {
+        match comparable.verdict {
+            ComparableVerdict::Yes => true,
+            ComparableVerdict::Doubtful => self.anyway,
+            ComparableVerdict::No => false,
+        }
+    }
+}
+
+/// A comparison without figures.
+fn empty(base: &[&SideRun], new: &[&SideRun], comparable: Comparable) -> CompareFile {
+    let compared = |run: &&SideRun| ComparedRun {
         run_id: run.manifest.run_id.clone(),
         dir: run.dir.display().to_string(),
     };
-    Ok(CompareFile {
+    let unit = match base.len().max(new.len()) {
+        1 => CompareUnit::Batches,
+        _ => CompareUnit::Runs,
+    };
+    CompareFile {
         schema: SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").to_owned(),
         base: base.iter().map(compared).collect(),
         new: new.iter().map(compared).collect(),
         comparable,
-        unit: unit(base, new),
-        figures,
-        gate,
-    })
+        unit,
+        pairs: None,
+        figures: Vec::new(),
+        gate: None,
+    }
 }
 
 #[cfg(test)]
 mod tests;
-
-fn unit(base: &[SideRun], new: &[SideRun]) -> CompareUnit {
-    match base.len().max(new.len()) {
-        1 => CompareUnit::Batches,
-        _ => CompareUnit::Runs,
-    }
-}

@@ -4,7 +4,8 @@ use super::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use taillight_core::OpKind;
-use taillight_rundir::compare::{CompareVerdict, GateFail, GateStatus};
+use taillight_core::plan::GateFail;
+use taillight_rundir::compare::{CompareVerdict, GateStatus, PairsEnd};
 use taillight_rundir::{RunStatus, fixture};
 
 /// A run of the fixture whose latencies are this many times as long, and its rate as high.
@@ -35,7 +36,7 @@ fn side(name: &str, runs: usize, times: f64) -> Vec<SideRun> {
 }
 
 fn gated(gate: &str, fail: GateFail) -> CompareRequest {
-    let gate = GateRequest { fail, ..gate.parse().expect("a gate") };
+    let gate = GateRequest { fail, ..GateRequest::parse(&[gate.to_owned()]).expect("a gate") };
     CompareRequest { gate: Some(gate), ..CompareRequest::default() }
 }
 
@@ -80,7 +81,7 @@ fn a_gate_fails_only_by_its_own_figure_and_needs_runs() {
     let e = compare(&side("a", 3, 1.0), &side("b", 3, 1.0), &gated("write:p99", GateFail::Worse));
     assert!(e.is_err_and(|e| e.hint_text().is_some_and(|h| h.contains("read:p99"))));
     for bad in ["p99", "read:p", "jump:p99", "read:mean", ""] {
-        assert!(bad.parse::<GateRequest>().is_err(), "{bad}");
+        assert!(GateRequest::parse(&[bad.to_owned()]).is_err(), "{bad}");
     }
 }
 
@@ -178,4 +179,151 @@ fn words_say_what_one_run_a_side_is_worth() {
     let one_of_several =
         compare(&side("a", 1, 1.0), &side("b", 4, 1.0), &CompareRequest::default());
     assert!(one_of_several.expect("figures").figures.iter().all(|f| f.why.is_some()));
+}
+
+/// Pairs of which the second runs take `second` times as long.
+fn pairs(runs: usize, times: f64, second: f64) -> Vec<RunPair> {
+    let noise = [[0, 1], [1, -1], [-1, 0], [2, -2], [-2, 2], [0, 1], [1, -1], [-1, 0]];
+    let varied = |i: usize, side: usize, of: f64| of * (1.0 + 0.005 * f64::from(noise[i][side]));
+    let pair = |i: usize| {
+        let base_first = base_first(i as u32 + 1);
+        let at = |first: bool| if first { 1.0 } else { second };
+        let (a, b) = (varied(i, 0, at(base_first)), varied(i, 1, times * at(!base_first)));
+        let run = |name: &str, t: f64| run(&format!("{name}{i}"), t, 1.0 / t);
+        RunPair { base: run("a", a), new: run("b", b), base_first }
+    };
+    (0..runs).map(pair).collect()
+}
+
+fn paired(of: &[RunPair], planned: u32, gate: Option<(&str, GateFail)>) -> CompareFile {
+    let request = gate.map_or(CompareRequest::default(), |(gate, fail)| gated(gate, fail));
+    compare_pairs(of, PairPlan { planned, drop: DropRule::Stolen }, &request)
+}
+
+#[test]
+fn sides_of_pairs_take_turns() {
+    let order: String = (1..=8).map(|n| if base_first(n) { "AB " } else { "BA " }).collect();
+    assert_eq!(order, "AB BA BA AB BA AB AB BA ");
+}
+
+#[test]
+fn pairs_swapped_mirror_and_scaled_are_the_same() {
+    let there = pairs(6, 1.05, 1.0);
+    let swapped: Vec<RunPair> = there
+        .iter()
+        .map(|p| RunPair { base: p.new.clone(), new: p.base.clone(), base_first: !p.base_first })
+        .collect();
+    let (found, back) = (paired(&there, 6, None), paired(&swapped, 6, None));
+    assert_eq!(verdict(&found, "p99"), CompareVerdict::Worse);
+    assert_eq!(verdict(&back, "p99"), CompareVerdict::Better);
+    for (a, b) in found.figures.iter().zip(&back.figures) {
+        let product = |x: Option<f64>, y: Option<f64>| x.expect("one") * y.expect("one");
+        assert!((product(a.ratio, b.ratio) - 1.0).abs() < 1e-9);
+        assert!((product(a.lo, b.hi) - 1.0).abs() < 1e-9);
+    }
+    let (micro, milli) = (scaled(&there, 1_000), scaled(&there, 1_000_000));
+    for (a, b) in paired(&micro, 6, None).figures.iter().zip(&paired(&milli, 6, None).figures) {
+        // But for the clock's tick.
+        let close = |x: Option<f64>, y: Option<f64>| (x.expect("one") / y.expect("one") - 1.0).abs();
+        assert!(close(a.ratio, b.ratio) < 1e-9 && close(a.lo, b.lo) < 1e-4, "{a:?} {b:?}");
+        assert_eq!(a.verdict, b.verdict);
+    }
+}
+
+fn scaled(pairs: &[RunPair], times: u64) -> Vec<RunPair> {
+    let mut pairs = pairs.to_vec();
+    for run in pairs.iter_mut().flat_map(|p| [&mut p.base, &mut p.new]) {
+        let totals = run.summary.ops.get_mut(&OpKind::Read).expect("reads");
+        totals.iops /= times as f64;
+        for (_, latency) in totals.latencies.iter_mut() {
+            latency.nines.iter_mut().for_each(|n| n.quantile.ns = n.quantile.ns.map(|ns| ns * times));
+            let asked = latency.percentiles.iter_mut().map(|p| &mut p.quantile);
+            asked.for_each(|q| q.ns = q.ns.map(|ns| ns * times));
+        }
+    }
+    pairs
+}
+
+#[test]
+fn pairs_end_early_only_by_a_decided_gate() {
+    let gate = Some(("read:p99", GateFail::Worse));
+    let ended = |runs: usize, times: f64, gate| {
+        let found = paired(&pairs(runs, times, 1.0), 6, gate);
+        (found.pairs.expect("pairs").ended, found.gate.map(|g| g.status))
+    };
+    assert_eq!(ended(5, 1.5, gate), (PairsEnd::Early, Some(GateStatus::Fail)));
+    assert_eq!(ended(5, 1.5, None), (PairsEnd::Partial, None));
+    assert_eq!(ended(2, 1.5, gate), (PairsEnd::Partial, Some(GateStatus::Undecided)));
+    assert_eq!(ended(5, 1.02, gate).0, PairsEnd::Partial, "not at so strict a level");
+    assert_eq!(ended(6, 1.5, gate), (PairsEnd::Planned, Some(GateStatus::Fail)));
+    // What is not shown to be equal yet may be shown later.
+    let equal = Some(("read:p99", GateFail::NotEqual));
+    assert_eq!(ended(3, 1.02, equal), (PairsEnd::Partial, Some(GateStatus::Undecided)));
+    let found = paired(&pairs(6, 1.0, 1.0), 6, Some(("read:p99.99", GateFail::Worse)));
+    assert!(is_hopeless(&found.figures, gated("read:p99.99", GateFail::Worse).gate.as_ref()));
+    assert!(found.gate.is_some_and(|g| g.figures[0].text.contains("longer")));
+}
+
+#[test]
+fn disturbed_pairs_are_dropped_by_the_rule_and_counted() {
+    let stolen = |n: usize, percent: f64| {
+        let mut of = pairs(6, 1.5, 1.0);
+        for pair in of.iter_mut().take(n) {
+            let load = serde_json::json!({"during": {"steal_percent": percent}});
+            pair.new.manifest.environment.insert("load".to_owned(), load);
+        }
+        paired(&of, 6, Some(("read:p99", GateFail::Worse)))
+    };
+    let dropped = |found: &CompareFile| found.pairs.as_ref().expect("pairs").dropped.len();
+    let one = stolen(1, 9.0);
+    assert_eq!((dropped(&one), verdict(&one, "p99")), (1, CompareVerdict::Worse));
+    assert!(words(&one).contains("Dropped: 1 pair"), "{}", words(&one));
+    let two = stolen(2, 9.0);
+    assert_eq!((dropped(&two), verdict(&two, "p99")), (2, CompareVerdict::Undecided));
+    assert_eq!(two.gate.expect("a gate").status, GateStatus::Undecided);
+    assert_eq!(dropped(&stolen(6, 1.0)), 0);
+    let mut virtual_time = pairs(6, 1.5, 1.0);
+    for run in virtual_time.iter_mut().flat_map(|p| [&mut p.base, &mut p.new]) {
+        let load = serde_json::json!({"during": {"steal_percent": 50.0}});
+        run.manifest.environment.insert("load".to_owned(), load);
+        run.manifest.clock.source = "virtual".to_owned();
+    }
+    assert_eq!(dropped(&paired(&virtual_time, 6, None)), 0);
+}
+
+#[test]
+fn the_place_in_a_pair_is_tested_and_told() {
+    let found = paired(&pairs(8, 1.0, 1.2), 8, None);
+    let p99 = found.figures.iter().find(|f| f.figure == "p99").expect("p99");
+    let effect = p99.position.as_ref().expect("an effect");
+    assert!((effect.ratio - 1.2).abs() < 0.02 && effect.p < 0.01, "{effect:?}");
+    assert!((p99.ratio.expect("a ratio") - 1.0).abs() < 0.01, "as often second: free of it");
+    assert!(words(&found).contains("against first: read iops -"), "{}", words(&found));
+    let none = paired(&pairs(8, 1.2, 1.0), 8, None);
+    assert!(words(&none).contains("no effect is seen"), "{}", words(&none));
+    let few = paired(&pairs(3, 1.2, 1.2), 3, None);
+    assert!(few.figures.iter().all(|f| f.position.is_none()));
+}
+
+#[test]
+fn another_unit_or_the_same_run_is_refused() {
+    let judged = |change: &dyn Fn(&mut SideRun)| {
+        let mut new = side("b", 3, 1.0);
+        new.iter_mut().for_each(change);
+        let found = compare(&side("a", 3, 1.0), &new, &CompareRequest::default());
+        let found = found.expect("a comparison").comparable;
+        (found.verdict, found.reasons.concat())
+    };
+    let (verdict, text) = judged(&|run| run.manifest.clock.source = "virtual".to_owned());
+    assert!(verdict == ComparableVerdict::No && text.contains("virtual"), "{text}");
+    let (verdict, text) = judged(&|run| run.manifest.plan.workloads[0].batch = 8);
+    assert!(verdict == ComparableVerdict::Doubtful && text.contains("another batch"), "{text}");
+    let (verdict, text) = judged(&|run| {
+        let totals = run.summary.ops[&OpKind::Read].clone();
+        run.summary.ops.insert(OpKind::Write, totals);
+    });
+    assert!(verdict == ComparableVerdict::Yes && text.contains("have no write"), "{text}");
+    let same = compare(&side("a", 3, 1.0), &side("a", 3, 1.0), &CompareRequest::default());
+    let same = same.expect("a comparison").comparable;
+    assert!(same.verdict == ComparableVerdict::No && same.reasons[0].contains("both sides"));
 }

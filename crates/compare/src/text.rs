@@ -2,9 +2,17 @@
 
 use taillight_report::format::{Script, count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone, paragraph};
+use taillight_report::{ReportContext, ReportSummary};
 use taillight_rundir::compare::{
-    ComparableVerdict, CompareFile, CompareUnit, CompareVerdict, ComparedFigure, GateStatus,
+    ComparableVerdict, CompareFile, CompareUnit, CompareVerdict, ComparedFigure, ComparedPairs,
+    GateStatus, PairsEnd,
 };
+use taillight_stats::compare::holm;
+
+/// Charts of a page over many runs.
+const CHARTS: [&str; 3] = ["distribution", "percentile", "tail"];
+/// Largest adjusted p-value of an effect of the position in a pair.
+const POSITION_ALPHA: f64 = 0.05;
 
 /// A change as people say it: `+38 %`, `-1.2 %`.
 pub fn change(ratio: f64) -> String {
@@ -46,17 +54,20 @@ fn verdict(figure: &ComparedFigure) -> (String, Tone) {
 /// A figure in a sentence.
 pub fn sentence(figure: &ComparedFigure) -> String {
     let change = figure.ratio.map_or("-".to_owned(), change);
+    let within = figure.lo.map_or(String::new(), |_| format!(" ({})", interval(figure)));
     format!(
-        "{} -> {}, {change} ({}): {}",
+        "{} -> {}, {change}{within}: {}",
         value(figure, figure.base),
         value(figure, figure.new),
-        interval(figure),
         verdict(figure).0
     )
 }
 
 /// What the comparison is of.
 fn basis(found: &CompareFile) -> String {
+    if let Some(pairs) = &found.pairs {
+        return of_pairs(pairs);
+    }
     match found.unit {
         CompareUnit::Batches => {
             "One run a side: this says whether these two runs differ, not whether \
@@ -68,6 +79,81 @@ fn basis(found: &CompareFile) -> String {
             counted(found.base.len() as u64, "run"),
             count(found.new.len() as u64)
         ),
+    }
+}
+
+fn of_pairs(pairs: &ComparedPairs) -> String {
+    let (run, planned) = (u64::from(pairs.run), u64::from(pairs.planned));
+    let mut text = match pairs.ended {
+        PairsEnd::Planned => format!("{} in turns: the pairs are the units.", counted(run, "pair")),
+        PairsEnd::Early => {
+            format!("Decided after {} of {planned}: the pairs are the units.", counted(run, "pair"))
+        }
+        PairsEnd::Partial => format!("Partial: {run} of {} so far.", counted(planned, "pair")),
+    };
+    match (&pairs.rule, pairs.dropped.as_slice()) {
+        (None, _) => text.push_str(" No pair is dropped."),
+        (Some(rule), []) => text.push_str(&format!(" None was dropped (rule: {rule}).")),
+        (Some(rule), dropped) => {
+            let why = dropped.iter().map(|d| format!("pair {}: {}", d.pair, d.why));
+            let why = why.collect::<Vec<_>>().join("; ");
+            let number = dropped.len() as u64;
+            text.push_str(&format!(" Dropped: {} (rule: {rule}): {why}.", counted(number, "pair")));
+        }
+    }
+    text
+}
+
+/// Whether it matters to be the second run of a pair; none where too few pairs tell.
+fn position(found: &CompareFile) -> Option<String> {
+    let known: Vec<_> =
+        found.figures.iter().filter_map(|f| Some((f, f.position.as_ref()?))).collect();
+    let pairs = found.pairs.as_ref().filter(|_| !found.figures.is_empty())?;
+    if known.is_empty() {
+        let why = "it takes two pairs of each order to tell whether that matters";
+        return Some(format!("Second of a pair against first: {why}.")).filter(|_| pairs.run > 2);
+    }
+    let adjusted = holm(&known.iter().map(|(_, effect)| effect.p).collect::<Vec<_>>());
+    let seen = known.iter().zip(&adjusted).filter(|(_, p)| **p < POSITION_ALPHA);
+    let seen = seen.map(|((f, effect), _)| {
+        let [by, lo, hi] = [effect.ratio, effect.lo, effect.hi].map(change);
+        format!("{} {} {by} ({lo} to {hi})", f.op.name(), f.figure)
+    });
+    let seen: Vec<String> = seen.collect();
+    Some(match seen.is_empty() {
+        true => {
+            let least = adjusted.iter().copied().fold(1.0, f64::min);
+            format!("Second of a pair against first: no effect is seen (p {least:.2}).")
+        }
+        false => format!(
+            "Second of a pair against first: {}. Pairs vary more by it; the difference is free of it \
+             where both sides were second as often.",
+            seen.join(", ")
+        ),
+    })
+}
+
+/// The figures that an answer on the way is about: those of the gate, else the first percentile of each
+/// operation.
+pub fn primary(found: &CompareFile) -> Vec<&ComparedFigure> {
+    let chosen = |f: &&ComparedFigure| match &found.gate {
+        Some(gate) => gate.figures.iter().any(|g| g.op == f.op && g.figure == f.figure),
+        None => f.figure == "p50",
+    };
+    found.figures.iter().filter(chosen).collect()
+}
+
+/// The page above the runs; `many` leaves each run to a report of its own.
+pub fn context(found: &CompareFile, many: bool) -> ReportContext {
+    ReportContext {
+        title: Some("Base against new".to_owned()),
+        text: words(found),
+        tables: vec![table(found)],
+        summary: many.then(|| ReportSummary {
+            charts: CHARTS.map(str::to_owned).to_vec(),
+            ..ReportSummary::default()
+        }),
+        ..ReportContext::default()
     }
 }
 
@@ -111,22 +197,26 @@ fn head(found: &CompareFile) -> Vec<String> {
     if !found.figures.is_empty() {
         lines.push(basis(found));
     }
+    lines.extend(position(found));
     lines
 }
 
 /// All that is said beside the table.
 pub fn words(found: &CompareFile) -> String {
-    head(found).into_iter().chain(gate(found)).collect::<Vec<_>>().join(" ")
+    head(found).into_iter().chain(gate_words(found)).collect::<Vec<_>>().join(" ")
 }
 
-fn gate(found: &CompareFile) -> Option<String> {
-    let gate = found.gate.as_ref()?;
-    let status = match gate.status {
-        GateStatus::Pass => "passed",
-        GateStatus::Fail => "FAILED",
-        GateStatus::Undecided => "UNDECIDED",
-    };
-    Some(format!("Gate {}:{} {status}: {}.", gate.op.name(), gate.figure, gate.text))
+/// What the gate says, a sentence a figure; none without a gate.
+pub fn gate_words(found: &CompareFile) -> Option<String> {
+    let said = found.gate.as_ref()?.figures.iter().map(|gate| {
+        let status = match gate.status {
+            GateStatus::Pass => "passed",
+            GateStatus::Fail => "FAILED",
+            GateStatus::Undecided => "UNDECIDED",
+        };
+        format!("Gate {}:{} {status}: {}.", gate.op.name(), gate.figure, gate.text)
+    });
+    Some(said.collect::<Vec<_>>().join(" "))
 }
 
 /// For a terminal.
@@ -135,14 +225,14 @@ pub fn console(found: &CompareFile) -> String {
     if !found.figures.is_empty() {
         parts.push(format!("\n{}", table(found).to_text()));
     }
-    parts.extend(gate(found).map(|line| format!("\n{}", paragraph(&line))));
+    parts.extend(gate_words(found).map(|line| format!("\n{}", paragraph(&line))));
     parts.concat()
 }
 
 /// For a pull request.
 pub fn markdown(found: &CompareFile) -> String {
     let mut text = String::new();
-    for line in gate(found).into_iter().map(|g| format!("**{g}**")).chain(head(found)) {
+    for line in gate_words(found).into_iter().map(|g| format!("**{g}**")).chain(head(found)) {
         text.push_str(&format!("{line}\n\n"));
     }
     if !found.figures.is_empty() {

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::OpKind;
+pub use taillight_core::plan::GateFail;
 
 /// Two sides compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +19,9 @@ pub struct CompareFile {
     pub comparable: Comparable,
     /// What the intervals are made from.
     pub unit: CompareUnit,
+    /// The pairs, where the sides were run in turns; nth runs of `base` and `new` are the nth pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<ComparedPairs>,
     /// Figures, those of the rate first.
     pub figures: Vec<ComparedFigure>,
     /// The gate; absent without one.
@@ -74,7 +78,8 @@ pub struct ComparedFigure {
     /// has none.
     pub base: Option<f64>,
     pub new: Option<f64>,
-    /// New over base, with its 95 % interval; null where there is none.
+    /// New over base, and its interval; null where there is none. 95 % of intervals hold the truth; of
+    /// pairs so many even where one looks after each pair and stops.
     pub ratio: Option<f64>,
     pub lo: Option<f64>,
     pub hi: Option<f64>,
@@ -84,6 +89,9 @@ pub struct ComparedFigure {
     /// The same by Mann and Whitney's test of the runs, not adjusted; from six runs a side on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_ranks: Option<f64>,
+    /// The second run of a pair over the first, whichever side that was; from four pairs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<PositionEffect>,
     /// Differences up to this share count as none.
     pub margin: f64,
     pub verdict: CompareVerdict,
@@ -92,6 +100,54 @@ pub struct ComparedFigure {
     /// Why there is no answer, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// What it does to a figure to be the second run of a pair.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PositionEffect {
+    /// Second over first, with its 95 % interval.
+    pub ratio: f64,
+    pub lo: f64,
+    pub hi: f64,
+    /// How likely so large an effect is by chance, not adjusted.
+    pub p: f64,
+}
+
+/// Pairs of runs, one of each side, run one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedPairs {
+    /// Pairs at most.
+    pub planned: u32,
+    /// Pairs that were run whole, those that were dropped among them.
+    pub run: u32,
+    /// Order of their runs, a pair each: `ab` or `ba`.
+    pub order: Vec<String>,
+    pub ended: PairsEnd,
+    /// Share of error of this look; after each pair there is one. They add up to 5 %.
+    pub alpha: f64,
+    /// The rule by which pairs are dropped, fixed before the first; null where none are.
+    pub rule: Option<String>,
+    pub dropped: Vec<DroppedPair>,
+}
+
+/// Why there are no more pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PairsEnd {
+    /// All that were planned were run.
+    Planned,
+    /// The gate was decided.
+    Early,
+    /// It was interrupted, or still goes on.
+    Partial,
+}
+
+/// A pair that does not count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DroppedPair {
+    /// From 1 up.
+    pub pair: u32,
+    pub why: String,
 }
 
 /// What came of a figure.
@@ -105,33 +161,32 @@ pub enum CompareVerdict {
     Undecided,
 }
 
-/// A gate over one figure.
+/// A gate over one or several figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareGate {
+    pub fail: GateFail,
+    /// Failed where one figure fails, undecided where one is undecided, else passed.
+    pub status: GateStatus,
+    pub figures: Vec<GateAnswer>,
+}
+
+/// What a gate says of one figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateAnswer {
     pub op: OpKind,
     pub figure: String,
-    pub fail: GateFail,
     pub status: GateStatus,
     /// The answer in words.
     pub text: String,
 }
 
-/// What fails a gate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GateFail {
-    /// Shown to be worse, by more than half of the margin.
-    #[default]
-    Worse,
-    /// Anything that is not shown to be equal.
-    NotEqual,
-}
-
 /// Outcome of a gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum GateStatus {
     Pass,
-    Fail,
     Undecided,
+    Fail,
 }

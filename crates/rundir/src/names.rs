@@ -42,6 +42,8 @@ pub const MEASURED: [&str; 7] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE
 
 /// What differs between two sides of runs.
 pub const COMPARE: &str = "compare.json";
+/// The same for pull requests.
+pub const COMPARE_MARKDOWN: &str = "compare.md";
 /// When figures of a series of nights changed.
 pub const CHANGES: &str = "changes.json";
 /// The points of a series of runs, in the directory that holds their run directories.

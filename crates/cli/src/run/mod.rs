@@ -41,7 +41,7 @@ pub use job::{plan_of, read, resolve};
 pub use live::Live;
 pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;
-pub use sweep::{SeriesPlace, run_prepared};
+pub use sweep::{SeriesPlace, run_planned, run_prepared};
 
 /// Runs the command. Errors: see the exit codes of [`Exit`]; partial results are kept once
 /// something was measured.
@@ -157,7 +157,7 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
 }
 
 /// Whether the files that the plan names can be used: a wrong name must not cost a layout.
-fn check_named_files(plan: &Plan) -> Result<()> {
+pub fn check_named_files(plan: &Plan) -> Result<()> {
     for workload in &plan.workloads {
         Schedules::new(workload, plan.run.seed, 0)?;
     }

@@ -13,6 +13,7 @@ use taillight_core::{Error, Result};
 use taillight_driver::OpenSpec;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{Assignment, JobSource};
+use taillight_suite::method::Method;
 use taillight_suite::suites::{self, PreparedSuite};
 
 use super::host::confirmed;
@@ -73,20 +74,32 @@ pub fn run_prepared(
     for note in &prepared.notes {
         output::note(note);
     }
+    let PreparedSuite { mut method, work_directory, plans, .. } = prepared;
+    run_planned(method.as_mut(), &plans, work_directory, place, resumed)
+}
+
+/// Runs a method whose plans are known, or shows them; `work_directory` is made where it is not there.
+/// Errors: as [`run`].
+pub fn run_planned(
+    method: &mut dyn Method,
+    plans: &[Plan],
+    work_directory: Option<PathBuf>,
+    place: &SeriesPlace<'_>,
+    resumed: Option<SeriesFile>,
+) -> Result<Exit> {
     if place.print_plan {
-        for plan in &prepared.plans {
+        for plan in plans {
             output::text(&directory::plan_text(plan)?)?;
         }
         return Ok(Exit::Ok);
     }
     let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
-    let PreparedSuite { mut method, work_directory, plans, .. } = prepared;
     let signals = Signals::install(place.live.screen())?;
     let views = place.live.start()?;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let mut host = RunHost::new(&signals, place.destroy, &views);
-    let ended = check_targets(&plans, place.destroy)
-        .and_then(|()| run_method(method.as_mut(), &mut host, &dir, resumed));
+    let ended = check_targets(plans, place.destroy)
+        .and_then(|()| run_method(method, &mut host, &dir, resumed));
     views.finish(&signals);
     if let Some(made) = made {
         // Only when it is empty: what is left in it is somebody's.

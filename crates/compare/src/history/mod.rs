@@ -11,6 +11,7 @@ mod words;
 
 use std::path::PathBuf;
 
+use taillight_core::plan::{Figure, GateFigure};
 use taillight_core::units::Span;
 use taillight_core::{Error, OpKind, Percentile, Result};
 use taillight_report::model::about::utc;
@@ -23,7 +24,7 @@ use taillight_rundir::history::{
 use taillight_stats::compare::{Change, ChangeRule, changes, suspect};
 
 use crate::comparable::is_saturated;
-use crate::figures::{ALPHA, Figure, geometric_mean};
+use crate::figures::{ALPHA, Measured, geometric_mean};
 use crate::side::SideRun;
 use nights::{Night, nights, runs_in};
 
@@ -145,7 +146,7 @@ fn values(nights: &[Night], request: &HistoryRequest) -> Result<Vec<NightValues>
             // Response times of a run that fell behind say how long it was.
             let of_run = |run: &SideRun| match figure {
                 Figure::Percentile(_) if is_saturated(run) => None,
-                _ => figure.value(run, op),
+                _ => GateFigure { op, figure }.value(run),
             };
             median(night.runs.iter().filter_map(of_run).collect())
         });
@@ -154,10 +155,10 @@ fn values(nights: &[Night], request: &HistoryRequest) -> Result<Vec<NightValues>
     let known = |values: &[Option<f64>]| values.iter().flatten().count();
     let all: Vec<NightValues> = all.map(of).filter(|(_, values)| known(values) > 0).collect();
     let is =
-        |(op, name): &(OpKind, String), of: &(OpKind, Figure)| *op == of.0 && *name == of.1.name();
+        |(op, name): &(OpKind, String), of: &(OpKind, Figure)| *op == of.0 && *name == of.1.to_string();
     let absent = request.figures.iter().find(|asked| !all.iter().any(|(of, _)| is(asked, of)));
     if let Some((op, name)) = absent {
-        let known = all.iter().map(|((op, figure), _)| format!("{}:{}", op.name(), figure.name()));
+        let known = all.iter().map(|((op, figure), _)| format!("{}:{}", op.name(), figure.to_string()));
         return Err(Error::usage(format!("no night has {}:{name}", op.name()))
             .hint(format!("there are {}", known.collect::<Vec<_>>().join(", "))));
     }
@@ -197,7 +198,7 @@ fn judged(
 ) -> HistoryTrack {
     let mut track = HistoryTrack {
         op,
-        figure: figure.name(),
+        figure: figure.to_string(),
         values,
         enough: false,
         changes: Vec::new(),

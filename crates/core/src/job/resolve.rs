@@ -62,6 +62,7 @@ impl Resolver<'_> {
             capture: job.capture,
             verify: job.verify,
             search: job.search,
+            gate: job.gate,
         };
         let checked = check::plan(&plan, &capabilities, self.machine, budget_written);
         // What can never fit is told before what does not fit this machine.

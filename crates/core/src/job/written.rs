@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
-    Before, CapturePlan, Keys, Payload, QosPlan, Scan, SearchPlan, Sync, TargetPlan, Think,
+    Before, CapturePlan, GatePlan, Keys, Payload, QosPlan, Scan, SearchPlan, Sync, TargetPlan, Think,
     TracePlan, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
@@ -44,6 +44,8 @@ pub struct JobFile {
     pub verify: VerifyPlan,
     /// Search for the highest demand under a response-time ceiling.
     pub search: Option<SearchPlan>,
+    /// What `taillight compare` and `taillight ab` decide by.
+    pub gate: Option<GatePlan>,
     /// The job once for each combination of values: dotted paths of the job with lists, like
     /// `workload.0.queue_depth = [1, 4, 16]`. `run.repeat` measures every combination as often, in
     /// rounds over all of them.

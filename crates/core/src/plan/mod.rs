@@ -9,6 +9,7 @@ mod access;
 mod arrival;
 mod data;
 mod forms;
+mod gate;
 mod search;
 mod verified;
 mod workload;
@@ -23,6 +24,7 @@ pub use access::{Access, AccessKind, Hot, Reach, Zone};
 pub use arrival::{Arrival, RateStep, Think, WorkerRamp};
 pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan};
 pub(crate) use forms::mix::{serialize as mix_serialize, shares as mix_shares};
+pub use gate::{Figure, GateFail, GateFigure, GatePlan};
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use verified::LEDGER_ENTRY;
 pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Sync, WorkloadPlan};
@@ -55,6 +57,9 @@ pub struct Plan {
     /// Search for the highest demand under a ceiling; absent = one point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchPlan>,
+    /// What comparisons decide by; absent = nothing is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GatePlan>,
 }
 
 /// `[run]`: name, seed, when it ends.
@@ -332,6 +337,11 @@ impl Plan {
     pub fn outlier_ns(&self) -> Option<u64> {
         let ceilings = self.qos.ceilings.iter().map(|c| c.ceiling.0).min();
         self.trace.threshold.map(|t| t.0).or(ceilings)
+    }
+    /// Whether its measured workloads have the operation of a figure.
+    pub fn has_figure(&self, figure: &GateFigure) -> bool {
+        let measured = self.workloads.iter().filter(|w| w.measured);
+        measured.flat_map(|w| &w.mix).any(|part| part.op == figure.op)
     }
     /// The plan as a job file: running it again is the same run. Errors: `Internal` when a value
     /// has no TOML form, which the checks exclude.

@@ -10,6 +10,7 @@
 mod batches;
 mod changes;
 mod events;
+mod looks;
 mod ranks;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -17,6 +18,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub use batches::batched_mean;
 pub use changes::{Change, ChangeRule, Suspect, changes, suspect};
 pub use events::rate_ratio;
+pub use looks::{FEWEST_PAIRS, LookPlan};
 pub use ranks::mann_whitney;
 
 /// Share of cases in which a 95 % interval may miss.
@@ -127,10 +129,18 @@ impl LogDifference {
         (2.0 * (1.0 - students(self.freedom).map_or(0.5, |d| d.cdf(t)))).clamp(0.0, 1.0)
     }
 
-    /// Whether the 90 % interval lies within the margin: two one-sided tests at 5 % (Schuirmann, 1987).
+    /// The same where figures are known no better than to this share: the interval reaches so much further.
     #[must_use]
-    pub fn is_equal_within(&self, margin: f64) -> bool {
-        let (lo, hi) = self.interval(2.0 * ALPHA);
+    pub fn blurred(self, share: f64) -> LogDifference {
+        let by = share.ln_1p();
+        LogDifference { below: self.below + by, above: self.above + by, ..self }
+    }
+
+    /// Whether the interval that misses in twice `alpha` of cases lies within the margin: two one-sided
+    /// tests at `alpha` (Schuirmann, 1987).
+    #[must_use]
+    pub fn is_equal_within(&self, alpha: f64, margin: f64) -> bool {
+        let (lo, hi) = self.interval(2.0 * alpha);
         lo > 1.0 / (1.0 + margin) && hi < 1.0 + margin
     }
 
@@ -142,10 +152,11 @@ impl LogDifference {
         Some((wanted.ceil() as u64).max(3))
     }
 
-    /// The verdict, where a higher figure is `worse` (latency) or better (rate).
+    /// The verdict that errs in a share `alpha` of cases, where a higher figure is worse (latency) or
+    /// better (rate).
     #[must_use]
-    pub fn verdict(&self, margin: f64, higher_is_worse: bool) -> DifferenceVerdict {
-        let (lo, hi) = self.interval(ALPHA);
+    pub fn verdict(&self, alpha: f64, margin: f64, higher_is_worse: bool) -> DifferenceVerdict {
+        let (lo, hi) = self.interval(alpha);
         let (above, below) = match higher_is_worse {
             true => (DifferenceVerdict::Worse, DifferenceVerdict::Better),
             false => (DifferenceVerdict::Better, DifferenceVerdict::Worse),
@@ -153,7 +164,7 @@ impl LogDifference {
         match () {
             () if lo > 1.0 => above,
             () if hi < 1.0 => below,
-            () if self.is_equal_within(margin) => DifferenceVerdict::Equal,
+            () if self.is_equal_within(alpha, margin) => DifferenceVerdict::Equal,
             () => DifferenceVerdict::Undecided,
         }
     }
@@ -269,10 +280,21 @@ mod tests {
     #[test]
     fn runs_without_variation_are_judged() {
         let same = LogDifference::of_runs(&[5.0; 3], &[5.0; 3]).expect("a difference");
-        assert_eq!((same.p_value(), same.verdict(0.05, true)), (1.0, DifferenceVerdict::Equal));
+        assert_eq!((same.p_value(), same.verdict(ALPHA, 0.05, true)), (1.0, DifferenceVerdict::Equal));
         let other = LogDifference::of_runs(&[5.0; 3], &[6.0; 3]).expect("a difference");
-        assert_eq!((other.p_value(), other.verdict(0.05, true)), (0.0, DifferenceVerdict::Worse));
-        assert_eq!(other.verdict(0.05, false), DifferenceVerdict::Better);
+        assert_eq!((other.p_value(), other.verdict(ALPHA, 0.05, true)), (0.0, DifferenceVerdict::Worse));
+        assert_eq!(other.verdict(ALPHA, 0.05, false), DifferenceVerdict::Better);
+    }
+
+    /// Values one tick of the clock apart are no certain difference, however often they repeat.
+    #[test]
+    fn ties_at_the_resolution_are_no_difference() {
+        let ticks = LogDifference::of_pairs(&[100.0; 6], &[101.0; 6]).expect("a difference");
+        assert_eq!(ticks.p_value(), 0.0);
+        let ticks = ticks.blurred(1.0 / 100.0 + 1.0 / 101.0);
+        assert_eq!(ticks.verdict(ALPHA, 0.05, true), DifferenceVerdict::Equal);
+        assert!(ticks.p_value() > ALPHA, "{}", ticks.p_value());
+        assert_eq!(ticks.verdict(ALPHA, 0.01, true), DifferenceVerdict::Undecided);
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn single(model: RunModel, seconds: f64, cases: u64, times: f64) -> [Verdicts; 3
         let new = bounded(model, 2 * case + 1, seconds, times);
         for (i, verdicts) in all.iter_mut().enumerate() {
             let found = base[i].zip(new[i]).and_then(|(a, b)| LogDifference::of_two_runs(a, b));
-            verdicts.add(found.map(|d| d.verdict(MARGINS[i], true)));
+            verdicts.add(found.map(|d| d.verdict(0.05, MARGINS[i], true)));
         }
     }
     all
@@ -99,7 +99,7 @@ fn repeats(pool: &[[f64; 3]], runs: usize, times: f64) -> [Verdicts; 3] {
             let base: Vec<f64> = case[..runs].iter().map(|run| run[i]).collect();
             let new: Vec<f64> = case[runs..].iter().map(|run| run[i] * times).collect();
             let found = LogDifference::of_runs(&base, &new).expect("positive");
-            verdicts.add(Some(found.verdict(0.05, true)));
+            verdicts.add(Some(found.verdict(0.05, 0.05, true)));
         }
         verdicts
     })

@@ -3,6 +3,7 @@
 //! `cargo test --release -p taillight-stats --test coverage -- --ignored --nocapture`.
 
 mod differences;
+mod looks;
 mod models;
 
 use models::RunModel;

@@ -4,6 +4,7 @@
 
 mod data;
 mod demand;
+mod gate;
 mod search;
 mod skew;
 mod stream;
@@ -78,6 +79,7 @@ pub(super) fn plan(
     budget_written: bool,
 ) -> Checked {
     point(plan, can, machine, budget_written)?;
+    gate::gate(plan)?;
     search::search(plan)?;
     // The hardest probe of a search must be as possible as any other run.
     let hardest = plan.search.as_ref().and_then(|s| {

@@ -166,6 +166,13 @@ const RUN: &[(&str, &str)] = &[
 const TARGET: &[(&str, &str)] = &[
     ("size = \"0B\"", "target.size: the data set is empty"),
     ("[qos]\nnines = 12", "qos.nines: 12 is not between 1 and 9"),
+    ("[gate]\nfigures = []", "gate.figures: the list is empty"),
+    ("[gate]\nfigures = [\"read:p99\"]\nmargin = 1.0", "gate.margin: it is not between 0 and 1"),
+    ("[gate]\nfigures = [\"read:iops\", \"read:iops\"]", "gate.figures.1: `read:iops` stands there"),
+    (
+        "[gate]\nfigures = [\"write:p99\"]",
+        "gate.figures.0: no measured workload has the operation of `write:p99`",
+    ),
     ("[qos]\npercentiles = []", "qos.percentiles: the list is empty"),
     ("[capture]\nbudget = \"1KiB\"", "capture.budget: 1KiB is too small"),
     (

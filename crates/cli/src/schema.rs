@@ -57,7 +57,7 @@ pub fn job() -> Value {
 }
 
 /// Tables of the job file in the order people meet them: heading, field of the root.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 10] = [
     ("[run]", "run"),
     ("[target]", "target"),
     ("[[workload]]", "workload"),
@@ -67,6 +67,7 @@ const TABLES: [(&str, &str); 9] = [
     ("[verify]", "verify"),
     ("[search]", "search"),
     ("[sweep]", "sweep"),
+    ("[gate]", "gate"),
 ];
 
 const INTRODUCTION: &str = "# Job file

@@ -15,7 +15,7 @@ fn said(args: &[&str]) -> String {
 fn help_of_every_command() {
     for command in [
         "run", "report", "history", "drivers", "doctor", "drive", "schema", "import", "export",
-        "suite",
+        "suite", "ab",
     ] {
         insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
     }

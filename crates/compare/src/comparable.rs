@@ -102,9 +102,8 @@ impl Objections {
     fn units(&mut self, all: &[&SideRun]) {
         let mut ops: BTreeSet<OpKind> = BTreeSet::new();
         all.iter().for_each(|run| ops.extend(run.summary.ops.keys().filter(|op| !op.is_part())));
-        let (common, partial): (Vec<OpKind>, Vec<OpKind>) = ops
-            .into_iter()
-            .partition(|op| all.iter().all(|run| run.summary.ops.contains_key(op)));
+        let (common, partial): (Vec<OpKind>, Vec<OpKind>) =
+            ops.into_iter().partition(|op| all.iter().all(|run| run.summary.ops.contains_key(op)));
         if common.is_empty() {
             self.add(ComparableVerdict::No, "the runs have no operation in common".to_owned());
         }
@@ -166,7 +165,8 @@ fn differing_names(runs: &[&SideRun]) -> Vec<String> {
     let mut names = differing(&manifests);
     let environments: Vec<Value> =
         manifests.iter().map(|m| Value::Object(m.environment.clone())).collect();
-    let machine = MACHINE.iter().filter(|(_, at)| several(environments.iter().map(|e| e.pointer(at))));
+    let machine =
+        MACHINE.iter().filter(|(_, at)| several(environments.iter().map(|e| e.pointer(at))));
     names.extend(machine.map(|(name, _)| (*name).to_owned()));
     names.extend(several(manifests.iter().map(|m| &m.taillight)).then(|| "taillight".to_owned()));
     names

@@ -124,7 +124,8 @@ pub fn figures(
             continue;
         }
         // Response times of a run that fell behind say how long it was, not how fast the storage is.
-        let percentiles = if runs().any(|run| is_saturated(run)) { Vec::new() } else { percentiles(op, request) };
+        let percentiles =
+            if runs().any(|run| is_saturated(run)) { Vec::new() } else { percentiles(op, request) };
         let percentiles = percentiles.into_iter().map(Figure::Percentile);
         for figure in [Figure::Rate].into_iter().chain(percentiles) {
             let figure = GateFigure { op, figure };
@@ -145,7 +146,8 @@ fn percentiles(op: OpKind, request: &CompareRequest) -> Vec<Percentile> {
         Figure::Rate => None,
     });
     let nines = (1..=9).filter_map(Percentile::nines);
-    let mut all: Vec<Percentile> = [Percentile::MEDIAN].into_iter().chain(nines).chain(asked).collect();
+    let mut all: Vec<Percentile> =
+        [Percentile::MEDIAN].into_iter().chain(nines).chain(asked).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -169,8 +171,7 @@ fn compared(
     let (found, why) = difference(&figure, base, new, units, (&a, &b));
     let interval = found.map(|d| d.interval(alpha));
     let latency = figure.figure != Figure::Rate;
-    let verdict =
-        found.map_or(DifferenceVerdict::Undecided, |d| d.verdict(alpha, margin, latency));
+    let verdict = found.map_or(DifferenceVerdict::Undecided, |d| d.verdict(alpha, margin, latency));
     let ranks = a.len().min(b.len()) >= FOR_RANKS;
     let position = match units {
         Units::Pairs { base_first, .. } => pairs::position(&a, &b, base_first),

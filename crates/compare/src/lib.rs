@@ -79,8 +79,7 @@ pub fn compare_pairs(pairs: &[RunPair], plan: PairPlan, request: &CompareRequest
     let mut found = empty(&base, &new, comparable);
     found.unit = CompareUnit::Runs;
     if request.allows(&found.comparable) {
-        let units =
-            Units::Pairs { base_first: &first, alpha: said.alpha, mute: mute.as_deref() };
+        let units = Units::Pairs { base_first: &first, alpha: said.alpha, mute: mute.as_deref() };
         let (base, new): (Vec<_>, Vec<_>) = kept.iter().map(|p| (&p.base, &p.new)).unzip();
         found.figures = figures::figures(&base, &new, units, request);
     }

@@ -64,9 +64,7 @@ impl DropRule {
         match self {
             DropRule::None => None,
             DropRule::Stolen => Some(stolen),
-            DropRule::Busy => {
-                Some(format!("{stolen}, or other programs {OTHERS_PERCENT} %"))
-            }
+            DropRule::Busy => Some(format!("{stolen}, or other programs {OTHERS_PERCENT} %")),
         }
     }
 
@@ -149,9 +147,7 @@ pub fn is_hopeless(figures: &[ComparedFigure], gate: Option<&GateRequest>) -> bo
 
 /// Whether a look may fail a figure that is not shown to be equal: only the last one.
 pub(crate) fn is_open(verdict: CompareVerdict, fail: GateFail, ended: PairsEnd) -> bool {
-    verdict == CompareVerdict::Undecided
-        && fail == GateFail::NotEqual
-        && ended != PairsEnd::Planned
+    verdict == CompareVerdict::Undecided && fail == GateFail::NotEqual && ended != PairsEnd::Planned
 }
 
 /// How a series ended, given what its gate says: a decided gate ends it.

@@ -224,7 +224,8 @@ fn pairs_swapped_mirror_and_scaled_are_the_same() {
     let (micro, milli) = (scaled(&there, 1_000), scaled(&there, 1_000_000));
     for (a, b) in paired(&micro, 6, None).figures.iter().zip(&paired(&milli, 6, None).figures) {
         // But for the clock's tick.
-        let close = |x: Option<f64>, y: Option<f64>| (x.expect("one") / y.expect("one") - 1.0).abs();
+        let close =
+            |x: Option<f64>, y: Option<f64>| (x.expect("one") / y.expect("one") - 1.0).abs();
         assert!(close(a.ratio, b.ratio) < 1e-9 && close(a.lo, b.lo) < 1e-4, "{a:?} {b:?}");
         assert_eq!(a.verdict, b.verdict);
     }
@@ -236,7 +237,10 @@ fn scaled(pairs: &[RunPair], times: u64) -> Vec<RunPair> {
         let totals = run.summary.ops.get_mut(&OpKind::Read).expect("reads");
         totals.iops /= times as f64;
         for (_, latency) in totals.latencies.iter_mut() {
-            latency.nines.iter_mut().for_each(|n| n.quantile.ns = n.quantile.ns.map(|ns| ns * times));
+            latency
+                .nines
+                .iter_mut()
+                .for_each(|n| n.quantile.ns = n.quantile.ns.map(|ns| ns * times));
             let asked = latency.percentiles.iter_mut().map(|p| &mut p.quantile);
             asked.for_each(|q| q.ns = q.ns.map(|ns| ns * times));
         }

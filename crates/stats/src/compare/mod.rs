@@ -280,9 +280,15 @@ mod tests {
     #[test]
     fn runs_without_variation_are_judged() {
         let same = LogDifference::of_runs(&[5.0; 3], &[5.0; 3]).expect("a difference");
-        assert_eq!((same.p_value(), same.verdict(ALPHA, 0.05, true)), (1.0, DifferenceVerdict::Equal));
+        assert_eq!(
+            (same.p_value(), same.verdict(ALPHA, 0.05, true)),
+            (1.0, DifferenceVerdict::Equal)
+        );
         let other = LogDifference::of_runs(&[5.0; 3], &[6.0; 3]).expect("a difference");
-        assert_eq!((other.p_value(), other.verdict(ALPHA, 0.05, true)), (0.0, DifferenceVerdict::Worse));
+        assert_eq!(
+            (other.p_value(), other.verdict(ALPHA, 0.05, true)),
+            (0.0, DifferenceVerdict::Worse)
+        );
         assert_eq!(other.verdict(ALPHA, 0.05, false), DifferenceVerdict::Better);
     }
 

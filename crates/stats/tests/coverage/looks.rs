@@ -64,20 +64,18 @@ fn shares(cases: u32, spread: Spread, times: f64, planned: u32) -> LookShares {
     shares_of(cases, spread, times, (planned, MARGIN, &|pair| looks.alpha_after(pair)))
 }
 
-fn shares_of(
-    cases: u32,
-    spread: Spread,
-    times: f64,
-    plan: Rule<'_>,
-) -> LookShares {
+fn shares_of(cases: u32, spread: Spread, times: f64, plan: Rule<'_>) -> LookShares {
     let r = &mut Random::new(7 + u64::from(plan.0));
-    let mut of = LookShares { cases: cases.into(), differ: 0.0, worse: 0.0, equal: 0.0, pairs: 0.0 };
+    let mut of =
+        LookShares { cases: cases.into(), differ: 0.0, worse: 0.0, equal: 0.0, pairs: 0.0 };
     let share = 100.0 / of.cases;
     for _ in 0..cases {
         let (verdict, pairs) = series(r, spread, times, plan);
         of.pairs += f64::from(pairs) / of.cases;
         match verdict {
-            DifferenceVerdict::Worse => (of.differ, of.worse) = (of.differ + share, of.worse + share),
+            DifferenceVerdict::Worse => {
+                (of.differ, of.worse) = (of.differ + share, of.worse + share)
+            }
             DifferenceVerdict::Better => of.differ += share,
             DifferenceVerdict::Equal => of.equal += share,
             DifferenceVerdict::Undecided => {}
@@ -117,7 +115,9 @@ fn looks_at_the_nominal_level_cry_wolf() {
 #[test]
 #[ignore = "a table for the documentation"]
 fn looks_table() {
-    println!("| runs vary; pairs | alike | 5 % slower | 10 % slower | alike shown equal | 5 % called equal |");
+    println!(
+        "| runs vary; pairs | alike | 5 % slower | 10 % slower | alike shown equal | 5 % called equal |"
+    );
     println!("|---|---|---|---|---|---|");
     for spread in SPREADS {
         for planned in [6, 10, 20] {

@@ -86,7 +86,11 @@ impl AbMethod {
             planned: places.map(|(pair, place)| id(pair, count, turn(pair, place))).collect(),
             introduction: words::introduction(&sides, &request),
             announced: true,
-            ..SeriesHead::new(NAME, &format!("{} against {}", new.name, base.name), base.plan.run.seed)
+            ..SeriesHead::new(
+                NAME,
+                &format!("{} against {}", new.name, base.name),
+                base.plan.run.seed,
+            )
         };
         let mut method = AbMethod { head, sides, request, runs: BTreeMap::new(), found: None };
         method.ask_for_percentiles();
@@ -209,9 +213,11 @@ fn check(sides: &[AbSide; 2], request: &AbRequest) -> Result<()> {
         }
         let gate = request.compare.gate.iter().flat_map(|gate| &gate.figures);
         if let Some(absent) = gate.clone().find(|wanted| !side.plan.has_figure(wanted)) {
-            return Err(Error::usage(format!("the gate is over {absent}, and a job has no such operation"))
-                .with("job", &side.name)
-                .hint("name an operation of its mix, like --gate read:p99"));
+            return Err(Error::usage(format!(
+                "the gate is over {absent}, and a job has no such operation"
+            ))
+            .with("job", &side.name)
+            .hint("name an operation of its mix, like --gate read:p99"));
         }
     }
     let comparable = plans_comparable(&sides[0].plan, &sides[1].plan);

@@ -50,7 +50,9 @@ pub fn introduction([base, new]: &[AbSide; 2], request: &AbRequest) -> Vec<Strin
             percent(looks.final_alpha())
         ),
         rule.map_or("no pair is dropped".to_owned(), |rule| {
-            format!("a pair is dropped if {rule}; with more than a fifth dropped nothing is decided")
+            format!(
+                "a pair is dropped if {rule}; with more than a fifth dropped nothing is decided"
+            )
         }),
     ]
 }

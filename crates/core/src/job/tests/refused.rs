@@ -168,7 +168,10 @@ const TARGET: &[(&str, &str)] = &[
     ("[qos]\nnines = 12", "qos.nines: 12 is not between 1 and 9"),
     ("[gate]\nfigures = []", "gate.figures: the list is empty"),
     ("[gate]\nfigures = [\"read:p99\"]\nmargin = 1.0", "gate.margin: it is not between 0 and 1"),
-    ("[gate]\nfigures = [\"read:iops\", \"read:iops\"]", "gate.figures.1: `read:iops` stands there"),
+    (
+        "[gate]\nfigures = [\"read:iops\", \"read:iops\"]",
+        "gate.figures.1: `read:iops` stands there",
+    ),
     (
         "[gate]\nfigures = [\"write:p99\"]",
         "gate.figures.0: no measured workload has the operation of `write:p99`",

@@ -201,8 +201,8 @@ pub struct ReportArgs {
   taillight compare nightly/base nightly/new --gate read:p99.9 --margin 10%
   taillight compare taillight-runs/ab-job-20260102T030405Z --markdown
 
-One run a side says whether these two runs differ; whether the systems do takes three or more a side.
-A job's [gate] decides where --gate is not given: that of the new side, else of the base.
+One run a side says whether these two runs differ; whether the systems do takes three or more a
+side. A job's [gate] decides where --gate is not given: that of the new side, else of the base.
 Exit codes: 0 no gate, or passed; 7 gate failed; 8 gate undecided; 2 not comparable; 4 not readable.")]
 pub struct CompareArgs {
     /// What is compared with: a run directory, a series of one setting, or a folder of runs; the series
@@ -307,12 +307,12 @@ pub enum DropFlag {
   taillight compare DIR --markdown        # the answer of a series again
   taillight suite --resume DIR            # an interrupted one goes on
 
-Pairs are run ABBA BAAB ..., both of a pair with one seed, so that what drifts meets both sides. After each
-pair from the third on the answer so far is shown; with a gate the series ends once that is decided, by
-levels that together err in 5 % of cases (docs/compare.md). The directory keeps compare.json, compare.md
-and a page.
-Exit codes: 0 no gate, or passed; 7 gate failed; 8 gate undecided, or no figure to compare; 2 bad input;
-6 I/O errors; 130/143 interrupted, complete pairs are kept; else as `taillight run`.")]
+Pairs are run ABBA BAAB ..., both of a pair with one seed, so that what drifts meets both sides.
+After each pair the answer so far is shown; with a gate the series ends once that is decided, by
+levels that together err in 5 % of cases (docs/compare.md). The directory keeps compare.json,
+compare.md and a page.
+Exit codes: 0 no gate, or passed; 7 gate failed; 8 gate undecided, or no figure to compare;
+2 bad input; 6 I/O errors; 130/143 interrupted, complete pairs are kept; else as `taillight run`.")]
 pub struct AbArgs {
     /// Job A, what is compared with.
     #[arg(value_name = "A.toml")]

@@ -49,7 +49,12 @@ fn runs_without_success_with_errors_or_ended_early_are_told() {
     let at = dir.path();
     simulated(at, "a", 1_000_000, &[], 0);
     simulated(at, "dead", 1_000_000, &["--set", "target.options.errors.every=1"], 5);
-    refused(at, "compare a dead --anyway", 2, &["cannot be compared", "no successful I/O", "failed"]);
+    refused(
+        at,
+        "compare a dead --anyway",
+        2,
+        &["cannot be compared", "no successful I/O", "failed"],
+    );
     simulated(at, "ill", 1_000_000, &["--set", "target.options.errors.every=500"], 6);
     refused(at, "compare a ill", 2, &["may not say the same", "I/Os of", "failed", "--anyway"]);
     run_line(at, "compare a ill --anyway", 0);

@@ -154,11 +154,13 @@ fn values(nights: &[Night], request: &HistoryRequest) -> Result<Vec<NightValues>
     };
     let known = |values: &[Option<f64>]| values.iter().flatten().count();
     let all: Vec<NightValues> = all.map(of).filter(|(_, values)| known(values) > 0).collect();
-    let is =
-        |(op, name): &(OpKind, String), of: &(OpKind, Figure)| *op == of.0 && *name == of.1.to_string();
+    let is = |(op, name): &(OpKind, String), of: &(OpKind, Figure)| {
+        *op == of.0 && *name == of.1.to_string()
+    };
     let absent = request.figures.iter().find(|asked| !all.iter().any(|(of, _)| is(asked, of)));
     if let Some((op, name)) = absent {
-        let known = all.iter().map(|((op, figure), _)| format!("{}:{}", op.name(), figure.to_string()));
+        let known =
+            all.iter().map(|((op, figure), _)| format!("{}:{}", op.name(), figure.to_string()));
         return Err(Error::usage(format!("no night has {}:{name}", op.name()))
             .hint(format!("there are {}", known.collect::<Vec<_>>().join(", "))));
     }

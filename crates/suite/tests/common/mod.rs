@@ -41,6 +41,8 @@ pub struct SimHost {
     pub broken: Option<String>,
     /// What the machine says of the target.
     pub facts: Map<String, Value>,
+    /// What the world does to a run behind the back of its plan.
+    pub world: Option<Box<dyn FnMut(&mut Plan)>>,
 }
 
 impl SimHost {
@@ -81,14 +83,16 @@ impl Host for SimHost {
         manifest.plan = plan.clone();
         manifest.clock.source = "virtual".to_owned();
         let mut dir = RunDir::create(&path, &manifest)?;
+        let mut real = plan.clone();
+        self.world.iter_mut().for_each(|world| world(&mut real));
         let target = match target {
             Some(target) => target,
-            None => open(plan, &id)?,
+            None => open(&real, &id)?,
         };
         let outcome = taillight_engine::run::run(
             target,
             EngineRequest {
-                plan,
+                plan: &real,
                 rundir: &dir,
                 run_id: &id,
                 loaded: 0,

@@ -54,7 +54,7 @@ fn usual_margin(figure: Figure) -> f64 {
 }
 
 /// A figure of an operation in runs.
-pub trait Measured {
+pub trait RunFigure {
     /// Its value in a run; none where the run has none.
     fn value(&self, run: &SideRun) -> Option<f64>;
     fn quantile<'a>(&self, run: &'a SideRun) -> Option<&'a Quantile>;
@@ -64,7 +64,7 @@ pub trait Measured {
     fn blur(&self, run: &SideRun) -> f64;
 }
 
-impl Measured for GateFigure {
+impl RunFigure for GateFigure {
     fn value(&self, run: &SideRun) -> Option<f64> {
         match self.figure {
             Figure::Rate => run.summary.ops.get(&self.op).map(|t| t.iops).filter(|v| *v > 0.0),

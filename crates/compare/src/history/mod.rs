@@ -24,7 +24,7 @@ use taillight_rundir::history::{
 use taillight_stats::compare::{Change, ChangeRule, changes, suspect};
 
 use crate::comparable::is_saturated;
-use crate::figures::{ALPHA, Measured, geometric_mean};
+use crate::figures::{ALPHA, RunFigure, geometric_mean};
 use crate::side::SideRun;
 use nights::{Night, nights, runs_in};
 
@@ -159,8 +159,7 @@ fn values(nights: &[Night], request: &HistoryRequest) -> Result<Vec<NightValues>
     };
     let absent = request.figures.iter().find(|asked| !all.iter().any(|(of, _)| is(asked, of)));
     if let Some((op, name)) = absent {
-        let known =
-            all.iter().map(|((op, figure), _)| format!("{}:{}", op.name(), figure.to_string()));
+        let known = all.iter().map(|((op, figure), _)| format!("{}:{figure}", op.name()));
         return Err(Error::usage(format!("no night has {}:{name}", op.name()))
             .hint(format!("there are {}", known.collect::<Vec<_>>().join(", "))));
     }

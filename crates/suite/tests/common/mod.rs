@@ -24,6 +24,9 @@ use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
 use taillight_suite::suites::{SuiteFile, SuiteRequest};
 
+/// Changes a plan behind its back.
+pub type World = Box<dyn FnMut(&mut Plan)>;
+
 /// Runs points with the engine, and remembers what it was asked.
 #[derive(Default)]
 pub struct SimHost {
@@ -42,7 +45,7 @@ pub struct SimHost {
     /// What the machine says of the target.
     pub facts: Map<String, Value>,
     /// What the world does to a run behind the back of its plan.
-    pub world: Option<Box<dyn FnMut(&mut Plan)>>,
+    pub world: Option<World>,
 }
 
 impl SimHost {

@@ -6,7 +6,8 @@ use taillight_compare::{CompareRequest, GateRequest, SideRun, compare, runs_of};
 use taillight_core::exit::Exit;
 use taillight_core::plan::{GateFail, GatePlan};
 use taillight_core::{Error, Result};
-use taillight_report::ReportOptions;
+use taillight_report::table::paragraph;
+use taillight_report::{MadeReport, ReportOptions, side_words};
 use taillight_rundir::compare::{ComparableVerdict, CompareFile};
 use taillight_rundir::{JsonFile, atomic, names};
 use taillight_suite::ab::exit_of;
@@ -22,7 +23,7 @@ const OUTPUT: &str = "taillight-compare";
 /// Runs the command. Exit code: that of the gate; 0 without one. Errors: `Usage` for sides that may not be
 /// compared, an unknown gate or an output in use; `Unavailable` or `Corrupt` for a run that cannot be read.
 pub fn main(args: &CompareArgs) -> Result<Exit> {
-    let found = match &args.new {
+    let mut found = match &args.new {
         Some(new) => two_sides(args, new)?,
         None => of_pairs(args)?,
     };
@@ -31,20 +32,29 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
     let place = args.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
     taillight_report::check_output(&all, Some(&place))?;
     refuse(&found, args.judged.anyway)?;
-    let text = taillight_compare::console(&found);
+    // The page takes longer, most of all of many I/Os.
+    if !args.json && !args.markdown {
+        output::text(&taillight_compare::console(&found))?;
+    }
+    let made = page(&found, &all, &place)?;
+    let sides = made.sides.unwrap_or_default();
+    let said = side_words(&sides, &found);
+    (found.phases, found.episodes) = (sides.phases, sides.episodes);
     if let Some(path) = &args.judged.junit {
         write_junit(path, &found)?;
     }
+    found.write(&place)?;
+    let mut markdown = taillight_compare::markdown(&found);
+    markdown.extend(said.iter().map(|said| format!("\n{said}\n")));
+    atomic::write(&place, names::COMPARE_MARKDOWN, markdown.as_bytes())?;
     match (args.json, args.markdown) {
         (true, _) => output::json(&found)?,
-        (false, true) => output::text(&taillight_compare::markdown(&found))?,
-        (false, false) => output::text(&text)?,
-    }
-    let page = page(&found, &all, &place)?;
-    found.write(&place)?;
-    atomic::write(&place, names::COMPARE_MARKDOWN, taillight_compare::markdown(&found).as_bytes())?;
-    if !args.json && !args.markdown {
-        output::line(&format!("\nReport  {}", page.display()));
+        (false, true) => output::text(&markdown)?,
+        (false, false) => {
+            let said = said.map_or(String::new(), |said| format!("\n{}", paragraph(&said)));
+            let page = made.html.unwrap_or(place);
+            output::text(&format!("{said}\nReport  {}\n", page.display()))?;
+        }
     }
     Ok(found.gate.map_or(Exit::Ok, |gate| exit_of(gate.status)))
 }
@@ -144,7 +154,7 @@ fn refuse(found: &CompareFile, anyway: bool) -> Result<()> {
 }
 
 /// The page: all runs laid over each other, the comparison above.
-fn page(found: &CompareFile, runs: &[PathBuf], place: &Path) -> Result<PathBuf> {
+fn page(found: &CompareFile, runs: &[PathBuf], place: &Path) -> Result<MadeReport> {
     let context = taillight_compare::context(found, runs.len() > MOST_IN_FULL);
     let mut shown = Shown::new();
     let options = ReportOptions {
@@ -159,5 +169,5 @@ fn page(found: &CompareFile, runs: &[PathBuf], place: &Path) -> Result<PathBuf> 
         true
     });
     shown.end();
-    Ok(made?.html.unwrap_or_else(|| place.to_owned()))
+    made
 }

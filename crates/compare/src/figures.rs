@@ -153,7 +153,8 @@ fn percentiles(op: OpKind, request: &CompareRequest) -> Vec<Percentile> {
     all
 }
 
-fn compared(
+/// One figure of both sides, not adjusted for others.
+pub fn compared(
     figure: GateFigure,
     base: &[&SideRun],
     new: &[&SideRun],

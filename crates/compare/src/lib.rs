@@ -16,6 +16,7 @@ mod gate;
 pub mod history;
 mod junit;
 mod pairs;
+mod quantiles;
 mod side;
 mod text;
 
@@ -57,6 +58,7 @@ pub fn compare(base: &[SideRun], new: &[SideRun], request: &CompareRequest) -> R
         return Ok(found);
     }
     found.figures = figures::figures(&base, &new, Units::Runs, request);
+    found.quantiles = quantiles::quantiles(&base, &new, Units::Runs, request);
     if found.figures.is_empty() {
         return Err(Error::usage("no figure is there in every run of both sides")
             .hint("longer runs resolve more percentiles; saturated runs have none to compare"));
@@ -82,6 +84,7 @@ pub fn compare_pairs(pairs: &[RunPair], plan: PairPlan, request: &CompareRequest
         let units = Units::Pairs { base_first: &first, alpha: said.alpha, mute: mute.as_deref() };
         let (base, new): (Vec<_>, Vec<_>) = kept.iter().map(|p| (&p.base, &p.new)).unzip();
         found.figures = figures::figures(&base, &new, units, request);
+        found.quantiles = quantiles::quantiles(&base, &new, units, request);
     }
     found.gate = request.gate.as_ref().map(|gate| gate.judge_pairs(&found.figures, &said));
     let ended = pairs::ended(&said, found.gate.as_ref().map(|gate| gate.status));
@@ -124,6 +127,9 @@ fn empty(base: &[&SideRun], new: &[&SideRun], comparable: Comparable) -> Compare
         unit,
         pairs: None,
         figures: Vec::new(),
+        quantiles: Vec::new(),
+        phases: Vec::new(),
+        episodes: Vec::new(),
         gate: None,
     }
 }

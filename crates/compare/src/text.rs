@@ -10,7 +10,8 @@ use taillight_rundir::compare::{
 use taillight_stats::compare::holm;
 
 /// Charts of a page over many runs.
-const CHARTS: [&str; 3] = ["distribution", "percentile", "tail"];
+const CHARTS: [&str; 7] =
+    ["shift", "forest", "distribution", "percentile", "tail", "latency-time", "throughput-time"];
 /// Largest adjusted p-value of an effect of the position in a pair.
 const POSITION_ALPHA: f64 = 0.05;
 
@@ -149,6 +150,7 @@ pub fn context(found: &CompareFile, many: bool) -> ReportContext {
         title: Some("Base against new".to_owned()),
         text: words(found),
         tables: vec![table(found)],
+        compare: Some(found.clone()),
         summary: many.then(|| ReportSummary {
             charts: CHARTS.map(str::to_owned).to_vec(),
             ..ReportSummary::default()

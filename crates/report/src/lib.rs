@@ -24,6 +24,7 @@ pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};
 pub use model::differing;
 pub use model::{AnalysedRun, ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use model::{SheetColumn, StandardSheet, UNKNOWN};
+pub use model::{SideDetails, side_words};
 pub use render::console::console_text;
 pub use render::html;
 pub use summary::summarise;

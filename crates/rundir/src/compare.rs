@@ -24,6 +24,15 @@ pub struct CompareFile {
     pub pairs: Option<ComparedPairs>,
     /// Figures, those of the rate first.
     pub figures: Vec<ComparedFigure>,
+    /// Every percentile that all runs have, each judged by itself: not adjusted for their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quantiles: Vec<ComparedFigure>,
+    /// Where the time goes at some percentiles; only where every run was traced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<ComparedPhases>,
+    /// Stretches of slow I/Os, by operation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub episodes: Vec<ComparedEpisodes>,
     /// The gate; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<CompareGate>,
@@ -189,4 +198,58 @@ pub enum GateStatus {
     Pass,
     Undecided,
     Fail,
+}
+
+/// Where the service time of traced I/Os goes around one percentile, on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedPhases {
+    pub op: OpKind,
+    /// The percentile of the service time: `99.9`.
+    pub p: String,
+    /// It on each side, ns; of several runs the mean.
+    pub base_ns: f64,
+    pub new_ns: f64,
+    /// I/Os whose phases were averaged, over all runs of a side.
+    pub base_ios: u64,
+    pub new_ios: u64,
+    /// Phases, those that differ most first.
+    pub phases: Vec<PhaseDifference>,
+}
+
+/// Mean length of a phase of the I/Os within 5 % of a percentile, ns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseDifference {
+    /// Its stable word, as in `taillight explain --json`.
+    pub phase: String,
+    pub base_ns: f64,
+    pub new_ns: f64,
+}
+
+/// Stretches of slow I/Os on both sides. An interval takes stretches for independent and says nothing of
+/// how runs vary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedEpisodes {
+    pub op: OpKind,
+    /// I/Os above this are slow, ns: a nine of base that at least thirty of its I/Os exceed.
+    pub above_ns: u64,
+    /// The share of I/Os of base within it: `99.9`.
+    pub p: String,
+    pub base: EpisodeCount,
+    pub new: EpisodeCount,
+    /// Stretches a second, new over base, with the 95 % interval; null where it is unknown or infinite.
+    pub ratio: Option<f64>,
+    pub lo: Option<f64>,
+    pub hi: Option<f64>,
+}
+
+/// Stretches of slow I/Os of one side, all its runs together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EpisodeCount {
+    pub episodes: u64,
+    /// Slow I/Os in them.
+    pub ios: u64,
+    /// Slow I/Os of the largest.
+    pub largest: u64,
+    /// Time that was measured, s.
+    pub seconds: f64,
 }

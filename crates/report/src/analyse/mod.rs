@@ -21,5 +21,5 @@ pub use group::{IoGroup, IoTally};
 pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use read::analyse;
 pub use requests::RequestGroup;
-pub use slowest::{SlowestIos, SlowestKeeper};
+pub use slowest::{KEPT, SlowestIos, SlowestKeeper};
 pub use taillight_rundir::ios::Row;

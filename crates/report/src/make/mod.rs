@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, ErrorKind, Result};
+use taillight_rundir::compare::CompareFile;
 use taillight_rundir::summary::Reason;
 use taillight_rundir::{RunDir, Summary, atomic, names};
 
@@ -17,7 +18,10 @@ pub use output::check_output;
 use crate::analyse::{Analysis, analyse};
 use crate::attribution::{Explanation, explain};
 use crate::format::Script;
-use crate::model::{AnalysedRun, ReportContext, differences, overview, sentences};
+use crate::model::{
+    AnalysedRun, ReportContext, SideDetails, differences, overview, sentences, side_details,
+    side_tables, side_words, sides_of,
+};
 use crate::render::{TEXTS, console, explain_text, html};
 use crate::summary::summarise;
 use crate::table::paragraph;
@@ -69,6 +73,8 @@ pub struct MadeReport {
     pub html: Option<PathBuf>,
     /// For each run, why its trace cannot be read, if so.
     pub unexplained: Vec<Option<Error>>,
+    /// Of a comparison, what only the I/Os of its runs tell.
+    pub sides: Option<SideDetails>,
 }
 
 /// Reads run directories and (re)writes `summary.json` in each, and the renderings. With several
@@ -86,7 +92,9 @@ pub fn make(
         paths.iter().map(|p| RunDir::open(p.as_ref())).collect::<Result<_>>()?;
     let mut runs = Vec::with_capacity(dirs.len());
     let mut unexplained = Vec::with_capacity(dirs.len());
-    for (dir, label) in dirs.iter().zip(labels(&dirs)) {
+    let found = options.context.compare.as_ref();
+    let labels = found.map(|found| side_labels(found, &dirs));
+    for (dir, label) in dirs.iter().zip(labels.unwrap_or_else(|| self::labels(&dirs))) {
         let analysis = analyse(dir, progress)?;
         let mut summary = summarise(&analysis)?;
         let (explanation, damage) = explained(dir, &analysis, &mut summary)?;
@@ -101,10 +109,14 @@ pub fn make(
             .source(e)
             .hint("name another directory with --output")
     })?;
+    let sides = found.map(|found| side_details(&runs, found));
     let mut html = None;
     if options.html {
         let name = page.as_deref().unwrap_or(names::REPORT);
         let mut context = options.context.clone();
+        let said = sides.as_ref().zip(found).and_then(|(sides, found)| side_words(sides, found));
+        context.tables.extend(sides.iter().flat_map(side_tables));
+        context.text.extend(said.map(|said| format!(" {said}")));
         let links = context.summary.iter_mut().flat_map(|s| &mut s.links);
         let absent = links.zip(&dirs).filter(|(_, dir)| dir.existing(names::REPORT).is_none());
         absent.for_each(|(link, _)| link.clear());
@@ -132,6 +144,7 @@ pub fn make(
         summaries: runs.into_iter().map(|r| r.summary).collect(),
         html,
         unexplained,
+        sides,
     })
 }
 
@@ -173,6 +186,19 @@ fn refresh_files(dir: &RunDir, summary: &mut Summary) -> Result<()> {
         file.rows = rows.iter().find(|old| old.name == file.name).and_then(|old| old.rows);
     }
     Ok(())
+}
+
+/// Runs of a comparison by their sides; others by their own names.
+fn side_labels(found: &CompareFile, dirs: &[RunDir]) -> Vec<String> {
+    let sides = sides_of(dirs.iter().map(|dir| dir.manifest().run_id.as_str()), found);
+    let label = |(side, own): (&Option<(usize, usize)>, String)| match side {
+        None => own,
+        Some((side, nth)) => {
+            let (name, runs) = [("base", found.base.len()), ("new", found.new.len())][*side];
+            if runs == 1 { name.to_owned() } else { format!("{name} {}", nth + 1) }
+        }
+    };
+    sides.iter().zip(labels(dirs)).map(label).collect()
 }
 
 /// Names of runs, each once: the plan's name, the directory's where names repeat.

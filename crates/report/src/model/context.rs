@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_rundir::compare::CompareFile;
 use taillight_rundir::history::HistoryFile;
 use taillight_rundir::search::SearchReport;
 use taillight_rundir::{JsonFile, names};
@@ -33,6 +34,9 @@ pub struct ReportContext {
     pub points: Vec<ReportPoint>,
     /// The head of every page, where a standard asks for one.
     pub sheet: Option<StandardSheet>,
+    /// The comparison whose sides the runs are: its figures are drawn, and runs are named and coloured by
+    /// side.
+    pub compare: Option<CompareFile>,
     /// A history of nights: its figures are drawn over them.
     pub history: Option<HistoryFile>,
     /// Shows the runs as one: see [`ReportSummary`].

@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::{LatencyKind, OpKind};
+use taillight_rundir::compare::CompareFile;
 use taillight_rundir::history::HistoryFile;
 use taillight_rundir::host::Metric;
 use taillight_rundir::intervals::IntervalRow;
@@ -33,6 +34,10 @@ pub struct ChartModel {
     pub steady: Vec<SteadyTrack>,
     /// Runs with a histogram of their own.
     pub points: Vec<ReportPoint>,
+    /// The comparison whose sides the runs are.
+    pub compare: Option<CompareFile>,
+    /// Which side each run is of, 0 that of base; empty without a comparison.
+    pub sides: Vec<Option<usize>>,
     /// The history whose figures are drawn over its nights.
     pub history: Option<HistoryFile>,
 }

@@ -23,11 +23,12 @@ use serde_json::{Value, json};
 use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
-use super::palette;
 use super::plots::{ButtonRow, CHARTS, Chart, ChartFigure};
 use crate::format::{Script, written};
 use crate::model::charts::{ChartModel, RunCharts, RunGroup, run_charts, whole_series};
-use crate::model::{AnalysedRun, Model, ReportContext, about, differences, holders, overview};
+use crate::model::{
+    AnalysedRun, Model, ReportContext, about, differences, holders, overview, sides_of,
+};
 use crate::table::Table;
 
 pub use live::{LiveFigures, live_figures};
@@ -59,6 +60,8 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
         steady: context.steady.clone(),
         points: context.points.clone(),
         history: context.history.clone(),
+        compare: context.compare.clone(),
+        sides: sides(runs, context),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let brief = context.summary.as_ref();
@@ -82,7 +85,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             version => env!("CARGO_PKG_VERSION"),
             // A history stands for itself: it has no run below.
             several => runs.len() != 1,
-            runs => Serde(run_views(runs)),
+            runs => Serde(run_views(runs, &overlay)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
             proof => Serde(proof),
@@ -96,6 +99,12 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     // The library is large and holds no markup: it is put in last, outside the template engine.
     let (before, after) = page.split_once("/*plotly*/").unwrap_or((&page, ""));
     Ok([before, bundle, after].concat())
+}
+
+fn sides(runs: &[AnalysedRun], context: &ReportContext) -> Vec<Option<usize>> {
+    let ids = runs.iter().map(|run| run.summary.run_id.as_str());
+    let sides = context.compare.as_ref().map(|found| sides_of(ids, found));
+    sides.into_iter().flatten().map(|side| side.map(|(side, _)| side)).collect()
 }
 
 /// The chart data of every run. On one clock all times count from the start of the first run.
@@ -157,10 +166,10 @@ struct RunView {
 /// Pictures of episodes for each of several runs; `explain` of one run has more.
 const PICTURES_OF_SEVERAL: usize = 6;
 
-fn run_views(runs: &[AnalysedRun]) -> Vec<RunView> {
+fn run_views(runs: &[AnalysedRun], overlay: &ChartModel) -> Vec<RunView> {
     let view = |(i, run): (usize, &AnalysedRun)| RunView {
         label: run.label.clone(),
-        colour: palette::of_run(i),
+        colour: overlay.hue(i),
         about: about::about(&run.analysis.manifest),
         model: Model::new(&run.summary, Script::Fine),
         explained: run.explanation.as_ref().map(|e| {

@@ -19,6 +19,16 @@ pub struct LineLook {
 }
 
 impl ChartModel {
+    /// The colour of a run; of a comparison that of its side.
+    pub fn hue(&self, run: usize) -> &'static str {
+        match self.sides.get(run) {
+            None => palette::of_run(run),
+            Some(Some(side)) => palette::of_run(*side),
+            // Of neither side.
+            Some(None) => palette::HUES[6],
+        }
+    }
+
     /// Colour and line style of one operation of one run; `nth` is its place within the run.
     pub fn look(&self, run: usize, op: OpKind, name: &str) -> LineLook {
         let Some(data) = self.runs.get(run) else {
@@ -31,7 +41,7 @@ impl ChartModel {
         let crowded = names.len() > data.ops().len();
         LineLook {
             colour: match (several, crowded) {
-                (true, _) => palette::of_run(run),
+                (true, _) => self.hue(run),
                 (false, true) => palette::of_run(nth),
                 (false, false) => palette::of_op(op),
             },
@@ -57,7 +67,7 @@ impl ChartModel {
         let several = self.runs.len() > 1;
         let label = self.runs.get(run).map_or("", |data| data.label.as_str());
         LineLook {
-            colour: palette::of_run(if several { run } else { nth }),
+            colour: if several { self.hue(run) } else { palette::of_run(nth) },
             dash: if several { nth } else { 0 },
             group: several.then(|| (format!("{run}"), escape(label))),
             key: format!("{run}|workload {nth}"),

@@ -8,6 +8,7 @@ mod curve;
 mod demand;
 mod distribution;
 mod figure;
+mod forest;
 mod heat;
 mod histogram;
 mod history;
@@ -17,6 +18,7 @@ mod knee;
 mod look;
 mod outliers;
 mod points;
+mod shift;
 mod slc;
 mod steady;
 mod store;
@@ -29,6 +31,8 @@ pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[
     history::CHART,
+    shift::CHART,
+    forest::CHART,
     knee::CHART,
     sweep::LINES,
     demand::DEMAND,

@@ -209,7 +209,7 @@ fn line(
 ) -> Box<Scatter<f64, f64>> {
     let several = overlay.runs.len() > 1;
     let (colour, dash) = match several {
-        true => (palette::of_run(run), place),
+        true => (overlay.hue(run), place),
         false => (palette::HUES[place % palette::HUES.len()], 0),
     };
     let label = overlay.runs.get(run).map_or("", |r| r.label.as_str());

@@ -6,13 +6,16 @@ use plotly::common::{
     Anchor, DashType, Font, LegendGroupTitle, Line, Marker, Mode, Orientation, TickMode, Title,
 };
 use plotly::configuration::DisplayModeBar;
-use plotly::layout::{Axis, AxisType, GroupClick, HoverMode, Legend, Margin};
+use plotly::layout::{
+    Axis, AxisType, GroupClick, HoverMode, Legend, Margin, Shape, ShapeLine, ShapeType,
+};
 use plotly::{Configuration, Layout, Plot, Scatter};
 use serde::Serialize;
 
 use super::look::LineLook;
 use crate::format::{self, Script};
 use crate::model::charts::ChartModel;
+use crate::render::palette;
 
 /// A layout with a legend above the plot; it names the throughput even of a single line.
 pub fn layout(entries: usize) -> Layout {
@@ -128,6 +131,51 @@ pub fn latency_axis(title: &str, lo_ns: f64, hi_ns: f64) -> Axis {
         .range(vec![lo, hi])
         .tick_mode(TickMode::Array)
         .tick_values(decades)
+        .tick_text(text)
+}
+
+/// Ratios that an axis of differences names.
+const RATIOS: [f64; 19] = [
+    0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0,
+    10.0, 100.0,
+];
+
+/// A ratio as the change that it is: `+25 %`, and from three times on `x 3`.
+pub fn change(ratio: f64) -> String {
+    match 100.0 * (ratio - 1.0) {
+        _ if ratio >= 3.0 => format!("x {}", format::digits3(ratio)),
+        percent if percent.abs() < 0.05 => "0 %".to_owned(),
+        percent if percent.abs() < 10.0 => format!("{percent:+.1} %"),
+        percent => format!("{percent:+.0} %"),
+    }
+}
+
+/// A thin line where both sides are the same.
+pub fn no_difference() -> Shape {
+    let line = ShapeLine::new().width(1.2).color(palette::HUES[6]);
+    Shape::new().shape_type(ShapeType::Line).line(line)
+}
+
+/// A logarithmic axis of ratios over all of these, the level of no difference among them.
+pub fn ratio_axis(title: &str, values: impl Iterator<Item = f64>) -> Axis {
+    let (lo, hi) = values
+        .filter(|v| v.is_finite() && *v > 0.0)
+        .fold((0.98f64, 1.02f64), |(lo, hi), v| (lo.min(v), hi.max(v)));
+    let room = (hi / lo).log10() * 0.06;
+    // Where the axis is long, small differences would stand on each other.
+    let least = (hi / lo).ln() * 0.04;
+    let mut shown: Vec<f64> = vec![1.0];
+    for ratio in RATIOS.into_iter().filter(|r| (lo * 0.9..=hi * 1.1).contains(r)) {
+        if shown.iter().all(|other| (ratio / other).ln().abs() >= least) {
+            shown.push(ratio);
+        }
+    }
+    let text = shown.iter().map(|ratio| change(*ratio).replace(".0", "")).collect();
+    axis(title)
+        .type_(AxisType::Log)
+        .range(vec![lo.log10() - room, hi.log10() + room])
+        .tick_mode(TickMode::Array)
+        .tick_values(shown)
         .tick_text(text)
 }
 

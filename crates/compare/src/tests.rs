@@ -305,6 +305,9 @@ fn the_place_in_a_pair_is_tested_and_told() {
     assert!(words(&found).contains("against first: read iops -"), "{}", words(&found));
     let none = paired(&pairs(8, 1.2, 1.0), 8, None);
     assert!(words(&none).contains("no effect is seen"), "{}", words(&none));
+    let said = console(&paired(&pairs(2, 1.2, 1.2), 6, None));
+    assert_eq!(said.matches("fewer than three pairs").count(), 1, "{said}");
+    assert!(said.contains("Partial: 2 of 6 pairs so far."), "{said}");
     let few = paired(&pairs(3, 1.2, 1.2), 3, None);
     assert!(few.figures.iter().all(|f| f.position.is_none()));
 }

@@ -1,5 +1,7 @@
 //! A comparison in words: console and Markdown.
 
+use std::collections::BTreeMap;
+
 use taillight_report::format::{Script, count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone, paragraph};
 use taillight_report::{ReportContext, ReportSummary};
@@ -176,14 +178,23 @@ pub fn table(found: &CompareFile) -> Table {
         row.push(Cell::toned(words, tone));
         table.rows.push(row);
     }
-    let why: Vec<String> = found
-        .figures
-        .iter()
-        .filter_map(|f| Some(format!("{} {}: {}", f.op.name(), f.figure, f.why.as_ref()?)))
-        .collect();
     let adjusted = "Verdicts allow for the number of figures looked at (Holm).".to_owned();
-    table.note = Some([vec![adjusted], why].concat().join(" "));
+    table.note = Some([vec![adjusted], unknown(found)].concat().join(" "));
     table
+}
+
+/// Why figures have no interval, each reason once.
+fn unknown(found: &CompareFile) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for figure in &found.figures {
+        let name = format!("{} {}", figure.op.name(), figure.figure);
+        by_reason.entry(figure.why.as_deref().unwrap_or_default()).or_default().push(name);
+    }
+    by_reason.remove("");
+    by_reason
+        .into_iter()
+        .map(|(why, of)| format!("No interval of {}: {why}.", of.join(", ")))
+        .collect()
 }
 
 /// What stands above the table.

@@ -1,4 +1,4 @@
-//! `--live=tui` on a real terminal (a pty of util-linux' `script`): drawn, given back, and the same run.
+//! `--tui` on a real terminal (a pty of util-linux' `script`): drawn, given back, and the same run.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -38,7 +38,7 @@ fn shown(child: Child) -> (String, Option<i32>) {
 
 /// Sends signals once the screen is drawn; what came on the terminal, and the exit code.
 fn signalled(dir: &Path, signals: &[&str]) -> (String, Option<i32>) {
-    let line = "run --driver null --rate 1000/s --runtime 10min --output out --live=tui";
+    let line = "run --driver null --rate 1000/s --runtime 10min --output out --tui";
     let mut child = on_terminal(dir, (100, 30), line);
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
@@ -71,7 +71,7 @@ fn the_screen_and_the_lines_end_in_the_same_figures() {
     let dir = scratch();
     let sim = "run --driver sim --size 1MiB --rate 1000/s --runtime 30s --set run.seed=7 \
         --set target.options.service.kind=exponential --set target.options.service.mean=1ms";
-    let line = format!("{sim} --output seen --live=tui");
+    let line = format!("{sim} --output seen --tui");
     let (all, code) = shown(on_terminal(dir.path(), (100, 30), &line));
     assert_eq!(code, Some(0), "{all}");
     given_back(&all);
@@ -90,14 +90,14 @@ fn the_screen_and_the_lines_end_in_the_same_figures() {
 #[test]
 fn no_place_for_a_screen_gets_lines() {
     let dir = scratch();
-    let line = "run --driver null --ops 1000 --live=tui";
+    let line = "run --driver null --ops 1000 --tui";
     let (out, err) = run_line(dir.path(), &format!("{line} --output a"), 0);
     assert!(err.contains("no screen here: standard output is no terminal"), "{err}");
     assert!(out.contains("IOPS") && !out.contains('\u{1b}'), "{out}");
     let (all, code) = shown(on_terminal(dir.path(), (79, 30), &format!("{line} --output b")));
     assert!(code == Some(0) && all.contains("smaller than 80 columns"), "{all}");
     assert!(!all.contains(ENTER), "{all}");
-    let (_, err) = run_line(dir.path(), "run --driver null --ops 1 --live=tui --live-linger 1s", 2);
+    let (_, err) = run_line(dir.path(), "run --driver null --ops 1 --tui --live-linger 1s", 2);
     assert!(err.contains("--live-linger"), "{err}");
 }
 

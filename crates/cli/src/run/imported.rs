@@ -75,7 +75,7 @@ pub fn run(
             _ => e.with("job", &named.name),
         })?;
     }
-    let signals = Signals::install(args.live.screen())?;
+    let signals = Signals::install(args.live.tui)?;
     let views = args.live.start()?;
     let ended = run_jobs(args, file, &plans, (&signals, &views), resumed);
     views.finish(&signals);

@@ -61,7 +61,7 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         {
             e.hint(format!("a value of --direct needs `=`: --direct={}", job.display()))
         }
-        Some(job) if args.live.live.iter().any(String::is_empty) && !job.exists() => {
+        Some(job) if args.live.live.as_deref() == Some("") && !job.exists() => {
             e.hint(format!("an address of --live needs `=`: --live={}", job.display()))
         }
         _ => e,
@@ -82,7 +82,7 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         show_refusal(args, &plan);
         return Ok(Exit::Ok);
     }
-    let signals = Signals::install(args.live.screen())?;
+    let signals = Signals::install(args.live.tui)?;
     let views = args.live.start()?;
     let request = RunRequest {
         plan: &plan,

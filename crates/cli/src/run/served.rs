@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use clap::{ArgAction, Args};
+use clap::Args;
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 use taillight_live::{LiveFeed, LiveOptions, LiveServer, screen};
@@ -17,17 +17,17 @@ use crate::output;
 #[derive(Debug, Clone, Default, Args)]
 pub struct LiveArgs {
     /// Show the run while it goes on: a page for browsers and /metrics for Prometheus, on loopback
-    /// unless an address is given; `--live=tui`: a screen on this terminal. May be given twice.
-    #[arg(long, value_name = "ADDR:PORT|tui", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "", action = ArgAction::Append)]
-    pub live: Vec<String>,
+    /// unless an address is given.
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "")]
+    pub live: Option<String>,
+    /// A screen on this terminal in place of lines.
+    #[arg(long)]
+    pub tui: bool,
     /// Keep the last figures up for a scrape after the end, at most this long.
     #[arg(long, value_name = "TIME", requires = "live")]
     pub live_linger: Option<String>,
 }
-
-/// The value of `--live` that is no address.
-const TUI: &str = "tui";
 
 /// Who shows the runs of a command while they go on.
 #[derive(Default)]
@@ -55,33 +55,19 @@ impl LiveViews {
 }
 
 impl LiveArgs {
-    /// Whether a screen was asked for.
-    pub fn screen(&self) -> bool {
-        self.live.iter().any(|value| value == TUI)
-    }
-
     /// Begins what was asked for. Errors: `Usage` for a value that cannot be read; `Unavailable` for
     /// an address that cannot be had.
     pub fn start(&self) -> Result<LiveViews> {
         let server = self.serve()?;
-        let fits = if self.screen() { screen::fits() } else { Ok(()) };
+        let fits = if self.tui { screen::fits() } else { Ok(()) };
         if let Err(why) = fits {
             output::note(&format!("no screen here: {why}; lines instead"));
         }
-        Ok(LiveViews { server, screen: self.screen() && fits.is_ok() })
+        Ok(LiveViews { server, screen: self.tui && fits.is_ok() })
     }
 
     fn serve(&self) -> Result<Option<LiveServer>> {
-        let mut addresses = self.live.iter().filter(|value| *value != TUI);
-        let Some(address) = addresses.next() else {
-            let Some(linger) = &self.live_linger else { return Ok(None) };
-            return Err(Error::usage("--live-linger keeps what is served, and nothing is")
-                .with("--live-linger", linger)
-                .hint("give --live, or --live=ADDR:PORT, as well"));
-        };
-        if addresses.next().is_some() {
-            return Err(Error::usage("--live was given two addresses").hint("give one"));
-        }
+        let Some(address) = &self.live else { return Ok(None) };
         let linger = self.live_linger.as_deref().map(str::parse::<Span>).transpose();
         let linger = linger.map_err(|e| {
             Error::usage("--live-linger is no time").with("why", e).hint("give a time such as 30s")

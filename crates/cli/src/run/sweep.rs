@@ -94,7 +94,7 @@ pub fn run_planned(
         return Ok(Exit::Ok);
     }
     let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
-    let signals = Signals::install(place.live.screen())?;
+    let signals = Signals::install(place.live.tui)?;
     let views = place.live.start()?;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let mut host = RunHost::new(&signals, place.destroy, &views);

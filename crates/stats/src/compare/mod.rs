@@ -171,18 +171,7 @@ impl LogDifference {
 }
 
 /// What an interval says about a difference.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DifferenceVerdict {
     /// The interval lies on the worse side.
     Worse,

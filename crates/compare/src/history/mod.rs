@@ -124,7 +124,7 @@ fn gaps(nights: &[Night]) -> Vec<HistoryGap> {
         return Vec::new();
     };
     let gap = |(after, distance): (usize, &f64)| {
-        let missing = (distance / usual).round() as u64 - 1;
+        let missing = ((distance / usual).round() as u64).saturating_sub(1);
         (*distance > GAP * usual).then_some(HistoryGap { after, missing })
     };
     distances.iter().enumerate().filter_map(gap).collect()

@@ -120,6 +120,17 @@ fn missing_nights_are_told() {
     assert!(console(&file).contains("About 4 nights are missing after 2023-11-23."));
 }
 
+/// Runs soon after each other between runs far apart.
+#[test]
+fn runs_at_any_distance_are_a_history() {
+    let hours = [0, 24, 48, 49, 72, 96];
+    let runs = hours.map(|hours| run(hours, 1e6)).to_vec();
+    let each = HistoryRequest { night: Span(0), ..p99() };
+    let file = of_runs(runs, Vec::new(), &each).expect("a history");
+    assert_eq!((file.nights.len(), file.gaps.len()), (6, 0));
+    assert_eq!(file.nights[2].date, "2023-11-16 22:13:20");
+}
+
 #[test]
 fn a_history_of_one_night_or_of_several_jobs_is_refused() {
     let refused = |runs: Vec<SideRun>| of_runs(runs, Vec::new(), &p99()).expect_err("refused");

@@ -8,7 +8,7 @@ use taillight_rundir::history::{HistoryChange, HistoryFile, HistorySuspect, Hist
 use super::median;
 use crate::text::{change, shown, table_markdown};
 
-/// Runs left out that are named; the others are in `changes.json`.
+/// Gaps, and runs left out, that are named; the others are in `changes.json`.
 const NAMED: usize = 3;
 
 fn date(found: &HistoryFile, night: usize) -> &str {
@@ -96,7 +96,11 @@ fn head(found: &HistoryFile) -> Vec<String> {
             format!("From {from} on other: {names}. No change is looked for across that.")
         }));
     }
-    for gap in &found.gaps {
+    if found.gaps.len() > NAMED {
+        let many = count(found.gaps.len() as u64);
+        lines.push(format!("Nights are missing at {many} places (changes.json)."));
+    }
+    for gap in found.gaps.iter().filter(|_| found.gaps.len() <= NAMED) {
         let missing = counted(gap.missing, "night");
         let verb = if gap.missing == 1 { "is" } else { "are" };
         lines.push(format!("About {missing} {verb} missing after {}.", date(found, gap.after)));

@@ -14,8 +14,8 @@ fn said(args: &[&str]) -> String {
 #[test]
 fn help_of_every_command() {
     for command in [
-        "run", "report", "history", "drivers", "doctor", "drive", "schema", "import", "export",
-        "suite", "ab",
+        "run", "report", "compare", "history", "drivers", "doctor", "drive", "schema", "import",
+        "export", "suite", "ab",
     ] {
         insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
     }

@@ -67,9 +67,10 @@ pub struct JudgeArgs {
   taillight history nightly
   taillight history nightly --figure read:p99.9 --figure read:iops
 
-Nights are in the order in which their runs began. Where plan, device, kernel or Taillight changed a new
-segment begins, and no change is looked for across it. The newest night alone is at most a suspect: the
-commands that decide are printed. Six nights of one segment are the least that a change takes.
+Nights are in the order in which their runs began. Where plan, device, kernel
+or Taillight changed a new segment begins, and no change is looked for across
+it. The newest night alone is at most a suspect: the commands that decide are
+printed. Six nights of one segment are the least that a change takes.
 Exit codes: 0 done, whatever was found; 2 no history; 4 not readable.")]
 pub struct HistoryArgs {
     /// Run directories, or folders of them.
@@ -119,7 +120,8 @@ pub enum DropFlag {
   taillight compare DIR --markdown        # the answer of a series again
   taillight suite --resume DIR            # an interrupted one goes on
 
-Pairs are run ABBA BAAB ..., both of a pair with one seed, so that what drifts meets both sides.
+Pairs are run ABBA BAAB ..., both of a pair with one seed, so that what drifts
+meets both sides.
 After each pair the answer so far is shown; with a gate the series ends once that is decided, by
 levels that together err in 5 % of cases (docs/compare.md). The directory keeps compare.json,
 compare.md and a page.

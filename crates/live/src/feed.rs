@@ -7,9 +7,9 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use taillight_core::plan::Plan;
@@ -115,11 +115,19 @@ impl Waker {
     }
 }
 
+/// Events that may wait for a look.
+const WAITING_MAX: usize = 256;
+
+/// The model with its events, held.
+type HeldModel<'a> = MutexGuard<'a, (Receiver<LiveEvent>, LiveModel)>;
+
 /// The state behind all views.
 #[derive(Debug)]
 pub struct LiveState {
     events: Sender<LiveEvent>,
     model: Mutex<(Receiver<LiveEvent>, LiveModel)>,
+    /// Events that nobody took up yet.
+    waiting: AtomicUsize,
     /// The server's, if there is one.
     waker: Option<Waker>,
     /// When measuring began, ns.
@@ -145,16 +153,33 @@ impl LiveState {
         let (events, taken) = channel();
         let model = Mutex::new((taken, LiveModel::default()));
         let measured_ns = AtomicI64::new(i64::MAX);
-        LiveState { events, model, waker, measured_ns, cost: ViewsCost::default() }
+        let (waiting, cost) = (AtomicUsize::new(0), ViewsCost::default());
+        LiveState { events, model, waiting, waker, measured_ns, cost }
     }
 
     /// Looks at the model as it is now.
     pub fn look<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> R {
         // A view that panicked has only read: the model is as good as before.
-        let mut held = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        see(&mut self.taken_up(held, usize::MAX).1)
+    }
+
+    /// As [`look`](Self::look), but none where another view looks: who may not wait for that.
+    pub fn glance<R>(&self, see: impl FnOnce(&mut LiveModel) -> R) -> Option<R> {
+        let held = self.model.try_lock().ok()?;
+        Some(see(&mut self.taken_up(held, usize::MAX).1))
+    }
+
+    /// The model after so many events that wait.
+    fn taken_up<'a>(&self, mut held: HeldModel<'a>, most: usize) -> HeldModel<'a> {
         let (events, model) = &mut *held;
-        events.try_iter().for_each(|event| model.take(event));
-        see(model)
+        let mut taken = 0;
+        for event in events.try_iter().take(most) {
+            model.take(event);
+            taken += 1;
+        }
+        self.waiting.fetch_sub(taken, Ordering::Relaxed);
+        held
     }
 
     pub(crate) fn waker(&self) -> Option<&Waker> {
@@ -162,8 +187,15 @@ impl LiveState {
     }
 
     pub(crate) fn tell(&self, event: LiveEvent) {
-        // The receiver lives as long as the state.
+        // Counted first: who takes it up counts it off. The receiver lives as long as the state.
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.events.send(event);
+        // Nobody looks: the oldest two go into the model, so that what waits stays bounded.
+        if waiting > WAITING_MAX
+            && let Ok(held) = self.model.try_lock()
+        {
+            drop(self.taken_up(held, 2));
+        }
         self.waker.iter().for_each(Waker::news);
     }
 }
@@ -255,5 +287,23 @@ impl Observer for LiveFeed {
             self.told_work = Some(Instant::now());
             self.state.tell(LiveEvent::Work(p.what.to_owned(), p.done, p.total));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_looks_at_stays_bounded_and_nothing_is_lost() {
+        let state = LiveState::new(None);
+        for i in 0..10_000_u64 {
+            state.tell(LiveEvent::Work("reading".to_owned(), i, 10_000));
+        }
+        assert!(state.waiting.load(Ordering::Relaxed) <= WAITING_MAX + 2);
+        state
+            .look(|model| assert_eq!((model.version, model.work), (10_000, Some((9_999, 10_000)))));
+        assert_eq!(state.waiting.load(Ordering::Relaxed), 0);
+        state.look(|_| assert!(state.glance(|_| ()).is_none(), "somebody looks"));
     }
 }

@@ -102,7 +102,8 @@ INLINE void neighbour_done(struct bio *bio, u64 now)
 
 	if (!o)
 		return;
-	e = event(K_NEIGHBOUR, ~0u);
+	/* One whose end was not seen, and whose memory is another's now, is told of no disk. */
+	e = o->dev == bio->bi_bdev->bd_dev ? event(K_NEIGHBOUR, ~0u) : 0;
 	if (e) {
 		e->start = o->queued;
 		e->end = now;

@@ -160,6 +160,8 @@ INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u6
 /* Sleep of a thread of the kernel that waits for work. One of a work queue that sleeps in another way has
  * some. */
 enum { TASK_INTERRUPTIBLE = 1, TASK_IDLE = 0x402 };
+/* Says only that the sleep may be frozen (TASK_FREEZABLE, 6.1). */
+enum { TASK_FREEZABLE = 0x2000 };
 
 INLINE struct kthread *kthread_of(struct task_struct *task)
 {
@@ -171,7 +173,7 @@ INLINE struct kthread *kthread_of(struct task_struct *task)
 INLINE void kthread_leaves(struct kthread *k, struct task_struct *prev, u64 state, u64 now)
 {
 	k->pid = prev->pid;
-	k->state = state;
+	k->state = state & ~TASK_FREEZABLE;
 	k->off = now;
 	k->wake = state ? 0 : now;
 	k->own = 0;

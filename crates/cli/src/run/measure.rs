@@ -142,7 +142,7 @@ fn start(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Option
     let facts = run.dir.manifest().driver_facts();
     let watch = feed.map(|feed| -> TraceWatch {
         let mut slow = SlowSoFar::new(plan.outlier_ns(), facts.in_process);
-        Box::new(move |rows| feed.slow(slow.look(rows, feed.measured_ns())))
+        Box::new(move |rows, more| feed.slow(slow.look(rows, more, feed.measured_ns())))
     });
     let wish = TracingRequest {
         plan,

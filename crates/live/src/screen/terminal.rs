@@ -12,6 +12,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 use ratatui::text::Span;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{
     LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
 };
@@ -101,17 +102,30 @@ pub fn restore_on_panic() {
     });
 }
 
-/// Draws the run as it is now, where that can be; whether there were figures.
+/// Draws the run as it is now, where that can be; whether there were figures. Who draws is who closes the
+/// run's intervals: it waits neither for another view nor for a terminal that takes nothing.
 pub fn picture(state: &LiveState) -> bool {
+    if !takes_more() {
+        return false;
+    }
     let Some((width, height)) = enter() else { return false };
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    let figures = state.look(|model| {
+    let drawn = state.glance(|model| {
         sections::draw(model, &mut buffer);
         model.last.is_some()
     });
+    let Some(figures) = drawn else { return false };
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     put(escaped(&buffer, plain).as_bytes());
     figures
+}
+
+/// Whether the terminal takes anything now: one that is held (Ctrl-S) does not.
+fn takes_more() -> bool {
+    let out = stdout();
+    let mut room = [PollFd::new(&out, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut room, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// A terminal that is gone is noticed elsewhere.

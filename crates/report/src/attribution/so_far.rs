@@ -15,8 +15,6 @@ use super::pages::Pages;
 
 /// Events are kept so long, ns: an I/O that took longer is judged by what is left of them.
 const KEPT_NS: i64 = 60_000_000_000;
-/// Slow I/Os judged at one look; of more only so many are, and the others count as unknown.
-const LOOK_MAX: usize = 4096;
 
 /// The slow I/Os of a run so far, by layer.
 #[derive(Debug)]
@@ -45,9 +43,12 @@ impl SlowSoFar {
         }
     }
 
-    /// Takes up what was seen since the last look, and judges the slow I/Os of that look. I/Os before
-    /// `measured_ns` do not count.
-    pub fn look(&mut self, rows: Vec<LayerRow>, measured_ns: i64) -> Vec<Cause> {
+    /// Takes up what was seen since the last look, and judges the slow I/Os of that look. `more` were slow,
+    /// and there was too much to see them. I/Os before `measured_ns` do not count.
+    pub fn look(&mut self, rows: Vec<LayerRow>, more: u64, measured_ns: i64) -> Vec<Cause> {
+        if measured_ns != i64::MAX {
+            self.layers.unjudged(more);
+        }
         let (ios, events): (Vec<LayerRow>, Vec<LayerRow>) =
             rows.into_iter().partition(|r| r.kind.is_io());
         events.into_iter().for_each(|event| self.seen.events.add(event));
@@ -75,8 +76,7 @@ impl SlowSoFar {
         let base = Baseline::of(&self.seen.phased);
         let by = JudgeInputs { base: Some(&base), context: None, threshold_ns: self.threshold_ns };
         let waiting = std::mem::take(&mut self.waiting);
-        self.layers.unjudged(waiting.len().saturating_sub(LOOK_MAX) as u64);
-        for found in waiting.into_iter().take(LOOK_MAX) {
+        for found in waiting {
             let Some(op) = found.row.op else { continue };
             let slow = Slow {
                 worker: found.row.worker.unwrap_or(u64::MAX) as u16,
@@ -110,19 +110,17 @@ mod tests {
         let slow = |at: i64| fixture::traced_io(at, at + 5_000_000);
         let mut rows: Vec<LayerRow> = (0..100).map(fast).collect();
         rows.extend([slow(SECOND / 2), slow(2 * SECOND)]);
-        assert!(so_far.look(rows, SECOND).is_empty(), "the next look may know more");
-        let found = so_far.look(Vec::new(), SECOND);
+        assert!(so_far.look(rows, 0, SECOND).is_empty(), "the next look may know more");
+        let found = so_far.look(Vec::new(), 0, SECOND);
         assert_eq!(causes(&found).iter().map(|(_, n)| n).sum::<u64>(), 1, "{found:?}");
-        assert_eq!(so_far.look(Vec::new(), SECOND), found, "each once");
+        assert_eq!(so_far.look(Vec::new(), 0, SECOND), found, "each once");
     }
 
     #[test]
-    fn more_than_can_be_judged_count_as_unknown() {
+    fn what_was_too_much_to_see_counts_as_unknown() {
         let mut so_far = SlowSoFar::new(Some(100), false);
-        let rows = (0..LOOK_MAX as i64 + 7).map(|i| fixture::traced_io(i * 10, i * 10 + 5000));
-        so_far.look(rows.collect(), 0);
-        let found = so_far.look(Vec::new(), 0);
-        assert_eq!(causes(&found).iter().map(|(_, n)| n).sum::<u64>(), LOOK_MAX as u64 + 7);
-        assert!(causes(&found).contains(&("unknown", 7)), "{found:?}");
+        assert!(so_far.look(Vec::new(), 9, i64::MAX).is_empty(), "of the warm-up");
+        let found = so_far.look(Vec::new(), 7, 0);
+        assert_eq!(causes(&found), [("unknown", 7)]);
     }
 }

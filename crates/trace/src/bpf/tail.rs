@@ -18,6 +18,10 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Of the I/Os that are not slow every so many-th is told.
 const SAMPLED: usize = 64;
 
+/// Slow I/Os told at a time, and events; beyond them the ring would wait for the telling.
+const SLOW_MAX: usize = 4096;
+const EVENTS_MAX: usize = 16_384;
+
 /// What a watch has not been told yet.
 pub struct TraceTail {
     watch: TraceWatch,
@@ -46,12 +50,19 @@ impl TraceTail {
         }
         self.told = Instant::now();
         let events = &all.events[self.events..];
-        let mut rows: Vec<LayerRow> = events.iter().map(|e| event_row(e, &self.symbols)).collect();
-        let ios = all.ios[self.batches..].iter().flat_map(TracedBatch::each);
-        let told = ios.enumerate().filter(|(i, io)| i % SAMPLED == 0 || self.slow(io));
-        rows.extend(told.flat_map(|(_, io)| io_rows(io)));
+        let ios = || all.ios[self.batches..].iter().flat_map(TracedBatch::each);
+        let slow = ios().filter(|io| self.slow(io)).count();
+        // Without its events no I/O is told.
+        let most = if events.len() > EVENTS_MAX { 0 } else { SLOW_MAX };
+        let mut rows: Vec<LayerRow> = Vec::new();
+        if most > 0 {
+            rows.extend(events.iter().map(|e| event_row(e, &self.symbols)));
+            let usual = ios().filter(|io| !self.slow(io)).step_by(SAMPLED).take(SLOW_MAX);
+            let told = usual.chain(ios().filter(|io| self.slow(io)).take(most));
+            rows.extend(told.flat_map(io_rows));
+        }
         (self.events, self.batches) = (all.events.len(), all.ios.len());
-        (self.watch)(rows);
+        (self.watch)(rows, slow.saturating_sub(most) as u64);
     }
 
     fn slow(&self, (io, _): &IoWithRounds<'_>) -> bool {

@@ -45,8 +45,8 @@ pub enum AnyProbes {
 }
 
 /// Who is told once a second what was seen since: events, and the I/Os that are kept, each after its earlier
-/// rounds.
-pub type TraceWatch = Box<dyn FnMut(Vec<LayerRow>) + Send>;
+/// rounds; and how many slow ones more there are, when it is too much to tell.
+pub type TraceWatch = Box<dyn FnMut(Vec<LayerRow>, u64) + Send>;
 
 /// What a run asks of tracing.
 pub struct TracingRequest<'a> {

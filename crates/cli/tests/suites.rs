@@ -469,3 +469,16 @@ fn a_suite_runs_on_several_paths_in_turn() {
     let (_, err) = run_line(dir.path(), "suite slc-paper --path a --path b --output no", 2);
     assert!(err.contains("runs on one target"), "{err}");
 }
+
+#[test]
+fn a_series_that_another_session_works_on_is_left_alone() {
+    let dir = scratch();
+    let sweep = "run --driver null --ops 10 --sweep workload.0.queue_depth=1,2 --output out";
+    run_line(dir.path(), sweep, 0);
+    let other = std::fs::File::open(dir.path().join("out")).expect("a directory");
+    other.lock().expect("held");
+    let (_, err) = run_line(dir.path(), "suite --resume out", 4);
+    assert!(err.contains("another process works on this series"), "{err}");
+    drop(other);
+    run_line(dir.path(), "suite --resume out", 0);
+}

@@ -225,8 +225,9 @@ fn a_read_modify_write_counts_once_against_the_plan() {
 
 #[test]
 fn cpus_that_others_kept_busy_are_warned_about() {
-    let said = |busy: f64, others: f64| {
+    let said = |clock: &str, busy: f64, others: f64| {
         let mut run = run(&small());
+        run.analysis.manifest.clock.source = clock.to_owned();
         let during = serde_json::json!({"busy_percent": busy, "others_percent": others});
         let load = serde_json::json!({ "during": during });
         run.analysis.manifest.environment.insert("load".into(), load);
@@ -234,8 +235,9 @@ fn cpus_that_others_kept_busy_are_warned_about() {
         let quiet = reasons.into_iter().find(|r| r.code == "busy_machine");
         quiet.map(|r| r.text)
     };
-    let text = said(99.7, 80.0).unwrap();
+    let text = said("monotonic", 99.7, 80.0).unwrap();
     assert!(text.contains("took 80 % of the CPUs"), "{text}");
     // The run itself may use them all, and idle CPUs are free to be taken.
-    assert_eq!((said(99.7, 10.0), said(70.0, 65.0)), (None, None));
+    assert_eq!((said("monotonic", 99.7, 10.0), said("monotonic", 70.0, 65.0)), (None, None));
+    assert_eq!(said("virtual", 99.7, 80.0), None, "nothing waits for this machine");
 }

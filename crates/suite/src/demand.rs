@@ -166,6 +166,8 @@ struct CurveRounds<'a> {
     missed: usize,
 }
 
+const NO_DEMAND: &str = "no knee: a schedule sets the rate, and the sweep does not change it";
+
 /// One curve for each setting of the other fields, over the field that is demand and has the most
 /// values.
 fn curves(
@@ -212,6 +214,12 @@ fn curves(
             }
         }
         let mut curve = described(words.collect::<Vec<_>>().join(", "), &names[along], found);
+        let open_loop =
+            |r: &&PointResult| r.point.plan.workloads.iter().any(|w| !w.arrival.is_closed());
+        // How much may be in flight is no demand where a schedule sets the rate.
+        if axis.field() != RATE && points.values().flat_map(|r| &r.results).any(open_loop) {
+            (curve.knee, curve.text) = (None, NO_DEMAND.to_owned());
+        }
         if !lacking.is_empty() {
             curve.text.push_str(&format!("; no result at {}", lacking.join(", ")));
         }
@@ -280,7 +288,7 @@ pub fn decisions(data: &SweepData, round: u32) -> Vec<Decision> {
 mod tests {
     use serde_json::json;
     use taillight_core::exit::Exit;
-    use taillight_core::plan::Plan;
+    use taillight_core::plan::{Arrival, Plan};
     use taillight_rundir::series::{PointRole, PointStatus};
 
     use super::*;
@@ -355,6 +363,21 @@ mod tests {
         let data = sweep_data(&axes, &done).expect("a sweep");
         let text = "knee at or below queue_depth 1: 495 a second, 2.02 ms on average";
         assert_eq!((data.curves[0].knee, data.curves[0].text.as_str()), (Some(0), text));
+    }
+
+    #[test]
+    fn a_schedule_that_sets_the_rate_is_no_knee() {
+        let axes = [axis(DEPTH, &[json!(1), json!(4), json!(16)])];
+        let of = |depth: u32| {
+            let mut result = result(&[(DEPTH, json!(depth))], 500.0, 1e6);
+            let mut plan = taillight_rundir::fixture::plan();
+            let rate = "500/s".parse().expect("a rate");
+            plan.workloads[0].arrival = Arrival::Constant { rate };
+            result.point.plan = plan;
+            result
+        };
+        let data = sweep_data(&axes, &[1, 4, 16].map(of)).expect("a sweep");
+        assert_eq!((data.curves[0].knee, data.curves[0].text.as_str()), (None, NO_DEMAND));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! What it is not: the decision what to run ([`Method`]), a run ([`Host`]), or the choice of a
 //! directory (`cli`). A series that measured nothing leaves no directory.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -90,6 +91,25 @@ struct Runner<'a> {
     shared: Option<OpenTarget>,
     /// Time and number of the points that were run now.
     spent: (Duration, u32),
+    /// The directory, held against other sessions once it is there.
+    lock: Option<File>,
+}
+
+/// The directory, held: two sessions on one series would move each other's runs away. A file system
+/// without locks goes without.
+fn locked(dir: &Path) -> Result<File> {
+    let unreadable = |e| {
+        Error::unavailable("cannot open the directory of the series")
+            .with("path", dir.display())
+            .source(e)
+    };
+    let held = File::open(dir).map_err(unreadable)?;
+    if let Err(TryLockError::WouldBlock) = held.try_lock() {
+        return Err(Error::unavailable("another process works on this series")
+            .with("path", dir.display())
+            .hint("wait until it ends, then give the command again"));
+    }
+    Ok(held)
 }
 
 impl<'a> Runner<'a> {
@@ -99,8 +119,10 @@ impl<'a> Runner<'a> {
         setup: SeriesSetup,
     ) -> Result<Runner<'a>> {
         let head = method.head();
+        let mut lock = None;
         if let Some(began) = &setup.resumed {
             check_series(began, head, &setup.dir)?;
+            lock = Some(locked(&setup.dir)?);
         }
         let directory = std::env::current_dir().unwrap_or_default();
         let file = SeriesFile {
@@ -140,6 +162,7 @@ impl<'a> Runner<'a> {
             done,
             shared: None,
             spent: (Duration::ZERO, 0),
+            lock,
         })
     }
 
@@ -230,13 +253,17 @@ impl<'a> Runner<'a> {
         Ok(SeriesStep::Next)
     }
 
-    fn make_directory(&self) -> Result<()> {
+    fn make_directory(&mut self) -> Result<()> {
         std::fs::create_dir_all(&self.dir).map_err(|e| {
             Error::unavailable("cannot make the directory of the runs")
                 .with("path", self.dir.display())
                 .source(e)
                 .hint("name another one with --output")
-        })
+        })?;
+        if self.lock.is_none() {
+            self.lock = Some(locked(&self.dir)?);
+        }
+        Ok(())
     }
 
     /// Keeps a result: in memory, in `series.json`, on the console.

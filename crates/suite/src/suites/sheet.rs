@@ -5,6 +5,8 @@
 //! the name that readers of such reports look for. What it is not: the reading of the system
 //! (`taillight_trace::environment`), which happened when the run began.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 use taillight_core::Result;
 use taillight_core::plan::{TargetPlan, WorkloadPlan};
@@ -110,7 +112,7 @@ pub(super) fn sheet(
         columns: [vec![platform(&facts)], devices]
             .concat()
             .into_iter()
-            .chain([set_up(method, manifest), test(method, found, choices, &done)])
+            .chain([set_up(method, manifest, engines(&done)?), test(method, found, choices, &done)])
             .collect(),
     }))
 }
@@ -276,7 +278,19 @@ fn active_range(target: &TargetPlan) -> String {
     target.size.map_or("all of the target".to_owned(), |size| size.to_string())
 }
 
-fn set_up(method: &MatrixMethod, manifest: &Manifest) -> SheetColumn {
+/// The engines of the runs: which one a run takes may depend on its queue depth.
+fn engines(done: &[&PointResult]) -> Result<Option<String>> {
+    let depth = |r: &PointResult| r.point.plan.workloads.iter().map(|w| w.queue_depth).max();
+    let by_depth: BTreeMap<_, _> = done.iter().map(|r| (depth(r), r)).collect();
+    let mut engines = BTreeSet::new();
+    for result in by_depth.values() {
+        engines.extend(ManifestFacts(RunDir::open(&result.dir)?.manifest()).driver("io.engine"));
+    }
+    let engines: Vec<String> = engines.into_iter().collect();
+    Ok((!engines.is_empty()).then(|| engines.join(", ")))
+}
+
+fn set_up(method: &MatrixMethod, manifest: &Manifest, engines: Option<String>) -> SheetColumn {
     let mut column = SheetColumn::new("Set-up parameters");
     let phases: Vec<(usize, &SuitePhase)> = method.suite.phases.iter().enumerate().collect();
     let states = phases.iter().filter(|(_, p)| p.preconditions());
@@ -297,7 +311,7 @@ fn set_up(method: &MatrixMethod, manifest: &Manifest) -> SheetColumn {
     }
     column.add("driver", Some(target.driver.clone()));
     column.add("direct I/O", ManifestFacts(manifest).driver("io.direct"));
-    column.add("engine", ManifestFacts(manifest).driver("io.engine"));
+    column.add("engine", engines);
     column.add("seed", Some(method.head.seed.to_string()));
     column
 }

@@ -45,10 +45,10 @@ impl Units<'_> {
 }
 
 /// The margin of a figure where none is asked for: deep percentiles vary more.
-fn usual_margin(figure: Figure) -> f64 {
+pub(crate) fn usual_margin(figure: Figure) -> f64 {
     match figure {
         Figure::Percentile(p) if p.tail_share() < 0.01 => 0.20,
-        Figure::Percentile(p) if p.tail_share() < 0.05 => 0.10,
+        Figure::Percentile(p) if Some(p) == Percentile::nines(2) => 0.10,
         _ => 0.05,
     }
 }
@@ -92,7 +92,8 @@ impl RunFigure for GateFigure {
                 let error = run.summary.ops.get(&self.op)?.latencies.main().error;
                 let [value, lo, hi] = [q.ns?, q.lo_ns?, q.hi_ns?].map(|ns| ns as f64);
                 // A histogram's value may lie anywhere within its error.
-                Some(Bounded { value, lo: lo * (1.0 - error), hi: hi * (1.0 + error) })
+                let (lo, hi) = (lo * (1.0 - error), hi * (1.0 + error));
+                Some(Bounded { value, lo, hi, freedom: f64::INFINITY })
             }
         }
     }

@@ -34,6 +34,8 @@ pub struct Bounded {
     pub value: f64,
     pub lo: f64,
     pub hi: f64,
+    /// Degrees of freedom of the t that the interval is from; infinite where it is not from t.
+    pub freedom: f64,
 }
 
 /// The difference of two figures in natural logarithms: 0 where they are equal.
@@ -44,6 +46,8 @@ pub struct LogDifference {
     /// How far the 95 % interval reaches below and above.
     below: f64,
     above: f64,
+    /// How much further it reaches, whatever its confidence, for what the figures leave open.
+    blur: f64,
     /// Degrees of freedom of Student's t.
     freedom: f64,
     /// Variance of one run's logarithm, where runs were the units.
@@ -66,7 +70,8 @@ impl LogDifference {
             estimate: new.value.ln() - base.value.ln(),
             below: down_b.hypot(up_a),
             above: up_b.hypot(down_a),
-            freedom: MANY,
+            blur: 0.0,
+            freedom: base.freedom.min(new.freedom),
             variance: None,
         })
     }
@@ -100,7 +105,8 @@ impl LogDifference {
 
     fn from_t(estimate: f64, error: f64, freedom: f64, variance: f64) -> LogDifference {
         let half = error * quantile(freedom, 1.0 - ALPHA / 2.0);
-        LogDifference { estimate, below: half, above: half, freedom, variance: Some(variance) }
+        let variance = Some(variance);
+        LogDifference { estimate, below: half, above: half, blur: 0.0, freedom, variance }
     }
 
     /// New over base.
@@ -114,26 +120,26 @@ impl LogDifference {
     pub fn interval(&self, alpha: f64) -> (f64, f64) {
         let times =
             quantile(self.freedom, 1.0 - alpha / 2.0) / quantile(self.freedom, 1.0 - ALPHA / 2.0);
-        let (lo, hi) = (self.estimate - times * self.below, self.estimate + times * self.above);
-        (lo.exp(), hi.exp())
+        let (down, up) = (times * self.below + self.blur, times * self.above + self.blur);
+        ((self.estimate - down).exp(), (self.estimate + up).exp())
     }
 
     /// How likely a difference at least so large is where there is none.
     #[must_use]
     pub fn p_value(&self) -> f64 {
         let half = if self.estimate > 0.0 { self.below } else { self.above };
+        let apart = (self.estimate.abs() - self.blur).max(0.0);
         if half <= 0.0 {
-            return if self.estimate == 0.0 { 1.0 } else { 0.0 };
+            return if apart == 0.0 { 1.0 } else { 0.0 };
         }
-        let t = self.estimate.abs() / half * quantile(self.freedom, 1.0 - ALPHA / 2.0);
+        let t = apart / half * quantile(self.freedom, 1.0 - ALPHA / 2.0);
         (2.0 * (1.0 - students(self.freedom).map_or(0.5, |d| d.cdf(t)))).clamp(0.0, 1.0)
     }
 
     /// The same where figures are known no better than to this share: the interval reaches so much further.
     #[must_use]
     pub fn blurred(self, share: f64) -> LogDifference {
-        let by = share.ln_1p();
-        LogDifference { below: self.below + by, above: self.above + by, ..self }
+        LogDifference { blur: self.blur + share.ln_1p(), ..self }
     }
 
     /// Whether the interval that misses in twice `alpha` of cases lies within the margin: two one-sided
@@ -260,7 +266,7 @@ mod tests {
         assert!(LogDifference::of_runs(&[1.0, 0.0], &[1.0, 2.0]).is_none());
         assert!(LogDifference::of_runs(&[1.0, f64::NAN], &[1.0, 2.0]).is_none());
         assert!(LogDifference::of_pairs(&[1.0, 2.0], &[1.0, 2.0, 3.0]).is_none());
-        let fine = Bounded { value: 2.0, lo: 1.0, hi: 3.0 };
+        let fine = Bounded { value: 2.0, lo: 1.0, hi: 3.0, freedom: MANY };
         assert!(LogDifference::of_two_runs(fine, Bounded { lo: 2.5, ..fine }).is_none());
         assert!(LogDifference::of_two_runs(Bounded { lo: 0.0, ..fine }, fine).is_none());
     }
@@ -292,6 +298,21 @@ mod tests {
         assert_eq!(ticks.verdict(ALPHA, 0.01, true), DifferenceVerdict::Undecided);
     }
 
+    /// The blur is no error of sampling: a test at another confidence has all of it.
+    #[test]
+    fn blur_is_the_same_at_every_confidence() {
+        let ticks = LogDifference::of_pairs(&[50.0; 3], &[51.0; 3]).expect("a difference");
+        assert!(!ticks.blurred(1.0 / 50.0 + 1.0 / 51.0).is_equal_within(ALPHA, 0.05));
+    }
+
+    #[test]
+    fn two_runs_have_the_freedom_of_the_lesser() {
+        let run = |value, freedom| Bounded { value, lo: value - 1.0, hi: value + 1.0, freedom };
+        let p = |freedom| LogDifference::of_two_runs(run(10.0, MANY), run(12.5, freedom));
+        let p = |freedom| p(freedom).expect("ordered").p_value();
+        assert!(p(4.0) != p(f64::INFINITY), "{}", p(4.0));
+    }
+
     #[test]
     fn the_needed_runs_are_those_of_the_formula() {
         // 2 x 2.8^2 x 0.02^2 / ln(1.05)^2 + 1 = 3.63.
@@ -300,7 +321,7 @@ mod tests {
         let it = LogDifference::of_runs(&runs, &runs).expect("a difference");
         assert_eq!(it.needed_runs(0.05), Some(4));
         assert_eq!(it.needed_runs(0.01), Some(65));
-        let two = Bounded { value: 2.0, lo: 1.0, hi: 3.0 };
+        let two = Bounded { value: 2.0, lo: 1.0, hi: 3.0, freedom: MANY };
         assert_eq!(LogDifference::of_two_runs(two, two).and_then(|d| d.needed_runs(0.05)), None);
     }
 
@@ -332,8 +353,8 @@ mod tests {
 
         #[test]
         fn two_runs_mirror_as_well(v in 1.0f64..1e6, w in 1.0f64..1e6, d in 1.01f64..3.0, u in 1.01f64..3.0) {
-            let a = Bounded { value: v, lo: v / d, hi: v * u };
-            let b = Bounded { value: w, lo: w / u, hi: w * d };
+            let a = Bounded { value: v, lo: v / d, hi: v * u, freedom: MANY };
+            let b = Bounded { value: w, lo: w / u, hi: w * d, freedom: MANY };
             let there = LogDifference::of_two_runs(a, b).expect("ordered");
             let back = LogDifference::of_two_runs(b, a).expect("ordered");
             let ((lo, hi), (low, high)) = (there.interval(0.05), back.interval(0.05));

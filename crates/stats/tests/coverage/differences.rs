@@ -63,7 +63,7 @@ fn bounded(model: RunModel, seed: u64, seconds: f64, times: f64) -> [Option<Boun
     [0, 1, 2].map(|i| {
         let it = intervals.estimate(&percentile(i));
         let [value, lo, hi] = [it.value?, it.lo?, it.hi?].map(|ns| ns as f64);
-        Some(Bounded { value, lo, hi })
+        Some(Bounded { value, lo, hi, freedom: f64::INFINITY })
     })
 }
 

@@ -111,6 +111,8 @@ pub fn suspect(before: &[f64], newest: f64) -> Option<Suspect> {
     let around = mean(&logs);
     let variance = logs.iter().map(|v| (v - around).powi(2)).sum::<f64>() / (n - 1.0);
     let half = quantile(n - 1.0, 1.0 - BAND_ALPHA / 2.0) * (variance * (1.0 + 1.0 / n)).sqrt();
+    // Nights that are all the same have a band of no width, but for rounding.
+    let half = half + 1e-9;
     let (lo, hi) = ((around - half).exp(), (around + half).exp());
     Some(Suspect { lo, hi, is_outside: !(lo..=hi).contains(&newest) })
 }
@@ -285,6 +287,14 @@ fn lag_one(residuals: &[f64]) -> f64 {
 mod tests {
     use super::super::ALPHA;
     use super::*;
+
+    #[test]
+    fn a_night_like_all_before_is_no_suspect() {
+        for value in 1..2000 {
+            let value = f64::from(value) * 0.37;
+            assert!(super::suspect(&[value; 7], value).is_some_and(|s| !s.is_outside), "{value}");
+        }
+    }
 
     /// Nights of one level with noise that is the same each time.
     fn nights(levels: &[(usize, f64)]) -> Vec<f64> {

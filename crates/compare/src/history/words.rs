@@ -139,8 +139,9 @@ fn suspects(found: &HistoryFile) -> Option<String> {
     let newest = date(found, found.nights.len().saturating_sub(1));
     (!all.is_empty()).then(|| {
         format!(
-            "Suspect: {newest}: {}. One night of a hundred lies outside by chance; running it again decides.",
-            all.join("; ")
+            "Suspect: {newest}: {}. One night of a hundred of each figure lies outside by chance, and there are {} figures; running it again decides.",
+            all.join("; "),
+            found.figures.len()
         )
     })
 }

@@ -26,6 +26,11 @@ pub fn judge(base: &[&SideRun], new: &[&SideRun]) -> Comparable {
     let mut found = Objections::none();
     for (name, side) in [("base", base), ("new", new)] {
         side.iter().for_each(|run| found.run(name, run));
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = side.iter().find(|run| !seen.insert(&run.manifest.run_id)) {
+            let id = &twice.manifest.run_id;
+            found.add(ComparableVerdict::No, format!("{id} is twice among the runs of {name}"));
+        }
         if let Some(names) = differs(side.iter().copied()) {
             found.add(ComparableVerdict::Doubtful, format!("the runs of {name} differ in {names}"));
         }

@@ -17,6 +17,13 @@ pub struct GateRequest {
     pub single_runs_decide: bool,
 }
 
+/// Whether a figure is shown to be equal within its margin, be it better or worse within it.
+pub(crate) fn is_equal(found: &ComparedFigure) -> bool {
+    let most = 1.0 + found.margin;
+    let within = found.lo.zip(found.hi).is_some_and(|(lo, hi)| lo > 1.0 / most && hi < most);
+    found.verdict == CompareVerdict::Equal || within
+}
+
 impl From<&GatePlan> for GateRequest {
     fn from(plan: &GatePlan) -> GateRequest {
         let (figures, fail) = (plan.figures.clone(), plan.fail);
@@ -76,7 +83,7 @@ impl GateRequest {
     ) -> CompareGate {
         self.over(figures, |found| match pairs::mute(of) {
             Some(why) => (GateStatus::Undecided, why),
-            None if pairs::is_open(found.verdict, self.fail, of.ended) => {
+            None if pairs::is_open(found, self.fail, of.ended) => {
                 (GateStatus::Undecided, "not shown to be equal yet".to_owned())
             }
             None => self.status(found),
@@ -117,6 +124,9 @@ impl GateRequest {
             (GateFail::Worse, CompareVerdict::Better) => (GateStatus::Pass, "better".to_owned()),
             (GateFail::Worse, CompareVerdict::Undecided) => {
                 (GateStatus::Undecided, format!("these runs do not decide it{needs}"))
+            }
+            (GateFail::NotEqual, _) if is_equal(found) => {
+                (GateStatus::Pass, format!("equal within {} %", 100.0 * found.margin))
             }
             (GateFail::NotEqual, _) => (GateStatus::Fail, format!("not shown to be equal{needs}")),
         }

@@ -43,10 +43,22 @@ pub fn junit(found: &CompareFile) -> String {
             "  <testcase classname=\"taillight.compare\" name=\"{name}\">{inside}</testcase>"
         );
     }
+    // Figures of the gate that the runs do not have.
+    let compared = |op, name: &str| found.figures.iter().any(|f| f.op == op && f.figure == name);
+    let gate = found.gate.iter().flat_map(|gate| &gate.figures);
+    for answer in gate.filter(|g| !compared(g.op, &g.figure)) {
+        skipped += 1;
+        let name = escape(&format!("{} {}", answer.op.name(), answer.figure));
+        let text = escape(&answer.text);
+        let _ = writeln!(
+            cases,
+            "  <testcase classname=\"taillight.compare\" name=\"{name}\"><skipped message=\"{text}\"/></testcase>"
+        );
+    }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"taillight compare\" \
          tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\">\n{cases}</testsuite>\n",
-        found.figures.len()
+        cases.lines().count()
     )
 }
 

@@ -6,12 +6,11 @@
 use taillight_core::plan::GateFail;
 use taillight_rundir::Manifest;
 use taillight_rundir::compare::{
-    CompareVerdict, ComparedFigure, ComparedPairs, DroppedPair, GateStatus, PairsEnd,
-    PositionEffect,
+    CompareFile, ComparedFigure, ComparedPairs, DroppedPair, GateStatus, PairsEnd, PositionEffect,
 };
 use taillight_stats::compare::{FEWEST_PAIRS, LogDifference, LookPlan};
 
-use crate::{GateRequest, SideRun};
+use crate::{CompareRequest, GateRequest, SideRun, gate};
 
 /// Time of the CPUs that the hypervisor gave to others, or that other programs took, from which a run does
 /// not count, per cent.
@@ -136,18 +135,23 @@ pub(crate) fn position(base: &[f64], new: &[f64], base_first: &[bool]) -> Option
     Some(PositionEffect { ratio, lo, hi, p: twice.p_value() })
 }
 
-/// Whether more pairs cannot change that there is no answer: sides that may not be compared, or a gate
-/// over a figure that some run does not have.
-pub fn is_hopeless(figures: &[ComparedFigure], gate: Option<&GateRequest>) -> bool {
+/// Whether more pairs cannot change that there is no answer: sides that may not be compared, or, once a
+/// pair counts, no figure, or a gate over one that some run does not have.
+pub fn is_hopeless(found: &CompareFile, request: &CompareRequest) -> bool {
     let there = |wanted: &taillight_core::plan::GateFigure| {
-        figures.iter().any(|f| GateRequest::is_figure(wanted, f))
+        found.figures.iter().any(|f| GateRequest::is_figure(wanted, f))
     };
-    figures.is_empty() || gate.is_some_and(|g| !g.figures.iter().all(there))
+    let counts = found.pairs.as_ref().is_none_or(|p| p.dropped.len() < p.order.len());
+    let absent = request.gate.as_ref().is_some_and(|g| !g.figures.iter().all(there));
+    !request.allows(&found.comparable) || counts && (found.figures.is_empty() || absent)
 }
 
-/// Whether a look may fail a figure that is not shown to be equal: only the last one.
-pub(crate) fn is_open(verdict: CompareVerdict, fail: GateFail, ended: PairsEnd) -> bool {
-    verdict == CompareVerdict::Undecided && fail == GateFail::NotEqual && ended != PairsEnd::Planned
+/// Whether a figure that is not shown to be equal may still turn out to be: not after the last look, nor
+/// where its interval lies beyond the margin.
+pub(crate) fn is_open(found: &ComparedFigure, fail: GateFail, ended: PairsEnd) -> bool {
+    let most = 1.0 + found.margin;
+    let beyond = found.lo.is_some_and(|lo| lo > most) || found.hi.is_some_and(|hi| hi < 1.0 / most);
+    fail == GateFail::NotEqual && ended != PairsEnd::Planned && !gate::is_equal(found) && !beyond
 }
 
 /// How a series ended, given what its gate says: a decided gate ends it.

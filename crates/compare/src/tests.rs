@@ -258,14 +258,57 @@ fn pairs_end_early_only_by_a_decided_gate() {
     assert_eq!(ended(5, 1.5, gate), (PairsEnd::Early, Some(GateStatus::Fail)));
     assert_eq!(ended(5, 1.5, None), (PairsEnd::Partial, None));
     assert_eq!(ended(2, 1.5, gate), (PairsEnd::Partial, Some(GateStatus::Undecided)));
-    assert_eq!(ended(5, 1.02, gate).0, PairsEnd::Partial, "not at so strict a level");
+    assert_eq!(ended(5, 1.05, gate).0, PairsEnd::Partial, "not at so strict a level");
     assert_eq!(ended(6, 1.5, gate), (PairsEnd::Planned, Some(GateStatus::Fail)));
     // What is not shown to be equal yet may be shown later.
     let equal = Some(("read:p99", GateFail::NotEqual));
     assert_eq!(ended(3, 1.02, equal), (PairsEnd::Partial, Some(GateStatus::Undecided)));
     let found = paired(&pairs(6, 1.0, 1.0), 6, Some(("read:p99.99", GateFail::Worse)));
-    assert!(is_hopeless(&found.figures, gated("read:p99.99", GateFail::Worse).gate.as_ref()));
+    assert!(is_hopeless(&found, &gated("read:p99.99", GateFail::Worse)));
+    assert!(junit(&found).contains("name=\"read p99.99\"><skipped"), "{}", junit(&found));
     assert!(found.gate.is_some_and(|g| g.figures[0].text.contains("longer")));
+}
+
+/// More pairs follow a first that was dropped.
+#[test]
+fn a_dropped_pair_is_not_the_end() {
+    let mut first = pairs(1, 1.0, 1.0);
+    let request = gated("read:p99", GateFail::Worse);
+    let judged = |of: &[RunPair]| {
+        compare_pairs(of, PairPlan { planned: 6, drop: DropRule::Stolen }, &request)
+    };
+    assert!(!is_hopeless(&judged(&first), &request));
+    let load = serde_json::json!({"during": {"steal_percent": 9.0}});
+    first[0].new.manifest.environment.insert("load".to_owned(), load);
+    assert!(!is_hopeless(&judged(&first), &request));
+}
+
+/// Worse beyond doubt and equal within the margin: a gate that asks for the latter passes.
+#[test]
+fn slightly_worse_is_equal_within_the_margin() {
+    let request = gated("read:p99", GateFail::NotEqual);
+    let request = CompareRequest { margin: Some(0.5), ..request };
+    let found = compare(&side("a", 9, 1.0), &side("b", 9, 1.1), &request).expect("figures");
+    assert_eq!(verdict(&found, "p99"), CompareVerdict::Worse);
+    assert_eq!(found.gate.expect("a gate").status, GateStatus::Pass);
+}
+
+#[test]
+fn a_run_counts_once() {
+    let mut base = side("a", 3, 1.0);
+    base[1] = base[0].clone();
+    let found = compare(&base, &side("b", 3, 1.0), &CompareRequest::default()).expect("refused");
+    assert_eq!(found.comparable.verdict, ComparableVerdict::No);
+    assert!(found.comparable.reasons.iter().any(|r| r.contains("a0 is twice")));
+}
+
+#[test]
+fn margins_begin_to_widen_at_p99() {
+    let margin = |p: &str| {
+        figures::usual_margin(taillight_core::plan::Figure::Percentile(p.parse().expect("p")))
+    };
+    assert_eq!([margin("95.5"), margin("98.9"), margin("99")], [0.05, 0.05, 0.10]);
+    assert_eq!(margin("99.9"), 0.20);
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl AbMethod {
     /// The comparison of the pairs that are complete; none without one.
     fn judged(&self, done: &[PointResult]) -> Option<CompareFile> {
         let complete = |pair: &&[PointResult]| pair.iter().all(PointResult::complete);
-        let pairs = done.chunks_exact(2).take_while(complete).map(|runs| {
+        let pairs = done.chunks_exact(2).take_while(complete).map_while(|runs| {
             let of = |side: usize| {
                 let mut runs = runs.iter();
                 runs.find_map(|r| self.runs.get(&r.point.id).filter(|_| side_of(r) == Some(side)))
@@ -127,7 +127,7 @@ impl AbMethod {
                 base_first: runs.first().and_then(side_of) == Some(0),
             })
         });
-        let pairs = pairs.collect::<Option<Vec<RunPair>>>()?;
+        let pairs: Vec<RunPair> = pairs.collect();
         (!pairs.is_empty()).then(|| self.request.judge(&pairs))
     }
 
@@ -146,7 +146,7 @@ impl AbMethod {
         let found = self.judged(done).filter(|_| done.len().is_multiple_of(2));
         found.is_some_and(|found| {
             let early = found.pairs.as_ref().is_some_and(|p| p.ended == PairsEnd::Early);
-            early || is_hopeless(&found.figures, self.request.compare.gate.as_ref())
+            early || is_hopeless(&found, &self.request.compare)
         })
     }
 }

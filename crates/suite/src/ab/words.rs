@@ -82,7 +82,12 @@ pub fn line(found: &CompareFile) -> String {
         .collect();
     let gate = gate_words(found).map_or(String::new(), |gate| format!("\n  {gate}"));
     let answer = match figures.is_empty() {
-        true => format!("no answer: {}", found.comparable.reasons.join("; ")),
+        true => {
+            let dropped = found.pairs.iter().flat_map(|p| &p.dropped);
+            let dropped = dropped.map(|d| format!("pair {} is dropped: {}", d.pair, d.why));
+            let why: Vec<_> = found.comparable.reasons.iter().cloned().chain(dropped).collect();
+            format!("no answer: {}", why.join("; "))
+        }
         false => figures.join("\n  "),
     };
     format!("pair {run} of {planned}: {answer}{gate}")

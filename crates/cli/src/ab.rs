@@ -7,6 +7,7 @@ use std::path::Path;
 
 use taillight_compare::{CompareRequest, DropRule, RunPair};
 use taillight_core::exit::Exit;
+use taillight_core::job::DriverView;
 use taillight_core::plan::GatePlan;
 use taillight_core::{Error, Result};
 use taillight_rundir::JsonFile;
@@ -16,6 +17,7 @@ use taillight_suite::host::JobSource;
 
 use crate::args::{AbArgs, Command, DropFlag, RunArgs};
 use crate::compare;
+use crate::registry::Registry;
 use crate::run::{self, SeriesPlace, run_planned};
 use crate::suite;
 
@@ -37,6 +39,12 @@ pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let new = side(args, second, ("--set-b", &args.set_b), seed.or(Some(base.plan.run.seed)))?;
     let gate = new.plan.gate.as_ref().or(base.plan.gate.as_ref());
     let request = request(args, gate)?;
+    let [is_virtual, is_virtual_too] =
+        [&base, &new].map(|side| Registry.capabilities(&side.plan.target).map(|c| c.virtual_time));
+    if is_virtual? != is_virtual_too? {
+        return Err(Error::usage("the time of one side is virtual, of the other real")
+            .hint("compare runs of the same load"));
+    }
     if let Some(path) = &args.judged.junit {
         compare::check_junit(path)?;
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use taillight_compare::{CompareRequest, GateRequest, SideRun, compare, runs_of};
+use taillight_compare::{CompareRequest, FoundRuns, GateRequest, SideRun, compare};
 use taillight_core::exit::Exit;
 use taillight_core::plan::{GateFail, GatePlan};
 use taillight_core::{Error, Result};
@@ -23,6 +23,7 @@ const OUTPUT: &str = "taillight-compare";
 /// Runs the command. Exit code: that of the gate; 0 without one. Errors: `Usage` for sides that may not be
 /// compared, an unknown gate or an output in use; `Unavailable` or `Corrupt` for a run that cannot be read.
 pub fn main(args: &CompareArgs) -> Result<Exit> {
+    args.judged.junit.as_deref().map_or(Ok(()), check_junit)?;
     let mut found = match &args.new {
         Some(new) => two_sides(args, new)?,
         None => of_pairs(args)?,
@@ -61,10 +62,10 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
 
 /// Two sides, each by its path.
 fn two_sides(args: &CompareArgs, new: &Path) -> Result<CompareFile> {
-    let read = |path: &Path| {
-        runs_of(path)?.iter().map(|dir| SideRun::read(dir)).collect::<Result<Vec<_>>>()
-    };
-    let (base, new) = (read(&args.base)?, read(new)?);
+    // A folder of runs; deeper ones are several settings.
+    let read = |path: &Path| FoundRuns::of(path, 1)?.read(SideRun::read);
+    let ((base, mut left_out), (new, left_out_too)) = (read(&args.base)?, read(new)?);
+    left_out.extend(left_out_too);
     let mut gates = new.iter().chain(&base).filter_map(|run| run.manifest.plan.gate.as_ref());
     let mut request = request(&args.judged, gates.next())?;
     match &mut request.gate {
@@ -72,7 +73,7 @@ fn two_sides(args: &CompareArgs, new: &Path) -> Result<CompareFile> {
         None if args.single_runs_decide => return Err(no_gate("--single-runs-decide")),
         None => {}
     }
-    compare(&base, &new, &request)
+    compare(&base, &new, &CompareRequest { left_out, ..request })
 }
 
 /// The pairs of a series again, by the rules that were fixed before its first; a gate or a margin given
@@ -102,7 +103,8 @@ pub fn request(args: &JudgeArgs, job: Option<&GatePlan>) -> Result<CompareReques
         _ => {}
     }
     let margin = args.margin.as_deref().map(share).transpose()?;
-    Ok(CompareRequest { margin: margin.or(job.and_then(|g| g.margin)), anyway: args.anyway, gate })
+    let margin = margin.or(job.and_then(|g| g.margin));
+    Ok(CompareRequest { margin, anyway: args.anyway, gate, left_out: Vec::new() })
 }
 
 fn no_gate(flag: &str) -> Error {
@@ -169,5 +171,13 @@ fn page(found: &CompareFile, runs: &[PathBuf], place: &Path) -> Result<MadeRepor
         true
     });
     shown.end();
-    made
+    let made = made?;
+    for (run, summary) in runs.iter().zip(&made.summaries) {
+        let damage =
+            summary.verdict.reasons.iter().filter(|r| taillight_report::is_damage(&r.code));
+        for reason in damage {
+            output::note(&format!("{}: {}", run.display(), reason.text));
+        }
+    }
+    Ok(made)
 }

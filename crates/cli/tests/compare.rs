@@ -160,3 +160,69 @@ fn the_gate_of_a_job_decides_and_flags_win() {
 fn json_of(dir: &Path, line: &str) -> serde_json::Value {
     serde_json::from_str(&run_line(dir, line, 0).0).expect("JSON")
 }
+
+/// Fewer good runs than a side has are told, whatever the others lack.
+#[test]
+fn runs_that_are_no_good_are_never_left_out_silently() {
+    let dir = scratch();
+    let at = dir.path();
+    folder(at, "a", 1_000_000, &[]);
+    folder(at, "b", 1_100_000, &[]);
+    let of_b = |file: &str| at.join("b/1").join(file);
+    let doubtful = |why: &str| {
+        refused(at, "compare a b", 2, &["b/1 is left out", why, "--anyway"]);
+        run_line(at, "compare a b --anyway", 0);
+        let found = json(&at.join("taillight-compare/compare.json"));
+        assert_eq!(found["new"].as_array().expect("runs").len(), 2, "{why}");
+        assert_eq!(found["comparable"]["verdict"], "doubtful", "{why}");
+    };
+    std::fs::rename(of_b("manifest.json"), at.join("away")).expect("moved");
+    doubtful("no manifest.json");
+    std::fs::rename(at.join("away"), of_b("manifest.json")).expect("moved");
+    std::fs::remove_file(of_b("summary.json")).expect("removed");
+    doubtful("no summary yet");
+
+    // A point of a series that failed.
+    let line = "run --driver sim --size 1GiB --ops 20000 --set run.repeat=3 --output";
+    run_line(at, &format!("{line} s"), 0);
+    run_line(at, &format!("{line} t"), 0);
+    let series = at.join("t/series.json");
+    let text = std::fs::read_to_string(&series).expect("a series");
+    let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    file["points"][1]["status"] = "failed".into();
+    std::fs::write(&series, file.to_string()).expect("written");
+    refused(at, "compare s t", 2, &["is left out: it failed", "--anyway"]);
+}
+
+#[test]
+fn a_gate_that_a_run_does_not_resolve_is_undecided_and_one_that_none_has_is_refused() {
+    let dir = scratch();
+    let at = dir.path();
+    folder(at, "a", 1_000_000, &[]);
+    folder(at, "b", 1_000_000, &[]);
+    let (out, _) = run_line(at, "compare a b --gate read:p99.9999", 8);
+    assert!(common::unwrapped(&out).contains("not every run resolves it"), "{out}");
+    refused(at, "compare a b --gate read:p42", 2, &["no read:p42", "read:p99"]);
+    // The gate of a job is in the summaries of its runs.
+    for (name, ns) in [("c", 1_000_000), ("d", 1_100_000)] {
+        folder(at, name, ns, &["--set", "gate.figures=[\"read:p42\"]"]);
+    }
+    run_line(at, "compare c d", 7);
+}
+
+#[test]
+fn damage_of_a_run_and_a_place_for_junit_that_is_none_are_told() {
+    let dir = scratch();
+    let at = dir.path();
+    simulated(at, "a", 1_000_000, &[], 0);
+    simulated(at, "b", 1_000_000, &[], 0);
+    refused(at, "compare a b --junit nowhere/x.xml", 2, &["--junit", "nowhere"]);
+    assert!(!at.join("taillight-compare").exists(), "nothing is written");
+    let ios = at.join("b/ios.parquet");
+    let mut bytes = std::fs::read(&ios).expect("I/Os");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&ios, bytes).expect("written");
+    let (_, err) = run_line(at, "compare a b", 0);
+    assert!(err.contains("b: ios.parquet is damaged"), "{err}");
+}

@@ -65,25 +65,19 @@ pub fn of_plans(base: &Plan, new: &Plan) -> Comparable {
     found.done()
 }
 
-struct Objections {
-    verdict: ComparableVerdict,
-    reasons: Vec<String>,
-}
+struct Objections(Comparable);
 
 impl Objections {
     fn none() -> Objections {
-        Objections { verdict: ComparableVerdict::Yes, reasons: Vec::new() }
+        Objections(Comparable { verdict: ComparableVerdict::Yes, reasons: Vec::new() })
     }
 
     fn add(&mut self, verdict: ComparableVerdict, reason: String) {
-        self.verdict = self.verdict.max(verdict);
-        if !self.reasons.contains(&reason) {
-            self.reasons.push(reason);
-        }
+        self.0.add(verdict, reason);
     }
 
     fn done(self) -> Comparable {
-        Comparable { verdict: self.verdict, reasons: self.reasons }
+        self.0
     }
 
     fn run(&mut self, side: &str, run: &SideRun) {

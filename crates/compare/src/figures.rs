@@ -73,7 +73,7 @@ impl RunFigure for GateFigure {
     }
 
     fn quantile<'a>(&self, run: &'a SideRun) -> Option<&'a Quantile> {
-        let Figure::Percentile(p) = self.figure else { return None };
+        let p = self.figure.percentile()?;
         let latency = run.summary.ops.get(&self.op)?.latencies.main();
         let nine = latency
             .nines
@@ -142,10 +142,7 @@ pub fn figures(
 /// Median, nines, and what the gate asks for.
 fn percentiles(op: OpKind, request: &CompareRequest) -> Vec<Percentile> {
     let gate = request.gate.iter().flat_map(|gate| &gate.figures).filter(|f| f.op == op);
-    let asked = gate.filter_map(|f| match f.figure {
-        Figure::Percentile(p) => Some(p),
-        Figure::Rate => None,
-    });
+    let asked = gate.filter_map(|f| f.figure.percentile());
     let nines = (1..=9).filter_map(Percentile::nines);
     let mut all: Vec<Percentile> =
         [Percentile::MEDIAN].into_iter().chain(nines).chain(asked).collect();

@@ -6,7 +6,13 @@ use taillight_rundir::compare::{
     CompareGate, CompareVerdict, ComparedFigure, ComparedPairs, GateAnswer, GateStatus,
 };
 
+use crate::comparable::is_saturated;
+use crate::figures::RunFigure;
 use crate::pairs;
+use crate::side::SideRun;
+
+const UNRESOLVED: &str = "not every run resolves it: run longer";
+const FELL_BEHIND: &str = "a run fell behind its rate: its response times say how long it was";
 
 /// A gate as asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,9 +64,18 @@ impl GateRequest {
         self.figures.iter().any(|wanted| Self::is_figure(wanted, figure))
     }
 
-    /// Judges its figures, of `runs` runs a side. Errors: `Usage` when one is not there.
-    pub fn judge(&self, figures: &[ComparedFigure], runs: usize) -> Result<CompareGate> {
-        let missing = |wanted: &&GateFigure| !figures.iter().any(|f| Self::is_figure(wanted, f));
+    /// Judges its figures, of `runs` runs a side; one that not every run resolves is undecided. Errors:
+    /// `Usage` for one that no run has.
+    pub fn judge(
+        &self,
+        figures: &[ComparedFigure],
+        all: &[&SideRun],
+        runs: usize,
+    ) -> Result<CompareGate> {
+        let missing = |wanted: &&GateFigure| {
+            !figures.iter().any(|f| Self::is_figure(wanted, f))
+                && !all.iter().all(|run| wanted.quantile(run).is_some())
+        };
         if let Some(wanted) = self.figures.iter().find(missing) {
             let known: Vec<String> =
                 figures.iter().map(|f| format!("{}:{}", f.op.name(), f.figure)).collect();
@@ -69,7 +84,9 @@ impl GateRequest {
         }
         let few = "fewer than three runs a side say nothing of how much runs differ anyway";
         let decides = runs >= crate::FEWEST_RUNS || self.single_runs_decide;
-        Ok(self.over(figures, |found| match decides {
+        let saturated = all.iter().any(|run| is_saturated(run));
+        let absent = if saturated { FELL_BEHIND } else { UNRESOLVED };
+        Ok(self.over(figures, absent, |found| match decides {
             true => self.status(found),
             false => (GateStatus::Undecided, few.to_owned()),
         }))
@@ -81,7 +98,7 @@ impl GateRequest {
         figures: &[ComparedFigure],
         of: &ComparedPairs,
     ) -> CompareGate {
-        self.over(figures, |found| match pairs::mute(of) {
+        self.over(figures, UNRESOLVED, |found| match pairs::mute(of) {
             Some(why) => (GateStatus::Undecided, why),
             None if pairs::is_open(found, self.fail, of.ended) => {
                 (GateStatus::Undecided, "not shown to be equal yet".to_owned())
@@ -93,9 +110,10 @@ impl GateRequest {
     fn over(
         &self,
         figures: &[ComparedFigure],
+        absent: &str,
         judge: impl Fn(&ComparedFigure) -> (GateStatus, String),
     ) -> CompareGate {
-        let absent = || (GateStatus::Undecided, "not every run resolves it: run longer".to_owned());
+        let absent = || (GateStatus::Undecided, absent.to_owned());
         let answer = |wanted: &GateFigure| {
             let found = figures.iter().find(|f| Self::is_figure(wanted, f));
             let (status, text) = found.map_or_else(absent, &judge);

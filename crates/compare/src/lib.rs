@@ -26,13 +26,14 @@ use taillight_rundir::SCHEMA_VERSION;
 use taillight_rundir::compare::{
     Comparable, ComparableVerdict, CompareFile, CompareUnit, ComparedPairs, ComparedRun,
 };
+use taillight_rundir::history::LeftOutRun;
 
 use figures::Units;
 
 pub use gate::GateRequest;
 pub use junit::junit;
 pub use pairs::{DropRule, PairPlan, RunPair, base_first, is_hopeless};
-pub use side::{SideRun, runs_of};
+pub use side::{FoundRuns, SideRun};
 pub use text::{console, context, gate_words, markdown, primary, sentence, table, words};
 
 /// Fewest runs a side that a gate decides by.
@@ -47,6 +48,8 @@ pub struct CompareRequest {
     /// Compare also what is only doubtful.
     pub anyway: bool,
     pub gate: Option<GateRequest>,
+    /// Runs of either side that did not end well or cannot be read.
+    pub left_out: Vec<LeftOutRun>,
 }
 
 /// Compares two sides of runs that share nothing. Where they may not be compared the figures are empty.
@@ -54,6 +57,10 @@ pub struct CompareRequest {
 pub fn compare(base: &[SideRun], new: &[SideRun], request: &CompareRequest) -> Result<CompareFile> {
     let (base, new): (Vec<_>, Vec<_>) = (base.iter().collect(), new.iter().collect());
     let mut found = empty(&base, &new, comparable::judge(&base, &new));
+    for run in &request.left_out {
+        let reason = format!("{} is left out: {}", run.dir, run.why);
+        found.comparable.add(ComparableVerdict::Doubtful, reason);
+    }
     if !request.allows(&found.comparable) {
         return Ok(found);
     }
@@ -64,7 +71,8 @@ pub fn compare(base: &[SideRun], new: &[SideRun], request: &CompareRequest) -> R
             .hint("longer runs resolve more percentiles; saturated runs have none to compare"));
     }
     let runs = base.len().min(new.len());
-    let gate = request.gate.as_ref().map(|gate| gate.judge(&found.figures, runs));
+    let all = [base, new].concat();
+    let gate = request.gate.as_ref().map(|gate| gate.judge(&found.figures, &all, runs));
     found.gate = gate.transpose()?;
     Ok(found)
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::history::LeftOutRun;
 use taillight_rundir::intervals::read_intervals;
-use taillight_rundir::series::{PointStatus, SeriesFile};
+use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, names};
 
 /// A run with what is compared.
@@ -45,50 +46,105 @@ impl SideRun {
     }
 }
 
-/// The run directories that a path stands for: one run, the runs of a series of one setting, or all in a
-/// folder, in order of their names. Errors: `Usage` where there are none, or a series has several settings.
-pub fn runs_of(path: &Path) -> Result<Vec<PathBuf>> {
-    if path.join(names::MANIFEST).is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    if let Some(series) = SeriesFile::read(path)? {
-        return of_series(path, &series);
-    }
-    let unreadable =
-        |e| Error::unavailable("cannot read the directory").with("path", path.display()).source(e);
-    let mut inside: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?.path();
-        if entry.join(names::MANIFEST).is_file() || entry.join(names::SERIES).is_file() {
-            inside.push(entry);
-        }
-    }
-    inside.sort();
-    let mut runs = Vec::new();
-    for entry in &inside {
-        runs.extend(runs_of(entry)?);
-    }
-    match runs.is_empty() {
-        false => Ok(runs),
-        true => Err(Error::usage("no run in it")
-            .with("path", path.display())
-            .hint("name a run directory, a series of one setting, or a folder of runs")),
-    }
+/// Run directories, and what was met beside them that is none or did not end well.
+#[derive(Debug, Default)]
+pub struct FoundRuns {
+    pub dirs: Vec<PathBuf>,
+    pub left_out: Vec<LeftOutRun>,
 }
 
-fn of_series(dir: &Path, series: &SeriesFile) -> Result<Vec<PathBuf>> {
-    let measured = |p: &&taillight_rundir::series::SeriesPoint| {
-        p.status == PointStatus::Complete && !p.role.is_state()
-    };
-    let points: Vec<_> = series.points.iter().filter(measured).collect();
-    let first = points.first().map(|p| &p.coordinates);
-    if points.iter().any(|p| Some(&p.coordinates) != first) {
-        return Err(Error::usage("the series has runs of several settings")
-            .with("path", dir.display())
-            .hint("name the run directories of one setting, or put them into a folder"));
+impl FoundRuns {
+    /// What a path stands for: one run, the runs of a series of one setting, or all in a folder and in
+    /// folders in it down to `levels`, in order of their names. Errors: `Usage` where there is nothing of
+    /// the kind, or a series has several settings; `Unavailable` or `Corrupt` where it cannot be read.
+    pub fn of(path: &Path, levels: u32) -> Result<FoundRuns> {
+        let mut found = FoundRuns::default();
+        found.collect(path, levels)?;
+        match found.dirs.is_empty() && found.left_out.is_empty() {
+            false => Ok(found),
+            true => Err(Error::usage("no run in it")
+                .with("path", path.display())
+                .hint("name a run directory, a series of one setting, or a folder of runs")),
+        }
     }
-    if points.is_empty() {
-        return Err(Error::usage("no run of the series is complete").with("path", dir.display()));
+
+    /// Reads its runs by `read`; what cannot be read is left out. Errors: the first, where no run is left.
+    pub fn read(
+        self,
+        read: impl Fn(&Path) -> Result<SideRun>,
+    ) -> Result<(Vec<SideRun>, Vec<LeftOutRun>)> {
+        let (mut runs, mut left_out, mut first) = (Vec::new(), self.left_out, None);
+        for dir in &self.dirs {
+            match read(dir) {
+                Ok(run) => runs.push(run),
+                Err(e) => {
+                    left_out.push(LeftOutRun::new(dir, e.to_string()));
+                    first.get_or_insert(e.with("path", dir.display()));
+                }
+            }
+        }
+        match (runs.is_empty(), first) {
+            (true, Some(e)) => Err(e),
+            (true, None) => Err(Error::usage("no run counts")
+                .with("because", left_out.first().map_or("", |l| l.why.as_str()))),
+            _ => Ok((runs, left_out)),
+        }
     }
-    Ok(points.iter().map(|p| dir.join(&p.run)).collect())
+
+    fn leave(&mut self, dir: &Path, why: impl Into<String>) {
+        self.left_out.push(LeftOutRun::new(dir, why));
+    }
+
+    fn collect(&mut self, path: &Path, levels: u32) -> Result<()> {
+        if path.join(names::MANIFEST).is_file() {
+            self.dirs.push(path.to_owned());
+            return Ok(());
+        }
+        if let Some(series) = SeriesFile::read(path)? {
+            return self.of_series(path, &series);
+        }
+        if path.join(names::SUMMARY).is_file() {
+            self.leave(path, format!("it has no {}", names::MANIFEST));
+            return Ok(());
+        }
+        let unreadable = |e| {
+            Error::unavailable("cannot read the directory").with("path", path.display()).source(e)
+        };
+        let mut inside: Vec<PathBuf> = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?.path();
+            // What a history left here links to runs that are somewhere else.
+            if entry.is_dir() && !entry.join(names::CHANGES).is_file() {
+                inside.push(entry);
+            }
+        }
+        inside.sort();
+        for entry in inside.iter().filter(|_| levels > 0) {
+            if let Err(e) = self.collect(entry, levels - 1) {
+                self.leave(entry, e.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// The complete runs of a series that measure; those that were begun and did not end well are left out.
+    fn of_series(&mut self, dir: &Path, series: &SeriesFile) -> Result<()> {
+        let begun = |p: &&SeriesPoint| !p.role.is_state() && p.status != PointStatus::Planned;
+        let points: Vec<&SeriesPoint> = series.points.iter().filter(begun).collect();
+        let first = points.first().map(|p| &p.coordinates);
+        if points.iter().any(|p| Some(&p.coordinates) != first) {
+            return Err(Error::usage("the series has runs of several settings")
+                .with("path", dir.display())
+                .hint("name the run directories of one setting, or put them into a folder"));
+        }
+        for point in points {
+            let run = dir.join(&point.run);
+            match point.status {
+                PointStatus::Complete => self.dirs.push(run),
+                PointStatus::Failed => self.leave(&run, "it failed"),
+                _ => self.leave(&run, "it is not complete"),
+            }
+        }
+        Ok(())
+    }
 }

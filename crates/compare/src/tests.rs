@@ -168,7 +168,8 @@ fn words_say_what_one_run_a_side_is_worth() {
     let found = compare(&side("a", 1, 1.0), &side("b", 1, 2.0), &CompareRequest::default());
     let found = found.expect("figures");
     assert_eq!(found.unit, CompareUnit::Batches);
-    assert!(console(&found).contains("not whether the systems do"));
+    let said = console(&found).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("not whether the systems do"), "{said}");
     let several = compare(&side("a", 4, 1.0), &side("b", 4, 2.0), &CompareRequest::default());
     let several = several.expect("figures");
     let text = console(&several);

@@ -55,6 +55,16 @@ pub struct Comparable {
     pub reasons: Vec<String>,
 }
 
+impl Comparable {
+    /// Adds what speaks against it; the worst decides.
+    pub fn add(&mut self, verdict: ComparableVerdict, reason: String) {
+        self.verdict = self.verdict.max(verdict);
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+}
+
 /// Kinds of comparability, best first.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,

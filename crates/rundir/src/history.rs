@@ -1,5 +1,7 @@
 //! `changes.json`: when a figure of a series of nights changed, and whether the newest night stands out.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::OpKind;
@@ -65,6 +67,12 @@ pub struct LeftOutRun {
     pub dir: String,
     /// Why, in words.
     pub why: String,
+}
+
+impl LeftOutRun {
+    pub fn new(dir: &Path, why: impl Into<String>) -> LeftOutRun {
+        LeftOutRun { dir: dir.display().to_string(), why: why.into() }
+    }
 }
 
 /// One figure over the nights.

@@ -1,16 +1,17 @@
 //! Which runs a history has, which of them count, and which belong together.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 use taillight_report::format::counted;
+use taillight_rundir::RunStatus;
 use taillight_rundir::history::LeftOutRun;
-use taillight_rundir::{RunStatus, names};
 
 use crate::comparable::differs;
-use crate::side::{SideRun, runs_of};
+use crate::side::{FoundRuns, SideRun};
 
 /// Folders in each other that are looked into: `nightly/2026-11-23/1`.
 const LEVELS: u32 = 3;
@@ -36,81 +37,24 @@ fn at(run: &SideRun) -> i64 {
 /// The runs in these directories that count, and those that do not, by time. Errors: `Usage` where there is
 /// none; `Unavailable` or `Corrupt` where none can be read.
 pub fn runs_in(paths: &[PathBuf], anyway: bool) -> Result<(Vec<SideRun>, Vec<LeftOutRun>)> {
-    let mut found = FoundRuns::default();
+    let mut all = FoundRuns::default();
     for path in paths {
-        let before = found.dirs.len() + found.left_out.len();
-        found.collect(path, LEVELS)?;
-        if found.dirs.len() + found.left_out.len() == before {
-            return Err(Error::usage("no run in it")
-                .with("path", path.display())
-                .hint("name run directories, or folders of them"));
-        }
+        let FoundRuns { dirs, left_out } = FoundRuns::of(path, LEVELS)?;
+        all.dirs.extend(dirs);
+        all.left_out.extend(left_out);
     }
-    let mut first_error = None;
+    let (found, mut left_out) = all.read(|dir| counting(dir, anyway))?;
     let mut runs: BTreeMap<(i64, String), SideRun> = BTreeMap::new();
-    for dir in std::mem::take(&mut found.dirs) {
-        match counting(&dir, anyway) {
-            Ok(run) => match runs.get(&(at(&run), run.manifest.run_id.clone())) {
-                Some(same) => found.leave(&dir, format!("the same run as {}", same.dir.display())),
-                None => drop(runs.insert((at(&run), run.manifest.run_id.clone()), run)),
-            },
-            Err(e) => {
-                found.leave(&dir, e.to_string());
-                first_error.get_or_insert(e.with("path", dir.display()));
-            }
+    for run in found {
+        match runs.entry((at(&run), run.manifest.run_id.clone())) {
+            Entry::Occupied(same) => left_out.push(LeftOutRun::new(
+                &run.dir,
+                format!("the same run as {}", same.get().dir.display()),
+            )),
+            Entry::Vacant(place) => drop(place.insert(run)),
         }
     }
-    match (runs.is_empty(), first_error) {
-        (true, Some(e)) => Err(e),
-        (true, None) => Err(Error::usage("no run counts")
-            .with("because", found.left_out.first().map_or("", |l| l.why.as_str()))),
-        _ => Ok((runs.into_values().collect(), found.left_out)),
-    }
-}
-
-#[derive(Default)]
-struct FoundRuns {
-    dirs: Vec<PathBuf>,
-    left_out: Vec<LeftOutRun>,
-}
-
-impl FoundRuns {
-    fn leave(&mut self, dir: &Path, why: String) {
-        self.left_out.push(LeftOutRun { dir: dir.display().to_string(), why });
-    }
-
-    fn collect(&mut self, path: &Path, levels: u32) -> Result<()> {
-        let has = |name: &str| path.join(name).is_file();
-        if has(names::MANIFEST) || has(names::SERIES) {
-            match runs_of(path) {
-                Ok(runs) => self.dirs.extend(runs),
-                Err(e) => self.leave(path, e.to_string()),
-            }
-            return Ok(());
-        }
-        if has(names::SUMMARY) {
-            self.leave(path, format!("it has no {}", names::MANIFEST));
-            return Ok(());
-        }
-        let unreadable = |e| {
-            Error::unavailable("cannot read the directory").with("path", path.display()).source(e)
-        };
-        let mut inside: Vec<PathBuf> = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(unreadable)? {
-            let entry = entry.map_err(unreadable)?.path();
-            // What a history left here links to runs that are somewhere else.
-            if entry.is_dir() && !entry.join(names::CHANGES).is_file() {
-                inside.push(entry);
-            }
-        }
-        inside.sort();
-        for entry in inside.iter().filter(|_| levels > 0) {
-            if let Err(e) = self.collect(entry, levels - 1) {
-                self.leave(entry, e.to_string());
-            }
-        }
-        Ok(())
-    }
+    Ok((runs.into_values().collect(), left_out))
 }
 
 /// A run that counts, without what a history does not use. Errors: why it does not count.

@@ -46,6 +46,9 @@ impl Resolver<'_> {
             self.drivers.defaults(&target.driver, &mut w);
             workloads.push(w);
         }
+        // What a gate compares runs by must be in their summaries.
+        let gate = job.gate.iter().flat_map(|gate| &gate.figures);
+        job.qos.percentiles.extend(gate.filter_map(|it| it.figure.percentile()));
         job.qos.percentiles.sort_unstable();
         job.qos.percentiles.dedup();
         self.trace(&job.trace).map_err(|c| self.error(c))?;

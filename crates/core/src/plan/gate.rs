@@ -47,6 +47,16 @@ pub enum Figure {
     Percentile(Percentile),
 }
 
+impl Figure {
+    /// None of a rate.
+    pub fn percentile(self) -> Option<Percentile> {
+        match self {
+            Figure::Rate => None,
+            Figure::Percentile(p) => Some(p),
+        }
+    }
+}
+
 /// A figure of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateFigure {

@@ -15,7 +15,7 @@ use taillight_compare::{
     context, is_hopeless, markdown, plans_comparable,
 };
 use taillight_core::exit::Exit;
-use taillight_core::plan::{Figure, Plan};
+use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_report::ReportContext;
 use taillight_rundir::compare::{CompareFile, GateStatus, PairsEnd};
@@ -100,11 +100,7 @@ impl AbMethod {
     /// A gate's percentile is in the report of every run.
     fn ask_for_percentiles(&mut self) {
         let gate = self.request.compare.gate.iter().flat_map(|gate| &gate.figures);
-        let asked = gate.filter_map(|wanted| match wanted.figure {
-            Figure::Percentile(p) => Some(p),
-            Figure::Rate => None,
-        });
-        let asked: Vec<_> = asked.collect();
+        let asked: Vec<_> = gate.filter_map(|wanted| wanted.figure.percentile()).collect();
         self.sides.iter_mut().for_each(|side| request_percentiles(&mut side.plan, &asked));
     }
 

@@ -225,3 +225,70 @@ fn statistics_that_come_too_late_do_not_spoil_the_end() {
     target.close().unwrap();
     assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
+
+/// Several connections with a pipeline each: every operation has its own answer, in whatever order the
+/// connections speak, and a share of the queue is all that one of them has in flight.
+#[test]
+fn connections_share_the_queue() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let (connections, depth) = (3, 8);
+    let target = open(&server.plan("connections = 3\nindex = true", depth, false), None).unwrap();
+    let mut s = session(target.as_ref(), depth);
+    let said = server.cli(&["INFO", "clients"]);
+    // Those of the session, the one that holds the prefix, and this question's.
+    assert!(said.contains(&format!("connected_clients:{}\r", connections + 2)), "{said}");
+    let put = |n: u64| Op::keyed(OpKind::Insert, n, 300);
+    let run = |s: &mut dyn Session, op: &dyn Fn(u64) -> Op| {
+        let mut done = Vec::new();
+        for round in 0..40 {
+            for slot in 0..depth {
+                let n = u64::from(round * depth + slot);
+                s.buffer(slot).fill(n as u8);
+                let token = Token::new(n, slot);
+                assert_eq!(s.submit(&op(n), slot, token).unwrap(), Submitted::Queued);
+            }
+            s.flush().unwrap();
+            while done.len() < depth as usize {
+                s.poll(1, None, &mut done).unwrap();
+            }
+            for c in done.drain(..) {
+                assert!(c.status.is_ok());
+                let n = c.token.generation();
+                let first = s.buffer(c.token.slot())[0];
+                assert_eq!(first, n as u8, "{n} in slot {}", c.token.slot());
+            }
+        }
+    };
+    run(s.as_mut(), &put);
+    run(s.as_mut(), &|n| Op::keyed(OpKind::Get, n, 0));
+    let scan = Op { count: 5, ..Op::keyed(OpKind::Scan, 10, 0) };
+    assert_eq!(one(s.as_mut(), &scan).count, 5);
+    drop(s);
+    target.close().unwrap();
+    let e = open(&server.plan("connections = 9", depth, false), None).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Usage, "{e}");
+}
+
+/// A value larger than the buffers of a socket: what is left over is sent when the server has read some.
+#[test]
+fn what_does_not_fit_into_a_socket_is_sent_later() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let size = 8 << 20;
+    let plan = keyed_plan(target("redis", &server.address(), "connections = 2"), size, 4, false);
+    let target = open(&plan, None).unwrap();
+    let mut s = conformance::session(target.as_ref(), size, 4);
+    for slot in 0..4 {
+        s.buffer(slot).fill(slot as u8);
+        let op = Op::keyed(OpKind::Insert, u64::from(slot), size);
+        s.submit(&op, slot, Token::new(1, slot)).unwrap();
+    }
+    let mut done = Vec::new();
+    while done.len() < 4 {
+        s.poll(1, None, &mut done).unwrap();
+    }
+    assert!(done.iter().all(|c| c.status.is_ok()));
+    for slot in 0..4 {
+        let c = one(s.as_mut(), &Op::keyed(OpKind::Get, slot, 0));
+        assert_eq!((c.moved, s.buffer(0)[size as usize - 1]), (size, slot as u8));
+    }
+}

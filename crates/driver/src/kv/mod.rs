@@ -129,6 +129,8 @@ impl KeyList {
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
+    // What lists objects looks them up one by one.
+    #[cfg(feature = "s3")]
     pub(crate) fn get(&self, n: usize) -> Option<&[u8]> {
         let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.ends.get(n).map(|end| &self.bytes[start..*end])

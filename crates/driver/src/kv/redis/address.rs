@@ -36,8 +36,11 @@ impl DatabaseAddress {
             let server = ServerAddress::Unix(file.to_owned());
             return Ok(DatabaseAddress { server, db: 0 });
         }
-        let Some(rest) = path.strip_prefix("redis://") else {
-            return Err(wrong("not the address of a Redis server"));
+        let rest = match path.strip_prefix("redis://") {
+            Some(rest) => rest,
+            // HOST:PORT, as other tools take it.
+            None if path.contains(':') && !path.contains('/') => path,
+            None => return Err(wrong("not the address of a Redis server")),
         };
         if rest.contains('@') {
             // Not shown: it holds a secret.
@@ -85,13 +88,14 @@ mod tests {
         for (path, shown) in [
             ("redis://h", "redis://h:6379/0"),
             ("redis://127.0.0.1:7/3", "redis://127.0.0.1:7/3"),
+            ("h:1", "redis://h:1/0"),
             ("redis://[::1]:7", "redis://[::1]:7/0"),
             ("redis://[::1]", "redis://[::1]:6379/0"),
             ("unix:/run/r.sock", "unix:/run/r.sock"),
         ] {
             assert_eq!(DatabaseAddress::parse(Some(path)).unwrap().shown(), shown);
         }
-        for bad in ["", "h:1", "redis://", "redis://h:x", "redis://h/x", "unix:r"] {
+        for bad in ["", "h", "h:1/0", "redis://", "redis://h:x", "redis://h/x", "unix:r"] {
             assert!(DatabaseAddress::parse(Some(bad)).is_err(), "{bad}");
         }
     }

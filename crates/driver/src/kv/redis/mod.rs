@@ -1,7 +1,7 @@
 //! `redis`: Redis, Valkey and whatever speaks RESP2, over TCP or a unix socket.
 //!
-//! What it is: commands in a pipeline as deep as the queue, one connection per worker, no client
-//! library in between. What it is not: a cluster client, and it retries nothing. Only keys that
+//! What it is: commands in pipelines that are together as deep as the queue, over as many connections as
+//! asked for, no client library in between. What it is not: a cluster client, and it retries nothing. Only keys that
 //! begin with the prefix of the run are read or written. A lost connection ends what is in flight
 //! with an error each; the next operation then ends the run.
 
@@ -10,6 +10,7 @@ mod admin;
 mod options;
 mod resp;
 mod session;
+mod sockets;
 mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -26,8 +27,8 @@ use crate::contract::{Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet};
 use options::RedisOptions;
 
-/// Deepest pipeline of a worker.
-const MAX_DEPTH: u32 = 1024;
+/// Most operations of a worker in flight, over all its connections.
+const MAX_DEPTH: u32 = 4096;
 
 /// The driver.
 pub struct RedisDriver;

@@ -17,6 +17,10 @@ pub struct RedisOptions {
     /// Only keys that begin with this and a colon are touched.
     #[schemars(title = "letters, digits, _ - . :")]
     pub prefix: String,
+    /// Connections of each worker. Its queue depth is divided over them: depth 32 over 32 connections is
+    /// one command in flight on each, depth 32 over 2 a pipeline of 16 on each.
+    #[schemars(title = "1 to the queue depth")]
+    pub connections: u32,
     /// Keep a sorted set of all keys: makes scans possible, and costs a ZADD with every insert
     /// (O(log n), in its latency) and the memory of every key again.
     pub index: bool,
@@ -30,6 +34,7 @@ impl Default for RedisOptions {
     fn default() -> RedisOptions {
         RedisOptions {
             prefix: "taillight".to_owned(),
+            connections: 1,
             index: false,
             keep: false,
             timeout: Span(5_000_000_000),
@@ -46,6 +51,11 @@ impl DriverOptions for RedisOptions {
                 .of_field("prefix")
                 .with("options.prefix", prefix)
                 .hint("1 to 128 of the characters a-z A-Z 0-9 _ - . :"));
+        }
+        if self.connections == 0 {
+            return Err(Error::usage("options.connections is zero")
+                .of_field("connections")
+                .hint("1 is the default"));
         }
         if self.timeout.0 == 0 {
             return Err(Error::usage("options.timeout is zero")

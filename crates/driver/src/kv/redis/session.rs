@@ -1,4 +1,4 @@
-//! One worker's pipeline: operations become commands in a buffer, replies come in their order.
+//! One worker's pipelines: operations become commands in a connection's buffer, replies come in their order.
 //!
 //! An operation is one command or several; the last reply completes it. A scan asks the index for
 //! keys first, then for their records. Nothing is allocated per operation once the buffers have
@@ -13,6 +13,7 @@ use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
 use super::resp::{self, RespValue};
+use super::sockets::{RedisSockets, of_slot};
 use super::wire::RespSocket;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::kv::{fields, rules::WorkloadRules};
@@ -72,14 +73,14 @@ struct Pipeline {
     buffers: Vec<Box<[u8]>>,
     flights: Vec<PendingCommand>,
     in_flight: u32,
-    /// Slot and meaning of each reply to come.
-    replies: VecDeque<(u32, ExpectedReply)>,
+    /// Of each connection, slot and meaning of the replies to come. A slot has always the same one.
+    replies: Vec<VecDeque<(u32, ExpectedReply)>>,
     key: Box<[u8; KEY_MAX]>,
 }
 
 /// The session.
 pub struct RedisSession {
-    wire: RespSocket,
+    sockets: RedisSockets,
     state: Pipeline,
     /// Why the connection is gone.
     lost: Option<String>,
@@ -88,24 +89,32 @@ pub struct RedisSession {
 }
 
 impl RedisSession {
-    /// Over a connection of its own.
-    pub fn new(wire: RespSocket, layout: RecordLayout, spec: &SessionSpec) -> RedisSession {
+    /// Over connections of its own. Errors: `Unavailable` when the kernel lets nobody wait for several.
+    pub fn new(
+        sockets: Vec<RespSocket>,
+        layout: RecordLayout,
+        spec: &SessionSpec,
+    ) -> Result<RedisSession> {
         let depth = spec.depth.max(1) as usize;
+        let share = 2 * depth.div_ceil(sockets.len());
+        let replies = sockets.iter().map(|_| VecDeque::with_capacity(share)).collect();
+        let sockets = RedisSockets::new(sockets)
+            .map_err(|e| Error::unavailable("cannot wait for connections").source(e))?;
         let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
-        RedisSession {
-            wire,
+        Ok(RedisSession {
+            sockets,
             state: Pipeline {
                 layout,
                 keep: spec.keep,
                 buffers: (0..depth).map(|_| buffer()).collect(),
                 flights: vec![PendingCommand::new(Token::new(0, 0)); depth],
                 in_flight: 0,
-                replies: VecDeque::with_capacity(2 * depth),
+                replies,
                 key: Box::new([0; KEY_MAX]),
             },
             lost: None,
             failed: Vec::with_capacity(depth),
-        }
+        })
     }
 
     /// Takes a slot for an operation; false when all are taken.
@@ -139,23 +148,33 @@ impl RedisSession {
             self.failed.push(Completion::failed(flight.token, status));
         }
         self.state.in_flight = 0;
-        self.state.replies.clear();
+        self.state.replies.iter_mut().for_each(VecDeque::clear);
     }
 
-    /// Sends what it can and takes the replies that are there.
-    fn turn(&mut self, out: &mut Vec<Completion>) -> io::Result<()> {
-        self.wire.send()?;
-        loop {
-            let state = &mut self.state;
-            while let Some(done) = self.wire.take(|reply, send| state.answer(reply, send))? {
-                out.extend(done?);
-            }
-            if self.state.in_flight == 0 || !self.wire.receive()? {
-                break;
+    /// Sends what it can and takes the replies that are there, or the first that come until `until`.
+    fn turn(
+        &mut self,
+        wait: bool,
+        until: Option<Stamp>,
+        out: &mut Vec<Completion>,
+    ) -> io::Result<()> {
+        self.sockets.send()?;
+        for nth in 0..self.sockets.wait(wait, until)? {
+            let at = self.sockets.ready(nth);
+            loop {
+                let more = self.sockets.receive(at)?;
+                let mut answer =
+                    |reply: RespValue<'_>, send: &mut _| self.state.answer(at, reply, send);
+                while let Some(done) = self.sockets.take(at, &mut answer)? {
+                    out.extend(done?);
+                }
+                if !more {
+                    break;
+                }
             }
         }
         // A scan has more to ask.
-        self.wire.send().map(|_| ())
+        self.sockets.send()
     }
 }
 
@@ -168,7 +187,8 @@ impl Pipeline {
 
     fn expect(&mut self, slot: u32, what: ExpectedReply) {
         self.flights[slot as usize].left += 1;
-        self.replies.push_back((slot, what));
+        let connections = self.replies.len();
+        self.replies[of_slot(slot, connections)].push_back((slot, what));
     }
 
     fn get(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
@@ -353,10 +373,11 @@ impl Pipeline {
     /// Takes a reply; the completion if it was the operation's last. `Err` when nothing was asked.
     fn answer(
         &mut self,
+        connection: usize,
         reply: RespValue<'_>,
         send: &mut Vec<u8>,
     ) -> io::Result<Option<Completion>> {
-        let Some((slot, expect)) = self.replies.pop_front() else {
+        let Some((slot, expect)) = self.replies[connection].pop_front() else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         match (expect, reply) {
@@ -475,7 +496,8 @@ impl Session for RedisSession {
         if !self.take(op, slot, token)? {
             return Ok(Submitted::Full);
         }
-        let (state, send) = (&mut self.state, &mut self.wire.out);
+        let state = &mut self.state;
+        let send = self.sockets.out(of_slot(slot, state.replies.len()));
         match op.kind {
             OpKind::Get => state.get(op, slot, send),
             OpKind::Insert | OpKind::Put | OpKind::Update => state.put(op, slot, send),
@@ -498,14 +520,15 @@ impl Session for RedisSession {
             return Ok(Submitted::Full);
         }
         let keys = keys.iter().copied().take(op.count as usize);
-        self.state.get_many(op, keys, slot, &mut self.wire.out);
+        let send = self.sockets.out(of_slot(slot, self.state.replies.len()));
+        self.state.get_many(op, keys, slot, send);
         self.state.in_flight += 1;
         Ok(Submitted::Queued)
     }
 
     fn flush(&mut self) -> Result<()> {
         if self.lost.is_none()
-            && let Err(e) = self.wire.send()
+            && let Err(e) = self.sockets.send()
         {
             self.lose(&e);
         }
@@ -515,9 +538,10 @@ impl Session for RedisSession {
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         let before = out.len();
         loop {
+            let wait = out.len() - before < min as usize;
             if self.lost.is_none()
                 && self.state.in_flight > 0
-                && let Err(e) = self.turn(out)
+                && let Err(e) = self.turn(wait, until, out)
             {
                 self.lose(&e);
             }
@@ -528,9 +552,6 @@ impl Session for RedisSession {
                 || until.is_some_and(|until| MonoClock.now() >= until)
             {
                 return Ok(());
-            }
-            if let Err(e) = self.wire.wait(until) {
-                self.lose(&e);
             }
         }
     }

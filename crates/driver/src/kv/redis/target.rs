@@ -56,6 +56,7 @@ impl RedisTarget {
         let options = RedisOptions::parse(&target.driver, &target.options)?;
         let address = DatabaseAddress::parse(target.path.as_deref())?;
         let confirmed = admin::confirmed(target.destroy, spec.destroy, &address)?;
+        check_connections(plan, &options)?;
         let layouts = layouts(plan, &options)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
@@ -93,6 +94,18 @@ impl RedisTarget {
         }
         self.admin().wipe()?;
         self.admin.remove()
+    }
+}
+
+/// Whether each connection has an operation to wait for. Errors: `Usage`.
+fn check_connections(plan: &Plan, options: &RedisOptions) -> Result<()> {
+    let idle = plan.workloads.iter().position(|w| w.queue_depth < options.connections);
+    match idle {
+        None => Ok(()),
+        Some(i) => Err(Error::usage("more connections than operations in flight")
+            .with("options.connections", options.connections)
+            .with("queue_depth", plan.workloads[i].queue_depth)
+            .hint("the queue depth of a worker is divided over its connections: raise it, as with --depth")),
     }
 }
 
@@ -147,8 +160,10 @@ impl Target for RedisTarget {
         let layout = self.layouts.get(usize::from(spec.workload)).cloned();
         let layout = layout.ok_or_else(|| Error::internal("a session of no workload"))?;
         let timeout = Duration::from_nanos(self.options.timeout.0);
-        let wire = admin::greet(&self.address, self.password.as_deref(), timeout)?;
-        Ok(Box::new(RedisSession::new(wire, layout, spec)))
+        let connect = |_| admin::greet(&self.address, self.password.as_deref(), timeout);
+        let connections = self.options.connections.min(spec.depth.max(1));
+        let sockets = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(RedisSession::new(sockets, layout, spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         match action {

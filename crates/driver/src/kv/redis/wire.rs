@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl RespSocket {
         Ok(true)
     }
 
-    /// Takes in what has come, without waiting; whether anything had.
+    /// Takes in what has come, without waiting; whether more may be there.
     pub fn receive(&mut self) -> io::Result<bool> {
         let held = self.end - self.start;
         if self.start > 0 {
@@ -100,7 +100,7 @@ impl RespSocket {
                 Ok(0) => return Err(ErrorKind::ConnectionReset.into()),
                 Ok(n) => {
                     self.end += n;
-                    return Ok(true);
+                    return Ok(self.end == self.input.len());
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -134,17 +134,14 @@ impl RespSocket {
     }
 
     /// Sleeps until replies come, the socket takes more of what is to be sent, or `until`.
-    pub fn wait(&self, until: Option<Stamp>) -> io::Result<()> {
+    fn wait(&self, until: Stamp) -> io::Result<()> {
         let mut flags = PollFlags::IN;
         if self.sent < self.out.len() {
             flags |= PollFlags::OUT;
         }
-        let left = until.map(|until| {
-            let ns = until.since(MonoClock.now()).max(0);
-            Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
-        });
+        let left = timespec(until.since(MonoClock.now()).max(0));
         let fd = self.socket.as_fd();
-        match poll(&mut [PollFd::new(&fd, flags)], left.as_ref()) {
+        match poll(&mut [PollFd::new(&fd, flags)], Some(&left)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),
         }
@@ -163,14 +160,21 @@ impl RespSocket {
             if let Some(said) = self.take(|reply, _| Reply::of(reply))? {
                 return Ok(said);
             }
-            if self.receive()? {
+            let held = self.end - self.start;
+            if self.receive()? || self.end - self.start > held {
                 continue;
             }
             if MonoClock.now() >= until {
                 return Err(ErrorKind::TimedOut.into());
             }
-            self.wait(Some(until))?;
+            self.wait(until)?;
         }
+    }
+}
+
+impl AsFd for RespSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -200,6 +204,11 @@ impl Reply {
             other => Reply::Text(text(other)),
         }
     }
+}
+
+/// A duration as the kernel wants it.
+pub fn timespec(ns: i64) -> Timespec {
+    Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
 }
 
 /// Why a server cannot be used, in words.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use taillight_lab::cleanup::{LabLock, StopSignal};
 use taillight_lab::faults::find;
 use taillight_lab::score::Score;
+use taillight_lab::setting::Setting;
 use taillight_lab::trial;
 
 /// Faults whose stages are quick to build and whose outliers are sure to come.
@@ -38,7 +39,7 @@ fn faults_are_blamed_on_their_layers() {
     let (mut right, mut wrong) = (0, 0);
     for (name, engine) in SHORT {
         let fault = find(name).expect("a known fault");
-        let score = match trial::trial(&stop, &taillight, fault, engine, MS, None) {
+        let score = match trial::trial(&stop, &taillight, fault, engine, MS, Setting::Clean, None) {
             Ok(score) => score,
             // Controllers and file systems differ between machines; what fails says so.
             Err(e) if format!("{e:#}").contains("no control group") => {

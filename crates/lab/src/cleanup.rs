@@ -187,14 +187,16 @@ fn sweep() {
 fn groups() {
     // Version 2 alone: the hierarchy is mounted there itself.
     let root = Path::new(CGROUPS);
-    if root.join("cgroup.controllers").exists() && root.join(NAME).exists() {
-        dissolve(root, &root.join(NAME));
+    for name in [NAME.to_owned(), format!("{NAME}-setting")] {
+        if root.join("cgroup.controllers").exists() && root.join(&name).exists() {
+            dissolve(root, &root.join(&name));
+        }
     }
     let hierarchies = std::fs::read_dir(root).into_iter().flatten();
     for hierarchy in hierarchies.flatten() {
         let groups = std::fs::read_dir(hierarchy.path()).into_iter().flatten();
         for group in groups.flatten() {
-            if group.file_name() == NAME {
+            if group.file_name().to_string_lossy().starts_with(NAME) {
                 dissolve(&hierarchy.path(), &group.path());
             }
         }

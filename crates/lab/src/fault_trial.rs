@@ -1,12 +1,15 @@
 //! One trial: a victim, a fault, the truth about it. What every fault has at hand.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::cleanup::{StopSignal, Undo};
-use crate::fuse::Brake;
+use crate::fuse::{self, Brake};
+use crate::setting::Setting;
+use crate::stage::{LoopDevice, image};
 use crate::truth::{Truth, now_ns};
 use crate::victim::{Victim, VictimOptions};
 
@@ -27,6 +30,8 @@ pub struct FaultTrial<'a> {
     pub engine: &'static str,
     /// How long the victim runs.
     pub runtime: Duration,
+    /// What else goes on.
+    pub setting: Setting,
     pub truth: Truth,
     began: Instant,
 }
@@ -39,6 +44,7 @@ impl<'a> FaultTrial<'a> {
         amplitude: Duration,
         engine: &'static str,
         runtime: Duration,
+        setting: Setting,
     ) -> FaultTrial<'a> {
         FaultTrial {
             victim: None,
@@ -48,9 +54,22 @@ impl<'a> FaultTrial<'a> {
             amplitude,
             engine,
             runtime,
+            setting,
             truth: Truth::default(),
             began: Instant::now(),
         }
+    }
+
+    /// A disk in memory.
+    pub fn disk(&mut self, mib: u64) -> Result<LoopDevice> {
+        let file = image(&mut self.undo, "image", mib << 20)?;
+        LoopDevice::over(&mut self.undo, &file, false)
+    }
+
+    /// A disk that is slow when told to: over a file that sleeps.
+    pub fn slow_disk(&mut self, mib: usize) -> Result<(LoopDevice, Arc<Brake>)> {
+        let (file, slow) = fuse::serve(&mut self.undo, mib << 20)?;
+        Ok((LoopDevice::over(&mut self.undo, &file, true)?, slow))
     }
 
     /// Operations in flight of one worker.
@@ -68,6 +87,14 @@ impl<'a> FaultTrial<'a> {
         self.options_of(path, &["file", "--rw", rw, "--bs", "4KiB", "--set", &engine])
     }
 
+    /// The same where a device of the lab is overwritten.
+    pub fn overwriting(&self, device: &Path) -> VictimOptions {
+        let mut options = self.options(device.to_owned(), "randwrite");
+        options.set.push("target.destroy=true".into());
+        options.more = vec!["--destroy".into(), device.to_string_lossy().into_owned()];
+        options
+    }
+
     /// The same with another driver, and what it is asked for.
     pub fn options_of(&self, path: PathBuf, driver: &[&str]) -> VictimOptions {
         VictimOptions {
@@ -81,6 +108,7 @@ impl<'a> FaultTrial<'a> {
             set: vec![format!("workload.0.think={{time=\"200us\",every={}}}", self.depth())],
             more: Vec::new(),
             env: Vec::new(),
+            within: Vec::new(),
         }
     }
 
@@ -99,6 +127,7 @@ impl<'a> FaultTrial<'a> {
         let pid = victim.pid;
         self.victim = Some(victim);
         first(pid)?;
+        self.setting.begin(&mut self.undo, pid)?;
         self.stop.sleep(CALM)?;
         self.began = Instant::now();
         Ok(pid)

@@ -13,6 +13,7 @@ pub mod faults;
 pub mod fuse;
 pub mod proxy;
 pub mod score;
+pub mod setting;
 pub mod stage;
 pub mod trial;
 pub mod truth;

@@ -9,7 +9,9 @@ use clap::Parser;
 use taillight_lab::cleanup::{LabLock, StopSignal};
 use taillight_lab::faults::{FAULTS, Fault, find};
 use taillight_lab::score::{Score, matrix};
+use taillight_lab::setting::Setting;
 use taillight_lab::trial::{self, NotMade};
+use taillight_s3test::{FaultyServer, ServerSettings};
 
 /// How often a trial whose fault goes too far is made.
 const TRIES: u32 = 3;
@@ -19,7 +21,7 @@ const TRIES: u32 = 3;
 #[command(name = "taillight-lab")]
 struct LabArgs {
     /// The program under test.
-    #[arg(required_unless_present_any = ["list"])]
+    #[arg(required_unless_present_any = ["list", "serve_objects"])]
     taillight: Option<PathBuf>,
     /// Only these faults, separated by commas.
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = fault)]
@@ -30,6 +32,9 @@ struct LabArgs {
     /// Only of this strength.
     #[arg(long)]
     ms: Option<u64>,
+    /// What else goes on.
+    #[arg(long, value_enum, default_value_t)]
+    setting: Setting,
     #[arg(long, default_value_t = 3)]
     repeats: u32,
     /// Where scores are appended.
@@ -38,6 +43,9 @@ struct LabArgs {
     /// Keep the run directories of the first round here.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Serve objects, as a store that can be stopped; on standard output is where.
+    #[arg(long, hide = true)]
+    serve_objects: bool,
     /// List the faults.
     #[arg(long)]
     list: bool,
@@ -79,8 +87,9 @@ fn trials(args: &LabArgs, taillight: &Path) -> Result<bool> {
                     }
                     let keep = args.keep.as_deref().filter(|_| repeat == 0);
                     let name = format!("{} {engine} {ms} ms", fault.name);
-                    let made =
-                        made(&name, || trial::trial(&stop, taillight, fault, engine, ms, keep));
+                    let made = made(&name, || {
+                        trial::trial(&stop, taillight, fault, engine, ms, args.setting, keep)
+                    });
                     match made {
                         Ok(score) => {
                             println!(
@@ -128,6 +137,13 @@ fn append(args: &LabArgs, score: &Score) -> Result<()> {
 
 fn run() -> Result<bool> {
     let args = LabArgs::parse();
+    if args.serve_objects {
+        let server = FaultyServer::start(ServerSettings::default());
+        println!("{}", server.path("lab/"));
+        loop {
+            std::thread::park();
+        }
+    }
     if args.list {
         let faults = FAULTS.iter();
         faults.for_each(|f| println!("{} ({})", f.name, f.layer));

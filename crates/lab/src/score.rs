@@ -19,6 +19,9 @@ pub struct Score {
     pub engine: String,
     /// How strong it was, ms.
     pub ms: u64,
+    /// What else went on; empty for nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub setting: String,
     /// Layer that was to be blamed.
     pub truth: String,
     /// Times in which it was in force.
@@ -125,8 +128,8 @@ fn add(to: &mut BTreeMap<String, u64>, from: &BTreeMap<String, u64>) {
 const FIRST: &str = include_str!("../first.jsonl");
 
 /// Scores by fault and engine, with the number of runs.
-fn by_kind(scores: &[Score]) -> BTreeMap<(&str, &str), (u64, Score)> {
-    let mut rows: BTreeMap<(&str, &str), (u64, Score)> = BTreeMap::new();
+fn by_kind(scores: &[Score]) -> Kinds<'_> {
+    let mut rows = Kinds::new();
     for one in scores {
         let empty = || (0, Score { truth: one.truth.clone(), ..Score::default() });
         let (runs, row) =
@@ -144,27 +147,45 @@ fn percent(n: u64, of: u64) -> String {
     }
 }
 
-/// Scores as tables in Markdown: one row per fault and engine, then what they say together.
+/// Layers in which a machine is slow by itself: its CPUs are shared, and so is what serves its disks.
+const NATURAL: [&str; 2] = ["cpu", "device"];
+
+/// Scores as tables in Markdown: one row per fault and engine, first results, then what they say together.
 pub fn matrix(scores: &[Score]) -> Result<String> {
     let first: Vec<Score> = FIRST.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let (rows, first) = (by_kind(scores), by_kind(&first));
+    let (quiet, other): (Vec<Score>, Vec<Score>) =
+        scores.iter().cloned().partition(|s| s.setting.is_empty());
+    let (rows, first) = (by_kind(&quiet), by_kind(&first));
+    let mut out = table(&rows);
+    coverage(&quiet, &mut out);
+    out.push_str(&total("Now", rows.values()));
+    out.push_str(&calibration(&rows));
+    out.push_str(&settings(&quiet, &other));
+    if !first.is_empty() {
+        out.push_str("\nWhat each kind was blamed on when it was made for the first time:\n\n");
+        out.push_str(&table(&first));
+        out.push_str(&total("Kinds made for the first time", first.values()));
+    }
+    Ok(out)
+}
+
+/// Runs of a fault with an engine, and their scores together.
+type Kinds<'a> = BTreeMap<(&'a str, &'a str), (u64, Score)>;
+
+fn table(rows: &Kinds<'_>) -> String {
     let mut out = String::from(
-        "| fault | engine | truth | runs | injected outliers | first time: right, wrong | right | wrong \
-         | sure | of these wrong | blamed on | others |\n\
-         |---|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|\n",
+        "| fault | engine | truth | runs | injected outliers | right | wrong | sure | of these wrong \
+         | blamed on | others |\n|---|---|---|--:|--:|--:|--:|--:|--:|---|---|\n",
     );
     let list = |counts: &BTreeMap<String, u64>| {
         let parts: Vec<String> = counts.iter().map(|(l, n)| format!("{l} {n}")).collect();
         parts.join(", ")
     };
-    for ((fault, engine), (runs, row)) in &rows {
+    for ((fault, engine), (runs, row)) in rows {
         let all = row.injected();
         let (sure, misled) = row.sure();
-        let first = first.get(&(*fault, *engine)).map_or("-".to_owned(), |(_, f)| {
-            format!("{}, {}", percent(f.right(), f.injected()), percent(f.wrong(), f.injected()))
-        });
         out.push_str(&format!(
-            "| {fault} | {engine} | {} | {runs} | {all} | {first} | {} | {} | {} | {} | {} | {} |\n",
+            "| {fault} | {engine} | {} | {runs} | {all} | {} | {} | {} | {} | {} | {} |\n",
             row.truth.replace('|', " or "),
             percent(row.right(), all),
             percent(row.wrong(), all),
@@ -174,12 +195,85 @@ pub fn matrix(scores: &[Score]) -> Result<String> {
             list(&row.others),
         ));
     }
-    coverage(scores, &mut out);
-    out.push_str(&total("Now", rows.values()));
-    if !first.is_empty() {
-        out.push_str(&total("Kinds made for the first time", first.values()));
+    out
+}
+
+/// How often what is called sure, and likely, is wrong: of all verdicts, and the mean over kinds.
+fn calibration(rows: &Kinds<'_>) -> String {
+    let mut out = String::from(
+        "\n| called | verdicts | right | wrong | wrong, mean over kinds (95 % interval) |\n\
+         |---|--:|--:|--:|--:|\n",
+    );
+    let sure = |s: &Score| s.sure();
+    let likely = |s: &Score| {
+        let named = s.right() + s.wrong();
+        (named - s.sure().0.min(named), s.wrong() - s.sure().1)
+    };
+    for (word, of) in [("sure", &sure as &dyn Fn(&Score) -> (u64, u64)), ("likely", &likely)] {
+        let counts: Vec<(u64, u64)> = rows.values().map(|(_, row)| of(row)).collect();
+        let counts: Vec<(u64, u64)> = counts.into_iter().filter(|(n, _)| *n > 0).collect();
+        let (all, wrong) = counts.iter().fold((0, 0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
+        let shares: Vec<f64> =
+            counts.iter().map(|(n, wrong)| *wrong as f64 * 100.0 / *n as f64).collect();
+        let (mean, half) = mean(&shares);
+        out.push_str(&format!(
+            "| {word} | {all} | {} | {} | {mean:.1} % +- {half:.1} over {} |\n",
+            percent(all - wrong, all),
+            percent(wrong, all),
+            shares.len()
+        ));
     }
-    Ok(out)
+    out
+}
+
+/// What is said where nothing was done, and where something else went on beside a fault.
+fn settings(quiet: &[Score], other: &[Score]) -> String {
+    let mut out = String::from(
+        "\n| setting | clean runs | outliers | unknown or mixed | blamed on what nobody spoiled \
+         | faults: runs | injected | right | wrong | sure | of these wrong |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    let mut by: BTreeMap<&str, Vec<&Score>> = BTreeMap::new();
+    for one in quiet.iter().chain(other) {
+        by.entry(&one.setting).or_default().push(one);
+    }
+    for (setting, list) in by {
+        let (clean, faults): (Vec<&Score>, Vec<&Score>) =
+            list.into_iter().partition(|s| s.truth == "none");
+        let (mut nothing, mut done) = (Score::default(), Score::default());
+        clean.iter().for_each(|s| nothing.take_in(s));
+        let sum = |of: &dyn Fn(&Score) -> u64| faults.iter().map(|s| of(s)).sum::<u64>();
+        faults.iter().for_each(|s| done.take_in(s));
+        let all: u64 = nothing.others.values().sum();
+        let natural = |l: &str| NATURAL.contains(&l) || setting == "memory" && l == "page_cache";
+        let open = |l: &str| l == "unknown" || l == "mixed";
+        let of = |what: &dyn Fn(&str) -> bool| -> u64 {
+            nothing.others.iter().filter(|(l, _)| what(l)).map(|(_, n)| n).sum()
+        };
+        let (sure, misled) = (sum(&|s| s.sure().0), sum(&|s| s.sure().1));
+        out.push_str(&format!(
+            "| {} | {} | {all} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+            if setting.is_empty() { "clean" } else { setting },
+            clean.len(),
+            percent(of(&open), all),
+            percent(of(&|l| !natural(l) && !open(l)), all),
+            faults.len(),
+            done.injected(),
+            percent(sum(&Score::right), done.injected()),
+            percent(sum(&Score::wrong), done.injected()),
+            percent(sure, done.injected()),
+            percent(misled, sure),
+        ));
+    }
+    out
+}
+
+/// The mean, and half of its 95 % interval.
+fn mean(shares: &[f64]) -> (f64, f64) {
+    let n = shares.len().max(1) as f64;
+    let mean = shares.iter().sum::<f64>() / n;
+    let spread = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, 1.96 * (spread / n).sqrt())
 }
 
 /// All runs together, and the mean over kinds, each a fault with an engine.
@@ -195,19 +289,16 @@ fn total<'a>(what: &str, rows: impl Iterator<Item = &'a (u64, Score)>) -> String
         misled += row.sure().1;
         shares.push(row.right() as f64 * 100.0 / row.injected() as f64);
     }
-    let kinds = shares.len().max(1) as f64;
-    let mean = shares.iter().sum::<f64>() / kinds;
-    let spread = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / (kinds - 1.0).max(1.0);
+    let (mean, half) = mean(&shares);
     format!(
         "\n{what}: {all} injected outliers in {runs} runs, {} blamed on the right layer, {} on a wrong \
          one, the rest unknown or mixed; of those called sure ({}) {} wrong. Mean over {} kinds: {mean:.1} \
-         % right (95 % interval +- {:.1}).\n",
+         % right (95 % interval +- {half:.1}).\n",
         percent(right, all),
         percent(wrong, all),
         percent(sure, all),
         percent(misled, sure),
         shares.len(),
-        1.96 * (spread / kinds).sqrt(),
     )
 }
 
@@ -238,6 +329,7 @@ mod tests {
             fault: "f".into(),
             engine: "sync".into(),
             ms: 20,
+            setting: String::new(),
             truth: truth.into(),
             windows: 3,
             blamed: blamed.iter().map(|(l, n)| (l.to_string(), *n)).collect(),
@@ -255,9 +347,12 @@ mod tests {
         let line = serde_json::to_string(&it).expect("written");
         assert_eq!(serde_json::from_str::<Score>(&line).expect("read"), it);
         let text = matrix(&[it.clone(), it]).expect("first results");
-        let row = "| f | sync | cpu | 2 | 28 | - | 50.0 % | 14.3 % | 28.6 % | 50.0 % |";
+        let row = "| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % | 28.6 % | 50.0 % |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("99.800 % were matched, 99.000 % seen"), "{text}");
+        assert!(text.contains("| sure | 8 | 50.0 % | 50.0 % | 50.0 % +- 0.0 over 1 |"), "{text}");
+        assert!(text.contains("| likely | 10 | 100.0 % | 0.0 % |"), "{text}");
+        assert!(text.contains("| clean | 0 | 0 | - | - | 2 | 28 |"), "{text}");
         assert!(text.contains("Now: 28 injected outliers in 2 runs, 50.0 % blamed"), "{text}");
     }
 }

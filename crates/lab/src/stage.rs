@@ -64,6 +64,7 @@ impl LoopDevice {
         let device = self.device.to_string_lossy();
         match kind {
             "ext4" => tool("mkfs.ext4", &["-q", "-E", "nodiscard", &device])?,
+            "btrfs" => tool("mkfs.btrfs", &["-q", "-f", "-K", "-m", "single", &device])?,
             _ => tool("mkfs.xfs", &["-q", "-f", "-K", &device])?,
         };
         let at = lab_dir().join(format!("{NAME}-{kind}"));
@@ -96,8 +97,12 @@ pub struct LabCgroup {
 impl LabCgroup {
     /// Makes one of one controller.
     pub fn of(undo: &mut Undo, controller: &str) -> Result<LabCgroup> {
+        LabCgroup::named(undo, controller, NAME)
+    }
+
+    fn named(undo: &mut Undo, controller: &str, name: &str) -> Result<LabCgroup> {
         let parent = Path::new(CGROUPS).join(controller);
-        let path = parent.join(NAME);
+        let path = parent.join(name);
         std::fs::create_dir(&path)
             .with_context(|| format!("no control group of {controller} (version 1) here"))?;
         let group = path.clone();
@@ -106,7 +111,7 @@ impl LabCgroup {
     }
 
     /// Makes one that limits memory, of either version.
-    pub fn of_memory(undo: &mut Undo) -> Result<LabCgroup> {
+    pub fn of_memory(undo: &mut Undo, name: &str) -> Result<LabCgroup> {
         let both = [CGROUPS.to_owned(), format!("{CGROUPS}/unified")];
         let memory = |hierarchy: &&String| {
             let file = Path::new(hierarchy).join("cgroup.subtree_control");
@@ -114,9 +119,9 @@ impl LabCgroup {
             list.split_whitespace().any(|name| name == "memory")
         };
         let Some(parent) = both.iter().find(memory).map(PathBuf::from) else {
-            return LabCgroup::of(undo, "memory");
+            return LabCgroup::named(undo, "memory", name);
         };
-        let path = parent.join(NAME);
+        let path = parent.join(name);
         std::fs::create_dir(&path).context("no control group of memory (version 2) here")?;
         let group = path.clone();
         undo.add(move || dissolve(&parent, &group));

@@ -9,6 +9,7 @@ use crate::cleanup::{StopSignal, lab_dir};
 use crate::fault_trial::FaultTrial;
 use crate::faults::Fault;
 use crate::score::Score;
+use crate::setting::Setting;
 
 /// Why a trial cannot be made here, if so.
 pub fn cannot() -> Option<String> {
@@ -49,10 +50,11 @@ pub fn trial(
     fault: &Fault,
     engine: &'static str,
     ms: u64,
+    setting: Setting,
     keep: Option<&Path>,
 ) -> Result<Score> {
     let amplitude = Duration::from_millis(ms);
-    let mut bench = FaultTrial::new(stop, taillight, amplitude, engine, fault.runtime);
+    let mut bench = FaultTrial::new(stop, taillight, amplitude, engine, fault.runtime, setting);
     (fault.run)(&mut bench)?;
     let run = bench.end()?;
     let truth = std::mem::take(&mut bench.truth);
@@ -64,6 +66,7 @@ pub fn trial(
     let mut score = Score::of(taillight, &run, &truth)?;
     score.fault = fault.name.to_owned();
     score.engine = engine.to_owned();
+    score.setting = setting.name().to_owned();
     score.ms = ms;
     score.truth = fault.layer.to_owned();
     score.seen = score.seen.filter(|_| fault.blocks);

@@ -1,6 +1,6 @@
 //! The run that suffers: Taillight as any user starts it, traced.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ pub struct VictimOptions {
     pub more: Vec<String>,
     /// What it finds in its environment.
     pub env: Vec<(&'static str, OsString)>,
+    /// A command that becomes it: where else it runs.
+    pub within: Vec<String>,
 }
 
 /// A run under way.
@@ -45,7 +47,10 @@ impl Victim {
         let dir = lab_dir().join(format!("{NAME}-run"));
         let _ = std::fs::remove_dir_all(&dir);
         let log = std::fs::File::create(lab_dir().join("run.log"))?;
-        let child = Command::new(&options.taillight)
+        let program = options.taillight.as_os_str();
+        let mut words = options.within.iter().map(OsStr::new).chain([program]);
+        let child = Command::new(words.next().unwrap_or(program))
+            .args(words)
             .args(arguments(options, &dir))
             .envs(options.env.iter().cloned())
             .stdin(Stdio::null())

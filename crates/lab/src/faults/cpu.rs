@@ -9,15 +9,12 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
 use crate::cleanup::{set, tool};
 use crate::fault_trial::FaultTrial;
-use crate::stage::{LabCgroup, LoopDevice, image};
+use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
-
-const MIB: u64 = 1 << 20;
 
 /// The victim's control group may run only so long in each period.
 pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let disk = b.disk(64)?;
     let group = LabCgroup::of(&mut b.undo, "cpu")?;
     let mut options = b.options(disk.device.clone(), "randread");
     // Cached reads without pauses: it must want more CPU than it may have.
@@ -66,6 +63,17 @@ pub fn spinners(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn hog(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = pinned(b)?;
     b.start(&options)?;
+    hogged(b)
+}
+
+/// The same where io_uring's worker threads do the work.
+pub fn workers(b: &mut FaultTrial<'_>) -> Result<()> {
+    super::stopped::synced(b)?;
+    hogged(b)
+}
+
+/// A thread with real-time priority takes the first CPU, where the victim is, again and again.
+fn hogged(b: &mut FaultTrial<'_>) -> Result<()> {
     pin(b)?;
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
@@ -79,28 +87,19 @@ pub fn hog(b: &mut FaultTrial<'_>) -> Result<()> {
 /// The thread that finishes direct writes to a file waits for the CPU that the victim, of higher
 /// priority than who has it, does not have to wait for.
 pub fn late_completion(b: &mut FaultTrial<'_>) -> Result<()> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let disk = b.disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     // Completions run where the I/O came from.
     set(&disk.sys("queue/rq_affinity"), 2)?;
     let mut options = b.options(at.join("victim"), "randwrite");
     options.more = ["--size", "16MiB"].map(String::from).to_vec();
     let pid = b.start(&options)?;
-    pin(b)?;
     tool("chrt", &["-a", "-f", "-p", "60", &pid.to_string()])?;
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
-        let one = Spinner::new(on)?;
-        tool("chrt", &["-f", "-p", "50", &one.tid])?;
-        one.go();
-        stop.sleep(on)
-    })
+    hogged(b)
 }
 
 fn pinned(b: &mut FaultTrial<'_>) -> Result<VictimOptions> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let disk = b.disk(64)?;
     Ok(b.options(disk.device.clone(), "randread"))
 }
 

@@ -1,6 +1,6 @@
 //! Faults below the file system: limits, slow devices, full queues.
 
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cleanup::set;
+use crate::cleanup::{set, tool};
 use crate::fault_trial::FaultTrial;
-use crate::fuse;
-use crate::stage::{LabCgroup, LoopDevice, image};
+use crate::fuse::Brake;
+use crate::stage::{LabCgroup, LoopDevice};
 
 const MIB: u64 = 1 << 20;
 /// O_DIRECT where loop devices are made (x86-64; others use another bit, and the rival then reads
@@ -19,26 +19,29 @@ const MIB: u64 = 1 << 20;
 pub const DIRECT: i32 = 0o40000;
 /// Threads of the neighbour that fills the queue.
 const RIVALS: u32 = 32;
+/// More than a loop device takes at once.
+const CROWD: u32 = 192;
+/// Of a device that becomes slower.
+const STEPS: u32 = 8;
 
 pub fn clean(b: &mut FaultTrial<'_>) -> Result<()> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
-    let options = b.options(disk.device.clone(), "randread");
+    let disk = b.disk(64)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    // Whatever the machine itself makes slow is an outlier.
+    options.threshold = Duration::from_millis(1);
     b.start(&options)?;
     b.stop.sleep(b.runtime)
 }
 
 /// A limit of I/Os per second for the victim's control group.
 pub fn cgroup_io(b: &mut FaultTrial<'_>) -> Result<()> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let disk = b.disk(64)?;
     limited(b, &disk, &disk)
 }
 
 /// The same limit on the disk below the one that the victim reads.
 pub fn lower_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let lower = LoopDevice::over(&mut b.undo, &file, false)?;
+    let lower = b.disk(64)?;
     let upper = LoopDevice::over(&mut b.undo, &lower.device, true)?;
     limited(b, &upper, &lower)
 }
@@ -64,33 +67,121 @@ fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> R
 
 /// Every so often the device takes longer: a loop device over a file that sleeps.
 pub fn slow_device(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let (disk, slow) = b.slow_disk(64)?;
     let options = b.options(disk.device.clone(), "randread");
     b.start(&options)?;
     b.slowed(&slow)
 }
 
+/// A device that becomes slower, step by step, and then well again, as one that gets hot.
+pub fn slow_ramp(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let options = b.options(disk.device.clone(), "randread");
+    b.start(&options)?;
+    let (most, step) = (b.amplitude, b.amplitude);
+    b.pulses(Duration::from_millis(300), Duration::ZERO, |stop| {
+        for n in 1..=STEPS {
+            slow.set(1, most * n / STEPS);
+            stop.sleep(step)?;
+        }
+        slow.set(0, Duration::ZERO);
+        Ok(())
+    })?;
+    b.truth = Default::default();
+    b.naps(&slow);
+    Ok(())
+}
+
+/// The device is slow, and the program is stopped: each by itself, and both at once.
+pub fn two_faults(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set.clear();
+    let pid = b.start(&options)?;
+    slow.set(199, b.amplitude);
+    super::stopped::stopped(b, pid)?;
+    b.naps(&slow);
+    Ok(())
+}
+
 /// A queue of four requests, and a neighbour with 32.
 pub fn tags(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
-    let undone = disk.sys("queue/scheduler");
-    b.undo.add(move || drop(set(&undone, "none")));
-    set(&disk.sys("queue/scheduler"), "mq-deadline")?;
+    let (disk, slow) = scheduled(b, "mq-deadline")?;
     set(&disk.sys("queue/nr_requests"), 4)?;
     let options = b.options(disk.device.clone(), "randread");
     slow.set(1, b.amplitude * 4 / RIVALS);
     b.start(&options)?;
     let (on, after) = (b.amplitude * 4, b.amplitude);
-    b.pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, || stop.sleep(on)))
+    b.pulses(Duration::from_millis(200), after, |stop| {
+        rival(&disk.device, RIVALS, || stop.sleep(on))
+    })
+}
+
+/// More reads than the device takes at once: the scheduler lets writes wait.
+pub fn reads_first(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(b, "mq-deadline")?;
+    // So many batches of 16 reads, of which the disk serves eight at a time.
+    let nap = Duration::from_micros(200);
+    let batches = (b.amplitude.as_micros() / (2 * nap).as_micros()).max(1);
+    set(&disk.sys("queue/iosched/writes_starved"), batches)?;
+    let options = b.overwriting(&disk.device);
+    slow.set(1, nap);
+    b.start(&options)?;
+    let (on, after) = (b.amplitude * 4, b.amplitude);
+    b.pulses(Duration::from_millis(200), after, |stop| {
+        rival(&disk.device, CROWD, || stop.sleep(on))
+    })
+}
+
+/// The victim is served only when nobody else wants the disk.
+pub fn idle_class(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(b, "bfq")?;
+    let options = b.options(disk.device.clone(), "randread");
+    slow.set(1, Duration::from_micros(200));
+    let pid = b.start(&options)?;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let tid = thread?.file_name();
+        tool("ionice", &["-c".as_ref(), "3".as_ref(), "-p".as_ref(), tid.as_os_str()])?;
+    }
+    let (on, after) = (b.amplitude * 2, b.amplitude);
+    b.pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, 2, || stop.sleep(on)))
+}
+
+/// A slow disk with a scheduler.
+fn scheduled(b: &mut FaultTrial<'_>, name: &str) -> Result<(LoopDevice, Arc<Brake>)> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let undone = disk.sys("queue/scheduler");
+    b.undo.add(move || drop(set(&undone, "none")));
+    set(&disk.sys("queue/scheduler"), name)?;
+    Ok((disk, slow))
+}
+
+/// A queue of four requests, and what a neighbour wrote through the page cache goes to the disk.
+pub fn writeback(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let (queue, all) = (disk.sys("queue/nr_requests"), 128);
+    b.undo.add(move || drop(set(&queue, all)));
+    set(&disk.sys("queue/nr_requests"), 4)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.more = ["--size", "32MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    slow.writes_only.store(true, Relaxed);
+    let device = std::fs::File::options().write(true).open(&disk.device)?;
+    let (data, nap) = (vec![1; 16 << 20], b.amplitude / 2);
+    b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        device.write_all_at(&data, 40 * MIB)?;
+        slow.set(1, nap);
+        let synced = device.sync_data();
+        slow.set(0, Duration::ZERO);
+        Ok(synced?)
+    })
 }
 
 /// Direct reads by many threads while `during` runs.
-fn rival(device: &Path, during: impl FnOnce() -> Result<()>) -> Result<()> {
+fn rival(device: &Path, threads: u32, during: impl FnOnce() -> Result<()>) -> Result<()> {
     let over = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
-        for n in 0..RIVALS {
+        for n in 0..threads {
             let over = over.clone();
             scope.spawn(move || read_on(device, n, &over));
         }
@@ -107,7 +198,7 @@ fn read_on(device: &Path, n: u32, over: &AtomicBool) {
     };
     let mut room = vec![0u8; 8192];
     let start = room.as_ptr().align_offset(4096);
-    let mut at = u64::from(n) * MIB;
+    let mut at = u64::from(n) * MIB % (60 * MIB);
     while !over.load(Relaxed) {
         let Some(buffer) = room.get_mut(start..start + 4096) else {
             return;

@@ -1,16 +1,19 @@
 //! Faults in file systems: a slow server, a freeze, a journal that others fill.
 
+use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
 use crate::faults::disk::DIRECT;
 use crate::fuse;
-use crate::stage::{LoopDevice, image};
+use crate::stage::LoopDevice;
 
 const MIB: u64 = 1 << 20;
 /// Directories that the neighbour of a journal makes at once.
@@ -28,21 +31,24 @@ pub fn slow_fuse(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Frozen and thawed again, ext4.
 pub fn freeze_ext4(b: &mut FaultTrial<'_>) -> Result<()> {
-    freeze(b, "ext4", 64 * MIB)
+    freeze(b, "ext4", 64)
 }
 
 /// Frozen and thawed again, XFS.
 pub fn freeze_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
-    freeze(b, "xfs", 320 * MIB)
+    freeze(b, "xfs", 320)
 }
 
-fn freeze(b: &mut FaultTrial<'_>, kind: &str, bytes: u64) -> Result<()> {
-    let file = image(&mut b.undo, "image", bytes)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
-    let at = disk.mount(&mut b.undo, kind)?;
+fn freeze(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()> {
+    let at = b.disk(mib)?.mount(&mut b.undo, kind)?;
     let mut options = b.options(at.join("victim"), "randwrite");
     options.more = ["--size", "16MiB"].map(String::from).to_vec();
     b.start(&options)?;
+    frozen(b, &at)
+}
+
+/// A file system, again and again.
+fn frozen(b: &mut FaultTrial<'_>, at: &Path) -> Result<()> {
     let place = at.to_string_lossy().into_owned();
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
@@ -53,26 +59,62 @@ fn freeze(b: &mut FaultTrial<'_>, kind: &str, bytes: u64) -> Result<()> {
     })
 }
 
+/// The file system that a loop device's file is in is frozen: the device cannot write.
+pub fn lower_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let upper = upper(b, &at, true)?;
+    let options = b.overwriting(&upper.device);
+    b.start(&options)?;
+    frozen(b, &at)
+}
+
+/// A loop device over a file in this file system.
+pub fn upper(b: &mut FaultTrial<'_>, at: &Path, direct: bool) -> Result<LoopDevice> {
+    let file = at.join("image");
+    std::fs::write(&file, vec![0; 32 << 20])?;
+    File::open(&file)?.sync_all()?;
+    LoopDevice::over(&mut b.undo, &file, direct)
+}
+
 /// The victim syncs each write; a neighbour on the same journal makes many directories and syncs, so
 /// that a commit has much to write. Only large writes are slow, as the victim's are not.
 pub fn journal(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
+    commits(b, "ext4", (64, 32), CROWD)
+}
+
+/// The same with the log of XFS.
+pub fn xfs_log(b: &mut FaultTrial<'_>) -> Result<()> {
+    commits(b, "xfs", (320, 32), CROWD)
+}
+
+/// The same with transactions of btrfs.
+pub fn btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    commits(b, "btrfs", (256, 128), CROWD * 8)
+}
+
+/// `sizes`: of the disk, MiB, and of the smallest write that is slow, KiB.
+fn commits(
+    b: &mut FaultTrial<'_>,
+    kind: &str,
+    (mib, large): (usize, u64),
+    many: usize,
+) -> Result<()> {
+    let (disk, slow) = b.slow_disk(mib)?;
+    let at = disk.mount(&mut b.undo, kind)?;
     let mut options = b.options(at.join("victim"), "write");
     options.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
     b.start(&options)?;
-    slow.least.store(32 << 10, Relaxed);
+    slow.least.store(large << 10, Relaxed);
     let crowd = at.join("crowd");
     std::fs::create_dir(&crowd)?;
     let (nap, mut round) = (b.amplitude, 0);
     b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
         round += 1;
         slow.set(1, nap);
-        for n in 0..CROWD {
+        for n in 0..many {
             std::fs::create_dir(crowd.join(format!("{round}-{n}")))?;
         }
-        let synced = std::fs::File::open(&crowd)?.sync_all();
+        let synced = rustix::fs::syncfs(File::open(&crowd)?);
         slow.set(0, Duration::ZERO);
         Ok(synced?)
     })
@@ -81,8 +123,22 @@ pub fn journal(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A neighbour makes the victim's file longer, past the page cache, and holds its lock until the slow
 /// device has the data. Only such large writes are slow.
 pub fn file_lock(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    held(b, DIRECT, |_, _, _| Ok(()))
+}
+
+/// A neighbour makes room in the file where pages are dirty: its lock is held until they are written.
+pub fn insert_range(b: &mut FaultTrial<'_>) -> Result<()> {
+    let mode = FallocateFlags::INSERT_RANGE;
+    held(b, 0, |file, at, length| Ok(fallocate(file, mode, at, length)?))
+}
+
+/// A neighbour writes behind the victim's part of the file, and then does something more.
+fn held(
+    b: &mut FaultTrial<'_>,
+    flags: i32,
+    mut more: impl FnMut(&File, u64, u64) -> Result<()>,
+) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let victim = at.join("victim");
     let mut options = b.options(victim.clone(), "randread");
@@ -90,7 +146,7 @@ pub fn file_lock(b: &mut FaultTrial<'_>) -> Result<()> {
     b.start(&options)?;
     slow.writes_only.store(true, Relaxed);
     slow.least.store(64 << 10, Relaxed);
-    let file = std::fs::File::options().write(true).custom_flags(DIRECT).open(&victim)?;
+    let file = File::options().write(true).custom_flags(flags).open(&victim)?;
     let room = vec![0u8; 132 << 10];
     let start = room.as_ptr().align_offset(4096);
     let data = room.get(start..start + (64 << 10)).context("room for an aligned write")?;
@@ -98,6 +154,7 @@ pub fn file_lock(b: &mut FaultTrial<'_>) -> Result<()> {
     b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
         slow.set(1, nap);
         file.write_all_at(data, end)?;
+        more(&file, end, data.len() as u64)?;
         slow.set(0, Duration::ZERO);
         end += data.len() as u64;
         Ok(())

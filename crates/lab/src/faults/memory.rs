@@ -1,24 +1,45 @@
 //! Faults of the page cache: writers slowed down, pages gone.
 
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::Result;
 use rustix::fs::{Advice, fadvise};
 
-use crate::cleanup::set;
+use crate::cleanup::{NAME, set, tool};
 use crate::fault_trial::FaultTrial;
-use crate::fuse::{self, Brake};
-use crate::stage::{LabCgroup, LoopDevice};
+use crate::faults::filesystem::upper;
+use crate::fuse::Brake;
+use crate::stage::{LabCgroup, LoopDevice, image};
 use crate::trial::NotMade;
 
 const MIB: u64 = 1 << 20;
 
 /// A device with a strict limit of dirty pages becomes slow: buffered writers have to wait.
 pub fn dirty(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let (at, slow) = strict(b)?;
+    let mut options = b.options(at.join("victim"), "write");
+    options.set.push("target.options.direct=false".into());
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    slowed_down(b, &slow)
+}
+
+/// The same where the victim's disk is a file there, and what serves the disk has to wait.
+pub fn lower_dirty(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = strict(b)?;
+    let upper = upper(b, &at, false)?;
+    let options = b.overwriting(&upper.device);
+    b.start(&options)?;
+    slowed_down(b, &slow)
+}
+
+/// A file system on a slow disk with a strict limit of dirty pages.
+fn strict(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
+    let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let (strict, most) = (disk.sys("bdi/strict_limit"), disk.sys("bdi/max_ratio"));
     b.undo.add(move || {
@@ -27,10 +48,10 @@ pub fn dirty(b: &mut FaultTrial<'_>) -> Result<()> {
     });
     set(&disk.sys("bdi/strict_limit"), 1)?;
     set(&disk.sys("bdi/max_bytes"), MIB)?;
-    let mut options = b.options(at.join("victim"), "write");
-    options.set.push("target.options.direct=false".into());
-    options.more = ["--size", "16MiB"].map(String::from).to_vec();
-    b.start(&options)?;
+    Ok((at, slow))
+}
+
+fn slowed_down(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
     // How long a writer waits at a time depends on how fast the device was of late: one that answers in
     // twice the amplitude, for long enough, makes even a single writer wait that long.
     let (nap, on) = (b.amplitude * 2, b.amplitude * 16);
@@ -48,10 +69,9 @@ const ROOM: u64 = 12 * MIB;
 /// The victim's control group has less memory than it writes: each write has to make room first,
 /// which takes long when the device that dirty pages go to is slow.
 pub fn reclaim(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 224 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let (disk, slow) = b.slow_disk(224)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let group = LabCgroup::of_memory(&mut b.undo)?;
+    let group = LabCgroup::of_memory(&mut b.undo, NAME)?;
     let mut options = b.options(at.join("victim"), "write");
     options.set.push("target.options.direct=false".into());
     // Else writeback holds the file's lock of its blocks while it reads a bitmap of the slow device,
@@ -86,11 +106,41 @@ fn short_of_memory(b: &mut FaultTrial<'_>, slow: &Brake, group: &LabCgroup) -> R
     Ok(())
 }
 
+/// The victim's own memory has been swapped out, to a disk that is slow when it is needed again.
+pub fn swap(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let device = disk.device.to_string_lossy().into_owned();
+    tool("mkswap", &[&device])?;
+    let group = LabCgroup::of_memory(&mut b.undo, NAME)?;
+    tool("swapon", &[&device])?;
+    let brake = slow.clone();
+    b.undo.add(move || {
+        brake.set(0, Duration::ZERO);
+        let _ = tool("swapoff", &[&device]);
+    });
+    let read = image(&mut b.undo, "read", 64 * MIB)?;
+    let read = LoopDevice::over(&mut b.undo, &read, false)?;
+    let options = b.options(read.device.clone(), "randread");
+    b.start_then(&options, |pid| group.add_process(pid))?;
+    let (nap, on) = (b.amplitude, b.amplitude * 4);
+    b.pulses(Duration::from_millis(300), Duration::ZERO, |stop| {
+        // As much as can be goes out; it may be less than asked for.
+        let _ = group.limit_memory(Some(group.unreclaimable()? / 8));
+        group.limit_memory(None)?;
+        slow.set(1, nap);
+        let slept = stop.sleep(on);
+        slow.set(0, Duration::ZERO);
+        slept
+    })?;
+    b.truth = Default::default();
+    b.naps(&slow);
+    Ok(())
+}
+
 /// Pages that were in memory are dropped; who needs one waits for the device, which is as fast as
 /// ever.
 pub fn evict(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 16 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let (disk, slow) = b.slow_disk(16)?;
     let mut options = b.options(disk.device.clone(), "randread");
     options.set.push("target.options.direct=false".into());
     options.set.push("target.options.cache=keep".into());
@@ -117,8 +167,7 @@ pub fn evict(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A neighbour writes the victim's file through the page cache; a direct read of what is dirty first
 /// has it written back, to a device that is slow for writes.
 pub fn dirty_file(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let victim = at.join("victim");
     let mut options = b.options(victim.clone(), "randread");

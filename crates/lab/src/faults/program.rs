@@ -8,10 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::cleanup::{NAME, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::stage::{LoopDevice, image};
 use crate::truth::now_ns;
 
-const MIB: u64 = 1 << 20;
 const SOURCE: &str = include_str!("pause.c");
 
 /// A thread of the load pauses in the program's own code, in turns asleep and busy. A library that
@@ -22,8 +20,7 @@ pub fn pause(b: &mut FaultTrial<'_>) -> Result<()> {
     std::fs::write(&words, [0; 16])?;
     let gone = words.clone();
     b.undo.add(move || drop(std::fs::remove_file(gone)));
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let disk = b.disk(64)?;
     let mut options = b.options(disk.device.clone(), "randread");
     // A second busy one would take the other CPU from everybody else.
     options.workers = 1;

@@ -5,17 +5,16 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::fault_trial::FaultTrial;
-use crate::stage::{LabCgroup, LoopDevice, image};
+use crate::stage::LabCgroup;
 use crate::victim::signal;
-
-const MIB: u64 = 1 << 20;
 
 pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
     stopped(b, pid)
 }
 
-fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+/// A process, again and again.
+pub fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
         signal(pid, "STOP")?;
@@ -25,22 +24,31 @@ fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     })
 }
 
-/// The same where io_uring's worker threads do the work: writes with a sync.
+/// The same where io_uring's worker threads do the work.
 pub fn workers(b: &mut FaultTrial<'_>) -> Result<()> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let pid = synced(b)?;
+    stopped(b, pid)
+}
+
+/// A victim that syncs each write, which io_uring's worker threads do.
+pub fn synced(b: &mut FaultTrial<'_>) -> Result<u32> {
+    let disk = b.disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let mut options = b.options(at.join("victim"), "randwrite");
     options.set.clear();
     options.more = ["--size", "16MiB", "--sync", "fdatasync"].map(String::from).to_vec();
-    let pid = b.start(&options)?;
-    stopped(b, pid)
+    b.start(&options)
 }
 
 /// The freezer control group.
 pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "freezer")?;
     let pid = victim(b)?;
+    frozen(b, pid)
+}
+
+/// A process, by its control group, again and again.
+pub fn frozen(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+    let group = LabCgroup::of(&mut b.undo, "freezer")?;
     group.add_process(pid)?;
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
@@ -52,8 +60,7 @@ pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 fn victim(b: &mut FaultTrial<'_>) -> Result<u32> {
-    let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let disk = b.disk(64)?;
     let mut options = b.options(disk.device.clone(), "randread");
     // A stop that finds nothing in flight, as in a pause to think, slows no I/O.
     options.set.clear();

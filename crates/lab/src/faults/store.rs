@@ -1,24 +1,28 @@
 //! Faults of stores: one that holds its writers back, a server that answers late.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use taillight_s3test::{ID, SECRET};
 
-use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir};
+use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::fuse;
+use crate::faults::stopped::{frozen, stopped};
+use crate::fuse::Brake;
 use crate::proxy;
-use crate::stage::LoopDevice;
-use crate::victim::signal;
+use crate::victim::VictimOptions;
+
+/// Of a server in a network of its own.
+const PORT: u16 = 6379;
 
 /// RocksDB stops its writers: two small memtables, and a flush that takes long. There is no
 /// write-ahead log, so that a writer touches memory only; what it waits for is the store.
 pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 128 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
+    let (at, slow) = mounted(b)?;
     let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
     options.set.extend(
         [
@@ -57,17 +61,140 @@ pub fn stopped_server(b: &mut FaultTrial<'_>) -> Result<()> {
     let (socket, pid) = redis(&mut b.undo, b.stop)?;
     let (port, _) = proxy::serve(&mut b.undo, &socket)?;
     served(b, port)?;
-    let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
-        signal(pid, "STOP")?;
+    stopped(b, pid)
+}
+
+/// The same by its control group.
+pub fn frozen_server(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (_, pid) = redis(&mut b.undo, b.stop)?;
+    alone(b, pid)?;
+    frozen(b, pid)
+}
+
+/// The server is busy with somebody else's script.
+pub fn busy_server(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (socket, pid) = redis(&mut b.undo, b.stop)?;
+    alone(b, pid)?;
+    let script = format!(
+        "local t=redis.call('TIME') local e=t[1]*1000000+t[2]+{} repeat t=redis.call('TIME') \
+         until t[1]*1000000+t[2]>=e",
+        b.amplitude.as_micros()
+    );
+    let words = ["-s".as_ref(), socket.as_os_str(), "EVAL".as_ref(), script.as_ref(), "0".as_ref()];
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |_| {
+        tool("redis-cli", &words).map(drop)
+    })
+}
+
+/// The network to the server is slow: a packet of a record takes the amplitude.
+pub fn slow_network(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (_, pid) = redis(&mut b.undo, b.stop)?;
+    let rate = |what: &str, bytes_per_s: u64| {
+        let rate = format!("{bytes_per_s}bps");
+        let limit = ["root", "tbf", "rate", &rate, "burst", "70000", "latency", "10s"];
+        inside(pid, &[&["tc", "qdisc", what, "dev", "lo"], &limit[..]].concat())
+    };
+    rate("add", 1 << 30)?;
+    alone(b, pid)?;
+    // What is saved up for a burst is spent first.
+    let slow = 1024 * 1000 / b.amplitude.as_millis() as u64;
+    let (on, after) = (b.amplitude * 5, b.amplitude);
+    b.pulses(Duration::from_millis(200), after, |stop| {
+        rate("change", slow)?;
         let slept = stop.sleep(on);
-        signal(pid, "CONT")?;
+        rate("change", 1 << 30)?;
         slept
     })
 }
 
+/// An object store that is stopped for a while.
+pub fn stopped_objects(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (path, pid) = objects(b)?;
+    let mut options = b.options_of(path.into(), &["s3"]);
+    options.set.extend(
+        [
+            "workload.0.mix={get=50,put=50}",
+            "workload.0.block_size=\"1KiB\"",
+            "workload.0.keys={count=100}",
+        ]
+        .map(String::from),
+    );
+    let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    options.env = names.into_iter().zip([ID.into(), SECRET.into()]).collect();
+    b.start(&options)?;
+    stopped(b, pid)
+}
+
+/// Reads of RocksDB from a device that is slow now and then.
+pub fn slow_gets(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = mounted(b)?;
+    let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
+    options.set.extend(
+        [
+            "workload.0.mix={get=1}",
+            "workload.0.block_size=\"1KiB\"",
+            "workload.0.keys={count=20000}",
+            "target.options.direct_reads=true",
+            "target.options.block_cache=\"1MiB\"",
+        ]
+        .map(String::from),
+    );
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Writers of RocksDB that sync: one does it for all, the others wait for that one. The disk's syncs
+/// take long.
+pub fn slow_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = mounted(b)?;
+    let mut options = b.options_of(at.join("db/"), &["rocksdb", "--sync", "fdatasync"]);
+    options.set.extend(
+        [
+            "workload.0.mix={update=1}",
+            "workload.0.block_size=\"1KiB\"",
+            "workload.0.keys={count=2000}",
+        ]
+        .map(String::from),
+    );
+    b.start(&options)?;
+    let (on, nap) = (b.amplitude * 4, b.amplitude);
+    b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+        slow.set_syncs(nap);
+        let slept = stop.sleep(on);
+        slow.set_syncs(Duration::ZERO);
+        slept
+    })?;
+    b.truth = Default::default();
+    b.naps(&slow);
+    Ok(())
+}
+
+/// A file system on a slow disk.
+fn mounted(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
+    let (disk, slow) = b.slow_disk(128)?;
+    Ok((disk.mount(&mut b.undo, "ext4")?, slow))
+}
+
+/// Runs a command in the network of the server.
+fn inside(pid: u32, words: &[&str]) -> Result<()> {
+    let into = ["-t", &pid.to_string(), "-n"];
+    tool("nsenter", &[&into[..], words].concat()).map(drop)
+}
+
+/// A victim in the server's own network.
+fn alone(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+    let mut options = loaded(b, PORT);
+    options.within = ["nsenter", "-t", &pid.to_string(), "-n"].map(String::from).to_vec();
+    b.start(&options).map(drop)
+}
+
 /// A victim of the server on this port.
 fn served(b: &mut FaultTrial<'_>, port: u16) -> Result<()> {
+    let options = loaded(b, port);
+    b.start(&options).map(drop)
+}
+
+fn loaded(b: &FaultTrial<'_>, port: u16) -> VictimOptions {
     let address = format!("redis://127.0.0.1:{port}/0");
     let mut options = b.options_of(address.into(), &["redis"]);
     options.set.extend(
@@ -78,16 +205,34 @@ fn served(b: &mut FaultTrial<'_>, port: u16) -> Result<()> {
         ]
         .map(String::from),
     );
-    b.start(&options).map(drop)
+    options
 }
 
-/// Starts a server of our own without a port; its socket and process. It ends with this process in any case.
+/// Starts the object store of the tests in a process of its own; where, and the process.
+fn objects(b: &mut FaultTrial<'_>) -> Result<(String, u32)> {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(b.taillight.with_file_name("taillight-lab"));
+    command.arg("--serve-objects").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start taillight-lab")?;
+    let (pid, out) = (child.id(), child.stdout.take().context("its output")?);
+    b.undo.add(move || {
+        let _ = child.kill();
+        let _ = child.wait();
+    });
+    let mut path = String::new();
+    BufReader::new(out).read_line(&mut path)?;
+    Ok((path.trim().to_owned(), pid))
+}
+
+/// Starts a server of our own, with a network of its own; its socket and process. It ends with this process in
+/// any case.
 fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
     make_lab_dir()?;
     let socket = lab_dir().join(format!("{NAME}-redis.sock"));
     let _ = std::fs::remove_file(&socket);
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "redis-server", "--port", "0"]);
+    command.args(["--pdeathsig", "KILL", "unshare", "-n", "redis-server", "--port"]);
+    command.arg(PORT.to_string());
     command.args(["--save", "", "--appendonly", "no", "--unixsocket"]);
     command.arg(&socket).arg("--dir").arg(lab_dir());
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -102,6 +247,7 @@ fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
         bail!("no redis-server here (Debian: redis-server)");
     }
     let (gone, pid) = (socket.clone(), child.id());
+    inside(pid, &["ip", "link", "set", "lo", "up"])?;
     undo.add(move || {
         let _ = child.kill();
         let _ = child.wait();

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::cleanup::{NAME, lab_dir};
 use crate::fault_trial::FaultTrial;
-use crate::fuse;
-use crate::stage::LoopDevice;
+use crate::fuse::Brake;
+use crate::stage::LabCgroup;
 use crate::victim::Victim;
 
 /// Writes that come together, and single ones between.
@@ -17,8 +17,17 @@ const CROWD: u32 = 8;
 /// a quarter of the amplitude, always. Single writes find the worker free; of a crowd that comes at
 /// once all but the first wait for it.
 pub fn few(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    crowds(b, None)
+}
+
+/// The same where the ring may have many, but the control group no more threads.
+pub fn pids(b: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut b.undo, "pids")?;
+    crowds(b, Some(&group))
+}
+
+fn crowds(b: &mut FaultTrial<'_>, group: Option<&LabCgroup>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
     let sync = b.amplitude / 4;
     let times = lab_dir().join(format!("{NAME}-times"));
     let gone = times.clone();
@@ -40,18 +49,28 @@ pub fn few(b: &mut FaultTrial<'_>) -> Result<()> {
     options.depth = CROWD;
     options.workers = 1;
     let replay = format!("{{kind=\"replay\",file=\"{}\"}}", times.display());
-    options.set = vec![
-        "target.options.io_workers=1".into(),
-        format!("workload.0.arrival={replay}"),
-        "target.destroy=true".into(),
-    ];
+    options.set = vec![format!("workload.0.arrival={replay}"), "target.destroy=true".into()];
     options.more = ["--sync", "fdatasync", "--destroy"].map(String::from).to_vec();
     options.more.push(disk.device.to_string_lossy().into_owned());
     slow.set_syncs(sync);
-    b.start(&options)?;
+    let Some(group) = group else {
+        options.set.push("target.options.io_workers=1".into());
+        b.start(&options)?;
+        return served(b, &slow);
+    };
+    b.start_then(&options, |pid| {
+        group.add_process(pid)?;
+        let now: u64 = group.get("pids.current")?.trim().parse()?;
+        group.set("pids.max", now + 1)
+    })?;
+    served(b, &slow)
+}
+
+/// Waits for the victim's end; syncs are the truth.
+fn served(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
     while b.victim.as_ref().is_some_and(Victim::works) {
         b.stop.sleep(b.amplitude)?;
     }
-    b.naps(&slow);
+    b.naps(slow);
     Ok(())
 }

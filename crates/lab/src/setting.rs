@@ -1,0 +1,73 @@
+//! What else goes on beside a trial: nothing, work on every CPU, or too little memory.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::cleanup::{NAME, Undo};
+use crate::stage::LabCgroup;
+
+/// Room for pages, beside what the victim holds itself.
+const ROOM: u64 = 160 << 20;
+/// A file that is read again and again: more than there is room for.
+const FILE: u64 = 512 << 20;
+
+/// What else goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Setting {
+    #[default]
+    Clean,
+    /// A busy thread for each CPU, of ordinary weight.
+    Busy,
+    /// The victim's control group has little memory, and another process in it wants more.
+    Memory,
+}
+
+impl Setting {
+    /// Its word in results; none for a clean machine.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setting::Clean => "",
+            Setting::Busy => "busy",
+            Setting::Memory => "memory",
+        }
+    }
+
+    /// Begins it, for a victim that is there; it ends when it is undone.
+    pub fn begin(self, undo: &mut Undo, pid: u32) -> Result<()> {
+        match self {
+            Setting::Clean => Ok(()),
+            Setting::Busy => {
+                let cpus = std::thread::available_parallelism()?.get();
+                (0..cpus).try_for_each(|_| beside(undo, "while :; do :; done", "").map(drop))
+            }
+            Setting::Memory => {
+                let group = LabCgroup::of_memory(undo, &format!("{NAME}-setting"))?;
+                // Of holes: reading it takes memory, and no disk.
+                let file = std::env::temp_dir().join(format!("{NAME}-holes"));
+                std::fs::File::create(&file)?.set_len(FILE)?;
+                let (gone, name) = (file.clone(), file.to_string_lossy().into_owned());
+                undo.add(move || drop(std::fs::remove_file(gone)));
+                group.add_process(pid)?;
+                let other = beside(undo, "while :; do cat \"$0\" > /dev/null; done", &name)?;
+                group.add_process(other)?;
+                group.limit_memory(Some(group.unreclaimable()? + ROOM))
+            }
+        }
+    }
+}
+
+/// A shell that does this until it is undone, or this process ends.
+fn beside(undo: &mut Undo, what: &str, argument: &str) -> Result<u32> {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "sh", "-c", what, argument]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().context("cannot start a shell")?;
+    let pid = child.id();
+    undo.add(move || {
+        let _ = child.kill();
+        let _ = child.wait();
+    });
+    Ok(pid)
+}

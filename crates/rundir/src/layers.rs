@@ -235,6 +235,8 @@ table_row! {
         pub waker_pid: Option<u64> = Nullable<UInt64>,
         /// Control group of `pid`.
         pub cgroup: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// CPU that a thread came back to.
+        pub cpu: Option<u64> = Nullable<UInt64>,
     }
 }
 
@@ -246,7 +248,7 @@ impl LayerWriter {
     pub fn begin(dir: &RunDir) -> Result<LayerWriter> {
         let dictionary = [
             "kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags",
-            "cgroup",
+            "cgroup", "cpu",
         ];
         TableWriter::begin(dir, names::LAYERS, COLUMNS, &dictionary).map(LayerWriter)
     }

@@ -23,6 +23,7 @@ static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*ktime_ns)(void) = (void *)5;
+static u32 (*this_cpu)(void) = (void *)8;
 static u64 (*current_pid_tgid)(void) = (void *)14;
 static long (*current_comm)(void *buffer, u32 size) = (void *)16;
 static long (*read_kernel)(void *to, u32 size, const void *from) = (void *)113;

@@ -186,7 +186,8 @@ struct event {
 	u32 dev;
 	char comm[16];
 	char other[16];
-	u32 stack_bytes;
+	u16 stack_bytes;
+	u16 cpu; /* where it was written */
 	u32 waker; /* thread of the load that woke it up, from 1 on */
 	u64 stack[FRAMES];
 };
@@ -381,6 +382,7 @@ INLINE struct event *event(u32 kind, u32 worker)
 	e->worker = worker;
 	e->start = e->middle = e->end = e->a = e->b = 0;
 	e->pid = e->dev = e->stack_bytes = e->waker = 0;
+	e->cpu = this_cpu();
 	__builtin_memset(e->comm, 0, sizeof(e->comm));
 	__builtin_memset(e->other, 0, sizeof(e->other));
 	return e;

@@ -18,4 +18,6 @@ mod perf;
 #[cfg(feature = "bpf")]
 pub mod tracing;
 
+#[cfg(feature = "bpf")]
+pub use bpf::OBJECT as BPF_OBJECT;
 pub use environment::Environment;

@@ -34,6 +34,10 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !served.is_empty() {
         line = recut(line, &served, |phase| phase == Phase::Device);
     }
+    let given = givers_to_driver(&line, context);
+    if !given.is_empty() {
+        line = recut(line, &given, |phase| phase == Phase::Queue);
+    }
     let stopped = stops(io, context);
     if !stopped.is_empty() {
         line = recut(line, &stopped, waits_for_program);
@@ -98,6 +102,19 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
     }
     // A file served over FUSE is a part of such a device.
     waits.retain(|(_, _, phase)| *phase != Phase::FileSystem || io.has(flags::LOWER));
+    waits
+}
+
+/// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
+/// with it for its CPU: the program woke it up, and when it ran they were issued at once.
+fn givers_to_driver(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
+        let own = helpers(context, piece.from, piece.to).filter(|r| r.has(flags::WOKEN_BY_OWN));
+        for row in own.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
+            waits.extend(doings(row).into_iter().filter(|(.., phase)| *phase == Phase::Cpu));
+        }
+    }
     waits
 }
 
@@ -209,6 +226,18 @@ mod tests {
         let off = || asleep(LayerKind::OffCpu, (50, 750, 760), "do_signal_stop;get_signal");
         let expected = vec![(50, Submit), (650, Stopped), (100, Device), (200, Server)];
         assert_eq!(cut(&line, off(), Vec::new()), expected);
+    }
+
+    #[test]
+    fn a_request_waits_for_the_cpu_of_who_gives_it_to_the_driver() {
+        use Phase::*;
+        let line = [(0, 10, Submit), (10, 950, Queue), (950, 1000, Device)];
+        let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "blkdev_issue_flush");
+        let kblockd = kworker((-50, 12, 940), IDLE, "worker_thread");
+        let own = LayerRow { flags: Some(flags::WOKEN_BY_OWN), ..kblockd.clone() };
+        let expected = vec![(10, Submit), (2, Queue), (928, Cpu), (10, Queue), (50, Device)];
+        assert_eq!(cut(&line, off(), vec![own]), expected);
+        assert_eq!(cut(&line, off(), vec![kblockd]).len(), 3, "woken by whatever else");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::events::Events;
 use super::judge::{Judged, Layer};
 use super::neighbours;
 use super::next::next;
+use super::patterns::Traits;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::Piece;
@@ -50,11 +51,33 @@ pub struct EpisodeView {
     pub next: &'static str,
     /// How many of its verdicts are sure.
     pub sure: u64,
+    /// What of its slowest I/O may come again in others.
+    pub traits: Traits,
     /// For the picture; empty when it has none.
     pub picture: Vec<PictureRow>,
 }
 
 impl EpisodeView {
+    /// One of a layer, of which nothing is known.
+    #[cfg(test)]
+    pub fn nothing(layer: Layer) -> EpisodeView {
+        EpisodeView {
+            start_ns: 0,
+            end_ns: 0,
+            ios: 1,
+            worst_ns: 0,
+            layer,
+            excess_ns: 0,
+            share: 1.0,
+            evidence: Vec::new(),
+            culprits: Vec::new(),
+            next: "",
+            sure: 0,
+            traits: Traits::default(),
+            picture: Vec::new(),
+        }
+    }
+
     /// How many outliers, and how slow, in words.
     pub fn size(&self, script: Script) -> String {
         let worst = format::duration_ns(self.worst_ns, script);
@@ -147,6 +170,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
         culprits: culprits(list, seen.events, (start_ns, end_ns)),
         next: next(blamed, list.iter().all(|j| j.always)),
         sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
+        traits: Traits::of(list, seen.events),
         picture: Vec::new(),
     }
 }

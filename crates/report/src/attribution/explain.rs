@@ -9,12 +9,14 @@ use taillight_rundir::trace_info::TracingBackend;
 use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
+use super::episodes::{EpisodeContext, episodes};
 use super::events::Events;
 use super::explanation::{Blocked, Explanation, PhaseLevel, shares};
 use super::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
 use super::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
+use super::patterns::{PatternScale, patterns};
 use super::phase::{Phase, Phases};
-use super::{around, backlog, episodes, layers, pages, phases, workers};
+use super::{around, backlog, layers, pages, phases, workers};
 use crate::analyse::Analysis;
 
 /// Percentiles that are shown as stacks of phases.
@@ -58,29 +60,30 @@ pub fn explain(
         })
         .collect();
     backlog::inherit(&mut judged);
+    let ios = judged.iter().map(|j| j.verdict).collect();
+    let layers = shares(judged.iter().map(|j| &j.verdict), more);
+    let blocked = blocked(&judged);
+    let (all, scale) = (judged.len() as u64, PatternScale::of(loaded.reach, &loaded.events));
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
+    let around = around::Around::watching(&analysis.machine.host);
+    let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
+    let episodes = episodes(judged, &seen);
     Ok(Some(Explanation {
         thresholds,
         percentiles,
         given,
-        outliers: judged.len() as u64 + more,
+        outliers: all + more,
         lacking: lacking + more,
-        layers: shares(judged.iter().map(|j| &j.verdict), more),
-        blocked: blocked(&judged),
+        layers,
+        blocked,
         begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
         levels: levels(&loaded.phased, summary),
         coverage: loaded.coverage,
         gone: loaded.events.gone,
         unread_samples: analysis.trouble("host_unreadable").map(|t| t.text.clone()),
-        ios: judged.iter().map(|j| j.verdict).collect(),
-        episodes: episodes::episodes(
-            judged,
-            &episodes::EpisodeContext {
-                events: &loaded.events,
-                info: &info,
-                around: &around::Around::watching(&analysis.machine.host),
-            },
-        ),
+        ios,
+        patterns: patterns(&episodes, &scale),
+        episodes,
         info,
     }))
 }

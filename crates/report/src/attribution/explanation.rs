@@ -12,6 +12,7 @@ use taillight_rundir::trace_info::TraceInfo;
 use super::episodes::EpisodeView;
 use super::judge::{Layer, OutlierVerdict};
 use super::layers::Coverage;
+use super::patterns::Pattern;
 use super::phase::Phases;
 
 /// Everything said about the causes of one run's tail.
@@ -33,6 +34,8 @@ pub struct Explanation {
     pub layers: Vec<LayerShare>,
     /// Outliers that belong together, by time.
     pub episodes: Vec<EpisodeView>,
+    /// What several of them have in common.
+    pub patterns: Vec<Pattern>,
     /// Where the time goes at some percentiles.
     pub levels: Vec<PhaseLevel>,
     /// How well I/Os were matched.

@@ -73,6 +73,8 @@ pub struct TracedRun {
     /// Every `stride`th traced I/O.
     pub phased: Vec<PhasedIo>,
     stride: u64,
+    /// End of what was read or written, bytes.
+    pub reach: u64,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), TracedIoRow>,
     pub coverage: Coverage,
@@ -204,6 +206,8 @@ impl TracedRun {
         }
         self.coverage.count(&row);
         let op = row.op?;
+        let end = row.offset.zip(row.size).map_or(0, |(at, size)| at.saturating_add(size));
+        self.reach = self.reach.max(end);
         let worker = row.worker.unwrap_or(u64::MAX);
         if (self.coverage.traced - 1).is_multiple_of(self.stride) {
             let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };

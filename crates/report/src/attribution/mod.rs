@@ -39,6 +39,6 @@ pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 pub use judge::{Layer, OutlierVerdict};
 pub use layers::{Coverage, Slow};
 pub use next::next;
-pub use patterns::patterns;
+pub use patterns::Pattern;
 pub use phase::{Phase, Phases};
 pub use so_far::SlowSoFar;

@@ -1,6 +1,6 @@
 //! An explanation in plain words, for the console, Markdown and the page.
 
-use crate::attribution::{CANNOT_SEE, Explanation, Layer, OutlierVerdict, patterns};
+use crate::attribution::{CANNOT_SEE, Explanation, Layer, OutlierVerdict};
 use crate::format::{self, Script};
 use taillight_core::OpKind;
 use taillight_core::plan::TraceMode;
@@ -68,7 +68,7 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
             if always == 1 { "is" } else { "are" },
         ));
     }
-    said.extend(patterns(&it.episodes));
+    said.extend(it.patterns.iter().map(|p| p.words()));
     said.extend(limits(it));
     said
 }
@@ -248,6 +248,7 @@ mod tests {
             lacking: 1,
             layers: Vec::new(),
             episodes: Vec::new(),
+            patterns: Vec::new(),
             levels: Vec::new(),
             coverage: crate::attribution::Coverage::default(),
             gone: false,

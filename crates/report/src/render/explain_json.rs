@@ -8,7 +8,7 @@ use serde_json::Value;
 use taillight_rundir::trace_info::TraceInfo;
 
 use crate::attribution::{
-    Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Phase,
+    Blocked, Culprit, EpisodeView, Explanation, Layer, LayerShare, OutlierVerdict, Pattern, Phase,
     PhaseLevel, Phases,
 };
 
@@ -37,6 +37,8 @@ struct ExplainFile<'a> {
     /// Mean of the traced I/Os within 5 % of some percentiles.
     levels: Vec<Level>,
     episodes: Vec<ExplainedEpisode<'a>>,
+    /// What several episodes of a layer have in common.
+    patterns: &'a [Pattern],
     ios: Vec<ExplainedOutlier>,
 }
 
@@ -137,6 +139,7 @@ pub fn value(it: &Explanation) -> Value {
         counters: None,
         levels: it.levels.iter().map(level).collect(),
         episodes: it.episodes.iter().map(episode).collect(),
+        patterns: &it.patterns,
         ios: it.ios.iter().map(outlier).collect(),
     };
     serde_json::to_value(file).unwrap_or_default()

@@ -290,6 +290,7 @@ fn off_cpu(row: &mut LayerRow, e: &TraceEvent) {
     row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
     row.waker = u64::from(e.waker).checked_sub(1);
     row.dev = None;
+    row.cpu = Some(u64::from(e.cpu));
     row.waker_pid = (e.dev != 0).then_some(u64::from(e.dev));
 }
 

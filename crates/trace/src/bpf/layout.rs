@@ -198,6 +198,8 @@ pub struct TraceEvent {
     pub frames: usize,
     /// Thread of the load that woke it up, from 1 on; 0 for others.
     pub waker: u32,
+    /// Where it was written.
+    pub cpu: u32,
     pub stack: [u64; FRAMES],
 }
 
@@ -244,7 +246,8 @@ impl TraceEvent {
             comm: name(56)?,
             other: name(72)?,
             waker: half(92)?,
-            frames: (half(88)? as usize / 8).min(FRAMES),
+            cpu: half(88)? >> 16,
+            frames: ((half(88)? & 0xffff) as usize / 8).min(FRAMES),
             stack,
         })
     }
@@ -296,11 +299,12 @@ mod tests {
         bytes[8] = 9;
         bytes[56..59].copy_from_slice(b"fio");
         bytes[88] = 16;
+        bytes[90] = 3;
         bytes[HEAD + 8] = 5;
         let event = TraceEvent::parse(&bytes).unwrap();
         assert_eq!((event.worker, event.start, event.frames), (7, 9, 2));
         assert_eq!(name(&event.comm).as_deref(), Some("fio"));
-        assert_eq!(event.stack[1], 5);
+        assert_eq!((event.stack[1], event.cpu), (5, 3));
         assert!(TraceEvent::parse(&bytes[1..]).is_none(), "cut short");
         bytes[0] = 99;
         assert!(TraceEvent::parse(&bytes).is_none(), "unknown kind");

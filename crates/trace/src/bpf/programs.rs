@@ -21,7 +21,7 @@ use super::symbols::KernelSymbols;
 use super::sys::SharedRegion;
 
 /// The programs, built from `bpf/taillight.bpf.c`.
-pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
+pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
 
 /// One program: its name in the object, its trace point, what cannot be seen without it.
 pub(super) struct TraceProgram {

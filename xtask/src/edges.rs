@@ -79,7 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-s3test",
         ],
     ),
-    ("taillight-lab", &["taillight-machine"]),
+    ("taillight-lab", &["taillight-machine", "taillight-s3test"]),
     ("taillight-s3test", &[]),
     // Both treat the product as a program to run, as any user does. The benches also read run
     // directories, and time the engine's draws alone.

@@ -2,18 +2,27 @@
 
 use std::fmt::Write;
 
+use serde::Serialize;
 use taillight_core::Result;
 use taillight_core::capability::MAX_BATCH;
 use taillight_core::exit::Exit;
 use taillight_core::plan::TargetPlan;
 use taillight_driver::{DRIVERS, Driver};
+use taillight_report::table::{self, wrap};
 
 use crate::args::DriversArgs;
-use crate::output;
-use crate::registry;
+use crate::{output, registry};
 
 /// Runs the command. Errors: `Usage` for an unknown driver.
 pub fn main(args: &DriversArgs) -> Result<Exit> {
+    if args.json {
+        let list: Vec<DriverEntry> = match &args.name {
+            Some(name) => vec![entry(registry::driver(name)?)],
+            None => DRIVERS.iter().map(|d| entry(*d)).collect(),
+        };
+        output::json(&list)?;
+        return Ok(Exit::Ok);
+    }
     let text = match (&args.name, args.markdown) {
         (None, false) => table(),
         (None, true) => DRIVERS.iter().map(|d| markdown(*d)).collect::<Vec<_>>().join("\n"),
@@ -33,6 +42,41 @@ fn table() -> String {
             .map(|d| vec![d.name().to_owned(), facts(*d).operations, d.about().to_owned()]),
     );
     output::columns(&rows) + "\nOptions of one: taillight drivers NAME\n"
+}
+
+/// A driver, for programs.
+#[derive(Serialize)]
+struct DriverEntry {
+    name: &'static str,
+    about: &'static str,
+    operations: Vec<String>,
+    abilities: Vec<String>,
+    options: Vec<OptionEntry>,
+}
+
+#[derive(Serialize)]
+struct OptionEntry {
+    name: String,
+    values: String,
+    default: String,
+    about: String,
+}
+
+fn entry(driver: &dyn Driver) -> DriverEntry {
+    let Facts { operations, abilities } = facts(driver);
+    let options = driver.options().into_iter().map(|option| OptionEntry {
+        name: option.name,
+        values: option.values,
+        default: option.default,
+        about: option.about,
+    });
+    DriverEntry {
+        name: driver.name(),
+        about: driver.about(),
+        operations: operations.split_whitespace().map(str::to_owned).collect(),
+        abilities,
+        options: options.collect(),
+    }
 }
 
 /// A driver's abilities with default options, as words.
@@ -78,10 +122,12 @@ fn facts(driver: &dyn Driver) -> Facts {
 /// A driver with its options, for a terminal.
 fn plain(driver: &dyn Driver) -> String {
     let facts = facts(driver);
-    let mut text = format!("{}: {}\n", driver.name(), driver.about());
+    let width = table::width();
+    let about = format!("{}: {}", driver.name(), driver.about());
+    let mut text = wrap(&about, width).join("\n") + "\n";
     let _ = writeln!(text, "\nOperations: {}", facts.operations);
     for ability in &facts.abilities {
-        let _ = writeln!(text, "  - {ability}");
+        let _ = writeln!(text, "  - {}", wrap(ability, width - 4).join("\n    "));
     }
     let options = driver.options();
     if options.is_empty() {
@@ -91,26 +137,11 @@ fn plain(driver: &dyn Driver) -> String {
     for option in options {
         let _ = writeln!(text, "\n  {} = {}", option.name, option.default);
         let _ = writeln!(text, "      {}", option.values);
-        for line in wrap(&option.about, 90) {
+        for line in wrap(&option.about, width - 6) {
             let _ = writeln!(text, "      {line}");
         }
     }
     text
-}
-
-/// Breaks at blanks so that no line is longer than `width`, long words excepted.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// With a capital letter in front.
@@ -164,13 +195,9 @@ mod tests {
     fn every_driver_has_a_page() {
         for driver in DRIVERS {
             assert!(markdown(*driver).contains("- operations: "));
-            assert!(plain(*driver).contains(driver.about()));
+            let unwrapped = plain(*driver).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(unwrapped.contains(driver.about()), "{unwrapped}");
         }
         assert!(table().contains("null"));
-    }
-
-    #[test]
-    fn wrapping_keeps_every_word() {
-        assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
     }
 }

@@ -20,15 +20,19 @@ mod registry;
 mod report;
 mod run;
 mod schema;
+mod selftest;
+mod shell;
 mod suite;
+mod version;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use taillight_core::Result;
 use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
 
-use args::{Cli, Command};
+use args::{Cli, Command, VoiceArgs};
+use output::Voice;
 
 fn main() -> ExitCode {
     let exit = std::panic::catch_unwind(command).unwrap_or(Exit::Internal);
@@ -41,13 +45,33 @@ fn command() -> Exit {
         Ok(cli) => cli,
         Err(e) => return problem::command_line(&e),
     };
-    match dispatch(cli.command) {
+    match dispatch(cli) {
         Ok(exit) => exit,
         Err(e) => problem::show(&e),
     }
 }
 
-fn dispatch(command: Command) -> Result<Exit> {
+/// Whether standard output of a command that goes on for a while is for a program.
+fn for_a_program(command: &Command) -> bool {
+    match command {
+        Command::Run(args) => args.json,
+        Command::Suite(args) => args.json,
+        Command::Report(args) => args.json,
+        _ => false,
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<Exit> {
+    let VoiceArgs { quiet, verbose } = cli.voice;
+    let json = cli.command.as_ref().is_some_and(for_a_program);
+    output::speak(Voice { quiet, verbose, json });
+    taillight_report::table::set_width(output::width());
+    if cli.version {
+        return version::main(cli.voice.verbose);
+    }
+    let Some(command) = cli.command else {
+        return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
+    };
     match command {
         Command::Run(args) => run::main(*args),
         Command::Explain(args) => report::explain(&args),
@@ -62,5 +86,8 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Import(args) => import::main(&args),
         Command::Export(args) => export::main(&args),
         Command::Suite(args) => suite::main(*args),
+        Command::Selftest(args) => selftest::main(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     }
 }

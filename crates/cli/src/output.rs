@@ -1,11 +1,55 @@
-//! Standard output. A reader that went away (`| head`) ends the output, not the program. Text gets the
-//! terminal back from a screen first.
+//! Standard output and standard error. A reader that went away (`| head`) ends the output, not the
+//! program. Text gets the terminal back from a screen first.
+//!
+//! Three kinds of words: the result of a command, what is shown on the way to it, and problems. `-q`
+//! leaves out the second; with `--json` a program reads standard output, and words for people go to
+//! standard error.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
+use taillight_core::units::readable::visible;
 use taillight_core::{Error, Result};
 use taillight_live::screen::restore;
+use taillight_report::table;
+
+/// How much is said, and to whom.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Voice {
+    pub quiet: bool,
+    pub verbose: bool,
+    /// Standard output is for a program.
+    pub json: bool,
+}
+
+static VOICE: OnceLock<Voice> = OnceLock::new();
+
+/// Decides how this process speaks; the first decision counts.
+pub fn speak(voice: Voice) {
+    let _ = VOICE.set(voice);
+}
+
+/// How this process speaks.
+pub fn voice() -> Voice {
+    VOICE.get().copied().unwrap_or_default()
+}
+
+/// Whether standard error is a terminal that can redraw a line.
+pub fn redraws() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !dumb && io::stderr().is_terminal()
+}
+
+/// Columns for text: the terminal's, or what COLUMNS says, 80 at most.
+pub fn width() -> usize {
+    let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    };
+    asked.or_else(terminal).unwrap_or(table::MOST_WIDTH)
+}
 
 /// Writes a whole text. Errors: `Unavailable` when standard output cannot take it; a closed pipe is
 /// no error.
@@ -30,33 +74,62 @@ fn write(out: &mut impl Write, text: &str) -> Result<()> {
     }
 }
 
-/// Writes one line while something else goes on; whether anyone reads it does not matter.
-pub fn line(text: &str) {
+/// Writes lines of the result of something that went on; whether anyone reads them does not matter.
+/// They may have colours.
+pub fn result(text: &str) {
+    let Voice { quiet, json, .. } = voice();
     restore();
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    if !json {
+        let mut out = io::stdout().lock();
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    } else if !quiet {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+}
+
+/// Writes one line while something else goes on.
+pub fn line(text: &str) {
+    if !voice().quiet {
+        result(&visible(text));
+    }
 }
 
 /// The same to standard error.
 pub fn note(text: &str) {
-    restore();
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    if !voice().quiet {
+        problem(text);
+    }
 }
 
-/// Text in columns: each as wide as its widest cell, the last one as it is.
+/// Writes to standard error what nobody may miss.
+pub fn problem(text: &str) {
+    restore();
+    let _ = writeln!(io::stderr().lock(), "{}", visible(text));
+}
+
+/// Text in columns: each as wide as its widest cell; the last one goes on below itself where the line is
+/// full.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let width = |i: usize| {
         rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..rows.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect();
+    let before: usize = widths.iter().rev().skip(1).map(|w| w + 2).sum();
+    let room = table::width().saturating_sub(before).max(24);
     let mut text = String::new();
     for row in rows {
+        let full = row.len() == widths.len();
+        let last = row.last().filter(|_| full).map_or(Vec::new(), |cell| table::wrap(cell, room));
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let cell = last.first().filter(|_| i + 1 == widths.len()).unwrap_or(cell);
             line.push_str(&format!("{cell:<width$}  "));
         }
         text.push_str(line.trim_end());
         text.push('\n');
+        for more in last.iter().skip(1) {
+            text.push_str(&format!("{:before$}{more}\n", ""));
+        }
     }
     text
 }

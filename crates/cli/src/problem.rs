@@ -11,7 +11,7 @@ pub fn command_line(e: &clap::Error) -> Exit {
     // Nothing to do when nobody reads it.
     let _ = e.print();
     if let Some(hint) = instead(e) {
-        output::note(&format!("hint: {hint}"));
+        output::problem(&format!("hint: {hint}"));
     }
     if e.use_stderr() { Exit::Usage } else { Exit::Ok }
 }
@@ -20,8 +20,7 @@ pub fn command_line(e: &clap::Error) -> Exit {
 const INSTEAD: &[(&str, &str)] = &[
     ("--name", "--set run.name=NAME; it stands in reports and in the default --output"),
     ("--seed", "--set run.seed=N"),
-    ("--warmup", "--set run.warmup=5s"),
-    ("--ramp_time", "--set run.warmup=5s"),
+    ("--ramp_time", "--warmup 5s"),
     ("--duration", "--runtime TIME"),
     ("--time", "--runtime TIME"),
     ("--threads", "--workers N"),
@@ -33,8 +32,6 @@ const INSTEAD: &[(&str, &str)] = &[
     ("--rate_iops", "--rate 1000/s"),
     ("--ioengine", "--set target.options.engine=uring (`taillight drivers file`)"),
     ("--engine", "--set target.options.engine=uring (`taillight drivers file`)"),
-    ("--keep", "--set target.options.keep=true"),
-    ("--trace", "--set trace.mode=outliers"),
     ("--repeat", "--set run.repeat=N"),
     ("--records", "--set workload.0.keys.count=N"),
     ("--mix", "--set workload.0.mix=update (or another operation)"),
@@ -76,7 +73,7 @@ fn instead(e: &clap::Error) -> Option<String> {
 
 /// Prints an error and gives its exit code.
 pub fn show(e: &Error) -> Exit {
-    output::note(&text(e));
+    output::problem(&text(e));
     e.exit()
 }
 

@@ -3,7 +3,6 @@
 //! Everything goes to standard error. Nothing is drawn on its own time: a display that wakes up
 //! by itself would disturb what is measured.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -27,7 +26,7 @@ impl Shown {
     /// Nothing is shown yet.
     pub fn new() -> Shown {
         Shown {
-            terminal: std::io::stderr().is_terminal(),
+            terminal: output::redraws() && !output::voice().quiet,
             bar: None,
             doing: String::new(),
             // Work that is over within the first pause needs no line.

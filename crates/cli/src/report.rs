@@ -8,9 +8,9 @@ use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
 use taillight_report::format::counted;
 use taillight_report::table::{Table, paragraph};
-use taillight_report::{MadeReport, ReportContext, ReportOptions};
+use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile};
 use taillight_rundir::series::PointRole;
-use taillight_rundir::{RunDir, salvage};
+use taillight_rundir::{JsonFile, RunDir, Summary, salvage};
 use taillight_suite::exit::from_code;
 use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
 
@@ -45,7 +45,11 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     }
     let output = args.output.clone();
     let report = make(&runs, ReportOptions { output, ..ReportOptions::default() })?;
-    output::text(&report.text)?;
+    match report.summaries.as_slice() {
+        [one] if args.json => output::json(one)?,
+        several if args.json => output::json(&several)?,
+        _ => output::text(&report.text)?,
+    }
     Ok(outcome::exit_code_of_all(&report.summaries))
 }
 
@@ -75,9 +79,12 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
             dir.display()
         ));
     }
-    output::text(&words(&context))?;
+    output::result(words(&context).trim_end());
     let made = of_series(&runs, place, context)?;
     output::line(&made.html.map_or(String::new(), |page| format!("\nReport  {}", page.display())));
+    if output::voice().json {
+        json_of(dir)?;
+    }
     match file.exit.and_then(from_code) {
         // 130 and 143 would say that the report itself was interrupted. What there is of a series that
         // has not ended is judged by its runs.
@@ -85,6 +92,19 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
             Ok(outcome::exit_code_of_all(&made.summaries))
         }
         Some(exit) => Ok(exit),
+    }
+}
+
+/// Prints what the directory of a run or of a series says of itself, for programs: summary.json, or
+/// report.json. Errors: `Unavailable` when standard output cannot be written; `Corrupt` for a file that
+/// cannot be read.
+pub fn json_of(dir: &Path) -> Result<()> {
+    if let Some(series) = SeriesReportFile::read(dir)? {
+        return output::json(&series);
+    }
+    match Summary::read(dir)? {
+        Some(summary) => output::json(&summary),
+        None => Ok(()),
     }
 }
 
@@ -201,7 +221,8 @@ pub fn of_series(runs: &[PathBuf], into: &Path, context: ReportContext) -> Resul
 /// Makes a report in the console's colours, and shows how far it is.
 fn make(runs: &[impl AsRef<Path>], options: ReportOptions) -> Result<MadeReport> {
     let mut shown = Shown::new();
-    let options = ReportOptions { colour: colour(), ..options };
+    let detail = output::voice().verbose;
+    let options = ReportOptions { colour: colour(), detail, ..options };
     let report = taillight_report::make(runs, &options, &mut |p| {
         shown.step(p);
         true
@@ -212,5 +233,6 @@ fn make(runs: &[impl AsRef<Path>], options: ReportOptions) -> Result<MadeReport>
 
 /// Colours are for terminals whose owner wants them.
 fn colour() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stdout().is_terminal() && !dumb && std::env::var_os("NO_COLOR").is_none()
 }

@@ -18,6 +18,7 @@ use taillight_rundir::{JsonFile, Manifest, Summary, host, points, store};
 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
+use crate::selftest::SelftestFile;
 
 /// Runs the command. Errors: `Unavailable` when standard output cannot be written.
 pub fn main(args: &SchemaArgs) -> Result<Exit> {
@@ -45,6 +46,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Compare => CompareFile::schema(),
         SchemaOf::Changes => HistoryFile::schema(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
+        SchemaOf::Selftest => schemars::schema_for!(SelftestFile).to_value(),
         SchemaOf::Explain => taillight_report::render::explain_json::schema(),
     };
     output::json(&schema)?;

@@ -16,20 +16,20 @@ use taillight_suite::suites::{self, Planner, SuiteFile, SuiteRequest};
 
 use crate::ab;
 use crate::args::{AbArgs, Cli, Command, RunArgs, SuiteArgs};
-use crate::run::{self, SeriesPlace, run_prepared};
+use crate::run::{self, LiveArgs, SeriesPlace, run_prepared};
 
 /// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are
 /// shown.
 pub fn main(args: SuiteArgs) -> Result<Exit> {
     match &args.resume {
-        Some(dir) => resume(dir),
+        Some(dir) => resume(dir, &args.live),
         None => start(&args, None),
     }
 }
 
 /// Goes on with the series in `dir`: the command that began it is run again, and what it has
-/// completed is read.
-fn resume(dir: &Path) -> Result<Exit> {
+/// completed is read. It is shown as `live` says, else as it was.
+fn resume(dir: &Path, live: &LiveArgs) -> Result<Exit> {
     let Some(file) = SeriesFile::read(dir)? else {
         return Err(Error::usage("there is no series to resume")
             .with("path", dir.join(names::SERIES).display())
@@ -45,7 +45,8 @@ fn resume(dir: &Path) -> Result<Exit> {
     match command_of(dir, &file)? {
         Command::Suite(args) => {
             let output = Some(dir.to_owned());
-            start(&SuiteArgs { output, ..*args }, Some(file))
+            let live = live.clone().or(&args.live);
+            start(&SuiteArgs { output, live, ..*args }, Some(file))
         }
         Command::Run(args) if args.job.as_deref() == Some(Path::new("-")) => {
             Err(Error::usage("the job was read from standard input")
@@ -53,11 +54,13 @@ fn resume(dir: &Path) -> Result<Exit> {
         }
         Command::Run(args) => {
             let output = Some(output);
-            run::start(&RunArgs { output, ..*args }, Some(file))
+            let live = live.clone().or(&args.live);
+            run::start(&RunArgs { output, live, ..*args }, Some(file))
         }
         Command::Ab(args) => {
             let output = Some(dir.to_owned());
-            ab::start(&AbArgs { output, ..*args }, Some(file))
+            let live = live.clone().or(&args.live);
+            ab::start(&AbArgs { output, live, ..*args }, Some(file))
         }
         _ => Err(Error::corrupt("the command of the series runs nothing")),
     }
@@ -66,12 +69,12 @@ fn resume(dir: &Path) -> Result<Exit> {
 /// The command that began the series in `dir`. Errors: `Corrupt` when it cannot be read.
 pub fn command_of(dir: &Path, file: &SeriesFile) -> Result<Command> {
     let words = std::iter::once("taillight".to_owned()).chain(file.command.iter().cloned());
-    let cli = Cli::try_parse_from(words).map_err(|e| {
+    let unreadable = || {
         Error::corrupt("the command of the series cannot be read")
             .with("path", dir.join(names::SERIES).display())
-            .source(e)
-    })?;
-    Ok(cli.command)
+    };
+    let cli = Cli::try_parse_from(words).map_err(|e| unreadable().source(e))?;
+    cli.command.ok_or_else(unreadable)
 }
 
 fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {

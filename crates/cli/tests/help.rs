@@ -14,8 +14,21 @@ fn said(args: &[&str]) -> String {
 #[test]
 fn help_of_every_command() {
     for command in [
-        "run", "report", "compare", "history", "drivers", "doctor", "drive", "schema", "import",
-        "export", "suite", "ab",
+        "run",
+        "report",
+        "compare",
+        "history",
+        "drivers",
+        "doctor",
+        "drive",
+        "schema",
+        "import",
+        "export",
+        "suite",
+        "ab",
+        "selftest",
+        "completions",
+        "man",
     ] {
         insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
     }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::exit::Exit;
+use crate::units::readable::visible;
 
 /// Shorthand used across the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -148,7 +149,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.message)?;
         for (i, (key, value)) in self.0.context.iter().enumerate() {
-            write!(f, "{}{key}: {value}", if i == 0 { " (" } else { ", " })?;
+            // A name with a line break would forge lines of its own.
+            let value = value.replace('\n', "\\n");
+            write!(f, "{}{key}: {}", if i == 0 { " (" } else { ", " }, visible(&value))?;
         }
         if !self.0.context.is_empty() {
             write!(f, ")")?;

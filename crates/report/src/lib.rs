@@ -17,7 +17,7 @@ mod summary;
 mod text;
 mod verdict;
 
-pub use analyse::damage::damaged;
+pub use analyse::damage::{damaged, is_damage};
 pub use make::{MadeReport, ReportOptions, check_output, make};
 pub use model::charts::sweep;
 pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};

@@ -89,7 +89,7 @@ fn console() {
         ("console_rate", open_loop()),
         ("console_saturated", overloaded()),
     ] {
-        let text = console_text(&run(&sample).summary, false);
+        let text = console_text(&run(&sample).summary, false, false);
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
         assert!(!text.contains('\x1b') && text.is_ascii(), "{text}");
         assert!(text.lines().all(|l| l == l.trim_end()));
@@ -100,8 +100,8 @@ fn console() {
 #[test]
 fn colour_only_adds_codes() {
     let summary = run(&open_loop()).summary;
-    let plain = console_text(&summary, false);
-    let mut coloured = console_text(&summary, true);
+    let plain = console_text(&summary, false, false);
+    let mut coloured = console_text(&summary, true, false);
     assert!(coloured.contains("\x1b[1;31m"), "errors are red");
     while let Some(start) = coloured.find('\x1b') {
         let end = coloured[start..].find('m').unwrap() + start;

@@ -50,8 +50,10 @@ pub trait Host {
 /// Something for the console.
 #[derive(Debug, Clone, Copy)]
 pub enum Message<'a> {
-    /// A result: standard output.
+    /// How far the series is: standard output.
     Line(&'a str),
+    /// What it comes to: standard output.
+    Result(&'a str),
     /// A remark: standard error.
     Note(&'a str),
     /// Why something ended: standard error.

@@ -111,6 +111,12 @@ impl Earlier {
             // It reads its own points.
             return Ok(None);
         }
+        if !dir.exists() {
+            return Err(Error::usage("the series cannot be resumed: a complete run of it is gone")
+                .with("point", &point.id)
+                .with("path", dir.display())
+                .hint("put the directory back, or begin the series anew in another one"));
+        }
         let run = RunDir::open(&dir)?;
         let (was, is) = (comparable(&run.manifest().plan), comparable(&point.plan));
         if was != is {

@@ -477,14 +477,14 @@ impl<'a> Runner<'a> {
         places.extend(files.iter().map(|(what, name)| (*what, self.dir.join(name))));
         places.push(("Runs", self.dir.clone()));
         for (what, path) in places {
-            self.host.show(Message::Line(&format!("{what:<7} {}", path.display())));
+            self.host.show(Message::Result(&format!("{what:<7} {}", path.display())));
         }
         Ok(())
     }
 
     fn line_unless_empty(&mut self, text: &str) {
         if !text.trim().is_empty() {
-            self.host.show(Message::Line(text));
+            self.host.show(Message::Result(text));
         }
     }
 

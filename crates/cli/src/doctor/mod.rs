@@ -8,6 +8,7 @@ use serde::Serialize;
 use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_machine::Sys;
+use taillight_report::table::{self, wrap};
 
 use crate::args::DoctorArgs;
 use crate::output;
@@ -84,10 +85,21 @@ fn table(checks: &[Check]) -> String {
     let width = checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
+        if output::voice().quiet && check.state == CheckState::Ok {
+            continue;
+        }
         let (state, name) = (word(check.state), &check.name);
-        text.push_str(&format!("{state:<4}  {name:<width$}  {}\n", check.found));
-        if let Some(fix) = &check.fix {
-            text.push_str(&format!("      {:width$}  -> {fix}\n", ""));
+        let room = table::width().saturating_sub(8 + width).max(24);
+        for (i, line) in wrap(&check.found, room).iter().enumerate() {
+            let (state, name) = if i == 0 { (state, name.as_str()) } else { ("", "") };
+            text.push_str(&format!("{state:<4}  {name:<width$}  {line}\n"));
+        }
+        for (i, line) in wrap(check.fix.as_deref().unwrap_or_default(), room - 3).iter().enumerate()
+        {
+            if !line.is_empty() {
+                let arrow = if i == 0 { "->" } else { "  " };
+                text.push_str(&format!("      {:width$}  {arrow} {line}\n", ""));
+            }
         }
     }
     let count = |state| checks.iter().filter(|c| c.state == state).count();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use taillight_core::Result;
 use taillight_core::exit::Exit;
-use taillight_core::plan::Plan;
+use taillight_core::plan::{CaptureMode, Plan};
 use taillight_driver::{OpenSpec, Target};
 use taillight_live::PlaceInSeries;
 use taillight_machine::{Sys, block};
@@ -88,6 +88,8 @@ impl Host for RunHost<'_> {
             live: self.live,
             place: Some(&place),
             quiet: point.quiet,
+            // A round is shown by the report of its series; `taillight report` makes its own.
+            pages: !(point.quiet && point.plan.capture.mode == CaptureMode::Off),
         };
         match target {
             Some(target) => run_on_target(&request, |_, _| Ok((target, 0))),
@@ -120,6 +122,7 @@ impl Host for RunHost<'_> {
     fn show(&mut self, message: Message<'_>) {
         match message {
             Message::Line(text) => output::line(text),
+            Message::Result(text) => output::result(text),
             Message::Note(text) => output::note(text),
             Message::Problem(e) => {
                 problem::show(e);

@@ -18,7 +18,7 @@ use taillight_trace::tracing;
 use super::signals::Signals;
 use super::{LiveViews, RunHost, RunRequest, directory, job, run_method, run_plan};
 use crate::args::RunArgs;
-use crate::{import, output};
+use crate::{import, output, report};
 
 /// One job of the file, as a job file of ours.
 pub struct NamedJob {
@@ -104,8 +104,12 @@ fn run_jobs(
                 live,
                 place: None,
                 quiet: false,
+                pages: true,
             };
             let outcome = run_plan(&request, resumed)?;
+            if let Some(dir) = outcome.path.as_deref().filter(|_| output::voice().json) {
+                report::json_of(dir)?;
+            }
             Ok((outcome.exit, outcome.path.is_some()))
         }
         _ => run_series(args, file, plans, (signals, live), resumed),
@@ -133,6 +137,9 @@ fn run_series(
     let mut method = Sequence::independent(head, points.collect());
     let mut host = RunHost::new(signals, args.destroy.as_slice(), live);
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
+    if output::voice().json && !ended.done.is_empty() {
+        report::json_of(&dir)?;
+    }
     output::line("");
     for result in &ended.done {
         let path = result.dir.display();

@@ -32,11 +32,19 @@ pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Re
 pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
     let mut job = match source {
         Some(source) => source.job()?,
-        None if args.driver.is_none() && args.set.is_empty() => return Err(no_job()),
+        None if args.driver.is_none() && args.path.is_none() && args.set.is_empty() => {
+            return Err(no_job());
+        }
         None => Job::empty(),
     };
+    if let Some(path) = args.path.as_deref().filter(|_| args.driver.is_none())
+        && source.is_none()
+    {
+        job.apply("--path", "target.driver", FlagValue::Text(driver_of(path)))?;
+    }
     apply_target(args, &mut job)?;
     apply_load(args, &mut job)?;
+    apply_every_day(args, &mut job)?;
     for assignment in &args.set {
         job.apply_set(assignment)?;
     }
@@ -157,6 +165,51 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
+/// The driver of a path that is given without one.
+fn driver_of(path: &str) -> &'static str {
+    let port = |at: &str| at.parse::<u16>().is_ok();
+    let server = path.rsplit_once(':').is_some_and(|(host, at)| {
+        !host.is_empty() && !host.contains('/') && port(at) && !Path::new(path).exists()
+    });
+    if server || path.starts_with("redis://") || path.starts_with("unix:/") {
+        "redis"
+    } else if path.starts_with("http://") || path.starts_with("https://") {
+        "s3"
+    } else {
+        "file"
+    }
+}
+
+fn apply_every_day(args: &RunArgs, job: &mut Job) -> Result<()> {
+    set(job, "--warmup", "run.warmup", args.warmup.as_deref().map(FlagValue::Text))?;
+    set(job, "--trace", "trace.mode", args.trace.as_deref().map(FlagValue::Text))?;
+    if args.keep {
+        job.apply("--keep", "target.options.keep", FlagValue::Toml("true"))?;
+    }
+    if !args.ceiling.is_empty() {
+        let ceilings: Vec<String> =
+            args.ceiling.iter().map(|text| ceiling(text)).collect::<Result<_>>()?;
+        let list = format!("[{}]", ceilings.join(", "));
+        job.apply("--ceiling", "qos.ceilings", FlagValue::Toml(&list))?;
+    }
+    Ok(())
+}
+
+/// `20ms@99.9` as a table of a job file.
+fn ceiling(text: &str) -> Result<String> {
+    let known =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '.');
+    match text.split_once('@') {
+        Some((time, at)) if known(time) && known(at.trim_end_matches('%')) => {
+            let at = at.trim_end_matches('%');
+            Ok(format!("{{ ceiling = \"{time}\", at = \"{at}\" }}"))
+        }
+        _ => Err(Error::usage("a ceiling is a time and a percentile")
+            .with("--ceiling", text)
+            .hint("like --ceiling 20ms@99.9")),
+    }
+}
+
 /// What `--rw` means: operations and order.
 fn words(rw: Rw) -> (&'static str, &'static str) {
     const HALF: &str = "{ read = 50, write = 50 }";
@@ -194,6 +247,28 @@ mod tests {
 
     fn resolved(source: &JobSource) -> Plan {
         plan(&RunArgs::default(), Some(source), None).expect(&source.name)
+    }
+
+    #[test]
+    fn a_path_tells_its_driver() {
+        for (path, driver) in [
+            ("data/", "file"),
+            ("127.0.0.1:6379", "redis"),
+            ("redis://db.example/1", "redis"),
+            ("http://127.0.0.1:9000/bench", "s3"),
+            ("/mnt/a:1", "file"),
+            ("file:12", "redis"),
+        ] {
+            assert_eq!(driver_of(path), driver, "{path}");
+        }
+    }
+
+    #[test]
+    fn ceilings_are_a_time_and_a_percentile() {
+        assert_eq!(ceiling("20ms@99.9").unwrap(), r#"{ ceiling = "20ms", at = "99.9" }"#);
+        for wrong in ["20ms", "@99", "20ms@", "1\"@9"] {
+            assert!(ceiling(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

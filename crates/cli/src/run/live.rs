@@ -11,6 +11,7 @@ use taillight_live::screen::Screen;
 use taillight_live::{LiveFeed, Progressed, progressed};
 
 use taillight_report::format::{Script, count, duration_ns};
+use taillight_report::table;
 
 use super::numbers::Columns;
 use crate::progress::Shown;
@@ -83,7 +84,7 @@ impl Live {
         });
         let open_loop = plan.workloads.iter().any(|w| !w.arrival.is_closed());
         Live {
-            columns: Columns::new(ops.collect(), open_loop, plan.run.interval.0),
+            columns: Columns::new(ops.collect(), open_loop, plan.run.interval.0, table::width()),
             shown: Shown::new(),
             interval_ns: plan.run.interval.0,
             lines: 0,

@@ -24,8 +24,9 @@ use taillight_driver::{OpenSpec, Target};
 use taillight_engine::schedule::Schedules;
 use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
-use taillight_rundir::names;
+use taillight_report::table;
 use taillight_rundir::series::SeriesFile;
+use taillight_rundir::{Summary, names};
 use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_suite::method::Method;
 use taillight_suite::repeat::RepeatMethod;
@@ -33,7 +34,7 @@ use taillight_suite::search::SearchMethod;
 use taillight_trace::{Environment, memory_budget, tracing};
 
 use crate::args::RunArgs;
-use crate::{output, problem, registry};
+use crate::{output, problem, registry, report};
 use directory::{NewRun, series_directory};
 
 pub use host::{RunHost, run_method};
@@ -92,10 +93,15 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         live: &views,
         place: None,
         quiet: false,
+        pages: true,
     };
     let outcome = run_plan(&request, resumed);
     views.finish(&signals);
-    outcome.map(|outcome| outcome.exit)
+    let outcome = outcome?;
+    if let Some(dir) = outcome.path.as_deref().filter(|_| output::voice().json) {
+        report::json_of(dir)?;
+    }
+    Ok(outcome.exit)
 }
 
 /// Says beside a printed plan what the guard would refuse as things stand. No failure: printing is
@@ -129,6 +135,24 @@ struct RunRequest<'a> {
     pub place: Option<&'a PlaceInSeries>,
     /// One of several: the series says how it went.
     pub quiet: bool,
+    /// Whether its directory gets a report for people.
+    pub pages: bool,
+}
+
+/// Runs a plan for its figures alone; none when a signal ended it. Errors: as [`main`].
+pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
+    let live = &LiveViews::default();
+    let request = RunRequest {
+        plan,
+        job: None,
+        destroy: None,
+        signals,
+        live,
+        place: None,
+        quiet: true,
+        pages: false,
+    };
+    Ok(run_single(&request)?.summary.filter(|_| signals.exit().is_none()))
 }
 
 /// Runs a plan: once, or as the series that it asks for.
@@ -195,7 +219,8 @@ fn run_on_target(
     if !quiet {
         // Named only now: a run that could not begin leaves no directory.
         output::line(&format!("run directory: {}", run.dir.path().display()));
-        output::line(&taillight_report::model::about::about(run.dir.manifest()));
+        let about = taillight_report::model::about::about(run.dir.manifest());
+        output::line(&table::wrap(&about, table::width()).join("\n"));
     }
     let measured = measure::run(plan, target, &run, signals, &mut live, &sys);
     live.end();

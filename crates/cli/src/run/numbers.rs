@@ -4,92 +4,143 @@ use taillight_engine::IntervalView;
 use taillight_report::format::{Script, bytes_per_s, count, duration_ns, rate};
 use taillight_rundir::intervals::IntervalRow;
 
-/// Most operations that get columns of their own.
-const OWN_COLUMNS: usize = 2;
+/// One column of a line of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NumberColumn {
+    Time,
+    Phase,
+    Iops,
+    Bytes,
+    /// Latencies of an operation by its place, or the worst of all.
+    P50(usize),
+    P99(Option<usize>),
+    Max(Option<usize>),
+    /// From the intended time.
+    Response,
+    Backlog,
+    Errors,
+}
+use NumberColumn::{Backlog, Bytes, Errors, Iops, Max, P50, P99, Phase, Response, Time};
 
 /// What the lines of this run show.
 #[derive(Debug, Clone)]
 pub struct Columns {
-    /// Names of the operations with latency columns; empty when there are too many.
+    /// Names of the operations.
     ops: Vec<String>,
-    /// Whether intended times exist.
-    open_loop: bool,
+    columns: Vec<NumberColumn>,
     /// Length of a whole interval.
     interval_ns: u64,
 }
 
 impl Columns {
-    /// For a run with these operations (one name for each workload and kind).
-    pub fn new(ops: Vec<String>, open_loop: bool, interval_ns: u64) -> Columns {
-        let ops = if ops.len() > OWN_COLUMNS { Vec::new() } else { ops };
-        Columns { ops, open_loop, interval_ns }
+    /// For a run with these operations (one name for each workload and kind), in lines of `width`: what
+    /// does not fit is left to the report, the most telling last.
+    pub fn new(ops: Vec<String>, open_loop: bool, interval_ns: u64, width: usize) -> Columns {
+        let each = |columns: &dyn Fn(usize) -> Vec<NumberColumn>| {
+            (0..ops.len()).flat_map(columns).collect::<Vec<_>>()
+        };
+        let with_p50 = each(&|op| vec![P50(op), P99(Some(op)), Max(Some(op))]);
+        let own = each(&|op| vec![P99(Some(op)), Max(Some(op))]);
+        let worst = vec![P99(None), Max(None)];
+        let forms = [
+            (vec![Time, Phase, Iops, Bytes], with_p50),
+            (vec![Time, Phase, Iops, Bytes], own.clone()),
+            (vec![Time, Phase, Iops], own),
+            (vec![Time, Phase, Iops, Bytes], worst.clone()),
+            (vec![Time, Phase, Iops], worst),
+            (vec![Time, Iops], vec![P99(None)]),
+        ];
+        let responses = if open_loop { vec![Response, Backlog] } else { Vec::new() };
+        let lines = forms.into_iter().map(|(head, latencies)| Columns {
+            ops: ops.clone(),
+            columns: [head, latencies, responses.clone(), vec![Errors]].concat(),
+            interval_ns,
+        });
+        // Columns of their own for many operations would hide what belongs together.
+        let few = |line: &Columns| ops.len() <= 3 || line.columns.contains(&P99(None));
+        let mut lines: Vec<Columns> = lines.filter(few).collect();
+        let fits = lines.iter().position(|line| line.header().chars().count() <= width);
+        lines.swap_remove(fits.unwrap_or(lines.len() - 1))
     }
 
-    /// The lines above the numbers.
+    /// The line above the numbers.
     pub fn header(&self) -> String {
-        let mut text = format!("{:>8}  {:<7} {:>10} {:>12}", "time", "phase", "IOPS", "bytes/s");
-        match self.ops.as_slice() {
-            [] => text.push_str(&format!(" {:>9} {:>9}", "worst p99", "max")),
-            [_] => text.push_str(&format!(" {:>9} {:>9} {:>9}", "p50", "p99", "max")),
-            many => {
-                for op in many {
-                    let p50 = format!("{op} p50");
-                    text.push_str(&format!("  {p50:>12} {:>9} {:>9}", "p99", "max"));
-                }
+        self.line(|column| self.heading(column))
+    }
+
+    fn heading(&self, column: NumberColumn) -> String {
+        let of = |op: usize, what: &str| match self.ops.as_slice() {
+            [_] => what.to_owned(),
+            ops => format!("{} {what}", ops[op]),
+        };
+        match column {
+            Time => "time".to_owned(),
+            Phase => "phase".to_owned(),
+            Iops => "IOPS".to_owned(),
+            Bytes => "bytes/s".to_owned(),
+            P50(op) => of(op, "p50"),
+            P99(Some(op)) if self.columns.contains(&P50(op)) => "p99".to_owned(),
+            P99(Some(op)) => of(op, "p99"),
+            P99(None) => "worst p99".to_owned(),
+            Max(_) => "max".to_owned(),
+            Response => "resp p99".to_owned(),
+            Backlog => "backlog".to_owned(),
+            Errors => "errors".to_owned(),
+        }
+    }
+
+    /// Cells in their columns, each as wide as its heading and as most of its figures.
+    fn line(&self, cell: impl Fn(NumberColumn) -> String) -> String {
+        let cells = self.columns.iter().map(|column| {
+            let least = match column {
+                Phase | Time => 7,
+                Iops => 9,
+                Bytes => 10,
+                Errors => 6,
+                _ => 8,
+            };
+            let width = least.max(self.heading(*column).chars().count());
+            match column {
+                Phase => format!("{:<width$}", cell(*column)),
+                _ => format!("{:>width$}", cell(*column)),
             }
-        }
-        if self.open_loop {
-            text.push_str(&format!(" {:>9} {:>9}", "resp p99", "backlog"));
-        }
-        text + &format!(" {:>7}", "errors")
+        });
+        cells.collect::<Vec<_>>().join(" ")
     }
 
     pub fn row(&self, view: &IntervalView) -> String {
-        let sum = |f: fn(&IntervalRow) -> u64| whole(view).map(f).sum::<u64>();
-        let seconds = view.closed.length_ns.max(1) as f64 / 1e9;
-        // Warm-up has a count of its own: measured time begins after it.
-        let end_ns = match view.phase {
-            "measure" => view.elapsed_ns,
-            _ => u64::from(view.closed.index) * self.interval_ns + view.closed.length_ns,
-        };
-        let mut text = format!(
-            "{:>8}  {:<7} {:>10} {:>12}",
-            clock(end_ns, self.interval_ns),
-            view.phase,
-            rate(sum(|row| row.ops - row.errors) as f64 / seconds),
-            bytes_per_s(sum(|row| row.bytes) as f64 / seconds)
-        );
-        text.push_str(&self.latencies(view));
-        if self.open_loop {
-            let response = whole(view).filter_map(|l| l.response_p99_ns).max();
-            let backlog = view.closed.backlog.map_or("-".to_owned(), count);
-            text.push_str(&format!(" {:>9} {backlog:>9}", time(response)));
-        }
-        text.push_str(&format!(" {:>7}", count(sum(|row| row.errors))));
+        let mut text = self.line(|column| self.cell(column, view));
         if view.provisional {
             text.push_str("  (a worker still waits for an I/O)");
         }
         text
     }
 
-    fn latencies(&self, view: &IntervalView) -> String {
-        let most = |f: fn(&IntervalRow) -> Option<u64>| whole(view).filter_map(f).max();
-        if self.ops.is_empty() {
-            let (p99, max) = (most(|l| l.p99_ns), most(|l| l.max_ns));
-            return format!(" {:>9} {:>9}", time(p99), time(max));
+    fn cell(&self, column: NumberColumn, view: &IntervalView) -> String {
+        let sum = |f: fn(&IntervalRow) -> u64| whole(view).map(f).sum::<u64>();
+        let seconds = view.closed.length_ns.max(1) as f64 / 1e9;
+        let most = |f: fn(&IntervalRow) -> Option<u64>| time(whole(view).filter_map(f).max());
+        let of = |op: Option<usize>, f: fn(&IntervalRow) -> Option<u64>| match op {
+            Some(op) => time(whole(view).nth(op).and_then(f)),
+            None => most(f),
+        };
+        match column {
+            // Warm-up has a count of its own: measured time begins after it.
+            Time if view.phase == "measure" => clock(view.elapsed_ns, self.interval_ns),
+            Time => {
+                let begun_ns = u64::from(view.closed.index) * self.interval_ns;
+                clock(begun_ns + view.closed.length_ns, self.interval_ns)
+            }
+            Phase => view.phase.to_owned(),
+            Iops => rate(sum(|row| row.ops - row.errors) as f64 / seconds),
+            Bytes => bytes_per_s(sum(|row| row.bytes) as f64 / seconds),
+            P50(op) => of(Some(op), |l| l.p50_ns),
+            P99(op) => of(op, |l| l.p99_ns),
+            Max(op) => of(op, |l| l.max_ns),
+            Response => most(|l| l.response_p99_ns),
+            Backlog => view.closed.backlog.map_or("-".to_owned(), count),
+            Errors => count(sum(|row| row.errors)),
         }
-        let mut text = String::new();
-        for i in 0..self.ops.len() {
-            let line = whole(view).nth(i);
-            let of = |f: fn(&IntervalRow) -> Option<u64>| time(line.and_then(f));
-            let (p50, p99, max) = (of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.max_ns));
-            let cells = match self.ops.len() {
-                1 => format!(" {p50:>9} {p99:>9} {max:>9}"),
-                _ => format!("  {p50:>12} {p99:>9} {max:>9}"),
-            };
-            text.push_str(&cells);
-        }
-        text
     }
 }
 
@@ -162,14 +213,24 @@ mod tests {
         for n in 1..=3 {
             for open_loop in [false, true] {
                 let names = ops[..n].iter().map(|o| o.name().to_owned()).collect();
-                let columns = Columns::new(names, open_loop, 1_000_000_000);
+                let columns = Columns::new(names, open_loop, 1_000_000_000, 80);
                 let (header, row) = (
                     columns.header(),
                     columns.row(&view(ops[..n].iter().copied().map(interval_row).collect())),
                 );
                 assert_eq!(header.len(), row.len(), "\n{header}\n{row}");
+                assert!(header.len() <= 80, "{header}");
             }
         }
+    }
+
+    #[test]
+    fn two_operations_fit_80_columns_with_their_own_tails() {
+        let names = || vec!["read".to_owned(), "write".to_owned()];
+        let closed = Columns::new(names(), false, 1_000_000_000, 80).header();
+        assert!(closed.contains("read p99") && closed.contains("write p99"), "{closed}");
+        let narrow = Columns::new(names(), false, 1_000_000_000, 50).header();
+        assert!(narrow.contains("worst p99") && narrow.len() <= 50, "{narrow}");
     }
 
     #[test]
@@ -184,7 +245,8 @@ mod tests {
     #[test]
     fn nothing_done_shows_dashes() {
         let empty = IntervalRow { op: OpKind::Read, ops: 1, ..IntervalRow::default() };
-        let row = Columns::new(vec!["read".into()], false, 1_000_000_000).row(&view(vec![empty]));
+        let row =
+            Columns::new(vec!["read".into()], false, 1_000_000_000, 80).row(&view(vec![empty]));
         assert!(row.contains(" - "), "{row}");
     }
 }

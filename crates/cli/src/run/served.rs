@@ -55,6 +55,11 @@ impl LiveViews {
 }
 
 impl LiveArgs {
+    /// These, or the others where nothing is asked for.
+    pub fn or(self, other: &LiveArgs) -> LiveArgs {
+        if self.live.is_some() || self.tui { self } else { other.clone() }
+    }
+
     /// Begins what was asked for. Errors: `Usage` for a value that cannot be read; `Unavailable` for
     /// an address that cannot be had.
     pub fn start(&self) -> Result<LiveViews> {

@@ -19,7 +19,7 @@ use taillight_suite::suites::{self, PreparedSuite};
 use super::host::confirmed;
 use super::{LiveArgs, RunHost, Signals, directory, job, run_method};
 use crate::args::RunArgs;
-use crate::{output, registry};
+use crate::{output, registry, report};
 
 /// Runs the job once for each point. Errors: `Usage` before anything is touched; later ones are
 /// shown and end the series.
@@ -105,7 +105,11 @@ pub fn run_planned(
         // Only when it is empty: what is left in it is somebody's.
         let _ = std::fs::remove_dir(&made);
     }
-    ended.map(|ended| ended.exit)
+    let ended = ended?;
+    if output::voice().json && !ended.done.is_empty() {
+        report::json_of(&dir)?;
+    }
+    Ok(ended.exit)
 }
 
 /// Says before anything else what opening a target would refuse: each as its first run opens it.

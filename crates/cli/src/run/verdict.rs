@@ -1,7 +1,7 @@
 //! After the load: final manifest, report, summary on the console, exit code.
 
 use taillight_core::exit::Exit;
-use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::{EngineOutcome, StopReason};
 use taillight_machine::Sys;
@@ -68,13 +68,11 @@ pub fn conclude(
     }
     let wrong = outcome.verify.as_ref().is_some_and(VerifyReport::failed);
     let failed = wrong || outcome.errors.iter().any(|(_, n)| *n > 0);
-    // A round of a series is shown by the report of the series; `taillight report` makes its own.
-    let pages = !(request.quiet && request.plan.capture.mode == CaptureMode::Off);
     // The run is over and kept: a report that cannot be made must not hide how it ended.
-    let (summary, problem) = match report::of_run(run.dir.path(), pages) {
+    let (summary, problem) = match report::of_run(run.dir.path(), request.pages) {
         Ok(report) => {
             if !request.quiet {
-                output::line(&format!("\n{}", report.text.trim_end()));
+                output::result(&format!("\n{}", report.text.trim_end()));
             }
             (report.summaries.into_iter().next(), None)
         }
@@ -85,7 +83,7 @@ pub fn conclude(
         },
     };
     if !request.quiet {
-        output::line(&format!("Run     {}", run.dir.path().display()));
+        output::result(&format!("Run     {}", run.dir.path().display()));
     }
     let bug = outcome.error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Internal);
     let exit =

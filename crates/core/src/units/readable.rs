@@ -31,12 +31,19 @@ pub fn fit<'u>(value: f64, units: &[(&'u str, u64)]) -> (f64, &'u str) {
     }
 }
 
-/// A duration in nanoseconds: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`.
+/// A duration in nanoseconds: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`, `3.00 h`.
 pub fn duration(ns: f64) -> String {
     if !ns.is_finite() {
         return "?".to_owned();
     }
-    // Up to minutes: hours would hide them.
+    const HOUR_NS: f64 = 3600e9;
+    // Two hours in minutes are still read at a glance, two days are not.
+    if ns.abs() >= 3.0 * HOUR_NS {
+        return match ns.abs() >= 72.0 * HOUR_NS {
+            true => format!("{} days", digits3(ns / (24.0 * HOUR_NS))),
+            false => format!("{} h", digits3(ns / HOUR_NS)),
+        };
+    }
     match fit(ns, &TIMES[..5]) {
         (_, "ns") if ns.fract() == 0.0 => format!("{ns:.0} ns"),
         (value, unit) => format!("{} {unit}", digits3(value)),
@@ -58,6 +65,20 @@ pub fn bytes_per_s(rate: f64) -> String {
     format!("{} {unit}/s", digits3(value))
 }
 
+/// Text with its control characters written out, so that a name from somewhere else can neither move
+/// the cursor nor colour what follows. Lines and tabs stay.
+pub fn visible(text: &str) -> std::borrow::Cow<'_, str> {
+    let hidden = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(hidden) {
+        return text.into();
+    }
+    let written = |c: char| match hidden(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(written).collect::<String>().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,10 +98,19 @@ mod tests {
             (1.2e9, "1.20 s"),
             (600e9, "10.0 min"),
             (7_200e9, "120 min"),
+            (36_000e9, "10.0 h"),
+            (144_120e9, "40.0 h"),
+            (864_000e9, "10.0 days"),
             (f64::NAN, "?"),
         ] {
             assert_eq!(duration(ns), text);
         }
+    }
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(visible("a\tb\n"), "a\tb\n");
+        assert_eq!(visible("a\x1b[2Jb\r"), "a\\u{1b}[2Jb\\r");
     }
 
     #[test]

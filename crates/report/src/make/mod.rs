@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use taillight_core::progress::OnProgress;
+use taillight_core::units::readable::visible;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_rundir::compare::CompareFile;
 use taillight_rundir::summary::Reason;
@@ -39,6 +40,8 @@ pub struct ReportOptions {
     pub texts: bool,
     /// Whether the console text has ANSI colours.
     pub colour: bool,
+    /// Whether it has the tables that only the page has else.
+    pub detail: bool,
     /// What runs have in common that none of them says by itself.
     pub context: ReportContext,
     /// Whether `summary.json` is written anew into each run directory.
@@ -52,6 +55,7 @@ impl Default for ReportOptions {
             html: true,
             texts: true,
             colour: false,
+            detail: false,
             context: ReportContext::default(),
             write: true,
         }
@@ -135,7 +139,7 @@ pub fn make(
         }
     }
     Ok(MadeReport {
-        text: text(&runs, html.as_deref(), options.colour),
+        text: text(&runs, html.as_deref(), options),
         explained: runs
             .iter()
             .map(|r| Some(explain_text::text(r.explanation.as_ref()?, r.analysis.start_ns)))
@@ -223,10 +227,11 @@ fn labels(dirs: &[RunDir]) -> Vec<String> {
     labels
 }
 
-fn text(runs: &[AnalysedRun], html: Option<&Path>, colour: bool) -> String {
+fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> String {
+    let ReportOptions { colour, detail, .. } = *options;
     let mut text = match runs {
         [one] => {
-            let mut text = console::console_text(&one.summary, colour);
+            let mut text = console::console_text(&one.summary, colour, detail);
             if let Some(explanation) = &one.explanation {
                 text.push_str("\nWhy the tail is slow\n");
                 for line in sentences(explanation, Script::Plain) {
@@ -248,7 +253,8 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, colour: bool) -> String {
         }
     };
     if let Some(path) = html {
-        text.push_str(&format!("\nReport  {}\n", path.display()));
+        let path = path.display().to_string();
+        text.push_str(&format!("\nReport  {}\n", visible(&path)));
     }
     text
 }

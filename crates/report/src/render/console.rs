@@ -1,4 +1,4 @@
-//! The summary on a terminal: verdict first, at most 100 columns, colour only when asked.
+//! The summary on a terminal: verdict first, at most 80 columns, colour only when asked.
 
 use taillight_rundir::Summary;
 use taillight_rundir::summary::{Reason, Verdict};
@@ -7,18 +7,19 @@ use crate::format::{self, Script};
 use crate::model::{Model, word};
 use crate::table::{Cell, Table, TextPage, Tone};
 
-/// The summary as text for a terminal. `colour` adds ANSI colours; leave it off elsewhere.
-pub fn console_text(summary: &Summary, colour: bool) -> String {
-    render(&Model::new(summary, Script::Plain), colour)
+/// The summary as text for a terminal. `colour` adds ANSI colours, leave it off elsewhere; `detail`
+/// what is else for the page.
+pub fn console_text(summary: &Summary, colour: bool, detail: bool) -> String {
+    render(&Model::new(summary, Script::Plain), colour, detail)
 }
 
-fn render(model: &Model, colour: bool) -> String {
+fn render(model: &Model, colour: bool, detail: bool) -> String {
     let mut page = TextPage::new(colour);
     let word = page.paint(model.verdict.word, model.verdict.tone, true);
     page.text.push_str(&format!("{word}:\n"));
     page.indented(&model.verdict.text, Tone::Plain);
     reasons(&mut page, &model.verdict.reasons);
-    for table in model.tables.iter().filter(|t| !t.detail) {
+    for table in model.tables.iter().filter(|t| detail || !t.detail) {
         page.text.push('\n');
         let (shorter, hidden) = without_repeats(table);
         page.parts(&shorter);
@@ -29,7 +30,7 @@ fn render(model: &Model, colour: bool) -> String {
         page.note(table);
     }
     page.text.push('\n');
-    let facts = || model.facts.iter().filter(|f| !f.detail);
+    let facts = || model.facts.iter().filter(|f| detail || !f.detail);
     let width = facts().map(|f| f.label.len()).max().unwrap_or(0);
     for fact in facts() {
         let label = format!("{:width$}  ", fact.label);

@@ -1,20 +1,35 @@
-//! Tables and paragraphs on a terminal: aligned columns, at most 100 columns wide.
+//! Tables and paragraphs on a terminal: aligned columns, at most 80 columns wide.
 //!
 //! What it is: the one renderer of tables as plain text, used by reports, `explain` and every
 //! command of the binary that prints a table. What it is not: Markdown or HTML (see `render`).
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_core::units::readable::visible;
 
 /// Words that stay on the line of the figure before them.
 const UNITS: [&str; 12] =
     ["ns", "us", "ms", "s", "min", "%", "B/s", "KiB/s", "MiB/s", "GiB/s", "IOPS", "I/Os"];
 /// Widest line.
-const WIDTH: usize = 100;
-/// Widest line of what a series prints, whose tables have many columns anyway.
-const SERIES_WIDTH: usize = 80;
+pub const MOST_WIDTH: usize = 80;
+/// A line narrower than this breaks every table.
+const LEAST_WIDTH: usize = 40;
+/// Columns of the terminal, as far as they count.
+static WIDTH: AtomicUsize = AtomicUsize::new(MOST_WIDTH);
 /// Least room for words, which go on below each other.
 const LEAST_WORDS: usize = 24;
+
+/// Fits all further text into a terminal of so many columns, between 40 and 80.
+pub fn set_width(columns: usize) {
+    WIDTH.store(columns.clamp(LEAST_WIDTH, MOST_WIDTH), Relaxed);
+}
+
+/// Columns that text may take.
+pub fn width() -> usize {
+    WIDTH.load(Relaxed)
+}
 
 /// How something is to be felt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -84,7 +99,7 @@ impl Table {
     }
     /// The table as text for a terminal, without colours, at most 80 columns wide.
     pub fn to_text(&self) -> String {
-        let mut page = TextPage { width: SERIES_WIDTH, wraps: true, ..TextPage::new(false) };
+        let mut page = TextPage { wraps: true, ..TextPage::new(false) };
         page.table(self);
         page.text
     }
@@ -114,7 +129,7 @@ fn titled(table: &Table) -> bool {
 
 impl TextPage {
     pub fn new(colour: bool) -> TextPage {
-        TextPage { text: String::new(), colour, width: WIDTH, wraps: false }
+        TextPage { text: String::new(), colour, width: width(), wraps: false }
     }
 
     /// A table, in several parts when it is too wide, and its note.
@@ -198,7 +213,7 @@ impl TextPage {
     /// A label and what it says, which goes on in the same column.
     pub fn labelled(&mut self, label: &str, text: &str, tone: Tone) {
         let indent = label.chars().count();
-        let lines = wrap(text, self.width - indent);
+        let lines = wrap(text, self.width.saturating_sub(indent).max(LEAST_WORDS));
         for (i, line) in lines.iter().enumerate() {
             let lead = if i == 0 { label.to_owned() } else { " ".repeat(indent) };
             let line = self.paint(line, tone, false);
@@ -222,6 +237,7 @@ impl TextPage {
 
     /// The text in the colour of its tone.
     pub fn paint(&self, text: &str, tone: Tone, bold: bool) -> String {
+        let text = &*visible(text);
         let code = match (tone, bold) {
             (Tone::Plain, false) => return text.to_owned(),
             (Tone::Plain, true) => "1",
@@ -302,7 +318,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     // A figure and its unit stay together.
     let mut words: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in visible(text).split_whitespace() {
         let unit = UNITS.contains(&word.trim_end_matches([',', ';', '.', ')', ':']));
         match words.last_mut() {
             Some(last) if unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
@@ -349,11 +365,13 @@ mod tests {
             rows: vec![(0..8).map(|i| Cell::new(format!("{i:>20}"))).collect()],
             ..Table::new("x", "T", &[])
         };
-        let parts = split(&table, WIDTH, false);
+        let parts = split(&table, MOST_WIDTH, false);
         assert!(parts.len() > 1);
         assert!(parts.iter().all(|p| p.columns[0] == "column 0"));
         assert_eq!(parts.iter().map(|p| p.columns.len() - 1).sum::<usize>(), 7);
-        assert!(parts.iter().all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= WIDTH + 2));
+        assert!(
+            parts.iter().all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= MOST_WIDTH + 2)
+        );
     }
 
     #[test]
@@ -365,7 +383,7 @@ mod tests {
         let mut one = Table::of_words("t", "T", &["deviation"]);
         one.rows.push(vec![Cell::new(long)]);
         for text in [table.to_text(), one.to_text()] {
-            assert!(text.lines().all(|l| l.chars().count() <= SERIES_WIDTH), "{text}");
+            assert!(text.lines().all(|l| l.chars().count() <= MOST_WIDTH), "{text}");
             let words: Vec<&str> = text.split_whitespace().collect();
             assert!(long.split_whitespace().all(|w| words.contains(&w)), "{text}");
         }

@@ -145,7 +145,7 @@ impl Host for SimHost {
 
     fn show(&mut self, message: Message<'_>) {
         self.text.push(match message {
-            Message::Line(text) | Message::Note(text) => text.to_owned(),
+            Message::Line(text) | Message::Result(text) | Message::Note(text) => text.to_owned(),
             Message::Problem(e) => e.to_string(),
         });
     }

@@ -1,0 +1,57 @@
+//! Arguments that all commands share, and those of commands about Taillight itself.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap_complete::Shell;
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct VoiceArgs {
+    /// Only results and errors: no progress, no notes.
+    #[arg(short = 'q', long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// More about how a result came about.
+    #[arg(short = 'v', long, global = true)]
+    pub verbose: bool,
+}
+
+/// Arguments of `selftest`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight selftest
+  taillight selftest --json
+
+Runs on a simulated device, on virtual time, must give back exactly what was put in; runs that do
+nothing, and in memory, must count every operation, and are this machine's own cost. About ten
+seconds; what it writes is removed again.
+Exit codes: 0 all as it should be, 7 something is not.")]
+pub struct SelftestArgs {
+    /// As JSON, for programs (`taillight schema selftest`).
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  source <(taillight completions bash)
+  taillight completions zsh > ~/.zfunc/_taillight
+  taillight completions fish > ~/.config/fish/completions/taillight.fish")]
+pub struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight man | man -l -
+  taillight man ~/.local/share/man/man1")]
+pub struct ManArgs {
+    /// Write all pages, one for each command, into this directory; without it, the first one to
+    /// standard output.
+    #[arg(value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}

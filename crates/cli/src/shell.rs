@@ -1,0 +1,138 @@
+//! `taillight completions` and `taillight man`: what a shell and `man` know of the command line, from
+//! the definitions that parse it. Packages install what these print.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory, ValueHint};
+use clap_mangen::Man;
+use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
+use taillight_driver::DRIVERS;
+use taillight_suite::suites;
+
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::output;
+
+/// Below the options of every page.
+const ENDING: &str = include_str!("shell/ending.man");
+
+/// `taillight completions SHELL`. Errors: `Unavailable` when standard output cannot be written.
+pub fn completions(args: &CompletionsArgs) -> Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut with_values(Cli::command()), "taillight", &mut script);
+    output::text(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Ok)
+}
+
+/// The commands with values that are looked up when they run, and so are no part of their definition.
+fn with_values(cli: Command) -> Command {
+    let drivers = || PossibleValuesParser::new(DRIVERS.iter().map(|d| d.name()));
+    let known = suites::names().collect::<Vec<_>>();
+    let suites = PossibleValuesParser::new(known);
+    let paths = |command: Command, names: &[&'static str]| {
+        names.iter().fold(command, |c, name| c.mut_arg(name, |a| a.value_hint(ValueHint::AnyPath)))
+    };
+    cli.mut_subcommand("run", |c| {
+        paths(c.mut_arg("driver", |a| a.value_parser(drivers())), &["path", "output", "destroy"])
+    })
+    .mut_subcommand("suite", |c| {
+        let c = c.mut_arg("driver", |a| a.value_parser(drivers()));
+        paths(c.mut_arg("name", |a| a.value_parser(suites)), &["path", "destroy"])
+    })
+    .mut_subcommand("drivers", |c| c.mut_arg("name", |a| a.value_parser(drivers())))
+}
+
+/// `taillight man [DIR]`: every page into a directory, or the page of the program itself. Errors:
+/// `Unavailable` when it cannot be written.
+pub fn man(args: &ManArgs) -> Result<Exit> {
+    let pages = pages();
+    let Some(dir) = &args.dir else {
+        output::text(pages.first().map_or("", |(_, page)| page))?;
+        return Ok(Exit::Ok);
+    };
+    write(dir, &pages).map_err(|e| {
+        Error::unavailable("cannot write the manual").with("path", dir.display()).source(e)
+    })?;
+    Ok(Exit::Ok)
+}
+
+fn write(dir: &Path, pages: &[(String, String)]) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    pages.iter().try_for_each(|(name, page)| std::fs::write(dir.join(format!("{name}.1")), page))
+}
+
+/// The page of the program and one of each of its commands, by name.
+fn pages() -> Vec<(String, String)> {
+    let mut cli = Cli::command();
+    // Flags of all commands reach the commands.
+    cli.build();
+    let of_commands = cli.get_subcommands().map(|command| {
+        let name = format!("taillight-{}", command.get_name());
+        let usage = format!("taillight {}", command.get_name());
+        page(&name, command.clone().display_name(&name).bin_name(usage))
+    });
+    std::iter::once(page("taillight", cli.clone())).chain(of_commands).collect()
+}
+
+fn page(name: &str, command: Command) -> (String, String) {
+    let examples = command.get_after_help().map(ToString::to_string);
+    let top = command.get_subcommands().next().is_some();
+    // Its lines are kept as they are, which the section of the generator does not.
+    let command = command.after_help("").disable_help_subcommand(true);
+    let manual = Man::new(command);
+    let title = name.to_uppercase();
+    // No date: pages are the same whenever they are made.
+    let title = format!(".TH {title} 1 \"\" \"taillight {}\"\n", env!("CARGO_PKG_VERSION"));
+    let mut page = title.into_bytes();
+    // Writing to memory cannot fail.
+    let _ = manual.render_name_section(&mut page);
+    let _ = manual.render_synopsis_section(&mut page);
+    let _ = manual.render_description_section(&mut page);
+    let _ = manual.render_options_section(&mut page);
+    if top {
+        let _ = manual.render_subcommands_section(&mut page);
+    }
+    if let Some(text) = examples {
+        let _ = write!(page, ".SH EXAMPLES\n{}", kept(&text));
+    }
+    let _ = page.write_all(ENDING.as_bytes());
+    // The generator's way to an empty line, which `mandoc -T lint` does not like.
+    let text = String::from_utf8_lossy(&page).replace(".br\n\n.br\n", ".sp\n");
+    (name.to_owned(), text)
+}
+
+/// Lines as they stand: those that are indented are typed, the others are words.
+fn kept(text: &str) -> String {
+    let mut page = String::from(".nf\n");
+    for line in text.lines().skip_while(|line| *line == "Examples:") {
+        let line = line.strip_prefix("  ").unwrap_or(line);
+        // A dot or a quote at the beginning would be a request.
+        let safe = line.replace('\\', "\\e").replace('-', "\\-");
+        let guard = if safe.starts_with(['.', '\'']) { "\\&" } else { "" };
+        page.push_str(&format!("{guard}{safe}\n"));
+    }
+    page + ".fi\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_with_the_common_end() {
+        let pages = pages();
+        assert_eq!(pages.len(), 1 + Cli::command().get_subcommands().count());
+        for (name, text) in pages {
+            for section in [".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES", ".SH \"EXIT STATUS\""] {
+                assert!(text.contains(section), "{name}: {section}\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_look_like_requests_are_text() {
+        assert_eq!(kept("Examples:\n  a -b \\\n.x"), ".nf\na \\-b \\e\n\\&.x\n.fi\n");
+    }
+}

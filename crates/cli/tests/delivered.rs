@@ -1,0 +1,107 @@
+//! What packages install: completions, manual pages, the long version, the selftest.
+
+mod common;
+
+use std::process::Command;
+
+use common::{binary, run, scratch, skipped, text};
+
+/// What bash offers after these words.
+fn offered(script: &str, words: &[&str]) -> Vec<String> {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let ask = format!(
+        "{script}\nCOMP_WORDS=(taillight {}); COMP_CWORD={}; COMP_LINE=\"${{COMP_WORDS[*]}}\"; \
+         _taillight taillight \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        quoted.join(" "),
+        words.len()
+    );
+    let output = Command::new("bash").args(["--norc", "-c", &ask]).output().expect("bash");
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_flags_and_drivers() {
+    let dir = scratch();
+    let (script, _) = run(dir.path(), &["completions", "bash"], 0);
+    assert_eq!(offered(&script, &["ru"]), ["run"]);
+    assert_eq!(offered(&script, &["run", "--workl"]), [""]);
+    assert_eq!(offered(&script, &["run", "--worke"]), ["--workers"]);
+    assert_eq!(offered(&script, &["run", "--driver", "fi"]), ["file", "filestream"]);
+    assert_eq!(offered(&script, &["suite", "slc"]), ["slc-paper"]);
+    assert_eq!(offered(&script, &["completions", "b"]), ["bash"]);
+}
+
+#[test]
+fn scripts_of_all_shells_are_sound() {
+    let dir = scratch();
+    for shell in ["bash", "zsh", "fish"] {
+        let (script, _) = run(dir.path(), &["completions", shell], 0);
+        let file = dir.path().join(shell);
+        std::fs::write(&file, script).expect("written");
+        match Command::new(shell).arg("-n").arg(&file).output() {
+            Ok(checked) => assert!(checked.status.success(), "{}", text(&checked.stderr)),
+            Err(e) => assert!(skipped(shell, Some(e.to_string()))),
+        }
+    }
+}
+
+#[test]
+fn manual_pages_are_sound() {
+    let dir = scratch();
+    run(dir.path(), &["man", "pages"], 0);
+    let pages: Vec<_> =
+        std::fs::read_dir(dir.path().join("pages")).expect("made").flatten().collect();
+    assert!(pages.len() > 15, "{pages:?}");
+    let mut lint = Command::new("mandoc");
+    lint.args(["-T", "lint", "-W", "warning"]).args(pages.iter().map(|page| page.path()));
+    match lint.output() {
+        Ok(found) => {
+            // They have none: pages are the same whenever they are made.
+            let found = text(&found.stdout);
+            let lines = found.lines().filter(|line| !line.contains("missing date"));
+            assert_eq!(lines.collect::<Vec<_>>(), Vec::<&str>::new());
+        }
+        Err(e) => assert!(skipped("mandoc", Some(e.to_string()))),
+    }
+}
+
+#[test]
+fn the_long_version_names_build_and_libraries() {
+    let dir = scratch();
+    let (said, _) = run(dir.path(), &["--version", "-v"], 0);
+    for wanted in ["commit ", "features", "BPF sha256 ", "librocksdb"] {
+        assert!(said.contains(wanted), "{wanted}\n{said}");
+    }
+}
+
+#[test]
+fn the_selftest_passes_and_leaves_nothing() {
+    let dir = scratch();
+    let run = Command::new(binary())
+        .args(["selftest", "--json"])
+        .env("TMPDIR", dir.path())
+        .output()
+        .expect("it starts");
+    let said: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    assert_eq!(said["passed"], true, "{said:#}");
+    assert!(run.status.success());
+    assert!(said["checks"].as_array().expect("a list").len() > 15);
+    assert!(said["machine"]["clock_ns"].as_f64().expect("measured") > 0.0);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 0);
+}
+
+#[test]
+fn job_files_of_earlier_versions_still_give_a_plan() {
+    let formats = concat!(env!("CARGO_MANIFEST_DIR"), "/../../formats");
+    let kept: Vec<_> = std::fs::read_dir(formats).expect("formats").flatten().collect();
+    assert!(kept.len() >= 2, "{kept:?}");
+    let dir = scratch();
+    for version in kept {
+        let job = version.path().join("job.toml");
+        let job = job.to_str().expect("a plain path");
+        let (plan, _) = run(dir.path(), &["run", job, "--print-plan"], 0);
+        assert!(plan.contains("[target]"), "{plan}");
+    }
+}

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
 
 use crate::steps::StepOutcome;
 use crate::tool;
@@ -61,34 +62,27 @@ fn pages() -> Result<Vec<GeneratedPage>> {
         path: "docs/job-file.md".into(),
         text: say(&["schema", "job", "--markdown"])?,
     }];
-    for name in driver_names(&say(&["drivers"])?) {
+    for name in driver_names(&say(&["drivers", "--json"])?)? {
         pages.push(GeneratedPage {
             path: Path::new("docs/drivers").join(format!("{name}.md")),
-            text: say(&["drivers", name, "--markdown"])?,
+            text: say(&["drivers", &name, "--markdown"])?,
         });
     }
     ensure!(pages.len() > 1, "taillight drivers lists none");
     Ok(pages)
 }
 
-/// The first column of the list of drivers, without its heading and what follows the list.
-fn driver_names(list: &str) -> Vec<&str> {
-    let rows = list.lines().skip(1).take_while(|line| !line.trim().is_empty());
-    rows.filter_map(|row| row.split_whitespace().next()).collect()
+/// The names in the list of drivers.
+fn driver_names(json: &str) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Listed {
+        name: String,
+    }
+    let list: Vec<Listed> = serde_json::from_str(json).context("taillight drivers --json")?;
+    Ok(list.into_iter().map(|driver| driver.name).collect())
 }
 
 /// What the binary prints.
 fn say(args: &[&str]) -> Result<String> {
     tool::output(Command::new(tool::taillight()).args(args))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_the_first_column() {
-        let list = "DRIVER  DOES\nnull    nothing\nfile    files\n\nOptions of one: ...\n";
-        assert_eq!(driver_names(list), ["null", "file"]);
-    }
 }

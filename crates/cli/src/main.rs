@@ -12,6 +12,7 @@ mod export;
 mod history;
 mod import;
 mod import_run;
+mod leftover;
 mod outcome;
 mod output;
 mod problem;
@@ -72,6 +73,10 @@ fn dispatch(cli: Cli) -> Result<Exit> {
     let Some(command) = cli.command else {
         return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
     };
+    if matches!(command, Command::Run(_) | Command::Suite(_) | Command::Ab(_) | Command::Doctor(_))
+    {
+        leftover::settle();
+    }
     match command {
         Command::Run(args) => run::main(*args),
         Command::Explain(args) => report::explain(&args),

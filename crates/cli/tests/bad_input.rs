@@ -39,6 +39,7 @@ const FLAGS: &[(&str, i32, &[&str])] = &[
     ("--driver null --output job.toml", 2, &["not a directory", "--output"]),
     ("--driver null --set capture.budget=900TiB", 4, &["capture.budget", "free"]),
     ("--driver null --workers 4000 --depth 4000 --bs 1MiB", 4, &["buffers", "fewer workers"]),
+    ("--driver null --set capture.dir=no", 4, &["capture.dir cannot be used", "hint: "]),
     ("--driver null --set verify.mode=inline", 2, &["does not keep"]),
     ("--driver file --size 1MiB", 2, &["needs a path"]),
     (

@@ -4,10 +4,13 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use common::{ended, manifest, run, run_line, scratch, signal, start, start_measuring, summary};
+use common::{
+    ended, manifest, run, run_line, scratch, signal, skipped, start, start_measuring, summary,
+    unwrapped,
+};
 
 /// Starts a long run and waits until its first interval is shown.
 fn started(dir: &Path) -> Child {
@@ -118,6 +121,60 @@ fn a_killed_run_is_salvaged() {
     let summary = summary(dir.path(), "out");
     assert_eq!(summary["status"], "partial");
     assert!(summary["totals"]["count"].as_u64() > Some(100), "{}", summary["totals"]["count"]);
+}
+
+#[test]
+fn what_a_killed_run_left_in_memory_is_named_by_the_next_command() {
+    let dir = scratch();
+    let mut child = started(dir.path());
+    let capture = capture_of(dir.path());
+    let out = dir.path().join("out").display().to_string();
+    let named = || unwrapped(&run(dir.path(), &["run", "--driver", "null", "--ops", "9"], 0).1);
+    assert!(!named().contains(&out), "it is alive");
+    signal(&child, "KILL");
+    child.wait().expect("it ends");
+    let said = named();
+    assert!(said.contains(&format!("taillight report {out}")), "{said}");
+    std::fs::rename(&out, dir.path().join("moved")).expect("moved");
+    let said = named();
+    assert!(said.contains(&format!("rm -r {capture}")), "{said}");
+    run(dir.path(), &["report", "moved"], 5);
+    assert!(!Path::new(&capture).exists());
+}
+
+/// From 4 KiB, which hold no chunk at all, to Docker's 64 MiB.
+#[test]
+fn a_small_machine_keeps_what_it_can_and_says_so() {
+    let name = "a_small_machine_keeps_what_it_can_and_says_so";
+    let binary = common::binary().display().to_string();
+    let play = |shm: &str, load: &str| {
+        let dir = scratch();
+        let script = format!(
+            "mount -t tmpfs -o size={shm} tmpfs /dev/shm && exec {binary} run --driver null {load} \
+             --output out"
+        );
+        let mut command = Command::new("unshare");
+        let output = command.args(["-m", "sh", "-c", &script]).current_dir(dir.path()).output();
+        let (said, _) = ended(&output.expect("util-linux"), 0);
+        (unwrapped(&said), manifest(dir.path(), "out"))
+    };
+    let mount = ["-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"];
+    let tried = Command::new("unshare").args(mount).output();
+    if skipped(
+        name,
+        tried.map_or(true, |o| !o.status.success()).then(|| "no mount of its own".to_owned()),
+    ) {
+        return;
+    }
+    let (said, manifest) = play("64m", "--workers 4 --ops 100000");
+    assert_eq!(manifest["capture"]["kept"], 100_000);
+    assert!(said.contains("nothing lost"), "{said}");
+    let (said, manifest) = play("16m", "--workers 200 --ops 100000");
+    assert_eq!(manifest["capture"]["kept"], 100_000, "{said}");
+    let (said, manifest) = play("4k", "--workers 4 --ops 100000");
+    assert_eq!(manifest["capture"]["kept"], 0);
+    assert_eq!(manifest["capture"]["degraded"]["not_kept"], 100_000);
+    assert!(said.contains("Not every I/O was kept") && !said.contains("nothing lost"), "{said}");
 }
 
 #[test]

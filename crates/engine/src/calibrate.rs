@@ -4,8 +4,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 use taillight_core::plan::{
-    Access, AccessKind, Arrival, CaptureMode, MixPart, Plan, Sync, TargetPlan, VerifyPlan,
-    WorkloadPlan,
+    Access, AccessKind, Arrival, CAPTURE_CHUNK, CaptureMode, MixPart, Plan, Sync, TargetPlan,
+    VerifyPlan, WorkloadPlan,
 };
 use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
@@ -13,8 +13,6 @@ use taillight_core::{Clock, MonoClock, OpKind, Result};
 use taillight_driver::null::NullDriver;
 use taillight_driver::{Driver, OpenSpec, Target};
 use taillight_rundir::manifest::Overhead;
-
-use crate::capture::CHUNK_BYTES;
 
 /// Length of the calibration run, ns.
 const CALIBRATION_NS: u64 = 100_000_000;
@@ -73,7 +71,7 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
     };
     plan.workloads.iter_mut().for_each(calibration_workload);
     // 100 ms at 40 million a second are 64 MB; twice the chunks that needs, whatever the budget.
-    let enough = 32 * u64::from(plan.workers()) * CHUNK_BYTES as u64;
+    let enough = 32 * u64::from(plan.workers()) * CAPTURE_CHUNK;
     plan.capture.budget = ByteSize(plan.capture.budget.0.min(enough));
     plan.capture.dir = None;
     if plan.capture.mode == CaptureMode::Outliers {

@@ -21,6 +21,7 @@ use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
+use taillight_rundir::leftover::CaptureDir;
 use taillight_rundir::manifest::{
     CaptureInfo, Degraded, EndToEndInfo, Losses, Overhead, PhaseInfo,
 };
@@ -117,6 +118,10 @@ struct LoadResult {
     collected: Collected,
     ends: Vec<WorkerEnd>,
     pool: Option<PoolReport>,
+    /// The chunks of the pool; removed with it.
+    capture: Option<CaptureDir>,
+    /// Why no I/O was kept that should have been.
+    no_capture: Option<String>,
     error: Option<Error>,
     load_start: Stamp,
     measure_start: Stamp,
@@ -145,7 +150,6 @@ pub fn run_probed<B: Probes>(
     probes: Arc<B>,
 ) -> Result<EngineOutcome> {
     let overhead = crate::calibrate::calibrate(request.plan, &*target)?;
-    check_spill(request.plan)?;
     let facts = target.facts();
     let before = match before::run(&*target, &mut request) {
         Ok(phases) => phases,
@@ -155,11 +159,13 @@ pub fn run_probed<B: Probes>(
             return Err(error);
         }
     };
-    let loaded = launch::load(target, &mut request, probes)?;
+    let mut loaded = launch::load(target, &mut request, probes)?;
+    let capture = loaded.capture.take();
     let mut outcome = outcome(&request, &loaded, overhead, facts);
     outcome.phases.splice(0..0, before);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
         outcome.unsaved = Some(error);
+        capture.into_iter().for_each(CaptureDir::keep);
     }
     Ok(outcome)
 }
@@ -167,9 +173,6 @@ pub fn run_probed<B: Probes>(
 /// Load generation without a run directory, for calibration: measured operations and their time.
 pub(crate) fn load_only(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<(u64, u64)> {
     let loaded = launch::load_bare(plan, target, run_id)?;
-    if let Some(dir) = loaded.pool.as_ref().map(|_| capture_dir(run_id)) {
-        let _ = std::fs::remove_dir_all(dir);
-    }
     if let Some(error) = loaded.error {
         return Err(error);
     }
@@ -177,9 +180,22 @@ pub(crate) fn load_only(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> R
     Ok((loaded.collected.measured_ops(), time))
 }
 
-/// The spill directory must not lie on the device under test.
-fn check_spill(plan: &Plan) -> Result<()> {
-    let (Some(dir), Some(path)) = (&plan.capture.dir, &plan.target.path) else {
+/// Whether the spill directory is there and not on the device under test. Errors: `Usage` when it is
+/// on that device; `Unavailable` when it cannot be used.
+pub fn check_spill(plan: &Plan) -> Result<()> {
+    let Some(dir) = &plan.capture.dir else {
+        return Ok(());
+    };
+    let rights = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    let usable = match Path::new(dir).is_dir() {
+        true => rustix::fs::access(dir.as_str(), rights).map_err(std::io::Error::from),
+        false => Err(std::io::ErrorKind::NotADirectory.into()),
+    };
+    usable.map_err(|e| {
+        let e = Error::unavailable("capture.dir cannot be used").with("path", dir).source(e);
+        e.hint("name an existing directory that can be written, or leave capture.dir out")
+    })?;
+    let Some(path) = &plan.target.path else {
         return Ok(());
     };
     let device = |p: &Path| {
@@ -294,11 +310,20 @@ fn phases(loaded: &LoadResult, operations: u64) -> Vec<PhaseInfo> {
 fn capture_info(plan: &Plan, loaded: &LoadResult) -> CaptureInfo {
     let skipped = loaded.ends.iter().filter(|e| e.measured);
     let skipped = skipped.map(|e| e.capture.skipped).sum::<u64>();
-    let degraded = loaded.ends.iter().any(|e| e.capture.degraded).then(|| Degraded {
-        at_ns: loaded.ends.iter().filter_map(|e| e.capture.degraded_at).min().unwrap_or(0),
-        not_kept: skipped,
-        reason: degraded_reason(loaded),
-    });
+    let ends = || loaded.ends.iter();
+    let degraded = if let Some(why) = &loaded.no_capture {
+        Some(Degraded {
+            at_ns: loaded.measure_start.0,
+            not_kept: skipped,
+            reason: format!("{why}; rates and histograms are whole"),
+        })
+    } else {
+        ends().any(|e| e.capture.degraded).then(|| Degraded {
+            at_ns: ends().filter_map(|e| e.capture.degraded_at).min().unwrap_or(0),
+            not_kept: skipped,
+            reason: degraded_reason(loaded),
+        })
+    };
     CaptureInfo {
         mode: plan.capture.mode,
         budget: plan.capture.budget.0,

@@ -23,6 +23,7 @@ mod json_file;
 pub mod latency;
 pub mod layers;
 pub mod ledger;
+pub mod leftover;
 pub mod manifest;
 pub mod names;
 pub mod nvme;

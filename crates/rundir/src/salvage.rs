@@ -16,6 +16,7 @@ use crate::chunk::MAGIC;
 use crate::convert::{ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, convert};
 use crate::dir::RunDir;
 use crate::ios::IosFile;
+use crate::leftover::remove_empty;
 use crate::manifest::{Degraded, Manifest, PhaseInfo, ProcessInfo, RunStatus};
 use crate::names;
 use crate::sums;
@@ -31,9 +32,12 @@ pub struct Salvaged {
     pub text: String,
 }
 
+/// Memory with names, in which chunks survive a killed process.
+pub(crate) const SHM: &str = "/dev/shm";
+
 /// Directory of a run's capture chunks in memory.
 pub fn capture_dir(run_id: &str) -> PathBuf {
-    Path::new("/dev/shm").join(dir_name(run_id))
+    Path::new(SHM).join(dir_name(run_id))
 }
 
 /// Directory of a run's spilled chunks inside `capture.dir`.
@@ -41,7 +45,7 @@ pub fn spill_dir(dir: &Path, run_id: &str) -> PathBuf {
     dir.join(dir_name(run_id))
 }
 
-fn dir_name(run_id: &str) -> String {
+pub(crate) fn dir_name(run_id: &str) -> String {
     format!("taillight-{run_id}")
 }
 
@@ -179,7 +183,7 @@ impl Found {
             let _ = fs::remove_file(path);
         }
         for place in &self.places {
-            let _ = fs::remove_dir(place);
+            let _ = remove_empty(place);
         }
     }
 }

@@ -21,6 +21,7 @@ use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
+use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
 use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
@@ -182,6 +183,7 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
 
 /// Whether the files that the plan names can be used: a wrong name must not cost a layout.
 pub fn check_named_files(plan: &Plan) -> Result<()> {
+    check_spill(plan)?;
     for workload in &plan.workloads {
         Schedules::new(workload, plan.run.seed, 0)?;
     }

@@ -32,8 +32,25 @@ pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Syn
 use crate::percentile::Percentile;
 use crate::units::{ByteSize, Span};
 
-/// Bytes a worker's I/Os are kept in at a time: half a million usual records. Each worker has two.
+/// Most bytes that a worker's I/Os are kept in at a time: half a million usual records.
 pub const CAPTURE_CHUNK: u64 = 8 << 20;
+/// Fewest: 700 usual records.
+const LEAST_CHUNK: u64 = 16 << 10;
+
+/// Bytes that the I/Os of each of so many workers are kept in at a time: an eighth of its share, so
+/// that what is held back for outliers is an eighth too. None where the budget does not hold two of
+/// the smallest for each.
+pub fn capture_chunk(budget: u64, workers: u32) -> Option<u64> {
+    let workers = u64::from(workers.max(1));
+    let share = (budget / workers / 8).max(1);
+    let chunk = (1 << share.ilog2()).clamp(LEAST_CHUNK, CAPTURE_CHUNK);
+    (budget >= least_capture(workers)).then_some(chunk)
+}
+
+/// The smallest budget of a capture that so many workers can share.
+pub fn least_capture(workers: u64) -> u64 {
+    workers.saturating_mul(2 * LEAST_CHUNK)
+}
 
 /// A whole run, resolved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -9,4 +9,4 @@
 mod pool;
 mod sys;
 
-pub use pool::{CHUNK_BYTES, CaptureChunk, ChunkKey, ChunkSource, Pool, PoolReport};
+pub use pool::{CaptureChunk, ChunkKey, ChunkSource, Pool, PoolReport};

@@ -7,12 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
+use taillight_core::plan::{capture_chunk, least_capture};
+use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
 use super::sys::ChunkMapping;
 
-/// Bytes of one chunk: half a million usual records.
-pub const CHUNK_BYTES: usize = taillight_core::plan::CAPTURE_CHUNK as usize;
 /// Chunks kept ready per worker.
 const READY_PER_WORKER: usize = 3;
 
@@ -57,6 +57,8 @@ struct PoolState {
     dir: PathBuf,
     made: AtomicU64,
     budget: u64,
+    /// Bytes of one chunk.
+    chunk: u64,
     used: AtomicU64,
     reserve: u64,
     exhausted: AtomicBool,
@@ -91,34 +93,22 @@ pub struct PoolReport {
 }
 
 impl Pool {
-    /// Makes the directory and the first chunks for `workers`, and starts the keeper. Errors:
+    /// Makes the first chunks for `workers` in `dir`, smaller ones where the budget is small, and
+    /// starts the keeper. Errors:
     /// `Unavailable` when memory for the first chunks cannot be reserved.
     pub fn start(dir: &Path, budget: u64, spill: Option<&Path>, workers: usize) -> Result<Pool> {
-        let chunk = CHUNK_BYTES as u64;
+        let Some(chunk) = capture_chunk(budget, workers as u32) else {
+            return Err(Error::unavailable("there is no memory for the capture")
+                .with("there is", ByteSize(budget))
+                .with("needed", ByteSize(least_capture(workers as u64))));
+        };
         // An eighth is held back for outliers after the budget is spent, at least one per worker.
         let reserve = (budget / 8).max(chunk * workers as u64);
-        if budget < reserve + chunk * workers as u64 {
-            return Err(Error::usage("the capture budget is too small")
-                .with("budget", taillight_core::units::ByteSize(budget))
-                .with("needed", taillight_core::units::ByteSize(2 * chunk * workers as u64))
-                .hint("raise capture.budget, lower workers, or set capture.mode=off"));
-        }
-        std::fs::create_dir_all(dir).map_err(|e| {
-            Error::unavailable("cannot make the capture directory")
-                .with("path", dir.display())
-                .source(e)
-        })?;
-        if let Some(spill) = spill {
-            std::fs::create_dir_all(spill).map_err(|e| {
-                Error::unavailable("cannot make capture.dir")
-                    .with("path", spill.display())
-                    .source(e)
-            })?;
-        }
         let shared = Arc::new(PoolState {
             dir: dir.to_owned(),
             made: AtomicU64::new(0),
             budget,
+            chunk,
             used: AtomicU64::new(0),
             reserve,
             exhausted: AtomicBool::new(false),
@@ -221,7 +211,7 @@ impl PoolState {
     /// Takes one chunk's bytes from the budget.
     fn take(&self, reserved: bool) -> bool {
         let limit = if reserved { self.budget } else { self.budget - self.reserve };
-        let bytes = CHUNK_BYTES as u64;
+        let bytes = self.chunk;
         let took = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             (used + bytes <= limit).then_some(used + bytes)
         });
@@ -259,7 +249,7 @@ impl PoolState {
     fn build(&self) -> Result<CaptureChunk> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{number:08}.chunk"));
-        Ok(CaptureChunk { map: ChunkMapping::create(&path, CHUNK_BYTES)?, path })
+        Ok(CaptureChunk { map: ChunkMapping::create(&path, self.chunk as usize)?, path })
     }
 }
 
@@ -311,7 +301,7 @@ impl SpillThread {
         let to = spill.join(format!("{:05}-{:08}.chunk", key.worker, key.seq));
         let path = match std::fs::copy(&path, &to).and_then(|_| std::fs::remove_file(&path)) {
             Ok(()) => {
-                self.shared.used.fetch_sub(CHUNK_BYTES as u64, Ordering::AcqRel);
+                self.shared.used.fetch_sub(self.shared.chunk, Ordering::AcqRel);
                 to
             }
             Err(e) => {
@@ -325,13 +315,15 @@ impl SpillThread {
 
     fn short(&self) -> bool {
         let used = self.shared.used.load(Ordering::Relaxed);
-        used + 4 * CHUNK_BYTES as u64 > self.shared.budget - self.shared.reserve
+        used + 4 * self.shared.chunk > self.shared.budget - self.shared.reserve
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CHUNK: u64 = taillight_core::plan::CAPTURE_CHUNK;
 
     fn key(seq: u32) -> ChunkKey {
         ChunkKey { worker: 0, seq }
@@ -340,7 +332,7 @@ mod tests {
     #[test]
     fn budget_is_kept_and_reserve_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::start(dir.path(), 6 * CHUNK_BYTES as u64, None, 1).unwrap();
+        let pool = Pool::start(dir.path(), 8 * CHUNK, None, 1).unwrap();
         let source = pool.source();
         let mut usual = 0;
         while let Some(mut chunk) = source.next() {
@@ -348,10 +340,10 @@ mod tests {
             source.full(key(usual), chunk);
             usual += 1;
         }
-        // One of six is the reserve; the keeper may still be building the last usual one.
-        assert!((4..=5).contains(&usual), "{usual}");
+        // One of eight is the reserve; the keeper may still be building the last usual one.
+        assert!((6..=7).contains(&usual), "{usual}");
         let mut taken = usual;
-        while taken < 6 {
+        while taken < 8 {
             if let Some(chunk) = source.next_reserved() {
                 source.full(key(taken), chunk);
                 taken += 1;
@@ -361,7 +353,7 @@ mod tests {
         drop(source);
         let report = pool.finish().unwrap();
         assert!(report.exhausted);
-        assert_eq!(report.chunks.len(), 6);
+        assert_eq!(report.chunks.len(), 8);
         assert!(report.chunks.iter().all(|(_, p)| p.metadata().unwrap().len() == 8 << 20));
     }
 
@@ -369,8 +361,9 @@ mod tests {
     fn spill_moves_chunks_and_keeps_their_order() {
         let dir = tempfile::tempdir().unwrap();
         let spill = dir.path().join("spill");
-        let budget = 8 * CHUNK_BYTES as u64;
-        let pool = Pool::start(&dir.path().join("shm"), budget, Some(&spill), 1).unwrap();
+        std::fs::create_dir(&spill).unwrap();
+        let budget = 8 * CHUNK;
+        let pool = Pool::start(dir.path(), budget, Some(&spill), 1).unwrap();
         let source = pool.source();
         for seq in 0..30 {
             let mut chunk = loop {
@@ -396,8 +389,9 @@ mod tests {
     fn a_full_spill_directory_keeps_chunks_in_memory_and_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let spill = dir.path().join("spill");
-        let budget = 4 * CHUNK_BYTES as u64;
-        let pool = Pool::start(&dir.path().join("shm"), budget, Some(&spill), 1).unwrap();
+        std::fs::create_dir(&spill).unwrap();
+        let budget = 4 * CHUNK;
+        let pool = Pool::start(dir.path(), budget, Some(&spill), 1).unwrap();
         std::fs::remove_dir(&spill).unwrap();
         let source = pool.source();
         let mut taken = 0;
@@ -413,8 +407,13 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_below_two_chunks_a_worker_is_refused() {
+    fn a_small_budget_has_small_chunks() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Pool::start(dir.path(), CHUNK_BYTES as u64, None, 1).is_err());
+        let pool = Pool::start(dir.path(), 1 << 20, None, 4).unwrap();
+        assert!(pool.source().next().is_some());
+        let sizes = std::fs::read_dir(dir.path()).unwrap().flatten();
+        let sizes: Vec<_> = sizes.map(|e| e.metadata().unwrap().len()).collect();
+        assert!(sizes.len() >= 4 && sizes.iter().all(|n| *n == 32 << 10), "{sizes:?}");
+        assert!(Pool::start(dir.path(), 100 << 10, None, 4).is_err());
     }
 }

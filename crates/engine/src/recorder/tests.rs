@@ -7,7 +7,7 @@ use taillight_core::Status;
 use taillight_rundir::chunk::{ChunkReader, Header, OptionalWords, SIZES};
 
 use super::*;
-use crate::capture::{CHUNK_BYTES, Pool};
+use crate::capture::Pool;
 
 const START: i64 = 1_000_000;
 const INTERVAL: u64 = 1_000_000;
@@ -165,7 +165,7 @@ proptest! {
         steps in prop::collection::vec((0i64..300_000, 0i64..3, 0u8..20), 1..400)
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::start(dir.path(), 6 * CHUNK_BYTES as u64, None, 1).unwrap();
+        let pool = Pool::start(dir.path(), 64 << 20, None, 1).unwrap();
         let capture = Capture::new(pool.source(), header(), Default::default(), false);
         let (mut r, taken) = recorder(capture);
         let last = 9;

@@ -77,6 +77,8 @@ pub fn loaded(
         collected,
         ends,
         pool: None,
+        capture: None,
+        no_capture: None,
         error,
         load_start: timeline.start,
         measure_start: timeline.measure,

@@ -7,7 +7,6 @@ use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::convert::{
     ChunkFiles, ChunkRelease, ConvertOptions, Converted, RowCounts, convert,
 };
-use taillight_rundir::salvage::spill_dir;
 
 use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};
 
@@ -70,11 +69,6 @@ pub fn write(
         outcome.losses.ios += missing;
         outcome.lost_capture(made as u64, gone, missing, &capture);
     }
-    let _ = std::fs::remove_dir_all(&capture);
-    if let Some(spill) = &request.plan.capture.dir {
-        // Empty by now; kept if it is not.
-        let _ = std::fs::remove_dir(spill_dir(spill.as_ref(), request.run_id));
-    }
     Ok(())
 }
 
@@ -103,7 +97,8 @@ impl EngineOutcome {
 /// Every chunk file there is: a stuck worker never handed its last one back.
 fn with_unfinished(mut paths: Vec<PathBuf>, capture: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(capture).into_iter().flatten().flatten();
-    let found = entries.map(|e| e.path()).filter(|p| !paths.contains(p)).collect::<Vec<_>>();
+    let chunks = entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "chunk"));
+    let found = chunks.filter(|p| !paths.contains(p)).collect::<Vec<_>>();
     paths.extend(found);
     paths
 }

@@ -1,6 +1,7 @@
 //! Load generation: what the workers share, one worker from its spec, and all of them on virtual time.
 //! In real time they run on threads of their own: `threads`. Called by `run`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,11 +10,11 @@ use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};
 use taillight_core::{Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
-use taillight_rundir::salvage::spill_dir;
+use taillight_rundir::leftover::CaptureDir;
 
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::setup::{WorkerSpec, worker_specs};
-use super::{EngineRequest, LoadResult, StopFlag, capture_dir, captures, cpu_s, threads};
+use super::{EngineRequest, LoadResult, StopFlag, captures, cpu_s, threads};
 use crate::capture::{Pool, PoolReport};
 use crate::clock::DisciplinedClock;
 use crate::collector::{Collector, Observer, SPARE_INTERVALS};
@@ -53,7 +54,7 @@ pub fn load<B: Probes>(
     load_with(
         request.plan,
         target,
-        (request.run_id, request.loaded),
+        ((request.run_id, Some(request.rundir.path())), request.loaded),
         request.stop,
         request.observers,
         probes,
@@ -64,28 +65,26 @@ pub fn load<B: Probes>(
 pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<LoadResult> {
     let probes = Arc::new(NoProbe);
     let stop = StopFlag::default();
-    load_with(plan, target, (run_id, 0), &stop, &mut [], probes)
+    load_with(plan, target, ((run_id, None), 0), &stop, &mut [], probes)
 }
 
 fn load_with<B: Probes>(
     plan: &Plan,
     target: Box<dyn Target>,
-    (run_id, loaded): (&str, u64),
+    (run, loaded): ((&str, Option<&Path>), u64),
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
     probes: Arc<B>,
 ) -> Result<LoadResult> {
     let space = keyspace(plan, target.as_ref());
     let worker_specs = worker_specs(plan, target.geometry(), space.as_ref())?;
-    let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
-    let pool = match captures(plan) {
-        true => {
-            let spill = plan.capture.dir.as_ref().map(|dir| spill_dir(dir.as_ref(), run_id));
-            let budget = plan.capture.budget.0;
-            Some(Pool::start(&capture_dir(run_id), budget, spill.as_deref(), worker_specs.len())?)
-        }
-        false => None,
-    };
+    let verify = super::verify::prepare(plan, target.geometry(), run.0, loaded)?;
+    let (capture, pool, no_capture) =
+        match captures(plan).then(|| capture(plan, run, &worker_specs)) {
+            None => (None, None, None),
+            Some(Ok((dir, pool))) => (Some(dir), Some(pool), None),
+            Some(Err(why)) => (None, None, Some(why.to_string())),
+        };
     let (sender, messages) = unbounded();
     let (spare_in, spare) = bounded(SPARE_INTERVALS);
     let shared = SharedParts {
@@ -106,14 +105,9 @@ fn load_with<B: Probes>(
         None => threads::run(shared, worker_specs, target, context),
     };
     let report = pool.map(Pool::finish).transpose();
-    let mut loaded = match result {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            let _ = std::fs::remove_dir_all(capture_dir(run_id));
-            return Err(error);
-        }
-    };
+    let mut loaded = result?;
     loaded.verify = verify;
+    (loaded.capture, loaded.no_capture) = (capture, no_capture);
     match report {
         Ok(report) => loaded.pool = report,
         Err(error) => {
@@ -123,6 +117,17 @@ fn load_with<B: Probes>(
         }
     }
     Ok(loaded)
+}
+
+/// Memory for the capture. Errors: `Unavailable` when this machine has none, or too little.
+fn capture(
+    plan: &Plan,
+    (run_id, run): (&str, Option<&Path>),
+    workers: &[WorkerSpec],
+) -> Result<(CaptureDir, Pool)> {
+    let dir = CaptureDir::create(run_id, run, plan.capture.dir.as_deref().map(Path::new))?;
+    let pool = Pool::start(dir.path(), plan.capture.budget.0, dir.spill(), workers.len())?;
+    Ok((dir, pool))
 }
 
 /// The keys of a target addressed by key: what the first workload says of them, which the plan's

@@ -13,7 +13,7 @@ use taillight_rundir::chunk::ChunkReader;
 
 use super::*;
 use crate::answering::{Answer, AnsweringTarget};
-use crate::capture::{CHUNK_BYTES, Pool};
+use crate::capture::Pool;
 use crate::generator::{Generator, WorkerIndex};
 use crate::keyspace::KeySpace;
 use crate::payload::PayloadSpec;
@@ -133,7 +133,7 @@ fn run(
         interval_ns: MS as u64,
     };
     let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::start(dir.path(), 6 * CHUNK_BYTES as u64, None, 1).unwrap();
+    let pool = Pool::start(dir.path(), 64 << 20, None, 1).unwrap();
     let capture = match load.op.keyed() {
         true => Capture::new(pool.source(), header(), Arc::default(), false),
         false => Capture::off(header()),

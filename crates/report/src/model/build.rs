@@ -262,7 +262,9 @@ fn lost(summary: &Summary) -> (String, Tone) {
         let text = "all I/Os but outliers; how many is unknown";
         return (text.to_owned(), Tone::Bad);
     }
+    let degraded = summary.verdict.reasons.iter().any(|r| r.code == "capture_degraded");
     let text = match summary.status {
+        _ if degraded => "every I/O counted, not every one kept",
         RunStatus::Partial => "nothing lost of what had ended by then",
         _ => "nothing lost",
     };

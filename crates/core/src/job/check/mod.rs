@@ -13,7 +13,7 @@ mod workload;
 use crate::Error;
 use crate::capability::Capabilities;
 use crate::error::ErrorKind;
-use crate::plan::{CAPTURE_CHUNK, CaptureMode, Plan, RunPlan, TraceMode};
+use crate::plan::{CaptureMode, Plan, RunPlan, TraceMode, least_capture};
 use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
 
@@ -302,12 +302,6 @@ fn capture(plan: &Plan, machine: MachineMemory, budget_written: bool) -> Checked
     if c.mode == CaptureMode::Off {
         return Ok(());
     }
-    need(
-        c.budget.0 >= 1 << 20,
-        "capture.budget",
-        format!("{} is too small to keep I/Os", c.budget),
-        "use at least 1MiB, or capture.mode = \"off\"",
-    )?;
     room_for_workers(plan, budget_written)?;
     if c.budget > machine.free_memory {
         return Err(Complaint::new(
@@ -320,28 +314,18 @@ fn capture(plan: &Plan, machine: MachineMemory, budget_written: bool) -> Checked
     Ok(())
 }
 
-/// Whether the budget holds what every worker begins with.
+/// Whether the budget of a job holds what every worker begins with. What the machine has to give is
+/// taken as it is: where it holds nothing, the run keeps histograms and says so.
 fn room_for_workers(plan: &Plan, budget_written: bool) -> Checked {
     let (budget, workers) = (plan.capture.budget, plan.workers());
-    let each = 2 * CAPTURE_CHUNK;
-    let needed = u64::from(workers).saturating_mul(each);
-    if budget.0 >= needed {
+    let needed = least_capture(workers.into()).max(1 << 20);
+    if budget.0 >= needed || !budget_written {
         return Ok(());
     }
-    let what = format!(
-        "{} MiB is too small: each worker, of {workers}, begins with {} MiB",
-        budget.0 >> 20,
-        each >> 20
-    );
-    let enough = format!("{} MiB", needed >> 20);
-    if budget_written {
-        let how = format!("give it {enough}, use fewer workers, or set capture.mode = \"off\"");
-        return Err(Complaint::new("capture.budget", what, how));
-    }
-    // Nobody asked for so little: it is what this machine has to give.
-    let how = format!(
-        "it is a quarter of the free memory and less than /dev/shm holds: make room there, set {enough}, \
-         use fewer workers, or set capture.mode = \"off\""
-    );
-    Err(Complaint::new("capture.budget", what, how).unavailable())
+    let needed = ByteSize(needed.next_multiple_of(1 << 20));
+    Err(Complaint::new(
+        "capture.budget",
+        format!("{budget} is too small to keep the I/Os of {workers} workers"),
+        format!("give it {needed}, use fewer workers, or set capture.mode = \"off\""),
+    ))
 }

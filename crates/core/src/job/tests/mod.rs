@@ -58,7 +58,13 @@ fn no_file(path: &str) -> std::io::Result<String> {
 }
 
 fn resolve(text: &str) -> Result<Plan> {
-    Job::from_toml(text, "job.toml")?.resolve(&FakeDrivers, machine(), &no_file)
+    resolve_on(text, GIB)
+}
+
+/// On a machine that has so much memory for the capture.
+fn resolve_on(text: &str, capture: u64) -> Result<Plan> {
+    let machine = MachineMemory { capture_budget: ByteSize(capture), ..machine() };
+    Job::from_toml(text, "job.toml")?.resolve(&FakeDrivers, machine, &no_file)
 }
 
 /// The whole message with its hint.

@@ -1,0 +1,280 @@
+//! Directories of capture chunks: made and held by the process that measures, found later when that
+//! process died without removing them.
+//!
+//! What proves that a directory is ours and that nobody uses it: its name, its user, a file that only
+//! [`CaptureDir`] writes and locks, nothing but chunks beside it, and that the lock is free. The
+//! kernel lets go of a lock however a process ends, and in every container alike. What this is not:
+//! [`crate::salvage`], which turns chunks into `ios.parquet`. Callers: `engine` (making), `cli`
+//! (finding).
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, Result};
+
+use crate::dir::RunDir;
+use crate::manifest::RunStatus;
+use crate::names;
+use crate::salvage::{SHM, capture_dir, dir_name, spill_dir};
+
+/// The file that says whose chunks these are; locked while their process lives.
+const OWNER: &str = "owner.json";
+
+/// What that file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Owner {
+    /// Run directory that the chunks go to; none for a calibration, whose chunks nobody needs.
+    run: Option<PathBuf>,
+    /// Directory that holds this run's spilled chunks.
+    spill: Option<PathBuf>,
+}
+
+/// A directory for the chunks of one run, removed with all in it on drop.
+#[derive(Debug)]
+pub struct CaptureDir {
+    path: PathBuf,
+    spill: Option<PathBuf>,
+    _lock: File,
+    keep: bool,
+}
+
+impl CaptureDir {
+    /// Makes the directory for the run in `run` (none: chunks that nobody needs later), and the one
+    /// inside `spill`. Errors: `Unavailable` when it cannot be made.
+    pub fn create(run_id: &str, run: Option<&Path>, spill: Option<&Path>) -> Result<CaptureDir> {
+        let path = capture_dir(run_id);
+        let spill = spill.map(|dir| spill_dir(dir, run_id));
+        let cannot = |path: &Path, e| {
+            let e = Error::unavailable("cannot make the capture directory").source(e);
+            e.with("path", path.display())
+        };
+        let owner = Owner {
+            run: run.and_then(|run| std::path::absolute(run).ok()),
+            spill: spill.as_deref().and_then(|dir| std::path::absolute(dir).ok()),
+        };
+        // Under another name until the lock is taken: whoever looks meanwhile must not see it free.
+        let new = Path::new(SHM).join(format!(".{}", dir_name(run_id)));
+        let lock = Self::fill(&new, &owner).and_then(|lock| fs::rename(&new, &path).map(|()| lock));
+        let lock = lock.map_err(|e| {
+            let _ = fs::remove_dir_all(&new);
+            cannot(&path, e)
+        })?;
+        let made = CaptureDir { path, spill, _lock: lock, keep: false };
+        match made.spill.as_deref().map(|dir| (dir, fs::create_dir(dir))) {
+            Some((dir, Err(e))) => Err(cannot(dir, e)),
+            _ => Ok(made),
+        }
+    }
+
+    fn fill(new: &Path, owner: &Owner) -> std::io::Result<File> {
+        fs::create_dir(new)?;
+        let path = new.join(OWNER);
+        fs::write(&path, serde_json::to_vec(owner)?)?;
+        let lock = File::open(path)?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where chunks go when memory is short.
+    pub fn spill(&self) -> Option<&Path> {
+        self.spill.as_deref()
+    }
+
+    /// Leaves the chunks where they are, for salvage.
+    pub fn keep(mut self) {
+        self.keep = true;
+    }
+}
+
+impl Drop for CaptureDir {
+    fn drop(&mut self) {
+        // After a panic the chunks are all there is of the run.
+        if self.keep || std::thread::panicking() {
+            return;
+        }
+        for dir in [Some(&self.path), self.spill.as_ref()].into_iter().flatten() {
+            let _ = remove(dir);
+        }
+    }
+}
+
+/// Removes chunks and the owner's file, and the directory if it is empty then. Errors: when it is
+/// not.
+pub(crate) fn remove(dir: &Path) -> std::io::Result<()> {
+    for path in fs::read_dir(dir)?.flatten().map(|entry| entry.path()).filter(|p| is_chunk(p)) {
+        fs::remove_file(path)?;
+    }
+    remove_empty(dir)
+}
+
+/// Removes a directory in which no chunk is left. Errors: when there is.
+pub(crate) fn remove_empty(dir: &Path) -> std::io::Result<()> {
+    let chunks = fs::read_dir(dir)?.flatten().any(|entry| is_chunk(&entry.path()));
+    if !chunks {
+        let _ = fs::remove_file(dir.join(OWNER));
+    }
+    fs::remove_dir(dir)
+}
+
+fn is_chunk(path: &Path) -> bool {
+    let regular = fs::symlink_metadata(path).is_ok_and(|m| m.is_file());
+    regular && path.extension().is_some_and(|e| e == "chunk")
+}
+
+/// Chunks in memory whose process is gone; held against others that look for such.
+#[derive(Debug)]
+pub struct Leftover {
+    path: PathBuf,
+    owner: Owner,
+    /// Memory they take.
+    pub bytes: u64,
+    _lock: File,
+}
+
+/// What is to be done about a leftover.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeftoverFate {
+    /// Nobody needed it: it is removed.
+    Removed,
+    /// `taillight report` on this directory saves it.
+    Saved(PathBuf),
+    /// Its run directory is gone: these directories may go.
+    Orphaned(Vec<PathBuf>),
+}
+
+/// What killed processes of this user left in memory.
+pub fn leftovers() -> Vec<Leftover> {
+    let Ok(me) = fs::metadata("/proc/self").map(|m| m.uid()) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(SHM).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries.filter_map(|entry| leftover(entry.path(), me)).collect();
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+fn leftover(path: PathBuf, me: u32) -> Option<Leftover> {
+    run_id(&path)?;
+    let mine = fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir() && m.uid() == me);
+    if !mine {
+        return None;
+    }
+    let lock = File::open(path.join(OWNER)).ok()?;
+    lock.try_lock().ok()?;
+    let owner = serde_json::from_slice(&fs::read(path.join(OWNER)).ok()?).ok()?;
+    let mut bytes = 0;
+    for entry in fs::read_dir(&path).ok()? {
+        let file = entry.ok()?.path();
+        if is_chunk(&file) {
+            bytes += fs::metadata(&file).ok()?.len();
+        } else if file.file_name()? != OWNER {
+            return None;
+        }
+    }
+    Some(Leftover { path, owner, bytes, _lock: lock })
+}
+
+/// The run's id, from the name of its directory.
+fn run_id(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()?.strip_prefix("taillight-")
+}
+
+impl Leftover {
+    /// Removes what nobody needs, and says what to do about the rest, which stays as it is.
+    pub fn settle(self) -> LeftoverFate {
+        let places = [Some(self.path.clone()), self.owner.spill.clone()].into_iter().flatten();
+        let places: Vec<PathBuf> = places.filter(|p| p.is_dir()).collect();
+        let Some(run) = &self.owner.run else {
+            return self.removed(places);
+        };
+        match RunDir::open(run) {
+            Ok(dir) if run_id(&self.path) != Some(&dir.manifest().run_id) => {
+                LeftoverFate::Orphaned(places)
+            }
+            Ok(dir) if dir.manifest().status == RunStatus::Running => {
+                LeftoverFate::Saved(run.clone())
+            }
+            // Its end was written, and only the removal was not reached.
+            Ok(dir) if dir.existing(names::IOS).is_some() => self.removed(places),
+            _ => LeftoverFate::Orphaned(places),
+        }
+    }
+
+    fn removed(&self, places: Vec<PathBuf>) -> LeftoverFate {
+        match places.iter().all(|place| remove(place).is_ok()) {
+            true => LeftoverFate::Removed,
+            false => LeftoverFate::Orphaned(places),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn id(name: &str) -> String {
+        format!("test-{name}-{}", std::process::id())
+    }
+
+    fn found(id: &str) -> Option<Leftover> {
+        leftovers().into_iter().find(|l| l.path == capture_dir(id))
+    }
+
+    /// As a killed process leaves it: everything there, nobody holds it.
+    fn abandoned(id: &str, run: Option<&Path>) {
+        let dir = CaptureDir::create(id, run, None).unwrap();
+        fs::write(dir.path().join("0.chunk"), [0; 100]).unwrap();
+        assert!(found(id).is_none(), "somebody holds it");
+        dir.keep();
+    }
+
+    #[test]
+    fn a_calibration_that_was_killed_is_removed() {
+        let id = id("calibration");
+        abandoned(&id, None);
+        let left = found(&id).unwrap();
+        assert_eq!(left.bytes, 100);
+        assert_eq!(left.settle(), LeftoverFate::Removed);
+        assert!(!capture_dir(&id).exists());
+    }
+
+    #[test]
+    fn a_killed_run_is_named_and_its_chunks_stay() {
+        let home = tempfile::tempdir().unwrap();
+        let run = home.path().join("run");
+        let (gone, running) = (id("gone"), id("running"));
+        abandoned(&gone, Some(&home.path().join("no")));
+        assert_eq!(
+            found(&gone).unwrap().settle(),
+            LeftoverFate::Orphaned(vec![capture_dir(&gone)])
+        );
+        let mut manifest = fixture::manifest(&running);
+        manifest.status = RunStatus::Running;
+        drop(RunDir::create(&run, &manifest).unwrap());
+        abandoned(&running, Some(&run));
+        assert_eq!(found(&running).unwrap().settle(), LeftoverFate::Saved(run));
+        for id in [gone, running] {
+            assert!(capture_dir(&id).join("0.chunk").exists());
+            remove(&capture_dir(&id)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_seen() {
+        let id = id("foreign");
+        abandoned(&id, None);
+        fs::write(capture_dir(&id).join("mine.txt"), "mine").unwrap();
+        assert!(found(&id).is_none());
+        fs::remove_file(capture_dir(&id).join("mine.txt")).unwrap();
+        fs::remove_file(capture_dir(&id).join(OWNER)).unwrap();
+        assert!(found(&id).is_none());
+        fs::remove_dir_all(capture_dir(&id)).unwrap();
+    }
+}

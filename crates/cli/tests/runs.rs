@@ -8,19 +8,14 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use common::{
-    ended, manifest, run, run_line, scratch, signal, skipped, start, start_measuring, summary,
-    unwrapped,
+    capture_of, ended, manifest, of_others, run, run_line, scratch, signal, skipped, start,
+    start_measuring, summary, unwrapped,
 };
 
 /// Starts a long run and waits until its first interval is shown.
 fn started(dir: &Path) -> Child {
     let line = "run --driver null --rate 2000/s --runtime 60s --output out";
     start_measuring(dir, &format!("{line} --set run.interval=200ms"))
-}
-
-/// Where the capture of the run in `out` is, in memory.
-fn capture_of(dir: &Path) -> String {
-    format!("/dev/shm/taillight-{}", manifest(dir, "out")["run_id"].as_str().expect("a name"))
 }
 
 #[test]
@@ -96,7 +91,8 @@ fn stopped_before_measuring_leaves_nothing() {
     let mut child = start(dir.path(), "run --driver file --path data/ --size 8GiB --rw randread");
     // The layout has begun when it says how far it is.
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let first = lines.next().expect("progress").expect("text");
+    let first = lines.find(|l| !l.as_ref().is_ok_and(|l| of_others(l)));
+    let first = first.expect("progress").expect("text");
     assert!(first.starts_with("laying out: "), "{first}");
     signal(&child, "INT");
     std::thread::spawn(move || lines.for_each(drop));
@@ -127,7 +123,7 @@ fn a_killed_run_is_salvaged() {
 fn what_a_killed_run_left_in_memory_is_named_by_the_next_command() {
     let dir = scratch();
     let mut child = started(dir.path());
-    let capture = capture_of(dir.path());
+    let capture = capture_of(dir.path(), "out");
     let out = dir.path().join("out").display().to_string();
     let named = || unwrapped(&run(dir.path(), &["run", "--driver", "null", "--ops", "9"], 0).1);
     assert!(!named().contains(&out), "it is alive");
@@ -181,7 +177,7 @@ fn a_small_machine_keeps_what_it_can_and_says_so() {
 fn a_capture_that_is_deleted_in_the_run_is_said_and_counted() {
     let dir = scratch();
     let child = started(dir.path());
-    let capture = capture_of(dir.path());
+    let capture = capture_of(dir.path(), "out");
     std::fs::remove_dir_all(&capture).expect("it is there");
     signal(&child, "TERM");
     let (_, err) = ended(&child.wait_with_output().expect("it ends"), 143);
@@ -203,7 +199,7 @@ fn a_killed_run_whose_capture_is_gone_does_not_say_that_nothing_is_lost() {
     let mut child = started(dir.path());
     signal(&child, "KILL");
     child.wait().expect("it ends");
-    std::fs::remove_dir_all(capture_of(dir.path())).expect("it is there");
+    std::fs::remove_dir_all(capture_of(dir.path(), "out")).expect("it is there");
     let (text, err) = run(dir.path(), &["report", "out"], 5);
     assert!(err.contains("the capture in memory is gone"), "{err}");
     assert!(!text.contains("nothing lost"), "{text}");

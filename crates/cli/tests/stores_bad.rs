@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use common::traced::tool;
-use common::{has_library, run_line, scratch, signal, skipped, start, summary};
+use common::{has_library, of_others, run_line, scratch, signal, skipped, start, summary};
 use taillight_lab::cleanup::Undo;
 
 /// Writes a job on the store `driver` in the directory `db`: so many records, then what `work` says.
@@ -122,7 +122,8 @@ fn a_run_that_ends_while_it_loads() {
             job(home, driver, "keep = true", 20_000_000, "mix = \"get\"\npayload = \"text\"");
             let mut child = start(home, "run job.toml --output out");
             let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-            let first = lines.next().expect("progress").expect("text");
+            let first = lines.find(|l| !l.as_ref().is_ok_and(|l| of_others(l)));
+            let first = first.expect("progress").expect("text");
             assert!(first.contains("loading"), "{first}");
             signal(&child, name);
             let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<String>());

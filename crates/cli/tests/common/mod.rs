@@ -117,6 +117,16 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.expect("kill").success());
 }
 
+/// Where a run keeps its capture while it goes.
+pub fn capture_of(dir: &Path, run: &str) -> String {
+    format!("/dev/shm/taillight-{}", manifest(dir, run)["run_id"].as_str().expect("a name"))
+}
+
+/// Whether a line is about a run of somebody else, who was killed on this machine before.
+pub fn of_others(line: &str) -> bool {
+    line.starts_with("a run that was killed left ")
+}
+
 /// Text without its line breaks: lines are wrapped for a terminal.
 pub fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

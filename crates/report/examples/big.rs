@@ -75,7 +75,8 @@ fn write(
             let service = 60_000 + (random >> 40) % 40_000 + tail;
             let submit = start + (i * step) as i64;
             let op = if random & 3 == 0 { OpKind::Write } else { OpKind::Read };
-            ios.push(key, &record(op, submit, service, random, queued))?;
+            ios.begin(key);
+            ios.push(&record(op, submit, service, random, queued))?;
             if let Some(layers) = &mut layers {
                 below.push(layer(worker, op, submit, service));
                 if below.len() == 1 << 16 {

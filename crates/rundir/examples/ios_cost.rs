@@ -101,7 +101,8 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
         if let Some(issued) = &mut r.issued {
             issued.0 += by;
         }
-        writer.push(key, &r)?;
+        writer.begin(key);
+        writer.push(&r)?;
     }
     writer.finish()?;
     let write = cpu_s() - start;

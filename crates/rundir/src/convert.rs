@@ -173,9 +173,9 @@ impl Stream {
         let all = store.count() as u64;
         for chunk in &self.chunks {
             let bytes = store.bytes(*chunk)?;
-            for record in ChunkReader::open(&bytes)?.records() {
+            for record in ChunkReader::open(&bytes)?.packed() {
                 match record {
-                    Ok(record) => self.scan.add(&record),
+                    Ok(record) => self.scan.add(record.submit(), || record.unpack()),
                     Err(_) if options.tolerant => done.damaged += 1,
                     Err(e) => return Err(e),
                 }
@@ -198,19 +198,20 @@ impl Stream {
         let phase = phase_name(options.phases, self.header.phase);
         let key =
             RowKey { phase: &phase, workload: self.header.workload, worker: self.header.worker };
+        writer.begin(key);
         let mut order: Order = self.scan.finish();
         let mut ops = [0u64; OpKind::ALL.len()];
         let mut span = (i64::MAX, i64::MIN);
         let mut emit = |record: &Record| {
             ops[record.op as usize] += 1;
             span = (span.0.min(record.submit.0), span.1.max(record.complete.0));
-            writer.push(key, record)
+            writer.push(record)
         };
         for chunk in self.chunks {
             let bytes = store.bytes(chunk)?;
             // What cannot be read was counted, or refused, by the first pass.
-            for record in ChunkReader::open(&bytes)?.records().flatten() {
-                order.push(&record, &mut emit)?;
+            for record in ChunkReader::open(&bytes)?.packed().flatten() {
+                order.push(&record.unpack(), &mut emit)?;
             }
             drop(bytes);
             if options.release == ChunkRelease::AsRead {

@@ -3,6 +3,7 @@
 //! Rows stand by worker, in submit order. [`IosWriter`] takes rows one by one and holds one row
 //! group in memory; [`read_ios`] hands out batches of typed columns and reads only what is asked.
 
+mod constant;
 mod encode;
 mod read;
 mod schema;

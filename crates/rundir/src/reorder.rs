@@ -27,6 +27,8 @@ pub struct ReorderScan {
     latest: Vec<i64>,
     /// Earliest submit stamp in each block, stragglers left out.
     earliest: Vec<i64>,
+    /// Whether each block is in submit order, stragglers left out, and submitted after all before.
+    ordered: Vec<bool>,
     running: i64,
     positions: Vec<u64>,
     stragglers: Vec<(i64, u64, Record)>,
@@ -46,35 +48,35 @@ impl ReorderScan {
             rows: 0,
             latest: Vec::new(),
             earliest: Vec::new(),
+            ordered: Vec::new(),
             running: i64::MIN,
             positions: Vec::new(),
             stragglers: Vec::new(),
         }
     }
 
-    /// Looks at the next record, in completion order.
+    /// Looks at the next record, in completion order: its submit stamp, and all of it where asked.
     #[inline]
-    pub fn add(&mut self, record: &Record) {
-        let submit = record.submit.0;
-        let block = self.earliest.len().saturating_sub(1);
-        let block = if self.rows.is_multiple_of(self.block_rows as u64) {
+    pub fn add(&mut self, submit: i64, record: impl FnOnce() -> Record) {
+        if self.rows.is_multiple_of(self.block_rows as u64) {
             if self.rows > 0 {
                 self.latest.push(self.running);
             }
             self.earliest.push(i64::MAX);
-            self.earliest.len() - 1
+            self.ordered.push(true);
+        }
+        let block = self.earliest.len() - 1;
+        self.rows += 1;
+        if submit >= self.running {
+            self.running = submit;
+            self.earliest[block] = self.earliest[block].min(submit);
+        } else if block.checked_sub(self.lag).is_some_and(|b| submit < self.latest[b]) {
+            self.positions.push(self.rows - 1);
+            self.stragglers.push((submit, self.rows - 1, record()));
         } else {
-            block
-        };
-        let late = block.checked_sub(self.lag).is_some_and(|b| submit < self.latest[b]);
-        if late {
-            self.positions.push(self.rows);
-            self.stragglers.push((submit, self.rows, *record));
-        } else {
+            self.ordered[block] = false;
             self.earliest[block] = self.earliest[block].min(submit);
         }
-        self.running = self.running.max(submit);
-        self.rows += 1;
     }
 
     pub fn rows(&self) -> u64 {
@@ -90,9 +92,14 @@ impl ReorderScan {
             bound = std::mem::replace(b, bound).min(bound);
         }
         self.stragglers.sort_unstable_by_key(|(submit, at, _)| (*submit, *at));
+        self.latest.push(self.running);
+        let ends = self.latest.iter().zip(&bounds).map(|(latest, bound)| latest <= bound);
+        let straight = ends.zip(self.ordered).map(|(last, ordered)| last && ordered).collect();
         Order {
             block_rows: self.block_rows,
             bounds,
+            straight,
+            passing: false,
             positions: self.positions,
             skipped: 0,
             stragglers: self.stragglers,
@@ -112,6 +119,10 @@ type Key = (i64, u64, u32);
 pub struct Order {
     block_rows: usize,
     bounds: Vec<i64>,
+    /// Blocks in order whose records none of a later block precedes.
+    straight: Vec<bool>,
+    /// Records of this block go at once: it is straight, and nothing waits.
+    passing: bool,
     positions: Vec<u64>,
     skipped: usize,
     stragglers: Vec<(i64, u64, Record)>,
@@ -130,16 +141,40 @@ impl Order {
         record: &Record,
         emit: &mut impl FnMut(&Record) -> Result<()>,
     ) -> Result<()> {
-        if self.positions.get(self.skipped) == Some(&self.next) {
-            self.skipped += 1;
-        } else {
-            self.waiting.push((self.next, *record));
+        let at = self.next;
+        if at.is_multiple_of(self.block_rows as u64) {
+            let block = (at / self.block_rows as u64) as usize;
+            self.passing = self.waiting.is_empty() && self.straight.get(block) == Some(&true);
         }
         self.next += 1;
-        if self.next.is_multiple_of(self.block_rows as u64) {
-            let block = (self.next / self.block_rows as u64 - 1) as usize;
+        if self.positions.get(self.skipped) == Some(&at) {
+            self.skipped += 1;
+        } else if self.passing {
+            self.merge_before((record.submit.0, at), emit)?;
+            return emit(record);
+        } else {
+            self.waiting.push((at, *record));
+        }
+        if self.next.is_multiple_of(self.block_rows as u64) && !self.passing {
+            let block = (at / self.block_rows as u64) as usize;
             let bound = self.bounds.get(block).copied().unwrap_or(i64::MAX);
             return self.release(|submit| submit < bound, emit);
+        }
+        Ok(())
+    }
+
+    /// Emits the stragglers before the record of this submit stamp and position.
+    #[inline]
+    fn merge_before(
+        &mut self,
+        key: (i64, u64),
+        emit: &mut impl FnMut(&Record) -> Result<()>,
+    ) -> Result<()> {
+        while let Some((submit, at, straggler)) = self.stragglers.get(self.merged)
+            && (*submit, *at) < key
+        {
+            emit(straggler)?;
+            self.merged += 1;
         }
         Ok(())
     }
@@ -167,14 +202,10 @@ impl Order {
             self.keys.sort_unstable();
         }
         let go = self.keys.partition_point(|(submit, ..)| may_go(*submit));
-        for (submit, at, place) in &self.keys[..go] {
-            while let Some((s, a, straggler)) = self.stragglers.get(self.merged)
-                && (*s, *a) < (*submit, *at)
-            {
-                emit(straggler)?;
-                self.merged += 1;
-            }
-            emit(&self.waiting[*place as usize].1)?;
+        for i in 0..go {
+            let (submit, at, place) = self.keys[i];
+            self.merge_before((submit, at), emit)?;
+            emit(&self.waiting[place as usize].1)?;
         }
         while let Some((s, _, straggler)) = self.stragglers.get(self.merged)
             && may_go(*s)
@@ -218,7 +249,7 @@ mod tests {
 
     fn order(records: &[Record], block: usize, lag: usize) -> (Vec<Record>, usize) {
         let mut scan = ReorderScan::with_blocks(block, lag);
-        records.iter().for_each(|r| scan.add(r));
+        records.iter().for_each(|r| scan.add(r.submit.0, || *r));
         assert_eq!(scan.rows(), records.len() as u64);
         let mut order = scan.finish();
         let (mut out, mut most) = (Vec::new(), 0);

@@ -87,7 +87,8 @@ fn write_v1() {
     let mut ios = IosWriter::create(&dir).unwrap();
     let key = RowKey { phase: "measure", workload: 0, worker: 1 };
     for record in common::varied(200, 1) {
-        ios.push(key, &record).unwrap();
+        ios.begin(key);
+        ios.push(&record).unwrap();
     }
     ios.finish().unwrap();
     write_intervals(&dir, &intervals()).unwrap();

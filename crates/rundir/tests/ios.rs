@@ -22,7 +22,8 @@ fn write(root: &Path, records: &[Record]) -> RunDir {
     for worker in 0..3u16 {
         for (i, record) in records.iter().enumerate() {
             let phase = if 2 * i < records.len() { "warmup" } else { "measure" };
-            writer.push(key(phase, worker), record).unwrap();
+            writer.begin(key(phase, worker));
+            writer.push(record).unwrap();
         }
     }
     assert_eq!(writer.finish().unwrap(), 3 * records.len() as u64);
@@ -61,7 +62,8 @@ fn row_groups_nulls_and_constants() {
         if i == 77 {
             r.offset = None;
         }
-        writer.push(key("measure", 0), &r).unwrap();
+        writer.begin(key("measure", 0));
+        writer.push(&r).unwrap();
     }
     assert_eq!(writer.rows(), total as u64);
     writer.finish().unwrap();

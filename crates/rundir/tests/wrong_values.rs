@@ -203,7 +203,8 @@ fn ios() {
         record.sync_ns = Some(i as u64);
         let key =
             RowKey { phase: ["measure", "drain"][i % 2], workload: i as u16 % 2, worker: i as u16 };
-        writer.push(key, &record).unwrap();
+        writer.begin(key);
+        writer.push(&record).unwrap();
     }
     writer.finish().unwrap();
     let cases = [

@@ -296,7 +296,8 @@ pub fn write(path: &Path, sample: &Sample) -> Manifest {
     for (w, records) in workers.iter().enumerate() {
         let key = RowKey { phase: "measure", workload: 0, worker: w as u16 };
         for record in records {
-            ios.push(key, record).unwrap();
+            ios.begin(key);
+            ios.push(record).unwrap();
         }
     }
     ios.finish().unwrap();

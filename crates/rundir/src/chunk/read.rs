@@ -31,38 +31,62 @@ impl<'a> ChunkReader<'a> {
     }
     /// The records, in completion order, up to the first zero word or a record that is cut. Errors:
     /// `Corrupt`, once and as the last item, at a record that no encoder writes.
-    pub fn records(&self) -> RecordIter<'a> {
-        RecordIter { header: self.header, body: self.body, next: 0, complete: self.header.base_ns }
+    pub fn records(&self) -> impl Iterator<Item = Result<Record>> {
+        self.packed().map(|record| Ok(record?.unpack()))
+    }
+    /// The same, not yet taken apart.
+    pub fn packed(&self) -> RecordIter<'_> {
+        RecordIter {
+            header: &self.header,
+            short_words: self.header.columns.short_words(),
+            end: self.header.file_size.saturating_mul(1 << 16),
+            words: self.body.as_chunks().0,
+            next: 0,
+            complete: self.header.base_ns,
+        }
     }
 }
 
 const NO_OPERATION: &str = "its code is of no operation";
 
-/// Iterates over a chunk's records.
-#[derive(Debug, Clone)]
-pub struct RecordIter<'a> {
-    header: Header,
-    body: &'a [u8],
-    next: usize,
+/// A record as it stands in its chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct PackedRecord<'a> {
+    header: &'a Header,
+    words: &'a [[u8; 8]],
+    op: OpKind,
+    long: bool,
     complete: i64,
 }
 
-impl RecordIter<'_> {
-    /// Reading ends at a record that cannot be.
-    fn corrupt(&mut self, why: &str) -> Option<Result<Record>> {
-        let at = HEADER_BYTES + self.next * 8;
-        self.body = &[];
-        Some(Err(Error::corrupt("a capture chunk holds a record that cannot be")
-            .with("why", why)
-            .with("byte", at)))
+impl PackedRecord<'_> {
+    #[inline]
+    fn word(&self, i: usize) -> u64 {
+        u64::from_le_bytes(self.words[i])
     }
 
-    fn short(&mut self, w0: u64) -> Option<Result<Record>> {
-        let h = &self.header;
-        let w1 = word(self.body, self.next + 1);
-        let mut at = self.next + 2;
+    /// The submit stamp.
+    #[inline]
+    pub fn submit(&self) -> i64 {
+        if self.long {
+            return self.word(9) as i64;
+        }
+        self.complete.wrapping_sub((self.word(0) >> 32) as i64)
+    }
+
+    /// All of it.
+    #[inline(always)]
+    pub fn unpack(&self) -> Record {
+        if self.long { self.unpack_long() } else { self.unpack_short() }
+    }
+
+    #[inline(always)]
+    fn unpack_short(&self) -> Record {
+        let (h, op) = (self.header, self.op);
+        let (w0, w1) = (self.word(0), self.word(1));
+        let mut at = 2;
         let mut take = |wanted: bool| {
-            let value = wanted.then(|| word(self.body, at));
+            let value = wanted.then(|| self.word(at));
             at += usize::from(wanted);
             value
         };
@@ -70,52 +94,38 @@ impl RecordIter<'_> {
         let sync = take(h.columns.sync);
         let size = take(h.columns.size);
         let key = take(h.columns.key);
-        if at * 8 > self.body.len() {
-            return None;
-        }
         let offset = w1 >> DELTA_BITS << h.unit_shift;
-        let Some(op) = OpKind::from_index((w0 >> 1 & 15) as u8) else {
-            return self.corrupt(NO_OPERATION);
+        // One file, most often: no division.
+        let (target, offset) = match offset < h.file_size {
+            true => (0, offset),
+            false => ((offset / h.file_size) as u16, offset % h.file_size),
         };
-        let Ok(target) = u16::try_from(offset / h.file_size) else {
-            return self.corrupt("its offset lies beyond the last file");
-        };
-        let complete_ns = self.complete.wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64);
-        (self.next, self.complete) = (at, complete_ns);
-        let complete = Stamp(self.complete);
-        let submit = Stamp(self.complete.wrapping_sub((w0 >> 32) as i64));
+        let submit = Stamp(self.submit());
         let issued = w0 >> 9 & ((1 << ISSUED_BITS) - 1);
-        let fsync = op == OpKind::Fsync;
         let listed = h.sizes[(w0 >> 5 & 15) as usize];
-        Some(Ok(Record {
+        Record {
             op,
             target,
-            offset: (h.addressed && !fsync).then_some(offset % h.file_size),
+            offset: (h.addressed && op != OpKind::Fsync).then_some(offset),
             key,
             size: if op.sized() { size.unwrap_or(listed) } else { 0 },
             intended: wait.map(|w| Stamp(submit.0.wrapping_sub(w as i64))),
             submit,
             issued: h.columns.issued.then(|| Stamp(submit.0.wrapping_add(issued as i64))),
-            complete,
+            complete: Stamp(self.complete),
             sync_ns: sync.and_then(|s| s.checked_sub(1)),
             ..Record::default()
-        }))
+        }
     }
 
-    fn long(&mut self, w0: u64) -> Option<Result<Record>> {
-        let base = self.next;
-        if (base + LONG_WORDS) * 8 > self.body.len() {
-            return None;
-        }
-        let Some(op) = OpKind::from_index((w0 >> 16) as u8) else {
-            return self.corrupt(NO_OPERATION);
-        };
-        let w = |i: usize| word(self.body, base + i);
-        let present = w0 >> 32;
+    #[cold]
+    fn unpack_long(&self) -> Record {
+        let w = |i: usize| self.word(i);
+        let present = w(0) >> 32;
         let has = |bit: u32| present >> bit & 1 == 1;
         let stamp = |bit: u32, i: usize| has(bit).then(|| Stamp(w(i) as i64));
-        let record = Record {
-            op,
+        Record {
+            op: self.op,
             target: w(1) as u16,
             offset: has(0).then(|| w(2)),
             key: has(1).then(|| w(3)),
@@ -127,25 +137,65 @@ impl RecordIter<'_> {
             submit: Stamp(w(9) as i64),
             issued: stamp(6, 10),
             first: stamp(7, 11),
-            complete: Stamp(w(12) as i64),
+            complete: Stamp(self.complete),
             sync_ns: has(8).then(|| w(13)),
             retries: has(9).then(|| (w(1) >> 16) as u16),
             status: Status(w(14) as u32 as i32),
-        };
-        self.next += LONG_WORDS;
-        self.complete = record.complete.0;
-        Some(Ok(record))
+        }
     }
 }
 
-impl Iterator for RecordIter<'_> {
-    type Item = Result<Record>;
+/// Iterates over a chunk's records.
+#[derive(Debug, Clone)]
+pub struct RecordIter<'a> {
+    header: &'a Header,
+    short_words: usize,
+    /// Offsets from here on are in no file.
+    end: u64,
+    words: &'a [[u8; 8]],
+    next: usize,
+    complete: i64,
+}
 
-    fn next(&mut self) -> Option<Result<Record>> {
-        let w0 = word(self.body, self.next);
+impl<'a> RecordIter<'a> {
+    /// Reading ends at a record that cannot be.
+    #[cold]
+    fn corrupt(&mut self, why: &str) -> Option<Result<PackedRecord<'a>>> {
+        let at = HEADER_BYTES + self.next * 8;
+        self.words = &[];
+        Some(Err(Error::corrupt("a capture chunk holds a record that cannot be")
+            .with("why", why)
+            .with("byte", at)))
+    }
+}
+
+impl<'a> Iterator for RecordIter<'a> {
+    type Item = Result<PackedRecord<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<PackedRecord<'a>>> {
+        let left = self.words.get(self.next..)?;
+        let w0 = u64::from_le_bytes(*left.first()?);
         if w0 & 1 == 0 {
             return None;
         }
-        if w0 >> 1 & 15 == LONG { self.long(w0) } else { self.short(w0) }
+        let code = w0 >> 1 & 15;
+        let long = code == LONG;
+        let words = left.get(..if long { LONG_WORDS } else { self.short_words })?;
+        let Some(op) = OpKind::from_index(if long { w0 >> 16 } else { code } as u8) else {
+            return self.corrupt(NO_OPERATION);
+        };
+        let complete = if long {
+            u64::from_le_bytes(words[12]) as i64
+        } else {
+            let w1 = u64::from_le_bytes(words[1]);
+            if w1 >> DELTA_BITS << self.header.unit_shift >= self.end {
+                return self.corrupt("its offset lies beyond the last file");
+            }
+            self.complete.wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64)
+        };
+        self.next += words.len();
+        self.complete = complete;
+        Some(Ok(PackedRecord { header: self.header, words, op, long, complete }))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parquet::basic::Encoding;
 use parquet::column::writer::{ColumnCloseResult, ColumnWriterImpl};
-use parquet::data_type::{ByteArray, DataType};
+use parquet::data_type::DataType;
 
 use parquet::errors::Result;
 use parquet::file::properties::WriterPropertiesPtr;
@@ -71,7 +71,7 @@ impl ColumnLayouts {
         layout: ColumnLayout,
         descr: ColumnDescPtr,
         fill: impl FnOnce(&mut ColumnWriterImpl<'_, T>) -> Result<()>,
-    ) -> Result<(bytes::Bytes, ColumnCloseResult)> {
+    ) -> Result<EncodedColumn> {
         let mut buffer = TrackedWrite::new(Vec::new());
         let pages = Box::new(SerializedPageWriter::new(&mut buffer));
         let mut writer = ColumnWriterImpl::<T>::new(descr, self.get(layout), pages);
@@ -81,42 +81,94 @@ impl ColumnLayouts {
     }
 }
 
-/// Values of an optional column. Levels exist only once nulls and values mix.
+/// Pages of a column chunk, and what the row group must know of them.
+pub(super) type EncodedColumn = (bytes::Bytes, ColumnCloseResult);
+
+/// Values of a column without nulls. They are listed only once they differ.
 #[derive(Debug, Default)]
-pub(super) struct OptionalColumn<T> {
+pub(super) struct DenseColumn<T> {
+    first: T,
     values: Vec<T>,
-    rows: usize,
-    levels: Vec<i16>,
 }
 
-/// Levels of uniform runs.
-static NULL: [i16; 4096] = [0; 4096];
-static PRESENT: [i16; 4096] = [1; 4096];
-
-impl<T: Clone> OptionalColumn<T> {
+impl<T: Copy + PartialEq> DenseColumn<T> {
+    /// Adds the value of row `row`, counted from 0.
     #[inline]
-    pub fn push(&mut self, value: Option<T>) {
-        if self.levels.is_empty() {
-            let uniform = match value {
-                Some(_) => self.values.len() == self.rows,
-                None => self.values.is_empty(),
-            };
-            if !uniform {
-                let level = i16::from(!self.values.is_empty());
-                self.levels.resize(self.rows, level);
+    pub fn push(&mut self, row: usize, value: T) {
+        if self.values.is_empty() {
+            if row == 0 || value == self.first {
+                self.first = value;
+                return;
             }
+            self.values.resize(row, self.first);
         }
-        if !self.levels.is_empty() {
-            self.levels.push(i16::from(value.is_some()));
-        }
-        self.rows += 1;
-        self.values.extend(value);
+        self.values.push(value);
     }
 
     pub fn clear(&mut self) {
         self.values.clear();
+    }
+
+    /// The value of each row, or the one that all have.
+    pub fn values(&self) -> std::result::Result<&[T], T> {
+        if self.values.is_empty() { Err(self.first) } else { Ok(&self.values) }
+    }
+}
+
+/// Values of an optional column. They are listed only once they differ, levels exist only once
+/// nulls and values mix.
+#[derive(Debug, Default)]
+pub(super) struct OptionalColumn<T> {
+    first: Option<T>,
+    differ: bool,
+    values: Vec<T>,
+    levels: Vec<i16>,
+}
+
+/// Levels of values without nulls.
+static PRESENT: [i16; 4096] = [1; 4096];
+
+impl<T: Copy + PartialEq> OptionalColumn<T> {
+    /// Adds the value of row `row`, counted from 0.
+    #[inline(always)]
+    pub fn push(&mut self, row: usize, value: Option<T>) {
+        match value {
+            value if !self.differ && value == self.first => {}
+            Some(value) if self.differ && self.levels.is_empty() && self.first.is_some() => {
+                self.values.push(value);
+            }
+            value => self.push_other(row, value),
+        }
+    }
+
+    /// The first value, the first that differs, and values among nulls.
+    fn push_other(&mut self, row: usize, value: Option<T>) {
+        if !self.differ {
+            if row == 0 {
+                self.first = value;
+                return;
+            }
+            self.differ = true;
+            self.values.extend(self.first.iter().cycle().take(row));
+        }
+        if self.levels.is_empty() && value.is_some() != self.first.is_some() {
+            self.levels.resize(row, i16::from(self.first.is_some()));
+        }
+        if !self.levels.is_empty() {
+            self.levels.push(i16::from(value.is_some()));
+        }
+        self.values.extend(value);
+    }
+
+    pub fn clear(&mut self) {
+        self.differ = false;
+        self.values.clear();
         self.levels.clear();
-        self.rows = 0;
+    }
+
+    /// What every row holds, where all hold the same.
+    pub fn constant(&self) -> Option<Option<T>> {
+        (!self.differ).then_some(self.first)
     }
 
     /// The values that are not null.
@@ -129,27 +181,11 @@ impl<T: Clone> OptionalColumn<T> {
         if !self.levels.is_empty() {
             return out.write_batch(&self.values, Some(&self.levels), None).map(|_| ());
         }
-        let mut done = 0;
-        while done < self.rows {
-            let n = (self.rows - done).min(NULL.len());
-            if self.values.is_empty() {
-                out.write_batch(&[], Some(&NULL[..n]), None)?;
-            } else {
-                out.write_batch(&self.values[done..done + n], Some(&PRESENT[..n]), None)?;
-            }
-            done += n;
+        for values in self.values.chunks(PRESENT.len()) {
+            out.write_batch(values, Some(&PRESENT[..values.len()]), None)?;
         }
         Ok(())
     }
-}
-
-/// Writes `n` times the same text.
-pub(super) fn repeat_text<T: DataType<T = ByteArray>>(
-    out: &mut ColumnWriterImpl<'_, T>,
-    text: &str,
-    n: usize,
-) -> Result<()> {
-    repeat(out, ByteArray::from(text), n)
 }
 
 /// Writes `n` times the same value.

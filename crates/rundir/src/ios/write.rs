@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
-use taillight_core::{OpKind, Record, Result, Stamp};
+use taillight_core::{Error, OpKind, Record, Result, Stamp};
 
-use super::encode::{ColumnLayout, ColumnLayouts, OptionalColumn, repeat, repeat_text, stepped};
+use super::constant::constant_column;
+use super::encode::{
+    ColumnLayout, ColumnLayouts, DenseColumn, EncodedColumn, OptionalColumn, repeat, stepped,
+};
 use super::{GROUP_ROWS, schema};
 use crate::atomic::TempFile;
 use crate::dir::RunDir;
@@ -26,7 +28,8 @@ pub struct RowKey<'a> {
     pub worker: u16,
 }
 
-/// Writes `ios.parquet`. Holds one row group in memory, about 60 bytes a row.
+/// Writes `ios.parquet`. Holds one row group in memory: 8 bytes a row for each column whose values
+/// differ.
 pub struct IosWriter {
     file: TempFile,
     writer: SerializedFileWriter<std::fs::File>,
@@ -35,34 +38,36 @@ pub struct IosWriter {
     rows: u64,
 }
 
-/// A run of rows with the same key.
+/// Rows with the same key, up to the next run.
 #[derive(Debug)]
 struct KeyRun {
+    /// First row, counted from the start of the row group.
+    from: usize,
     phase: String,
     workload: u16,
     worker: u16,
-    rows: usize,
 }
 
 #[derive(Debug, Default)]
 struct ColumnBuffers {
     runs: Vec<KeyRun>,
-    op: Vec<OpKind>,
-    target: Vec<i32>,
+    rows: usize,
+    op: DenseColumn<OpKind>,
+    target: DenseColumn<i32>,
     offset: OptionalColumn<i64>,
     key: OptionalColumn<i64>,
-    size: Vec<i64>,
+    size: DenseColumn<i64>,
     moved: OptionalColumn<i64>,
     count: OptionalColumn<i32>,
     intended: OptionalColumn<i64>,
     origin: OptionalColumn<i64>,
-    submit: Vec<i64>,
+    submit: DenseColumn<i64>,
     issued: OptionalColumn<i64>,
     first: OptionalColumn<i64>,
-    complete: Vec<i64>,
+    complete: DenseColumn<i64>,
     sync: OptionalColumn<i64>,
     retries: OptionalColumn<i32>,
-    status: Vec<i32>,
+    status: DenseColumn<i32>,
 }
 
 impl IosWriter {
@@ -88,13 +93,18 @@ impl IosWriter {
         self.rows
     }
 
+    /// The rows that follow are of `key`.
+    pub fn begin(&mut self, key: RowKey<'_>) {
+        self.buffers.begin(key);
+    }
+
     /// Adds a row. Rows come by worker, in submit order. Errors: `Unavailable` when a full row
-    /// group cannot be written.
+    /// group cannot be written; `Internal` when no [`IosWriter::begin`] said whose rows they are.
     #[inline]
-    pub fn push(&mut self, key: RowKey<'_>, record: &Record) -> Result<()> {
-        self.buffers.push(key, record);
+    pub fn push(&mut self, record: &Record) -> Result<()> {
+        self.buffers.push(record);
         self.rows += 1;
-        if self.buffers.op.len() == GROUP_ROWS {
+        if self.buffers.rows == GROUP_ROWS {
             self.flush()?;
         }
         Ok(())
@@ -110,8 +120,11 @@ impl IosWriter {
     }
 
     fn flush(&mut self) -> Result<()> {
-        if self.buffers.op.is_empty() {
+        if self.buffers.rows == 0 {
             return Ok(());
+        }
+        if self.buffers.runs.is_empty() {
+            return Err(Error::internal("rows of ios.parquet have no worker"));
         }
         let bad = |e| table::unwritten(names::IOS, e);
         let schema = self.writer.schema_descr().clone();
@@ -128,51 +141,57 @@ impl IosWriter {
 }
 
 impl ColumnBuffers {
-    #[inline]
-    fn push(&mut self, key: RowKey<'_>, r: &Record) {
-        match self.runs.last_mut() {
-            Some(run)
-                if run.worker == key.worker
-                    && run.workload == key.workload
-                    && run.phase == key.phase =>
-            {
-                run.rows += 1;
-            }
-            _ => self.runs.push(KeyRun {
-                phase: key.phase.to_owned(),
-                workload: key.workload,
-                worker: key.worker,
-                rows: 1,
-            }),
+    fn begin(&mut self, key: RowKey<'_>) {
+        let same = |run: &KeyRun| {
+            run.worker == key.worker && run.workload == key.workload && run.phase == key.phase
+        };
+        if self.runs.last().is_some_and(same) {
+            return;
         }
-        let ns = |s: Option<Stamp>| s.map(|s| s.0);
-        let int = |v: Option<u64>| v.map(|v| v as i64);
-        self.op.push(r.op);
-        self.target.push(i32::from(r.target));
-        self.offset.push(int(r.offset));
-        self.key.push(int(r.key));
-        self.size.push(r.size as i64);
-        self.moved.push(int(r.moved));
-        self.count.push(r.count.map(|v| v as i32));
-        self.intended.push(ns(r.intended));
-        self.origin.push(ns(r.origin));
-        self.submit.push(r.submit.0);
-        self.issued.push(ns(r.issued));
-        self.first.push(ns(r.first));
-        self.complete.push(r.complete.0);
-        self.sync.push(int(r.sync_ns));
-        self.retries.push(r.retries.map(i32::from));
-        self.status.push(r.status.0);
+        self.runs.push(KeyRun {
+            from: self.rows,
+            phase: key.phase.to_owned(),
+            workload: key.workload,
+            worker: key.worker,
+        });
     }
 
+    #[inline]
+    fn push(&mut self, r: &Record) {
+        let ns = |s: Option<Stamp>| s.map(|s| s.0);
+        let int = |v: Option<u64>| v.map(|v| v as i64);
+        let row = self.rows;
+        self.op.push(row, r.op);
+        self.target.push(row, i32::from(r.target));
+        self.offset.push(row, int(r.offset));
+        self.key.push(row, int(r.key));
+        self.size.push(row, r.size as i64);
+        self.moved.push(row, int(r.moved));
+        self.count.push(row, r.count.map(|v| v as i32));
+        self.intended.push(row, ns(r.intended));
+        self.origin.push(row, ns(r.origin));
+        self.submit.push(row, r.submit.0);
+        self.issued.push(row, ns(r.issued));
+        self.first.push(row, ns(r.first));
+        self.complete.push(row, r.complete.0);
+        self.sync.push(row, int(r.sync_ns));
+        self.retries.push(row, r.retries.map(i32::from));
+        self.status.push(row, r.status.0);
+        self.rows += 1;
+    }
+
+    /// Forgets the rows; those that follow are of the last key.
     fn clear(&mut self) {
-        self.runs.clear();
+        self.runs.drain(..self.runs.len().saturating_sub(1));
+        self.runs.iter_mut().for_each(|run| run.from = 0);
+        self.rows = 0;
         self.op.clear();
-        self.target.clear();
-        self.size.clear();
-        self.submit.clear();
-        self.complete.clear();
-        self.status.clear();
+        for column in [&mut self.target, &mut self.status] {
+            column.clear();
+        }
+        for column in [&mut self.size, &mut self.submit, &mut self.complete] {
+            column.clear();
+        }
         for column in [
             &mut self.offset,
             &mut self.key,
@@ -185,13 +204,17 @@ impl ColumnBuffers {
         ] {
             column.clear();
         }
-        self.count.clear();
-        self.retries.clear();
+        for column in [&mut self.count, &mut self.retries] {
+            column.clear();
+        }
+    }
+
+    /// A property of the rows by runs: value and number of rows.
+    fn by_run<'a, V>(&'a self, get: impl Fn(&'a KeyRun) -> V) -> Vec<(V, usize)> {
+        let ends = self.runs.iter().skip(1).map(|next| next.from).chain([self.rows]);
+        self.runs.iter().zip(ends).map(|(run, end)| (get(run), end - run.from)).collect()
     }
 }
-
-/// Pages of a column chunk, and what the row group must know of them.
-type EncodedColumn = (bytes::Bytes, ColumnCloseResult);
 
 /// Threads that encode a row group at most; four columns hold nearly all of it.
 const THREADS: usize = 4;
@@ -222,7 +245,7 @@ impl GroupEncoder<'_> {
                 done.push((index, self.column(b, index)));
             }
         };
-        let mut all = if b.op.len() < THREADS_FROM {
+        let mut all = if b.rows < THREADS_FROM {
             work()
         } else {
             let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -243,64 +266,77 @@ impl GroupEncoder<'_> {
     }
 
     fn column(&self, b: &ColumnBuffers, index: usize) -> ParquetResult<EncodedColumn> {
+        use ColumnLayout::{Delta, Dictionary};
         match index {
             schema::PHASE => self.phase(b),
             schema::WORKLOAD => self.run_number(b, index, |r| r.workload),
             schema::WORKER => self.run_number(b, index, |r| r.worker),
             schema::OP => self.op(b),
-            schema::TARGET => self.dense::<Int32Type>(index, ColumnLayout::Delta, &b.target),
-            schema::OFFSET => self.address(index, &b.offset),
-            schema::KEY => self.address(index, &b.key),
-            schema::SIZE => self.dense::<Int64Type>(index, few(&b.size), &b.size),
-            schema::MOVED => self.sparse::<Int64Type>(index, ColumnLayout::Dictionary, &b.moved),
-            schema::COUNT => self.sparse::<Int32Type>(index, ColumnLayout::Dictionary, &b.count),
-            schema::INTENDED => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.intended),
-            schema::ORIGIN => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.origin),
-            schema::SUBMIT => self.dense::<Int64Type>(index, ColumnLayout::Delta, &b.submit),
-            schema::ISSUED => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.issued),
-            schema::FIRST => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.first),
-            schema::COMPLETE => self.dense::<Int64Type>(index, ColumnLayout::Delta, &b.complete),
-            schema::SYNC => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.sync),
-            schema::RETRIES => {
-                self.sparse::<Int32Type>(index, ColumnLayout::Dictionary, &b.retries)
-            }
-            _ => self.dense::<Int32Type>(index, ColumnLayout::Delta, &b.status),
+            schema::TARGET => self.dense::<Int32Type>(b, index, Delta, &b.target),
+            schema::OFFSET => self.address(b, index, &b.offset),
+            schema::KEY => self.address(b, index, &b.key),
+            schema::SIZE => self.dense::<Int64Type>(b, index, Dictionary, &b.size),
+            schema::MOVED => self.sparse::<Int64Type>(b, index, Dictionary, &b.moved),
+            schema::COUNT => self.sparse::<Int32Type>(b, index, Dictionary, &b.count),
+            schema::INTENDED => self.sparse::<Int64Type>(b, index, Delta, &b.intended),
+            schema::ORIGIN => self.sparse::<Int64Type>(b, index, Delta, &b.origin),
+            schema::SUBMIT => self.dense::<Int64Type>(b, index, Delta, &b.submit),
+            schema::ISSUED => self.sparse::<Int64Type>(b, index, Delta, &b.issued),
+            schema::FIRST => self.sparse::<Int64Type>(b, index, Delta, &b.first),
+            schema::COMPLETE => self.dense::<Int64Type>(b, index, Delta, &b.complete),
+            schema::SYNC => self.sparse::<Int64Type>(b, index, Delta, &b.sync),
+            schema::RETRIES => self.sparse::<Int32Type>(b, index, Dictionary, &b.retries),
+            _ => self.dense::<Int32Type>(b, index, Delta, &b.status),
         }
     }
 
-    fn dense<T: DataType>(
+    fn dense<T: DataType<T: Copy>>(
         &self,
+        b: &ColumnBuffers,
         index: usize,
         layout: ColumnLayout,
-        values: &[T::T],
+        column: &DenseColumn<T::T>,
     ) -> ParquetResult<EncodedColumn> {
-        self.layouts.encode::<T>(layout, self.descr(index), |out| {
-            out.write_batch(values, None, None).map(|_| ())
-        })
+        match column.values() {
+            Err(value) => constant_column::<T>(self.descr(index), Some(value), b.rows),
+            Ok(values) => self.layouts.encode::<T>(layout, self.descr(index), |out| {
+                out.write_batch(values, None, None).map(|_| ())
+            }),
+        }
     }
 
-    fn sparse<T: DataType>(
+    fn sparse<T: DataType<T: Copy>>(
         &self,
+        b: &ColumnBuffers,
         index: usize,
         layout: ColumnLayout,
         column: &OptionalColumn<T::T>,
     ) -> ParquetResult<EncodedColumn> {
-        self.layouts.encode::<T>(layout, self.descr(index), |out| column.write(out))
+        match column.constant() {
+            Some(value) => constant_column::<T>(self.descr(index), value, b.rows),
+            None => self.layouts.encode::<T>(layout, self.descr(index), |out| column.write(out)),
+        }
     }
 
-    fn address(&self, index: usize, column: &OptionalColumn<i64>) -> ParquetResult<EncodedColumn> {
+    fn address(
+        &self,
+        b: &ColumnBuffers,
+        index: usize,
+        column: &OptionalColumn<i64>,
+    ) -> ParquetResult<EncodedColumn> {
         let layout =
             if stepped(column.values()) { ColumnLayout::Delta } else { ColumnLayout::Split };
-        self.sparse::<Int64Type>(index, layout, column)
+        self.sparse::<Int64Type>(b, index, layout, column)
     }
 
     fn phase(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
+        let runs = b.by_run(|r| r.phase.as_str());
         let descr = self.descr(schema::PHASE);
+        if let Some(phase) = only(&runs) {
+            return constant_column::<ByteArrayType>(descr, Some(phase.into()), b.rows);
+        }
         self.layouts.encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
-            for run in &b.runs {
-                repeat_text(out, &run.phase, run.rows)?;
-            }
-            Ok(())
+            runs.into_iter().try_for_each(|(phase, rows)| repeat(out, phase.into(), rows))
         })
     }
 
@@ -310,21 +346,29 @@ impl GroupEncoder<'_> {
         index: usize,
         get: fn(&KeyRun) -> u16,
     ) -> ParquetResult<EncodedColumn> {
+        let runs = b.by_run(|r| i32::from(get(r)));
+        if let Some(number) = only(&runs) {
+            return constant_column::<Int32Type>(self.descr(index), Some(number), b.rows);
+        }
         self.layouts.encode::<Int32Type>(ColumnLayout::Delta, self.descr(index), |out| {
-            for run in &b.runs {
-                repeat(out, i32::from(get(run)), run.rows)?;
-            }
-            Ok(())
+            runs.into_iter().try_for_each(|(number, rows)| repeat(out, number, rows))
         })
     }
 
     fn op(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
+        let descr = self.descr(schema::OP);
+        let all = match b.op.values() {
+            Err(op) => {
+                let name = ByteArray::from(op.name());
+                return constant_column::<ByteArrayType>(descr, Some(name), b.rows);
+            }
+            Ok(all) => all,
+        };
         let texts: Vec<ByteArray> =
             OpKind::ALL.iter().map(|op| ByteArray::from(op.name())).collect();
-        let descr = self.descr(schema::OP);
         self.layouts.encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
             let mut block = Vec::with_capacity(1024);
-            for ops in b.op.chunks(1024) {
+            for ops in all.chunks(1024) {
                 block.clear();
                 block.extend(ops.iter().map(|op| texts[*op as usize].clone()));
                 out.write_batch(&block, None, None)?;
@@ -334,13 +378,10 @@ impl GroupEncoder<'_> {
     }
 }
 
-/// Sizes: one value packs to nothing as deltas, several are few.
-fn few(values: &[i64]) -> ColumnLayout {
-    if values.windows(2).all(|w| w[0] == w[1]) {
-        ColumnLayout::Delta
-    } else {
-        ColumnLayout::Dictionary
-    }
+/// The value of all runs, where they have but one.
+fn only<V: Copy + PartialEq>(runs: &[(V, usize)]) -> Option<V> {
+    let (first, _) = runs.first()?;
+    runs.iter().all(|(value, _)| value == first).then_some(*first)
 }
 
 impl std::fmt::Debug for IosWriter {

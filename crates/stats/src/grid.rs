@@ -39,7 +39,9 @@ impl TimeWindow {
         self.column_ns.saturating_mul(self.columns as u64)
     }
 
-    fn column(&self, at_ns: i64) -> usize {
+    /// The column of a stamp; what lies outside is in the first or the last.
+    #[must_use]
+    pub fn column(&self, at_ns: i64) -> usize {
         let since = at_ns.saturating_sub(self.start_ns).max(0) as u64;
         ((since / self.column_ns) as usize).min(self.columns - 1)
     }
@@ -79,9 +81,17 @@ impl TimeGrid {
     /// Counts several I/Os of equal time and latency.
     #[inline]
     pub fn add(&mut self, at_ns: i64, ns: u64, count: u64) {
-        let column = self.window.column(at_ns);
+        self.add_in(self.window.column(at_ns), ns, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// Counts several I/Os of one latency in a column of the window, which several grids may share.
+    ///
+    /// # Panics
+    /// When the window has no such column.
+    #[inline]
+    pub fn add_in(&mut self, column: usize, ns: u64, count: u32) {
         let cell = &mut self.row_mut(cell_of(ns))[column];
-        *cell = cell.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        *cell = cell.saturating_add(count);
     }
 
     #[inline]

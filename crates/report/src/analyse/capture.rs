@@ -103,7 +103,9 @@ impl CaptureReader {
             // As `Analysis::is_whole`: the get of a read-modify-write comes before the whole.
             self.apart |= row.op.is_part();
             let whole = !row.op.is_part() && (row.op != OpKind::Rmw || self.apart);
-            if exact && row.status.is_ok() && whole {
+            if !self.requests.is_empty() && exact && row.status.is_ok() && whole {
+                // A copy: a reference to the row would keep it from being taken apart.
+                let row = row;
                 self.requests.iter_mut().for_each(|requests| requests.push(&row));
             }
             self.counter(row.workload, row.op).push(&row, exact);

@@ -19,6 +19,8 @@ pub struct IoGroupCounter {
     slowest: SlowestKeeper,
     tally: IoTally,
     window: TimeWindow,
+    /// The column of the last I/O, and from when to when it reaches: the next is most often there.
+    column: (std::ops::Range<i64>, usize),
 }
 
 /// One kind of latency while rows stream by.
@@ -80,6 +82,7 @@ impl IoGroupCounter {
             slowest: SlowestKeeper::new(super::slowest::KEPT),
             tally: IoTally::default(),
             window,
+            column: (0..0, 0),
         }
     }
 
@@ -110,14 +113,28 @@ impl IoGroupCounter {
 
     #[inline]
     fn count_exactly(&mut self, row: &Row) {
-        for kind in LatencyKind::ALL {
-            if let Some(ns) = kind.of(row) {
-                let window = self.window;
-                let counter = self.latencies.get_or_insert_with(kind, || KindCounter::new(window));
-                counter.exact.push(ns);
-                counter.grid.push(row.complete.0, ns);
-            }
+        let column = self.column(row.complete.0);
+        LatencyKind::each_of(row, |kind, ns| self.count_kind(kind, column, ns));
+    }
+
+    #[inline(never)]
+    fn count_kind(&mut self, kind: LatencyKind, column: usize, ns: u64) {
+        let window = self.window;
+        let counter = self.latencies.get_or_insert_with(kind, || KindCounter::new(window));
+        counter.exact.push(ns);
+        counter.grid.add_in(column, ns, 1);
+    }
+
+    /// The column of a stamp in all grids.
+    #[inline]
+    fn column(&mut self, at_ns: i64) -> usize {
+        if !self.column.0.contains(&at_ns) {
+            let column = self.window.column(at_ns);
+            let width = self.window.column_ns.min(i64::MAX as u64) as i64;
+            let from = width.saturating_mul(column as i64).saturating_add(self.window.start_ns);
+            self.column = (from..from.saturating_add(width), column);
         }
+        self.column.1
     }
 
     /// Gives up exact counting and frees its memory.

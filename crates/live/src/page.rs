@@ -76,7 +76,10 @@ pub fn answer(request: &Request, model: &LiveModel, used: &LiveViewCost) -> Answ
         "/" => Answer::new("text/html; charset=utf-8", PAGE),
         "/live.css" => Answer::new("text/css; charset=utf-8", format!("{}{STYLE}", html::STYLE)),
         "/live.js" => Answer::new(SCRIPT_KIND, format!("{}{SCRIPT}", html::SCRIPT)),
-        "/plotly.js" => Answer { keep_s: 86_400, ..Answer::new(SCRIPT_KIND, html::bundle()) },
+        "/plotly.js" => match html::bundle() {
+            Ok(script) => Answer { keep_s: 86_400, ..Answer::new(SCRIPT_KIND, script) },
+            Err(e) => Answer::words("500 Internal Server Error", &format!("{e}\n")),
+        },
         "/metrics" => metrics(&request.accept, model, used),
         "/api/state" => json_of(&state::state(model)),
         "/api/charts" => match state::charts(model) {

@@ -9,15 +9,14 @@ mod explained;
 mod live;
 mod timelines;
 
-use std::io::Write;
-use std::sync::LazyLock;
+use std::io::{Read, Write};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
-use plotly::Plot;
 use serde::Serialize;
 use serde_json::{Value, json};
 use taillight_core::{Error, Result};
@@ -42,7 +41,7 @@ pub const SCRIPT: &str = include_str!("app.js");
 
 /// The page of one or several runs. Errors: `Internal` when the template does not fit its data.
 pub fn page(runs: &[AnalysedRun], context: &ReportContext) -> Result<String> {
-    page_in(runs, context, &BUNDLE)
+    page_in(runs, context, BUNDLE)
 }
 
 /// The page with another script in the place of the plotting library, for tests. Errors: as
@@ -124,8 +123,8 @@ fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCh
     runs.iter().enumerate().map(one).collect()
 }
 
-/// The plotting library as gzip in base64, made once: a series makes a page after every point.
-static BUNDLE: LazyLock<String> = LazyLock::new(|| packed(&bundle()));
+/// The plotting library as gzip in base64, made by the build script.
+const BUNDLE: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.b64"));
 
 /// Figures with more JSON than this are compressed.
 const PACKED_FROM: usize = 24 << 10;
@@ -137,12 +136,13 @@ fn packed(text: &str) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The plotting library without the typesetting library that comes along with it.
-pub fn bundle() -> String {
-    let sources = Plot::offline_js_sources();
-    let start = sources.find('>').map_or(0, |i| i + 1);
-    let end = sources.find("</script>").unwrap_or(sources.len());
-    sources.get(start..end).unwrap_or_default().to_owned()
+/// The plotting library. Errors: `Internal` when what the build script packed is damaged.
+pub fn bundle() -> Result<String> {
+    let damaged = || Error::internal("the plotting library is damaged");
+    let packed = BASE64_STANDARD.decode(BUNDLE).map_err(|e| damaged().source(e))?;
+    let mut text = String::new();
+    GzDecoder::new(&packed[..]).read_to_string(&mut text).map_err(|e| damaged().source(e))?;
+    Ok(text)
 }
 
 fn title(runs: &[AnalysedRun]) -> String {
@@ -341,8 +341,8 @@ mod tests {
 
     #[test]
     fn the_bundle_is_the_library_alone() {
-        let js = bundle();
-        assert!(packed(&js).len() < 2_200_000, "{}", packed(&js).len());
+        let js = bundle().unwrap();
+        assert!(BUNDLE.len() < 2_200_000, "{}", BUNDLE.len());
         assert!(js.contains("plotly.js v"));
         assert!(!js.contains("MathJax-script"), "no typesetting library");
         assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());

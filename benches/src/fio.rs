@@ -58,13 +58,19 @@ pub const DIRECT_32: &str = "fio --name=direct --ioengine=io_uring --direct=1 --
     --norandommap --randrepeat=0 --bs=4k --filename={file} --readonly --iodepth=32 --fixedbufs \
     --registerfiles --lat_percentiles=1 --time_based --runtime={seconds} --output-format=json";
 
+/// Direct reads and writes through a ring, 32 in flight; fio's own way with the data of writes: one
+/// random buffer, scrambled for each.
+pub const DIRECT_MIXED: &str = "fio --name=mixed --ioengine=io_uring --direct=1 --rw=randrw \
+    --rwmixread=70 --norandommap --randrepeat=0 --bs=8k --filename={file} --iodepth=32 --fixedbufs \
+    --registerfiles --lat_percentiles=1 --time_based --runtime={seconds} --output-format=json";
+
 /// The line with its blanks filled in.
 pub fn line(template: &str, file: Option<&Path>, seconds: u64) -> String {
     let file = file.map(|f| f.display().to_string()).unwrap_or_default();
     template.replace("{file}", &file).replace("{seconds}", &seconds.to_string())
 }
 
-/// Runs a line and reads what fio says of its reads.
+/// Runs a line and reads what fio says of its reads, and of how many writes it made.
 pub fn run(line: &str) -> Result<Figures> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().context("empty line")?);
@@ -82,7 +88,9 @@ fn parse(text: &str) -> Result<Figures> {
     let all: Value = serde_json::from_str(&text[start..])?;
     let (job, read) = (&all["jobs"][0], &all["jobs"][0]["read"]);
     let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("no {name}"));
-    let ios = number(&read["total_ios"], "total_ios")?;
+    let writes = &job["write"];
+    let ios =
+        number(&read["total_ios"], "total_ios")? + writes["total_ios"].as_f64().unwrap_or(0.0);
     let runtime_s = number(&read["runtime"], "runtime")? / 1e3;
     let busy = number(&job["usr_cpu"], "usr_cpu")? + number(&job["sys_cpu"], "sys_cpu")?;
     let iops = ios / runtime_s;
@@ -93,10 +101,13 @@ fn parse(text: &str) -> Result<Figures> {
         ("mean_ns", number(&read["lat_ns"]["mean"], "lat mean")?),
     ]);
     // Percentiles are of lat when asked for (--lat_percentiles=1), else of clat.
-    for (group, name) in [("lat_ns", "p50_ns"), ("clat_ns", "clat_p50_ns")] {
-        if let Some(ns) = read[group]["percentile"]["50.000000"].as_f64() {
-            sample.insert(name, ns);
-        }
+    for (op, group, percentile, name) in [
+        (read, "lat_ns", "50.000000", "p50_ns"),
+        (read, "lat_ns", "99.000000", "p99_ns"),
+        (writes, "lat_ns", "99.000000", "write_p99_ns"),
+        (read, "clat_ns", "50.000000", "clat_p50_ns"),
+    ] {
+        sample.extend(op[group]["percentile"][percentile].as_f64().map(|ns| (name, ns)));
     }
     Ok(sample)
 }

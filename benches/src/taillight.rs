@@ -92,8 +92,9 @@ fn parse(summary: &Value) -> Result<Figures> {
     let ops = summary["ops"].as_object().context("no ops")?;
     let read = ops.values().max_by_key(count).context("no operation")?;
     let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("no {name}"));
-    let iops = number(&read["iops"], "iops")?;
-    let count = number(&read["count"], "count")?;
+    // Reads and writes of a mix together, latencies of the most frequent.
+    let sum = |name: &str| ops.values().map(|op| number(&op[name], name)).sum::<Result<f64>>();
+    let (iops, count) = (sum("iops")?, sum("count")?);
     let mut sample = Figures::from([
         ("iops", iops),
         ("ns_per_io", 1e9 / iops),
@@ -108,10 +109,15 @@ fn parse(summary: &Value) -> Result<Figures> {
             sample.insert(name, ns);
         }
     }
-    let percentiles = read["service"]["percentiles"].as_array();
-    let middle = percentiles.and_then(|list| list.iter().find(|p| p["p"] == "50"));
-    if let Some(ns) = middle.and_then(|p| p["ns"].as_f64()) {
-        sample.insert("p50_ns", ns);
+    let percentile = |op: &Value, p: &str| {
+        let list = op["service"]["percentiles"].as_array()?;
+        list.iter().find(|it| it["p"] == p)?["ns"].as_f64()
+    };
+    let write = ops.get("write").unwrap_or(&Value::Null);
+    for (op, p, name) in
+        [(read, "50", "p50_ns"), (read, "99", "p99_ns"), (write, "99", "write_p99_ns")]
+    {
+        sample.extend(percentile(op, p).map(|ns| (name, ns)));
     }
     Ok(sample)
 }

@@ -49,6 +49,33 @@ fn case(setup: &BenchSetup, depth: u32, template: &str) -> Result<Comparison> {
     Ok(report)
 }
 
+/// Reads and writes mixed: what unique data for writes costs beside fio's way.
+pub fn mixed(setup: &BenchSetup) -> Result<Comparison> {
+    let file = files::laid_out("mixed.bin", MIB)?;
+    read_through(&file)?;
+    let own = words(&file, 32, setup);
+    let mix = "--rw randrw --bs 8KiB --set workload.0.mix={read=70,write=30}";
+    let own = own.replace("--rw randread --bs 4KiB", mix);
+    let mut report =
+        Comparison::titled("Direct 8 KiB reads and writes, 70 to 30, on the disk, depth 32");
+    let arms = vec![
+        own_arm("taillight", own),
+        fio_arm("fio io_uring", fio::DIRECT_MIXED, Some(&file), setup),
+    ];
+    report.arms = pairs::run(setup.pairs, arms)?;
+    let (own, other) = ("taillight", "fio io_uring");
+    report.ratio("iops", own, other, Bound::AtLeast(1.0))?;
+    report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
+    report.ratio("p99_ns", own, other, Bound::AtMost(1.05))?;
+    report.ratio("write_p99_ns", own, other, Bound::AtMost(1.05))?;
+    report.notes.push(
+        "p50 and p99 are of the reads. Every block that Taillight writes is new; fio scrambles a few \
+         bytes of what its buffer holds. The disk is shared and noisy: judge by the spread."
+            .into(),
+    );
+    Ok(report)
+}
+
 /// The file, laid out and read through.
 pub fn prepare() -> Result<PathBuf> {
     let file = files::laid_out("direct.bin", MIB)?;

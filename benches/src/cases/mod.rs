@@ -63,6 +63,7 @@ pub const CASES: &[BenchCase] = &[
         "null at depth 32 against fio's null engine, its batching at its best too",
         null::depth_32,
     ),
+    case("null-whole", "CPU from the command to the page, an I/O of null", null::whole),
     case("two-workers", "two workers against two processes of one worker", null::two_workers),
     case("cached-sync", "page-cached 4 KiB reads, engine sync against fio psync", cached::sync),
     case(
@@ -79,6 +80,11 @@ pub const CASES: &[BenchCase] = &[
         "direct-32",
         "direct 4 KiB reads on the disk, depth 32, against fio io_uring",
         direct::depth_32,
+    ),
+    case(
+        "direct-mixed",
+        "direct 8 KiB reads and writes, 70 to 30, depth 32, against fio io_uring",
+        direct::mixed,
     ),
     case(
         "trace-direct",

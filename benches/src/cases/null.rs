@@ -66,6 +66,43 @@ pub fn depth_32(setup: &BenchSetup) -> Result<Comparison> {
     Ok(report)
 }
 
+/// Everything that a run costs beside its storage: measuring, the capture to Parquet, the report.
+pub fn whole(setup: &BenchSetup) -> Result<Comparison> {
+    let mut report = Comparison::titled("`null`, from the command to the page");
+    let arm = |name, ios: u64| {
+        let words = format!(
+            "--driver null --size 1GiB --rw randread --bs 4KiB --depth 32 --ops {ios} \
+             --set capture.mode=all"
+        );
+        let shown = taillight::shown(&words);
+        let run = move || {
+            let mut sample = taillight::run(&words)?;
+            sample.insert("whole_ns", sample["all_cpu_s"] * 1e9 / sample["count"]);
+            Ok(sample)
+        };
+        BenchArm { name, command: shown, run: Box::new(run) }
+    };
+    let arms = vec![arm("10 million", 10_000_000), arm("100 million", 100_000_000)];
+    report.arms = pairs::run(setup.pairs, arms)?;
+    for name in ["10 million", "100 million"] {
+        for (metric, what, unit, scale, bound) in [
+            ("whole_ns", "CPU of the whole process, an I/O", "ns", 1.0, Bound::AtMost(150.0)),
+            ("all_wall_s", "from the command to its end", "s", 1.0, Bound::None),
+            ("max_rss", "memory of the process", "MiB", 1.0 / f64::from(1 << 20), Bound::None),
+        ] {
+            let values = report.column(name, metric)?.iter().map(|v| v * scale).collect();
+            let what = format!("{name}: {what}");
+            report.checks.push(pairs::BoundCheck { what, unit, values, bound });
+        }
+    }
+    report.notes.push(
+        "User and system time of the process and all its threads, from its start to its end, with \
+         the page written; the capture's memory in /dev/shm is no part of the process's."
+            .into(),
+    );
+    Ok(report)
+}
+
 fn goal(report: &mut Comparison, ns: f64) -> Result<()> {
     let values = report.column("taillight", "ns_per_io")?;
     report.checks.push(pairs::BoundCheck {

@@ -104,8 +104,8 @@ impl CaptureReader {
             self.apart |= row.op.is_part();
             let whole = !row.op.is_part() && (row.op != OpKind::Rmw || self.apart);
             if !self.requests.is_empty() && exact && row.status.is_ok() && whole {
-                // A copy: a reference to the row would keep it from being taken apart.
-                let row = row;
+                // Of their own: a reference to the row above would keep it whole in memory.
+                let row = batch.row(i);
                 self.requests.iter_mut().for_each(|requests| requests.push(&row));
             }
             self.counter(row.workload, row.op).push(&row, exact);

@@ -72,9 +72,35 @@ pub fn workers(b: &mut FaultTrial<'_>) -> Result<()> {
     hogged(b)
 }
 
+/// io_uring's polling thread stays on the CPU that is taken; the victim may leave it.
+pub fn polling(b: &mut FaultTrial<'_>) -> Result<()> {
+    let mut options = pinned(b)?;
+    options.set.push("target.options.sqpoll=true".into());
+    options.set.push("target.options.sqpoll_cpu=0".into());
+    b.start(&options)?;
+    taken(b)
+}
+
+/// The victim runs only where nobody else wants to, and others do.
+pub fn idle_policy(b: &mut FaultTrial<'_>) -> Result<()> {
+    let options = pinned(b)?;
+    let pid = b.start(&options)?;
+    tool("chrt", &["-a", "-i", "-p", "0", &pid.to_string()])?;
+    pin(b)?;
+    let on = b.amplitude;
+    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+        Spinner::new(on)?.go();
+        stop.sleep(on)
+    })
+}
+
 /// A thread with real-time priority takes the first CPU, where the victim is, again and again.
 fn hogged(b: &mut FaultTrial<'_>) -> Result<()> {
     pin(b)?;
+    taken(b)
+}
+
+fn taken(b: &mut FaultTrial<'_>) -> Result<()> {
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
         let one = Spinner::new(on)?;

@@ -46,14 +46,52 @@ pub fn lower_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     limited(b, &upper, &lower)
 }
 
-fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {
+/// The same limit two disks below.
+pub fn deep_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let lowest = b.disk(64)?;
+    let read = twice(b, &lowest)?;
+    limited(b, &read, &lowest)
+}
+
+/// The slow disk is two below the one that the victim reads.
+pub fn deep_device(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (lowest, slow) = b.slow_disk(64)?;
+    let read = twice(b, &lowest)?;
+    let options = b.options(read.device, "randread");
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// A loop device over a loop device over this one.
+fn twice(b: &mut FaultTrial<'_>, lowest: &LoopDevice) -> Result<LoopDevice> {
+    let middle = LoopDevice::over(&mut b.undo, &lowest.device, true)?;
+    LoopDevice::over(&mut b.undo, &middle.device, true)
+}
+
+/// Reads through the page cache that are not there, of a slow disk.
+pub fn cold_reads(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set.push("target.options.direct=false".into());
+    options.set.push("target.options.cache=drop".into());
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// The submissions of a slow disk's reads are made by io_uring's polling thread.
+pub fn polled_submission(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set.push("target.options.sqpoll=true".into());
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Puts a process under a limit of so many reads per second, again and again.
+pub fn read_limit(b: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, per_s: u64) -> Result<()> {
     let group = LabCgroup::of(&mut b.undo, "blkio")?;
-    let options = b.options(read.device.clone(), "randread");
-    let pid = b.start(&options)?;
     group.add_process(pid)?;
-    let number = limited.number()?;
-    let in_flight = u64::from(b.workers() * b.depth());
-    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
+    let number = disk.number()?;
     let limit = |n: u64| group.set("blkio.throttle.read_iops_device", format!("{number} {n}"));
     let (on, after) = (b.amplitude * 5, b.amplitude);
     let done = b.pulses(Duration::from_millis(200), after, |stop| {
@@ -63,6 +101,14 @@ fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> R
     });
     limit(0)?;
     done
+}
+
+fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {
+    let options = b.options(read.device.clone(), "randread");
+    let pid = b.start(&options)?;
+    let in_flight = u64::from(b.workers() * b.depth());
+    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
+    read_limit(b, pid, limited, per_s)
 }
 
 /// Every so often the device takes longer: a loop device over a file that sleeps.

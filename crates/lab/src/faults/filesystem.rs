@@ -48,7 +48,7 @@ fn freeze(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()> {
 }
 
 /// A file system, again and again.
-fn frozen(b: &mut FaultTrial<'_>, at: &Path) -> Result<()> {
+pub fn frozen(b: &mut FaultTrial<'_>, at: &Path) -> Result<()> {
     let place = at.to_string_lossy().into_owned();
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {

@@ -34,6 +34,7 @@ pub struct Fault {
 }
 
 const BOTH: &[&str] = &["sync", "uring"];
+const STORES: &[&str] = &["rocksdb", "leveldb"];
 const SHORT: Duration = Duration::from_millis(3500);
 
 const fn fault(
@@ -103,6 +104,17 @@ pub const FAULTS: &[Fault] = &[
     block("swap", "page_cache", memory::swap),
     Fault { engines: &["uring"], ..block("hog-workers", "cpu", cpu::workers) },
     Fault { engines: &["uring"], ..block("pids", "io_uring", workers::pids) },
+    block("traced", "stopped", stopped::traced),
+    block("deep-device", "device", disk::deep_device),
+    block("deep-limit", "throttle", disk::deep_limit),
+    fault("cold-reads", "device", disk::cold_reads),
+    Fault { engines: &["uring"], ..block("sqpoll-device", "device", disk::polled_submission) },
+    Fault { engines: &["uring"], ..block("sqpoll-hog", "cpu", cpu::polling) },
+    block("idle-policy", "cpu", cpu::idle_policy),
+    Fault { engines: STORES, ..fault("store-freeze", "file_system", store::frozen_files) },
+    Fault { engines: STORES, ..fault("store-stop", "stopped", store::stopped_store) },
+    Fault { engines: &["rocksdb"], ..fault("store-limit", "throttle", store::limited_gets) },
+    Fault { engines: &["s3"], ..fault("object-network", "server", store::slow_object_network) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

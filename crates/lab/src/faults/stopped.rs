@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 use crate::fault_trial::FaultTrial;
 use crate::stage::LabCgroup;
@@ -57,6 +60,38 @@ pub fn frozen(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
         group.set("freezer.state", "THAWED")?;
         slept
     })
+}
+
+/// Its threads are held by a program that traces them, as a debugger does.
+pub fn traced(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = victim(b)?;
+    let mut threads = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let tid = Pid::from_raw(thread?.file_name().to_string_lossy().parse()?);
+        ptrace::seize(tid, ptrace::Options::empty())?;
+        threads.push(tid);
+    }
+    let hold = || -> Result<()> {
+        for tid in &threads {
+            ptrace::interrupt(*tid)?;
+            waitpid(*tid, Some(WaitPidFlag::__WALL))?;
+        }
+        Ok(())
+    };
+    let on = b.amplitude;
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+        hold()?;
+        let slept = stop.sleep(on);
+        for tid in &threads {
+            ptrace::cont(*tid, None)?;
+        }
+        slept
+    })?;
+    hold()?;
+    for tid in threads {
+        ptrace::detach(tid, None)?;
+    }
+    Ok(())
 }
 
 fn victim(b: &mut FaultTrial<'_>) -> Result<u32> {

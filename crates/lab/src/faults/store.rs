@@ -12,6 +12,7 @@ use taillight_s3test::{ID, SECRET};
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::stopped::{frozen, stopped};
+use crate::faults::{disk, filesystem};
 use crate::fuse::Brake;
 use crate::proxy;
 use crate::victim::VictimOptions;
@@ -89,20 +90,31 @@ pub fn busy_server(b: &mut FaultTrial<'_>) -> Result<()> {
 /// The network to the server is slow: a packet of a record takes the amplitude.
 pub fn slow_network(b: &mut FaultTrial<'_>) -> Result<()> {
     let (_, pid) = redis(&mut b.undo, b.stop)?;
-    let rate = |what: &str, bytes_per_s: u64| {
+    let rate = shaped(pid)?;
+    alone(b, pid)?;
+    narrowed(b, rate)
+}
+
+/// Sets how many bytes per second the network of a server takes.
+fn shaped(pid: u32) -> Result<impl Fn(u64) -> Result<()>> {
+    let rate = move |what: &str, bytes_per_s: u64| {
         let rate = format!("{bytes_per_s}bps");
         let limit = ["root", "tbf", "rate", &rate, "burst", "70000", "latency", "10s"];
         inside(pid, &[&["tc", "qdisc", what, "dev", "lo"], &limit[..]].concat())
     };
     rate("add", 1 << 30)?;
-    alone(b, pid)?;
+    Ok(move |bytes_per_s| rate("change", bytes_per_s))
+}
+
+/// A network that is slow now and then.
+fn narrowed(b: &mut FaultTrial<'_>, rate: impl Fn(u64) -> Result<()>) -> Result<()> {
     // What is saved up for a burst is spent first.
     let slow = 1024 * 1000 / b.amplitude.as_millis() as u64;
     let (on, after) = (b.amplitude * 5, b.amplitude);
     b.pulses(Duration::from_millis(200), after, |stop| {
-        rate("change", slow)?;
+        rate(slow)?;
         let slept = stop.sleep(on);
-        rate("change", 1 << 30)?;
+        rate(1 << 30)?;
         slept
     })
 }
@@ -110,6 +122,13 @@ pub fn slow_network(b: &mut FaultTrial<'_>) -> Result<()> {
 /// An object store that is stopped for a while.
 pub fn stopped_objects(b: &mut FaultTrial<'_>) -> Result<()> {
     let (path, pid) = objects(b)?;
+    let mut options = object_load(b, path);
+    options.within = inside_words(pid);
+    b.start(&options)?;
+    stopped(b, pid)
+}
+
+fn object_load(b: &FaultTrial<'_>, path: String) -> VictimOptions {
     let mut options = b.options_of(path.into(), &["s3"]);
     options.set.extend(
         [
@@ -121,13 +140,72 @@ pub fn stopped_objects(b: &mut FaultTrial<'_>) -> Result<()> {
     );
     let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
     options.env = names.into_iter().zip([ID.into(), SECRET.into()]).collect();
+    options
+}
+
+/// The network to the object store is slow.
+pub fn slow_object_network(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (path, pid) = objects(b)?;
+    let rate = shaped(pid)?;
+    let mut options = object_load(b, path);
+    options.within = inside_words(pid);
     b.start(&options)?;
+    narrowed(b, rate)
+}
+
+/// The file system of a store is frozen.
+pub fn frozen_files(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let options = updates(b, &at);
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// A store's program is stopped. Its writes sync: else hardly ever one is under way.
+pub fn stopped_store(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let options = synced(updates(b, &at));
+    let pid = b.start(&options)?;
     stopped(b, pid)
+}
+
+/// Reads of RocksDB under a limit.
+pub fn limited_gets(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(128)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let options = direct_gets(b, &at);
+    let pid = b.start(&options)?;
+    let per_s = (u64::from(b.workers()) * 1000 / b.amplitude.as_millis() as u64).max(1);
+    disk::read_limit(b, pid, &disk, per_s)
+}
+
+fn updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+    let mut options = b.options_of(at.join("db/"), &[b.engine]);
+    options.set.extend(
+        [
+            "workload.0.mix={update=1}",
+            "workload.0.block_size=\"1KiB\"",
+            "workload.0.keys={count=2000}",
+        ]
+        .map(String::from),
+    );
+    options
+}
+
+fn synced(mut options: VictimOptions) -> VictimOptions {
+    options.more = ["--sync", "fdatasync"].map(String::from).to_vec();
+    options
 }
 
 /// Reads of RocksDB from a device that is slow now and then.
 pub fn slow_gets(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
+    let options = direct_gets(b, &at);
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+fn direct_gets(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
     options.set.extend(
         [
@@ -139,23 +217,14 @@ pub fn slow_gets(b: &mut FaultTrial<'_>) -> Result<()> {
         ]
         .map(String::from),
     );
-    b.start(&options)?;
-    b.slowed(&slow)
+    options
 }
 
 /// Writers of RocksDB that sync: one does it for all, the others wait for that one. The disk's syncs
 /// take long.
 pub fn slow_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
-    let mut options = b.options_of(at.join("db/"), &["rocksdb", "--sync", "fdatasync"]);
-    options.set.extend(
-        [
-            "workload.0.mix={update=1}",
-            "workload.0.block_size=\"1KiB\"",
-            "workload.0.keys={count=2000}",
-        ]
-        .map(String::from),
-    );
+    let options = synced(updates(b, &at));
     b.start(&options)?;
     let (on, nap) = (b.amplitude * 4, b.amplitude);
     b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
@@ -177,14 +246,19 @@ fn mounted(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
 
 /// Runs a command in the network of the server.
 fn inside(pid: u32, words: &[&str]) -> Result<()> {
-    let into = ["-t", &pid.to_string(), "-n"];
+    let into = inside_words(pid);
+    let into: Vec<&str> = into[1..].iter().map(String::as_str).collect();
     tool("nsenter", &[&into[..], words].concat()).map(drop)
+}
+
+fn inside_words(pid: u32) -> Vec<String> {
+    ["nsenter", "-t", &pid.to_string(), "-n"].map(String::from).to_vec()
 }
 
 /// A victim in the server's own network.
 fn alone(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let mut options = loaded(b, PORT);
-    options.within = ["nsenter", "-t", &pid.to_string(), "-n"].map(String::from).to_vec();
+    options.within = inside_words(pid);
     b.start(&options).map(drop)
 }
 
@@ -208,11 +282,13 @@ fn loaded(b: &FaultTrial<'_>, port: u16) -> VictimOptions {
     options
 }
 
-/// Starts the object store of the tests in a process of its own; where, and the process.
+/// Starts the object store of the tests in a process and a network of its own; where, and the process.
 fn objects(b: &mut FaultTrial<'_>) -> Result<(String, u32)> {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]).arg(b.taillight.with_file_name("taillight-lab"));
-    command.arg("--serve-objects").stdin(Stdio::null()).stdout(Stdio::piped());
+    let server = "ip link set lo up && exec \"$0\" --serve-objects";
+    command.args(["--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", server]);
+    command.arg(b.taillight.with_file_name("taillight-lab"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start taillight-lab")?;
     let (pid, out) = (child.id(), child.stdout.take().context("its output")?);
     b.undo.add(move || {

@@ -46,7 +46,8 @@ pub enum LayerKind {
     /// The control group's CPU quota was spent; `blocked_ns` is how long in this window.
     CpuQuota,
     /// As `off_cpu`, for an io_uring worker thread; `token` is the I/O it was doing, null when it
-    /// had none.
+    /// had none. With a `worker` and no `token` it is the thread that polls this worker's submission
+    /// queue (SQPOLL).
     Worker,
     /// Nothing was seen of a worker in this time, or of all when `worker` is null: records were
     /// lost, or something stopped tracing. With a `token` it is only a gap in that I/O.

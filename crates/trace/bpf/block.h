@@ -218,12 +218,10 @@ int bio_queue(u64 *ctx)
 	}
 	now = ktime_ns();
 	if (token & LOWER) {
-		low_of(s);
-		if (!s->low_bio) {
+		if (lowest(s, token) && !s->low_bio) {
 			s->low_bio = now;
 			s->low_dev = bio->bi_bdev->bd_dev;
 		}
-		s->low_bios++;
 		s->flags |= F_LOWER;
 		/* A look at the stack costs more than the rest; shorter waits are not told anyway. */
 		if (now - s->begin >= cfg_off_ns && throttled())
@@ -260,9 +258,6 @@ int bio_split(u64 *ctx)
 	if (s && !(token & LOWER)) {
 		s->flags |= F_SPLIT;
 		one_more(s);
-	} else if (s) {
-		low_of(s);
-		s->low_bios++;
 	}
 	return 0;
 }
@@ -398,12 +393,10 @@ int rq_issue(u64 *ctx)
 
 		if (s) {
 			now = now ? now : ktime_ns();
-			if (token & LOWER) {
-				low_of(s);
-				s->low_issue = now;
-			} else {
+			if (!(token & LOWER))
 				s->issue = now;
-			}
+			else if (lowest(s, token))
+				s->low_issue = now;
 			if (i)
 				s->flags |= F_MERGED;
 		}
@@ -484,11 +477,9 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 
 INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps *own, u64 now)
 {
-	low_of(s);
 	s->low_alloc = rq->start_time_ns;
 	s->low_done = now;
 	s->low_issue = latest(s->low_issue, issued(rq, own), s);
-	__sync_fetch_and_add(&s->low_parts, 1);
 }
 
 SEC("tp_btf/block_rq_complete")
@@ -516,11 +507,11 @@ int rq_complete(u64 *ctx)
 
 		if (s) {
 			now = now ? now : ktime_ns();
-			if (token & LOWER) {
-				complete_low(s, rq, own, now);
-			} else {
+			if (!(token & LOWER)) {
 				complete(s, token, rq, bio, own, now);
 				forget(bio);
+			} else if (lowest(s, token)) {
+				complete_low(s, rq, own, now);
 			}
 			if (i)
 				s->flags |= F_MERGED;

@@ -176,12 +176,12 @@ INLINE void forget(struct bio *bio)
 		map_delete(&bios, &key);
 }
 
-/* The operation of a bio and, for the file behind a loop device, of the loop device's request. A
- * `fresh` one begins its life: what is remembered of its address was another. */
+/* The operation of a bio and, for the file behind a loop device, of the loop device's request, and so
+ * on through loop devices over loop devices. A `fresh` one begins its life: what is remembered of its address was another. */
 NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
 {
 	struct plain p;
-	u64 kiocb, task, token, done;
+	u64 kiocb, task, token;
 
 	p.end_io = (u64)bio->bi_end_io;
 	p.private = (u64)bio->bi_private;
@@ -194,19 +194,20 @@ NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
 	if (!kiocb && !task)
 		return fresh && p.self == address(bio) ? 0 : remembered(p.self);
 	token = of_direct(kiocb, task);
-	if (token || !kiocb || !cfg_loop_done)
-		return token;
-	done = (u64)READ(struct kiocb, kiocb, ki_complete);
-	if (done != cfg_loop_done)
-		return 0;
-	/* The command lies behind its request; the request has the upper bio. */
-	kiocb -= OFFSET_OF(struct loop_cmd, iocb) + SIZE_OF(struct request);
-	plain_of(&p, (u64)READ(struct request, kiocb, bio));
-	if (p.end_io == cfg_end_chain && p.end_io)
-		plain_of(&p, p.private);
-	direct(&p, &kiocb, &task);
-	token = kiocb || task ? of_direct(kiocb, task) : remembered(p.self);
-	return token ? token | LOWER : 0;
+	for (u64 depth = 1; depth <= LEVELS; depth++) {
+		if (token || !kiocb || !cfg_loop_done ||
+		    (u64)READ(struct kiocb, kiocb, ki_complete) != cfg_loop_done)
+			return token;
+		/* The command lies behind its request; the request has the upper bio. */
+		kiocb -= OFFSET_OF(struct loop_cmd, iocb) + SIZE_OF(struct request);
+		plain_of(&p, (u64)READ(struct request, kiocb, bio));
+		if (p.end_io == cfg_end_chain && p.end_io)
+			plain_of(&p, p.private);
+		direct(&p, &kiocb, &task);
+		token = kiocb || task ? of_direct(kiocb, task) : remembered(p.self);
+		token = token ? token | depth << LOWER_SHIFT : 0;
+	}
+	return token;
 }
 
 INLINE u64 resolve(struct bio *bio)

@@ -121,6 +121,29 @@ INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u6
 	map_update(&idles, &pid, &i, 0);
 }
 
+/* Sleep of a thread of the kernel that waits for work. One of a work queue that sleeps in another way has
+ * some. */
+enum { TASK_INTERRUPTIBLE = 1, TASK_IDLE = 0x402 };
+/* Says only that the sleep may be frozen (TASK_FREEZABLE, 6.1). */
+enum { TASK_FREEZABLE = 0x2000 };
+
+#define POLLS 0x2d7071732d756f69ull /* "iou-sqp-" */
+
+/* The thread of the load whose submission queue this one polls, from 1 on, 0 for another one: its name
+ * is made of that one's number (io_sq_thread, io_uring/sqpoll.c). */
+INLINE u32 polls_for(struct task_struct *task)
+{
+	char name[16] __attribute__((aligned(8))) = {};
+	u32 pid = 0, index;
+
+	read_kernel(name, sizeof(name), task->comm);
+	if (*(u64 *)name != POLLS)
+		return 0;
+	for (int i = 8; i < 15 && name[i] >= '0' && name[i] <= '9'; i++)
+		pid = pid * 10 + name[i] - '0';
+	return thread_of(pid, &index) ? index + 1 : 0;
+}
+
 INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u64 now)
 {
 	u32 pid = next->pid;
@@ -128,18 +151,25 @@ INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u6
 	u64 off, since;
 	struct slot *s;
 	struct event *e;
+	u32 polled;
+	bool busy;
 	long bytes;
 
 	if (!i || !i->off)
 		return;
 	off = i->off;
 	i->off = 0;
+	if (now - off < cfg_off_ns)
+		return;
+	polled = i->token ? 0 : polls_for(next);
 	/* One that had nothing to do has lost time only from its wake-up on. */
-	since = i->token || !i->state ? off : i->wake;
+	busy = i->token || !i->state ||
+	       (polled && (i->state & ~TASK_FREEZABLE) != TASK_INTERRUPTIBLE);
+	since = busy ? off : i->wake;
 	if (!since || now - since < cfg_off_ns)
 		return;
 	s = slot_of(i->token);
-	e = event(K_WORKER, s ? (u32)s->worker : ~0u);
+	e = event(K_WORKER, s ? (u32)s->worker : polled - 1);
 	if (!e)
 		return;
 	e->start = off;
@@ -156,12 +186,6 @@ INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u6
 	e->stack_bytes = bytes > 0 ? bytes : 0;
 	ring_submit(e, RB_NO_WAKEUP);
 }
-
-/* Sleep of a thread of the kernel that waits for work. One of a work queue that sleeps in another way has
- * some. */
-enum { TASK_INTERRUPTIBLE = 1, TASK_IDLE = 0x402 };
-/* Says only that the sleep may be frozen (TASK_FREEZABLE, 6.1). */
-enum { TASK_FREEZABLE = 0x2000 };
 
 INLINE struct kthread *kthread_of(struct task_struct *task)
 {

@@ -9,8 +9,11 @@
 #define SLOT_MASK (SLOTS - 1)
 #define THREADS 4096
 #define FRAMES 20
-/* Set in what `resolve` returns for I/O of a lower device (the file behind a loop device). */
-#define LOWER (1ull << 63)
+/* What `resolve` returns for I/O of a lower device (the file behind a loop device) has in its top bits
+ * how many devices lie above that one. */
+#define LOWER_SHIFT 62
+#define LOWER (3ull << LOWER_SHIFT)
+#define LEVELS 3
 
 /* Set by the loader before the programs are loaded. Addresses are 0 when they are not known. */
 const volatile u32 cfg_tgid = 0;
@@ -101,9 +104,8 @@ struct slot {
 	u64 low_issue;
 	u64 low_done;
 	u32 low_dev;
-	u32 low_bios;
-	u32 low_parts;
-	u32 low_pad;
+	u32 low_depth; /* devices above the lowest one seen, which the other stamps are of */
+	u64 low_pad;
 	u64 request; /* address of its io_uring request, of this operation or an earlier one */
 
 	u64 seen_part;
@@ -442,9 +444,23 @@ INLINE void low_of(struct slot *s)
 
 	if (s->seen_low != token) {
 		s->low_bio = s->low_alloc = s->low_issue = s->low_done = 0;
-		s->low_dev = s->low_bios = s->low_parts = 0;
+		s->low_dev = s->low_depth = 0;
 		s->seen_low = token;
 	}
+}
+
+/* Whether I/O of a lower device is that of the lowest seen so far, whose stamps are kept: what a
+ * device between that one and the upper one does lies around them. */
+INLINE bool lowest(struct slot *s, u64 token)
+{
+	u32 depth = token >> LOWER_SHIFT;
+
+	low_of(s);
+	if (depth > s->low_depth) {
+		s->low_bio = s->low_alloc = s->low_issue = s->low_done = 0;
+		s->low_depth = depth;
+	}
+	return depth == s->low_depth;
 }
 
 /* The line of parts that came one after another, for this operation. */

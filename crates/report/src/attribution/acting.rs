@@ -34,6 +34,16 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !served.is_empty() {
         line = recut(line, &served, |phase| phase == Phase::Device);
     }
+    let polled = pollers(io, context);
+    if !polled.is_empty() {
+        line = recut(line, &polled, |phase| {
+            matches!(phase, Phase::Submit | Phase::Completion | Phase::Unobserved)
+        });
+    }
+    let committed = committers(&line, io, context);
+    if !committed.is_empty() {
+        line = recut(line, &committed, |phase| phase == Phase::FileSystem);
+    }
     let given = givers_to_driver(&line, context);
     if !given.is_empty() {
         line = recut(line, &given, |phase| phase == Phase::Queue);
@@ -84,6 +94,16 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
     waits
 }
 
+/// What io_uring's polling thread waited for, which takes the requests of this I/O's thread from the
+/// queue and tells it of their ends.
+fn pollers(io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let all = context.all.into_iter();
+    let rows = all.flat_map(|all| all.within(LayerKind::Worker, io.start_ns, io.end_ns));
+    rows.filter(|r| r.token.is_none() && r.worker.is_some() && r.worker == io.worker)
+        .flat_map(doings)
+        .collect()
+}
+
 /// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were
 /// in the loop device's functions.
 fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
@@ -105,17 +125,62 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
     waits
 }
 
+/// What the thread that commits for a file system waited for, which then woke up who waits for the
+/// commit: a CPU, or the device that flushes its cache.
+fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
+        let of = |list| overlapping(list, piece.from, piece.to);
+        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+        for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
+            let wake = told.middle_ns.unwrap_or(told.end_ns);
+            let rows = helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
+            let late = rows.flat_map(doings).filter(|(.., phase)| *phase == Phase::Cpu);
+            waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
+            waits.extend(flushes(told.start_ns, wake, io, context));
+        }
+    }
+    waits
+}
+
+/// When the disk of an I/O flushed its cache; where the I/O never came to a disk, any of the target's.
+fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let disks = io.dev.as_deref().and_then(|dev| all.disks.flushed_for(dev));
+    let own = |r: &&LayerRow| match (&disks, r.dev.as_deref()) {
+        (Some(disks), Some(dev)) => disks.contains(&dev),
+        _ => true,
+    };
+    let rows = all.within(LayerKind::Flush, from, to).filter(own);
+    let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
+    within.map(|r| (r.start_ns, r.end_ns, Phase::Device)).collect()
+}
+
 /// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
-/// with it for its CPU: the program woke it up, and when it ran they were issued at once.
+/// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
+/// at once.
 fn givers_to_driver(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
-        let own = helpers(context, piece.from, piece.to).filter(|r| r.has(flags::WOKEN_BY_OWN));
-        for row in own.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
+        let rows = helpers(context, piece.from, piece.to);
+        let gives = rows.filter(|r| r.has(flags::WOKEN_BY_OWN) || runs_queues(r));
+        for row in gives.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
             waits.extend(doings(row).into_iter().filter(|(.., phase)| *phase == Phase::Cpu));
         }
     }
     waits
+}
+
+/// Whether a thread of the kernel is one of those that run the queues of block devices: kblockd's, bound
+/// to a CPU and of high priority (block/blk-core.c, kernel/workqueue.c).
+fn runs_queues(row: &LayerRow) -> bool {
+    let name = row.other.as_deref().unwrap_or_default();
+    let kblockd = name.strip_prefix("kworker/").is_some_and(|n| {
+        n.trim_end_matches(char::is_alphabetic) != n && !n.starts_with('u') && n.ends_with('H')
+    });
+    kblockd || row.stack.as_deref().is_some_and(stacks::runs_queues)
 }
 
 /// Threads of the kernel that acted for a slow I/O and were late themselves.
@@ -189,7 +254,12 @@ mod tests {
         events.sort();
         let off = [LayerRow { waker_pid: Some(77), ..off }];
         let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
-        let io = LayerRow { end_ns: 1_000, dev: Some("7:1".into()), ..LayerRow::default() };
+        let io = LayerRow {
+            end_ns: 1_000,
+            worker: Some(3),
+            dev: Some("7:1".into()),
+            ..LayerRow::default()
+        };
         let line =
             line.iter().map(|(from, to, phase)| Piece { from: *from, to: *to, phase: *phase });
         lengths(&followed(line.collect(), &io, &context))
@@ -219,6 +289,37 @@ mod tests {
     }
 
     #[test]
+    fn a_polling_thread_of_io_uring_waits_for_a_cpu_or_a_limit() {
+        use Phase::*;
+        let line = [(0, 500, Unobserved), (500, 700, Device), (700, 1000, Completion)];
+        let off = || asleep(LayerKind::OffCpu, (0, 990, 1000), "io_cqring_wait");
+        let row = |times, state, stack| LayerRow {
+            state: Some(state),
+            worker: Some(3),
+            ..asleep(LayerKind::Worker, times, stack)
+        };
+        let robbed = row((-50, -50, 480), 0, "io_sq_thread");
+        let again = row((600, 600, 950), 0, "io_sq_thread");
+        let waits = vec![(480, Cpu), (20, Unobserved), (200, Device), (250, Cpu), (50, Completion)];
+        assert_eq!(cut(&line, off(), vec![robbed.clone(), again]), waits);
+        let limited =
+            row((10, 470, 480), 2, "blkcg_maybe_throttle_current;io_submit_sqes;io_sq_thread");
+        let waits = vec![
+            (10, Unobserved),
+            (460, Throttle),
+            (10, Cpu),
+            (20, Unobserved),
+            (200, Device),
+            (300, Completion),
+        ];
+        assert_eq!(cut(&line, off(), vec![limited]), waits);
+        let other = LayerRow { worker: Some(4), ..robbed.clone() };
+        assert_eq!(cut(&line, off(), vec![other]).len(), 3, "polls for another thread");
+        let handed = LayerRow { token: Some(9), ..robbed };
+        assert_eq!(cut(&line, off(), vec![handed]).len(), 3, "did another I/O");
+    }
+
+    #[test]
     fn a_stopped_program_waits_for_nothing_else() {
         use Phase::*;
         let line =
@@ -238,6 +339,51 @@ mod tests {
         let expected = vec![(10, Submit), (2, Queue), (928, Cpu), (10, Queue), (50, Device)];
         assert_eq!(cut(&line, off(), vec![own]), expected);
         assert_eq!(cut(&line, off(), vec![kblockd]).len(), 3, "woken by whatever else");
+    }
+
+    #[test]
+    fn kblockd_needs_nobody_to_wake_it_up() {
+        use Phase::*;
+        let line = [(0, 10, Submit), (10, 950, Queue), (950, 1000, Device)];
+        let off = || asleep(LayerKind::OffCpu, (5, 995, 1000), "blkdev_issue_flush");
+        let called = |name: &str| LayerRow {
+            other: Some(name.into()),
+            ..kworker((-50, 12, 940), IDLE, "worker_thread")
+        };
+        let expected = vec![(10, Submit), (2, Queue), (928, Cpu), (10, Queue), (50, Device)];
+        assert_eq!(cut(&line, off(), vec![called("kworker/0:1H")]), expected);
+        for other in ["kworker/0:1", "kworker/u4:1", "kswapd0", "kworker/u9:1H"] {
+            assert_eq!(cut(&line, off(), vec![called(other)]).len(), 3, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_commit_waits_for_the_cpu_of_its_thread_and_for_the_flush() {
+        use Phase::*;
+        let line = [(0, 10, Submit), (10, 900, FileSystem), (900, 1000, Cpu)];
+        let off = || asleep(LayerKind::OffCpu, (10, 900, 1000), "jbd2_log_wait_commit");
+        let starved = kworker((20, 25, 500), 1, "kjournald2;kthread");
+        let flush = LayerRow {
+            kind: LayerKind::Flush,
+            start_ns: 520,
+            end_ns: 890,
+            dev: Some("7:1".into()),
+            ..LayerRow::default()
+        };
+        let expected = vec![
+            (10, Submit),
+            (15, FileSystem),
+            (475, Cpu),
+            (20, FileSystem),
+            (370, Device),
+            (10, FileSystem),
+            (100, Cpu),
+        ];
+        assert_eq!(cut(&line, off(), vec![starved.clone(), flush]), expected);
+        let other = LayerRow { pid: Some(78), ..starved.clone() };
+        assert_eq!(cut(&line, off(), vec![other]).len(), 3, "another thread");
+        let lock = asleep(LayerKind::OffCpu, (10, 900, 1000), "rwsem_down_read_slowpath");
+        assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
     }
 
     #[test]

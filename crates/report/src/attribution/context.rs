@@ -31,7 +31,7 @@ pub struct IoContext<'a> {
     pub earlier: &'a [BlockRound],
     /// What the io_uring worker thread that did it left off the CPU, by time.
     pub worker_off: &'a [LayerRow],
-    /// Its device is made of others; none where that is not known.
+    /// The lowest device that was seen of it is made of others; none where that is not known.
     pub stacked: Option<bool>,
 }
 

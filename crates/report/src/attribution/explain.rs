@@ -16,7 +16,7 @@ use super::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
 use super::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
 use super::patterns::{PatternScale, patterns};
 use super::phase::{Phase, Phases};
-use super::{around, backlog, layers, pages, phases, workers};
+use super::{around, backlog, followers, layers, pages, phases, workers};
 use crate::analyse::Analysis;
 
 /// Percentiles that are shown as stacks of phases.
@@ -59,6 +59,11 @@ pub fn explain(
             }
         })
         .collect();
+    followers::follow(&mut judged, events, |slow, row, pieces| {
+        let threshold_ns = thresholds.get(&slow.op).copied();
+        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+        judge(slow, row, Some(pieces), &by)
+    });
     backlog::inherit(&mut judged);
     let ios = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
@@ -105,7 +110,7 @@ pub(super) fn judge_traced(
         page_ns,
         earlier: &earlier,
         worker_off: &worker_off,
-        stacked: row.dev.as_deref().map(|dev| events.disks.stacked(dev)),
+        stacked: row.low_dev.as_deref().or(row.dev.as_deref()).map(|dev| events.disks.stacked(dev)),
         ..beside
     };
     let pieces = phases::pieces(&row, &context);

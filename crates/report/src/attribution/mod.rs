@@ -15,6 +15,7 @@ mod episodes;
 mod events;
 mod explain;
 mod explanation;
+mod followers;
 mod gaps;
 mod judge;
 mod layers;

@@ -117,8 +117,11 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
     match blamed {
         // Wake-up and return to the CPU are stamps, and so is a signal's or the freezer's sleep.
         Layer::Cpu | Layer::Stopped => true,
-        // Of a device made of others only what the lower one did is seen.
-        Layer::Device => context.stacked.is_none_or(|stacked| !stacked) || lower_did(row, pieces),
+        // Of a device made of others only what the lowest one did is seen.
+        Layer::Device => {
+            context.stacked.is_none_or(|stacked| !stacked)
+                && (!row.has(flags::LOWER) || lower_did(row, pieces))
+        }
         Layer::BlockQueue => row.alloc_ns.is_some() && row.issue_ns.is_some(),
         Layer::Throttle => held_by_limit(row, context) || slept_for(blamed, pieces, context),
         Layer::FileSystem => {

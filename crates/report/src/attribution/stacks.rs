@@ -14,6 +14,20 @@ pub enum SleepReason {
     Unknown,
 }
 
+/// Waits for a commit of ext4's journal, of XFS's log, of btrfs.
+const JOURNAL: &[&str] = &[
+    "jbd2_",
+    "wait_transaction",
+    "add_transaction_credits",
+    "start_this_handle",
+    "__jbd2_",
+    "do_get_write_access",
+    "ext4_journal",
+];
+const XFS_LOG: &[&str] = &["xlog_", "xfs_log", "xfs_trans", "xfs_buf_"];
+const BTRFS_COMMIT: &[&str] =
+    &["btrfs_commit_", "wait_current_trans", "wait_for_commit", "btrfs_sync_log"];
+
 /// Beginnings of function names, more telling ones first: the first that occurs in a stack decides.
 /// First what can stand below anything else (a stop, a limit, memory), then parts of the kernel, and at
 /// the end the system calls that mean a wait by themselves.
@@ -80,25 +94,9 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         Phase::PageCache,
         "too many dirty pages: the kernel slows writers down",
     ),
-    (
-        &[
-            "jbd2_",
-            "wait_transaction",
-            "add_transaction_credits",
-            "start_this_handle",
-            "__jbd2_",
-            "do_get_write_access",
-            "ext4_journal",
-        ],
-        Phase::FileSystem,
-        "waiting for the journal",
-    ),
-    (&["xlog_", "xfs_log", "xfs_trans", "xfs_buf_"], Phase::FileSystem, "waiting for the XFS log"),
-    (
-        &["btrfs_commit_", "wait_current_trans", "wait_for_commit", "btrfs_sync_log"],
-        Phase::FileSystem,
-        "waiting for a transaction of btrfs",
-    ),
+    (JOURNAL, Phase::FileSystem, "waiting for the journal"),
+    (XFS_LOG, Phase::FileSystem, "waiting for the XFS log"),
+    (BTRFS_COMMIT, Phase::FileSystem, "waiting for a transaction of btrfs"),
     (&["dquot_"], Phase::FileSystem, "waiting for the quota file"),
     (
         &[
@@ -221,6 +219,16 @@ pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
     let direct = ["kiocb_", "iomap_dio", "__iomap_dio", "blkdev_direct", "generic_file_direct"];
     let writeback = ["folio_wait_writeback", "__filemap_fdatawait", "filemap_fdatawait"];
     has(stack, &writeback) && (reads || has(stack, &direct))
+}
+
+/// Whether a thread waits for a commit that another one makes for the whole file system.
+pub fn waits_for_commit(stack: &str) -> bool {
+    [JOURNAL, XFS_LOG, BTRFS_COMMIT].iter().any(|names| has(stack, names))
+}
+
+/// Whether a thread of the kernel runs the queue of a block device.
+pub fn runs_queues(stack: &str) -> bool {
+    has(stack, &["blk_mq_run_work", "blk_mq_requeue_work", "blk_flush_"])
 }
 
 /// Whether this thread of the kernel serves a loop device.

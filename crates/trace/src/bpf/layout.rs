@@ -84,9 +84,8 @@ pub struct OperationSlot {
     pub low_issue: AtomicU64,
     pub low_done: AtomicU64,
     pub low_dev: AtomicU32,
-    pub low_bios: AtomicU32,
-    pub low_parts: AtomicU32,
-    low_pad: AtomicU32,
+    low_depth: AtomicU32,
+    low_pad: AtomicU64,
     request: AtomicU64,
 
     pub seen_part: AtomicU64,

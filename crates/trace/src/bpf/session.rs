@@ -224,12 +224,13 @@ fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Res
     writer.commit()
 }
 
-/// A start for generations: 14 random bits above 37 that count operations.
+/// A start for generations: 13 random bits above 37 that count operations. With the slot's 12 that
+/// leaves two, which the programs (`LOWER`) and io_uring's sync of a write use.
 fn nonce() -> u64 {
     let mixed = (taillight_core::clock::realtime_ns() as u64)
         .wrapping_add(u64::from(std::process::id()) << 32)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed >> 50) << 37
+    (mixed >> 51) << 37
 }
 
 #[cfg(test)]

@@ -1,0 +1,147 @@
+//! I/Os that waited for another one of the load: for a lock in the kernel that it held, or in the write
+//! group of a store, whose leader works for all. What that one waited for is theirs.
+//!
+//! What it is: followed from who woke the waiting thread up. What it is not: a guess where that thread
+//! had several I/Os in flight. A verdict that was inherited is never sure.
+
+use std::collections::BTreeMap;
+
+use taillight_rundir::layers::LayerRow;
+
+use super::events::Events;
+use super::judge::Judged;
+use super::layers::Slow;
+use super::phase::Phase;
+use super::timeline::{Piece, overlapping, recut};
+
+/// Gives waits for another slow I/O of the load what that one waited for meanwhile, and has it judged
+/// again by `judge`.
+pub fn follow(
+    judged: &mut [Judged],
+    events: &Events,
+    judge: impl Fn(Slow, Option<LayerRow>, Vec<Piece>) -> Judged,
+) {
+    let mut order: Vec<usize> = (0..judged.len()).collect();
+    order.sort_by_key(|i| judged[*i].slow.complete_ns);
+    let mut workers: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for i in &order {
+        workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
+    }
+    // Who leads is done before who follows, and so has what it inherits itself.
+    for i in order {
+        let told = waits(&judged[i], events, &workers, judged);
+        if told.is_empty() {
+            continue;
+        }
+        let pieces = recut(judged[i].pieces.clone(), &told, for_another);
+        let again = judge(judged[i].slow, judged[i].row.clone(), pieces);
+        judged[i] = Judged { shared: judged[i].shared, ..again };
+    }
+}
+
+/// What may be no more than another I/O not going on.
+fn for_another(phase: Phase) -> bool {
+    matches!(phase, Phase::Store | Phase::FileSystem)
+}
+
+/// What says why an I/O does not go on.
+fn tells(phase: Phase) -> bool {
+    use Phase::*;
+    !matches!(phase, Submit | Application | Store | Completion | Blocked | Unobserved)
+}
+
+/// Times in which an I/O waited for another one, and what that was.
+fn waits(
+    one: &Judged,
+    events: &Events,
+    workers: &BTreeMap<u64, Vec<usize>>,
+    judged: &[Judged],
+) -> Vec<(i64, i64, Phase)> {
+    let own = u64::from(one.slow.worker);
+    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
+    let mut waits = Vec::new();
+    for piece in one.pieces.iter().filter(|p| for_another(p.phase)) {
+        for asleep in overlapping(off, piece.from, piece.to).filter(|r| r.state != Some(0)) {
+            let (Some(wake), Some(by)) = (asleep.middle_ns, asleep.waker.filter(|w| *w != own))
+            else {
+                continue;
+            };
+            let Some(leader) = workers.get(&by).and_then(|of| in_flight(of, judged, wake)) else {
+                continue;
+            };
+            let (from, to) = (asleep.start_ns.max(piece.from), wake.min(piece.to));
+            let of_leader = leader.pieces.iter().filter(|p| tells(p.phase));
+            waits.extend(
+                of_leader
+                    .map(|p| (p.from.max(from), p.to.min(to), p.phase))
+                    .filter(|(from, to, _)| from < to),
+            );
+        }
+    }
+    waits
+}
+
+/// The I/O of a worker that was in flight then, where it was a single one.
+fn in_flight<'a>(of: &[usize], judged: &'a [Judged], at: i64) -> Option<&'a Judged> {
+    let first = of.partition_point(|i| judged[*i].slow.complete_ns < at);
+    let mut then = of[first..].iter().map(|i| &judged[*i]).filter(|j| j.slow.submit_ns <= at);
+    let one = then.next()?;
+    then.next().is_none().then_some(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+    use taillight_rundir::layers::LayerKind;
+
+    use super::super::judge::{JudgeInputs, Layer, judge};
+    use super::*;
+
+    fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
+        let slow = Slow {
+            worker,
+            op: OpKind::Update,
+            intended_ns: submit,
+            submit_ns: submit,
+            complete_ns: complete,
+        };
+        again(slow, None, vec![Piece { from: submit, to: complete, phase }])
+    }
+
+    fn again(slow: Slow, row: Option<LayerRow>, pieces: Vec<Piece>) -> Judged {
+        judge(slow, row, Some(pieces), &JudgeInputs::default())
+    }
+
+    /// Worker 1 was asleep, and this one woke it up.
+    fn woken_by(worker: u64) -> Events {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::OffCpu,
+            worker: Some(1),
+            start_ns: 10,
+            middle_ns: Some(950),
+            end_ns: 960,
+            state: Some(1),
+            waker: Some(worker),
+            ..LayerRow::default()
+        });
+        events
+    }
+
+    #[test]
+    fn who_waits_for_a_leader_waits_for_what_that_one_waits_for() {
+        let leader = || io(0, 0, 1000, Phase::Device);
+        let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
+        follow(&mut list, &woken_by(0), again);
+        assert_eq!((list[0].layer, list[0].sure, list[0].excess_ns), (Layer::Device, false, 940));
+        let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
+        follow(&mut list, &woken_by(2), again);
+        assert_eq!(list[0].layer, Layer::Store, "woken by another thread");
+        let mut list = vec![io(1, 5, 1010, Phase::Store), leader(), leader()];
+        follow(&mut list, &woken_by(0), again);
+        assert_eq!(list[0].layer, Layer::Store, "which of two is not known");
+        let mut list = vec![io(1, 5, 1010, Phase::Store), io(0, 0, 1000, Phase::Unobserved)];
+        follow(&mut list, &woken_by(0), again);
+        assert_eq!(list[0].layer, Layer::Store, "nobody knows what that one did");
+    }
+}

@@ -56,6 +56,8 @@ pub fn mixed(setup: &BenchSetup) -> Result<Comparison> {
     let own = words(&file, 32, setup);
     let mix = "--rw randrw --bs 8KiB --set workload.0.mix={read=70,write=30}";
     let own = own.replace("--rw randread --bs 4KiB", mix);
+    let whole = std::fs::canonicalize(&file)?;
+    let own = format!("{own} --set target.destroy=true --destroy {}", whole.display());
     let mut report =
         Comparison::titled("Direct 8 KiB reads and writes, 70 to 30, on the disk, depth 32");
     let arms = vec![

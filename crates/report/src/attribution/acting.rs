@@ -94,14 +94,20 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
     waits
 }
 
-/// What io_uring's polling thread waited for, which takes the requests of this I/O's thread from the
-/// queue and tells it of their ends.
+/// What io_uring's polling thread waited for.
 fn pollers(io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
-    let all = context.all.into_iter();
-    let rows = all.flat_map(|all| all.within(LayerKind::Worker, io.start_ns, io.end_ns));
-    rows.filter(|r| r.token.is_none() && r.worker.is_some() && r.worker == io.worker)
-        .flat_map(doings)
-        .collect()
+    context.all.into_iter().flat_map(|all| polled(io, all)).flat_map(doings).collect()
+}
+
+/// What the polling thread of io_uring left off the CPU, which takes the requests of this I/O's thread
+/// from the queue and tells it of their ends.
+pub fn polled<'a>(
+    io: &LayerRow,
+    events: &'a Events,
+) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
+    let worker = io.worker;
+    let rows = events.within(LayerKind::Worker, io.start_ns, io.end_ns);
+    rows.filter(move |r| r.token.is_none() && r.worker.is_some() && r.worker == worker)
 }
 
 /// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were

@@ -138,7 +138,8 @@ fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
         let off = IoContext::of(events, worker).off;
         let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
         let during = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
-        rows.extend(during.map(|r| ((worker, r.start_ns), r)));
+        let polled = one.row.iter().flat_map(|io| acting::polled(io, events));
+        rows.extend(during.chain(polled).map(|r| ((worker, r.start_ns), r)));
     }
     for row in rows.into_values() {
         let wake = match row.state {
@@ -186,6 +187,44 @@ mod tests {
     use super::super::layers::Slow;
     use super::*;
 
+    fn slow() -> Judged {
+        let slow = Slow {
+            worker: 0,
+            op: OpKind::Read,
+            intended_ns: 100,
+            submit_ns: 100,
+            complete_ns: 600,
+        };
+        let row = LayerRow {
+            start_ns: 100,
+            end_ns: 600,
+            worker: Some(0),
+            bio_ns: Some(110),
+            done_ns: Some(590),
+            ..LayerRow::default()
+        };
+        judge(slow, Some(row), Some(Vec::new()), &JudgeInputs::default())
+    }
+
+    #[test]
+    fn who_took_the_cpu_of_the_polling_thread_is_named() {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::Worker,
+            worker: Some(0),
+            start_ns: 50,
+            end_ns: 450,
+            state: Some(0),
+            comm: Some("batch".into()),
+            pid: Some(9),
+            ..LayerRow::default()
+        });
+        events.sort();
+        let found = culprits(&[slow()], &events, (100, 600));
+        assert_eq!((found.len(), found[0].role, found[0].pid), (1, Role::Cpu, Some(9)));
+        assert_eq!((&*found[0].name, found[0].time_ns), ("batch", Some(400)));
+    }
+
     #[test]
     fn a_request_that_began_before_and_is_under_way_counts() {
         let other = |start_ns, end_ns| LayerRow {
@@ -203,21 +242,7 @@ mod tests {
             .into_iter()
             .for_each(|row| events.add(row));
         events.sort();
-        let slow = Slow {
-            worker: 0,
-            op: OpKind::Read,
-            intended_ns: 100,
-            submit_ns: 100,
-            complete_ns: 600,
-        };
-        let row = LayerRow {
-            start_ns: 100,
-            end_ns: 600,
-            bio_ns: Some(110),
-            done_ns: Some(590),
-            ..LayerRow::default()
-        };
-        let list = [judge(slow, Some(row), Some(Vec::new()), &JudgeInputs::default())];
+        let list = [slow()];
         let found = culprits(&list, &events, (100, 600));
         assert_eq!(found.len(), 1);
         assert_eq!(

@@ -7,6 +7,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
+use super::acting;
 use super::around::Around;
 use super::context::IoContext;
 use super::culprits::{Culprit, culprits};
@@ -184,7 +185,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     let held = events.within(LayerKind::Held, span.0, span.1);
     if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
     {
-        said.push(format!("I/Os had been taken away and were queued later by {}", by.0));
+        said.push(format!("I/Os were queued late: {}", by.0));
     }
     let time = |ns: u64| format::duration_ns(ns, Script::Plain);
     let without: u64 =
@@ -303,7 +304,8 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         let off = IoContext::of(events, u64::from(one.slow.worker)).off;
         let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
         let rows = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
-        for row in rows.filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
+        let polled = one.row.iter().flat_map(|io| acting::polled(io, events));
+        for row in rows.chain(polled).filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
             let wake = row.middle_ns.unwrap_or(match row.state {
                 Some(0) => row.start_ns,
                 _ => row.end_ns,

@@ -34,6 +34,8 @@ pub use live::{LiveFigures, live_figures};
 
 const TEMPLATE: &str = include_str!("report.html");
 const CHART_SECTIONS: &str = include_str!("charts.html");
+/// Licence of the plotting library, which goes with every copy of it.
+const NOTICE: &str = include_str!("plotly.txt");
 /// How pages look.
 pub const STYLE: &str = include_str!("style.css");
 /// What draws the figures of a page.
@@ -91,6 +93,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             charts => Serde(charts),
             links => Serde(links(runs, context)),
             brief => context.summary.is_some(),
+            notice => NOTICE,
             style => STYLE,
             script => SCRIPT,
         })
@@ -343,7 +346,15 @@ mod tests {
     fn the_bundle_is_the_library_alone() {
         let js = bundle().unwrap();
         assert!(BUNDLE.len() < 2_200_000, "{}", BUNDLE.len());
-        assert!(js.contains("plotly.js v"));
+        // The licence that pages carry is that of the library which is in them.
+        for line in NOTICE.lines().take(2).map(|line| line.split(", the").next().unwrap()) {
+            assert!(js[..300].contains(line), "{line}\n{}", &js[..300]);
+        }
+        for line in NOTICE.lines().filter(|line| line.starts_with("  ")) {
+            let name = line.trim().split([' ', ',']).next().unwrap();
+            assert!(js.contains(name), "{line}");
+        }
+        assert!(!NOTICE.contains("--") && !NOTICE.contains(['<', '>']), "it stands in a comment");
         assert!(!js.contains("MathJax-script"), "no typesetting library");
         assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());
         assert!(!js.contains("</script"));

@@ -2,16 +2,18 @@
 
 mod comparing;
 mod general;
+mod switches;
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::run::LiveArgs;
 
 pub use comparing::{AbArgs, CompareArgs, DropFlag, HistoryArgs, JudgeArgs};
 pub use general::{CompletionsArgs, ManArgs, SelftestArgs, VoiceArgs};
+pub use switches::joined;
 
 /// Storage benchmark: every I/O measured, truthful tails.
 #[derive(Debug, Parser)]
@@ -158,7 +160,8 @@ pub struct RunArgs {
     pub arrival: Option<ArrivalFlag>,
     /// Bypass the page cache; `--direct=false` goes through it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_possible_values = true)]
+          default_missing_value = "true", hide_possible_values = true,
+          value_parser = BoolishValueParser::new())]
     pub direct: Option<bool>,
     /// Durability of writes: none, fdatasync, fsync (:N for every N-th write), dsync or sync.
     #[arg(long, value_name = "KIND")]
@@ -184,11 +187,14 @@ pub struct RunArgs {
     pub ceiling: Vec<String>,
     /// Why slow I/Os are slow: outliers (with no word), all or off.
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "outliers")]
+    #[arg(default_missing_value = "outliers", value_parser = ["outliers", "all", "off"])]
+    #[arg(hide_possible_values = true)]
     pub trace: Option<String>,
     /// Keep the data for the next run.
-    #[arg(long)]
-    pub keep: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true,
+          value_parser = BoolishValueParser::new())]
+    pub keep: Option<bool>,
     /// Show the resolved plan as a job file and do nothing.
     #[arg(long)]
     pub print_plan: bool,

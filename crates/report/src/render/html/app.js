@@ -206,6 +206,8 @@
     const layout = spec.layout;
     layout.font = Object.assign({}, layout.font, { size: 11 });
     layout.legend = Object.assign({}, layout.legend, { font: { size: SMALL } });
+    // Many runs: their colours follow the reader in the list of runs.
+    if (document.querySelector(".many .runs")) layout.showlegend = false;
     const listed = spec.data.filter(t => t.showlegend !== false && t.visible !== false && t.name);
     const heads = new Set(listed.map(t => t.legendgroup).filter(group => group));
     const lines = layout.showlegend === false ? 0 : listed.length + heads.size;
@@ -364,6 +366,8 @@
   const reveal = () => {
     const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     for (let d = part && part.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
+    const closed = part && part.querySelector(":scope > details.long");
+    if (closed) closed.open = true;
     if (part) part.scrollIntoView();
   };
   addEventListener("hashchange", reveal);
@@ -376,7 +380,8 @@
     if (wasDark) recolour();
     for (const f of figures.values()) if (f.drawn) {
       f.screen = f.node.style.height;
-      f.node.style.height = (parseInt(f.screen) > 520 ? parseInt(f.screen) : Math.min(parseInt(f.screen), PAPER_HIGH)) + "px";
+      const screen = parseInt(f.screen), listed = f.node.data.filter(t => t.showlegend !== false && t.visible === true).length;
+      f.node.style.height = (screen > 520 ? screen : Math.min(screen, PAPER_HIGH + (listed > 6 ? 11 * listed : 0))) + "px";
       Plotly.relayout(f.node, { width: PAPER, height: parseInt(f.node.style.height) });
     }
   });

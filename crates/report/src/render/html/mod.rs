@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
-use super::plots::{ButtonRow, CHARTS, Chart, ChartFigure};
+use super::plots::{ButtonRow, CHARTS, Chart, ChartFigure, crowded};
 use crate::format::{Script, written};
 use crate::model::charts::{ChartModel, RunCharts, RunGroup, run_charts, whole_series};
 use crate::model::{
@@ -84,6 +84,8 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             version => env!("CARGO_PKG_VERSION"),
             // A history stands for itself: it has no run below.
             several => runs.len() != 1,
+            // Then a chart of more than two figures is closed, and small screens have no legends.
+            many => crowded(&overlay),
             runs => Serde(run_views(runs, &overlay)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
@@ -127,7 +129,7 @@ fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCh
 const BUNDLE: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.b64"));
 
 /// Figures with more JSON than this are compressed.
-const PACKED_FROM: usize = 24 << 10;
+const PACKED_FROM: usize = 4 << 10;
 
 fn packed(text: &str) -> String {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
@@ -164,7 +166,7 @@ struct RunView {
 }
 
 /// Pictures of episodes for each of several runs; `explain` of one run has more.
-const PICTURES_OF_SEVERAL: usize = 6;
+const PICTURES_OF_SEVERAL: usize = 4;
 
 fn run_views(runs: &[AnalysedRun], overlay: &ChartModel) -> Vec<RunView> {
     let view = |(i, run): (usize, &AnalysedRun)| RunView {

@@ -30,8 +30,8 @@ pub const PERCENTILE: Chart = Chart {
 pub const TAIL: Chart = Chart {
     id: "tail",
     title: "Latency percentile, zoomed to the tail",
-    read: "The same lines with every nine given equal room. Points are the nines with their \
-           95 % interval; where a line is dotted there were too few I/Os to call it measured.",
+    read: "Which share of the I/Os finished within which time, every nine given equal room. Points are \
+           the nines with their 95 % interval; where a line is dotted there were too few I/Os to call it measured.",
     draw: tail,
 };
 

@@ -1,7 +1,7 @@
 //! An explanation as text, for `taillight explain`.
 
 use crate::attribution::{Explanation, Phase};
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::sentences;
 use crate::table::{Cell, Table, TextPage, Tone};
 
@@ -11,10 +11,10 @@ const EPISODES: usize = 10;
 /// Everything for `taillight explain`.
 pub fn text(it: &Explanation, start_ns: i64) -> String {
     let mut page = TextPage::new(false);
-    for line in sentences(it, Script::Plain) {
+    for line in sentences(it) {
         page.indented(&line, Tone::Plain);
     }
-    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let time = |ns: u64| format::duration_ns(ns);
     if !it.layers.is_empty() {
         page.text.push('\n');
         page.table(&layers(it));
@@ -28,7 +28,7 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         let at = (e.start_ns - start_ns) as f64 / 1e9;
         let span = (e.end_ns - e.start_ns).max(0) as u64;
         let certainty = e.certainty().map_or(String::new(), |c| format!(" ({c})"));
-        let (long, size) = (time(span), e.size(Script::Plain));
+        let (long, size) = (time(span), e.size());
         let said = format!("at {at:.3} s, {long} long: {size}, {}{certainty}", e.blame());
         page.indented(&said, Tone::Plain);
         for line in &e.evidence {
@@ -52,7 +52,7 @@ fn layers(it: &Explanation) -> Table {
             l.layer.words().to_owned(),
             format::count(l.outliers),
             format::percent(l.outliers as f64 / it.outliers.max(1) as f64),
-            format::duration_ns(l.excess_ns, Script::Plain),
+            format::duration_ns(l.excess_ns),
             format::count(l.sure),
             format::count(l.likely()),
         ];
@@ -67,7 +67,7 @@ fn levels(it: &Explanation, page: &mut TextPage) {
     }
     let title = "\nWhere the time goes (mean of the traced I/Os within 5 % of a percentile):\n";
     page.text.push_str(title);
-    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let time = |ns: u64| format::duration_ns(ns);
     for level in &it.levels {
         let mut parts: Vec<_> = Phase::ALL
             .into_iter()

@@ -11,7 +11,7 @@
   const isAxis = key => /^[xy]axis\d*$/.test(key);
 
   // Labels -------------------------------------------------------------------------------------
-  const TIMES = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+  const TIMES = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
   const BYTES = [[2 ** 40, "TiB/s"], [2 ** 30, "GiB/s"], [2 ** 20, "MiB/s"], [1024, "KiB/s"], [1, "B/s"]];
   const SIZES = BYTES.map(([size, name]) => [size, name.replace("/s", "")]);
   const COUNTS = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];

@@ -135,6 +135,14 @@
     return text;
   };
 
+  // Marks of runs and layers outside the figures.
+  const chips = () => {
+    for (const chip of document.querySelectorAll(".chip[style]")) {
+      chip.dataset.style ||= chip.getAttribute("style");
+      chip.setAttribute("style", themed(chip.dataset.style));
+    }
+  };
+
   // Colours ------------------------------------------------------------------------------------
   const colours = layout => {
     const ink = css("--ink"), grid = css("--grid"), axis = css("--axis"), card = css("--card");
@@ -355,7 +363,9 @@
       node.textContent = "This browser cannot unpack the chart library: a newer one can.";
     }
   });
+  chips();
   const recolour = () => {
+    chips();
     for (const f of figures.values()) if (f.drawn) {
       Plotly.purge(f.node);
       f.drawn = f.heard = false;

@@ -18,7 +18,6 @@ pub use output::check_output;
 
 use crate::analyse::{Analysis, analyse};
 use crate::attribution::{Explanation, explain};
-use crate::format::Script;
 use crate::model::{
     AnalysedRun, ReportContext, SideDetails, differences, overview, sentences, side_details,
     side_tables, side_words, sides_of,
@@ -234,7 +233,7 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> S
             let mut text = console::console_text(&one.summary, colour, detail);
             if let Some(explanation) = &one.explanation {
                 text.push_str("\nWhy the tail is slow\n");
-                for line in sentences(explanation, Script::Plain) {
+                for line in sentences(explanation) {
                     text.push_str(&paragraph(&line));
                 }
             }
@@ -244,7 +243,7 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> S
             let pairs: Vec<(String, &Summary)> =
                 several.iter().map(|r| (r.label.clone(), &r.summary)).collect();
             let verdicts = several.iter().map(|r| (r.label.as_str(), &r.summary.verdict));
-            let mut text = console::several(verdicts, &overview(&pairs, Script::Plain), colour);
+            let mut text = console::several(verdicts, &overview(&pairs), colour);
             if let Some(table) = differences(several) {
                 text.push('\n');
                 text.push_str(&table.to_text());

@@ -3,7 +3,6 @@
 use taillight_rundir::Summary;
 use taillight_rundir::summary::{Reason, Verdict};
 
-use crate::format;
 use crate::model::{Model, word};
 use crate::table::{Cell, Table, TextPage, Tone};
 

@@ -78,7 +78,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let page = template
         .render(context! {
             title => context.title.clone().unwrap_or_else(|| title(runs)),
-            lead => context.text,
+            lead => context.text.as_str(),
             frame_tables => Serde(frame),
             sheet => Serde(context.sheet.clone()),
             holders => Serde(holders(runs).filter(|_| context.summary.is_none())),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{NAME, Product, TARGET, out, tree};
+use super::{NAME, Product, TARGET, out, put, tree};
 use crate::{setup, tool};
 
 /// The C library that it is built against.
@@ -51,6 +51,11 @@ pub fn make(product: &Product) -> Result<PathBuf> {
         GLIBC.1
     );
     let dir = tree::stage(product, "portable")?;
+    // Debian has the texts; others need them.
+    for file in ["LICENSE", "NOTICE"] {
+        let to = dir.join("usr/share/doc").join(NAME).join(file);
+        put(&to, std::fs::read(tool::root().join(file))?, 0o644)?;
+    }
     let name = format!("{NAME}-{}-{TARGET}-glibc{major}.{minor}", product.version);
     let file = product.out.join(format!("{name}.tar.gz"));
     tree::tar(product, &dir.join("usr"), &name, &file)?;

@@ -18,8 +18,8 @@ const VALUE: u64 = 100;
 /// The port that tables show.
 const SHOWN: u16 = 6379;
 
-/// Connections, operations of a run for each second asked (about what a server does on two cores), names of
-/// the arms.
+/// Connections, operations of a run for each second asked (about what a server does on two cores),
+/// names of the arms.
 type Row = (u32, u64, [&'static str; 2]);
 
 const SINGLE: [Row; 3] = [
@@ -92,7 +92,7 @@ impl Drop for Server {
 fn compared(setup: &BenchSetup, what: &str, pipeline: u32, rows: &[Row]) -> Result<Comparison> {
     let server = Server::start()?;
     let mut report = Comparison::titled(&format!(
-        "Redis, {what} of {VALUE} B, {pipeline} in flight on each connection, against redis-benchmark"
+        "Redis, {what} of {VALUE} B, {pipeline} in flight a connection, against redis-benchmark"
     ));
     // What gets find, of both sides; does not count.
     peer(&format!("-p {} -t set -n {} -r {RECORDS} -d {VALUE} -P 16", server.port, 5 * RECORDS))?;
@@ -131,13 +131,14 @@ fn compared(setup: &BenchSetup, what: &str, pipeline: u32, rows: &[Row]) -> Resu
 }
 
 /// What a reader must know.
-const NOTE: &str = "The number in a name is the connections, all of one worker (`target.options.connections`) \
-     or one thread. cpu_ns is that of the measured time for Taillight and of the whole process for \
-     redis-benchmark; all_cpu_ns is that of the whole process on both sides, from the command to the page. \
-     The server has the other core. redis-benchmark stamps a command when it writes it to the socket: what \
-     a client waits before in its own loop is in none of its latencies, and connections times pipeline is \
-     more than its rate times its mean latency. Taillight's begin before, with the draw, so that all in \
-     flight are in them.";
+const NOTE: &str = "The number in a name is the connections, all of one worker \
+     (`target.options.connections`) or one thread. cpu_ns is that of the measured time for \
+     Taillight and of the whole process for redis-benchmark; all_cpu_ns is that of the whole \
+     process on both sides, from the command to the page. The server has the other core. \
+     redis-benchmark stamps a command when it writes it to the socket: what a client waits \
+     before in its own loop is in none of its latencies, and connections times pipeline is \
+     more than its rate times its mean latency. Taillight's begin before, with the draw, so \
+     that all in flight are in them.";
 
 /// The words of a run of ours, with so many connections and operations in flight on each.
 fn words(port: u16, what: &str, (connections, pipeline): (u32, u32), ops: u64) -> String {

@@ -1,5 +1,6 @@
-//! Memory for what is written and read: aligned for direct I/O, in huge pages where there is enough of
-//! it, so that filling a large buffer and copying it into a socket or the page cache miss the TLB less.
+//! Memory for what is written and read: aligned for direct I/O, in huge pages where there is enough
+//! of it, so that filling a large buffer and copying it into a socket or the page cache miss the
+//! TLB less.
 //!
 //! Called by sessions that move data through buffers of their own.
 #![allow(unsafe_code)]

@@ -42,9 +42,9 @@ enum LoadWhen {
     /// themselves, as soon as one of these counters says that it is worth it: what the page cache
     /// answers costs nothing.
     AllOrWanted(&'static [usize]),
-    /// As soon as one of these counters says so, but at once where all is traced and operations do not
-    /// lead back by themselves. Of those that do, nobody asks for what it sees unless a worker thread of
-    /// io_uring has them, and it costs a twentieth of their rate.
+    /// As soon as one of these counters says so, but at once where all is traced and operations do
+    /// not lead back by themselves. Of those that do, nobody asks for what it sees unless a worker
+    /// thread of io_uring has them, and each costs CPU that `all` has little of to spare.
     Wanted(&'static [usize]),
 }
 
@@ -482,8 +482,8 @@ mod tests {
         assert_eq!(points(), ["io_uring_submit_req"]);
     }
 
-    /// What leads back by itself is traced in full without the program on io_uring's completion, until
-    /// a worker thread has some of it.
+    /// What leads back by itself is traced in full without the program on io_uring's completion,
+    /// until a worker thread has some of it.
     #[test]
     fn completions_of_the_ring_are_seen_where_they_are_asked_for() {
         let there = |programs: &LoadedPrograms| {

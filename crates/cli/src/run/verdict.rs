@@ -27,7 +27,7 @@ pub fn conclude(
     request: &RunRequest<'_>,
 ) -> Result<(Exit, Option<Summary>)> {
     let signals = request.signals;
-    let Measured { outcome, trace, untraced, host } = measured;
+    let Measured { outcome, trace, untraced, host, counted } = measured;
     if let Some(e) = &untraced {
         problem::show(e);
     }
@@ -69,7 +69,7 @@ pub fn conclude(
     let wrong = outcome.verify.as_ref().is_some_and(VerifyReport::failed);
     let failed = wrong || outcome.errors.iter().any(|(_, n)| *n > 0);
     // The run is over and kept: a report that cannot be made must not hide how it ended.
-    let (summary, problem) = match report::of_run(run.dir.path(), request.pages) {
+    let (summary, problem) = match report::of_run(run.dir.path(), counted, request.pages) {
         Ok(report) => {
             if !request.quiet {
                 output::result(&format!("\n{}", report.text.trim_end()));

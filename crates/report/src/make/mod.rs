@@ -16,7 +16,7 @@ use output::OutputPlace;
 
 pub use output::check_output;
 
-use crate::analyse::{Analysis, analyse};
+use crate::analyse::{Analysis, CapturedIos, analyse};
 use crate::attribution::{Explanation, explain};
 use crate::model::{
     AnalysedRun, ReportContext, SideDetails, differences, overview, sentences, side_details,
@@ -88,17 +88,28 @@ pub fn make(
     options: &ReportOptions,
     progress: &mut OnProgress<'_>,
 ) -> Result<MadeReport> {
+    make_counted(paths.iter().map(|p| (p.as_ref(), None)), options, progress)
+}
+
+/// As [`make`], of runs whose rows were perhaps counted while they were written. Errors: as
+/// [`make`].
+pub fn make_counted<'a>(
+    given: impl IntoIterator<Item = (&'a Path, Option<CapturedIos>)>,
+    options: &ReportOptions,
+    progress: &mut OnProgress<'_>,
+) -> Result<MadeReport> {
+    let (paths, counted): (Vec<&Path>, Vec<_>) = given.into_iter().unzip();
     if paths.is_empty() {
         return Err(Error::usage("name at least one run directory"));
     }
-    let dirs: Vec<RunDir> =
-        paths.iter().map(|p| RunDir::open(p.as_ref())).collect::<Result<_>>()?;
+    let dirs: Vec<RunDir> = paths.iter().map(|p| RunDir::open(p)).collect::<Result<_>>()?;
     let mut runs = Vec::with_capacity(dirs.len());
     let mut unexplained = Vec::with_capacity(dirs.len());
     let found = options.context.compare.as_ref();
     let labels = found.map(|found| side_labels(found, &dirs));
-    for (dir, label) in dirs.iter().zip(labels.unwrap_or_else(|| self::labels(&dirs))) {
-        let analysis = analyse(dir, progress)?;
+    let labels = labels.unwrap_or_else(|| self::labels(&dirs));
+    for ((dir, label), counted) in dirs.iter().zip(labels).zip(counted) {
+        let analysis = analyse(dir, counted, progress)?;
         let mut summary = summarise(&analysis)?;
         let (explanation, damage) = explained(dir, &analysis, &mut summary)?;
         unexplained.push(damage);

@@ -206,10 +206,14 @@ pub fn rescue(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the report of a run that just ended; its figures alone without `pages`. Errors: `Unavailable`
-/// when the directory cannot be written.
-pub fn of_run(path: &Path, pages: bool) -> Result<MadeReport> {
-    make(&[path], ReportOptions { html: pages, texts: pages, ..ReportOptions::default() })
+/// Makes the report of a run that just ended, while `goes_on`; its figures alone without `pages`. Errors:
+/// `Unavailable` when the directory cannot be written, or it was stopped.
+pub fn of_run(path: &Path, pages: bool, goes_on: &dyn Fn() -> bool) -> Result<MadeReport> {
+    let options = ReportOptions { html: pages, texts: pages, ..ReportOptions::default() };
+    make_while(&[path], options, goes_on).map_err(|e| match goes_on() {
+        true => e,
+        false => e.hint(format!("the run is whole: taillight report {}", path.display())),
+    })
 }
 
 /// Makes one report over runs that belong together, into the directory that holds theirs. Errors:
@@ -220,12 +224,20 @@ pub fn of_series(runs: &[PathBuf], into: &Path, context: ReportContext) -> Resul
 
 /// Makes a report in the console's colours, and shows how far it is.
 fn make(runs: &[impl AsRef<Path>], options: ReportOptions) -> Result<MadeReport> {
+    make_while(runs, options, &|| true)
+}
+
+fn make_while(
+    runs: &[impl AsRef<Path>],
+    options: ReportOptions,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<MadeReport> {
     let mut shown = Shown::new();
     let detail = output::voice().verbose;
     let options = ReportOptions { colour: colour(), detail, ..options };
     let report = taillight_report::make(runs, &options, &mut |p| {
         shown.step(p);
-        true
+        goes_on()
     });
     shown.end();
     report

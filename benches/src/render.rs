@@ -17,6 +17,8 @@ const COLUMNS: &[(&str, &str)] = &[
     ("cpu_ns", "CPU ns an I/O"),
     ("mean_ns", "mean ns"),
     ("p50_ns", "p50 ns"),
+    ("p99_ns", "p99 ns"),
+    ("all_cpu_ns", "whole process, CPU ns an I/O"),
     ("foreign", "foreign cores"),
 ];
 

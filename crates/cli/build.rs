@@ -1,12 +1,14 @@
-//! What `--version -v` says of the build: commit, target, compiler. A packager who builds without git
-//! gives the commit in TAILLIGHT_COMMIT.
+//! What `--version -v` says of the build: commit, target, compiler; and the date of the manual. A
+//! packager who builds without git gives them in TAILLIGHT_COMMIT and TAILLIGHT_DATE.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=TAILLIGHT_COMMIT");
+    println!("cargo::rerun-if-env-changed=TAILLIGHT_DATE");
     println!("cargo::rustc-env=TAILLIGHT_COMMIT={}", commit());
+    println!("cargo::rustc-env=TAILLIGHT_DATE={}", date());
     println!("cargo::rustc-env=TAILLIGHT_TARGET={}", env("TARGET"));
     println!("cargo::rustc-env=TAILLIGHT_PROFILE={}", env("PROFILE"));
     let rustc = output(&mut Command::new(env("RUSTC")), &["--version"]);
@@ -21,6 +23,17 @@ fn output(command: &mut Command, args: &[&str]) -> Option<String> {
     let output = command.args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
+}
+
+/// Day of the commit: the manual is the same whenever it is made.
+fn date() -> String {
+    let given = env("TAILLIGHT_DATE");
+    if !given.is_empty() {
+        return given;
+    }
+    let mut git = Command::new("git");
+    git.current_dir(env("CARGO_MANIFEST_DIR"));
+    output(&mut git, &["show", "--no-patch", "--format=%cs"]).unwrap_or_default()
 }
 
 /// The commit of the sources, and whether they differ from it.

@@ -12,6 +12,7 @@ mod edges;
 mod lab;
 mod minio;
 mod overhead;
+mod package;
 mod setup;
 mod smoke;
 mod steps;
@@ -26,7 +27,7 @@ use anyhow::Result;
 const HELP: &str = "\
 cargo xtask CHORE
 
-  setup [demo]          install the Debian packages that are missing, or say which
+  setup [demo|package]  install the Debian packages that are missing, or say which
   ci [--only A,B] [--skip A,B] [--list]
                         every check that CI makes
   tidy                  house rules over the source
@@ -38,6 +39,8 @@ cargo xtask CHORE
                         faults with known truth, scored; --write puts the matrix into the docs
   demo                  measure the disk under this directory, one overlaid report
   smoke                 run the release binary end to end
+  package KIND... [--binary FILE]
+                        portable (builds), notices, sbom, deb, wheel, image: docs/install.md
   overhead [NAME...]    paired comparisons with fio into docs/overhead.md (needs a quiet machine)
 ";
 
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Some("lab") => lab::main(&rest),
         Some("demo") => demo::main(),
         Some("smoke") => ci::main(&["--only", "release,smoke"]),
+        Some("package") => package::main(&rest),
         Some("overhead") => overhead::main(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

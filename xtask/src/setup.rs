@@ -45,6 +45,20 @@ const TESTS: &[Requirement] = &[
     need("prometheus", "prometheus", "live view: scrapes of a run of known truth"),
     need("redis-server", "redis-server", "driver redis: tests"),
     need("db_bench", "rocksdb-tools", "paired comparisons with RocksDB's own benchmark"),
+    need("openssl", "openssl", "tests of TLS: certificates"),
+    need("mandoc", "mandoc", "tests of the manual pages"),
+    need("zsh", "zsh", "tests of completions"),
+    need("fish", "fish", "tests of completions"),
+];
+
+/// What only packagers use, and CI.
+const PACKAGES: &[Requirement] = &[
+    need("dpkg-deb", "dpkg", "the Debian package (cargo xtask package deb)"),
+    need("objdump", "binutils", "packages: the C library that the command needs"),
+    need("lintian", "lintian", "rules of Debian packages"),
+    need("mmdebstrap", "mmdebstrap", "a bare root for the package and the container image"),
+    need("umoci", "umoci", "the container image (cargo xtask package image)"),
+    need("skopeo", "skopeo", "reading the container image back"),
 ];
 
 /// Whether a program can be run or a library loaded.
@@ -58,17 +72,20 @@ fn is_there(name: &str) -> bool {
         .any(|dir| Path::new(dir).join(name).exists())
 }
 
-/// `cargo xtask setup [demo]`: everything, or only what the demo uses.
+/// `cargo xtask setup [demo | package]`: what tests use, only what the demo uses, or what packagers use
+/// too. CI tries packages.
 pub fn main(args: &[&str]) -> Result<bool> {
-    let demo_only = match args {
-        [] => false,
-        ["demo"] => true,
-        _ => bail!("setup takes nothing, or the word demo"),
+    let (demo_only, packages) = match args {
+        [] => (false, tool::is_ci()),
+        ["demo"] => (true, false),
+        ["package"] => (false, true),
+        _ => bail!("setup takes nothing, or one of the words demo and package"),
     };
     let mut missing: Vec<&Requirement> = Vec::new();
     println!("setup: what Taillight uses from the system");
     let tests = if demo_only { &[][..] } else { TESTS };
-    for need in DEMO.iter().chain(tests) {
+    let packages = if packages { PACKAGES } else { &[] };
+    for need in DEMO.iter().chain(tests).chain(packages) {
         let found = is_there(need.program);
         let word = if found { "found" } else { "MISSING" };
         println!("  {:<17} {:<8} {:<13} {}", need.program, word, need.package, need.why);
@@ -165,6 +182,22 @@ fn make_python() -> Result<PathBuf> {
         bail!("installed, but it does not import");
     }
     Ok(python)
+}
+
+/// Where the programs of these Python packages are, in a virtual environment under the target directory.
+pub fn python_tools(wanted: &[&str]) -> Result<PathBuf> {
+    let home = tool::target_dir().join("python-tools");
+    let python = home.join("bin/python");
+    if !python.is_file() {
+        let Some(system) = tool::which("python3") else {
+            bail!("python3 is missing");
+        };
+        tool::output(Command::new(system).args(["-m", "venv", "--clear"]).arg(&home))?;
+    }
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(wanted);
+    tool::output(&mut pip)?;
+    Ok(home.join("bin"))
 }
 
 /// A path as seen from the repository.

@@ -2,7 +2,8 @@
 //! the whole output in `target/ci/tests.log`.
 //!
 //! A test that cannot run here passes and prints a line `skipped: NAME: why`. Those lines are shown,
-//! so that a green run still says what it did not test.
+//! so that a green run still says what it did not test. In CI, where `cargo xtask setup` has installed
+//! everything, a skip that [`ALLOWED_SKIPS`] does not know is a failure.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -19,13 +20,35 @@ const MOST_TIME: &str = "40m";
 /// What `timeout` returns when it had to end the command.
 const TIMED_OUT: i32 = 124;
 
+/// Parts of the lines of tests that may skip in CI too, each with what of a kernel or a machine is
+/// the reason. What can be installed is not among them: it belongs into `setup`.
+const ALLOWED_SKIPS: &[(&str, &str)] = &[
+    ("its own tests run the suite", "the driver s3 is tested on its own servers"),
+    ("trace programs", "a kernel without BPF, or without its types"),
+    ("what tracing costs", "the same"),
+    ("stamps_are_those_of_the_ios", "the same"),
+    ("no loop devices here", "a container, or a kernel without the module"),
+    ("losetup", "the same"),
+    ("loop device", "the same"),
+    ("mount", "a container without rights to mount"),
+    ("unshare", "the same"),
+    ("no /dev/fuse here", "a kernel without the module"),
+    ("no /dev/shm", "a container without it"),
+    ("control group", "version 2 alone, or a container"),
+    ("no direct I/O in", "a file system in memory"),
+    ("/ is not on a block device", "a container"),
+    ("clock source is not the counter", "some virtual machines"),
+    ("shows its addresses to all", "a setting of the kernel"),
+];
+
 /// Sums over the `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TestCounts {
     passed: u64,
     failed: u64,
     ignored: u64,
-    skipped: u64,
+    /// The lines of tests that skipped themselves.
+    skipped: Vec<String>,
     /// Which servers were used, each shown once.
     servers: BTreeSet<String>,
 }
@@ -42,7 +65,10 @@ pub fn step() -> Result<StepOutcome> {
     let (sums, code) = stream(&mut cargo)?;
     let text = format!(
         "{} tests passed, {} failed, {} ignored, {} skipped themselves",
-        sums.passed, sums.failed, sums.ignored, sums.skipped
+        sums.passed,
+        sums.failed,
+        sums.ignored,
+        sums.skipped.len()
     );
     if code == Some(TIMED_OUT) {
         bail!(
@@ -55,7 +81,26 @@ pub fn step() -> Result<StepOutcome> {
     if sums.passed == 0 {
         bail!("no test ran");
     }
+    let unknown = unexpected(&sums.skipped);
+    if !unknown.is_empty() {
+        let said = format!(
+            "{text}, {} of them unexpectedly:\n{}\nWhat is missing belongs into xtask/src/setup.rs; what \
+             a machine cannot have, into ALLOWED_SKIPS of xtask/src/tests_step.rs.",
+            unknown.len(),
+            unknown.join("\n")
+        );
+        if tool::is_ci() {
+            bail!("{said}");
+        }
+        println!("{said}");
+    }
     StepOutcome::note(text)
+}
+
+/// Skips for none of the reasons that a machine may have.
+fn unexpected(skipped: &[String]) -> Vec<&str> {
+    let known = |line: &str| ALLOWED_SKIPS.iter().any(|(part, _)| line.contains(part));
+    skipped.iter().map(String::as_str).filter(|line| !known(line)).collect()
 }
 
 /// The command with an end to its time, so that a test that hangs fails instead of holding CI.
@@ -112,7 +157,7 @@ fn note(line: &str, sums: &mut TestCounts) -> bool {
         return sums.servers.insert(line.to_owned());
     }
     if line.starts_with("skipped: ") {
-        sums.skipped += 1;
+        sums.skipped.push(line.to_owned());
         return true;
     }
     line.starts_with("test ") && line.ends_with("FAILED")
@@ -136,9 +181,20 @@ mod tests {
             passed: 12,
             failed: 1,
             ignored: 2,
-            skipped: 1,
+            skipped: vec!["skipped: loop_device: not root".to_owned()],
             servers: BTreeSet::from([server.to_owned()]),
         };
         assert_eq!(sums, expected);
+    }
+
+    #[test]
+    fn a_skip_for_want_of_a_program_is_unexpected() {
+        let lines = [
+            "skipped: a kernel: no trace programs here",
+            "skipped: no redis-server (Debian: redis-server)",
+            "skipped: s3 keeps the contract: its own tests run the suite, on servers with credentials",
+            "skipped: mandoc: No such file or directory (os error 2)",
+        ];
+        assert_eq!(unexpected(&lines.map(str::to_owned)), [lines[1], lines[3]]);
     }
 }

@@ -95,6 +95,11 @@ pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
 }
 
+/// Whether this is a run of CI, on a machine where everything is installed.
+pub fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|said| said == "true")
+}
+
 /// Files git knows or would add: tracked and untracked, without ignored ones. Relative paths.
 pub fn files() -> Result<Vec<PathBuf>> {
     let list = output(

@@ -395,13 +395,14 @@ fn one_run(text: &str, run: &Path, sides: &mut ToolRuns) -> Result<()> {
         | ColumnSet::SUBMIT;
     let read = read_ios(&run.join("ios.parquet"), columns, &mut |batch| {
         for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == "measure") {
+            let row = batch.row(i);
             let io = LoggedIo {
-                way: batch.op[i],
-                at: u64::from(batch.target[i]) * file_size + batch.offset[i].unwrap_or(0),
-                size: batch.size[i],
-                lane: u64::from(batch.worker[i]),
+                way: row.op,
+                at: u64::from(row.target) * file_size + row.offset.unwrap_or(0),
+                size: row.size,
+                lane: u64::from(row.worker),
             };
-            ios[usize::from(batch.workload[i])].push((batch.submit[i], io));
+            ios[usize::from(row.workload)].push((batch.submit(i), io));
         }
         Ok(())
     });

@@ -10,6 +10,7 @@ mod null;
 mod objects;
 mod pacing;
 mod payload;
+mod redis;
 mod series;
 mod start;
 mod stores;
@@ -108,11 +109,29 @@ pub const CASES: &[BenchCase] = &[
     ),
     case("rocksdb-random-1k", "the same with records of 1 KiB", stores::rocksdb_random_1k),
     case(
+        "rocksdb-two-100",
+        "RocksDB, a million records of 100 B, two threads: random reads and overwrites",
+        stores::rocksdb_two_100,
+    ),
+    case("rocksdb-two-1k", "the same with records of 1 KiB", stores::rocksdb_two_1k),
+    case(
         "leveldb-100",
         "LevelDB, a million records of 100 B, against a bare loop: fill and reads",
         stores::leveldb_100,
     ),
     case("leveldb-1k", "the same with records of 1 KiB", stores::leveldb_1k),
+    case(
+        "redis-get-1",
+        "Redis get, 1, 32 and 256 connections, against redis-benchmark",
+        redis::get_1,
+    ),
+    case("redis-get-16", "the same with 16 in flight on each connection", redis::get_16),
+    case(
+        "redis-set-1",
+        "Redis set, 1, 32 and 256 connections, against redis-benchmark",
+        redis::set_1,
+    ),
+    case("redis-set-16", "the same with 16 in flight on each connection", redis::set_16),
     case(
         "s3-4k",
         "objects of 4 KiB in a MinIO, get and put, against a bare hyper client",

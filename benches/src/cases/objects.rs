@@ -102,8 +102,8 @@ fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
         report.arms.extend(pairs::run(setup.pairs, arms)?);
     }
     for (_, _, [ours, theirs]) in PAIRS {
-        report.ratio("iops", ours, theirs, Bound::AtLeast(0.95))?;
-        report.ratio("cpu_ns", ours, theirs, Bound::AtMost(1.3))?;
+        report.ratio("iops", ours, theirs, Bound::AtLeast(0.97))?;
+        report.ratio("cpu_ns", ours, theirs, Bound::AtMost(1.0))?;
     }
     report.notes.push(NOTE.into());
     Ok(report)

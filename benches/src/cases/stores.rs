@@ -47,6 +47,16 @@ pub fn rocksdb_random_1k(setup: &BenchSetup) -> Result<Comparison> {
     rocksdb_random(setup, 1024)
 }
 
+/// RocksDB, values of 100 B, two threads.
+pub fn rocksdb_two_100(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb_two(setup, 100)
+}
+
+/// RocksDB, values of 1 KiB, two threads.
+pub fn rocksdb_two_1k(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb_two(setup, 1024)
+}
+
 /// LevelDB, values of 100 B.
 pub fn leveldb_100(setup: &BenchSetup) -> Result<Comparison> {
     leveldb(setup, 100)
@@ -107,15 +117,20 @@ impl DbBench {
         let done = child::run(Command::new("db_bench").args(&self.words))?;
         let rate = rate(&done.stdout, self.benchmark)
             .with_context(|| format!("db_bench said no rate:\n{}", done.stdout))?;
-        let lost = done.stdout.contains(" found)")
-            && !done.stdout.contains(&format!("({RECORDS} of {RECORDS} found)"));
-        ensure!(!lost, "db_bench did not find every key:\n{}", done.stdout);
-        Ok(Figures::from([
+        ensure!(!lost(&done.stdout), "db_bench did not find every key:\n{}", done.stdout);
+        let mut sample = Figures::from([
             ("iops", rate),
             ("ns_per_io", 1e9 / rate),
             ("cpu_ns", done.cpu_s * 1e9 / RECORDS as f64),
             ("foreign", done.foreign),
-        ]))
+        ]);
+        sample.extend(percentile(&done.stdout, "P99:").map(|ns| ("p99_ns", ns)));
+        Ok(sample)
+    }
+
+    /// Runs it for what it leaves behind.
+    fn load(&self) -> Result<()> {
+        child::run(Command::new("db_bench").args(&self.words)).map(|_| ())
     }
 
     /// As an arm; `empty` is a directory to remove before.
@@ -132,6 +147,19 @@ fn rate(text: &str, benchmark: &str) -> Option<f64> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let unit = words.iter().position(|w| *w == "ops/sec")?;
     words.get(unit.checked_sub(1)?)?.parse().ok()
+}
+
+/// Whether reads missed keys: "(999 of 1000 found)".
+fn lost(text: &str) -> bool {
+    let found = text.split('(').filter_map(|part| part.split_once(" found)"));
+    found.filter_map(|(counts, _)| counts.split_once(" of ")).any(|(hits, all)| hits != all)
+}
+
+/// "Percentiles: P50: 2.34 P75: 3.05 P99: 8.99 ...", of a benchmark that was timed; ns.
+fn percentile(text: &str, which: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Percentiles:"))?;
+    let us = line.split_whitespace().skip_while(|word| *word != which).nth(1)?;
+    us.parse::<f64>().ok().map(|us| us * 1e3)
 }
 
 /// A job of ours in a file: its options reach further than flags.
@@ -208,7 +236,7 @@ fn rocksdb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let reader = job("rocksdb-read.toml", "rocksdb", &ours, &kept, &reading(value))?;
     taillight::run(&reader)?;
     let existing = |what| DbBench::new(&ours, value, what).with("--use_existing_db=1");
-    child::run(Command::new("db_bench").args(existing("compact").words))?;
+    existing("compact").load()?;
     let read = existing("readrandom");
     report.arms.extend(pairs::run(
         setup.pairs,
@@ -224,6 +252,9 @@ fn rocksdb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     )?;
     report.ratio("iops", "taillight fill", "db_bench fillseq, timed", Bound::None)?;
     report.ratio("iops", "taillight read", "db_bench readrandom, timed", Bound::None)?;
+    let tail = Bound::AtMost(1.1);
+    report.ratio("p99_ns", "taillight fill", "db_bench fillseq, timed", tail)?;
+    report.ratio("p99_ns", "taillight read", "db_bench readrandom, timed", tail)?;
     report.notes.push(ROCKSDB_NOTE.into());
     cleared(&[theirs, ours])?;
     Ok(report)
@@ -251,6 +282,51 @@ fn rocksdb_random(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         ],
     )?;
     compared(&mut report, &[("taillight random fill", "db_bench filluniquerandom")])?;
+    report.notes.push(ROCKSDB_NOTE.into());
+    cleared(&[theirs, ours])?;
+    Ok(report)
+}
+
+/// Random reads and overwrites by two threads, each side on a database of its own that it filled.
+fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
+    let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
+    let mut report = Comparison::titled(&format!(
+        "RocksDB, {RECORDS} records of {value} B, two threads, against db_bench"
+    ));
+    DbBench::new(&theirs, value, "fillseq,compact").load()?;
+    let options = format!("{}keep = true\n", same_options(&theirs)?);
+    let half = RECORDS / 2;
+    let two = |what| {
+        let each = format!("--reads={half} --writes={half} --threads=2 --use_existing_db=1");
+        each.split(' ').fold(DbBench::new(&theirs, value, what), DbBench::with)
+    };
+    let reader = reading(value) + "workers = 2\n";
+    let writer = reader.replace("\"get\"", "\"update\"");
+    let reader = job("rocksdb-read.toml", "rocksdb", &ours, &options, &reader)?;
+    let writer = job("rocksdb-update.toml", "rocksdb", &ours, &options, &writer)?;
+    taillight::run(&reader)?;
+    DbBench::new(&ours, value, "compact").with("--use_existing_db=1").load()?;
+    let (read, write) = (two("readrandom"), two("overwrite"));
+    for arms in [
+        vec![
+            own("taillight read", reader, None),
+            read.clone().arm("db_bench readrandom", None),
+            read.timed().arm("db_bench readrandom, timed", None),
+        ],
+        vec![
+            own("taillight update", writer, None),
+            write.clone().arm("db_bench overwrite", None),
+            write.timed().arm("db_bench overwrite, timed", None),
+        ],
+    ] {
+        report.arms.extend(pairs::run(setup.pairs, arms)?);
+    }
+    let pairs =
+        [("taillight read", "db_bench readrandom"), ("taillight update", "db_bench overwrite")];
+    compared(&mut report, &pairs)?;
+    let tail = Bound::AtMost(1.1);
+    report.ratio("p99_ns", "taillight read", "db_bench readrandom, timed", tail)?;
+    report.ratio("p99_ns", "taillight update", "db_bench overwrite, timed", tail)?;
     report.notes.push(ROCKSDB_NOTE.into());
     cleared(&[theirs, ours])?;
     Ok(report)
@@ -332,5 +408,9 @@ mod tests {
             "DB path: [/x]\nfillseq      :       4.068 micros/op 245799 ops/sec 4.068 seconds\n";
         assert_eq!(rate(text, "fillseq"), Some(245_799.0));
         assert_eq!(rate(text, "readrandom"), None);
+        let timed = format!("{text}Percentiles: P50: 3.26 P75: 3.94 P99: 9.94 P99.9: 24.38\n");
+        assert_eq!((percentile(&timed, "P99:"), percentile(text, "P99:")), (Some(9940.0), None));
+        assert!(!lost("readrandom : 1 ops/sec; (500 of 500 found)\n") && !lost(text));
+        assert!(lost("readrandom : 1 ops/sec; (499 of 500 found)\n"));
     }
 }

@@ -55,8 +55,8 @@ pub fn direct(setup: &BenchSetup) -> Result<Comparison> {
         arms.push(beside_biosnoop(words("off")));
     }
     report.arms = pairs::run(setup.pairs, arms)?;
-    report.ratio("iops", "outliers", "off", Bound::AtLeast(0.96))?;
-    report.ratio("iops", "all", "off", Bound::AtLeast(0.90))?;
+    report.ratio("iops", "outliers", "off", Bound::AtLeast(0.99))?;
+    report.ratio("iops", "all", "off", Bound::AtLeast(0.95))?;
     report.ratio("iops", "off again", "off", Bound::None)?;
     if missing.is_none() {
         report.ratio("iops", "off, biosnoop beside", "off", Bound::None)?;
@@ -104,7 +104,7 @@ pub fn cached(setup: &BenchSetup) -> Result<Comparison> {
         ],
     )?;
     held.check()?;
-    let least = Bound::AtLeast(0.98);
+    let least = Bound::AtLeast(0.99);
     report.ratio("iops", "sync outliers", "sync off", least)?;
     report.ratio("iops", "sync off again", "sync off", Bound::None)?;
     report.ratio("iops", "uring outliers", "uring off", least)?;

@@ -35,11 +35,11 @@ pub fn main(args: &DriversArgs) -> Result<Exit> {
 
 /// One line per driver.
 fn table() -> String {
-    let mut rows = vec![vec!["DRIVER".to_owned(), "OPERATIONS".to_owned(), "DOES".to_owned()]];
+    let mut rows = vec![vec!["DRIVER".to_owned(), "DOES (OPERATIONS)".to_owned()]];
     rows.extend(
-        DRIVERS
-            .iter()
-            .map(|d| vec![d.name().to_owned(), facts(*d).operations, d.about().to_owned()]),
+        DRIVERS.iter().map(|d| {
+            vec![d.name().to_owned(), format!("{} ({})", d.about(), facts(*d).operations)]
+        }),
     );
     output::columns(&rows) + "\nOptions of one: taillight drivers NAME\n"
 }

@@ -41,7 +41,7 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
                 .hint("known: JSON of nvme-cli, and with --map the table of a bus analyser"));
         }
     }
-    report::of_run(dir.path(), true, &|| true)?;
+    report::of_run(dir.path(), None, true)?;
     let page = dir.file(taillight_rundir::names::REPORT);
     output::line(&format!("Report  {}", page.display()));
     Ok(Exit::Ok)

@@ -29,7 +29,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 
@@ -47,7 +47,10 @@ fn main() -> ExitCode {
 
 /// Parses and runs the command line.
 fn command() -> Exit {
-    let cli = match Cli::try_parse() {
+    let mut definition = Cli::command();
+    definition.build();
+    let words = args::joined(std::env::args_os().collect(), &definition);
+    let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(e) => return problem::command_line(&e),
     };

@@ -87,11 +87,20 @@ pub fn result(text: &str) {
     }
 }
 
-/// Writes one line while something else goes on.
+/// Writes one line while something else goes on. Words that do not fit go on below, indented; what stands
+/// in columns stays as it is.
 pub fn line(text: &str) {
-    if !voice().quiet {
-        result(&visible(text));
+    if voice().quiet {
+        return;
     }
+    let words = text.trim_start();
+    if text.chars().count() <= table::width() || words.contains("  ") || words.contains('\n') {
+        return result(&visible(text));
+    }
+    let indent = text.len() - words.len();
+    let lines = table::wrap(words, table::width().saturating_sub(indent + 2));
+    let below = format!("\n{:1$}", "", indent + 2);
+    result(&format!("{:indent$}{}", "", lines.join(&below)));
 }
 
 /// The same to standard error.

@@ -52,9 +52,6 @@ fn instead(e: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(given)) = e.get(ContextKind::InvalidArg) else {
         return None;
     };
-    if matches!(given.as_str(), "true" | "false") {
-        return Some(format!("a value of a switch needs `=`: --direct={given}"));
-    }
     let flag = given.split('=').next().unwrap_or_default();
     // Other commands have other flags, and their usage line names them.
     let run = std::env::args().nth(1).is_some_and(|c| c == "run");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
+use taillight_report::analyse::CapturedIos;
 use taillight_report::format::counted;
 use taillight_report::table::{Table, paragraph};
 use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile};
@@ -206,14 +207,11 @@ pub fn rescue(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the report of a run that just ended, while `goes_on`; its figures alone without `pages`. Errors:
-/// `Unavailable` when the directory cannot be written, or it was stopped.
-pub fn of_run(path: &Path, pages: bool, goes_on: &dyn Fn() -> bool) -> Result<MadeReport> {
+/// Makes the report of a run that just ended; its figures alone without `pages`. Errors: `Unavailable`
+/// when the directory cannot be written.
+pub fn of_run(path: &Path, counted: Option<CapturedIos>, pages: bool) -> Result<MadeReport> {
     let options = ReportOptions { html: pages, texts: pages, ..ReportOptions::default() };
-    make_while(&[path], options, goes_on).map_err(|e| match goes_on() {
-        true => e,
-        false => e.hint(format!("the run is whole: taillight report {}", path.display())),
-    })
+    make_counted([(path, counted)], options)
 }
 
 /// Makes one report over runs that belong together, into the directory that holds theirs. Errors:
@@ -224,20 +222,19 @@ pub fn of_series(runs: &[PathBuf], into: &Path, context: ReportContext) -> Resul
 
 /// Makes a report in the console's colours, and shows how far it is.
 fn make(runs: &[impl AsRef<Path>], options: ReportOptions) -> Result<MadeReport> {
-    make_while(runs, options, &|| true)
+    make_counted(runs.iter().map(|run| (run.as_ref(), None)), options)
 }
 
-fn make_while(
-    runs: &[impl AsRef<Path>],
+fn make_counted<'a>(
+    runs: impl IntoIterator<Item = (&'a Path, Option<CapturedIos>)>,
     options: ReportOptions,
-    goes_on: &dyn Fn() -> bool,
 ) -> Result<MadeReport> {
     let mut shown = Shown::new();
     let detail = output::voice().verbose;
     let options = ReportOptions { colour: colour(), detail, ..options };
-    let report = taillight_report::make(runs, &options, &mut |p| {
+    let report = taillight_report::make_counted(runs, &options, &mut |p| {
         shown.step(p);
-        goes_on()
+        true
     });
     shown.end();
     report

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory, ValueHint};
+use clap_complete::Shell;
 use clap_mangen::Man;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
@@ -20,10 +21,30 @@ const ENDING: &str = include_str!("shell/ending.man");
 
 /// `taillight completions SHELL`. Errors: `Unavailable` when standard output cannot be written.
 pub fn completions(args: &CompletionsArgs) -> Result<Exit> {
+    let mut cli = with_values(Cli::command());
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut with_values(Cli::command()), "taillight", &mut script);
-    output::text(&String::from_utf8_lossy(&script))?;
+    clap_complete::generate(args.shell, &mut cli, "taillight", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if args.shell == Shell::Fish {
+        script.push_str(&fish_values(&cli));
+    }
+    output::text(&script)?;
     Ok(Exit::Ok)
+}
+
+/// Values of arguments without a flag, which the generator leaves out for fish.
+fn fish_values(cli: &Command) -> String {
+    let mut lines = String::new();
+    for command in cli.get_subcommands() {
+        let known = command.get_positionals().flat_map(clap::Arg::get_possible_values);
+        let known: Vec<String> = known.map(|value| value.get_name().to_owned()).collect();
+        if !known.is_empty() {
+            let asked = format!("__fish_taillight_using_subcommand {}", command.get_name());
+            let values = known.join(" ");
+            lines.push_str(&format!("complete -c taillight -n \"{asked}\" -a \"{values}\"\n"));
+        }
+    }
+    lines
 }
 
 /// The commands with values that are looked up when they run, and so are no part of their definition.
@@ -83,8 +104,8 @@ fn page(name: &str, command: Command) -> (String, String) {
     let command = command.after_help("").disable_help_subcommand(true);
     let manual = Man::new(command);
     let title = name.to_uppercase();
-    // No date: pages are the same whenever they are made.
-    let title = format!(".TH {title} 1 \"\" \"taillight {}\"\n", env!("CARGO_PKG_VERSION"));
+    let (date, version) = (env!("TAILLIGHT_DATE"), env!("CARGO_PKG_VERSION"));
+    let title = format!(".TH {title} 1 \"{date}\" \"taillight {version}\"\n");
     let mut page = title.into_bytes();
     // Writing to memory cannot fail.
     let _ = manual.render_name_section(&mut page);
@@ -128,6 +149,16 @@ mod tests {
             for section in [".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES", ".SH \"EXIT STATUS\""] {
                 assert!(text.contains(section), "{name}: {section}\n{text}");
             }
+        }
+    }
+
+    #[test]
+    fn fish_knows_values_without_a_flag() {
+        let lines = fish_values(&with_values(Cli::command()));
+        for (command, value) in [("suite", "dirth"), ("drivers", "rocksdb"), ("completions", "zsh")]
+        {
+            let line = lines.lines().find(|l| l.contains(&format!("subcommand {command}\"")));
+            assert!(line.is_some_and(|line| line.contains(value)), "{command}\n{lines}");
         }
     }
 

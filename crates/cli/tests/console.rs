@@ -26,7 +26,9 @@ fn lines_fit_80_columns_or_fewer_on_request() {
             format!("{SIM} out-{columns}"),
             format!("{SIM} rate-{columns} {rate}"),
             format!("report out-{columns} rate-{columns} --output both-{columns}"),
+            format!("{SIM} swept-{columns} --sweep workload.0.queue_depth=1,4"),
             "doctor".to_owned(),
+            "drivers".to_owned(),
             "drivers file".to_owned(),
         ] {
             let text = said(&line);

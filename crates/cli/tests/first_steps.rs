@@ -134,17 +134,19 @@ fn flags_that_do_not_exist_name_those_that_do() {
         ("--driver null --name x", "--set run.name=NAME"),
         ("--driver null --iodepth=4", "--depth N"),
         ("--driver null --nothing", "--set table.field=value"),
-        ("--driver file --path f --direct false", "--direct=false"),
-        ("job.toml --direct true", "--direct=true"),
     ] {
         let args: Vec<&str> = ["run"].into_iter().chain(args.split(' ')).collect();
         let (_, err) = run(dir.path(), &args, 2);
         assert!(err.contains("hint: ") && err.contains(said), "{err}");
     }
-    let args = "run --driver file --path f --size 64KiB --rw write --ops 3 --direct=false \
-                --sync fsync --print-plan";
+    let args = "run --driver file --path f --size 64KiB --rw write --ops 3 --direct false --trace all \
+                --keep --sync fsync --print-plan";
     let (plan, _) = run_line(dir.path(), args, 0);
-    assert!(plan.contains("fsync:1"), "{plan}");
+    for said in ["fsync:1", "direct = false", "mode = \"all\"", "keep = true"] {
+        assert!(plan.contains(said), "{plan}");
+    }
+    let (_, err) = run_line(dir.path(), "run --driver null --trace slow", 2);
+    assert!(err.contains("'slow'") && err.contains("outliers"), "{err}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_report::format::{Script, count, counted, duration, percent, rate};
+use taillight_report::format::{count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone, paragraph};
 use taillight_report::{ReportContext, ReportSummary};
 use taillight_rundir::compare::{
@@ -27,7 +27,7 @@ pub fn change(ratio: f64) -> String {
 pub fn shown(figure: &str, value: f64) -> String {
     match figure {
         "iops" => rate(value),
-        _ => duration(value, Script::Plain),
+        _ => duration(value),
     }
 }
 

@@ -34,3 +34,38 @@ impl Exit {
         self as u8
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of the first column of docs/exit-codes.md.
+    fn documented() -> Vec<u8> {
+        let page = include_str!("../../../docs/exit-codes.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next());
+        let mut codes: Vec<u8> = rows.filter_map(|word| word.parse().ok()).collect();
+        codes.sort_unstable();
+        // Another table tells cases apart that share a number.
+        codes.dedup();
+        codes
+    }
+
+    #[test]
+    fn codes_keep_their_numbers() {
+        let all = [
+            (Exit::Ok, 0),
+            (Exit::Internal, 1),
+            (Exit::Usage, 2),
+            (Exit::Refused, 3),
+            (Exit::Unavailable, 4),
+            (Exit::TargetFailed, 5),
+            (Exit::IoErrors, 6),
+            (Exit::GateFailed, 7),
+            (Exit::GateUndecided, 8),
+            (Exit::Interrupted, 130),
+            (Exit::Terminated, 143),
+        ];
+        assert!(all.iter().all(|(exit, number)| exit.code() == *number));
+        assert_eq!(documented(), all.map(|(_, number)| number));
+    }
+}

@@ -14,6 +14,8 @@ use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::{OpKind, Stamp};
 use taillight_rundir::intervals::IntervalRow;
+use taillight_rundir::ios::RowBatch;
+use taillight_rundir::manifest::PhaseInfo;
 
 use crate::recorder::{
     CaptureThresholds, InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage,
@@ -41,6 +43,10 @@ pub trait Observer {
     fn stalled(&mut self, _since: Stamp) {}
     /// Long work that is not measuring goes on.
     fn progress(&mut self, progress: Progress<'_>);
+    /// The load is over: its phases, before the rows of `ios.parquet` come.
+    fn loaded(&mut self, _phases: &[PhaseInfo]) {}
+    /// Rows on their way into `ios.parquet`, in its order.
+    fn rows(&mut self, _rows: &RowBatch) {}
 }
 
 /// An interval as observers see it.

@@ -8,9 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use taillight_core::percentile::Percentile;
 use taillight_core::{LatencyKind, Result};
-use taillight_report::format::{
-    Script, bytes_per_s, count, duration_ns, nines_label, percent, rate,
-};
+use taillight_report::format::{bytes_per_s, count, duration_ns, nines_label, percent, rate};
 use taillight_report::html::{LiveFigures, live_figures};
 use taillight_report::model::charts::{
     ChartModel, HeatGrid, RunCharts, series_so_far, tracks, workload_tracks,
@@ -24,7 +22,7 @@ use crate::model::{CeilingSoFar, LiveModel, OpSoFar, progressed};
 const SCHEMA: u32 = 1;
 
 fn time(ns: u64) -> String {
-    duration_ns(ns, Script::Fine)
+    duration_ns(ns)
 }
 
 /// Everything but the charts.

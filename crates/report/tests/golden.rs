@@ -16,7 +16,7 @@ fn run(sample: &Sample) -> AnalysedRun {
     let path = root.path().join("run");
     common::write(&path, sample);
     let dir = RunDir::open(&path).unwrap();
-    let mut analysis = analyse::analyse(&dir, &mut |_| true).unwrap();
+    let mut analysis = analyse::analyse(&dir, None, &mut |_| true).unwrap();
     // Sizes of compressed files are no part of what is pinned.
     for file in &mut analysis.files {
         file.bytes = 4096;

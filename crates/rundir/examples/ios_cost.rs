@@ -116,7 +116,7 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
         let start = cpu_s();
         let mut sum = 0i64;
         file.read(columns, &mut |b| {
-            sum = sum.wrapping_add(b.submit.iter().zip(&b.complete).map(|(s, c)| c - s).sum());
+            sum = (0..b.rows).fold(sum, |sum, i| sum.wrapping_add(b.complete(i) - b.submit(i)));
             Ok(())
         })
         .map(|()| ((cpu_s() - start), sum))
@@ -205,7 +205,7 @@ fn measure_convert(name: &str, shape: Shape, rows: u64) -> Result<()> {
         tolerant: false,
         release: convert::ChunkRelease::AtEnd,
     };
-    let done = convert::convert(&dir, &mut store, &options, &mut |_| true)?;
+    let done = convert::convert(&dir, &mut store, &options, &mut |_| (), &mut |_| true)?;
     println!(
         "{name:12} convert {:.1} M/s of CPU, {:.1} M/s of wall, {:.1} B/row in memory, {} rows",
         rows as f64 / (cpu_s() - start) / 1e6,

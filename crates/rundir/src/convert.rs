@@ -11,7 +11,7 @@ pub use store::{ChunkFiles, ChunkStore, MemoryChunks};
 
 use crate::chunk::{ChunkReader, Header};
 use crate::dir::RunDir;
-use crate::ios::{IosWriter, RowKey};
+use crate::ios::{IosWriter, OnRows, RowKey};
 use crate::reorder::{Order, ReorderScan};
 
 /// I/Os by phase (index) and kind of operation.
@@ -65,7 +65,8 @@ impl Converted {
     }
 }
 
-/// Converts all chunks of `store` to the `ios.parquet` of `dir`, by worker, in submit order.
+/// Converts all chunks of `store` to the `ios.parquet` of `dir`, by worker, in submit order; `rows`
+/// sees every row on its way.
 /// Errors: `Unavailable` when the file cannot be written or `progress` asked to stop (the chunks
 /// are then still there); `Corrupt` when a chunk cannot be read; `Internal` when rows and
 /// `expected` differ (the file is kept, and with [`ChunkRelease::AtEnd`] the chunks too).
@@ -73,21 +74,23 @@ pub fn convert(
     dir: &RunDir,
     store: &mut dyn ChunkStore,
     options: &ConvertOptions<'_>,
+    rows: &mut OnRows<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Converted> {
     let mut done = Converted::default();
     let mut streams = streams(store, options, &mut done)?;
     let mut total = 0;
     let mut read = 0;
+    let mut buffer = Vec::new();
     for stream in &mut streams {
-        stream.scan(store, options, &mut done, &mut read, progress)?;
+        stream.scan(store, options, &mut done, &mut read, &mut buffer, progress)?;
         total += stream.scan.rows();
     }
-    let mut writer = IosWriter::create(dir)?;
+    let mut way = Way { writer: IosWriter::create(dir)?, rows, buffer, total, progress };
     for stream in streams {
-        stream.write(store, options, &mut writer, &mut done, total, progress)?;
+        stream.write(store, options, &mut way, &mut done)?;
     }
-    done.rows = writer.finish()?;
+    done.rows = way.writer.finish_seen(way.rows)?;
     if let Some(expected) = options.expected {
         compare(expected, &done.counts)?;
     }
@@ -97,6 +100,15 @@ pub fn convert(
         }
     }
     Ok(done)
+}
+
+/// What the rows of all streams go through.
+struct Way<'a, 'r, 'p> {
+    writer: IosWriter,
+    rows: &'a mut OnRows<'r>,
+    buffer: Vec<u8>,
+    total: u64,
+    progress: &'a mut OnProgress<'p>,
 }
 
 /// The chunks of one worker in one phase, in order.
@@ -157,7 +169,8 @@ fn streams(
 
 /// Whether a chunk was made ready but never handed to a worker: all of it is zero.
 fn unused(store: &dyn ChunkStore, chunk: usize) -> bool {
-    let head = store.bytes(chunk).map(|b| b.iter().take(64).all(|b| *b == 0));
+    let mut buffer = Vec::new();
+    let head = store.bytes(chunk, &mut buffer).map(|b| b.iter().take(64).all(|b| *b == 0));
     head.unwrap_or(false)
 }
 
@@ -168,12 +181,13 @@ impl Stream {
         options: &ConvertOptions<'_>,
         done: &mut Converted,
         read: &mut u64,
+        buffer: &mut Vec<u8>,
         progress: &mut OnProgress<'_>,
     ) -> Result<()> {
         let all = store.count() as u64;
         for chunk in &self.chunks {
-            let bytes = store.bytes(*chunk)?;
-            for record in ChunkReader::open(&bytes)?.packed() {
+            let bytes = store.bytes(*chunk, buffer)?;
+            for record in ChunkReader::open(bytes)?.packed() {
                 match record {
                     Ok(record) => self.scan.add(record.submit(), || record.unpack()),
                     Err(_) if options.tolerant => done.damaged += 1,
@@ -190,11 +204,10 @@ impl Stream {
         self,
         store: &mut dyn ChunkStore,
         options: &ConvertOptions<'_>,
-        writer: &mut IosWriter,
+        way: &mut Way<'_, '_, '_>,
         done: &mut Converted,
-        total: u64,
-        progress: &mut OnProgress<'_>,
     ) -> Result<()> {
+        let Way { writer, rows, buffer, total, progress } = way;
         let phase = phase_name(options.phases, self.header.phase);
         let key =
             RowKey { phase: &phase, workload: self.header.workload, worker: self.header.worker };
@@ -205,19 +218,18 @@ impl Stream {
         let mut emit = |record: &Record| {
             ops[record.op as usize] += 1;
             span = (span.0.min(record.submit.0), span.1.max(record.complete.0));
-            writer.push(record)
+            writer.push_seen(record, rows)
         };
         for chunk in self.chunks {
-            let bytes = store.bytes(chunk)?;
+            let bytes = store.bytes(chunk, buffer)?;
             // What cannot be read was counted, or refused, by the first pass.
-            for record in ChunkReader::open(&bytes)?.packed().flatten() {
+            for record in ChunkReader::open(bytes)?.packed().flatten() {
                 order.push(&record.unpack(), &mut emit)?;
             }
-            drop(bytes);
             if options.release == ChunkRelease::AsRead {
                 store.release(chunk)?;
             }
-            let told = tell(progress, "writing ios.parquet", done.rows, total, "I/Os");
+            let told = tell(progress, "writing ios.parquet", done.rows, *total, "I/Os");
             if options.release == ChunkRelease::AtEnd {
                 told?;
             }

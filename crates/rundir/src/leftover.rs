@@ -10,6 +10,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
@@ -21,6 +22,9 @@ use crate::salvage::{SHM, capture_dir, dir_name, spill_dir};
 
 /// The file that says whose chunks these are; locked while their process lives.
 const OWNER: &str = "owner.json";
+
+/// Making a directory complete takes less by far.
+const BEGUN_FOR: Duration = Duration::from_secs(60);
 
 /// What that file holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,8 +119,15 @@ pub(crate) fn remove(dir: &Path) -> std::io::Result<()> {
 
 /// Removes a directory in which no chunk is left. Errors: when there is.
 pub(crate) fn remove_empty(dir: &Path) -> std::io::Result<()> {
-    let chunks = fs::read_dir(dir)?.flatten().any(|entry| is_chunk(&entry.path()));
-    if !chunks {
+    let alone = !fs::read_dir(dir)?.flatten().any(|entry| entry.file_name() != OWNER);
+    if alone && !begun(dir) && dir.join(OWNER).exists() {
+        // Under the name of its beginning, so that a kill before the end leaves nothing unknown.
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        let last = dir.with_file_name(format!(".{name}"));
+        fs::rename(dir, &last)?;
+        return remove_empty(&last);
+    }
+    if alone {
         let _ = fs::remove_file(dir.join(OWNER));
     }
     fs::remove_dir(dir)
@@ -160,9 +171,16 @@ pub fn leftovers() -> Vec<Leftover> {
 }
 
 fn leftover(path: PathBuf, me: u32) -> Option<Leftover> {
-    run_id(&path)?;
-    let mine = fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir() && m.uid() == me);
-    if !mine {
+    let (begun, meta) = (begun(&path), fs::symlink_metadata(&path).ok()?);
+    if !(begun || run_id(&path).is_some()) || !meta.is_dir() || meta.uid() != me {
+        return None;
+    }
+    if begun {
+        // Killed while it was made or removed: no chunk is in it. It may also be made right now.
+        let age = meta.modified().ok()?.elapsed().unwrap_or_default();
+        if age >= BEGUN_FOR {
+            let _ = remove_empty(&path);
+        }
         return None;
     }
     let lock = File::open(path.join(OWNER)).ok()?;
@@ -178,6 +196,12 @@ fn leftover(path: PathBuf, me: u32) -> Option<Leftover> {
         }
     }
     Some(Leftover { path, owner, bytes, _lock: lock })
+}
+
+/// Whether this is a directory that is not complete yet.
+fn begun(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.strip_prefix('.')).is_some_and(|name| run_id(name.as_ref()).is_some())
 }
 
 /// The run's id, from the name of its directory.
@@ -264,6 +288,21 @@ mod tests {
             assert!(capture_dir(&id).join("0.chunk").exists());
             remove(&capture_dir(&id)).unwrap();
         }
+    }
+
+    #[test]
+    fn what_was_killed_while_it_was_made_or_removed_goes() {
+        let id = id("begun");
+        let new = Path::new(SHM).join(format!(".{}", dir_name(&id)));
+        drop(CaptureDir::fill(&new, &Owner::default()).unwrap());
+        leftovers();
+        assert!(new.exists(), "perhaps it is being made");
+        let then = std::time::SystemTime::now() - BEGUN_FOR;
+        File::open(&new).unwrap().set_modified(then).unwrap();
+        leftovers();
+        assert!(!new.exists());
+        drop(CaptureDir::create(&id, None, None).unwrap());
+        assert!(!new.exists() && !capture_dir(&id).exists());
     }
 
     #[test]

@@ -23,16 +23,31 @@ pub struct ReorderScan {
     block_rows: usize,
     lag: usize,
     rows: u64,
+    /// Records that the block still takes.
+    left: usize,
     /// Latest submit stamp up to and with each full block.
     latest: Vec<i64>,
-    /// Earliest submit stamp in each block, stragglers left out.
-    earliest: Vec<i64>,
-    /// Whether each block is in submit order, stragglers left out, and submitted after all before.
-    ordered: Vec<bool>,
+    /// What is known of each full block.
+    blocks: Vec<BlockScan>,
+    /// Of the one that is being filled.
+    block: BlockScan,
+    /// A record submitted before this one was overtaken by too many blocks.
+    floor: i64,
     running: i64,
     positions: Vec<u64>,
     stragglers: Vec<(i64, u64, Record)>,
 }
+
+/// One block of records, stragglers left out.
+#[derive(Debug, Clone, Copy)]
+struct BlockScan {
+    /// Earliest submit stamp.
+    earliest: i64,
+    /// Whether it is in submit order, and submitted after all before.
+    ordered: bool,
+}
+
+const EMPTY: BlockScan = BlockScan { earliest: i64::MAX, ordered: true };
 
 impl Default for ReorderScan {
     fn default() -> Self {
@@ -46,9 +61,11 @@ impl ReorderScan {
             block_rows,
             lag,
             rows: 0,
+            left: block_rows,
             latest: Vec::new(),
-            earliest: Vec::new(),
-            ordered: Vec::new(),
+            blocks: Vec::new(),
+            block: EMPTY,
+            floor: i64::MIN,
             running: i64::MIN,
             positions: Vec::new(),
             stragglers: Vec::new(),
@@ -58,25 +75,30 @@ impl ReorderScan {
     /// Looks at the next record, in completion order: its submit stamp, and all of it where asked.
     #[inline]
     pub fn add(&mut self, submit: i64, record: impl FnOnce() -> Record) {
-        if self.rows.is_multiple_of(self.block_rows as u64) {
-            if self.rows > 0 {
-                self.latest.push(self.running);
-            }
-            self.earliest.push(i64::MAX);
-            self.ordered.push(true);
+        if self.left == 0 {
+            self.next_block();
         }
-        let block = self.earliest.len() - 1;
+        self.left -= 1;
         self.rows += 1;
         if submit >= self.running {
             self.running = submit;
-            self.earliest[block] = self.earliest[block].min(submit);
-        } else if block.checked_sub(self.lag).is_some_and(|b| submit < self.latest[b]) {
+        } else if submit < self.floor {
             self.positions.push(self.rows - 1);
             self.stragglers.push((submit, self.rows - 1, record()));
+            return;
         } else {
-            self.ordered[block] = false;
-            self.earliest[block] = self.earliest[block].min(submit);
+            self.block.ordered = false;
         }
+        self.block.earliest = self.block.earliest.min(submit);
+    }
+
+    #[cold]
+    fn next_block(&mut self) {
+        self.latest.push(self.running);
+        self.blocks.push(std::mem::replace(&mut self.block, EMPTY));
+        self.left = self.block_rows;
+        let overtaken = self.blocks.len().checked_sub(self.lag);
+        self.floor = overtaken.map_or(i64::MIN, |block| self.latest[block]);
     }
 
     pub fn rows(&self) -> u64 {
@@ -85,16 +107,16 @@ impl ReorderScan {
 
     /// Ends the first pass.
     pub fn finish(mut self) -> Order {
+        self.next_block();
         // bounds[b]: no record after block b, stragglers aside, was submitted earlier.
-        let mut bounds = self.earliest;
+        let mut bounds: Vec<i64> = self.blocks.iter().map(|block| block.earliest).collect();
         let mut bound = i64::MAX;
         for b in bounds.iter_mut().rev() {
             bound = std::mem::replace(b, bound).min(bound);
         }
         self.stragglers.sort_unstable_by_key(|(submit, at, _)| (*submit, *at));
-        self.latest.push(self.running);
         let ends = self.latest.iter().zip(&bounds).map(|(latest, bound)| latest <= bound);
-        let straight = ends.zip(self.ordered).map(|(last, ordered)| last && ordered).collect();
+        let straight = ends.zip(&self.blocks).map(|(last, b)| last && b.ordered).collect();
         Order {
             block_rows: self.block_rows,
             bounds,
@@ -105,6 +127,8 @@ impl ReorderScan {
             stragglers: self.stragglers,
             merged: 0,
             next: 0,
+            block: 0,
+            left: 0,
             waiting: Vec::new(),
             keys: Vec::new(),
         }
@@ -128,6 +152,10 @@ pub struct Order {
     stragglers: Vec<(i64, u64, Record)>,
     merged: usize,
     next: u64,
+    /// Blocks begun.
+    block: usize,
+    /// Records that the last of them still takes.
+    left: usize,
     waiting: Vec<(u64, Record)>,
     keys: Vec<Key>,
 }
@@ -142,11 +170,13 @@ impl Order {
         emit: &mut impl FnMut(&Record) -> Result<()>,
     ) -> Result<()> {
         let at = self.next;
-        if at.is_multiple_of(self.block_rows as u64) {
-            let block = (at / self.block_rows as u64) as usize;
-            self.passing = self.waiting.is_empty() && self.straight.get(block) == Some(&true);
+        if self.left == 0 {
+            self.passing = self.waiting.is_empty() && self.straight.get(self.block) == Some(&true);
+            self.block += 1;
+            self.left = self.block_rows;
         }
         self.next += 1;
+        self.left -= 1;
         if self.positions.get(self.skipped) == Some(&at) {
             self.skipped += 1;
         } else if self.passing {
@@ -155,9 +185,8 @@ impl Order {
         } else {
             self.waiting.push((at, *record));
         }
-        if self.next.is_multiple_of(self.block_rows as u64) && !self.passing {
-            let block = (at / self.block_rows as u64) as usize;
-            let bound = self.bounds.get(block).copied().unwrap_or(i64::MAX);
+        if self.left == 0 && !self.passing {
+            let bound = self.bounds.get(self.block - 1).copied().unwrap_or(i64::MAX);
             return self.release(|submit| submit < bound, emit);
         }
         Ok(())

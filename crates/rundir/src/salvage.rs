@@ -91,7 +91,7 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
             tolerant: true,
             release: ChunkRelease::AtEnd,
         };
-        let mut converted = convert(dir, &mut found.chunks, &options, progress)?;
+        let mut converted = convert(dir, &mut found.chunks, &options, &mut |_| (), progress)?;
         converted.damaged = converted.damaged.max(found.damaged);
         converted
     };

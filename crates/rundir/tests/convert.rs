@@ -60,7 +60,7 @@ fn rows_stand_by_worker_in_submit_order() {
     let phases = ["measure".to_owned()];
     let all = counts(90_000);
     let (mut last, mut total) = (0, 0);
-    let done = convert(&dir, &mut store, &options(&phases, Some(&all)), &mut |p| {
+    let done = convert(&dir, &mut store, &options(&phases, Some(&all)), &mut |_| (), &mut |p| {
         if p.unit == "I/Os" {
             assert!(p.done >= last && p.total == 90_000);
             last = p.done;
@@ -88,7 +88,8 @@ fn a_wrong_count_is_an_error_and_keeps_everything() {
     let dir = RunDir::create(root.path(), &fixture::manifest("c")).unwrap();
     let (mut store, _) = store(1, 300);
     let wrong = counts(303);
-    let e = convert(&dir, &mut store, &options(&[], Some(&wrong)), &mut |_| true).unwrap_err();
+    let e = convert(&dir, &mut store, &options(&[], Some(&wrong)), &mut |_| (), &mut |_| true)
+        .unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Internal);
     assert!(e.to_string().contains("read: 202"), "{e}");
     assert!(store.0.iter().all(|c| !c.is_empty()));
@@ -101,14 +102,14 @@ fn stopped_means_nothing_is_lost() {
     let dir = RunDir::create(root.path(), &fixture::manifest("c")).unwrap();
     let (mut store, _) = store(2, 5000);
     let mut left = 12;
-    let e = convert(&dir, &mut store, &options(&[], None), &mut |_| {
+    let e = convert(&dir, &mut store, &options(&[], None), &mut |_| (), &mut |_| {
         left -= 1;
         left > 0
     });
     assert_eq!(e.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(store.0.iter().all(|c| !c.is_empty()));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
-    convert(&dir, &mut store, &options(&[], None), &mut |_| true).unwrap();
+    convert(&dir, &mut store, &options(&[], None), &mut |_| (), &mut |_| true).unwrap();
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn files_are_unlinked_one_by_one_when_asked() {
         release: ChunkRelease::AsRead,
     };
     let mut most = 0;
-    convert(&dir, &mut files, &options, &mut |p| {
+    convert(&dir, &mut files, &options, &mut |_| (), &mut |p| {
         if p.unit == "I/Os" {
             let left = fs::read_dir(shm.path()).unwrap().count();
             assert!(most == 0 || left + 1 == most);
@@ -154,7 +155,7 @@ fn missing_chunks_are_an_error_or_counted() {
     let run = |tolerant, chunks: &Vec<Vec<u8>>| -> taillight_core::Result<Converted> {
         let options =
             ConvertOptions { phases: &[], expected: None, tolerant, release: ChunkRelease::AtEnd };
-        convert(&dir, &mut MemoryChunks(chunks.clone()), &options, &mut |_| true)
+        convert(&dir, &mut MemoryChunks(chunks.clone()), &options, &mut |_| (), &mut |_| true)
     };
     assert!(run(false, &chunks).is_err());
     let done = run(true, &chunks).unwrap();
@@ -173,9 +174,11 @@ fn a_record_that_cannot_be_ends_its_chunk_and_is_counted() {
     (chunks[0][at], chunks[0][at + 2]) = (15 << 1 | 1, 200);
     let phases = ["measure".to_owned()];
     let strict = options(&phases, None);
-    let e = convert(&dir, &mut MemoryChunks(chunks.clone()), &strict, &mut |_| true).unwrap_err();
+    let e = convert(&dir, &mut MemoryChunks(chunks.clone()), &strict, &mut |_| (), &mut |_| true)
+        .unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Corrupt, "{e}");
     let tolerant = ConvertOptions { tolerant: true, ..strict };
-    let done = convert(&dir, &mut MemoryChunks(chunks), &tolerant, &mut |_| true).unwrap();
+    let done =
+        convert(&dir, &mut MemoryChunks(chunks), &tolerant, &mut |_| (), &mut |_| true).unwrap();
     assert_eq!((done.rows, done.damaged), (1400, 1));
 }

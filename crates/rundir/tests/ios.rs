@@ -73,19 +73,19 @@ fn row_groups_nulls_and_constants() {
     let (mut seen, mut nulls, mut retried, mut failed) = (0, 0, 0, 0);
     let columns = ColumnSet::OFFSET | ColumnSet::RETRIES | ColumnSet::STATUS | ColumnSet::OP;
     file.read(columns, &mut |b| {
-        assert!(b.submit.is_empty() && b.key.is_empty());
-        assert!(b.op.iter().all(|op| *op == OpKind::Read));
+        assert!((0..b.rows).all(|i| b.submit(i) == 0 && b.row(i).key.is_none()));
+        assert!((0..b.rows).all(|i| b.op(i) == OpKind::Read));
         seen += b.rows;
-        nulls += b.offset.iter().filter(|o| o.is_none()).count();
-        retried += b.retries.iter().filter(|r| r.is_some()).count();
-        failed += b.status.iter().filter(|s| **s != 0).count();
+        nulls += (0..b.rows).filter(|i| b.row(*i).offset.is_none()).count();
+        retried += (0..b.rows).filter(|i| b.row(*i).retries.is_some()).count();
+        failed += (0..b.rows).filter(|i| !b.status(*i).is_ok()).count();
         Ok(())
     })
     .unwrap();
     assert_eq!((seen, nulls, retried, failed), (total, 1, 1, 1));
     let mut second = 0;
     file.read_group(1, ColumnSet::SUBMIT, &mut |b| {
-        assert_eq!(b.submit[0], GROUP_ROWS as i64 * 45);
+        assert_eq!(b.submit(0), GROUP_ROWS as i64 * 45);
         second += b.rows;
         Ok(())
     })

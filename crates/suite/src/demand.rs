@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use taillight_report::format::{Script, duration, rate};
+use taillight_report::format::{duration, rate};
 use taillight_report::sweep::{
     DemandCurve, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint,
 };
@@ -241,7 +241,7 @@ fn described(name: String, demand: &str, points: Vec<(DemandResult, bool)>) -> D
     let first_missed = points.iter().zip(&missed).find(|(_, missed)| **missed).map(|(p, _)| p);
     let what = match found {
         Knee::At(at) => points.get(at).map_or(String::new(), |p| {
-            let time = duration(p.mean_ns, Script::Plain);
+            let time = duration(p.mean_ns);
             let rate = rate(p.rate);
             let above =
                 first_missed.map_or(String::new(), |p| format!("; {} was not reached", p.label));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The block layer: queued, inserted, issued, requeued, complete. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* File systems and memory: journal commits, direct reclaim. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Kernel helper functions by their fixed numbers, map definitions, field reads. */
 #pragma once
 

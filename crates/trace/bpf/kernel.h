@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The few kernel types the programs look into, reduced to the fields they read. Field places are
  * not taken from here: every access is relocated against the running kernel's own BTF. */
 #pragma once

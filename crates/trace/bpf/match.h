@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* From a bio back to the operation it belongs to. Direct I/O leads back by itself: bio -> direct
  * I/O state -> kiocb -> io_uring request (user_data) or waiting thread. That holds in any context,
  * also when a throttled bio is queued by a kernel worker, and needs no table. Everything else is

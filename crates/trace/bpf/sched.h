@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Threads of the load leaving and entering the CPU. Sums go to shared memory; a stretch off the
  * CPU longer than the limit also becomes an event with the kernel stack it slept in. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* What the programs share with the process that loaded them: configuration, memory both see,
  * events. The Rust side repeats these layouts in src/bpf/layout.rs; a test compares the sizes that
  * this object states with them. */

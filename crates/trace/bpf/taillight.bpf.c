@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Taillight's trace programs: stamps of the benchmark's own I/Os on their way through the kernel.
  *
  * Every program hangs on one trace point, looks only at the I/Os of one process and writes into
@@ -8,4 +9,4 @@
 #include "sched.h"
 #include "uring.h"
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* io_uring requests: picked up, handed to a worker thread, complete. user_data is the token. */
 #pragma once
 

@@ -99,8 +99,12 @@ fn file_system(mount: Option<&mounts::Mount>, path: &Path) -> Check {
         return Check::warn(name, "unknown", "is /proc mounted?");
     };
     let room = space(path).map_or(String::new(), |s| format!(", {} free", bytes(s.available)));
-    let found =
-        format!("{} on {} ({}){room}", mount.fs, mount.point.display(), mount.all_options());
+    let found = format!(
+        "{} on {} ({}){room}",
+        mount.fs,
+        mount.point.display(),
+        mount.all_options().replace(',', ", ")
+    );
     let read_only = mount.options.split(',').any(|o| o == "ro");
     if read_only {
         return Check::no(name, found, "mount it for writing, or only read from it");

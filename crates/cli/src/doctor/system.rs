@@ -7,7 +7,7 @@ use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::cpu::CpuInfo;
 use taillight_machine::memory::space;
 use taillight_machine::pressure::MachineLoad;
-use taillight_report::format::{Script, bytes, duration};
+use taillight_report::format::{bytes, duration};
 use taillight_trace::availability::uring::{self, UringAccess};
 use taillight_trace::availability::{clock, libraries};
 use taillight_trace::memory_budget;
@@ -58,7 +58,7 @@ fn clock_source(sys: &Sys) -> Check {
 }
 
 fn clock_cost(ns: f64) -> Check {
-    let found = format!("{} a reading", duration(ns, Script::Plain));
+    let found = format!("{} a reading", duration(ns));
     if ns <= SLOW_CLOCK_NS {
         return Check::ok("clock cost", found);
     }

@@ -124,9 +124,11 @@ fn apply_target(args: &RunArgs, job: &mut Job) -> Result<()> {
     ] {
         set(job, flag, path, value.as_deref().map(FlagValue::Text))?;
     }
-    if let Some(direct) = args.direct {
-        let value = direct.to_string();
-        job.apply("--direct", "target.options.direct", FlagValue::Toml(&value))?;
+    for (flag, path, value) in [
+        ("--direct", "target.options.direct", args.direct),
+        ("--keep", "target.options.keep", args.keep),
+    ] {
+        set(job, flag, path, value.map(|v| v.to_string()).as_deref().map(FlagValue::Toml))?;
     }
     Ok(())
 }
@@ -183,9 +185,6 @@ fn driver_of(path: &str) -> &'static str {
 fn apply_every_day(args: &RunArgs, job: &mut Job) -> Result<()> {
     set(job, "--warmup", "run.warmup", args.warmup.as_deref().map(FlagValue::Text))?;
     set(job, "--trace", "trace.mode", args.trace.as_deref().map(FlagValue::Text))?;
-    if args.keep {
-        job.apply("--keep", "target.options.keep", FlagValue::Toml("true"))?;
-    }
     if !args.ceiling.is_empty() {
         let ceilings: Vec<String> =
             args.ceiling.iter().map(|text| ceiling(text)).collect::<Result<_>>()?;

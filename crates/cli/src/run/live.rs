@@ -10,7 +10,7 @@ use taillight_engine::{IntervalView, Observer};
 use taillight_live::screen::Screen;
 use taillight_live::{LiveFeed, Progressed, progressed};
 
-use taillight_report::format::{Script, count, duration_ns};
+use taillight_report::format::{count, duration_ns};
 use taillight_report::table;
 
 use super::numbers::Columns;
@@ -172,7 +172,7 @@ impl Observer for Live {
             screen.show();
         } else if self.due() {
             let age = MonoClock.now().since(since).max(0) as u64;
-            let age = duration_ns(age, Script::Plain);
+            let age = duration_ns(age);
             self.shown.line(&format!("a worker has been inside an I/O for {age} at least"));
             self.last_line = Some(Instant::now());
         }

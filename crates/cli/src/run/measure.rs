@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
+use taillight_core::progress::Progress;
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
 use taillight_engine::run::run_probed;
-use taillight_engine::{EngineOutcome, EngineRequest, Observer};
+use taillight_engine::{EngineOutcome, EngineRequest, IntervalView, Observer};
 use taillight_live::LiveFeed;
 use taillight_machine::{Sys, block};
+use taillight_report::analyse::{CaptureCounter, CapturedIos};
 use taillight_report::attribution::SlowSoFar;
 use taillight_rundir::host::HostInfo;
+use taillight_rundir::ios::RowBatch;
+use taillight_rundir::manifest::PhaseInfo;
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_trace::host::{HostWatch, Sampler};
 use taillight_trace::nvme::Drives;
@@ -30,6 +34,8 @@ pub struct Measured {
     pub untraced: Option<Error>,
     /// From sampling the machine, unless that was off.
     pub host: Option<HostInfo>,
+    /// What the rows of `ios.parquet` gave while they were written.
+    pub counted: Option<CapturedIos>,
 }
 
 /// Makes the load and records it. Errors: when nothing could be measured; a target that fails later
@@ -43,7 +49,8 @@ pub fn run(
     sys: &Sys,
 ) -> Result<Measured> {
     let feed = live.feed();
-    let mut observers: [&mut dyn Observer; 1] = [live];
+    let mut rows = RowCounting { plan, counter: None };
+    let mut observers: [&mut dyn Observer; 2] = [live, &mut rows];
     let request = EngineRequest {
         plan,
         rundir: &run.dir,
@@ -67,7 +74,8 @@ pub fn run(
     let Some(tracer) = tracer else {
         let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, run);
-        return Ok(Measured { outcome, trace, untraced: None, host: sampled(sampler, run) });
+        let host = sampled(sampler, run);
+        return Ok(Measured { outcome, trace, untraced: None, host, counted: rows.finish() });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
     let outcome = match tracer.probes() {
@@ -80,7 +88,31 @@ pub fn run(
         Ok(info) => (info, None),
         Err(e) => (tracing::untraced(plan, &e), Some(e)),
     };
-    Ok(Measured { outcome, trace: Some(trace), untraced, host })
+    Ok(Measured { outcome, trace: Some(trace), untraced, host, counted: rows.finish() })
+}
+
+/// Counts the rows of `ios.parquet` while they are written, for the report.
+struct RowCounting<'a> {
+    plan: &'a Plan,
+    counter: Option<CaptureCounter>,
+}
+
+impl RowCounting<'_> {
+    fn finish(self) -> Option<CapturedIos> {
+        self.counter.map(CaptureCounter::finish)
+    }
+}
+
+impl Observer for RowCounting<'_> {
+    fn phase(&mut self, _: &str) {}
+    fn interval(&mut self, _: &IntervalView) {}
+    fn progress(&mut self, _: Progress<'_>) {}
+    fn loaded(&mut self, phases: &[PhaseInfo]) {
+        self.counter = CaptureCounter::new(self.plan, phases);
+    }
+    fn rows(&mut self, rows: &RowBatch) {
+        self.counter.iter_mut().for_each(|counter| counter.rows(rows));
+    }
 }
 
 /// Starts to sample the machine, if there is one below the load. The run goes on without.

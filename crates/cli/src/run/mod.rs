@@ -55,20 +55,7 @@ pub fn main(args: RunArgs) -> Result<Exit> {
 /// Runs the command, or goes on with a series that it began (`taillight suite --resume`). Errors:
 /// as [`main`].
 pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
-    let source = args.job.as_deref().map(job::read).transpose();
-    let source = source.map_err(|e| match &args.job {
-        // `--direct false`: the value was taken for a job file.
-        Some(job)
-            if args.direct.is_some()
-                && (job.as_os_str() == "false" || job.as_os_str() == "true") =>
-        {
-            e.hint(format!("a value of --direct needs `=`: --direct={}", job.display()))
-        }
-        Some(job) if args.live.live.as_deref() == Some("") && !job.exists() => {
-            e.hint(format!("an address of --live needs `=`: --live={}", job.display()))
-        }
-        _ => e,
-    })?;
+    let source = args.job.as_deref().map(job::read).transpose()?;
     if let Some(source) = &source
         && let Some(jobs) = imported::jobs(source)?
     {

@@ -1,7 +1,7 @@
 //! One interval as one line of numbers.
 
 use taillight_engine::IntervalView;
-use taillight_report::format::{Script, bytes_per_s, count, duration_ns, rate};
+use taillight_report::format::{bytes_per_s, count, duration_ns, rate};
 use taillight_rundir::intervals::IntervalRow;
 
 /// One column of a line of numbers.
@@ -150,7 +150,7 @@ fn whole(view: &IntervalView) -> impl Iterator<Item = &IntervalRow> {
 }
 
 fn time(ns: Option<u64>) -> String {
-    ns.map_or("-".to_owned(), |ns| duration_ns(ns, Script::Plain))
+    ns.map_or("-".to_owned(), duration_ns)
 }
 
 /// The end of an interval, as fine as the intervals are; a shorter last one shows its part.

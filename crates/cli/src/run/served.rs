@@ -11,6 +11,7 @@ use taillight_core::{Error, Result};
 use taillight_live::{LiveFeed, LiveOptions, LiveServer, screen};
 
 use super::signals::Signals;
+use crate::args::FURTHER;
 use crate::output;
 
 /// Flags of commands that run something.
@@ -19,13 +20,13 @@ pub struct LiveArgs {
     /// Show the run while it goes on: a page for browsers and /metrics for Prometheus, on loopback
     /// unless an address is given.
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "")]
+    #[arg(default_missing_value = "", help_heading = FURTHER)]
     pub live: Option<String>,
     /// A screen on this terminal in place of lines.
-    #[arg(long)]
+    #[arg(long, help_heading = FURTHER)]
     pub tui: bool,
     /// Keep the last figures up for a scrape after the end, at most this long.
-    #[arg(long, value_name = "TIME", requires = "live")]
+    #[arg(long, value_name = "TIME", requires = "live", help_heading = FURTHER)]
     pub live_linger: Option<String>,
 }
 

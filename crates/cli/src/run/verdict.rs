@@ -27,7 +27,7 @@ pub fn conclude(
     request: &RunRequest<'_>,
 ) -> Result<(Exit, Option<Summary>)> {
     let signals = request.signals;
-    let Measured { outcome, trace, untraced, host } = measured;
+    let Measured { outcome, trace, untraced, host, counted } = measured;
     if let Some(e) = &untraced {
         problem::show(e);
     }
@@ -69,10 +69,7 @@ pub fn conclude(
     let wrong = outcome.verify.as_ref().is_some_and(VerifyReport::failed);
     let failed = wrong || outcome.errors.iter().any(|(_, n)| *n > 0);
     // The run is over and kept: a report that cannot be made must not hide how it ended.
-    // A signal that ended the run wants its report; one that comes now does not want to wait for it.
-    let ended = signals.exit().is_some();
-    let goes_on = || ended || signals.exit().is_none();
-    let (summary, problem) = match report::of_run(run.dir.path(), request.pages, &goes_on) {
+    let (summary, problem) = match report::of_run(run.dir.path(), counted, request.pages) {
         Ok(report) => {
             if !request.quiet {
                 output::result(&format!("\n{}", report.text.trim_end()));

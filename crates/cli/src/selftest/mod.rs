@@ -13,7 +13,7 @@ use serde::Serialize;
 use taillight_core::exit::Exit;
 use taillight_core::job::{FlagValue, Job};
 use taillight_core::{Error, Result};
-use taillight_report::format::{Script, count, duration};
+use taillight_report::format::{count, duration};
 use taillight_rundir::Summary;
 use taillight_suite::host::JobSource;
 
@@ -160,9 +160,7 @@ fn table(file: &SelftestFile) -> String {
         rows.push(vec![word.to_owned(), check.run.clone(), check.what.clone(), found]);
     }
     let cost = &file.machine;
-    let ns = |ns: Option<f64>| {
-        ns.map_or("unknown".to_owned(), |ns| duration(ns.max(0.0), Script::Plain))
-    };
+    let ns = |ns: Option<f64>| ns.map_or("unknown".to_owned(), |ns| duration(ns.max(0.0)));
     let keeping = cost
         .capture_ns_per_op
         .map_or(String::new(), |capture| format!(", {} of it to keep it", ns(Some(capture))));

@@ -1,7 +1,6 @@
 //! The runs of the selftest: each a job, and what its summary must say.
 
 use taillight_core::LatencyKind;
-use taillight_report::format::Script::Plain;
 use taillight_report::format::duration_ns;
 use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, LatencySource};
@@ -230,7 +229,7 @@ fn percentile(latency: &Latency, p: &str) -> Option<u64> {
 }
 
 fn time(ns: Option<u64>) -> String {
-    ns.map_or("none".to_owned(), |ns| duration_ns(ns, Plain))
+    ns.map_or("none".to_owned(), duration_ns)
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, fadvise, fdatasync};
 use taillight_core::{Error, Result};
 
+use crate::buffers::{Buffers, PAGE};
 use crate::file::layout::LayoutProgress;
-use crate::file::sys::{self, Buffers, Mapping, PAGE};
+use crate::file::sys::{self, Mapping};
 
 /// Bytes per read when filling.
 const CHUNK: u64 = 1 << 20;

@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, Result};
 
+use crate::buffers::Buffers;
 use crate::file::fill::RandomBytes;
-use crate::file::sys::{self, Buffers};
+use crate::file::sys;
 
 /// Bytes per write of the layout.
 pub const CHUNK: u64 = 1 << 20;

@@ -369,7 +369,7 @@ fn direct_align(fd: &OwnedFd) -> Result<u64> {
         return match (s.stx_dio_offset_align, s.stx_dio_mem_align) {
             (0, _) => Err(Error::unavailable("direct I/O is not possible on this file")
                 .hint("set options.direct = false to go through the page cache")),
-            (offset, memory) if memory as usize <= sys::PAGE => Ok(u64::from(offset)),
+            (offset, memory) if memory as usize <= crate::buffers::PAGE => Ok(u64::from(offset)),
             (_, memory) => Err(Error::unavailable("direct I/O needs larger alignment in memory")
                 .with("bytes", memory)),
         };

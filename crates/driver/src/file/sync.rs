@@ -9,8 +9,9 @@ use taillight_core::op::SyncKind;
 use taillight_core::probe::Token;
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
+use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, Submitted};
-use crate::file::sys::{self, Buffers};
+use crate::file::sys;
 
 /// One worker's handle.
 pub struct SyncSession {

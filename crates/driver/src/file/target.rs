@@ -13,8 +13,9 @@ use crate::file::cache;
 use crate::file::facts::Facts;
 use crate::file::fill::RandomBytes;
 
+use crate::buffers::Buffers;
 use crate::file::sync::SyncSession;
-use crate::file::sys::{self, Buffers, Mapping};
+use crate::file::sys::{self, Mapping};
 use crate::file::uring::{RingConfig, UringSession};
 use crate::ownership::MarkedFiles;
 

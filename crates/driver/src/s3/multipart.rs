@@ -63,12 +63,13 @@ const ANSWER_MAX: usize = 16 << 10;
 /// Writes the next request.
 pub(super) fn write(
     slot: &mut S3Slot,
+    buffer: &[u8],
     name: &[u8],
     api: &mut RequestWriter,
     mut spec: RequestSpec,
 ) -> RequestSpec {
     use std::fmt::Write as _;
-    let S3Slot { connection, upload, buffer, host, .. } = slot;
+    let S3Slot { connection, upload, host, .. } = slot;
     upload.query.clear();
     let mut request = S3Request::new("POST", name);
     let mut own: &[u8] = &[];

@@ -20,6 +20,7 @@ use super::request::{RequestWriter, S3Request};
 use super::scan::{self, ObjectScan};
 use super::target::S3Shared;
 use super::transport::Transport;
+use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 
 /// Bytes read at once.
@@ -37,6 +38,7 @@ pub struct S3Session {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     slots: Vec<S3Slot>,
+    buffers: Buffers,
     api: RequestWriter,
     name: Vec<u8>,
     query: String,
@@ -51,7 +53,6 @@ pub struct S3Session {
 pub(super) struct S3Slot {
     pub(super) connection: HttpConnection,
     pub(super) host: usize,
-    pub(super) buffer: Box<[u8]>,
     job: Option<PendingRequest>,
     pub(super) upload: MultipartUpload,
     scan: ObjectScan,
@@ -70,7 +71,7 @@ struct PendingRequest {
 
 impl S3Session {
     /// A session; its connections are made with their first requests. Errors: `Unavailable` when
-    /// the system gives no epoll instance.
+    /// the system gives no epoll instance or no memory.
     pub fn new(shared: Arc<S3Shared>, spec: &SessionSpec) -> Result<S3Session> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|e| Error::unavailable("no epoll instance").source(e))?;
@@ -79,7 +80,6 @@ impl S3Session {
         let slot = |n: usize| S3Slot {
             connection: HttpConnection::new(),
             host: (usize::from(spec.worker) + n) % hosts,
-            buffer: vec![0; spec.buffer_size as usize].into_boxed_slice(),
             job: None,
             upload: MultipartUpload::default(),
             scan: ObjectScan::default(),
@@ -91,6 +91,8 @@ impl S3Session {
             epoll,
             events: Vec::with_capacity(depth.max(8)),
             slots: (0..depth).map(slot).collect(),
+            buffers: Buffers::new(spec.depth, spec.buffer_size)
+                .map_err(|e| Error::unavailable("no memory for objects").source(e))?,
             api: shared.store.api(),
             name: Vec::with_capacity(1024),
             query: String::with_capacity(256),
@@ -185,14 +187,15 @@ impl S3Session {
                 }
             },
             _ if slot.upload.active() => {
-                return multipart::write(slot, name, &mut self.api, spec);
+                let buffer = self.buffers.slot(n as u32);
+                return multipart::write(slot, buffer, name, &mut self.api, spec);
             }
             _ => {
                 let size = job.op.size as usize;
                 spec.upload = (0, size);
                 request.method = "PUT";
                 request.data = true;
-                request.body = &slot.buffer[..size];
+                request.body = &self.buffers.slot(n as u32)[..size];
             }
         }
         self.api.write(slot.host, &request, &mut slot.connection.head);
@@ -205,7 +208,7 @@ impl S3Session {
         let Some(job) = slot.job else {
             return slot.connection.check_idle();
         };
-        match slot.connection.drive(&mut slot.buffer, &mut self.scratch) {
+        match slot.connection.drive(self.buffers.slot(n as u32), &mut self.scratch) {
             IoProgress::Waits => {}
             IoProgress::Failed(status) => self.end(n, status),
             IoProgress::Answered => {
@@ -340,7 +343,7 @@ fn range_status(job: &PendingRequest, connection: &HttpConnection) -> Status {
 
 impl Session for S3Session {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.slots[slot as usize].buffer
+        self.buffers.slot(slot)
     }
 
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
@@ -362,7 +365,7 @@ impl Session for S3Session {
             self.slots[n].scan.begin();
         }
         if writes {
-            if op.size > self.slots[n].buffer.len() as u64 {
+            if op.size > self.buffers.size() {
                 return Err(Error::internal("value larger than the buffer").with("size", op.size));
             }
             self.shared.prefix.writes(op.key);

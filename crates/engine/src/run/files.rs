@@ -1,5 +1,6 @@
 //! After the load: intervals, histograms and every I/O into the run directory.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use taillight_core::progress::Progress;
@@ -7,6 +8,7 @@ use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::convert::{
     ChunkFiles, ChunkRelease, ConvertOptions, Converted, RowCounts, convert,
 };
+use taillight_rundir::ios::RowBatch;
 
 use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};
 
@@ -52,14 +54,17 @@ pub fn write(
         tolerant: stuck || gone > 0,
         release: ChunkRelease::AtEnd,
     };
-    let observers = &mut request.observers;
+    request.observers.iter_mut().for_each(|o| o.loaded(&outcome.phases));
+    // Rows and progress go to the same observers.
+    let observers = RefCell::new(&mut request.observers);
+    let mut rows = |r: &RowBatch| observers.borrow_mut().iter_mut().for_each(|o| o.rows(r));
     let mut progress = |p: Progress<'_>| {
-        observers.iter_mut().for_each(|o| o.progress(p));
+        observers.borrow_mut().iter_mut().for_each(|o| o.progress(p));
         true
     };
     let converted = match paths.is_empty() && gone > 0 {
         true => Converted::default(),
-        false => convert(dir, &mut ChunkFiles(paths), &options, &mut progress)?,
+        false => convert(dir, &mut ChunkFiles(paths), &options, &mut rows, &mut progress)?,
     };
     outcome.capture.kept = converted.rows;
     outcome.losses.chunks = converted.damaged + gone;

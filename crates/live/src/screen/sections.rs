@@ -6,7 +6,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{LineGauge, Paragraph, Row, Sparkline, Table, Widget, Wrap};
 use taillight_core::LatencyKind;
-use taillight_report::format::{Script, duration, duration_ns, percent, rate};
+use taillight_report::format::{duration, duration_ns, percent, rate};
 
 use crate::heat::GrowingHeat;
 use crate::model::{LiveModel, OpSoFar, progressed};
@@ -68,10 +68,10 @@ fn draw_bar(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     let share = far.map_or(0.0, |f| f.done as f64 / f.all.max(1) as f64).min(1.0);
     let mut words = model.phase.clone();
     if let Some(view) = view.filter(|view| view.closed.measured) {
-        words = format!("{words} {}", duration_ns(view.elapsed_ns, Script::Plain));
+        words = format!("{words} {}", duration_ns(view.elapsed_ns));
     }
     if let Some(far) = far.filter(|_| model.phase == "measure") {
-        let left = duration(far.left.as_nanos() as f64, Script::Plain);
+        let left = duration(far.left.as_nanos() as f64);
         words = format!("{words}, {} done, {left} left", percent(share));
     }
     let gauge = LineGauge::default().ratio(share).label(words);
@@ -149,7 +149,7 @@ fn table_rows(model: &LiveModel) -> Vec<Row<'static>> {
 }
 
 fn number(ns: Option<u64>) -> Line<'static> {
-    let text = ns.map_or("-".to_owned(), |ns| duration_ns(ns, Script::Plain));
+    let text = ns.map_or("-".to_owned(), duration_ns);
     Line::from(text).alignment(Alignment::Right)
 }
 
@@ -214,7 +214,7 @@ fn draw_heat(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
         "{} {} over the whole run, {} a column",
         model.op_name(op.workload, op.op),
         kind.words(),
-        duration(strip.column_s * 1e9, Script::Plain)
+        duration(strip.column_s * 1e9)
     );
     Line::from(title).dim().render(Rect { y: area.y + 1, height: 1, ..area }, buffer);
     let ceilings = model.ceilings_of(op);
@@ -222,7 +222,7 @@ fn draw_heat(model: &LiveModel, area: Rect, buffer: &mut Buffer) {
     for (y, ((low, high), counts)) in (area.y + 2..).zip(strip.rows().rev()) {
         let held = ceilings.iter().map(|c| c.ceiling.0 as f64);
         let ceiling = held.into_iter().find(|ns| low <= *ns && *ns < high);
-        let label = duration(ceiling.unwrap_or(low), Script::Plain);
+        let label = duration(ceiling.unwrap_or(low));
         let color = if ceiling.is_some() { Color::Red } else { Color::Reset };
         let label = Line::from(label).alignment(Alignment::Right).fg(color);
         label.render(Rect { y, width: LABELS, height: 1, ..area }, buffer);

@@ -1,10 +1,13 @@
-//! Reads `ios.parquet` once: every row of the measure and drain phases into its group.
+//! Every row of the measure and drain phases into its group: while `ios.parquet` is written at the
+//! end of a run, or from the file at any later time. Same rows, same order, same figures.
 
 use std::path::Path;
 
+use taillight_core::plan::Plan;
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, ErrorKind, OpKind, Result};
-use taillight_rundir::ios::{ColumnSet, IosFile, RowBatch};
+use taillight_rundir::ios::{ColumnSet, IosFile, Row, RowBatch};
+use taillight_rundir::manifest::PhaseInfo;
 use taillight_stats::TimeWindow;
 
 use super::group::{IoGroup, IoGroupCounter};
@@ -14,9 +17,41 @@ use super::requests::{RequestCounter, RequestGroup};
 /// up to twice as much once more.
 const BUDGET: usize = 384 << 20;
 
-/// What one reading of the file gave.
+/// Rows between two looks at the memory in use.
+const LOOK_ROWS: usize = 1 << 16;
+
+/// What rows are counted by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CountingBasis {
+    /// What pictures show.
+    pub window: TimeWindow,
+    /// The sizes of requests that ceilings ask about, each once.
+    pub fanouts: Vec<u32>,
+}
+
+impl CountingBasis {
+    /// Of a run that measured between these stamps.
+    pub fn new(plan: &Plan, phases: &[PhaseInfo], (start, end): (i64, i64)) -> CountingBasis {
+        let asked = plan.qos.ceilings.iter().filter_map(|c| c.fanout);
+        let mut fanouts: Vec<u32> = asked.filter(|n| *n > 1).collect();
+        fanouts.sort_unstable();
+        fanouts.dedup();
+        let counted = phases.iter().filter(|p| counts(&p.name));
+        let drained = counted.filter_map(|p| p.end_ns).max().unwrap_or(i64::MIN);
+        CountingBasis { window: TimeWindow::new(start, end.max(drained)), fanouts }
+    }
+}
+
+/// Start and end of the measure phase, where both are known.
+pub fn measured(phases: &[PhaseInfo]) -> Option<(i64, i64)> {
+    let measure = phases.iter().find(|p| p.name == "measure")?;
+    Some((measure.start_ns, measure.end_ns?.max(measure.start_ns)))
+}
+
+/// What the rows of one file gave.
 #[derive(Debug, Default)]
 pub struct CapturedIos {
+    pub basis: CountingBasis,
     /// Groups in order of workload and operation.
     pub groups: Vec<IoGroup>,
     /// Requests of several I/Os.
@@ -40,7 +75,7 @@ pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
     let columns = ColumnSet::PHASE | ColumnSet::SUBMIT | ColumnSet::COMPLETE;
     IosFile::open(path)?.read(columns, &mut |batch| {
         for i in (0..batch.rows).filter(|i| counts(batch.phase_name(*i))) {
-            let at = (batch.submit[i], batch.complete[i]);
+            let at = (batch.submit(i), batch.complete(i));
             span = Some(span.map_or(at, |(a, b)| (a.min(at.0), b.max(at.1))));
         }
         Ok(())
@@ -48,31 +83,22 @@ pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
     Ok(span)
 }
 
-/// Reads all rows into groups, and into requests of each of `fanouts`.
+/// Reads all rows into groups and requests.
 pub fn read(
     path: &Path,
-    window: TimeWindow,
-    fanouts: &[u32],
+    basis: CountingBasis,
     progress: &mut OnProgress<'_>,
 ) -> Result<CapturedIos> {
     let file = IosFile::open(path)?;
     let total = file.rows();
-    let mut reader = CaptureReader {
-        window,
-        counters: Vec::new(),
-        requests: fanouts.iter().map(|n| RequestCounter::new(*n, window)).collect(),
-        apart: false,
-        captured: CapturedIos { rows: total, ..CapturedIos::default() },
-    };
-    let mut done = 0;
-    let columns = ColumnSet::ALL;
-    file.read(columns, &mut |batch| {
-        reader.batch(batch);
-        done += batch.rows as u64;
+    let mut counter = CaptureCounter::by(basis);
+    file.read(ColumnSet::ALL, &mut |batch| {
+        counter.rows(batch);
+        let done = counter.captured.rows;
         let go_on = progress(Progress { what: "reading ios.parquet", done, total, unit: "I/Os" });
         if go_on { Ok(()) } else { Err(stopped()) }
     })?;
-    Ok(reader.finish())
+    Ok(counter.finish())
 }
 
 /// The error of work that was asked to stop.
@@ -80,8 +106,8 @@ pub fn stopped() -> Error {
     Error::new(ErrorKind::Unavailable, "stopped before the report was made")
 }
 
-struct CaptureReader {
-    window: TimeWindow,
+/// Counts the rows of one file as they stream by.
+pub struct CaptureCounter {
     /// By workload and operation.
     counters: Vec<Vec<Option<Box<IoGroupCounter>>>>,
     requests: Vec<RequestCounter>,
@@ -90,30 +116,59 @@ struct CaptureReader {
     captured: CapturedIos,
 }
 
-impl CaptureReader {
-    fn batch(&mut self, batch: &RowBatch) {
-        let wanted: Vec<bool> = batch.phase_names.iter().map(|name| counts(name)).collect();
-        for i in 0..batch.rows {
-            if !wanted.get(usize::from(batch.phase[i])).copied().unwrap_or(false) {
-                continue;
-            }
-            let row = batch.row(i);
-            self.captured.counted += u64::from(!row.op.is_part());
-            let exact = !self.captured.overflowed;
-            // As `Analysis::is_whole`: the get of a read-modify-write comes before the whole.
-            self.apart |= row.op.is_part();
-            let whole = !row.op.is_part() && (row.op != OpKind::Rmw || self.apart);
-            if !self.requests.is_empty() && exact && row.status.is_ok() && whole {
-                // Of their own: a reference to the row above would keep it whole in memory.
-                let row = batch.row(i);
-                self.requests.iter_mut().for_each(|requests| requests.push(&row));
-            }
-            self.counter(row.workload, row.op).push(&row, exact);
+impl CaptureCounter {
+    /// Of a run whose load is over. None when nothing was measured.
+    pub fn new(plan: &Plan, phases: &[PhaseInfo]) -> Option<CaptureCounter> {
+        Some(CaptureCounter::by(CountingBasis::new(plan, phases, measured(phases)?)))
+    }
+
+    fn by(basis: CountingBasis) -> CaptureCounter {
+        let request = |n: &u32| RequestCounter::new(*n, basis.window);
+        CaptureCounter {
+            counters: Vec::new(),
+            requests: basis.fanouts.iter().map(request).collect(),
+            apart: false,
+            captured: CapturedIos { basis, ..CapturedIos::default() },
         }
+    }
+
+    /// Counts the next rows.
+    pub fn rows(&mut self, batch: &RowBatch) {
+        let wanted: Vec<bool> = batch.phase_names.iter().map(|name| counts(name)).collect();
+        let mut looked = 0;
+        batch.blocks(|from, rows| {
+            for (row, i) in rows.iter().zip(from..) {
+                if wanted[batch.phase(i)] {
+                    self.row(row);
+                }
+            }
+            if from >= looked + LOOK_ROWS {
+                looked = from;
+                self.bound_memory();
+            }
+        });
+        self.bound_memory();
+        self.captured.rows += batch.rows as u64;
+    }
+
+    #[inline]
+    fn row(&mut self, row: &Row) {
+        self.captured.counted += u64::from(!row.op.is_part());
+        let exact = !self.captured.overflowed;
+        // As `Analysis::is_whole`: the get of a read-modify-write comes before the whole.
+        self.apart |= row.op.is_part();
+        let whole = !row.op.is_part() && (row.op != OpKind::Rmw || self.apart);
+        if exact && row.status.is_ok() && whole {
+            self.requests.iter_mut().for_each(|requests| requests.push(row));
+        }
+        self.counter(row.workload, row.op).push(row, exact);
+    }
+
+    /// Gives up exact counting once it takes too much memory.
+    fn bound_memory(&mut self) {
         let requests: usize = self.requests.iter().map(RequestCounter::memory).sum();
         let groups: usize = self.counters.iter().flatten().flatten().map(|c| c.memory()).sum();
-        let memory = groups + requests;
-        if memory > BUDGET && !self.captured.overflowed {
+        if groups + requests > BUDGET && !self.captured.overflowed {
             self.captured.overflowed = true;
             self.requests.clear();
             for counter in self.counters.iter_mut().flatten().flatten() {
@@ -131,11 +186,12 @@ impl CaptureReader {
         if row.is_empty() {
             row.resize_with(OpKind::ALL.len(), || None);
         }
-        let window = self.window;
+        let window = self.captured.basis.window;
         row[op as usize].get_or_insert_with(|| Box::new(IoGroupCounter::new(window)))
     }
 
-    fn finish(self) -> CapturedIos {
+    /// What all rows gave.
+    pub fn finish(self) -> CapturedIos {
         let mut captured = self.captured;
         captured.requests = self.requests.into_iter().flat_map(RequestCounter::finish).collect();
         for (workload, ops) in self.counters.into_iter().enumerate() {
@@ -146,5 +202,11 @@ impl CaptureReader {
             }
         }
         captured
+    }
+}
+
+impl std::fmt::Debug for CaptureCounter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaptureCounter").field("captured", &self.captured).finish_non_exhaustive()
     }
 }

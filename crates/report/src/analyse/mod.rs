@@ -17,6 +17,7 @@ mod slowest;
 pub mod store;
 
 pub use analysis::{Analysis, IoCounts, MachineData, ReadProblem};
+pub use capture::{CaptureCounter, CapturedIos};
 pub use group::{IoGroup, IoTally};
 pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use read::analyse;

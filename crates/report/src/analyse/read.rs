@@ -3,16 +3,19 @@
 //! What it is: one streaming pass over `ios.parquet`, the intervals, and the decision which of the
 //! two sources may speak. What it is not: rounding, wording or judging (see `summary`, `verdict`).
 
+use std::path::Path;
+
 use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
 use taillight_core::{ErrorKind, Result};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::ios::IosFile;
 use taillight_rundir::store::read_store;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
-use taillight_stats::TimeWindow;
 
 use super::analysis::{Analysis, IoCounts, MachineData, ReadProblem};
+use super::capture::{CapturedIos, CountingBasis};
 use super::group::IoGroup;
 use super::histograms::{self, STATUS_UNKNOWN, is_load};
 use super::host;
@@ -20,9 +23,14 @@ use super::latency::Origin;
 use super::store::{self, StoreTrack};
 use super::{capture, damage};
 
-/// Reads a run directory. Errors: `Corrupt` when nothing in it can be read; a single damaged file
-/// becomes a trouble instead.
-pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
+/// Reads a run directory; `counted` is what its rows gave while they were written, where somebody
+/// counted them. Errors: `Corrupt` when nothing in it can be read; a single damaged file becomes a
+/// trouble instead.
+pub fn analyse(
+    dir: &RunDir,
+    counted: Option<CapturedIos>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Analysis> {
     let manifest = dir.manifest().clone();
     let mut troubles = Vec::new();
     let damaged = damage::check(dir, &mut troubles)?;
@@ -33,11 +41,11 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
     let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
         Some(path) => {
-            let window = TimeWindow::new(span.0, span.1.max(drained(&manifest)));
-            let read = capture::read(&path, window, &fanouts(&manifest), progress);
+            let basis = CountingBasis::new(&manifest.plan, &manifest.phases, span);
+            let read = captured(&path, basis, counted, progress);
             or_trouble(read, "capture_unreadable", &mut troubles)?
         }
-        None => capture::CapturedIos::default(),
+        None => CapturedIos::default(),
     };
     let counts = IoCounts {
         rows: captured.rows,
@@ -92,13 +100,19 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     })
 }
 
-/// The sizes of requests that ceilings ask about, each once.
-fn fanouts(manifest: &Manifest) -> Vec<u32> {
-    let asked = manifest.plan.qos.ceilings.iter().filter_map(|c| c.fanout);
-    let mut asked: Vec<u32> = asked.filter(|n| *n > 1).collect();
-    asked.sort_unstable();
-    asked.dedup();
-    asked
+/// What `ios.parquet` holds: as counted already, where that was done for this file and by the same
+/// rules, else read.
+fn captured(
+    path: &Path,
+    basis: CountingBasis,
+    counted: Option<CapturedIos>,
+    progress: &mut OnProgress<'_>,
+) -> Result<CapturedIos> {
+    let rows = IosFile::open(path)?.rows();
+    match counted.filter(|c| c.basis == basis && c.rows == rows) {
+        Some(counted) => Ok(counted),
+        None => capture::read(path, basis, progress),
+    }
 }
 
 fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> Result<MachineData> {
@@ -176,12 +190,10 @@ fn span(
     intervals: &[IntervalRow],
     troubles: &mut Vec<ReadProblem>,
 ) -> Result<(i64, i64)> {
-    let measure = manifest.phases.iter().find(|p| p.name == "measure");
-    if let Some(start) = measure.map(|p| p.start_ns)
-        && let Some(end) = measure.and_then(|p| p.end_ns)
-    {
-        return Ok((start, end.max(start)));
+    if let Some(span) = capture::measured(&manifest.phases) {
+        return Ok(span);
     }
+    let measure = manifest.phases.iter().find(|p| p.name == "measure");
     let from = intervals.iter().map(|r| r.start_ns).min();
     let to = intervals.iter().map(|r| r.start_ns.saturating_add(r.length_ns as i64)).max();
     let from_ios = match dir.existing(names::IOS) {
@@ -195,12 +207,6 @@ fn span(
     Ok((start, end.max(start)))
 }
 
-/// The end of the last phase that counts; pictures reach that far.
-fn drained(manifest: &Manifest) -> i64 {
-    let counted = manifest.phases.iter().filter(|p| capture::counts(&p.name));
-    counted.filter_map(|p| p.end_ns).max().unwrap_or(i64::MIN)
-}
-
 /// I/Os the recorder counted in measure and drain. A killed run's manifest still says 0.
 fn recorded(manifest: &Manifest) -> Option<u64> {
     let phases = || manifest.phases.iter().filter(|p| capture::counts(&p.name));
@@ -211,7 +217,7 @@ fn recorded(manifest: &Manifest) -> Option<u64> {
 /// Whether the capture holds every I/O, so that it may speak for the run.
 fn whole_capture(
     manifest: &Manifest,
-    captured: &capture::CapturedIos,
+    captured: &CapturedIos,
     counts: &IoCounts,
     log: bool,
     troubles: &mut Vec<ReadProblem>,

@@ -4,7 +4,7 @@
 //! a sample is a mean over an interval that is mostly longer than the episode.
 
 use crate::analyse::host::HostTrack;
-use crate::format::{self, Script};
+use crate::format;
 
 /// A metric that is worth a word when it stands out.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl<'a> Around<'a> {
                 ));
             }
         }
-        let span = format::duration_ns(length.max(0) as u64, Script::Plain);
+        let span = format::duration_ns(length.max(0) as u64);
         let text = || format!("samples of {span} around it: {}", said.join(", "));
         (!said.is_empty()).then(text)
     }

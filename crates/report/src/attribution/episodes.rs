@@ -19,7 +19,7 @@ use super::patterns::Traits;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::Piece;
-use crate::format::{self, Script};
+use crate::format;
 
 /// What blocks a thread, for all that backend perf can tell.
 pub const CANNOT_SEE: &str = "storage, file system, lock or server, this backend cannot see which";
@@ -80,8 +80,8 @@ impl EpisodeView {
     }
 
     /// How many outliers, and how slow, in words.
-    pub fn size(&self, script: Script) -> String {
-        let worst = format::duration_ns(self.worst_ns, script);
+    pub fn size(&self) -> String {
+        let worst = format::duration_ns(self.worst_ns);
         match self.ios {
             1 => format!("1 outlier of {worst}"),
             n => format!("{} outliers up to {worst}", format::count(n)),
@@ -187,7 +187,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     {
         said.push(format!("I/Os were queued late: {}", by.0));
     }
-    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let time = |ns: u64| format::duration_ns(ns);
     let without: u64 =
         events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns).sum();
     if without > 0 {
@@ -250,7 +250,7 @@ fn as_always(list: &[Judged], said: &mut Vec<String>) {
             "{} of {} waited behind one that took {} {}",
             behind.count(),
             list.len(),
-            format::duration_ns(ns, Script::Plain),
+            format::duration_ns(ns),
             j.layer.place()
         ));
     }
@@ -258,7 +258,7 @@ fn as_always(list: &[Judged], said: &mut Vec<String>) {
 
 /// What could not be seen, and signs of why.
 fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<String>) {
-    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let time = |ns: u64| format::duration_ns(ns);
     let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
     let (blocked, all): (u64, u64) =
         (sum(Phase::Blocked), list.iter().map(|j| j.phases.sum()).sum());
@@ -346,7 +346,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
             }
         }
     }
-    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let time = |ns: u64| format::duration_ns(ns);
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     for (words, ns) in reasons.into_iter().take(3) {
@@ -372,7 +372,7 @@ fn waited_for_cpu(instead: BTreeMap<(&str, bool), u64>) -> Option<String> {
             // Several may have had it in turn: known is the last one.
             who => format!(", which {who} had last"),
         };
-        format!("waited {} for a CPU{behind}", format::duration_ns(ns, Script::Plain))
+        format!("waited {} for a CPU{behind}", format::duration_ns(ns))
     })
 }
 
@@ -403,7 +403,7 @@ fn stamps_and_marks(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         let text: Vec<String> = parts
             .iter()
             .take(3)
-            .map(|(ns, p)| format!("{} {}", p.words(), format::duration_ns(*ns, Script::Plain)))
+            .map(|(ns, p)| format!("{} {}", p.words(), format::duration_ns(*ns)))
             .collect();
         let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
         let low = worst.row.as_ref().and_then(|r| r.low_dev.as_deref());
@@ -432,7 +432,7 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
             "worker {} {} {}",
             j.slow.worker,
             j.slow.op.name(),
-            format::duration_ns(j.phases.sum(), Script::Plain)
+            format::duration_ns(j.phases.sum())
         );
         PictureRow { label, pieces: j.pieces.clone() }
     };

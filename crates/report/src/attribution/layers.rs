@@ -253,18 +253,18 @@ pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec
         | ColumnSet::STATUS;
     read_ios(&path, columns, &mut |batch| {
         for i in 0..batch.rows {
-            let (op, submit_ns, complete_ns) = (batch.op[i], batch.submit[i], batch.complete[i]);
-            let intended_ns = batch.intended[i].unwrap_or(submit_ns).min(submit_ns);
+            let (op, submit_ns, complete_ns) = (batch.op(i), batch.submit(i), batch.complete(i));
+            let intended_ns = batch.intended(i).unwrap_or(submit_ns).min(submit_ns);
             let response = complete_ns.saturating_sub(intended_ns).max(0) as u64;
             let above = thresholds.get(&op).is_some_and(|t| response > *t);
-            if !above || batch.status[i] != 0 || batch.phase_name(i) == "warmup" {
+            if !above || !batch.status(i).is_ok() || batch.phase_name(i) == "warmup" {
                 continue;
             }
             if slow.len() >= SLOW_MAX {
                 more += 1;
                 continue;
             }
-            slow.push(Slow { worker: batch.worker[i], op, intended_ns, submit_ns, complete_ns });
+            slow.push(Slow { worker: batch.worker(i), op, intended_ns, submit_ns, complete_ns });
         }
         Ok(())
     })?;

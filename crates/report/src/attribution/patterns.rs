@@ -13,7 +13,7 @@ use super::episodes::EpisodeView;
 use super::events::Events;
 use super::judge::{Judged, Layer};
 use super::timeline::overlapping;
-use crate::format::{self, Script};
+use crate::format;
 
 /// Fewer episodes make no pattern.
 const FEWEST: usize = 5;
@@ -130,7 +130,7 @@ pub fn patterns(episodes: &[EpisodeView], scale: &PatternScale) -> Vec<Pattern> 
 impl Pattern {
     /// One sentence.
     pub fn words(&self) -> String {
-        let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+        let time = |ns: u64| format::duration_ns(ns);
         let (all, place) = (format::count(self.episodes), self.layer.place());
         let of = format!("In {} of {all} episodes {place}", format::count(self.common));
         match &self.alike {

@@ -16,9 +16,8 @@ use output::OutputPlace;
 
 pub use output::check_output;
 
-use crate::analyse::{Analysis, analyse};
+use crate::analyse::{Analysis, CapturedIos, analyse};
 use crate::attribution::{Explanation, explain};
-use crate::format::Script;
 use crate::model::{
     AnalysedRun, ReportContext, SideDetails, differences, overview, sentences, side_details,
     side_tables, side_words, sides_of,
@@ -89,17 +88,28 @@ pub fn make(
     options: &ReportOptions,
     progress: &mut OnProgress<'_>,
 ) -> Result<MadeReport> {
+    make_counted(paths.iter().map(|p| (p.as_ref(), None)), options, progress)
+}
+
+/// As [`make`], of runs whose rows were perhaps counted while they were written. Errors: as
+/// [`make`].
+pub fn make_counted<'a>(
+    given: impl IntoIterator<Item = (&'a Path, Option<CapturedIos>)>,
+    options: &ReportOptions,
+    progress: &mut OnProgress<'_>,
+) -> Result<MadeReport> {
+    let (paths, counted): (Vec<&Path>, Vec<_>) = given.into_iter().unzip();
     if paths.is_empty() {
         return Err(Error::usage("name at least one run directory"));
     }
-    let dirs: Vec<RunDir> =
-        paths.iter().map(|p| RunDir::open(p.as_ref())).collect::<Result<_>>()?;
+    let dirs: Vec<RunDir> = paths.iter().map(|p| RunDir::open(p)).collect::<Result<_>>()?;
     let mut runs = Vec::with_capacity(dirs.len());
     let mut unexplained = Vec::with_capacity(dirs.len());
     let found = options.context.compare.as_ref();
     let labels = found.map(|found| side_labels(found, &dirs));
-    for (dir, label) in dirs.iter().zip(labels.unwrap_or_else(|| self::labels(&dirs))) {
-        let analysis = analyse(dir, progress)?;
+    let labels = labels.unwrap_or_else(|| self::labels(&dirs));
+    for ((dir, label), counted) in dirs.iter().zip(labels).zip(counted) {
+        let analysis = analyse(dir, counted, progress)?;
         let mut summary = summarise(&analysis)?;
         let (explanation, damage) = explained(dir, &analysis, &mut summary)?;
         unexplained.push(damage);
@@ -234,7 +244,7 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> S
             let mut text = console::console_text(&one.summary, colour, detail);
             if let Some(explanation) = &one.explanation {
                 text.push_str("\nWhy the tail is slow\n");
-                for line in sentences(explanation, Script::Plain) {
+                for line in sentences(explanation) {
                     text.push_str(&paragraph(&line));
                 }
             }
@@ -244,7 +254,7 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> S
             let pairs: Vec<(String, &Summary)> =
                 several.iter().map(|r| (r.label.clone(), &r.summary)).collect();
             let verdicts = several.iter().map(|r| (r.label.as_str(), &r.summary.verdict));
-            let mut text = console::several(verdicts, &overview(&pairs, Script::Plain), colour);
+            let mut text = console::several(verdicts, &overview(&pairs), colour);
             if let Some(table) = differences(several) {
                 text.push('\n');
                 text.push_str(&table.to_text());

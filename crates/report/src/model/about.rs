@@ -3,7 +3,7 @@
 use taillight_core::plan::{BlockSize, Sync, WorkloadPlan};
 use taillight_rundir::Manifest;
 
-use crate::format::{self, Script};
+use crate::format;
 
 /// `file /data/ · mixed: random read 70 %, write 30 %, 4 KiB, 2 workers x depth 4 · 2023-11-14`.
 pub fn about(manifest: &Manifest) -> String {
@@ -86,7 +86,7 @@ fn workers(n: u32) -> String {
 /// A length of time in the page's letters.
 pub fn length(start_ns: i64, end_ns: Option<i64>) -> String {
     end_ns.map_or("not ended".to_owned(), |end| {
-        format::duration(end.saturating_sub(start_ns).max(0) as f64, Script::Fine)
+        format::duration(end.saturating_sub(start_ns).max(0) as f64)
     })
 }
 

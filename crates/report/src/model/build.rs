@@ -9,32 +9,32 @@ use taillight_rundir::summary::Distribution;
 
 use super::view::{Fact, Model, Tile, VerdictView, word};
 use super::{store, tables, wrong_blocks};
-use crate::format::{self, Script};
+use crate::format;
 use crate::table::Tone;
 use crate::verdict::saturation::achieved;
 use crate::verdict::{asked_for, unmeasured, whole_ops};
 
 impl Model {
-    pub fn new(summary: &Summary, script: Script) -> Model {
+    pub fn new(summary: &Summary) -> Model {
         let verdict = &summary.verdict;
         let (word, tone) = word(verdict);
-        let reasons = verdict.reasons.iter().map(|r| format::written(&r.text, script));
+        let reasons = verdict.reasons.iter().map(|r| r.text.clone());
         Model {
             run: summary.run_id.clone(),
             verdict: VerdictView {
                 tone,
                 word,
-                text: format::written(&verdict.text, script),
+                text: verdict.text.clone(),
                 reasons: reasons.collect(),
             },
-            tiles: tiles(summary, script),
-            tables: tables::all(summary, script),
-            facts: facts(summary, script),
+            tiles: tiles(summary),
+            tables: tables::all(summary),
+            facts: facts(summary),
         }
     }
 }
 
-fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
+fn tiles(summary: &Summary) -> Vec<Tile> {
     let tile =
         |label: &str, value: String, note: String| Tile { label: label.to_owned(), value, note };
     let totals = &summary.totals;
@@ -57,11 +57,10 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
     for (op, totals) in whole_ops(summary).take(2) {
         let (latency, kind) = asked_for(totals);
         if let Some(ns) = latency.percentiles.iter().find(|p| p.p == "50").and_then(|p| p.ns) {
-            let mean =
-                latency.mean_ns.map_or("unknown".to_owned(), |m| format::duration(m, script));
+            let mean = latency.mean_ns.map_or("unknown".to_owned(), format::duration);
             tiles.push(tile(
                 &format!("Median {} {kind}", op.name()),
-                format::duration_ns(ns, script),
+                format::duration_ns(ns),
                 format!("mean {mean}"),
             ));
         }
@@ -74,7 +73,7 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
             };
             tiles.push(tile(
                 &format!("{} of {}s", format::nines_label(nine.k), op.name()),
-                format::duration_ns(ns, script),
+                format::duration_ns(ns),
                 beyond,
             ));
         }
@@ -87,7 +86,7 @@ const PICTURES: &str = "Pictures";
 /// Shortest run whose CPU time is said as a share of its time, s.
 const SHARE_FROM_S: f64 = 0.1;
 
-fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
+fn facts(summary: &Summary) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut fact = |label: &'static str, text: String, tone| {
         facts.push(Fact { label, text, tone, detail: label == PICTURES });
@@ -125,34 +124,32 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     if let Some(text) = pictures(summary) {
         fact(PICTURES, text, Tone::Plain);
     }
-    if let Some(queue) = queue(summary, script) {
+    if let Some(queue) = queue(summary) {
         fact("Before issue", queue, Tone::Plain);
     }
     if let Some(text) = slc(summary) {
         fact("SLC", text, Tone::Plain);
     }
-    for (label, text) in others(summary, script) {
+    for (label, text) in others(summary) {
         fact(label, text, Tone::Plain);
     }
-    let own = overhead(summary, script);
+    let own = overhead(summary);
     fact("Overhead", own, Tone::Plain);
     facts
 }
 
 /// What others say of the same time: the drive, a bus analyser, the store.
-fn others(summary: &Summary, script: Script) -> Vec<(&'static str, String)> {
+fn others(summary: &Summary) -> Vec<(&'static str, String)> {
     let drives = summary.drives.iter();
-    let mut said: Vec<_> = drives
-        .map(|d| ("Drive", format!("{}: {}", d.name, format::written(&d.text, script))))
-        .collect();
-    said.extend(summary.bus.as_ref().map(|b| ("Bus", bus_words(b, script))));
-    said.extend(store::words(summary, script).map(|text| ("Store", text)));
+    let mut said: Vec<_> = drives.map(|d| ("Drive", format!("{}: {}", d.name, d.text))).collect();
+    said.extend(summary.bus.as_ref().map(|b| ("Bus", bus_words(b))));
+    said.extend(store::words(summary).map(|text| ("Store", text)));
     said
 }
 
 /// How the bus analyser's commands were matched, and where the slowest spent their time.
-fn bus_words(bus: &BusInfo, script: Script) -> String {
-    let time = |ns: u64| format::duration_ns(ns, script);
+fn bus_words(bus: &BusInfo) -> String {
+    let time = |ns: u64| format::duration_ns(ns);
     let mut text = format!(
         "{} of {} traced I/Os found on the bus ({}); clocks fitted with {} ppm of drift, residual {} \
          (99 %: {}), offset known to {}",
@@ -242,13 +239,13 @@ fn slc(summary: &Summary) -> Option<String> {
 }
 
 /// The time I/Os spend before they are issued.
-fn queue(summary: &Summary, script: Script) -> Option<String> {
+fn queue(summary: &Summary) -> Option<String> {
     let mean = summary.totals.latencies.get(LatencyKind::BeforeIssue)?.mean_ns?;
     let of = summary.totals.latencies.service.mean_ns.filter(|m| *m > 0.0)?;
     Some(format!(
         "{} of the mean {} (the batch, and the kernel's part of the submitting call)",
         format::percent(mean / of),
-        format::duration(of, script)
+        format::duration(of)
     ))
 }
 
@@ -287,31 +284,31 @@ fn losses(summary: &Summary) -> Vec<String> {
         .collect()
 }
 
-fn overhead(summary: &Summary, script: Script) -> String {
+fn overhead(summary: &Summary) -> String {
     let o = &summary.overhead;
     let mut parts = Vec::new();
     match o.null_ns_per_op {
-        Some(ns) => parts.push(format!("{} per I/O on null", format::duration(ns, script))),
+        Some(ns) => parts.push(format!("{} per I/O on null", format::duration(ns))),
         None => parts.push("not calibrated".to_owned()),
     }
     if let Some(ns) = o.capture_ns_per_op {
-        parts.push(format!("{} of it to keep every I/O", format::duration(ns, script)));
+        parts.push(format!("{} of it to keep every I/O", format::duration(ns)));
     }
     if let Some(ns) = o.clock_ns {
-        parts.push(format!("clock {}", format::duration(ns, script)));
+        parts.push(format!("clock {}", format::duration(ns)));
     }
     if let Some(s) = o.cpu_s {
         let seconds = summary.totals.duration_ns as f64 / 1e9;
-        let cpu = format::duration(s * 1e9, script);
+        let cpu = format::duration(s * 1e9);
         // Beginning and ending are in it: of a short run, they are most of it.
         parts.push(match seconds >= SHARE_FROM_S {
             true => format!("CPU {cpu} ({} cores)", format::digits3(s / seconds)),
             false => format!("CPU {cpu}, beginning and ending included"),
         });
     }
-    parts.extend(tracing(summary, script));
+    parts.extend(tracing(summary));
     parts.extend(o.live.map(|live| {
-        let cpu = format::duration(live.cpu_s * 1e9, script);
+        let cpu = format::duration(live.cpu_s * 1e9);
         let scrapes = format::counted(live.scrapes, "scrape");
         format!("live view {cpu} of CPU ({scrapes}, {})", format::counted(live.events, "event"))
     }));
@@ -322,11 +319,11 @@ fn overhead(summary: &Summary, script: Script) -> String {
 }
 
 /// What tracing took of the CPU, by the run's own measurement.
-fn tracing(summary: &Summary, script: Script) -> Option<String> {
+fn tracing(summary: &Summary) -> Option<String> {
     let o = &summary.overhead;
     let probe = o.probe_ns_per_op?;
     let Some(programs) = o.trace_ns_per_op else {
-        let probe = format::duration(probe, script);
+        let probe = format::duration(probe);
         return Some(format!("tracing {probe} per I/O in the worker, its programs not measured"));
     };
     let all = programs + probe;
@@ -334,7 +331,7 @@ fn tracing(summary: &Summary, script: Script) -> Option<String> {
     let share = o.cpu_s.filter(|s| *s > 0.0).map(|s| all / (s * 1e9 / ios));
     Some(format!(
         "tracing {} of CPU per I/O{}",
-        format::duration(all, script),
+        format::duration(all),
         share.map_or(String::new(), |s| format!(" ({} of the program's)", format::percent(s)))
     ))
 }

@@ -1,14 +1,14 @@
 //! An explanation in plain words, for the console, Markdown and the page.
 
 use crate::attribution::{CANNOT_SEE, Explanation, Layer, OutlierVerdict};
-use crate::format::{self, Script};
+use crate::format;
 use taillight_core::OpKind;
 use taillight_core::plan::TraceMode;
 use taillight_rundir::names;
 use taillight_rundir::trace_info::TracingBackend;
 
 /// The answer in one to a few sentences.
-pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
+pub fn sentences(it: &Explanation) -> Vec<String> {
     let mut said = Vec::new();
     if it.info.backend == TracingBackend::None {
         let why = it.info.why.as_deref().unwrap_or("no reason given");
@@ -16,7 +16,7 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
         return said;
     }
     if it.outliers == 0 {
-        said.push(format!("There is no outlier ({}).", threshold(it, script)));
+        said.push(format!("There is no outlier ({}).", threshold(it)));
         said.extend(limits(it));
         return said;
     }
@@ -54,7 +54,7 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
     said.push(format!(
         "Of {} ({}), {}.",
         format::counted(it.outliers, "outlier"),
-        threshold(it, script),
+        threshold(it),
         parts.join("; ")
     ));
     said.push(format!("They make {}.", format::counted(it.episodes.len() as u64, "episode"),));
@@ -80,8 +80,8 @@ fn were(n: u64, what: &str) -> String {
 }
 
 /// What an outlier is here.
-fn threshold(it: &Explanation, script: Script) -> String {
-    let time = |ns: &u64| format::duration_ns(*ns, script);
+fn threshold(it: &Explanation) -> String {
+    let time = |ns: &u64| format::duration_ns(*ns);
     if it.given {
         let ns = it.thresholds.values().next().copied().unwrap_or(0);
         return format!("above {}", time(&ns));
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_percentile_that_was_used_is_named() {
-        let text = |levels: &[_]| threshold(&explained(levels), Script::Plain);
+        let text = |levels: &[_]| threshold(&explained(levels));
         let read = "reads above 2.00 ms";
         assert_eq!(text(&[(OpKind::Read, "99.9")]), format!("{read}: the slowest 0.1 %"));
         let both = [(OpKind::Read, "99"), (OpKind::Write, "99")];
@@ -271,12 +271,12 @@ mod tests {
         let words = format!("{read}, the slowest 0.1 %; writes above 2.00 ms, the slowest 1 %");
         assert_eq!(text(&both), words);
         let none = Explanation { thresholds: BTreeMap::new(), ..explained(&[]) };
-        assert_eq!(threshold(&none, Script::Plain), "no I/Os");
+        assert_eq!(threshold(&none), "no I/Os");
     }
 
     #[test]
     fn one_is_one() {
-        let said = sentences(&explained(&[(OpKind::Read, "99.9")]), Script::Plain).join(" ");
+        let said = sentences(&explained(&[(OpKind::Read, "99.9")])).join(" ");
         assert!(said.starts_with("Of 1 outlier ("), "{said}");
         assert!(said.contains("1 outlier was not traced"), "{said}");
     }

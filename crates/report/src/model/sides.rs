@@ -14,7 +14,7 @@ use super::AnalysedRun;
 use crate::analyse::dists::headline_kind;
 use crate::analyse::{KEPT, SlowestIos};
 use crate::attribution::{Explanation, Phase, PhaseLevel};
-use crate::format::{self, Script};
+use crate::format;
 use crate::table::{Cell, Table};
 
 /// What is found out from the I/Os of two sides.
@@ -208,7 +208,7 @@ pub fn side_tables(found: &SideDetails) -> Vec<Table> {
 /// `+1.70 ms`.
 fn difference(ns: f64) -> String {
     let sign = if ns < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", format::duration(ns.abs(), Script::Fine))
+    format!("{sign}{}", format::duration(ns.abs()))
 }
 
 fn words(phase: &str) -> &str {
@@ -222,7 +222,7 @@ fn main_phases(it: &ComparedPhases) -> impl Iterator<Item = &PhaseDifference> {
 }
 
 fn phase_row(it: &ComparedPhases) -> Vec<Cell> {
-    let time = |ns: f64| format::duration(ns, Script::Fine);
+    let time = |ns: f64| format::duration(ns);
     let parts = main_phases(it).map(|p| format!("{} {}", words(&p.phase), difference(more(p))));
     let cells = [
         format!("{} p{}", it.op.name(), it.p),
@@ -240,7 +240,7 @@ fn episode_row(it: &ComparedEpisodes) -> Vec<Cell> {
         format!(
             "{} in {}, {} I/Os, largest {}",
             format::counted(count.episodes, "episode"),
-            format::duration(count.seconds * 1e9, Script::Fine),
+            format::duration(count.seconds * 1e9),
             format::count(count.ios),
             format::count(count.largest)
         )
@@ -253,7 +253,7 @@ fn episode_row(it: &ComparedEpisodes) -> Vec<Cell> {
         (None, Some(lo)) => format!("at least {}", format::factor(lo)),
         _ => "-".to_owned(),
     };
-    let above = format::duration_ns(it.above_ns, Script::Fine);
+    let above = format::duration_ns(it.above_ns);
     let cells = [
         format!("{} {above} (p{} of base)", it.op.name(), it.p),
         side(&it.base),
@@ -283,7 +283,7 @@ fn differs(it: &ComparedPhases, found: &CompareFile) -> bool {
 fn phase_sentence(it: &ComparedPhases) -> Option<String> {
     let all = it.new_ns - it.base_ns;
     let first = main_phases(it).next()?;
-    let time = |ns: f64| format::duration(ns.abs(), Script::Plain);
+    let time = |ns: f64| format::duration(ns.abs());
     let way = if all > 0.0 { "more" } else { "less" };
     let at = format!("{} p{} (service time)", it.op.name(), it.p);
     // What is larger than the whole, or goes the other way, is no part of it.
@@ -337,7 +337,7 @@ mod tests {
             "Of the 1.90 ms more at read p99.9 (service time), 1.80 ms are: file system."
         );
         let table = &side_tables(&found)[0];
-        assert!(table.rows[0][5].text.starts_with("file system +1.80 ms, device +200 µs"));
+        assert!(table.rows[0][5].text.starts_with("file system +1.80 ms, device +200 us"));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use taillight_rundir::Summary;
 
-use crate::format::{self, Script};
+use crate::format;
 
 /// Space amplification is a guess of the store at what is live.
 const SPACE: &str = "space amplification, as RocksDB estimates,";
 
 /// What a person wants to know of it first, in one line; none without statistics.
-pub fn words(summary: &Summary, script: Script) -> Option<String> {
+pub fn words(summary: &Summary) -> Option<String> {
     let rise = |name: &str| summary.store.get(name)?.rise;
     let level = |name: &str| summary.store.get(name).copied();
     let mut parts = Vec::new();
@@ -17,7 +17,7 @@ pub fn words(summary: &Summary, script: Script) -> Option<String> {
         parts.push(match ns > 0.0 {
             true => format!(
                 "writes held back for {} ({} of the time)",
-                format::duration(ns, script),
+                format::duration(ns),
                 format::percent(ns / of)
             ),
             false => "no writes held back".to_owned(),

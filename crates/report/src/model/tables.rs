@@ -6,7 +6,7 @@ use taillight_rundir::latency::{Latency, Quantile};
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
 use super::wrong_blocks;
-use crate::format::{self, Script};
+use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::verdict::{asked_for, main, unsampled};
 
@@ -20,18 +20,18 @@ const AFTER_ISSUE: &str = "after issue";
 const UNRESOLVED: &str = "-";
 
 /// All tables of one run.
-pub fn all(summary: &Summary, script: Script) -> Vec<Table> {
+pub fn all(summary: &Summary) -> Vec<Table> {
     let tables = [
         wrong_blocks::table(summary),
         Some(throughput(summary)),
         Some(load(summary)),
-        latency(summary, script),
-        nines(summary, script),
-        qos(summary, script),
+        latency(summary),
+        nines(summary),
+        qos(summary),
         slc(summary),
         errors(summary),
-        percentiles(summary, script),
-        moments(summary, script),
+        percentiles(summary),
+        moments(summary),
     ];
     tables.into_iter().flatten().filter(|t| !t.rows.is_empty()).collect()
 }
@@ -141,7 +141,7 @@ fn queue_matters(totals: &Totals) -> bool {
     both.is_some_and(|(queue, service)| queue > service * QUEUE_SHARE)
 }
 
-fn latency(summary: &Summary, script: Script) -> Option<Table> {
+fn latency(summary: &Summary) -> Option<Table> {
     let any = summary.ops.values().next()?;
     let shown: Vec<&str> =
         COMPACT.into_iter().filter(|p| main(any).percentiles.iter().any(|it| it.p == *p)).collect();
@@ -163,7 +163,7 @@ fn latency(summary: &Summary, script: Script) -> Option<Table> {
                 (false, 0) => format!("{name} {measure}"),
                 _ => format!("  {measure}"),
             };
-            table.rows.push(latency_row(label, latency, &shown, script));
+            table.rows.push(latency_row(label, latency, &shown));
         }
     }
     let dashes = table.rows.iter().flatten().any(|c| c.text == UNRESOLVED);
@@ -171,8 +171,8 @@ fn latency(summary: &Summary, script: Script) -> Option<Table> {
     Some(table)
 }
 
-fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script) -> Vec<Cell> {
-    let time = |ns| time_or_dash(ns, script);
+fn latency_row(label: String, latency: &Latency, shown: &[&str]) -> Vec<Cell> {
+    let time = |ns| time_or_dash(ns);
     let mut row = vec![Cell::new(label), time(latency.mean_ns)];
     for p in shown {
         // What was not asked for stays empty; a dash is for too few I/Os.
@@ -184,7 +184,7 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script)
 }
 
 /// `1.90 ms`, its interval, or what it needs.
-fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
+fn estimate(it: &Quantile, totals: &Totals) -> Cell {
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
         let words = match it.needs {
             u64::MAX => "unresolved".to_owned(),
@@ -195,11 +195,11 @@ fn estimate(it: &Quantile, totals: &Totals, script: Script) -> Cell {
         return Cell::toned(words, Tone::Dim);
     };
     let mark = if is_marked(it, totals) { " *" } else { "" };
-    let value = format::duration_ns(ns, script);
-    let at = |ns: u64| format::duration_ns(ns, script);
+    let value = format::duration_ns(ns);
+    let at = |ns: u64| format::duration_ns(ns);
     Cell::new(match (it.lo_ns, it.hi_ns, it.bound_ns) {
-        (Some(lo), Some(hi), _) if same(lo, hi, script) => format!("{value}{mark}"),
-        (Some(lo), Some(hi), _) => format!("{value} ({}){mark}", between(lo, hi, script)),
+        (Some(lo), Some(hi), _) if same(lo, hi) => format!("{value}{mark}"),
+        (Some(lo), Some(hi), _) => format!("{value} ({}){mark}", between(lo, hi)),
         // Only the one-sided bound on the other side exists.
         (Some(_), None, Some(most)) => format!("{value} (at most {}){mark}", at(most)),
         (None, Some(_), Some(least)) => format!("{value} (at least {}){mark}", at(least)),
@@ -224,13 +224,13 @@ fn is_marked(it: &Quantile, totals: &Totals) -> bool {
 }
 
 /// Whether both print alike, so that the interval is narrower than the digits shown.
-fn same(lo: u64, hi: u64, script: Script) -> bool {
-    format::duration_ns(lo, script) == format::duration_ns(hi, script)
+fn same(lo: u64, hi: u64) -> bool {
+    format::duration_ns(lo) == format::duration_ns(hi)
 }
 
 /// `1.70 to 2.20 ms`: the unit once when both ends share it.
-fn between(lo: u64, hi: u64, script: Script) -> String {
-    let (lo, hi) = (format::duration_ns(lo, script), format::duration_ns(hi, script));
+fn between(lo: u64, hi: u64) -> String {
+    let (lo, hi) = (format::duration_ns(lo), format::duration_ns(hi));
     match (lo.rsplit_once(' '), hi.rsplit_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {hi}"),
         _ => format!("{lo} to {hi}"),
@@ -240,7 +240,7 @@ fn between(lo: u64, hi: u64, script: Script) -> String {
 /// `29,956 I/Os (4 min)`: the time at the rate of this run.
 fn ios(n: u64, totals: &Totals) -> String {
     let ns = n as f64 * totals.duration_ns as f64 / counted(totals).max(1) as f64;
-    format!("{} I/Os ({})", format::count(n), format::duration_ns(ns as u64, Script::Plain))
+    format!("{} I/Os ({})", format::count(n), format::duration_ns(ns as u64))
 }
 
 /// Rows of percentiles, one column per set of I/Os.
@@ -248,7 +248,6 @@ fn estimates(
     mut table: Table,
     sets: &[(String, &Totals)],
     pick: impl Fn(&Latency) -> Vec<(String, &Quantile)>,
-    script: Script,
 ) -> Table {
     let lists: Vec<Vec<(String, &Quantile)>> =
         sets.iter().map(|(_, t)| pick(asked_for(t).0)).collect();
@@ -265,7 +264,7 @@ fn estimates(
                 row.push(Cell::default());
                 continue;
             };
-            row.push(estimate(it, totals, script));
+            row.push(estimate(it, totals));
             if let Some(effective) = it.effective.filter(|_| is_marked(it, totals))
                 && marked.is_none_or(|(_, least, _)| effective < least)
             {
@@ -286,16 +285,16 @@ fn estimates(
     table
 }
 
-fn nines(summary: &Summary, script: Script) -> Option<Table> {
+fn nines(summary: &Summary) -> Option<Table> {
     let table = Table::of_words("nines", "Nines, with 95 % interval", &["share"]);
-    Some(estimates(table, &sets(summary), nine_rows, script))
+    Some(estimates(table, &sets(summary), nine_rows))
 }
 
-fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
+fn percentiles(summary: &Summary) -> Option<Table> {
     let mut table = Table::of_words("percentiles", "Percentiles, with 95 % interval", &["share"]);
     table.detail = true;
     table.note = Some("Nearest rank over all successful I/Os.".to_owned());
-    Some(estimates(table, &sets(summary), percentile_rows, script))
+    Some(estimates(table, &sets(summary), percentile_rows))
 }
 
 fn nine_rows(latency: &Latency) -> Vec<(String, &Quantile)> {
@@ -306,7 +305,7 @@ fn percentile_rows(latency: &Latency) -> Vec<(String, &Quantile)> {
     latency.percentiles.iter().map(|p| (format!("{} %", p.p), &p.quantile)).collect()
 }
 
-fn moments(summary: &Summary, script: Script) -> Option<Table> {
+fn moments(summary: &Summary) -> Option<Table> {
     let mut table = Table::new(
         "moments",
         "Shape",
@@ -315,7 +314,7 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
     table.detail = true;
     for (name, totals) in sets(summary) {
         for (measure, l) in measures(totals) {
-            let time = |ns| time_or_dash(ns, script);
+            let time = |ns| time_or_dash(ns);
             table.rows.push(vec![
                 Cell::new(format!("{name} {measure}")),
                 Cell::new(format::count(l.count)),
@@ -331,7 +330,7 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
     Some(table)
 }
 
-fn qos(summary: &Summary, script: Script) -> Option<Table> {
+fn qos(summary: &Summary) -> Option<Table> {
     let mut table = Table::new(
         "qos",
         "Ceilings",
@@ -350,7 +349,7 @@ fn qos(summary: &Summary, script: Script) -> Option<Table> {
             ),
         };
         table.rows.push(vec![
-            Cell::new(format::duration_ns(q.ceiling_ns, script)),
+            Cell::new(format::duration_ns(q.ceiling_ns)),
             Cell::new(format!("{} %", q.at)),
             Cell::new(checked_for(q)),
             Cell::toned(answer, tone),
@@ -431,7 +430,7 @@ fn errors(summary: &Summary) -> Option<Table> {
 }
 
 /// Several runs in one table: throughput and tail of each operation.
-pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
+pub fn overview(runs: &[(String, &Summary)]) -> Table {
     let mut columns = vec!["run", "", "IOPS", "bandwidth", "mean"];
     columns.extend(["50 %", "99 %", "99.9 %", "99.99 %", "max"]);
     let mut table = Table::new("overview", "Runs side by side", &columns);
@@ -445,9 +444,7 @@ pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
                 rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             ];
             let shown = ["50", "99", "99.9", "99.99"];
-            row.extend(
-                latency_row(String::new(), main(totals), &shown, script).into_iter().skip(1),
-            );
+            row.extend(latency_row(String::new(), main(totals), &shown).into_iter().skip(1));
             if let Some(first) = first {
                 beside(&mut row[2], Some(totals.iops), Some(first.iops));
                 beside(&mut row[6], p99_ns(totals), p99_ns(first));
@@ -479,9 +476,9 @@ fn p99_ns(totals: &Totals) -> Option<f64> {
 }
 
 /// A time, or a dash where too few I/Os tell it.
-fn time_or_dash(ns: Option<f64>, script: Script) -> Cell {
+fn time_or_dash(ns: Option<f64>) -> Cell {
     match ns {
-        Some(ns) => Cell::new(format::duration(ns, script)),
+        Some(ns) => Cell::new(format::duration(ns)),
         None => Cell::toned(UNRESOLVED, Tone::Dim),
     }
 }

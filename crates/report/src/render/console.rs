@@ -3,14 +3,13 @@
 use taillight_rundir::Summary;
 use taillight_rundir::summary::{Reason, Verdict};
 
-use crate::format::{self, Script};
 use crate::model::{Model, word};
 use crate::table::{Cell, Table, TextPage, Tone};
 
 /// The summary as text for a terminal. `colour` adds ANSI colours, leave it off elsewhere; `detail`
 /// what is else for the page.
 pub fn console_text(summary: &Summary, colour: bool, detail: bool) -> String {
-    render(&Model::new(summary, Script::Plain), colour, detail)
+    render(&Model::new(summary), colour, detail)
 }
 
 fn render(model: &Model, colour: bool, detail: bool) -> String {
@@ -68,7 +67,7 @@ pub fn several<'a>(
         let head = page.paint(word, tone, true);
         page.text.push_str(&format!("{label}: {head}\n"));
         page.indented(&verdict.text, Tone::Plain);
-        let plain = |r: &Reason| format::written(&r.text, Script::Plain);
+        let plain = |r: &Reason| r.text.clone();
         let all: Vec<String> = verdict.reasons.iter().map(plain).collect();
         reasons(&mut page, &all);
     }

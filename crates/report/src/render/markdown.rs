@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use taillight_rundir::Summary;
 
-use crate::format::Script;
 use crate::model::{AnalysedRun, Model, overview, sentences};
 use crate::table::Table;
 
@@ -18,10 +17,10 @@ pub fn markdown(runs: &[AnalysedRun]) -> String {
         out.push_str("# Taillight report\n\n");
         let pairs: Vec<(String, &Summary)> =
             runs.iter().map(|r| (r.label.clone(), &r.summary)).collect();
-        out.push_str(&markdown_table(&overview(&pairs, Script::Plain)));
+        out.push_str(&markdown_table(&overview(&pairs)));
     }
     for run in runs {
-        let model = Model::new(&run.summary, Script::Plain);
+        let model = Model::new(&run.summary);
         let level = if runs.len() > 1 { "##" } else { "#" };
         let _ = writeln!(out, "{level} {}\n", md(&run.label));
         let _ = writeln!(out, "**{}.** {}\n", model.verdict.word, md(&model.verdict.text));
@@ -33,7 +32,7 @@ pub fn markdown(runs: &[AnalysedRun]) -> String {
         }
         if let Some(explanation) = &run.explanation {
             out.push_str("### Why the tail is slow\n\n");
-            for line in sentences(explanation, Script::Plain) {
+            for line in sentences(explanation) {
                 let _ = writeln!(out, "{}\n", md(&line));
             }
         }

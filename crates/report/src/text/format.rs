@@ -1,52 +1,14 @@
 //! Numbers as people read them: fitting units, three digits, thousands separated.
 //!
-//! What it is: counts, shares and moments as text, and the units of `taillight_core` in the script of
-//! the output. What it is not: rounding before arithmetic; everything upstream stays exact. Called by
-//! the model and the charts.
+//! What it is: counts, shares and moments as text, and the units of `taillight_core`. What it is not:
+//! rounding before arithmetic; everything upstream stays exact. Called by the model and the charts.
 
-use taillight_core::units::readable::{self, fit};
-pub use taillight_core::units::readable::{bytes, bytes_per_s, digits3};
-
-/// How the micro sign is written: plain text keeps to ASCII, pages may use the real letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Script {
-    /// `us`, for terminals, Markdown and CSV.
-    #[default]
-    Plain,
-    /// `µs`, for HTML and charts.
-    Fine,
-}
-
-/// Text that holds durations, made as [`Script::Plain`] elsewhere (verdicts as they are stored, tables
-/// over several runs), as `script` writes them. The one place where a finished text changes script.
-pub fn written(text: &str, script: Script) -> String {
-    match script {
-        Script::Plain => text.to_owned(),
-        Script::Fine => {
-            let mut out = String::with_capacity(text.len());
-            let mut rest = text;
-            while let Some(at) = rest.find(" us") {
-                let (head, tail) = rest.split_at(at);
-                out.push_str(head);
-                let digit = head.ends_with(|c: char| c.is_ascii_digit());
-                let ends = !tail[3..].starts_with(|c: char| c.is_alphanumeric());
-                out.push_str(if digit && ends { " µs" } else { " us" });
-                rest = &tail[3..];
-            }
-            out.push_str(rest);
-            out
-        }
-    }
-}
-
-/// A duration: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`.
-pub fn duration(ns: f64, script: Script) -> String {
-    written(&readable::duration(ns), script)
-}
+use taillight_core::units::readable::fit;
+pub use taillight_core::units::readable::{bytes, bytes_per_s, digits3, duration};
 
 /// A duration held as whole nanoseconds.
-pub fn duration_ns(ns: u64, script: Script) -> String {
-    duration(ns as f64, script)
+pub fn duration_ns(ns: u64) -> String {
+    duration(ns as f64)
 }
 
 /// A count with its noun, which takes an `s` for any other number than one.
@@ -141,21 +103,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_units_become_micro() {
-        assert_eq!(written("12 us, tell us. 3 usable", Script::Fine), "12 µs, tell us. 3 usable");
-        assert_eq!(written("12 us", Script::Plain), "12 us");
-    }
-
-    #[test]
     fn nought_has_no_sign() {
         let moments = [-40_000_000, -60_000_000, 0, 1_240_000_000].map(moment);
         assert_eq!(moments, ["0.0 s", "-0.1 s", "0.0 s", "1.2 s"]);
-    }
-
-    #[test]
-    fn durations_take_the_script() {
-        assert_eq!(duration(12_345.0, Script::Plain), "12.3 us");
-        assert_eq!(duration(12_345.0, Script::Fine), "12.3 µs");
     }
 
     #[test]
@@ -177,11 +127,11 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn figures_are_short_whatever_they_say(value in proptest::num::f64::ANY) {
-            for text in [duration(value, Script::Plain), rate(value), short(value), factor(value)] {
+            for text in [duration(value), rate(value), short(value), factor(value)] {
                 proptest::prop_assert!(!text.is_empty());
             }
             if (0.0..1e15).contains(&value) {
-                proptest::prop_assert!(duration(value, Script::Plain).len() <= 14);
+                proptest::prop_assert!(duration(value).len() <= 14);
             }
         }
     }

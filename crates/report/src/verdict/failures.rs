@@ -6,7 +6,7 @@ use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
 
 use super::basis::{reason, unsampled};
 use crate::analyse::Analysis;
-use crate::format::{self, Script};
+use crate::format;
 
 pub(super) fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
     if analysis.status != RunStatus::Failed {
@@ -53,7 +53,7 @@ fn to_its_end(analysis: &Analysis, summary: &Summary) -> bool {
 fn kept(analysis: &Analysis, summary: &Summary) -> String {
     let run = &analysis.manifest.plan.run;
     let planned = match (run.duration, run.operations) {
-        (Some(time), _) => format!(" (of {} planned)", format::duration_ns(time.0, Script::Plain)),
+        (Some(time), _) => format!(" (of {} planned)", format::duration_ns(time.0)),
         (None, Some(n)) => format!(" (of {} I/Os planned)", format::count(n)),
         (None, None) => String::new(),
     };
@@ -64,7 +64,7 @@ fn kept(analysis: &Analysis, summary: &Summary) -> String {
     if unsampled(&summary.totals) {
         return format!(" Only its {count} slowest I/Os were kept.");
     }
-    let time = format::duration_ns(summary.totals.duration_ns, Script::Plain);
+    let time = format::duration_ns(summary.totals.duration_ns);
     if summary.losses.ios > 0 {
         let lost = format::count(summary.losses.ios);
         return format!(
@@ -125,7 +125,7 @@ pub(super) fn refused(a: &Analysis, summary: &Summary) -> Option<(VerdictStatus,
     let first = failed.chain(kinds().filter(refused)).find_map(|k| k.first_ns);
     let when = first.map_or(String::new(), |at| {
         let since = at.saturating_sub(a.start_ns).max(0) as u64;
-        format!(" at {}", format::duration_ns(since, Script::Plain))
+        format!(" at {}", format::duration_ns(since))
     });
     let text = format!(
         "After the first write error{when} {} writes were refused by Taillight without asking the \

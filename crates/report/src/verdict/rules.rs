@@ -15,7 +15,7 @@ use super::saturation::achieved;
 use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
-use crate::format::{self, Script};
+use crate::format;
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
 const LITTLE_FROM_NS: f64 = 5_000.0;
@@ -192,7 +192,7 @@ fn shape(latency: &Latency) -> Option<String> {
     let find = |p: &str| latency.percentiles.iter().find(|it| it.p == p).and_then(|it| it.ns);
     let mut parts = Vec::new();
     if let Some(ns) = find("50") {
-        parts.push(format!("half within {}", format::duration_ns(ns, Script::Plain)));
+        parts.push(format!("half within {}", format::duration_ns(ns)));
     }
     // Only what has an upper bound: a nine that rests on a single event is no promise.
     let nines = latency.nines.iter().filter(|n| n.resolved && n.hi_ns.is_some());
@@ -200,11 +200,7 @@ fn shape(latency: &Latency) -> Option<String> {
     let two = nines.clone().find(|n| n.k == 2);
     for nine in [two, deepest.filter(|n| n.k > 2)].into_iter().flatten() {
         let ns = nine.ns?;
-        parts.push(format!(
-            "{} within {}",
-            format::nines_label(nine.k),
-            format::duration_ns(ns, Script::Plain)
-        ));
+        parts.push(format!("{} within {}", format::nines_label(nine.k), format::duration_ns(ns)));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
@@ -251,7 +247,7 @@ fn ceiling(
         0 => String::new(),
         n => format!("; the same for {n} more"),
     };
-    let ceiling = format::duration_ns(check.ceiling_ns, Script::Plain);
+    let ceiling = format::duration_ns(check.ceiling_ns);
     let slow = match &check.requests {
         None => format!("{} I/Os took longer than {ceiling}", format::count(check.above)),
         Some(RequestCheck { failed: None, .. }) => {
@@ -302,8 +298,8 @@ fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let text = format!(
         "Workload {} finished early ({} of {}); its own rates are over that time.",
         it.name,
-        format::duration_ns(it.totals.duration_ns, Script::Plain),
-        format::duration_ns(whole, Script::Plain)
+        format::duration_ns(it.totals.duration_ns),
+        format::duration_ns(whole)
     );
     Some((VerdictStatus::Warned, reason("finished_early", text)))
 }
@@ -430,7 +426,7 @@ fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> 
     }
     let text = format!(
         "The tool itself takes {} per I/O, {} of the mean latency.",
-        format::duration(own, Script::Plain),
+        format::duration(own),
         format::percent(own / mean)
     );
     Some((VerdictStatus::Warned, reason("own_cost", text)))
@@ -450,8 +446,8 @@ fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let text = format!(
         "1 I/O in 1,000 was sent {} late or more, against a usual service time of {}: slots or CPU \
          were short. Response times include this wait.",
-        format::duration_ns(late, Script::Plain),
-        format::duration_ns(usual, Script::Plain)
+        format::duration_ns(late),
+        format::duration_ns(usual)
     );
     Some((VerdictStatus::Warned, reason("late", text)))
 }

@@ -1,6 +1,5 @@
 //! Where chunks live: memory, or files under `/dev/shm` or a spill directory.
 
-use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -15,12 +14,13 @@ pub trait ChunkStore {
     /// How many there are. Never changes.
     fn count(&self) -> usize;
 
-    /// The bytes of a chunk, header first. Errors: `Unavailable` when they cannot be read.
-    fn bytes(&self, chunk: usize) -> Result<Cow<'_, [u8]>>;
+    /// The bytes of a chunk, header first, in `buffer` where they are not in memory already. Errors:
+    /// `Unavailable` when they cannot be read.
+    fn bytes<'a>(&'a self, chunk: usize, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]>;
 
     /// The header of a chunk. Errors: `Corrupt` when it is none.
     fn header(&self, chunk: usize) -> Result<Header> {
-        Header::read(&self.bytes(chunk)?)
+        Header::read(self.bytes(chunk, &mut Vec::new())?)
     }
 
     /// Frees a chunk: it is not asked for again. Errors: `Unavailable` when it cannot be freed.
@@ -35,8 +35,8 @@ impl ChunkStore for MemoryChunks {
     fn count(&self) -> usize {
         self.0.len()
     }
-    fn bytes(&self, chunk: usize) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(&self.0[chunk]))
+    fn bytes<'a>(&'a self, chunk: usize, _: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        Ok(&self.0[chunk])
     }
     fn release(&mut self, chunk: usize) -> Result<()> {
         self.0[chunk] = Vec::new();
@@ -52,10 +52,12 @@ impl ChunkStore for ChunkFiles {
     fn count(&self) -> usize {
         self.0.len()
     }
-    fn bytes(&self, chunk: usize) -> Result<Cow<'_, [u8]>> {
+    fn bytes<'a>(&'a self, chunk: usize, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let path = &self.0[chunk];
-        let bytes = fs::read(path).map_err(|e| cannot("read", path, e))?;
-        Ok(Cow::Owned(bytes))
+        buffer.clear();
+        let read = File::open(path).and_then(|mut file| file.read_to_end(buffer));
+        read.map_err(|e| cannot("read", path, e))?;
+        Ok(buffer)
     }
     fn header(&self, chunk: usize) -> Result<Header> {
         let path = &self.0[chunk];

@@ -14,6 +14,7 @@ use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
+use super::column::OptionalColumn;
 use crate::table;
 
 /// How the values of a column are laid out.
@@ -84,122 +85,20 @@ impl ColumnLayouts {
 /// Pages of a column chunk, and what the row group must know of them.
 pub(super) type EncodedColumn = (bytes::Bytes, ColumnCloseResult);
 
-/// Values of a column without nulls. They are listed only once they differ.
-#[derive(Debug, Default)]
-pub(super) struct DenseColumn<T> {
-    first: T,
-    values: Vec<T>,
-}
-
-impl<T: Copy + PartialEq> DenseColumn<T> {
-    /// Adds the value of row `row`, counted from 0.
-    #[inline]
-    pub fn push(&mut self, row: usize, value: T) {
-        if self.values.is_empty() {
-            if row == 0 || value == self.first {
-                self.first = value;
-                return;
-            }
-            self.values.resize(row, self.first);
-        }
-        self.values.push(value);
-    }
-
-    pub fn clear(&mut self) {
-        self.values.clear();
-    }
-
-    /// The value of each row, or the one that all have.
-    pub fn values(&self) -> std::result::Result<&[T], T> {
-        if self.values.is_empty() { Err(self.first) } else { Ok(&self.values) }
-    }
-}
-
-/// Values of an optional column. They are listed only once they differ, levels exist only once
-/// nulls and values mix.
-#[derive(Debug, Default)]
-pub(super) struct OptionalColumn<T> {
-    first: Option<T>,
-    differ: bool,
-    values: Vec<T>,
-    levels: Vec<i16>,
-}
-
 /// Levels of values without nulls.
 static PRESENT: [i16; 4096] = [1; 4096];
 
-impl<T: Copy + PartialEq> OptionalColumn<T> {
-    /// Adds the value of row `row`, counted from 0.
-    #[inline(always)]
-    pub fn push(&mut self, row: usize, value: Option<T>) {
-        match value {
-            value if !self.differ && value == self.first => {}
-            Some(value) if self.differ && self.levels.is_empty() && self.first.is_some() => {
-                self.values.push(value);
-            }
-            value => self.push_other(row, value),
-        }
-    }
-
-    /// The first value, the first that differs, and values among nulls.
-    fn push_other(&mut self, row: usize, value: Option<T>) {
-        if !self.differ {
-            if row == 0 {
-                self.first = value;
-                return;
-            }
-            self.differ = true;
-            self.values.extend(self.first.iter().cycle().take(row));
-        }
-        if self.levels.is_empty() && value.is_some() != self.first.is_some() {
-            self.levels.resize(row, i16::from(self.first.is_some()));
-        }
-        if !self.levels.is_empty() {
-            self.levels.push(i16::from(value.is_some()));
-        }
-        self.values.extend(value);
-    }
-
-    pub fn clear(&mut self) {
-        self.differ = false;
-        self.values.clear();
-        self.levels.clear();
-    }
-
-    /// What every row holds, where all hold the same.
-    pub fn constant(&self) -> Option<Option<T>> {
-        (!self.differ).then_some(self.first)
-    }
-
-    /// The values that are not null.
-    pub fn values(&self) -> &[T] {
-        &self.values
-    }
-
-    /// Hands values and levels to a column writer.
-    pub fn write<D: DataType<T = T>>(&self, out: &mut ColumnWriterImpl<'_, D>) -> Result<()> {
-        if !self.levels.is_empty() {
-            return out.write_batch(&self.values, Some(&self.levels), None).map(|_| ());
-        }
-        for values in self.values.chunks(PRESENT.len()) {
-            out.write_batch(values, Some(&PRESENT[..values.len()]), None)?;
-        }
-        Ok(())
-    }
-}
-
-/// Writes `n` times the same value.
-pub(super) fn repeat<T: DataType>(
-    out: &mut ColumnWriterImpl<'_, T>,
-    value: T::T,
-    n: usize,
+/// Hands values and levels to a column writer.
+pub(super) fn write_optional<D: DataType<T: Copy + Default>>(
+    out: &mut ColumnWriterImpl<'_, D>,
+    column: &OptionalColumn<D::T>,
 ) -> Result<()> {
-    let block = vec![value; n.min(1024)];
-    let mut left = n;
-    while left > 0 {
-        let take = left.min(block.len());
-        out.write_batch(&block[..take], None, None)?;
-        left -= take;
+    let (values, levels) = column.present();
+    if !levels.is_empty() {
+        return out.write_batch(&values, Some(levels), None).map(|_| ());
+    }
+    for values in values.chunks(PRESENT.len()) {
+        out.write_batch(values, Some(&PRESENT[..values.len()]), None)?;
     }
     Ok(())
 }

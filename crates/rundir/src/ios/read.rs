@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
-use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_core::Result;
 
+use super::batch::RowBatch;
 use super::schema::{self, ColumnSet};
 use super::source::ColumnSource;
 use crate::table;
@@ -15,107 +16,6 @@ use crate::table;
 const BATCH_ROWS: usize = 1 << 16;
 /// Rows of a row group that a reader believes.
 const GROUP_ROWS_MAX: usize = 1 << 26;
-
-/// One I/O as read. Its phase is [`RowBatch::phase_name`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// Index of the workload in the plan.
-    pub workload: u16,
-    /// Worker over all workloads.
-    pub worker: u16,
-    pub record: Record,
-}
-
-impl std::ops::Deref for Row {
-    type Target = Record;
-    #[inline]
-    fn deref(&self) -> &Record {
-        &self.record
-    }
-}
-
-/// Consecutive rows. A column that was not asked for is empty; an asked one has one entry a row.
-/// Stamps are CLOCK_MONOTONIC ns.
-#[derive(Debug, Default)]
-pub struct RowBatch {
-    /// Rows in the batch.
-    pub rows: usize,
-    /// Number of the first row in the file, from 0.
-    pub first_row: u64,
-    /// Phase, as an index into `phase_names`.
-    pub phase: Vec<u16>,
-    /// Names of the phases seen so far.
-    pub phase_names: Vec<String>,
-    /// Index of the workload in the plan.
-    pub workload: Vec<u16>,
-    /// Worker over all workloads.
-    pub worker: Vec<u16>,
-    pub op: Vec<OpKind>,
-    pub target: Vec<u16>,
-    pub offset: Vec<Option<u64>>,
-    pub key: Vec<Option<u64>>,
-    pub size: Vec<u64>,
-    /// Bytes moved; `None` means equal to `size`.
-    pub moved: Vec<Option<u64>>,
-    /// Items of a scan or batch.
-    pub count: Vec<Option<u32>>,
-    /// When the schedule wanted it to start; `None` in a closed loop: read it as `submit`.
-    pub intended: Vec<Option<i64>>,
-    /// The writer's stamp, end to end.
-    pub origin: Vec<Option<i64>>,
-    pub submit: Vec<i64>,
-    /// After the flush that issued it.
-    pub issued: Vec<Option<i64>>,
-    pub first: Vec<Option<i64>>,
-    /// Directly after the poll that returned it.
-    pub complete: Vec<i64>,
-    /// Duration of the sync inside it, ns.
-    pub sync: Vec<Option<u64>>,
-    /// Retries the driver made.
-    pub retries: Vec<Option<u16>>,
-    /// 0 ok, a positive errno, or negative: see [`Status`].
-    pub status: Vec<i32>,
-}
-
-impl RowBatch {
-    /// Row `i`.
-    ///
-    /// # Panics
-    /// When it was not read with [`ColumnSet::ALL`], or there is no such row.
-    #[inline]
-    pub fn row(&self, i: usize) -> Row {
-        Row {
-            workload: self.workload[i],
-            worker: self.worker[i],
-            record: Record {
-                op: self.op[i],
-                target: self.target[i],
-                offset: self.offset[i],
-                key: self.key[i],
-                size: self.size[i],
-                moved: self.moved[i],
-                count: self.count[i],
-                intended: self.intended[i].map(Stamp),
-                origin: self.origin[i].map(Stamp),
-                submit: Stamp(self.submit[i]),
-                issued: self.issued[i].map(Stamp),
-                first: self.first[i].map(Stamp),
-                complete: Stamp(self.complete[i]),
-                sync_ns: self.sync[i],
-                retries: self.retries[i],
-                status: Status(self.status[i]),
-            },
-        }
-    }
-
-    /// Name of the phase of row `i`.
-    ///
-    /// # Panics
-    /// When the column was not read, or there is no such row.
-    pub fn phase_name(&self, i: usize) -> &str {
-        &self.phase_names[usize::from(self.phase[i])]
-    }
-}
 
 /// An open `ios.parquet`.
 pub struct IosFile {

@@ -8,7 +8,8 @@ use parquet::file::reader::RowGroupReader;
 use parquet::file::statistics::Statistics;
 use taillight_core::OpKind;
 
-use super::read::RowBatch;
+use super::batch::RowBatch;
+use super::column::{DenseColumn, OptionalColumn};
 use super::schema;
 use crate::table::ReadFailure;
 
@@ -98,71 +99,102 @@ impl<T: DataType> ColumnValues<T> {
         }
     }
 
-    /// Puts the next `n` values into `out`. `get` makes a value of a cell, null being `None`, and
-    /// refuses what may not be.
-    fn take<V: Clone>(
+    /// Puts the next `n` values into `out`. `get` makes a value of what is there, and refuses what
+    /// may not be.
+    fn dense<V: Copy + PartialEq>(
         &mut self,
         n: usize,
-        out: &mut Vec<V>,
-        mut get: impl FnMut(Option<&T::T>) -> Option<V>,
+        out: &mut DenseColumn<V>,
+        mut get: impl FnMut(&T::T) -> Option<V>,
     ) -> Result<(), ReadFailure> {
-        out.clear();
-        let mut get = |row, cell| get(cell).ok_or_else(|| ReadFailure::value(row));
         let (reader, levels, present) = match self {
             ColumnValues::Constant(value) => {
-                out.resize(n, get(0, value.as_ref())?);
+                let value = value.as_ref().and_then(get);
+                out.set_all(value.ok_or_else(|| ReadFailure::value(0))?);
                 return Ok(());
             }
             ColumnValues::Reader { reader, levels, present } => (reader, levels, present),
         };
-        levels.clear();
-        present.clear();
-        let (rows, _, _) = reader.read_records(n, Some(levels), None, present)?;
-        out.reserve(n);
-        if levels.is_empty() {
-            if rows != n || present.len() != n {
-                return Err(ReadFailure::short(present.len()));
-            }
-            for (row, value) in present.iter().enumerate() {
-                out.push(get(row, Some(value))?);
-            }
-            return Ok(());
+        next(reader, n, levels, present)?;
+        if let Some(null) = levels.iter().position(|level| *level == 0) {
+            return Err(ReadFailure::value(null));
         }
-        if rows != n || levels.len() != n {
-            return Err(ReadFailure::short(levels.len()));
+        convert(present, out.list(), &mut get)
+    }
+
+    /// The same where nulls may be.
+    fn optional<V: Copy + PartialEq + Default>(
+        &mut self,
+        n: usize,
+        out: &mut OptionalColumn<V>,
+        mut get: impl FnMut(&T::T) -> Option<V>,
+    ) -> Result<(), ReadFailure> {
+        let (reader, levels, present) = match self {
+            ColumnValues::Constant(value) => {
+                let value = value.as_ref().map(|v| get(v).ok_or_else(|| ReadFailure::value(0)));
+                out.set_all(value.transpose()?);
+                return Ok(());
+            }
+            ColumnValues::Reader { reader, levels, present } => (reader, levels, present),
+        };
+        next(reader, n, levels, present)?;
+        let (values, out_levels) = out.lists();
+        if present.len() == n {
+            return convert(present, values, &mut get);
         }
-        let mut values = present.iter();
+        let mut there = present.iter();
         for (row, level) in levels.iter().enumerate() {
-            let cell = match level {
-                0 => None,
-                _ => Some(values.next().ok_or_else(|| ReadFailure::short(row))?),
-            };
-            out.push(get(row, cell)?);
+            values.push(match level {
+                0 => V::default(),
+                _ => {
+                    let value = there.next().ok_or_else(|| ReadFailure::short(row))?;
+                    get(value).ok_or_else(|| ReadFailure::value(row))?
+                }
+            });
         }
+        out_levels.append(levels);
         Ok(())
     }
 }
 
-fn short(cell: Option<&i32>) -> Option<u16> {
-    u16::try_from(*cell?).ok()
-}
-fn stamp(cell: Option<&i64>) -> Option<i64> {
-    cell.copied()
-}
-/// A number that the file holds without a sign.
-fn unsigned(cell: Option<&i64>) -> Option<u64> {
-    cell.map(|v| *v as u64)
-}
-fn positive(cell: Option<&i64>) -> Option<u64> {
-    u64::try_from(*cell?).ok()
+/// Reads the next `n` values: one of each row, or a level of each row and those that are no nulls.
+fn next<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    n: usize,
+    levels: &mut Vec<i16>,
+    present: &mut Vec<T::T>,
+) -> Result<(), ReadFailure> {
+    levels.clear();
+    present.clear();
+    let (rows, _, _) = reader.read_records(n, Some(levels), None, present)?;
+    let listed = if levels.is_empty() { present.len() } else { levels.len() };
+    if rows != n || listed != n { Err(ReadFailure::short(listed)) } else { Ok(()) }
 }
 
-/// The same where nulls may be.
-fn nullable<C, V>(get: fn(Option<&C>) -> Option<V>) -> impl Fn(Option<&C>) -> Option<Option<V>> {
-    move |cell| match cell {
-        None => Some(None),
-        present => get(present).map(Some),
+fn convert<C, V>(
+    cells: &[C],
+    out: &mut Vec<V>,
+    get: &mut impl FnMut(&C) -> Option<V>,
+) -> Result<(), ReadFailure> {
+    out.reserve(cells.len());
+    for (row, cell) in cells.iter().enumerate() {
+        out.push(get(cell).ok_or_else(|| ReadFailure::value(row))?);
     }
+    Ok(())
+}
+
+fn short(cell: &i32) -> Option<u16> {
+    u16::try_from(*cell).ok()
+}
+/// A small number that stays as it is in the file.
+fn small(cell: &i32) -> Option<i32> {
+    short(cell).map(i32::from)
+}
+fn any<C: Copy>(cell: &C) -> Option<C> {
+    Some(*cell)
+}
+fn positive(cell: &i64) -> Option<i64> {
+    (*cell >= 0).then_some(*cell)
 }
 
 impl RowBatch {
@@ -177,38 +209,36 @@ impl RowBatch {
         match (place, source) {
             (schema::PHASE, Text(v)) => {
                 let names = &mut self.phase_names;
-                v.take(n, &mut self.phase, |cell| intern(names, cell?.data()))
+                v.dense(n, &mut self.phase, |cell| intern(names, cell.data()))
             }
-            (schema::WORKLOAD, Int(v)) => v.take(n, &mut self.workload, short),
-            (schema::WORKER, Int(v)) => v.take(n, &mut self.worker, short),
-            (schema::OP, Text(v)) => v.take(n, &mut self.op, cached_op()),
-            (schema::TARGET, Int(v)) => v.take(n, &mut self.target, short),
-            (schema::OFFSET, Long(v)) => v.take(n, &mut self.offset, nullable(positive)),
-            (schema::KEY, Long(v)) => v.take(n, &mut self.key, nullable(unsigned)),
-            (schema::SIZE, Long(v)) => v.take(n, &mut self.size, unsigned),
-            (schema::MOVED, Long(v)) => v.take(n, &mut self.moved, nullable(unsigned)),
-            (schema::COUNT, Int(v)) => {
-                v.take(n, &mut self.count, nullable(|c| c.map(|v| *v as u32)))
-            }
-            (schema::INTENDED, Long(v)) => v.take(n, &mut self.intended, nullable(stamp)),
-            (schema::ORIGIN, Long(v)) => v.take(n, &mut self.origin, nullable(stamp)),
-            (schema::SUBMIT, Long(v)) => v.take(n, &mut self.submit, stamp),
-            (schema::ISSUED, Long(v)) => v.take(n, &mut self.issued, nullable(stamp)),
-            (schema::FIRST, Long(v)) => v.take(n, &mut self.first, nullable(stamp)),
-            (schema::COMPLETE, Long(v)) => v.take(n, &mut self.complete, stamp),
-            (schema::SYNC, Long(v)) => v.take(n, &mut self.sync, nullable(positive)),
-            (schema::RETRIES, Int(v)) => v.take(n, &mut self.retries, nullable(short)),
-            (schema::STATUS, Int(v)) => v.take(n, &mut self.status, |c| c.copied()),
+            (schema::WORKLOAD, Int(v)) => v.dense(n, &mut self.workload, short),
+            (schema::WORKER, Int(v)) => v.dense(n, &mut self.worker, short),
+            (schema::OP, Text(v)) => v.dense(n, &mut self.op, cached_op()),
+            (schema::TARGET, Int(v)) => v.dense(n, &mut self.target, small),
+            (schema::OFFSET, Long(v)) => v.optional(n, &mut self.offset, positive),
+            (schema::KEY, Long(v)) => v.optional(n, &mut self.key, any),
+            (schema::SIZE, Long(v)) => v.dense(n, &mut self.size, any),
+            (schema::MOVED, Long(v)) => v.optional(n, &mut self.moved, any),
+            (schema::COUNT, Int(v)) => v.optional(n, &mut self.count, any),
+            (schema::INTENDED, Long(v)) => v.optional(n, &mut self.intended, any),
+            (schema::ORIGIN, Long(v)) => v.optional(n, &mut self.origin, any),
+            (schema::SUBMIT, Long(v)) => v.dense(n, &mut self.submit, any),
+            (schema::ISSUED, Long(v)) => v.optional(n, &mut self.issued, any),
+            (schema::FIRST, Long(v)) => v.optional(n, &mut self.first, any),
+            (schema::COMPLETE, Long(v)) => v.dense(n, &mut self.complete, any),
+            (schema::SYNC, Long(v)) => v.optional(n, &mut self.sync, positive),
+            (schema::RETRIES, Int(v)) => v.optional(n, &mut self.retries, small),
+            (schema::STATUS, Int(v)) => v.dense(n, &mut self.status, any),
             _ => Err(unknown_type().into()),
         }
     }
 }
 
 /// The kind with this name; remembers the last one, which most often comes again.
-fn cached_op() -> impl FnMut(Option<&ByteArray>) -> Option<OpKind> {
+fn cached_op() -> impl FnMut(&ByteArray) -> Option<OpKind> {
     let mut last = OpKind::Read;
     move |cell| {
-        let text = cell?.data();
+        let text = cell.data();
         if text != last.name().as_bytes() {
             last = OpKind::from_name(std::str::from_utf8(text).ok()?)?;
         }

@@ -7,12 +7,12 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Typ
 use parquet::errors::Result as ParquetResult;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
-use taillight_core::{Error, OpKind, Record, Result, Stamp};
+use taillight_core::{Error, OpKind, Record, Result};
 
+use super::batch::RowBatch;
+use super::column::{DenseColumn, OptionalColumn};
 use super::constant::constant_column;
-use super::encode::{
-    ColumnLayout, ColumnLayouts, DenseColumn, EncodedColumn, OptionalColumn, repeat, stepped,
-};
+use super::encode::{ColumnLayout, ColumnLayouts, EncodedColumn, stepped, write_optional};
 use super::{GROUP_ROWS, schema};
 use crate::atomic::TempFile;
 use crate::dir::RunDir;
@@ -28,46 +28,20 @@ pub struct RowKey<'a> {
     pub worker: u16,
 }
 
+/// Who sees rows on their way into the file, in its order: so nobody has to read them back.
+pub type OnRows<'a> = dyn FnMut(&RowBatch) + 'a;
+
 /// Writes `ios.parquet`. Holds one row group in memory: 8 bytes a row for each column whose values
 /// differ.
 pub struct IosWriter {
     file: TempFile,
     writer: SerializedFileWriter<std::fs::File>,
     layouts: ColumnLayouts,
-    buffers: ColumnBuffers,
-    rows: u64,
-}
-
-/// Rows with the same key, up to the next run.
-#[derive(Debug)]
-struct KeyRun {
-    /// First row, counted from the start of the row group.
-    from: usize,
-    phase: String,
-    workload: u16,
-    worker: u16,
-}
-
-#[derive(Debug, Default)]
-struct ColumnBuffers {
-    runs: Vec<KeyRun>,
-    rows: usize,
-    op: DenseColumn<OpKind>,
-    target: DenseColumn<i32>,
-    offset: OptionalColumn<i64>,
-    key: OptionalColumn<i64>,
-    size: DenseColumn<i64>,
-    moved: OptionalColumn<i64>,
-    count: OptionalColumn<i32>,
-    intended: OptionalColumn<i64>,
-    origin: OptionalColumn<i64>,
-    submit: DenseColumn<i64>,
-    issued: OptionalColumn<i64>,
-    first: OptionalColumn<i64>,
-    complete: DenseColumn<i64>,
-    sync: OptionalColumn<i64>,
-    retries: OptionalColumn<i32>,
-    status: DenseColumn<i32>,
+    rows: RowBatch,
+    /// Phase (index), workload and worker of the rows that come, once known.
+    key: Option<(u16, u16, u16)>,
+    /// Rows of the batch whose key is noted in it.
+    keyed: usize,
 }
 
 impl IosWriter {
@@ -83,136 +57,91 @@ impl IosWriter {
             file,
             writer,
             layouts: ColumnLayouts::new()?,
-            buffers: ColumnBuffers::default(),
-            rows: 0,
+            rows: RowBatch::default(),
+            key: None,
+            keyed: 0,
         })
     }
 
     /// Rows pushed so far.
     pub fn rows(&self) -> u64 {
-        self.rows
+        self.rows.first_row + self.rows.rows as u64
     }
 
     /// The rows that follow are of `key`.
     pub fn begin(&mut self, key: RowKey<'_>) {
-        self.buffers.begin(key);
+        self.note_key();
+        let names = &mut self.rows.phase_names;
+        let known = names.iter().position(|name| name == key.phase);
+        let phase = known.unwrap_or_else(|| {
+            names.push(key.phase.to_owned());
+            names.len() - 1
+        });
+        self.key = Some((phase as u16, key.workload, key.worker));
     }
 
-    /// Adds a row. Rows come by worker, in submit order. Errors: `Unavailable` when a full row
-    /// group cannot be written; `Internal` when no [`IosWriter::begin`] said whose rows they are.
+    /// Gives the rows since the last call their key.
+    fn note_key(&mut self) {
+        let Some((phase, workload, worker)) = self.key else {
+            return;
+        };
+        let (from, to) = (std::mem::replace(&mut self.keyed, self.rows.rows), self.rows.rows);
+        self.rows.phase.extend(from, to, phase);
+        self.rows.workload.extend(from, to, workload);
+        self.rows.worker.extend(from, to, worker);
+    }
+
+    /// Adds a row. Rows come by worker, in submit order; `group` sees those of a full row group.
+    /// Errors: `Unavailable` when it cannot be written; `Internal` when no [`IosWriter::begin`] said
+    /// whose rows they are.
     #[inline]
-    pub fn push(&mut self, record: &Record) -> Result<()> {
-        self.buffers.push(record);
-        self.rows += 1;
-        if self.buffers.rows == GROUP_ROWS {
-            self.flush()?;
+    pub fn push_seen(&mut self, record: &Record, group: &mut OnRows<'_>) -> Result<()> {
+        self.rows.push(record);
+        if self.rows.rows == GROUP_ROWS {
+            self.flush(group)?;
         }
         Ok(())
     }
 
-    /// Writes what is left and gives the file its name. Returns the number of rows. Errors:
-    /// `Unavailable` when the file cannot be written.
-    pub fn finish(mut self) -> Result<u64> {
-        self.flush()?;
-        self.writer.close().map_err(|e| table::unwritten(names::IOS, e))?;
-        self.file.commit()?;
-        Ok(self.rows)
+    /// The same where nobody looks. Errors: as [`IosWriter::push_seen`].
+    pub fn push(&mut self, record: &Record) -> Result<()> {
+        self.push_seen(record, &mut |_| ())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        if self.buffers.rows == 0 {
+    /// Writes what is left and gives the file its name. Returns the number of rows. Errors:
+    /// `Unavailable` when the file cannot be written.
+    pub fn finish(self) -> Result<u64> {
+        self.finish_seen(&mut |_| ())
+    }
+
+    /// The same; `group` sees the last rows. Errors: as [`IosWriter::finish`].
+    pub fn finish_seen(mut self, group: &mut OnRows<'_>) -> Result<u64> {
+        self.flush(group)?;
+        self.writer.close().map_err(|e| table::unwritten(names::IOS, e))?;
+        self.file.commit()?;
+        Ok(self.rows.first_row)
+    }
+
+    fn flush(&mut self, group: &mut OnRows<'_>) -> Result<()> {
+        if self.rows.rows == 0 {
             return Ok(());
         }
-        if self.buffers.runs.is_empty() {
+        if self.key.is_none() {
             return Err(Error::internal("rows of ios.parquet have no worker"));
         }
+        self.note_key();
         let bad = |e| table::unwritten(names::IOS, e);
         let schema = self.writer.schema_descr().clone();
         let encoder = GroupEncoder { layouts: &self.layouts, schema: &schema };
-        let columns = encoder.columns(&self.buffers).map_err(bad)?;
+        let columns = encoder.columns(&self.rows, group).map_err(bad)?;
         let mut group = self.writer.next_row_group().map_err(bad)?;
         for (bytes, close) in columns {
             group.append_column(&bytes, close).map_err(bad)?;
         }
         group.close().map_err(bad)?;
-        self.buffers.clear();
+        self.rows.clear();
+        self.keyed = 0;
         Ok(())
-    }
-}
-
-impl ColumnBuffers {
-    fn begin(&mut self, key: RowKey<'_>) {
-        let same = |run: &KeyRun| {
-            run.worker == key.worker && run.workload == key.workload && run.phase == key.phase
-        };
-        if self.runs.last().is_some_and(same) {
-            return;
-        }
-        self.runs.push(KeyRun {
-            from: self.rows,
-            phase: key.phase.to_owned(),
-            workload: key.workload,
-            worker: key.worker,
-        });
-    }
-
-    #[inline]
-    fn push(&mut self, r: &Record) {
-        let ns = |s: Option<Stamp>| s.map(|s| s.0);
-        let int = |v: Option<u64>| v.map(|v| v as i64);
-        let row = self.rows;
-        self.op.push(row, r.op);
-        self.target.push(row, i32::from(r.target));
-        self.offset.push(row, int(r.offset));
-        self.key.push(row, int(r.key));
-        self.size.push(row, r.size as i64);
-        self.moved.push(row, int(r.moved));
-        self.count.push(row, r.count.map(|v| v as i32));
-        self.intended.push(row, ns(r.intended));
-        self.origin.push(row, ns(r.origin));
-        self.submit.push(row, r.submit.0);
-        self.issued.push(row, ns(r.issued));
-        self.first.push(row, ns(r.first));
-        self.complete.push(row, r.complete.0);
-        self.sync.push(row, int(r.sync_ns));
-        self.retries.push(row, r.retries.map(i32::from));
-        self.status.push(row, r.status.0);
-        self.rows += 1;
-    }
-
-    /// Forgets the rows; those that follow are of the last key.
-    fn clear(&mut self) {
-        self.runs.drain(..self.runs.len().saturating_sub(1));
-        self.runs.iter_mut().for_each(|run| run.from = 0);
-        self.rows = 0;
-        self.op.clear();
-        for column in [&mut self.target, &mut self.status] {
-            column.clear();
-        }
-        for column in [&mut self.size, &mut self.submit, &mut self.complete] {
-            column.clear();
-        }
-        for column in [
-            &mut self.offset,
-            &mut self.key,
-            &mut self.moved,
-            &mut self.intended,
-            &mut self.origin,
-            &mut self.issued,
-            &mut self.first,
-            &mut self.sync,
-        ] {
-            column.clear();
-        }
-        for column in [&mut self.count, &mut self.retries] {
-            column.clear();
-        }
-    }
-
-    /// A property of the rows by runs: value and number of rows.
-    fn by_run<'a, V>(&'a self, get: impl Fn(&'a KeyRun) -> V) -> Vec<(V, usize)> {
-        let ends = self.runs.iter().skip(1).map(|next| next.from).chain([self.rows]);
-        self.runs.iter().zip(ends).map(|(run, end)| (get(run), end - run.from)).collect()
     }
 }
 
@@ -232,8 +161,8 @@ impl GroupEncoder<'_> {
     }
 
     /// Encodes every column, on as many threads as help: columns do not depend on each other,
-    /// and nothing is being measured any more.
-    fn columns(&self, b: &ColumnBuffers) -> ParquetResult<Vec<EncodedColumn>> {
+    /// and nothing is being measured any more. Meanwhile `group` sees the rows.
+    fn columns(&self, b: &RowBatch, group: &mut OnRows<'_>) -> ParquetResult<Vec<EncodedColumn>> {
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
@@ -245,33 +174,33 @@ impl GroupEncoder<'_> {
                 done.push((index, self.column(b, index)));
             }
         };
-        let mut all = if b.rows < THREADS_FROM {
-            work()
-        } else {
-            let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-            std::thread::scope(|scope| {
-                let others: Vec<_> = (1..cores.min(THREADS)).map(|_| scope.spawn(work)).collect();
-                let mut all = work();
-                for other in others {
-                    match other.join() {
-                        Ok(done) => all.extend(done),
-                        Err(panic) => std::panic::resume_unwind(panic),
-                    }
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let others = if b.rows < THREADS_FROM { 1 } else { cores.min(THREADS) };
+        let mut all = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..others).map(|_| scope.spawn(work)).collect();
+            group(b);
+            let mut all = work();
+            for other in others {
+                match other.join() {
+                    Ok(done) => all.extend(done),
+                    Err(panic) => std::panic::resume_unwind(panic),
                 }
-                all
-            })
-        };
+            }
+            all
+        });
         all.sort_by_key(|(index, _)| *index);
         all.into_iter().map(|(_, chunk)| chunk).collect()
     }
 
-    fn column(&self, b: &ColumnBuffers, index: usize) -> ParquetResult<EncodedColumn> {
+    fn column(&self, b: &RowBatch, index: usize) -> ParquetResult<EncodedColumn> {
         use ColumnLayout::{Delta, Dictionary};
         match index {
-            schema::PHASE => self.phase(b),
-            schema::WORKLOAD => self.run_number(b, index, |r| r.workload),
-            schema::WORKER => self.run_number(b, index, |r| r.worker),
-            schema::OP => self.op(b),
+            schema::PHASE => self.text(b, index, &b.phase, &b.phase_names, usize::from),
+            schema::WORKLOAD => self.number(b, index, &b.workload),
+            schema::WORKER => self.number(b, index, &b.worker),
+            schema::OP => {
+                self.text(b, index, &b.op, &OpKind::ALL.map(OpKind::name), |op| op as usize)
+            }
             schema::TARGET => self.dense::<Int32Type>(b, index, Delta, &b.target),
             schema::OFFSET => self.address(b, index, &b.offset),
             schema::KEY => self.address(b, index, &b.key),
@@ -292,7 +221,7 @@ impl GroupEncoder<'_> {
 
     fn dense<T: DataType<T: Copy>>(
         &self,
-        b: &ColumnBuffers,
+        b: &RowBatch,
         index: usize,
         layout: ColumnLayout,
         column: &DenseColumn<T::T>,
@@ -305,72 +234,70 @@ impl GroupEncoder<'_> {
         }
     }
 
-    fn sparse<T: DataType<T: Copy>>(
+    fn sparse<T: DataType<T: Copy + Default>>(
         &self,
-        b: &ColumnBuffers,
+        b: &RowBatch,
         index: usize,
         layout: ColumnLayout,
         column: &OptionalColumn<T::T>,
     ) -> ParquetResult<EncodedColumn> {
         match column.constant() {
             Some(value) => constant_column::<T>(self.descr(index), value, b.rows),
-            None => self.layouts.encode::<T>(layout, self.descr(index), |out| column.write(out)),
+            None => self
+                .layouts
+                .encode::<T>(layout, self.descr(index), |out| write_optional(out, column)),
         }
     }
 
     fn address(
         &self,
-        b: &ColumnBuffers,
+        b: &RowBatch,
         index: usize,
         column: &OptionalColumn<i64>,
     ) -> ParquetResult<EncodedColumn> {
         let layout =
-            if stepped(column.values()) { ColumnLayout::Delta } else { ColumnLayout::Split };
+            if stepped(&column.present().0) { ColumnLayout::Delta } else { ColumnLayout::Split };
         self.sparse::<Int64Type>(b, index, layout, column)
     }
 
-    fn phase(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
-        let runs = b.by_run(|r| r.phase.as_str());
-        let descr = self.descr(schema::PHASE);
-        if let Some(phase) = only(&runs) {
-            return constant_column::<ByteArrayType>(descr, Some(phase.into()), b.rows);
-        }
-        self.layouts.encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
-            runs.into_iter().try_for_each(|(phase, rows)| repeat(out, phase.into(), rows))
-        })
-    }
-
-    fn run_number(
+    fn number(
         &self,
-        b: &ColumnBuffers,
+        b: &RowBatch,
         index: usize,
-        get: fn(&KeyRun) -> u16,
+        column: &DenseColumn<u16>,
     ) -> ParquetResult<EncodedColumn> {
-        let runs = b.by_run(|r| i32::from(get(r)));
-        if let Some(number) = only(&runs) {
-            return constant_column::<Int32Type>(self.descr(index), Some(number), b.rows);
+        let mut wide = DenseColumn::default();
+        match column.values() {
+            Err(value) => wide.set_all(i32::from(value)),
+            Ok(values) => wide.list().extend(values.iter().copied().map(i32::from)),
         }
-        self.layouts.encode::<Int32Type>(ColumnLayout::Delta, self.descr(index), |out| {
-            runs.into_iter().try_for_each(|(number, rows)| repeat(out, number, rows))
-        })
+        self.dense::<Int32Type>(b, index, ColumnLayout::Delta, &wide)
     }
 
-    fn op(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
-        let descr = self.descr(schema::OP);
-        let all = match b.op.values() {
-            Err(op) => {
-                let name = ByteArray::from(op.name());
-                return constant_column::<ByteArrayType>(descr, Some(name), b.rows);
+    /// A column of names, of which the rows hold numbers.
+    fn text<V: Copy + PartialEq>(
+        &self,
+        b: &RowBatch,
+        index: usize,
+        column: &DenseColumn<V>,
+        names: &[impl AsRef<str>],
+        place: impl Fn(V) -> usize,
+    ) -> ParquetResult<EncodedColumn> {
+        let text = |value| ByteArray::from(names[place(value)].as_ref());
+        let values = match column.values() {
+            Err(value) => {
+                let (descr, value) = (self.descr(index), Some(text(value)));
+                return constant_column::<ByteArrayType>(descr, value, b.rows);
             }
-            Ok(all) => all,
+            Ok(values) => values,
         };
-        let texts: Vec<ByteArray> =
-            OpKind::ALL.iter().map(|op| ByteArray::from(op.name())).collect();
-        self.layouts.encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
+        let texts: Vec<ByteArray> = names.iter().map(|n| ByteArray::from(n.as_ref())).collect();
+        let layout = ColumnLayout::Dictionary;
+        self.layouts.encode::<ByteArrayType>(layout, self.descr(index), |out| {
             let mut block = Vec::with_capacity(1024);
-            for ops in all.chunks(1024) {
+            for values in values.chunks(1024) {
                 block.clear();
-                block.extend(ops.iter().map(|op| texts[*op as usize].clone()));
+                block.extend(values.iter().map(|value| texts[place(*value)].clone()));
                 out.write_batch(&block, None, None)?;
             }
             Ok(())
@@ -378,14 +305,8 @@ impl GroupEncoder<'_> {
     }
 }
 
-/// The value of all runs, where they have but one.
-fn only<V: Copy + PartialEq>(runs: &[(V, usize)]) -> Option<V> {
-    let (first, _) = runs.first()?;
-    runs.iter().all(|(value, _)| value == first).then_some(*first)
-}
-
 impl std::fmt::Debug for IosWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IosWriter").field("rows", &self.rows).finish_non_exhaustive()
+        f.debug_struct("IosWriter").field("rows", &self.rows()).finish_non_exhaustive()
     }
 }

@@ -124,7 +124,8 @@ pub fn rows(path: &std::path::Path) -> Vec<(String, u16, u16, Record)> {
     ios::read_ios(path, ColumnSet::ALL, &mut |b: &RowBatch| {
         assert_eq!(b.first_row, rows.len() as u64);
         for i in 0..b.rows {
-            rows.push((b.phase_name(i).to_owned(), b.workload[i], b.worker[i], b.row(i).record));
+            let row = b.row(i);
+            rows.push((b.phase_name(i).to_owned(), row.workload, row.worker, row.record));
         }
         Ok(())
     })

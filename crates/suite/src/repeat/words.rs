@@ -1,6 +1,6 @@
 //! Repetitions in words and tables, on the console and in the report.
 
-use taillight_report::format::{self, Script, count, duration};
+use taillight_report::format::{self, count, duration};
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::repeat::{RepeatReport, Repetition};
 use taillight_stats::SeriesSummary;
@@ -29,7 +29,7 @@ fn number(ns: Option<u64>) -> Option<f64> {
 }
 
 fn time(ns: f64) -> String {
-    duration(ns, Script::Plain)
+    duration(ns)
 }
 
 /// How many repetitions there are, and what lies between them.

@@ -1,7 +1,7 @@
 //! A search in words and tables, on the console and in the report.
 
 use taillight_core::plan::Plan;
-use taillight_report::format::{Script, count, duration_ns, rate};
+use taillight_report::format::{count, duration_ns, rate};
 use taillight_report::table::{Cell, Table, Tone};
 use taillight_rundir::search::{
     ProbePurpose, ProbeReason, ProbeVerdict, SearchOutcome, SearchProbe, SearchReport, Varied,
@@ -16,7 +16,7 @@ fn headings(all: &SearchReport) -> [String; 8] {
 }
 
 fn cells(p: &SearchProbe) -> [String; 8] {
-    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| duration_ns(ns, Script::Plain));
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration_ns);
     let interval = match (p.lo_ns, p.hi_ns) {
         (None, None) => "-".to_owned(),
         (lo, hi) => format!("{} to {}", time(lo), time(hi)),
@@ -101,7 +101,7 @@ pub fn intention(all: &SearchReport, plan: &Plan, workload: usize) -> String {
         "Searching {what} of `{}` whose {} % response time stays under {}{arrival}",
         all.workload,
         all.at,
-        duration_ns(all.ceiling_ns, Script::Plain)
+        duration_ns(all.ceiling_ns)
     )
 }
 
@@ -114,7 +114,7 @@ pub fn title(all: &SearchReport) -> String {
 
 /// The result in words.
 pub fn text(all: &SearchReport) -> String {
-    let ceiling = duration_ns(all.ceiling_ns, Script::Plain);
+    let ceiling = duration_ns(all.ceiling_ns);
     let at = &all.at;
     if let Some(answer) = &all.answer {
         let kept = format!(

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use taillight_core::Percentile;
 use taillight_core::exit::Exit;
-use taillight_report::format::{Script, count, duration, percent};
+use taillight_report::format::{count, duration, percent};
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::Summary;
 use taillight_rundir::summary::{Cause, Qos, QosStatus};
@@ -118,7 +118,7 @@ pub(super) fn table(done: &[PointResult], whole: bool) -> Option<(String, Table)
 }
 
 fn time(ns: u64) -> String {
-    duration(ns as f64, Script::Plain)
+    duration(ns as f64)
 }
 
 /// The percentile that the ceiling is for, with its interval.

@@ -3,7 +3,7 @@
 use taillight_core::Result;
 use taillight_core::job::PointOrder;
 use taillight_core::units::readable;
-use taillight_report::format::{Script, count, counted, duration, percent, rate};
+use taillight_report::format::{count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone, wrap};
 use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
 use taillight_rundir::names;
@@ -42,7 +42,7 @@ pub(super) fn figures(suite: &MatrixSuite) -> Vec<&str> {
 /// A figure in a fitting unit, by its name.
 pub(super) fn figure(name: &str, value: f64) -> String {
     match name {
-        name if name.ends_with("_ns") => duration(value, Script::Plain),
+        name if name.ends_with("_ns") => duration(value),
         "bytes_per_s" => readable::bytes_per_s(value),
         "iops" => rate(value),
         "cpu_percent" => format!("{value:.1} %"),

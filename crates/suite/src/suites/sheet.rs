@@ -11,7 +11,7 @@ use serde_json::Value;
 use taillight_core::Result;
 use taillight_core::plan::{TargetPlan, WorkloadPlan};
 use taillight_core::units::readable;
-use taillight_report::format::{Script, count, duration, percent};
+use taillight_report::format::{count, duration, percent};
 use taillight_report::model::about;
 use taillight_report::{SheetColumn, StandardSheet};
 use taillight_rundir::{JsonFile, Manifest, RunDir, nvme::NvmeFile};
@@ -132,7 +132,7 @@ pub(super) fn clock_step(done: &[PointResult]) -> Result<Option<String>> {
     let step = ahead(last) - ahead(first);
     let real = first.clock.source != "virtual" && boot(first) == boot(last);
     let set = real && step.abs() > STEP_NS;
-    let by = duration(step.unsigned_abs() as f64, Script::Plain);
+    let by = duration(step.unsigned_abs() as f64);
     let way = if step < 0 { "back" } else { "forward" };
     Ok(set.then(|| {
         format!("The wall clock was set {way} by {by} between the runs: dates may be wrong, times are not")

@@ -65,7 +65,7 @@ fn factors(rows: &[SlcPaperRun]) -> Table {
     let columns = ["", "records", "50 %", "99.99 %", "SLC1", "SLC2", "as SBK", "paper"];
     let cells = |row: &SlcPaperRun| {
         let time = |ns: Option<u64>| match ns {
-            Some(ns) => Cell::new(format::duration_ns(ns, format::Script::Plain)),
+            Some(ns) => Cell::new(format::duration_ns(ns)),
             None => Cell::toned("-", Tone::Dim),
         };
         let factor = |f: Option<f64>| Cell::new(f.map_or("undefined".to_owned(), format::factor));

@@ -41,6 +41,10 @@ enum LoadWhen {
     /// All is traced; else, where operations are queued (io_uring) and do not lead back by
     /// themselves, as soon as one of these counters says that it is worth it: what the page cache
     /// answers costs nothing.
+    AllOrWanted(&'static [usize]),
+    /// As soon as one of these counters says so, but at once where all is traced and operations do
+    /// not lead back by themselves. Of those that do, nobody asks for what it sees unless a worker
+    /// thread of io_uring has them, and each costs CPU that `all` has little of to spare.
     Wanted(&'static [usize]),
 }
 
@@ -70,7 +74,7 @@ pub(super) const PROGRAMS: &[TraceProgram] = &[
         name: "uring_submit",
         trace_point: "io_uring_submit_req",
         sees: "when io_uring picks an I/O up; buffered I/Os of io_uring",
-        when: LoadWhen::Wanted(&[C_WANTED]),
+        when: LoadWhen::AllOrWanted(&[C_WANTED]),
     },
     always("uring_punt", "io_uring_queue_async_work", "I/Os handed to io_uring worker threads"),
     TraceProgram {
@@ -157,8 +161,8 @@ pub fn load(
     let mut ebpf = opened(config, symbols, &btf)?;
     let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), IssueStamps::Missing);
     for program in PROGRAMS {
-        let now = program.when == LoadWhen::Always || config.all;
-        if !now && (program.when == LoadWhen::All || !config.queued) {
+        let (now, later) = program.attached(config);
+        if !now && !later {
             continue;
         }
         let mut done = prepare(&mut ebpf, program, &btf);
@@ -301,6 +305,17 @@ fn known<'a>(ebpf: &'a mut Ebpf, name: &str) -> std::result::Result<&'a mut BtfT
 }
 
 impl TraceProgram {
+    /// Whether it is attached before the load begins, and whether it may be later.
+    fn attached(&self, config: &ProgramConfig) -> (bool, bool) {
+        let (all, queued) = (config.all, config.queued);
+        match self.when {
+            LoadWhen::Always => (true, false),
+            LoadWhen::All => (all, false),
+            LoadWhen::AllOrWanted(_) => (all, queued),
+            LoadWhen::Wanted(_) => (all && queued, all || queued),
+        }
+    }
+
     fn info(&self, attached: std::result::Result<(), String>) -> ProgramInfo {
         ProgramInfo {
             trace_point: self.trace_point.to_owned(),
@@ -318,7 +333,9 @@ impl LoadedPrograms {
         };
         let counted = |which: &usize| self.counters.get(*which).load(Relaxed) > 0;
         let wanted = |p: &mut &'static TraceProgram| match p.when {
-            LoadWhen::Wanted(counters) => counters.iter().any(counted),
+            LoadWhen::AllOrWanted(counters) | LoadWhen::Wanted(counters) => {
+                counters.iter().any(counted)
+            }
             _ => false,
         };
         let programs = ready.extract_if(.., wanted);
@@ -463,5 +480,29 @@ mod tests {
         assert!(points().is_empty(), "only once");
         programs.counters.get(C_WANTED).store(1, Relaxed);
         assert_eq!(points(), ["io_uring_submit_req"]);
+    }
+
+    /// What leads back by itself is traced in full without the program on io_uring's completion,
+    /// until a worker thread has some of it.
+    #[test]
+    fn completions_of_the_ring_are_seen_where_they_are_asked_for() {
+        let there = |programs: &LoadedPrograms| {
+            programs.info.iter().any(|p| p.trace_point == "io_uring_complete")
+        };
+        let sys = Sys::default();
+        for queued in [false, true] {
+            let config = ProgramConfig { all: true, queued, ..ProgramConfig::default() };
+            let Ok((programs, _ring)) = load(&config, &KernelSymbols::read(&sys), &sys) else {
+                eprintln!("skipped: no trace programs here");
+                return;
+            };
+            assert_eq!(there(&programs), queued);
+            assert!(programs.attach_wanted().is_empty());
+            programs.counters.get(C_PUNTED).store(1, Relaxed);
+            let came = programs.attach_wanted();
+            let came: Vec<&str> = came.iter().map(|p| p.trace_point.as_str()).collect();
+            let expected = ["io_uring_complete"];
+            assert_eq!(came, if queued { &expected[..0] } else { &expected[..] });
+        }
     }
 }

@@ -26,8 +26,8 @@ use taillight_core::op::SyncKind;
 use taillight_core::probe::{MAX_SLOTS, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
+use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
-use crate::file::sys::Buffers;
 use setup::RingSetup;
 use sys::{Ring, RingOp, SlotRef};
 

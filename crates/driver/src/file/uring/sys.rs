@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
 
-use crate::file::sys::Buffers;
+use crate::buffers::Buffers;
 use crate::file::uring::setup::{RingSetup, builder};
 
 const ENTER_GETEVENTS: u32 = 1;

@@ -11,7 +11,7 @@
   const isAxis = key => /^[xy]axis\d*$/.test(key);
 
   // Labels -------------------------------------------------------------------------------------
-  const TIMES = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+  const TIMES = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
   const BYTES = [[2 ** 40, "TiB/s"], [2 ** 30, "GiB/s"], [2 ** 20, "MiB/s"], [1024, "KiB/s"], [1, "B/s"]];
   const SIZES = BYTES.map(([size, name]) => [size, name.replace("/s", "")]);
   const COUNTS = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
@@ -135,6 +135,14 @@
     return text;
   };
 
+  // Marks of runs and layers outside the figures.
+  const chips = () => {
+    for (const chip of document.querySelectorAll(".chip[style]")) {
+      chip.dataset.style ||= chip.getAttribute("style");
+      chip.setAttribute("style", themed(chip.dataset.style));
+    }
+  };
+
   // Colours ------------------------------------------------------------------------------------
   const colours = layout => {
     const ink = css("--ink"), grid = css("--grid"), axis = css("--axis"), card = css("--card");
@@ -206,6 +214,8 @@
     const layout = spec.layout;
     layout.font = Object.assign({}, layout.font, { size: 11 });
     layout.legend = Object.assign({}, layout.legend, { font: { size: SMALL } });
+    // Many runs: their colours follow the reader in the list of runs.
+    if (document.querySelector(".many .runs")) layout.showlegend = false;
     const listed = spec.data.filter(t => t.showlegend !== false && t.visible !== false && t.name);
     const heads = new Set(listed.map(t => t.legendgroup).filter(group => group));
     const lines = layout.showlegend === false ? 0 : listed.length + heads.size;
@@ -353,7 +363,9 @@
       node.textContent = "This browser cannot unpack the chart library: a newer one can.";
     }
   });
+  chips();
   const recolour = () => {
+    chips();
     for (const f of figures.values()) if (f.drawn) {
       Plotly.purge(f.node);
       f.drawn = f.heard = false;
@@ -364,6 +376,8 @@
   const reveal = () => {
     const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     for (let d = part && part.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
+    const closed = part && part.querySelector(":scope > details.long");
+    if (closed) closed.open = true;
     if (part) part.scrollIntoView();
   };
   addEventListener("hashchange", reveal);
@@ -376,7 +390,8 @@
     if (wasDark) recolour();
     for (const f of figures.values()) if (f.drawn) {
       f.screen = f.node.style.height;
-      f.node.style.height = (parseInt(f.screen) > 520 ? parseInt(f.screen) : Math.min(parseInt(f.screen), PAPER_HIGH)) + "px";
+      const screen = parseInt(f.screen), listed = f.node.data.filter(t => t.showlegend !== false && t.visible === true).length;
+      f.node.style.height = (screen > 520 ? screen : Math.min(screen, PAPER_HIGH + (listed > 6 ? 11 * listed : 0))) + "px";
       Plotly.relayout(f.node, { width: PAPER, height: parseInt(f.node.style.height) });
     }
   });

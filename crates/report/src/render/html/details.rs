@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use taillight_rundir::host::HostInfo;
 
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::AnalysedRun;
 use crate::model::about::{length, utc};
 
@@ -93,7 +93,7 @@ fn facts(run: &AnalysedRun) -> Pairs {
 /// What is said about sampling: its cost, and what could not be had.
 fn sampling(info: &HostInfo) -> Pairs {
     let share = info.cpu_ns as f64 / info.interval_ns.max(1) as f64;
-    let time = |ns: u64| format::duration_ns(ns, Script::Fine);
+    let time = |ns: u64| format::duration_ns(ns);
     let mut said = vec![(
         "Host samples".to_owned(),
         format!(

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::timelines;
 use crate::attribution::Explanation;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::sentences;
 
 /// Episodes on the page: those with a picture.
@@ -33,7 +33,7 @@ struct EpisodeRow {
 
 /// The section of one run, with at most so many pictures of episodes.
 pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained {
-    let time = |ns: u64| format::duration_ns(ns, Script::Fine);
+    let time = |ns: u64| format::duration_ns(ns);
     let mut heavy: Vec<_> = it.episodes.iter().collect();
     heavy.sort_by_key(|e| std::cmp::Reverse(e.excess_ns));
     let episodes = heavy.iter().filter_map(|e| {
@@ -43,11 +43,11 @@ pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained 
             title: format!(
                 "At {:.3} s: {}, {}{}",
                 (e.start_ns - start_ns) as f64 / 1e9,
-                e.size(Script::Fine),
+                e.size(),
                 e.blame(),
                 e.certainty().map_or(String::new(), |c| format!(" ({c})"))
             ),
-            evidence: evidence.map(|line| format::written(line, Script::Fine)).collect(),
+            evidence: evidence.map(str::to_owned).collect(),
             picture: timelines::episode(e)?,
         })
     });
@@ -67,7 +67,7 @@ pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained 
         (p.trace_point.clone(), p.sees.clone(), missing)
     });
     Explained {
-        sentences: sentences(it, Script::Fine),
+        sentences: sentences(it),
         legend: timelines::legend(it),
         stacks: timelines::stacks(it),
         more: more(it.episodes.len(), episodes.len()),

@@ -22,8 +22,7 @@ use serde_json::{Value, json};
 use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
-use super::plots::{ButtonRow, CHARTS, Chart, ChartFigure};
-use crate::format::{Script, written};
+use super::plots::{ButtonRow, CHARTS, Chart, ChartFigure, crowded};
 use crate::model::charts::{ChartModel, RunCharts, RunGroup, run_charts, whole_series};
 use crate::model::{
     AnalysedRun, Model, ReportContext, about, differences, holders, overview, sides_of,
@@ -34,6 +33,8 @@ pub use live::{LiveFigures, live_figures};
 
 const TEMPLATE: &str = include_str!("report.html");
 const CHART_SECTIONS: &str = include_str!("charts.html");
+/// Licence of the plotting library, which goes with every copy of it.
+const NOTICE: &str = include_str!("plotly.txt");
 /// How pages look.
 pub const STYLE: &str = include_str!("style.css");
 /// What draws the figures of a page.
@@ -69,7 +70,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let mut environment = Environment::new();
     environment.add_template("report.html", &template).map_err(bug)?;
     let template = environment.get_template("report.html").map_err(bug)?;
-    let mut frame = frame_tables(context);
+    let mut frame = context.tables.clone();
     let mut charts = chart_views(&overlay, brief.as_deref(), &mut frame)?;
     charts.iter_mut().flat_map(|chart| &mut chart.figures).for_each(FigureView::pack);
     // Nothing that was measured stands before the proof that it was steady.
@@ -77,13 +78,15 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let page = template
         .render(context! {
             title => context.title.clone().unwrap_or_else(|| title(runs)),
-            lead => written(&context.text, Script::Fine),
+            lead => context.text.as_str(),
             frame_tables => Serde(frame),
             sheet => Serde(context.sheet.clone()),
             holders => Serde(holders(runs).filter(|_| context.summary.is_none())),
             version => env!("CARGO_PKG_VERSION"),
             // A history stands for itself: it has no run below.
             several => runs.len() != 1,
+            // Then a chart of more than two figures is closed, and small screens have no legends.
+            many => crowded(&overlay),
             runs => Serde(run_views(runs, &overlay)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
@@ -91,6 +94,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             charts => Serde(charts),
             links => Serde(links(runs, context)),
             brief => context.summary.is_some(),
+            notice => NOTICE,
             style => STYLE,
             script => SCRIPT,
         })
@@ -127,7 +131,7 @@ fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCh
 const BUNDLE: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.b64"));
 
 /// Figures with more JSON than this are compressed.
-const PACKED_FROM: usize = 24 << 10;
+const PACKED_FROM: usize = 4 << 10;
 
 fn packed(text: &str) -> String {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
@@ -164,14 +168,14 @@ struct RunView {
 }
 
 /// Pictures of episodes for each of several runs; `explain` of one run has more.
-const PICTURES_OF_SEVERAL: usize = 6;
+const PICTURES_OF_SEVERAL: usize = 4;
 
 fn run_views(runs: &[AnalysedRun], overlay: &ChartModel) -> Vec<RunView> {
     let view = |(i, run): (usize, &AnalysedRun)| RunView {
         label: run.label.clone(),
         colour: overlay.hue(i),
         about: about::about(&run.analysis.manifest),
-        model: Model::new(&run.summary, Script::Fine),
+        model: Model::new(&run.summary),
         explained: run.explanation.as_ref().map(|e| {
             let pictures = if runs.len() > 1 { PICTURES_OF_SEVERAL } else { usize::MAX };
             explained::explained(e, run.analysis.start_ns, pictures)
@@ -181,25 +185,10 @@ fn run_views(runs: &[AnalysedRun], overlay: &ChartModel) -> Vec<RunView> {
     runs.iter().enumerate().map(view).collect()
 }
 
-/// Tables over the runs are made for the console as well, in its letters.
-fn frame_tables(context: &ReportContext) -> Vec<Table> {
-    let mut tables = context.tables.clone();
-    for table in &mut tables {
-        // Figures only: a name, in front or elsewhere, may have any letters.
-        for cell in table.rows.iter_mut().flat_map(|row| row.iter_mut().skip(1)) {
-            if cell.text.starts_with(|c: char| c.is_ascii_digit()) {
-                cell.text = written(&cell.text, Script::Fine);
-            }
-        }
-        table.note = table.note.as_deref().map(|note| written(note, Script::Fine));
-    }
-    tables
-}
-
 fn overview_table(runs: &[AnalysedRun]) -> Option<Table> {
     let pairs: Vec<(String, &Summary)> =
         runs.iter().map(|r| (r.label.clone(), &r.summary)).collect();
-    (runs.len() > 1).then(|| overview(&pairs, Script::Fine))
+    (runs.len() > 1).then(|| overview(&pairs))
 }
 
 #[derive(Serialize)]
@@ -337,34 +326,23 @@ fn script_json(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Cell;
 
     #[test]
     fn the_bundle_is_the_library_alone() {
         let js = bundle().unwrap();
         assert!(BUNDLE.len() < 2_200_000, "{}", BUNDLE.len());
-        assert!(js.contains("plotly.js v"));
+        // The licence that pages carry is that of the library which is in them.
+        for line in NOTICE.lines().take(2).map(|line| line.split(", the").next().unwrap()) {
+            assert!(js[..300].contains(line), "{line}\n{}", &js[..300]);
+        }
+        for line in NOTICE.lines().filter(|line| line.starts_with("  ")) {
+            let name = line.trim().split([' ', ',']).next().unwrap();
+            assert!(js.contains(name), "{line}");
+        }
+        assert!(!NOTICE.contains("--") && !NOTICE.contains(['<', '>']), "it stands in a comment");
         assert!(!js.contains("MathJax-script"), "no typesetting library");
         assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());
         assert!(!js.contains("</script"));
-    }
-
-    #[test]
-    fn figures_of_the_frame_get_their_micro_sign_and_names_stay() {
-        let row = ["run 1 us", "12.0 us to 1.70 us", "host 9 us", "-"];
-        let table = Table {
-            id: "t".to_owned(),
-            title: String::new(),
-            note: None,
-            columns: Vec::new(),
-            rows: vec![row.map(Cell::new).to_vec()],
-            detail: false,
-            words: false,
-        };
-        let context = ReportContext { tables: vec![table], ..ReportContext::default() };
-        let made = frame_tables(&context);
-        let texts: Vec<&str> = made[0].rows[0].iter().map(|c| c.text.as_str()).collect();
-        assert_eq!(texts, ["run 1 us", "12.0 µs to 1.70 µs", "host 9 us", "-"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::attribution::{EpisodeView, Explanation, Phase, PhaseLevel};
-use crate::format::{self, Script};
+use crate::format;
 
 const WIDTH: f64 = 900.0;
 const LABELS: f64 = 190.0;
@@ -68,7 +68,7 @@ fn bar(out: &mut String, x: f64, y: f64, width: f64, phase: Phase, ns: u64) {
         ROW - 3.0,
         colour(phase),
         phase.words(),
-        format::duration_ns(ns, Script::Fine)
+        format::duration_ns(ns)
     );
 }
 
@@ -92,7 +92,7 @@ pub fn episode(e: &EpisodeView) -> Option<String> {
     for i in 0..=4 {
         let at = e.start_ns + (span * f64::from(i) / 4.0) as i64;
         let anchor = if i == 4 { "end" } else { "middle" };
-        let text = format::duration_ns((at - e.start_ns) as u64, Script::Fine);
+        let text = format::duration_ns((at - e.start_ns) as u64);
         label(&mut out, x(at), 12.0, anchor, &text);
         let _ = write!(
             out,
@@ -128,7 +128,7 @@ pub fn stacks(it: &Explanation) -> Option<String> {
 }
 
 fn stack(out: &mut String, level: &PhaseLevel, y: f64) {
-    let time = format::duration_ns(level.ns, Script::Fine);
+    let time = format::duration_ns(level.ns);
     let text = format!("{} {} %: {time}", level.op.name(), level.p);
     label(out, LABELS - 6.0, y + 10.0, "end", &text);
     let total = level.phases.sum().max(1) as f64;

@@ -14,7 +14,7 @@ use super::distribution::legend;
 use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 use super::look::{LineLook, escape};
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, LatencySeries, PercentilePoint};
 use crate::render::palette;
 
@@ -30,8 +30,8 @@ pub const PERCENTILE: Chart = Chart {
 pub const TAIL: Chart = Chart {
     id: "tail",
     title: "Latency percentile, zoomed to the tail",
-    read: "The same lines with every nine given equal room. Points are the nines with their \
-           95 % interval; where a line is dotted there were too few I/Os to call it measured.",
+    read: "Which share of the I/Os finished within which time, every nine given equal room. Points are \
+           the nines with their 95 % interval; where a line is dotted there were too few I/Os to call it measured.",
     draw: tail,
 };
 
@@ -366,7 +366,7 @@ fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>
 
 fn nine_words(nine: &NineEntry, ns: u64) -> String {
     let time = |ns: Option<u64>| match ns {
-        Some(ns) => format::duration_ns(ns, Script::Fine),
+        Some(ns) => format::duration_ns(ns),
         None => "unknown".to_owned(),
     };
     let event = match nine.episodes {
@@ -376,7 +376,7 @@ fn nine_words(nine: &NineEntry, ns: u64) -> String {
     format!(
         "{} within {}<br>95 % interval: {} to {}{event}",
         format::nines_label(nine.k),
-        format::duration_ns(ns, Script::Fine),
+        format::duration_ns(ns),
         time(nine.lo_ns),
         time(nine.hi_ns)
     )

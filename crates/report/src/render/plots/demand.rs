@@ -7,7 +7,7 @@ use plotly::{Plot, Scatter};
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, DemandCurve, DemandMark, DemandResult};
 use crate::render::palette;
 
@@ -77,7 +77,7 @@ fn styled(
         name => escape(name),
     };
     let words = curve.points.iter().map(|p| {
-        let (rate, time) = (format::rate(p.rate), format::duration(p.mean_ns, Script::Fine));
+        let (rate, time) = (format::rate(p.rate), format::duration(p.mean_ns));
         escape(&format!("{} {}: {rate} a second, {time}", curve.demand, p.label))
     });
     trace
@@ -90,7 +90,7 @@ fn styled(
 }
 
 fn ceiling_line(ns: u64, end: f64) -> Box<Scatter<f64, f64>> {
-    let words = format!("ceiling: {}", format::duration_ns(ns, Script::Fine));
+    let words = format!("ceiling: {}", format::duration_ns(ns));
     Scatter::new(vec![0.0, end], vec![ns as f64, ns as f64])
         .name(&words)
         .mode(Mode::Lines)

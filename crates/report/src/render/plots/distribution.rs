@@ -9,7 +9,7 @@ use taillight_rundir::summary::Bin;
 use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 use super::look::escape;
 use super::style::{self, AxisScale};
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, LatencySeries};
 use crate::render::palette;
 
@@ -140,8 +140,8 @@ pub fn legend(series: &LatencySeries) -> String {
 fn hover(bin: &Bin) -> String {
     format!(
         "{} to {}<br>{} I/Os/s, {} in all",
-        format::duration_ns(bin.lo_ns, Script::Fine),
-        format::duration_ns(bin.hi_ns, Script::Fine),
+        format::duration_ns(bin.lo_ns),
+        format::duration_ns(bin.hi_ns),
         format::rate(bin.per_s),
         format::count(bin.count)
     )

@@ -10,7 +10,7 @@ use super::distribution::legend;
 use super::figure::{AxisKind, Chart, ChartFigure, figure_per_name};
 use super::look::{LineLook, escape};
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, LatencySeries};
 use crate::render::palette;
 
@@ -130,7 +130,7 @@ pub fn marks(layers: &[HistogramLayer<'_>], mut ceilings: Vec<u64>) -> Vec<Value
         let mut add = |ns: u64, what: &str, dash: DashType| {
             marks.push(ValueLine {
                 ns,
-                words: format!("{what}: {}", format::duration_ns(ns, Script::Fine)),
+                words: format!("{what}: {}", format::duration_ns(ns)),
                 colour: look.colour,
                 dash,
                 labelled: alone,
@@ -152,7 +152,7 @@ pub fn marks(layers: &[HistogramLayer<'_>], mut ceilings: Vec<u64>) -> Vec<Value
     ceilings.dedup();
     marks.extend(ceilings.into_iter().map(|ns| ValueLine {
         ns,
-        words: format!("ceiling: {}", format::duration_ns(ns, Script::Fine)),
+        words: format!("ceiling: {}", format::duration_ns(ns)),
         colour: palette::CEILING,
         dash: DashType::Solid,
         labelled: true,
@@ -205,8 +205,8 @@ pub fn counts(layer: &HistogramLayer<'_>) -> Box<Scatter<u64, f64>> {
         format!(
             "{} I/Os from {} to {}",
             format::count(b.count),
-            format::duration_ns(b.lo_ns, Script::Fine),
-            format::duration_ns(b.hi_ns, Script::Fine)
+            format::duration_ns(b.lo_ns),
+            format::duration_ns(b.hi_ns)
         )
     };
     let mut text: Vec<String> = series.bins.iter().map(words).collect();

@@ -10,7 +10,7 @@ use taillight_rundir::history::{HistoryFile, HistoryTrack};
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::ChartModel;
 use crate::render::palette;
 
@@ -85,7 +85,7 @@ fn at(history: &HistoryFile, night: usize) -> f64 {
 fn value(track: &HistoryTrack, value: f64) -> String {
     match track.figure.as_str() {
         "iops" => format::rate(value),
-        _ => format::duration(value, Script::Fine),
+        _ => format::duration(value),
     }
 }
 

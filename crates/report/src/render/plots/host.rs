@@ -7,7 +7,7 @@ use plotly::{Layout, Plot, Scatter};
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, HostLine, RunCharts};
 use crate::render::palette::{self, HUES};
 
@@ -320,7 +320,7 @@ fn trace(panel: &HostPanel, drawn: &Drawn<'_>, axis: &str) -> Box<dyn plotly::Tr
 /// A value in words, with its unit.
 fn value(panel: &HostPanel, line: &HostLine, value: f64) -> String {
     match panel.kind {
-        AxisKind::Time => format::duration(value * panel.scale, Script::Fine),
+        AxisKind::Time => format::duration(value * panel.scale),
         AxisKind::Size => format::bytes(value.max(0.0) as u64),
         AxisKind::Percent => format!("{} %", format::digits3(value)),
         _ => format!("{} {}", format::digits3(value), line.metric.unit),

@@ -6,7 +6,7 @@ use taillight_rundir::search::{ProbeVerdict, SearchProbe, SearchReport};
 
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::ChartModel;
 use crate::render::palette;
 
@@ -41,7 +41,7 @@ fn figure(search: &SearchReport) -> Option<ChartFigure> {
     }
     let mut plot = Plot::new();
     let end = last * 1.05;
-    let shown = format::duration_ns(search.ceiling_ns, Script::Fine);
+    let shown = format::duration_ns(search.ceiling_ns);
     let name = format!("ceiling: {} % within {shown}", search.at);
     plot.add_trace(
         Scatter::new(vec![0.0, end], vec![search.ceiling_ns as f64; 2])
@@ -80,7 +80,7 @@ fn points(name: &str, colour: &'static str, of: &[&(&SearchProbe, u64)]) -> Box<
             "probe {}: {}<br>{} of {} I/Os",
             p.number,
             p.shown,
-            format::duration_ns(*ns, Script::Fine),
+            format::duration_ns(*ns),
             format::count(p.count)
         )
     };

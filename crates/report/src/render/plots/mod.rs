@@ -27,6 +27,7 @@ mod sweep;
 mod time;
 
 pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
+pub use style::crowded;
 
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[

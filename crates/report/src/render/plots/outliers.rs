@@ -7,7 +7,7 @@ use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::analyse::Row;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, OpOutliers};
 use crate::render::palette;
 
@@ -58,14 +58,7 @@ fn trace(
     let symbols = [MarkerSymbol::Circle, MarkerSymbol::Diamond, MarkerSymbol::Square];
     let text: Vec<String> = points
         .iter()
-        .map(|p| {
-            format!(
-                "{} at {:.3} s<br>{}",
-                format::duration_ns(p.ns, Script::Fine),
-                p.at_s,
-                what(&p.row)
-            )
-        })
+        .map(|p| format!("{} at {:.3} s<br>{}", format::duration_ns(p.ns), p.at_s, what(&p.row)))
         .collect();
     let name = escape(&set.name);
     let trace = Scatter::new(

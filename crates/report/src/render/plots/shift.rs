@@ -9,7 +9,7 @@ use taillight_rundir::compare::ComparedFigure;
 
 use super::figure::{AxisKind, Chart, ChartFigure, figure_per_name};
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::ChartModel;
 use crate::render::palette;
 
@@ -162,7 +162,7 @@ fn line(points: &[ShiftPoint<'_>], without: Option<()>) -> Box<Scatter<f64, f64>
 
 fn words(point: &ShiftPoint<'_>) -> String {
     let time = |ns: Option<f64>| match ns {
-        Some(ns) => format::duration(ns, Script::Fine),
+        Some(ns) => format::duration(ns),
         None => "unknown".to_owned(),
     };
     let interval = point.ends().map_or("no interval: undecided".to_owned(), |(lo, hi)| {

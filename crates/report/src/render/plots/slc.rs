@@ -8,7 +8,7 @@ use taillight_stats::slc::SBK_21_LIST;
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, LatencySeries};
 use crate::render::palette;
 
@@ -117,7 +117,7 @@ fn line(
     let text: Vec<String> = SBK_21_LIST
         .iter()
         .zip(&slc.values)
-        .map(|(p, ns)| format!("{p} %: {}", format::duration_ns(*ns, Script::Fine)))
+        .map(|(p, ns)| format!("{p} %: {}", format::duration_ns(*ns)))
         .collect();
     let colour = colour.unwrap_or(look.colour);
     let places = (0..slc.values.len()).map(|i| i as f64).collect();

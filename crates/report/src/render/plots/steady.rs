@@ -6,7 +6,7 @@ use plotly::{Plot, Scatter};
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, SteadyTrack};
 use crate::render::palette;
 
@@ -76,7 +76,7 @@ fn figure(nth: usize, track: &SteadyTrack) -> Option<ChartFigure> {
 
 fn hover(track: &SteadyTrack, (round, value): (f64, f64)) -> String {
     let value = match track.figure.ends_with("_ns") {
-        true => format::duration(value, Script::Fine),
+        true => format::duration(value),
         false => format::rate(value),
     };
     format!("round {round}: {value}")

@@ -13,7 +13,7 @@ use plotly::{Configuration, Layout, Plot, Scatter};
 use serde::Serialize;
 
 use super::look::LineLook;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::ChartModel;
 use crate::render::palette;
 
@@ -179,13 +179,13 @@ pub fn ratio_axis(title: &str, values: impl Iterator<Item = f64>) -> Axis {
         .tick_text(text)
 }
 
-/// A tick label: `10 µs`, not `10.0 µs`.
+/// A tick label: `10 us`, not `10.0 us`.
 pub fn tick(ns: f64) -> String {
     if ns >= 100e9 {
         // Decades of seconds are no round minutes.
         return format!("{} s", format::count((ns / 1e9).round() as u64));
     }
-    format::duration(ns, Script::Fine).replace(".00 ", " ").replace(".0 ", " ")
+    format::duration(ns).replace(".00 ", " ").replace(".0 ", " ")
 }
 
 /// A tick label of a count: `10k`.

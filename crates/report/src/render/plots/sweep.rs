@@ -10,7 +10,7 @@ use plotly::{HeatMap, Plot, Scatter};
 use super::figure::{AxisKind, ButtonRow, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, RoundSpread, SweepAxis, SweepData, SweepPoint};
 use crate::render::palette;
 
@@ -67,7 +67,7 @@ const CPU: PointFigure = PointFigure {
 impl PointFigure {
     fn words(&self, value: f64) -> String {
         match self.unit {
-            FigureUnit::Latency => format::duration(value, Script::Fine),
+            FigureUnit::Latency => format::duration(value),
             FigureUnit::Rate => format::rate(value),
             FigureUnit::Percent => format!("{value:.1} %"),
         }

@@ -6,7 +6,7 @@ use plotly::{Plot, Scatter};
 use super::figure::{AxisKind, ButtonRow, Chart, ChartFigure, figure_per_name};
 use super::look::escape;
 use super::style;
-use crate::format::{self, Script};
+use crate::format;
 use crate::model::charts::{ChartModel, OpPoint, OpTrack};
 use crate::render::palette;
 
@@ -124,7 +124,7 @@ fn level_line(
         .iter()
         .zip(&values)
         .map(|(p, v)| match v {
-            Some(ns) => format!("{:.1} s: {}", p.at_s, format::duration_ns(*ns, Script::Fine)),
+            Some(ns) => format!("{:.1} s: {}", p.at_s, format::duration_ns(*ns)),
             None => String::new(),
         })
         .collect();

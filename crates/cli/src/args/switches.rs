@@ -1,0 +1,108 @@
+//! Flags whose value may be left out: `--trace`, `--direct false`, `--live 127.0.0.1:9713`.
+//!
+//! What it is: the words of a command line with the value of such a flag joined to it by `=`. clap would
+//! take any word after the flag, the job file too. What it is not: a list of flags; they come from the
+//! definitions. Called before the command line is parsed.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Arg, Command};
+
+/// The words, each value that stands apart from a flag which can do without joined to it.
+pub fn joined(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
+    let name = words.iter().skip(1).find_map(|w| cli.find_subcommand(w));
+    let Some(command) = name else { return words };
+    let mut out: Vec<OsString> = Vec::with_capacity(words.len());
+    let mut words = words.into_iter().peekable();
+    while let Some(mut word) = words.next() {
+        if word == "--" {
+            out.push(word);
+            out.extend(words);
+            break;
+        }
+        let value = switch(command, &word)
+            .and_then(|flag| words.next_if(|next| next.to_str().is_some_and(|v| fits(flag, v))));
+        if let Some(value) = value {
+            word.push("=");
+            word.push(value);
+        }
+        out.push(word);
+    }
+    out
+}
+
+/// The flag with an optional value that this word is.
+fn switch<'a>(command: &'a Command, word: &OsString) -> Option<&'a Arg> {
+    let long = word.to_str()?.strip_prefix("--")?;
+    let optional = |arg: &&Arg| arg.get_num_args().is_some_and(|n| n.min_values() == 0);
+    command.get_arguments().filter(optional).find(|arg| arg.get_long() == Some(long))
+}
+
+/// Whether a word after the flag is its value: one of those it knows, else one that can be nothing
+/// else. What is no value it knows is then refused by its name.
+fn fits(flag: &Arg, word: &str) -> bool {
+    let known = flag.get_possible_values();
+    if known.is_empty() {
+        return word.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
+    }
+    let file = word.contains(['.', '/']) || Path::new(word).exists();
+    known.iter().any(|v| v.matches(word, false)) || !(file || word.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn of(line: &str) -> String {
+        let words = line.split(' ').map(OsString::from).collect();
+        let mut cli = Cli::command();
+        cli.build();
+        let words = joined(words, &cli);
+        words.iter().map(|w| w.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn values_apart_from_their_flag_are_joined() {
+        for (line, same) in [
+            (
+                "taillight run --trace outliers --path d/",
+                "taillight run --trace=outliers --path d/",
+            ),
+            ("taillight run --trace job.toml", "taillight run --trace job.toml"),
+            ("taillight run job.toml --trace", "taillight run job.toml --trace"),
+            ("taillight run --direct false j.toml", "taillight run --direct=false j.toml"),
+            ("taillight run --direct j.toml", "taillight run --direct j.toml"),
+            ("taillight run --direct --keep no", "taillight run --direct --keep=no"),
+            ("taillight run --trace - --keep", "taillight run --trace - --keep"),
+            (
+                "taillight -q run --live 0.0.0.0:9 j.toml",
+                "taillight -q run --live=0.0.0.0:9 j.toml",
+            ),
+            ("taillight run --live [::1]:9713", "taillight run --live=[::1]:9713"),
+            ("taillight suite --live ycsb", "taillight suite --live ycsb"),
+            ("taillight run --trace slow", "taillight run --trace=slow"),
+            ("taillight run -- --trace all", "taillight run -- --trace all"),
+            ("taillight doctor --trace --path d", "taillight doctor --trace --path d"),
+        ] {
+            assert_eq!(of(line), same);
+        }
+    }
+
+    #[test]
+    fn what_people_write_is_understood() {
+        let parsed = |line: &str| Cli::try_parse_from(of(line).split(' ')).is_ok();
+        for line in [
+            "taillight run --direct no --keep yes --trace all j.toml",
+            "taillight run --direct=0 --keep=false --trace=off",
+            "taillight run j.toml --keep --direct --trace",
+        ] {
+            assert!(parsed(line), "{line}");
+        }
+        assert!(!parsed("taillight run --trace slow"));
+        assert!(!parsed("taillight run --direct maybe"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Memory for what is written and read: aligned for direct I/O, in huge pages where there is enough
+//! of it, so that filling a large buffer and copying it into a socket or the page cache miss the
+//! TLB less.
+//!
+//! Called by sessions that move data through buffers of their own.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// Alignment of every slot buffer; fits direct I/O on any device with blocks up to 4 KiB.
+pub const PAGE: usize = 4096;
+/// From this size on, huge pages are asked for.
+const HUGE: usize = 2 << 20;
+
+/// Page-aligned slot buffers in one anonymous mapping.
+#[derive(Debug)]
+pub struct Buffers {
+    base: NonNull<u8>,
+    len: usize,
+    size: usize,
+    stride: usize,
+    slots: usize,
+}
+
+impl Buffers {
+    /// `slots` zeroed buffers of `size` bytes. Errors: `ENOMEM` when there is not that much memory.
+    pub fn new(slots: u32, size: u64) -> io::Result<Buffers> {
+        let too_big = || io::Error::from_raw_os_error(libc::ENOMEM);
+        let size = usize::try_from(size).map_err(|_| too_big())?;
+        let stride = size.max(1).checked_next_multiple_of(PAGE).ok_or_else(too_big)?;
+        let slots = slots.max(1) as usize;
+        let bytes = stride.checked_mul(slots).ok_or_else(too_big)?;
+        let unit = if bytes >= HUGE { HUGE } else { PAGE };
+        let len = bytes.checked_next_multiple_of(unit).ok_or_else(too_big)?;
+        // SAFETY: a new private anonymous mapping at an address the kernel chooses aliases nothing.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
+        let base: NonNull<u8> = NonNull::new(base.cast()).ok_or_else(too_big)?;
+        if unit == HUGE {
+            // SAFETY: the range is the mapping made above. The advice is a wish; failing is fine.
+            let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        }
+        Ok(Buffers { base, len, size, stride, slots })
+    }
+
+    /// The buffer of `slot`.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    #[inline]
+    pub fn slot(&mut self, slot: u32) -> &mut [u8] {
+        let start = self.ptr(slot);
+        // SAFETY: `ptr` checked the slot, so `size` bytes from there lie inside the mapping, which
+        // lives as long as `self`; `&mut self` keeps other Rust references out. The session that
+        // owns this hands a slot out only while no I/O uses it.
+        unsafe { std::slice::from_raw_parts_mut(start, self.size) }
+    }
+
+    /// Start of the buffer of `slot`.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    #[inline]
+    pub fn ptr(&self, slot: u32) -> *mut u8 {
+        let slot = slot as usize;
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        // SAFETY: slot < slots, so the offset stays inside the mapping of slots x stride bytes.
+        unsafe { self.base.as_ptr().add(slot * self.stride) }
+    }
+
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// All slots as one slice, to fill them.
+    pub fn all(&mut self) -> &mut [u8] {
+        // SAFETY: the whole mapping, borrowed mutably through `self`; called before any I/O.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+
+    /// One vector per slot, for registration.
+    pub fn vectors(&self) -> Vec<libc::iovec> {
+        (0..self.slots)
+            .map(|slot| libc::iovec {
+                iov_base: self.ptr(slot as u32).cast(),
+                iov_len: self.stride,
+            })
+            .collect()
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly the mapping made in `new`; no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_apart() {
+        let mut b = Buffers::new(3, 5000).unwrap();
+        for slot in 0..3 {
+            assert_eq!(b.slot(slot).as_ptr().addr() % PAGE, 0);
+            assert_eq!(b.slot(slot).len(), 5000);
+            b.slot(slot).fill(slot as u8 + 1);
+        }
+        assert!((0..3).all(|s| b.slot(s).iter().all(|x| *x == s as u8 + 1)));
+        assert!(Buffers::new(4096, u64::MAX / 2).is_err());
+    }
+}

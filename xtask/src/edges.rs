@@ -81,6 +81,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("taillight-lab", &["taillight-machine", "taillight-s3test"]),
     ("taillight-s3test", &[]),
+    // Readers of everything that comes from outside.
+    (
+        "taillight-fuzz",
+        &[
+            "taillight-core",
+            "taillight-driver",
+            "taillight-import",
+            "taillight-rundir",
+            "taillight-suite",
+            "taillight-trace",
+        ],
+    ),
     // Both treat the product as a program to run, as any user does. The benches also read run
     // directories, and time the engine's draws alone.
     (

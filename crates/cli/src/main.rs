@@ -13,6 +13,7 @@ mod history;
 mod import;
 mod import_run;
 mod leftover;
+mod limits;
 mod outcome;
 mod output;
 mod problem;
@@ -36,7 +37,11 @@ use args::{Cli, Command, VoiceArgs};
 use output::Voice;
 
 fn main() -> ExitCode {
-    let exit = std::panic::catch_unwind(command).unwrap_or(Exit::Internal);
+    // None: it panicked.
+    let exit = match limits::within(command) {
+        Ok(exit) => exit.unwrap_or(Exit::Internal),
+        Err(e) => problem::show(&e),
+    };
     ExitCode::from(exit.code())
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use taillight_core::progress::Progress;
-use taillight_report::format::{bytes, count};
+use taillight_report::format::{Script, bytes, count, duration_ns};
 
 use crate::output;
 
@@ -20,6 +20,8 @@ pub struct Shown {
     bar: Option<ProgressBar>,
     doing: String,
     last_note: Option<Instant>,
+    /// The work that goes on, since when, and how much of it was done then.
+    began: Option<(String, Instant, u64)>,
 }
 
 impl Shown {
@@ -31,11 +33,15 @@ impl Shown {
             doing: String::new(),
             // Work that is over within the first pause needs no line.
             last_note: Some(Instant::now()),
+            began: None,
         }
     }
 
     /// How far `p` is.
     pub fn step(&mut self, p: Progress<'_>) {
+        if self.began.as_ref().is_none_or(|(what, ..)| what != p.what) {
+            self.began = Some((p.what.to_owned(), Instant::now(), p.done));
+        }
         if self.terminal {
             let amounts = match p.unit {
                 "bytes" => "{binary_bytes} of {binary_total_bytes}",
@@ -45,8 +51,22 @@ impl Shown {
                 .set_position(p.done.min(p.total));
         } else if self.last_note.is_none_or(|t| t.elapsed() >= PAUSE) {
             self.last_note = Some(Instant::now());
-            output::note(&plain(p));
+            let left = self.left(p);
+            output::note(&(plain(p) + &left));
         }
+    }
+
+    /// How long the rest takes at the pace of this work so far, in words.
+    fn left(&self, p: Progress<'_>) -> String {
+        let Some((_, began, before)) = self.began.as_ref().filter(|_| p.done < p.total) else {
+            return String::new();
+        };
+        let (done, rest) = (p.done.saturating_sub(*before), p.total - p.done);
+        if done == 0 {
+            return String::new();
+        }
+        let seconds = (began.elapsed().as_secs_f64() * rest as f64 / done as f64).ceil();
+        format!(", about {} left", duration_ns((seconds * 1e9) as u64, Script::Plain))
     }
 
     /// Part of `total` of some `what` whose rest is known in words. Terminal only.
@@ -108,6 +128,17 @@ fn new_bar(what: &str, total: u64, rest: &str) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_left_is_that_of_the_pace_so_far() {
+        let p = |done| Progress { what: "loading", done, total: 100, unit: "records" };
+        let mut shown = Shown::new();
+        shown.step(p(10));
+        assert_eq!(shown.left(p(10)), "", "no pace yet");
+        shown.began = Some(("loading".to_owned(), Instant::now() - PAUSE, 10));
+        assert!(shown.left(p(20)).ends_with(" s left"), "{}", shown.left(p(20)));
+        assert_eq!(shown.left(p(100)), "");
+    }
 
     #[test]
     fn plain_lines_say_what_and_how_far() {

@@ -207,6 +207,7 @@ fn targets_of_somebody_else() {
         ("--path fifo --rw read", 2, "not a file, a directory or a block device"),
         ("--path data --size 1MiB --rw read --output ./data/", 2, "is the target itself"),
         ("--path new/ --size 1MiB --rw read --output new", 2, "is the target itself"),
+        ("--path /dev/taillight-none --size 1MiB --rw write", 4, "no such device"),
         ("--path written --rw write --set target.destroy=true --destroy written", 3, &held),
     ];
     std::fs::write(at("empty"), "").expect("written");
@@ -229,6 +230,8 @@ fn targets_of_somebody_else() {
 #[test]
 fn an_output_that_holds_something_is_left_alone() {
     let dir = scratch();
+    let (_, err) = run(dir.path(), &["run", "--driver", "null", "--ops", "1", "--output", ""], 2);
+    assert!(err.contains("--output names no directory"), "{err}");
     std::fs::create_dir(dir.path().join("out")).expect("made");
     std::fs::write(dir.path().join("out/mine.txt"), "mine").expect("written");
     let args = ["run", "--driver", "null", "--ops", "10", "--output", "out"];

@@ -69,9 +69,13 @@ fn the_job_may_come_from_standard_input() {
 
 #[test]
 fn signals_keep_what_was_measured() {
-    for (name, code, word) in
-        [("INT", 130, "SIGINT"), ("TERM", 143, "SIGTERM"), ("HUP", 143, "SIGHUP")]
-    {
+    for (name, code, word) in [
+        ("INT", 130, "SIGINT"),
+        ("TERM", 143, "SIGTERM"),
+        ("HUP", 143, "SIGHUP"),
+        ("USR1", 143, "SIGUSR1"),
+        ("ALRM", 143, "SIGALRM"),
+    ] {
         let dir = scratch();
         let mut child = started(dir.path());
         signal(&child, name);

@@ -11,7 +11,8 @@ fn the_study_in_small() {
     }
     let home = scratch();
     let line = "suite slc-paper --path disk --runtime 100ms --output out";
-    let (out, _) = run_line(home.path(), line, 0);
+    let (out, err) = run_line(home.path(), line, 0);
+    assert!(err.contains("is left out") && err.contains("--endpoint"), "{err}");
     let figures = json(&home.path().join("out/slc-paper.json"));
     let runs = figures["runs"].as_array().expect("runs");
     // File system, LevelDB, RocksDB; three sizes; write and read.
@@ -49,6 +50,17 @@ fn places_and_flags_it_cannot_use() {
     ] {
         let (_, err) = run_line(home.path(), words, 2);
         assert!(err.contains(said), "{err}");
+    }
+    // The object store comes last, and is looked at first: nothing runs where it is not there.
+    if ["rocksdb", "leveldb"].into_iter().all(has_library) {
+        let line = "suite slc-paper --path disk --endpoint http://127.0.0.1:1/bench --output out";
+        let output = common::taillight(home.path())
+            .args(line.split_whitespace())
+            .envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")])
+            .output();
+        let (out, err) = common::ended(&output.expect("it starts"), 4);
+        assert!(err.contains("127.0.0.1:1"), "{out}{err}");
+        assert!(!home.path().join("out").exists() && !home.path().join("disk").exists());
     }
     // A directory is made where there is a place for it, but not a whole path.
     let (_, err) = run_line(home.path(), "suite slc-paper --path no/where", 4);

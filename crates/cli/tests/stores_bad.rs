@@ -47,6 +47,7 @@ fn databases_that_are_foreign_or_corrupt_have_their_exit_codes() {
         let said = ends(home, "--output second", 3);
         assert!(said.contains("--destroy") && said.contains("db"), "{said}");
         std::fs::rename(&moved, &mark).expect("and comes back");
+        foreign_is_given_up(driver);
         let current = home.join("db/CURRENT");
         let manifest = std::fs::read_to_string(&current).expect("a name");
         let manifest = home.join("db").join(manifest.trim_end());
@@ -57,6 +58,21 @@ fn databases_that_are_foreign_or_corrupt_have_their_exit_codes() {
         assert!(said.contains("store says") && said.contains("repair"), "{said}");
         assert!(!home.join("second").exists() && current.exists());
     });
+}
+
+/// A database of somebody else, named twice, makes room for that of the run; other files stay.
+fn foreign_is_given_up(driver: &str) {
+    for files in [&["db/theirs"][..], &[]] {
+        let home = scratch();
+        job(home.path(), driver, "keep = true", 200, "mix = \"get\"");
+        ends(home.path(), "--output first", 0);
+        std::fs::remove_file(home.path().join("db/.taillight-owner.json")).expect("the mark goes");
+        files.iter().for_each(|f| std::fs::write(home.path().join(f), "mine").expect("written"));
+        let given = "--set target.destroy=true --destroy db --set target.options.keep=false";
+        ends(home.path(), &format!("{given} --output second"), 0);
+        assert_eq!(summary(home.path(), "second")["totals"]["errors"], 0);
+        assert!(files.iter().all(|f| home.path().join(f).exists()), "{driver}");
+    }
 }
 
 #[test]

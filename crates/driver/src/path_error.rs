@@ -45,6 +45,11 @@ fn hint(e: &io::Error) -> Option<&'static str> {
     match e.raw_os_error() {
         // Too many open files has no kind of its own.
         Some(libc::EMFILE) => return Some("raise the limit of open files (ulimit -n)"),
+        Some(libc::EFBIG) => {
+            return Some(
+                "raise the limit on the size of files (ulimit -f), or ask for a smaller size",
+            );
+        }
         Some(libc::ETXTBSY) => return Some("name a file that no program runs from"),
         _ => {}
     }
@@ -75,6 +80,7 @@ mod tests {
             (libc::EROFS, "read-only"),
             (libc::ENOSPC, "space"),
             (libc::EMFILE, "ulimit"),
+            (libc::EFBIG, "ulimit -f"),
         ] {
             let e = cannot(
                 "cannot open the file",

@@ -128,6 +128,8 @@ struct LoadResult {
     measure_end: Stamp,
     drained: Stamp,
     cpu_s: f64,
+    /// Nothing of this process ran for so long, ns.
+    stood_still_ns: u64,
     verify: Option<Arc<crate::verify::VerifyState>>,
     /// The target's own statistics.
     samples: Vec<StoreRow>,
@@ -218,6 +220,7 @@ fn outcome(
     target_facts: Vec<(String, String)>,
 ) -> EngineOutcome {
     overhead.cpu_s = Some(loaded.cpu_s);
+    overhead.stood_still_ns = Some(loaded.stood_still_ns).filter(|ns| *ns > 0);
     let reason = if loaded.error.is_some() {
         StopReason::TargetFailed
     } else if request.stop.stopped() {

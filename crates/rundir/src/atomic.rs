@@ -117,13 +117,14 @@ pub(crate) fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Some("choose a directory you may write to with --output")
         }
+        io::ErrorKind::FileTooLarge => Some("raise the limit on the size of files (ulimit -f)"),
+        io::ErrorKind::NotFound if what == "create" => {
+            Some("no file can be made there: name another with --output")
+        }
         _ => None,
     };
-    let error = Error::unavailable(format!("cannot {what} a file of the run directory"))
+    Error::unavailable(format!("cannot {what} a file of the run directory"))
         .with("path", path.display())
-        .source(e);
-    match hint {
-        Some(hint) => error.hint(hint),
-        None => error,
-    }
+        .source(e)
+        .hint_some(hint)
 }

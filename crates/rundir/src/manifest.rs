@@ -236,6 +236,10 @@ pub struct Overhead {
     pub clock_ns: Option<f64>,
     /// CPU time of the process in the measure phase, seconds.
     pub cpu_s: Option<f64>,
+    /// Time of the load in which nothing of this process ran, ns: it was stopped, frozen, or without
+    /// a CPU for an interval or longer. Absent when it never was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stood_still_ns: Option<u64>,
     /// Share of throughput lost to tracing, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_loss: Option<f64>,

@@ -34,6 +34,7 @@ pub fn create(
     let stamp = utc(clock.realtime_ns);
     let run_id = new_run_id(&stamp);
     let path = match &plan.run.output {
+        Some(output) if output.is_empty() => return Err(names_nothing()),
         Some(output) => PathBuf::from(output),
         None => free_name(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
     };
@@ -79,8 +80,18 @@ pub fn create(
     };
     let fresh = !path.exists();
     let run = NewRun { dir: RunDir::create(&path, &manifest)?, run_id, clock, fresh };
-    run.dir.write_job(&job_text(plan, job)?)?;
-    Ok(run)
+    match job_text(plan, job).and_then(|text| run.dir.write_job(&text)) {
+        Ok(()) => Ok(run),
+        Err(e) => {
+            run.discard();
+            Err(e)
+        }
+    }
+}
+
+fn names_nothing() -> Error {
+    Error::usage("--output names no directory")
+        .hint("name a new or empty directory, or leave --output out")
 }
 
 /// Whether two paths name one place, which need not exist.
@@ -104,8 +115,7 @@ fn new_run_id(stamp: &str) -> String {
 pub fn series_directory(asked: Option<&Path>, name: &str, resumed: bool) -> Result<PathBuf> {
     let path = match asked {
         Some(path) if path.as_os_str().is_empty() => {
-            return Err(Error::usage("--output names no directory")
-                .hint("name a new or empty directory, or leave --output out"));
+            return Err(names_nothing());
         }
         Some(path) => path.to_owned(),
         None => free_name(&format!("{DEFAULT_PARENT}/{name}-{}", utc(clock::realtime_ns())))?,

@@ -13,9 +13,10 @@ mod numbers;
 mod served;
 mod signals;
 mod sweep;
-mod sys;
+pub mod sys;
 mod verdict;
 
+use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
@@ -95,10 +96,22 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
 /// Says beside a printed plan what the guard would refuse as things stand. No failure: printing is
 /// what was asked for.
 fn show_refusal(args: &RunArgs, plan: &Plan) {
-    if let Err(e) = check(args, plan) {
+    // A printed plan asks no server.
+    if !is_remote(plan)
+        && let Err(e) = check(args, plan)
+    {
         output::note("as things stand, this run would be refused:");
         let _ = problem::show(&e);
     }
+}
+
+/// Whether the data is held by another process, behind a socket.
+fn is_remote(plan: &Plan) -> bool {
+    let can = registry::driver(&plan.target.driver).and_then(|d| d.capabilities(&plan.target));
+    can.is_ok_and(|can| {
+        let keyed = matches!(can.facts.kind, TargetKind::Keyed | TargetKind::Object);
+        keyed && can.guarded && !can.facts.in_process
+    })
 }
 
 /// What opening the target would refuse as things stand; nothing is changed.

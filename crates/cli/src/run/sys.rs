@@ -1,4 +1,5 @@
-//! Signal handlers that give the terminal back before a signal ends or stops the program.
+//! Signal handlers that give the terminal back, or say something, before a signal ends or stops the
+//! program.
 #![allow(unsafe_code)]
 
 use std::io::Result;
@@ -16,6 +17,18 @@ pub fn restore_when(signal: i32, ends: Arc<AtomicBool>) -> Result<()> {
         }
     };
     // SAFETY: the action only loads and stores atomics and makes system calls (`restore`).
+    unsafe { register(signal, action) }.map(drop)
+}
+
+/// When `signal` comes, `text` goes to standard error; then it does what it does by default.
+pub fn say_when(signal: i32, text: &'static str) -> Result<()> {
+    let action = move || {
+        restore();
+        let _ = rustix::io::write(std::io::stderr(), text.as_bytes());
+        let _ = emulate_default_handler(signal);
+    };
+    // SAFETY: the action only makes system calls, on memory that lives as long as the program, and
+    // `emulate_default_handler` is made for handlers.
     unsafe { register(signal, action) }.map(drop)
 }
 

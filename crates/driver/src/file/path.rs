@@ -102,6 +102,11 @@ fn in_parent(real: &Path, path: &str) -> Result<TargetPath> {
 
 fn absent(given: &Path, path: &str, files: u16) -> Result<TargetPath> {
     let real = resolve_absent(given)?;
+    if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
+        return Err(Error::unavailable("there is no such device")
+            .with("path", path)
+            .hint("lsblk lists the block devices; a file made here would be memory, not a disk"));
+    }
     match path.ends_with('/') {
         true => Ok(in_dir(real, true, files)),
         false => in_parent(&real, path),
@@ -127,6 +132,10 @@ mod tests {
         assert!(TargetPath::find(&text(&root.join("f")), 2).is_err());
         assert!(TargetPath::find(&text(&root.join("dangling")), 1).is_err());
         assert!(TargetPath::find("/dev/null", 1).is_err());
+        for absent in ["/dev/taillight-none", "/dev/taillight-none/"] {
+            let e = TargetPath::find(absent, 1).expect_err("memory, not a disk");
+            assert!(e.to_string().contains("no such device"), "{e}");
+        }
         assert!(TargetPath::find(&text(&root.join("no/such")), 1).is_err());
 
         let TargetPath::Files(set) = TargetPath::find(&text(&root), 2).unwrap() else {

@@ -104,17 +104,25 @@ impl Driver for FileStream {
             workload.passes.get_or_insert(1);
         }
     }
-    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = StreamOptions::parse(NAME, &spec.plan.target.options)?;
-        let appends = appends(spec.plan)?;
-        if appends && options.cache == CacheState::Warm {
-            return Err(Error::usage(
-                "cache = \"warm\" fills the page cache from a file that is still empty",
-            )
-            .hint("leave options.cache out of a plan that writes"));
-        }
-        super::open(NAME, &options.file(appends), spec, progress)
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        super::check(NAME, &file_options(spec)?, spec)
     }
+    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        super::open(NAME, &file_options(spec)?, spec, progress)
+    }
+}
+
+/// What `file` is told of a plan of streams.
+fn file_options(spec: &OpenSpec<'_>) -> Result<FileOptions> {
+    let options = StreamOptions::parse(NAME, &spec.plan.target.options)?;
+    let appends = appends(spec.plan)?;
+    if appends && options.cache == CacheState::Warm {
+        return Err(Error::usage(
+            "cache = \"warm\" fills the page cache from a file that is still empty",
+        )
+        .hint("leave options.cache out of a plan that writes"));
+    }
+    Ok(options.file(appends))
 }
 
 /// Checks that the plan is one of streams; whether it makes the file grow. A reader that does not

@@ -45,6 +45,15 @@ struct OwnedDatabase {
 }
 
 impl DatabaseDirectory {
+    /// What [`DatabaseDirectory::take`] would refuse; nothing is changed. Errors: as there.
+    pub fn check(request: &DirectoryRequest<'_>) -> Result<()> {
+        let (path, absent, confirmed) = DatabaseDirectory::named(request)?;
+        if request.read_only {
+            return DatabaseDirectory::visit(request, path, absent).map(drop);
+        }
+        DatabaseDirectory::decide(request, &path, absent, confirmed).map(drop)
+    }
+
     /// Finds the directory, asks the guard, makes directory and mark. `wipe` deletes a database
     /// that is there and must not stay. Errors: `Usage` for a path that is no directory, `Refused`
     /// by the guard, `Unavailable`.
@@ -52,33 +61,21 @@ impl DatabaseDirectory {
         request: &DirectoryRequest<'_>,
         wipe: &dyn Fn(&Path) -> Result<()>,
     ) -> Result<DatabaseDirectory> {
-        let target = &request.spec.plan.target;
-        let path = target.path.as_deref().filter(|p| !p.is_empty());
-        let path = path.ok_or_else(|| {
-            Error::usage(format!("driver `{}` needs a path", request.driver))
-                .hint("a directory for the database: --path /mnt/test/db/")
-        })?;
-        let (path, absent) = find(path)?;
-        let same = |name: &str| find(name).is_ok_and(|(found, _)| found == path);
-        let named = NamedTarget::from(path.as_path());
-        let confirmed = refusal::confirmed(target.destroy, request.spec.destroy, &named, same)?;
+        let (path, absent, confirmed) = DatabaseDirectory::named(request)?;
         if request.read_only {
             return DatabaseDirectory::visit(request, path, absent);
         }
-        let driver = request.driver.to_owned();
-        let identity = DirectoryIdentity { driver, inode: 0, device: String::new() };
-        let form = rules::form(request.spec.plan);
-        let mut mark = DatabaseMark::new(identity, request.spec.run_id, request.keep, form);
-        if !absent && !is_empty(&path)? {
-            match existing(&mark, &path, confirmed, &named)? {
-                OwnershipDecision::Reuse(kept) => mark = kept,
-                OwnershipDecision::Wipe => wipe(&path)?,
-                OwnershipDecision::Create => {}
-            }
+        let (mut mark, decision) = DatabaseDirectory::decide(request, &path, absent, confirmed)?;
+        match decision {
+            OwnershipDecision::Reuse(kept) => mark = kept,
+            OwnershipDecision::Wipe => wipe(&path)?,
+            OwnershipDecision::Create => {}
         }
-        if absent {
-            std::fs::create_dir(&path)
-                .map_err(|e| cannot("cannot make the directory", &path, e))?;
+        // Stores delete the directory together with the database.
+        let cannot_make = |e| cannot("cannot make the directory", &path, e);
+        match std::fs::create_dir(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(cannot_make(e)),
+            _ => {}
         }
         let dir = OwnedDirectory::open(&path)?;
         (mark.identity.inode, mark.identity.device) = dir.identity()?;
@@ -90,6 +87,39 @@ impl DatabaseDirectory {
             Some(_) => dir.renew(&mark.bytes()?)?,
         }
         Ok(DatabaseDirectory { path, owned: Some(OwnedDatabase { dir, mark, made_dir: absent }) })
+    }
+
+    /// The directory that is meant, whether it is absent, and whether its loss is confirmed.
+    fn named(request: &DirectoryRequest<'_>) -> Result<(PathBuf, bool, bool)> {
+        let target = &request.spec.plan.target;
+        let path = target.path.as_deref().filter(|p| !p.is_empty());
+        let path = path.ok_or_else(|| {
+            Error::usage(format!("driver `{}` needs a path", request.driver))
+                .hint("a directory for the database: --path /mnt/test/db/")
+        })?;
+        let (path, absent) = find(path)?;
+        let same = |name: &str| find(name).is_ok_and(|(found, _)| found == path);
+        let named = NamedTarget::from(path.as_path());
+        let confirmed = refusal::confirmed(target.destroy, request.spec.destroy, &named, same)?;
+        Ok((path, absent, confirmed))
+    }
+
+    /// The mark that the run would write, and what becomes of what is there.
+    fn decide(
+        request: &DirectoryRequest<'_>,
+        path: &Path,
+        absent: bool,
+        confirmed: bool,
+    ) -> Result<(DatabaseMark, OwnershipDecision<DirectoryIdentity>)> {
+        let driver = request.driver.to_owned();
+        let identity = DirectoryIdentity { driver, inode: 0, device: String::new() };
+        let form = rules::form(request.spec.plan);
+        let mark = DatabaseMark::new(identity, request.spec.run_id, request.keep, form);
+        let decision = match absent || is_empty(path)? {
+            true => OwnershipDecision::Create,
+            false => existing(&mark, path, confirmed, &NamedTarget::from(path))?,
+        };
+        Ok((mark, decision))
     }
 
     fn visit(

@@ -30,6 +30,12 @@ pub struct DatabaseSpec<'a> {
     pub snapshot: bool,
 }
 
+impl DatabaseSpec<'_> {
+    fn directory(&self, driver: &'static str) -> DirectoryRequest<'_> {
+        DirectoryRequest { spec: self.spec, driver, keep: self.keep, read_only: self.read_only }
+    }
+}
+
 /// The target.
 pub struct KvTarget<E: StoreEngine> {
     engine: E,
@@ -43,6 +49,13 @@ pub struct KvTarget<E: StoreEngine> {
 }
 
 impl<E: StoreEngine> KvTarget<E> {
+    /// What [`KvTarget::open`] would refuse; nothing is changed. Errors: as there.
+    pub fn check(ask: &DatabaseSpec<'_>) -> Result<()> {
+        let mut workloads = ask.spec.plan.workloads.iter();
+        workloads.try_for_each(|w| WorkloadRules::of(w, ask.bounded).map(drop))?;
+        DatabaseDirectory::check(&ask.directory(E::NAME))
+    }
+
     /// Passes the guard and opens. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
     /// as it was.
     pub fn open(engine: E, ask: &DatabaseSpec<'_>) -> Result<KvTarget<E>> {
@@ -53,14 +66,8 @@ impl<E: StoreEngine> KvTarget<E> {
             // One that only writes would hold a snapshot that nobody reads.
             rules.snapshot = ask.snapshot && rules::reads(w);
         }
-        let request = DirectoryRequest {
-            spec: ask.spec,
-            driver: E::NAME,
-            keep: ask.keep,
-            read_only: ask.read_only,
-        };
         let wipe = |dir: &Path| engine.destroy(dir);
-        let mut directory = DatabaseDirectory::take(&request, &wipe)?;
+        let mut directory = DatabaseDirectory::take(&ask.directory(E::NAME), &wipe)?;
         let store = match engine.open(directory.path(), directory.creates()) {
             Ok(store) => store,
             Err(e) => {

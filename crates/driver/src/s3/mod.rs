@@ -17,7 +17,7 @@ mod naming;
 mod options;
 mod prefix;
 mod request;
-mod response;
+pub mod response;
 mod scan;
 mod session;
 mod sign;
@@ -26,7 +26,7 @@ mod target;
 mod tests;
 mod tls;
 mod transport;
-mod xml;
+pub mod xml;
 
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
 use taillight_core::plan::TargetPlan;
@@ -88,6 +88,10 @@ impl Driver for S3 {
     fn test_target(&self, _: &std::path::Path) -> TestSetup {
         // Credentials come from the environment only.
         Err("its own tests run the suite, on servers with credentials".to_owned())
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        let o = S3Options::parse(self.name(), &spec.plan.target.options)?;
+        target::check_open(spec, o)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let o = S3Options::parse(self.name(), &spec.plan.target.options)?;

@@ -37,6 +37,17 @@ pub struct OwnedPrefix {
     written: AtomicU64,
 }
 
+/// What a prefix means for a run.
+pub struct Decided {
+    /// The owner object that is there.
+    text: Option<Vec<u8>>,
+    /// What the server calls itself.
+    server: String,
+    /// The mark that the run would write.
+    mark: PrefixMark,
+    decision: OwnershipDecision<PrefixIdentity>,
+}
+
 impl OwnedPrefix {
     /// Asks the guard and writes the owner object. `names`: of every workload. Errors: `Refused` by
     /// the guard, `Unavailable` when the store refuses.
@@ -45,20 +56,8 @@ impl OwnedPrefix {
         spec: &OpenSpec<'_>,
         names: &[ObjectNaming],
     ) -> Result<(OwnedPrefix, String)> {
-        let target = &spec.plan.target;
-        let named =
-            NamedTarget { instead: "another prefix", ..NamedTarget::of(store.location.shown()) };
-        let same = |name: &str| {
-            let more = &store.options.endpoints;
-            PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.location)
-        };
-        let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
-        let (found, server) = look(store, names)?;
-        store.check_endpoints()?;
-        let form = rules::form(spec.plan);
-        let mut mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
-        let before = found.mark.as_ref();
-        let decision = PrefixMark::decide(&mark, before, found.contents, confirmed, &named)?;
+        let Decided { text: before, server, mut mark, decision } =
+            OwnedPrefix::decide(store, spec, names)?;
         let goes = match decision {
             OwnershipDecision::Reuse(kept) => {
                 mark = kept;
@@ -80,8 +79,31 @@ impl OwnedPrefix {
         // What a killed run left, or the user gave up, goes once it is known to be the one store.
         agreed
             .and_then(|()| if goes { wipe(store) } else { Ok(()) })
-            .map_err(|e| undo(store, found.text.as_deref(), e))?;
+            .map_err(|e| undo(store, before.as_deref(), e))?;
         Ok((owned, server))
+    }
+
+    /// Looks at the prefix and asks the guard; nothing is changed. Errors: as [`OwnedPrefix::take`].
+    pub fn decide(
+        store: &S3Client,
+        spec: &OpenSpec<'_>,
+        names: &[ObjectNaming],
+    ) -> Result<Decided> {
+        let target = &spec.plan.target;
+        let named =
+            NamedTarget { instead: "another prefix", ..NamedTarget::of(store.location.shown()) };
+        let same = |name: &str| {
+            let more = &store.options.endpoints;
+            PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.location)
+        };
+        let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
+        let (found, server) = look(store, names)?;
+        store.check_endpoints()?;
+        let form = rules::form(spec.plan);
+        let mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
+        let before = found.mark.as_ref();
+        let decision = PrefixMark::decide(&mark, before, found.contents, confirmed, &named)?;
+        Ok(Decided { text: found.text, server, mark, decision })
     }
 
     /// Records known to be there.

@@ -84,6 +84,17 @@ impl S3Target {
     }
 }
 
+/// What [`S3Target::open`] would refuse; nothing is changed. Errors: as there.
+pub fn check_open(spec: &OpenSpec<'_>, options: S3Options) -> Result<()> {
+    let plan = spec.plan;
+    let location = PrefixLocation::parse(plan.target.path.as_deref(), &options.endpoints)?;
+    let (credentials, _) = Credentials::find(&options.profile)?;
+    let names = plan.workloads.iter().map(|w| ObjectNaming::of(w, &location.prefix));
+    let names = names.collect::<Result<Vec<_>>>()?;
+    check(plan, &options)?;
+    OwnedPrefix::decide(&S3Client::new(location, options, credentials)?, spec, &names).map(drop)
+}
+
 /// Bytes of the smallest object of each workload.
 fn check(plan: &Plan, o: &S3Options) -> Result<Vec<u64>> {
     let one = |w: &taillight_core::plan::WorkloadPlan| {

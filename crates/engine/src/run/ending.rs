@@ -85,6 +85,7 @@ pub fn loaded(
         measure_end,
         drained: drained.max(measure_end),
         cpu_s,
+        stood_still_ns: 0,
         verify: None,
         samples: Vec::new(),
         counter: false,

@@ -78,7 +78,11 @@ pub fn run<B: Probes>(
             }
         };
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
-        let thread = thread.map_err(|e| Error::unavailable("cannot start a thread").source(e));
+        let thread = thread.map_err(|e| {
+            Error::unavailable("cannot start a thread")
+                .source(e)
+                .hint("ask for fewer workers, or raise the limit on processes (ulimit -u)")
+        });
         threads.push(thread?);
     }
     drop((ready_in, ended_in));
@@ -171,6 +175,9 @@ fn pin_thread(spec: &WorkerSpec) -> Result<()> {
     Ok(())
 }
 
+/// A sleep of the collector that is longer than an interval and this was no sleep of its own.
+const STOOD_STILL_NS: u64 = 250_000_000;
+
 /// Collects intervals until every worker has ended, or is given up as stuck.
 fn collect<B: Probes>(
     shared: Arc<SharedParts<B>>,
@@ -186,10 +193,17 @@ fn collect<B: Probes>(
     let mut give_up = timeline.end.plus(patience);
     let mut cpu = cpu_s();
     let mut idle = None;
+    let mut stood_still_ns = 0;
     let mut phase = PhaseNotifier::begin(&shared.plan, observers);
     while collector.any_running() && now() < give_up {
+        let before = now();
         if let Ok(message) = messages.recv_timeout(samples.pause(Duration::from_millis(20))) {
             collector.accept(message, now());
+        }
+        // It sleeps for milliseconds, and needs next to no CPU: who sleeps for an interval was stopped.
+        let slept = now().since(before).max(0) as u64;
+        if slept > timeline.interval_ns.max(STOOD_STILL_NS) {
+            stood_still_ns += slept;
         }
         messages.try_iter().for_each(|m| collector.accept(m, now()));
         if phase.at(now() >= timeline.measure, observers) {
@@ -235,7 +249,8 @@ fn collect<B: Probes>(
         }
     }
     let collected = collector.into_collected(observers);
-    Ok(LoadResult { samples: samples.rows(), ..loaded(timeline, collected, ends, error, cpu_s) })
+    let samples = samples.rows();
+    Ok(LoadResult { samples, stood_still_ns, ..loaded(timeline, collected, ends, error, cpu_s) })
 }
 
 /// Notes what the target holds now, checks it where the plan says so, and closes it. A target that

@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
     early,
     allocates,
     little,
+    stood_still,
     busy_machine,
     own_cost,
     late,
@@ -372,6 +373,17 @@ fn done_before_others(plan: &Plan) -> &'static str {
     let counted = run.operations.is_some() || run.bytes.is_some();
     let ends = counted || plan.workloads.iter().any(|w| w.passes.is_some());
     if ends && plan.workers() > 1 { "done before others, " } else { "" }
+}
+
+/// The run itself was stopped: what it says of then is not the target's.
+fn stood_still(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let ns = analysis.manifest.overhead.stood_still_ns?;
+    let text = format!(
+        "Nothing of the run itself ran for {} of it: it was stopped by a signal, frozen, or without \
+         a CPU. Latencies of that time are not the target's.",
+        format::duration_ns(ns, Script::Plain)
+    );
+    Some((VerdictStatus::Warned, reason("stood_still", text)))
 }
 
 /// What else the machine did: waiting before the run, time the hypervisor gave to others.

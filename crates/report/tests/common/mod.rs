@@ -232,6 +232,7 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
         null_ns_per_op: Some(36.4),
         clock_ns: Some(21.0),
         cpu_s: Some(sample.seconds as f64 * 0.31),
+        stood_still_ns: None,
         trace_loss: None,
         capture_ns_per_op: Some(9.1),
         trace_ns_per_op: None,

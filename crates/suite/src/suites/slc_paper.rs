@@ -196,6 +196,10 @@ pub(super) fn prepare(
     let scale_name = request.scale.clone().unwrap_or_else(|| "short".to_owned());
     let scale = suite.scale(&scale_name)?;
     let runs = matrix(&suite, request.endpoint.is_some());
+    let left_out = suite.systems.iter().filter(|s| s.endpoint && request.endpoint.is_none());
+    let notes = left_out
+        .map(|s| format!("{} is left out: it is measured with --endpoint URL/BUCKET", s.title))
+        .collect();
     let mut method = SlcPaperMethod {
         head: head(&suite.name, 0),
         seed: None,
@@ -227,7 +231,7 @@ pub(super) fn prepare(
     Ok(PreparedSuite {
         method: Box::new(method),
         plans,
-        notes: Vec::new(),
+        notes,
         work_directory: Some(work_directory),
     })
 }

@@ -60,24 +60,33 @@ impl Driver for LevelDbDriver {
         ];
         Ok(TestTarget::local(dir, "db", &all))
     }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        KvTarget::<LevelDbEngine>::check(&engine(spec)?.1)
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = LevelDbOptions::parse(self.name(), &spec.plan.target.options)?;
-        let ask = DatabaseSpec {
-            spec,
-            keep: options.keep,
-            read_only: false,
-            bounded: options.bounded_scans,
-            snapshot: options.snapshot,
-        };
-        if options.snapshot {
-            rules::fit_snapshot(spec.plan)?;
-        }
-        let engine = LevelDbEngine { library: LevelDbLibrary::load(&options.library)?, options };
-        if ask.snapshot && engine.library.api.snapshots().is_none() {
-            return Err(rules::no_snapshots("LevelDB", "leveldb_create_snapshot"));
-        }
+        let (engine, ask) = engine(spec)?;
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
+}
+
+/// The library with the options of the run, and what is asked of the directory.
+fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(LevelDbEngine, DatabaseSpec<'a>)> {
+    let options = LevelDbOptions::parse(LevelDbEngine::NAME, &spec.plan.target.options)?;
+    let ask = DatabaseSpec {
+        spec,
+        keep: options.keep,
+        read_only: false,
+        bounded: options.bounded_scans,
+        snapshot: options.snapshot,
+    };
+    if options.snapshot {
+        rules::fit_snapshot(spec.plan)?;
+    }
+    let engine = LevelDbEngine { library: LevelDbLibrary::load(&options.library)?, options };
+    if ask.snapshot && engine.library.api.snapshots().is_none() {
+        return Err(rules::no_snapshots("LevelDB", "leveldb_create_snapshot"));
+    }
+    Ok((engine, ask))
 }
 
 /// The library with this run's options.

@@ -260,6 +260,27 @@ pub fn claim(
     confirmed: bool,
     forgets: bool,
 ) -> Result<HeldMark<KeyIdentity>> {
+    let (marked, decision) = decide(admin, &new, confirmed)?;
+    match decision {
+        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
+        OwnershipDecision::Wipe => lock(admin).wipe()?,
+        OwnershipDecision::Create => {}
+    }
+    let text = new.bytes()?;
+    match marked {
+        false => admin.create(&text)?,
+        true => admin.renew(&text)?,
+    }
+    Ok(HeldMark::new(new, forgets))
+}
+
+/// Whether there is a mark, and what becomes of the keys for the run that would write the mark `new`;
+/// nothing is changed. Errors: `Refused` by the guard, `Unavailable`.
+pub fn decide(
+    admin: &Mutex<AdminConnection>,
+    new: &KeyMark,
+    confirmed: bool,
+) -> Result<(bool, OwnershipDecision<KeyIdentity>)> {
     let found = mark(admin)?;
     let mut contents = Contents::Records;
     if found.is_none() {
@@ -271,17 +292,8 @@ pub fn claim(
         })?;
     }
     let named = lock(admin).named();
-    match KeyMark::decide(&new, found.as_ref(), contents, confirmed, &named)? {
-        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
-        OwnershipDecision::Wipe => lock(admin).wipe()?,
-        OwnershipDecision::Create => {}
-    }
-    let text = new.bytes()?;
-    match found {
-        None => admin.create(&text)?,
-        Some(_) => admin.renew(&text)?,
-    }
-    Ok(HeldMark::new(new, forgets))
+    let decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &named)?;
+    Ok((found.is_some(), decision))
 }
 
 /// Addresses of the clients of this name, from CLIENT LIST.

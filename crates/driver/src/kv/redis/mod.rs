@@ -8,7 +8,7 @@
 mod address;
 mod admin;
 mod options;
-mod resp;
+pub mod resp;
 mod session;
 mod sockets;
 mod target;
@@ -81,6 +81,9 @@ impl Driver for RedisDriver {
                 keys.split_whitespace().map(str::to_owned).collect()
             }),
         })
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        target::check(spec)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         Ok(Box::new(target::RedisTarget::open(spec)?))

@@ -47,10 +47,27 @@ pub struct RedisTarget {
     closed: bool,
 }
 
-impl RedisTarget {
-    /// Connects, passes the guard, marks the prefix as ours. Errors: `Usage`, `Refused` or
-    /// `Unavailable`.
-    pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
+/// What [`RedisTarget::open`] would refuse; nothing is changed. Errors: as there.
+pub fn check(spec: &OpenSpec<'_>) -> Result<()> {
+    let at = Connected::to(spec)?;
+    admin::decide(&at.admin, &at.new, at.confirmed).map(drop)
+}
+
+/// A server that answers, before the guard is asked.
+struct Connected {
+    address: DatabaseAddress,
+    options: RedisOptions,
+    password: Option<String>,
+    layouts: Vec<RecordLayout>,
+    admin: Mutex<AdminConnection>,
+    /// The mark that the run would write.
+    new: KeyMark,
+    /// The loss of what is there is confirmed.
+    confirmed: bool,
+}
+
+impl Connected {
+    fn to(spec: &OpenSpec<'_>) -> Result<Connected> {
         let plan = spec.plan;
         let target = &plan.target;
         let options = RedisOptions::parse(&target.driver, &target.options)?;
@@ -66,7 +83,17 @@ impl RedisTarget {
         let index = if options.index { "; indexed" } else { "" };
         let form = rules::form(plan) + index;
         let new = KeyMark::new(KeyIdentity {}, spec.run_id, options.keep, form);
-        let mark = admin::claim(&admin, new, confirmed, rules::changes(plan).1)?;
+        Ok(Connected { address, options, password, layouts, admin, new, confirmed })
+    }
+}
+
+impl RedisTarget {
+    /// Connects, passes the guard, marks the prefix as ours. Errors: `Usage`, `Refused` or
+    /// `Unavailable`.
+    pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
+        let Connected { address, options, password, layouts, admin, new, confirmed } =
+            Connected::to(spec)?;
+        let mark = admin::claim(&admin, new, confirmed, rules::changes(spec.plan).1)?;
         let facts = facts(&mut admin::lock(&admin), &address)?;
         Ok(RedisTarget { address, options, password, layouts, admin, mark, facts, closed: false })
     }

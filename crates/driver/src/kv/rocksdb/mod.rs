@@ -71,45 +71,54 @@ impl Driver for RocksDbDriver {
         ];
         Ok(TestTarget::local(dir, "db", &all))
     }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        KvTarget::<RocksDbEngine>::check(&engine(spec)?.1)
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = RocksDbOptions::parse(self.name(), &spec.plan.target.options)?;
-        if !options.wal && syncs(spec.plan) {
-            return Err(Error::usage("a write without a log cannot be synced")
-                .hint("use sync = \"none\", or set options.wal = true"));
-        }
-        let ask = DatabaseSpec {
-            spec,
-            keep: options.keep,
-            read_only: options.read_only,
-            bounded: options.bounded_scans,
-            snapshot: options.snapshot,
-        };
-        if options.snapshot {
-            rules::fit_snapshot(spec.plan)?;
-        }
-        let engine = RocksDbEngine {
-            strings: options.strings()?,
-            library: RocksDbLibrary::load(&options.library)?,
-            options,
-        };
-        if ask.snapshot && options::updates_in_place(&engine.strings) {
-            return Err(Error::usage(
-                "options contradict each other: RocksDB takes no snapshots with \
-                 inplace_update_support",
-            )
-            .hint("leave one of them out"));
-        }
-        let many = spec.plan.workloads.iter().any(gets_many);
-        if many && engine.library.api.multi_get.is_none() {
-            return Err(Error::unavailable("this RocksDB has no multi-get")
-                .with("missing", "rocksdb_batched_multi_get_cf")
-                .hint("leave `batch` out of workloads that get, or use RocksDB 6.23 or newer"));
-        }
-        if ask.snapshot && engine.library.api.snapshots().is_none() {
-            return Err(rules::no_snapshots("RocksDB", "rocksdb_create_snapshot"));
-        }
+        let (engine, ask) = engine(spec)?;
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
+}
+
+/// The library with the options of the run, and what is asked of the directory.
+fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>)> {
+    let options = RocksDbOptions::parse(RocksDbEngine::NAME, &spec.plan.target.options)?;
+    if !options.wal && syncs(spec.plan) {
+        return Err(Error::usage("a write without a log cannot be synced")
+            .hint("use sync = \"none\", or set options.wal = true"));
+    }
+    let ask = DatabaseSpec {
+        spec,
+        keep: options.keep,
+        read_only: options.read_only,
+        bounded: options.bounded_scans,
+        snapshot: options.snapshot,
+    };
+    if options.snapshot {
+        rules::fit_snapshot(spec.plan)?;
+    }
+    let engine = RocksDbEngine {
+        strings: options.strings()?,
+        library: RocksDbLibrary::load(&options.library)?,
+        options,
+    };
+    if ask.snapshot && options::updates_in_place(&engine.strings) {
+        return Err(Error::usage(
+            "options contradict each other: RocksDB takes no snapshots with \
+                 inplace_update_support",
+        )
+        .hint("leave one of them out"));
+    }
+    let many = spec.plan.workloads.iter().any(gets_many);
+    if many && engine.library.api.multi_get.is_none() {
+        return Err(Error::unavailable("this RocksDB has no multi-get")
+            .with("missing", "rocksdb_batched_multi_get_cf")
+            .hint("leave `batch` out of workloads that get, or use RocksDB 6.23 or newer"));
+    }
+    if ask.snapshot && engine.library.api.snapshots().is_none() {
+        return Err(rules::no_snapshots("RocksDB", "rocksdb_create_snapshot"));
+    }
+    Ok((engine, ask))
 }
 
 fn syncs(plan: &Plan) -> bool {

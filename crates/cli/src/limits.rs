@@ -1,0 +1,51 @@
+//! Limits of the process (`ulimit`) that would otherwise end it without a word.
+//!
+//! What it is: an orderly start, and words for a process that ends by one of them. What it is not:
+//! signals that ask a run to end (`run::signals`), SIGXCPU among them. Called first by `main`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGABRT, SIGXFSZ};
+use taillight_core::{Error, Result};
+
+use crate::run::sys;
+
+/// Stack of the thread that does the work, whatever `ulimit -s` leaves to the first one.
+const STACK: usize = 8 << 20;
+
+/// Said when the program is aborted, which is what happens where memory ends.
+const ABORTED: &str = "error: the program was aborted: where a line above says that an allocation failed, \
+     raise the limit on memory (ulimit -v, -d)\nhint: what a run measured until now is kept: \
+     `taillight report` with its directory recovers it\n";
+
+/// Does `work` on a thread with a stack of its own, with limits that say what they do. Errors:
+/// `Unavailable` when no thread can be started.
+pub fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>> {
+    // A file that becomes too large is an error of its write then, with a path and a hint.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    let _ = sys::say_when(SIGABRT, ABORTED);
+    warn_before_the_last_second();
+    let thread = std::thread::Builder::new().name("main".into()).stack_size(STACK).spawn(work);
+    let thread = thread.map_err(|e| {
+        Error::unavailable("cannot start a thread")
+            .source(e)
+            .hint("raise the limits on processes and memory (ulimit -u, -v)")
+    })?;
+    Ok(thread.join().ok())
+}
+
+/// `ulimit -t` sets both limits on CPU time to the same: the kernel then kills without the warning,
+/// SIGXCPU, which ends a run in order. The warning comes a quarter before the end, at most a minute:
+/// time to write what was measured.
+fn warn_before_the_last_second() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Cpu);
+    if let (Some(soft), Some(hard)) = (current, maximum)
+        && soft >= hard
+        && hard > 1
+    {
+        let current = Some(hard - (hard / 4).clamp(1, 60));
+        let _ = setrlimit(Resource::Cpu, Rlimit { current, maximum });
+    }
+}

@@ -1,0 +1,93 @@
+//! Limits of the process, and runs that somebody stops: what is said, and what is kept.
+
+mod common;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::{binary, ended, manifest, scratch, signal, start_measuring, summary};
+
+/// Runs it under `ulimit LIMIT`; the exit code must be `code`. Standard error.
+fn under(dir: &std::path::Path, limit: &str, line: &str, code: i32) -> String {
+    let output = Command::new("sh")
+        .args(["-c", &format!("ulimit {limit} && exec \"$0\" {line}")])
+        .arg(binary())
+        .current_dir(dir)
+        .output()
+        .expect("a shell");
+    ended(&output, code).1
+}
+
+#[test]
+fn a_file_that_becomes_too_large_is_an_error_that_names_the_limit() {
+    let dir = scratch();
+    let file = "run --driver file --path data/ --size 4MiB --ops 100 --output out";
+    let err = under(dir.path(), "-f 1000", file, 4);
+    assert!(err.contains("taillight-0.dat") && err.contains("ulimit -f"), "{err}");
+    assert!(!dir.path().join("out").exists() && !dir.path().join("data").exists());
+    // What does not fit here is the page, after a complete run.
+    let err = under(dir.path(), "-f 100", "run --driver null --ops 1000 --output out", 5);
+    assert!(err.contains("report.html") && err.contains("ulimit -f"), "{err}");
+    assert_eq!(manifest(dir.path(), "out")["status"], "complete");
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let dir = scratch();
+    under(dir.path(), "-s 64", "run --driver sim --ops 1000 --output out", 0);
+    assert_eq!(summary(dir.path(), "out")["totals"]["count"], 1000);
+}
+
+#[test]
+fn the_limit_on_cpu_time_ends_a_run_in_order() {
+    let dir = scratch();
+    let line = "run --driver null --runtime 60s --output out --set capture.mode=off";
+    under(dir.path(), "-S -t 1", line, 143);
+    let manifest = manifest(dir.path(), "out");
+    assert_eq!(manifest["status"], "partial");
+    let reason = manifest["reason"].as_str().expect("a reason");
+    assert!(reason.contains("SIGXCPU") && reason.contains("ulimit -t"), "{reason}");
+}
+
+#[test]
+fn an_abort_says_that_what_was_measured_is_kept() {
+    let dir = scratch();
+    let child = start_measuring(dir.path(), "run --driver null --rate 1000/s --output out");
+    signal(&child, "ABRT");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.code().is_none(), "ended by the signal");
+    let err = common::text(&output.stderr);
+    assert!(err.contains("aborted") && err.contains("taillight report"), "{err}");
+    common::run(dir.path(), &["report", "out"], 5);
+}
+
+#[test]
+fn under_nohup_a_run_outlives_its_terminal() {
+    let dir = scratch();
+    let mut child = common::start_as(
+        dir.path(),
+        &["nohup"],
+        "run --driver null --rate 1000/s --runtime 1s --output out",
+    );
+    let made = dir.path().join("out/manifest.json");
+    while !made.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(child.try_wait().expect("asked").is_none(), "it has not begun");
+    }
+    signal(&child, "HUP");
+    ended(&child.wait_with_output().expect("it ends"), 0);
+}
+
+#[test]
+fn a_run_that_was_stopped_itself_says_so() {
+    let dir = scratch();
+    let line = "run --driver null --rate 1000/s --runtime 3s --set run.interval=200ms --output out";
+    let mut child = start_measuring(dir.path(), line);
+    signal(&child, "STOP");
+    std::thread::sleep(Duration::from_millis(800));
+    signal(&child, "CONT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let verdict = summary(dir.path(), "out")["verdict"].clone();
+    let reasons = verdict["reasons"].as_array().expect("reasons");
+    assert!(reasons.iter().any(|r| r["code"] == "stood_still"), "{verdict}");
+}

@@ -1,0 +1,185 @@
+//! The readers, each as a function of bytes. What they say is not looked at: that they come back is.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use taillight_core::job::Job;
+use taillight_driver::kv::redis::resp as redis;
+use taillight_driver::s3::{response::ResponseHead, xml as s3};
+use taillight_rundir::ios::ColumnSet;
+use taillight_rundir::{RunDir, fixture, names, salvage};
+use taillight_suite::host::JobSource;
+use taillight_suite::suites::SuiteFile;
+use taillight_trace::{bus as analyzer, nvme as drive};
+
+/// Shows a file with these bytes; none where no file can be made.
+fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
+    let file = tempfile::NamedTempFile::new_in("/dev/shm");
+    if let Ok(mut file) = file
+        && file.write_all(bytes).is_ok()
+    {
+        read(file.path());
+    }
+}
+
+/// Shows the bytes as text where they are.
+fn with_text(bytes: &[u8], read: impl FnOnce(&str)) {
+    read(&String::from_utf8_lossy(bytes));
+}
+
+/// A run that was killed and left these bytes as its capture.
+pub fn capture(bytes: &[u8]) {
+    let Ok(home) = tempfile::tempdir_in("/dev/shm") else { return };
+    let mut manifest = fixture::manifest("fuzz");
+    if let Some(process) = &mut manifest.process {
+        process.start_ticks += 1;
+    }
+    let chunks = home.path().join("taillight-fuzz");
+    manifest.phases.clear();
+    manifest.capture.path = Some(chunks.display().to_string());
+    let run = home.path().join("run");
+    if RunDir::create(&run, &manifest).is_err()
+        || fs::create_dir(&chunks).is_err()
+        || fs::write(chunks.join("00000000.chunk"), bytes).is_err()
+    {
+        return;
+    }
+    if let Ok(mut dir) = RunDir::open(&run)
+        && let Ok(Some(found)) = salvage::salvage(&mut dir, &mut |_| true)
+        && found.ios > 0
+    {
+        // What was recovered can be read.
+        let read =
+            taillight_rundir::ios::read_ios(&run.join(names::IOS), ColumnSet::ALL, &mut |_| Ok(()));
+        assert!(read.is_ok(), "{read:?}");
+    }
+}
+
+pub fn ios(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let _ = taillight_rundir::ios::read_ios(path, ColumnSet::ALL, &mut |_| Ok(()));
+    });
+}
+
+pub fn layers(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let _ = taillight_rundir::layers::read_layers(path, &mut |_| Ok(()));
+    });
+}
+
+pub fn intervals(bytes: &[u8]) {
+    with_file(bytes, |path| drop(taillight_rundir::intervals::read_intervals(path)));
+}
+
+pub fn host(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let _ = taillight_rundir::host::read_host(path, &mut |_| Ok(()));
+    });
+}
+
+pub fn store(bytes: &[u8]) {
+    with_file(bytes, |path| drop(taillight_rundir::store::read_store(path)));
+}
+
+pub fn histograms(bytes: &[u8]) {
+    let clock = fixture::manifest("fuzz").clock;
+    with_file(bytes, |path| {
+        let _ = taillight_rundir::histlog::each_histogram(path, &clock, &mut |_| Ok(()));
+    });
+}
+
+pub fn manifest(bytes: &[u8]) {
+    let Ok(home) = tempfile::tempdir_in("/dev/shm") else { return };
+    if fs::write(home.path().join(names::MANIFEST), bytes).is_ok() {
+        let _ = RunDir::open(home.path());
+    }
+}
+
+pub fn job(bytes: &[u8]) {
+    with_text(bytes, |text| drop(Job::from_toml(text, "fuzz.toml")));
+}
+
+pub fn suite(bytes: &[u8]) {
+    with_text(bytes, |text| drop(SuiteFile::parse(&JobSource::written("fuzz.toml", text))));
+}
+
+pub fn fio(bytes: &[u8]) {
+    with_text(bytes, |text| drop(taillight_import::fio::import(text, "fuzz.fio")));
+}
+
+pub fn ycsb(bytes: &[u8]) {
+    with_text(bytes, |text| drop(taillight_import::ycsb::import(text, "fuzz")));
+}
+
+pub fn sizes(bytes: &[u8]) {
+    with_text(bytes, |text| drop(taillight_core::block_size_file::parse(text)));
+}
+
+/// A head, and its body in pieces of all lengths.
+pub fn http(bytes: &[u8]) {
+    let mut head = ResponseHead::default();
+    let Ok(Some(length)) = head.parse(bytes, false) else { return };
+    let mut rest = bytes.get(length..).unwrap_or_default();
+    let mut most = 1;
+    while !rest.is_empty() && !head.ended() {
+        let piece = &rest[..rest.len().min(most)];
+        let Ok(used) = head.absorb(piece, &mut |_| {}) else { return };
+        assert!(used > 0 && used <= piece.len(), "{used} of {}", piece.len());
+        rest = &rest[used..];
+        most += 1;
+    }
+}
+
+pub fn xml(bytes: &[u8]) {
+    with_text(bytes, |text| {
+        let all = s3::all(text, "Key");
+        let first = s3::first(text, "Key");
+        if let Ok(all) = all {
+            assert_eq!(all.into_iter().next(), first);
+        }
+    });
+}
+
+/// Replies one after the other; each takes something, and asks for no less than is there.
+pub fn resp(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let redis::ParsedReply::Whole(value, used) = redis::parse(rest) {
+        assert!(used > 0 && used <= rest.len(), "{used} of {}", rest.len());
+        if let redis::RespValue::Array(count, elements) = value {
+            assert!(redis::elements(elements).count() <= count.max(elements.len()));
+        }
+        rest = &rest[used..];
+    }
+    if let redis::ParsedReply::Needs(bytes) = redis::parse(rest) {
+        assert!(bytes > rest.len(), "{bytes} of {}", rest.len());
+    }
+}
+
+pub fn nvme(bytes: &[u8]) {
+    let _ = drive::pages::identity(bytes);
+    let _ = drive::pages::smart(bytes);
+    let _ = drive::pages::errors(bytes);
+    let _ = drive::pages::supported(bytes);
+    let _ = drive::ocp::parse(bytes);
+}
+
+pub fn nvme_json(bytes: &[u8]) {
+    with_text(bytes, |text| drop(drive::json::parse(text)));
+}
+
+pub fn bus(bytes: &[u8]) {
+    let mapping = include_str!("../../../docs/bus-mapping.toml");
+    if let Ok(map) = analyzer::mapping::BusMapping::parse(mapping) {
+        with_text(bytes, |text| drop(analyzer::commands(text, &map)));
+    }
+}
+
+/// A mapping, and a table read by it.
+pub fn bus_mapping(bytes: &[u8]) {
+    with_text(bytes, |text| {
+        if let Ok(map) = analyzer::mapping::BusMapping::parse(text) {
+            crate::texts::BUS.iter().for_each(|table| drop(analyzer::commands(table, &map)));
+        }
+    });
+}

@@ -1,0 +1,102 @@
+//! Good input to begin from: files of this repository, texts, and what the encoder writes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use taillight_core::{OpKind, Record, Stamp};
+use taillight_rundir::chunk::{
+    ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES,
+};
+
+/// Good inputs of one target.
+pub struct Seeds(Vec<Vec<u8>>);
+
+impl Seeds {
+    /// The input with this number, counted round.
+    pub fn nth(&self, n: u8) -> &[u8] {
+        &self.0[usize::from(n) % self.0.len()]
+    }
+
+    /// These files of the repository.
+    ///
+    /// # Panics
+    /// When one is not there: the table of targets is wrong then.
+    pub fn files(names: &[&str]) -> Seeds {
+        Seeds(names.iter().map(|name| read(&root().join(name))).collect())
+    }
+
+    /// All files of a folder of the repository whose names end so.
+    ///
+    /// # Panics
+    /// As [`Seeds::files`].
+    pub fn folder(name: &str, ending: &str) -> Seeds {
+        let entries = fs::read_dir(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|e| e == ending));
+        paths.sort();
+        Seeds(paths.iter().map(|path| read(path)).collect())
+    }
+
+    pub fn texts(texts: &[&str]) -> Seeds {
+        Seeds(texts.iter().map(|text| text.as_bytes().to_vec()).collect())
+    }
+
+    /// A chunk of the capture with short and long records.
+    pub fn chunks() -> Seeds {
+        Seeds(vec![chunk(200)])
+    }
+
+    /// Pages as long as a drive's, with numbers in them.
+    pub fn pages() -> Seeds {
+        let counted: Vec<u8> = (0..4096_u32).map(|i| (i * 7 % 251) as u8).collect();
+        let mut ocp = vec![0; 512];
+        // The version and the GUID of OCP's latency monitor, and a few counters.
+        ocp[..4].copy_from_slice(&[1, 5, 0, 0]);
+        ocp[494..496].copy_from_slice(&[4, 0]);
+        Seeds(vec![vec![0; 4096], counted, ocp])
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn chunk(records: u64) -> Vec<u8> {
+    let mut sizes = [0; SIZES];
+    sizes[0] = 4096;
+    let head = Header {
+        worker: 0,
+        workload: 0,
+        phase: 0,
+        seq: 0,
+        columns: OptionalWords::default(),
+        unit_shift: 12,
+        file_size: 1 << 40,
+        base_ns: 1_000_000,
+        sizes,
+        addressed: true,
+        partial: false,
+    };
+    let mut words = vec![0; HEADER_BYTES / 8 + (records as usize + 1) * LONG_WORDS];
+    head.write(&mut words);
+    let mut encoder = ChunkEncoder::new(&head);
+    let mut at = HEADER_BYTES / 8;
+    for i in 0..records {
+        let submit = 1_000_000 + 500 * i as i64;
+        let record = Record {
+            op: OpKind::Read,
+            offset: Some(i * 4096),
+            // Every seventh has a size of its own, and is a long one.
+            size: if i % 7 == 0 { 512 } else { 4096 },
+            submit: Stamp(submit),
+            complete: Stamp(submit + 90),
+            ..Record::default()
+        };
+        at += encoder.encode(&mut words[at..], &record).unwrap_or(0);
+    }
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}

@@ -1,0 +1,49 @@
+//! Good texts of servers, drives and analyzers to begin from.
+
+/// Properties of YCSB.
+pub const YCSB: &[&str] = &[
+    "workload=site.ycsb.workloads.CoreWorkload\nrecordcount=1000\noperationcount=1000\n\
+     readproportion=0.5\nupdateproportion=0.5\nrequestdistribution=zipfian\n",
+    "recordcount=10\nscanproportion=0.95\ninsertproportion=0.05\nmaxscanlength=100\n\
+     scanlengthdistribution=uniform\nfieldlengthdistribution=histogram\ninsertorder=hashed\n",
+];
+
+/// Answers of HTTP servers.
+pub const HTTP: &[&str] = &[
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"abc\"\r\nServer: MinIO\r\n\r\nhello",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nA: b\r\n\r\n",
+    "HTTP/1.0 503 Slow Down\r\nConnection: close\r\n\r\n<Error><Code>SlowDown</Code></Error>",
+];
+
+/// Listings and errors of object stores.
+pub const XML: &[&str] = &[
+    "<?xml version=\"1.0\"?><ListBucketResult><IsTruncated>true</IsTruncated>\
+     <NextContinuationToken>a&amp;b</NextContinuationToken><Contents><Key>x/1&#x41;</Key></Contents>\
+     <Contents><Key><![CDATA[y]]></Key></Contents></ListBucketResult>",
+    "<Error><Code>NoSuchKey</Code><Message>none</Message></Error>",
+];
+
+/// Replies of Redis.
+pub const RESP: &[&str] = &[
+    "+OK\r\n",
+    "-ERR unknown command\r\n",
+    ":42\r\n$5\r\nhello\r\n$-1\r\n",
+    "*3\r\n$3\r\none\r\n:2\r\n$-1\r\n",
+    "*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+];
+
+/// What nvme-cli prints.
+pub const NVME: &[&str] = &[
+    "{\"critical_warning\":0,\"temperature\":310,\"avail_spare\":100,\"percent_used\":1,\
+     \"data_units_read\":1,\"data_units_written\":2,\"host_read_commands\":3,\"power_cycles\":4,\
+     \"power_on_hours\":5,\"media_errors\":0,\"num_err_log_entries\":0}",
+    "{\"errors\":[{\"error_count\":1,\"sqid\":1,\"cmdid\":2,\"status_field\":4,\"lba\":8}]}",
+    "{\"Feature Status\":1,\"Active Bucket Timer\":5,\"Active Threshold A\":5,\
+     \"Active Bucket Counter: Bucket 0\":[{\"Read\":1},{\"Write\":2},{\"Deallocate/Trim\":0}]}",
+];
+
+/// Tables of bus analyzers, by the mapping of docs/bus-mapping.toml.
+pub const BUS: &[&str] = &[
+    "Start,End,Opcode,SLBA,NLB,QID\n1.000001,1.000101,Read,0x100,7,1\n2.5,2.6,Write,512,0,1\n",
+    "\"Start\";\"Opcode\"\n\"1,000.5\";\"0x02\"\n",
+];

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use taillight_core::progress::Progress;
-use taillight_report::format::{Script, bytes, count, duration_ns};
+use taillight_report::format::{bytes, count, duration_ns};
 
 use crate::output;
 
@@ -66,7 +66,7 @@ impl Shown {
             return String::new();
         }
         let seconds = (began.elapsed().as_secs_f64() * rest as f64 / done as f64).ceil();
-        format!(", about {} left", duration_ns((seconds * 1e9) as u64, Script::Plain))
+        format!(", about {} left", duration_ns((seconds * 1e9) as u64))
     }
 
     /// Part of `total` of some `what` whose rest is known in words. Terminal only.

@@ -381,7 +381,7 @@ fn stood_still(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reaso
     let text = format!(
         "Nothing of the run itself ran for {} of it: it was stopped by a signal, frozen, or without \
          a CPU. Latencies of that time are not the target's.",
-        format::duration_ns(ns, Script::Plain)
+        format::duration_ns(ns)
     );
     Some((VerdictStatus::Warned, reason("stood_still", text)))
 }

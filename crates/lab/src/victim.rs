@@ -23,6 +23,8 @@ pub struct VictimOptions {
     pub runtime: Duration,
     /// An I/O that takes longer is an outlier.
     pub threshold: Duration,
+    /// Which I/Os are traced: `outliers` or `all`.
+    pub trace: &'static str,
     /// Further `--set`.
     pub set: Vec<String>,
     pub more: Vec<String>,
@@ -161,7 +163,7 @@ fn arguments(options: &VictimOptions, dir: &Path) -> Vec<String> {
     flag("workers", options.workers.to_string());
     flag("runtime", ns(options.runtime));
     flag("output", text(dir));
-    flag("set", "trace.mode=outliers".into());
+    flag("set", format!("trace.mode={}", options.trace));
     flag("set", format!("trace.threshold={}", ns(options.threshold)));
     options.set.iter().for_each(|s| flag("set", s.clone()));
     args.extend(options.load.iter().cloned());

@@ -184,12 +184,7 @@ pub fn lower_tags(b: &mut FaultTrial<'_>) -> Result<()> {
     crowded(b, &disk, upper.device, &slow)
 }
 
-fn crowded(
-    b: &mut FaultTrial<'_>,
-    disk: &LoopDevice,
-    read: PathBuf,
-    slow: &Brake,
-) -> Result<()> {
+fn crowded(b: &mut FaultTrial<'_>, disk: &LoopDevice, read: PathBuf, slow: &Brake) -> Result<()> {
     set(&disk.sys("queue/nr_requests"), 4)?;
     let options = b.options(read, "randread");
     slow.set(1, b.amplitude * 4 / RIVALS);

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use rustix::process::Signal;
 
 use crate::fault_trial::FaultTrial;
 use crate::stage::LabCgroup;
@@ -19,10 +20,10 @@ pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A process, again and again.
 pub fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
-        signal(pid, "STOP")?;
+    b.pulses(Duration::from_millis(200), on / 10, |stop| {
+        signal(pid, Signal::STOP)?;
         let slept = stop.sleep(on);
-        signal(pid, "CONT")?;
+        signal(pid, Signal::CONT)?;
         slept
     })
 }

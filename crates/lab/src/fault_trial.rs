@@ -105,6 +105,7 @@ impl<'a> FaultTrial<'a> {
             workers: self.workers(),
             runtime: self.runtime,
             threshold: self.amplitude / 2,
+            trace: self.setting.trace_mode(),
             set: vec![format!("workload.0.think={{time=\"200us\",every={}}}", self.depth())],
             more: Vec::new(),
             env: Vec::new(),

@@ -22,6 +22,8 @@ pub enum Setting {
     Busy,
     /// The victim's control group has little memory, and another process in it wants more.
     Memory,
+    /// Nothing, but every I/O is traced with all its stamps.
+    All,
 }
 
 impl Setting {
@@ -31,13 +33,22 @@ impl Setting {
             Setting::Clean => "",
             Setting::Busy => "busy",
             Setting::Memory => "memory",
+            Setting::All => "all",
+        }
+    }
+
+    /// Which I/Os are traced.
+    pub fn trace_mode(self) -> &'static str {
+        match self {
+            Setting::All => "all",
+            _ => "outliers",
         }
     }
 
     /// Begins it, for a victim that is there; it ends when it is undone.
     pub fn begin(self, undo: &mut Undo, pid: u32) -> Result<()> {
         match self {
-            Setting::Clean => Ok(()),
+            Setting::Clean | Setting::All => Ok(()),
             Setting::Busy => {
                 let cpus = std::thread::available_parallelism()?.get();
                 (0..cpus).try_for_each(|_| beside(undo, "while :; do :; done", "").map(drop))

@@ -86,6 +86,21 @@ impl LoopDevice {
     }
 }
 
+/// A layer of directories over one on the same file system, as containers have it.
+pub fn overlaid(undo: &mut Undo, lower: &Path) -> Result<PathBuf> {
+    let part = |name: &str| -> Result<String> {
+        let at = lower.join(name);
+        std::fs::create_dir(&at)?;
+        Ok(at.to_string_lossy().into_owned())
+    };
+    let (base, upper, work, at) = (part("base")?, part("upper")?, part("work")?, part("at")?);
+    let options = format!("lowerdir={base},upperdir={upper},workdir={work}");
+    tool("mount", &["-t", "overlay", "overlay", "-o", &options, &at])?;
+    let place = at.clone();
+    undo.add(move || drop(tool("umount", &[&place])));
+    Ok(at.into())
+}
+
 /// A control group.
 #[derive(Debug, Clone)]
 pub struct LabCgroup {

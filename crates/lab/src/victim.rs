@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir};
 
@@ -23,6 +24,8 @@ pub struct VictimOptions {
     pub runtime: Duration,
     /// An I/O that takes longer is an outlier.
     pub threshold: Duration,
+    /// Which I/Os are traced: `outliers` or `all`.
+    pub trace: &'static str,
     /// Further `--set`.
     pub set: Vec<String>,
     pub more: Vec<String>,
@@ -66,7 +69,7 @@ impl Victim {
             deadline: Instant::now() + options.runtime + Duration::from_secs(60),
         };
         // A stopped or frozen process must be able to end.
-        undo.add(move || drop(signal(pid, "CONT")));
+        undo.add(move || drop(signal(pid, Signal::CONT)));
         let begin = Instant::now();
         while !working(pid) {
             stop.sleep(Duration::from_millis(20))?;
@@ -118,9 +121,9 @@ impl Victim {
 impl Drop for Victim {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            let _ = signal(self.pid, "CONT");
+            let _ = signal(self.pid, Signal::CONT);
             // It takes its own things away when it is asked to end.
-            let _ = signal(self.pid, "TERM");
+            let _ = signal(self.pid, Signal::TERM);
             for _ in 0..100 {
                 if matches!(child.try_wait(), Ok(Some(_))) {
                     break;
@@ -161,7 +164,7 @@ fn arguments(options: &VictimOptions, dir: &Path) -> Vec<String> {
     flag("workers", options.workers.to_string());
     flag("runtime", ns(options.runtime));
     flag("output", text(dir));
-    flag("set", "trace.mode=outliers".into());
+    flag("set", format!("trace.mode={}", options.trace));
     flag("set", format!("trace.threshold={}", ns(options.threshold)));
     options.set.iter().for_each(|s| flag("set", s.clone()));
     args.extend(options.load.iter().cloned());
@@ -184,6 +187,7 @@ fn said() -> String {
 }
 
 /// Sends a signal to a process of the lab.
-pub fn signal(pid: u32, name: &str) -> Result<()> {
-    crate::cleanup::tool("kill", &[format!("-{name}"), pid.to_string()]).map(drop)
+pub fn signal(pid: u32, signal: Signal) -> Result<()> {
+    let process = Pid::from_raw(pid.cast_signed()).context("no process")?;
+    Ok(kill_process(process, signal)?)
 }

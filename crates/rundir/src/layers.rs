@@ -36,7 +36,7 @@ pub enum LayerKind {
     Held,
     /// I/O on a disk under test that was given to none of the run's I/Os, from when it was queued until it
     /// was done (in old runs, and where that was not seen, both when it was queued): somebody else's, what the kernel read ahead (`comm` says so), another thread's of this program, or a part of
-    /// one of the run's own, not known which (`other` says so).
+    /// one of the run's own, not known which, or pages of the run's file that a limit had held back (`other` says so).
     Neighbour,
     /// Commit of a file system's journal; `middle_ns` is the beginning of its writes.
     Commit,

@@ -108,6 +108,11 @@ struct kiocb {
 	void *ki_complete;
 };
 
+struct backing_aio {
+	struct kiocb iocb;
+	struct kiocb *orig_iocb;
+};
+
 struct list_head {
 	struct list_head *next;
 };

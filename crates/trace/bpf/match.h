@@ -77,12 +77,17 @@ INLINE u64 waiter_of(u64 completion)
 /* Step 1: the kiocb of a direct I/O, or the task that waits for it. */
 INLINE void direct(const struct plain *p, u64 *kiocb, u64 *task)
 {
+	u64 done;
+
 	*kiocb = *task = 0;
 	if (p->end_io == cfg_end_iomap) {
 		*kiocb = (u64)READ(struct iomap_dio, p->private, iocb);
-		if (!READ(struct kiocb, *kiocb, ki_complete)) {
+		done = (u64)READ(struct kiocb, *kiocb, ki_complete);
+		if (!done) {
 			*kiocb = 0;
 			*task = (u64)READ(struct iomap_dio, p->private, submit.waiter);
+		} else if (done == cfg_backing_done || done == cfg_backing_queue) {
+			*kiocb = (u64)READ(struct backing_aio, *kiocb, orig_iocb);
 		}
 	} else if (p->end_io == cfg_end_blkdev_async) {
 		u64 dio = p->self - OFFSET_OF(struct blkdev_dio, bio);
@@ -419,21 +424,33 @@ NOINLINE u64 of_page(struct thread *t, struct bio *bio)
 	return b.index << cfg_page_bits > p.at && b.first << cfg_page_bits < p.to ? t->current : 0;
 }
 
+/* Whether a mapping is of the run's file; with several, of one of its kind. */
+INLINE bool of_run(u64 mapping)
+{
+	u32 which = C_FILE;
+	u64 *own = map_lookup(&counters, &which), file = file_of(mapping);
+
+	return file && (!own || !*own || *own == file);
+}
+
 /* The kernel reads on in the operation's file beyond what was asked for: nobody waits for that. What
  * comes together with a page that was asked for is waited for, however far it reaches. */
 INLINE bool ahead(struct slot *s, struct bio *bio)
 {
 	struct page_place b;
-	u32 which = C_FILE;
-	u64 *own, file;
 
-	if (!s->to || bio->bi_opf & REQ_OP_MASK || !cached(bio, &b))
-		return 0;
-	file = file_of(b.mapping);
-	own = map_lookup(&counters, &which);
-	if (!file || (own && *own && *own != file))
+	if (!s->to || bio->bi_opf & REQ_OP_MASK || !cached(bio, &b) || !of_run(b.mapping))
 		return 0;
 	return b.first << cfg_page_bits >= s->to;
+}
+
+/* Pages of the run's file that a limit lets go of now: whoever waits for them was held back. */
+NOINLINE bool held_pages(struct bio *bio)
+{
+	struct page_place b;
+
+	return current_task()->flags & PF_WQ_WORKER && cached(bio, &b) && of_run(b.mapping) &&
+	       throttled();
 }
 
 /* The operation that the running thread is submitting, for I/O that does not lead back. */

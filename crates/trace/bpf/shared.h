@@ -27,6 +27,9 @@ const volatile u64 cfg_end_wait = ~0ull;
 const volatile u64 cfg_uring_done = 0;
 const volatile u64 cfg_uring_polled = 0;
 const volatile u64 cfg_loop_done = 0;
+/* Of a file that lies in another one, as overlayfs has them: of its own requests to that one. */
+const volatile u64 cfg_backing_done = ~0ull;
+const volatile u64 cfg_backing_queue = ~0ull;
 /* The kernel function that takes io_uring requests from the queue: from, to. */
 const volatile u64 cfg_submit_from = 0;
 const volatile u64 cfg_submit_to = 0;

@@ -1,6 +1,7 @@
 //! Faults of the CPU: a quota, neighbours that spin, one of them with real-time priority. The
 //! victim stays on the first CPU, the spinning threads as well; each ends by its own deadline.
 
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,37 @@ pub fn polling(b: &mut FaultTrial<'_>) -> Result<()> {
     options.set.push("target.options.sqpoll=true".into());
     options.set.push("target.options.sqpoll_cpu=0".into());
     b.start(&options)?;
+    taken(b)
+}
+
+/// What serves the victim's loop device, a thread of the kernel, may run on the first CPU only, where the
+/// victim is not.
+pub fn loop_worker(b: &mut FaultTrial<'_>) -> Result<()> {
+    let options = pinned(b)?;
+    let mask = "/sys/devices/virtual/workqueue/cpumask";
+    let before = std::fs::read_to_string(mask)?;
+    b.undo.add(move || drop(set(Path::new(mask), before.trim())));
+    set(Path::new(mask), 1)?;
+    b.start(&options)?;
+    taken_beside(b)
+}
+
+/// The thread that commits the journal may run on the first CPU only, where the victim is not.
+pub fn committer(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut options = b.options(at.join("victim"), "write");
+    options.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
+    b.start(&options)?;
+    let pid = tool("pgrep", &["-f", &format!("jbd2/{}-", disk.name)])?;
+    tool("taskset", &["-c", "-p", "0", pid.trim()])?;
+    taken_beside(b)
+}
+
+/// The first CPU is taken, and the victim is on the second one.
+pub fn taken_beside(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = b.victim.as_ref().context("a victim")?.pid;
+    tool("taskset", &["-a", "-c", "-p", "1", &pid.to_string()])?;
     taken(b)
 }
 

@@ -1,7 +1,7 @@
 //! Faults below the file system: limits, slow devices, full queues.
 
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::cleanup::{set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::fuse::Brake;
-use crate::stage::{LabCgroup, LoopDevice};
+use crate::stage::{LabCgroup, LoopDevice, overlaid};
 
 const MIB: u64 = 1 << 20;
 /// O_DIRECT where loop devices are made (x86-64; others use another bit, and the rival then reads
@@ -87,12 +87,15 @@ pub fn polled_submission(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
-/// Puts a process under a limit of so many reads per second, again and again.
-pub fn read_limit(b: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, per_s: u64) -> Result<()> {
+/// Puts the victim under a limit of I/Os per second of a kind, `read` or `write`, again and again: what
+/// is in flight at once takes the amplitude.
+pub fn limit(b: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, kind: &str) -> Result<()> {
+    let in_flight = u64::from(b.workers() * b.depth());
+    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
     let group = LabCgroup::of(&mut b.undo, "blkio")?;
     group.add_process(pid)?;
-    let number = disk.number()?;
-    let limit = |n: u64| group.set("blkio.throttle.read_iops_device", format!("{number} {n}"));
+    let (number, file) = (disk.number()?, format!("blkio.throttle.{kind}_iops_device"));
+    let limit = |n: u64| group.set(&file, format!("{number} {n}"));
     let (on, after) = (b.amplitude * 5, b.amplitude);
     let done = b.pulses(Duration::from_millis(200), after, |stop| {
         limit(per_s)?;
@@ -106,9 +109,27 @@ pub fn read_limit(b: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, per_s: u6
 fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {
     let options = b.options(read.device.clone(), "randread");
     let pid = b.start(&options)?;
-    let in_flight = u64::from(b.workers() * b.depth());
-    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
-    read_limit(b, pid, limited, per_s)
+    limit(b, pid, limited, "read")
+}
+
+/// A limit of reads that io_uring's polling thread submits.
+pub fn polled_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set.push("target.options.sqpoll=true".into());
+    let pid = b.start(&options)?;
+    limit(b, pid, &disk, "read")
+}
+
+/// A file of a slow disk, seen through a layer of directories as containers have one.
+pub fn overlay(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let lower = disk.mount(&mut b.undo, "ext4")?;
+    let at = overlaid(&mut b.undo, &lower)?;
+    let mut options = b.options(at.join("victim"), "randread");
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
 }
 
 /// Every so often the device takes longer: a loop device over a file that sleeps.
@@ -153,8 +174,19 @@ pub fn two_faults(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A queue of four requests, and a neighbour with 32.
 pub fn tags(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(b, "mq-deadline")?;
+    crowded(b, &disk, disk.device.clone(), &slow)
+}
+
+/// The same where that is the disk below the one that the victim reads.
+pub fn lower_tags(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(b, "mq-deadline")?;
+    let upper = LoopDevice::over(&mut b.undo, &disk.device, true)?;
+    crowded(b, &disk, upper.device, &slow)
+}
+
+fn crowded(b: &mut FaultTrial<'_>, disk: &LoopDevice, read: PathBuf, slow: &Brake) -> Result<()> {
     set(&disk.sys("queue/nr_requests"), 4)?;
-    let options = b.options(disk.device.clone(), "randread");
+    let options = b.options(read, "randread");
     slow.set(1, b.amplitude * 4 / RIVALS);
     b.start(&options)?;
     let (on, after) = (b.amplitude * 4, b.amplitude);

@@ -1,5 +1,6 @@
 //! The faults: what is done, and which layer it happens in.
 
+mod buffered;
 mod cpu;
 mod disk;
 mod filesystem;
@@ -115,6 +116,20 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: STORES, ..fault("store-stop", "stopped", store::stopped_store) },
     Fault { engines: &["rocksdb"], ..fault("store-limit", "throttle", store::limited_gets) },
     Fault { engines: &["s3"], ..fault("object-network", "server", store::slow_object_network) },
+    block("loop-worker", "cpu", cpu::loop_worker),
+    block("committer", "cpu", cpu::committer),
+    block("one-frozen", "stopped", stopped::one_thread),
+    Fault { engines: &["uring"], ..block("sqpoll-stop", "stopped", stopped::polled) },
+    Fault { engines: &["uring"], ..block("sqpoll-limit", "throttle", disk::polled_limit) },
+    block("lower-tags", "block_queue", disk::lower_tags),
+    block("overlay", "device", disk::overlay),
+    fault("sync-limit", "throttle", buffered::sync_limit),
+    fault("cold-limit", "throttle", buffered::cold_limit),
+    fault("sync-device", "device", buffered::sync_device),
+    fault("sync-device-xfs", "device", buffered::sync_device_xfs),
+    fault("read-ahead", "device|page_cache", buffered::read_ahead),
+    fault("buffered-freeze", "file_system", buffered::freeze),
+    Fault { engines: &["redis"], ..fault("hogged-server", "server", store::hogged_server) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use rustix::process::Signal;
 
 use crate::fault_trial::FaultTrial;
 use crate::stage::LabCgroup;
@@ -19,10 +20,10 @@ pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A process, again and again.
 pub fn stopped(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
-        signal(pid, "STOP")?;
+    b.pulses(Duration::from_millis(200), on / 10, |stop| {
+        signal(pid, Signal::STOP)?;
         let slept = stop.sleep(on);
-        signal(pid, "CONT")?;
+        signal(pid, Signal::CONT)?;
         slept
     })
 }
@@ -43,6 +44,30 @@ pub fn synced(b: &mut FaultTrial<'_>) -> Result<u32> {
     b.start(&options)
 }
 
+/// The same where io_uring's polling thread takes the requests.
+pub fn polled(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set = vec!["target.options.sqpoll=true".into()];
+    let pid = b.start(&options)?;
+    stopped(b, pid)
+}
+
+/// Only one thread of the load stands still, frozen by a control group of its own.
+pub fn one_thread(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = victim(b)?;
+    let worker = |tid: &String| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+        name.is_ok_and(|n| n.starts_with("worker-"))
+    };
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
+    let mut threads = threads.map(|t| t.file_name().to_string_lossy().into_owned());
+    let tid = threads.find(worker).context("a worker")?;
+    let group = LabCgroup::of(&mut b.undo, "freezer")?;
+    group.set("tasks", tid)?;
+    pulsed(b, &group)
+}
+
 /// The freezer control group.
 pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
@@ -53,6 +78,10 @@ pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn frozen(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let group = LabCgroup::of(&mut b.undo, "freezer")?;
     group.add_process(pid)?;
+    pulsed(b, &group)
+}
+
+fn pulsed(b: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
         group.set("freezer.state", "FROZEN")?;

@@ -12,7 +12,7 @@ use taillight_s3test::{ID, SECRET};
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::stopped::{frozen, stopped};
-use crate::faults::{disk, filesystem};
+use crate::faults::{cpu, disk, filesystem};
 use crate::fuse::Brake;
 use crate::proxy;
 use crate::victim::VictimOptions;
@@ -85,6 +85,14 @@ pub fn busy_server(b: &mut FaultTrial<'_>) -> Result<()> {
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |_| {
         tool("redis-cli", &words).map(drop)
     })
+}
+
+/// The server has no CPU, which the victim does not want.
+pub fn hogged_server(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (_, pid) = redis(&mut b.undo, b.stop)?;
+    tool("taskset", &["-a", "-c", "-p", "0", &pid.to_string()])?;
+    alone(b, pid)?;
+    cpu::taken_beside(b)
 }
 
 /// The network to the server is slow: a packet of a record takes the amplitude.
@@ -175,8 +183,7 @@ pub fn limited_gets(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = disk.mount(&mut b.undo, "ext4")?;
     let options = direct_gets(b, &at);
     let pid = b.start(&options)?;
-    let per_s = (u64::from(b.workers()) * 1000 / b.amplitude.as_millis() as u64).max(1);
-    disk::read_limit(b, pid, &disk, per_s)
+    disk::limit(b, pid, &disk, "read")
 }
 
 fn updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {

@@ -9,6 +9,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
 use super::events::Events;
+use super::held_pages;
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
@@ -39,6 +40,10 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
         line = recut(line, &polled, |phase| {
             matches!(phase, Phase::Submit | Phase::Completion | Phase::Unobserved)
         });
+    }
+    let pages = held_pages::waits(&line, io, context);
+    if !pages.is_empty() {
+        line = recut(line, &pages, |phase| matches!(phase, Phase::PageCache | Phase::Unobserved));
     }
     let committed = committers(&line, io, context);
     if !committed.is_empty() {
@@ -120,7 +125,10 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
     for piece in line.iter().filter(|p| p.phase == Phase::Device) {
         for row in helpers(context, piece.from, piece.to) {
             let woken = row.middle_ns.unwrap_or(row.start_ns);
-            let for_it = row.has(flags::WOKEN_BY_OWN) && (0..SOON).contains(&(woken - piece.from));
+            let soon = (0..SOON).contains(&(woken - piece.from));
+            // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
+            let next = woken <= piece.from && (0..AT_ONCE).contains(&(piece.to - row.end_ns));
+            let for_it = row.has(flags::WOKEN_BY_OWN) && (soon || next);
             if for_it || row.stack.as_deref().is_some_and(stacks::serves_loop) {
                 waits.extend(doings(row));
             }

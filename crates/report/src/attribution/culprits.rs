@@ -12,6 +12,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 use super::acting;
 use super::context::IoContext;
 use super::events::Events;
+use super::held_pages::HELD;
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
@@ -110,12 +111,18 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
         matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
     };
     let held = events.within(LayerKind::Held, span.0, span.1).filter(limit);
-    for row in held {
+    let pages = events.within(LayerKind::Neighbour, span.0, span.1).filter(held_back);
+    for row in held.chain(pages) {
         let disk = row.dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
         let name = format!("I/O limit of the run's control group on {disk}");
         *sums.of(Role::Limit, &name, None).requests.get_or_insert(0) += 1;
     }
     ordered(sums)
+}
+
+/// Whether a limit had held pages of the run's own file back.
+fn held_back(row: &&LayerRow) -> bool {
+    row.other.as_deref() == Some(HELD)
 }
 
 fn ordered(sums: Sums) -> Vec<Culprit> {
@@ -168,7 +175,7 @@ fn disk(list: &[Judged], events: &Events, sums: &mut Sums) {
     let (Some(from), to) = (row.bio_ns, row.done_ns.unwrap_or(row.end_ns)) else {
         return;
     };
-    for other in events.within(LayerKind::Neighbour, from, to) {
+    for other in events.within(LayerKind::Neighbour, from, to).filter(|r| !held_back(r)) {
         let Some(name) = other.comm.as_deref() else {
             continue;
         };

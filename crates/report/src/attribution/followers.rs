@@ -1,18 +1,21 @@
-//! I/Os that waited for another one of the load: for a lock in the kernel that it held, or in the write
-//! group of a store, whose leader works for all. What that one waited for is theirs.
+//! I/Os that waited for another one of the load: for a lock in the kernel that it held, in the write
+//! group of a store, whose leader works for all, or for pages that it had sent to the disk or asked for.
+//! What that one waited for is theirs.
 //!
-//! What it is: followed from who woke the waiting thread up. What it is not: a guess where that thread
-//! had several I/Os in flight. A verdict that was inherited is never sure.
+//! What it is: followed from who woke the waiting thread up, of pages from whose way to the disk ended
+//! then. What it is not: a guess where the thread that woke it up had several I/Os in flight. A verdict
+//! that was inherited is never sure.
 
 use std::collections::BTreeMap;
 
-use taillight_rundir::layers::LayerRow;
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::events::Events;
 use super::judge::Judged;
 use super::layers::Slow;
 use super::phase::Phase;
-use super::timeline::{Piece, overlapping, recut};
+use super::stacks;
+use super::timeline::{AT_ONCE, Piece, overlapping, recut};
 
 /// Gives waits for another slow I/O of the load what that one waited for meanwhile, and has it judged
 /// again by `judge`.
@@ -27,9 +30,16 @@ pub fn follow(
     for i in &order {
         workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
     }
+    let mut disk: Vec<(i64, usize)> = Vec::new();
+    for (i, one) in judged.iter().enumerate() {
+        let on_disk = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerDevice);
+        disk.extend(one.pieces.iter().filter(on_disk).map(|p| (p.to, i)));
+    }
+    disk.sort_unstable();
     // Who leads is done before who follows, and so has what it inherits itself.
     for i in order {
-        let told = waits(&judged[i], events, &workers, judged);
+        let mut told = waits(&judged[i], events, &workers, judged);
+        told.extend(waits_for_pages(i, events, &disk, judged));
         if told.is_empty() {
             continue;
         }
@@ -41,7 +51,7 @@ pub fn follow(
 
 /// What may be no more than another I/O not going on.
 fn for_another(phase: Phase) -> bool {
-    matches!(phase, Phase::Store | Phase::FileSystem)
+    matches!(phase, Phase::Store | Phase::FileSystem | Phase::PageCache)
 }
 
 /// What says why an I/O does not go on.
@@ -69,13 +79,45 @@ fn waits(
             let Some(leader) = workers.get(&by).and_then(|of| in_flight(of, judged, wake)) else {
                 continue;
             };
-            let (from, to) = (asleep.start_ns.max(piece.from), wake.min(piece.to));
-            let of_leader = leader.pieces.iter().filter(|p| tells(p.phase));
-            waits.extend(
-                of_leader
-                    .map(|p| (p.from.max(from), p.to.min(to), p.phase))
-                    .filter(|(from, to, _)| from < to),
-            );
+            waits.extend(meanwhile(leader, asleep.start_ns.max(piece.from), wake.min(piece.to)));
+        }
+    }
+    waits
+}
+
+/// What an I/O waited for in a time.
+fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Phase)> {
+    let told = leader.pieces.iter().filter(|p| tells(p.phase));
+    let within = told.map(move |p| (p.from.max(from), p.to.min(to), p.phase));
+    within.filter(|(from, to, _)| from < to)
+}
+
+/// Times in which an I/O waited for pages, and what the I/O waited for that they belonged to: one whose
+/// way to the disk ended just before. `disk`: when parts of I/Os were done, and whose.
+fn waits_for_pages(
+    i: usize,
+    events: &Events,
+    disk: &[(i64, usize)],
+    judged: &[Judged],
+) -> Vec<(i64, i64, Phase)> {
+    let one = &judged[i];
+    let Some(io) =
+        one.row.as_ref().filter(|_| one.pieces.iter().any(|p| p.phase == Phase::PageCache))
+    else {
+        return Vec::new();
+    };
+    let own = u64::from(one.slow.worker);
+    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
+    let handed = events.within(LayerKind::Worker, io.start_ns, io.end_ns);
+    let handed = handed.filter(|r| r.token.is_some() && r.token == io.token);
+    let asleep = overlapping(off, io.start_ns, io.end_ns).chain(handed);
+    let mut waits = Vec::new();
+    for row in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_pages)) {
+        let Some(wake) = row.middle_ns else { continue };
+        let until = disk.partition_point(|(done, _)| *done <= wake);
+        let near = disk[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
+        if let Some(leader) = near.map(|(_, of)| *of).find(|of| *of != i) {
+            waits.extend(meanwhile(&judged[leader], row.start_ns, wake));
         }
     }
     waits
@@ -91,11 +133,9 @@ fn in_flight<'a>(of: &[usize], judged: &'a [Judged], at: i64) -> Option<&'a Judg
 
 #[cfg(test)]
 mod tests {
-    use taillight_core::OpKind;
-    use taillight_rundir::layers::LayerKind;
-
     use super::super::judge::{JudgeInputs, Layer, judge};
     use super::*;
+    use taillight_core::OpKind;
 
     fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
         let slow = Slow {
@@ -126,6 +166,43 @@ mod tests {
             ..LayerRow::default()
         });
         events
+    }
+
+    #[test]
+    fn who_waits_for_pages_of_another_waits_for_what_that_one_waits_for() {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::OffCpu,
+            worker: Some(1),
+            start_ns: 10,
+            middle_ns: Some(9_000_100),
+            end_ns: 9_000_200,
+            state: Some(2),
+            stack: Some("io_schedule;folio_wait_writeback;ext4_sync_file".into()),
+            ..LayerRow::default()
+        });
+        let row = || {
+            Some(LayerRow {
+                start_ns: 5,
+                end_ns: 9_001_000,
+                worker: Some(1),
+                ..LayerRow::default()
+            })
+        };
+        let layer = |done| {
+            let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
+            leader.pieces = vec![
+                Piece { from: 0, to: done - 100, phase: Phase::Throttle },
+                Piece { from: done - 100, to: done, phase: Phase::Device },
+            ];
+            let follower = io(1, 5, 9_001_000, Phase::PageCache);
+            let mut list = vec![again(follower.slow, row(), follower.pieces), leader];
+            follow(&mut list, &events, again);
+            list[0].layer
+        };
+        assert_eq!(layer(9_000_000), Layer::Throttle);
+        assert_eq!(layer(9_000_150), Layer::PageCache, "its pages were done later");
+        assert_eq!(layer(5_000_000), Layer::PageCache, "and long before");
     }
 
     #[test]

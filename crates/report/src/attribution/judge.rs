@@ -340,10 +340,16 @@ pub fn judge(
         latency: (late + service, if always { 0 } else { usual_ns }),
     };
     let sure = rules::sure(layer, &grounds, by.context);
-    let token = row.as_ref().and_then(|r| r.token);
-    let phases = phases.unwrap_or_default();
-    let verdict =
-        OutlierVerdict { slow, token, layer, excess_ns, sure, always, behind_ns: None, phases };
+    let verdict = OutlierVerdict {
+        slow,
+        token: row.as_ref().and_then(|r| r.token),
+        layer,
+        excess_ns,
+        sure,
+        always,
+        behind_ns: None,
+        phases: phases.unwrap_or_default(),
+    };
     Judged { verdict, row, pieces: pieces.unwrap_or_default(), shared: false, excess }
 }
 

@@ -17,6 +17,7 @@ mod explain;
 mod explanation;
 mod followers;
 mod gaps;
+mod held_pages;
 mod judge;
 mod layers;
 mod neighbours;

@@ -11,10 +11,9 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 use taillight_rundir::trace_info::TraceInfo;
 
 use super::events::Events;
+use super::held_pages::{HELD, READ_AHEAD};
 use crate::format;
 
-/// The name that tracing gives to the kernel's reading ahead for the run's own reads.
-const READ_AHEAD: &str = "readahead";
 /// Stands in for the name of another thread of the program itself.
 const OWN: &str = "own";
 /// Stands in for the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
@@ -25,6 +24,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     let (ahead, others): (Vec<&LayerRow>, Vec<&LayerRow>) = events
         .within(LayerKind::Neighbour, span.0, span.1)
         .partition(|r| r.comm.as_deref() == Some(READ_AHEAD));
+    let (held, others) = marked(others, HELD);
     let (unplaced, others) = marked(others, UNPLACED);
     let (own, others) = marked(others, OWN);
     let size = |rows: &[&LayerRow]| {
@@ -34,6 +34,10 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     if !ahead.is_empty() {
         let (ios, bytes) = size(&ahead);
         said.push(format!("the kernel read ahead for the run's own reads: {ios}, {bytes}"));
+    }
+    if !held.is_empty() {
+        let (ios, bytes) = size(&held);
+        said.push(format!("a limit had held pages of the run's file back: {ios}, {bytes}"));
     }
     if !unplaced.is_empty() {
         let parts = format::counted(unplaced.len() as u64, "part");

@@ -3,6 +3,7 @@
 //!
 //! What it is: pure functions of one traced I/O. What it is not: the time line, see `phases`.
 
+use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
@@ -119,18 +120,23 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
         Layer::Cpu | Layer::Stopped => true,
         // Of a device made of others only what the lowest one did is seen.
         Layer::Device => {
-            context.stacked.is_none_or(|stacked| !stacked)
+            issued(row, context)
+                && context.stacked.is_none_or(|stacked| !stacked)
                 && (!row.has(flags::LOWER) || lower_did(row, pieces))
         }
-        Layer::BlockQueue => row.alloc_ns.is_some() && row.issue_ns.is_some(),
+        Layer::BlockQueue => {
+            let stamped = row.alloc_ns.is_some() && row.issue_ns.is_some();
+            stamped && !row.has(flags::HELD) && !held_by_limit(row, context)
+        }
         Layer::Throttle => held_by_limit(row, context) || slept_for(blamed, pieces, context),
         Layer::FileSystem => {
             (row.served_ns.is_some() && row.answered_ns.is_some())
                 || slept_for(blamed, pieces, context)
         }
         Layer::PageCache => {
+            let reads = row.op.is_some_and(|op| op.request() == OpKind::Read);
             context.page_ns.is_none()
-                && (row.has_block_io()
+                && (row.has_block_io() && reads
                     || !context.reclaim.is_empty()
                     || slept_for(blamed, pieces, context))
         }
@@ -139,6 +145,13 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
         Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => false,
         Layer::Schedule | Layer::Mixed | Layer::Unknown => false,
     }
+}
+
+/// Whether it was seen that the device had it at all.
+fn issued(row: &LayerRow, context: &IoContext<'_>) -> bool {
+    row.issue_ns.is_some()
+        || row.has(flags::FLUSH)
+        || context.earlier.iter().any(|round| round.issue.is_some())
 }
 
 /// Whether the lower device itself took most of what counts as the device's.
@@ -161,8 +174,18 @@ fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
     })
 }
 
+/// What waits for a commit, or for pages on their way, waits for who makes it and for the disk: the layer
+/// is right, and yet another one may be to blame.
 fn reason_is(stack: &str, blamed: Layer) -> bool {
-    matches!(stacks::sleep_reason(stack), SleepReason::For(phase, _) if layer(phase) == blamed)
+    let passed_on = match blamed {
+        Layer::FileSystem => stacks::waits_for_commit(stack),
+        Layer::PageCache => {
+            stacks::waits_for_pages(stack) && !stacks::waits_for_writeback(stack, false)
+        }
+        _ => false,
+    };
+    !passed_on
+        && matches!(stacks::sleep_reason(stack), SleepReason::For(phase, _) if layer(phase) == blamed)
 }
 
 /// Whether sleeps with a reason of this layer's own make half of its time. A wait for a lock is not:

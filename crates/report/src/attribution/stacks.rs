@@ -27,6 +27,16 @@ const JOURNAL: &[&str] = &[
 const XFS_LOG: &[&str] = &["xlog_", "xfs_log", "xfs_trans", "xfs_buf_"];
 const BTRFS_COMMIT: &[&str] =
     &["btrfs_commit_", "wait_current_trans", "wait_for_commit", "btrfs_sync_log"];
+/// Waits for pages that are on their way to the disk, and from it.
+const WRITEBACK: &[&str] = &[
+    "folio_wait_writeback",
+    "__filemap_fdatawait",
+    "filemap_fdatawait",
+    "writeback_wait",
+    "wb_wait_for",
+];
+const PAGES: &[&str] =
+    &["folio_wait_bit", "filemap_update_page", "wait_on_page", "__folio_lock", "folio_lock"];
 
 /// Beginnings of function names, more telling ones first: the first that occurs in a stack decides.
 /// First what can stand below anything else (a stop, a limit, memory), then parts of the kernel, and at
@@ -98,22 +108,8 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
     (XFS_LOG, Phase::FileSystem, "waiting for the XFS log"),
     (BTRFS_COMMIT, Phase::FileSystem, "waiting for a transaction of btrfs"),
     (&["dquot_"], Phase::FileSystem, "waiting for the quota file"),
-    (
-        &[
-            "folio_wait_writeback",
-            "__filemap_fdatawait",
-            "filemap_fdatawait",
-            "writeback_wait",
-            "wb_wait_for",
-        ],
-        Phase::PageCache,
-        "waiting for writeback",
-    ),
-    (
-        &["folio_wait_bit", "filemap_update_page", "wait_on_page", "__folio_lock", "folio_lock"],
-        Phase::PageCache,
-        "waiting for a page that another I/O reads",
-    ),
+    (WRITEBACK, Phase::PageCache, "waiting for writeback"),
+    (PAGES, Phase::PageCache, "waiting for a page that another I/O reads"),
     (
         &[
             "tcp_",
@@ -217,8 +213,13 @@ pub fn sleep_reason(stack: &str) -> SleepReason {
 /// I/O; of a read whatever it waits for that is written is not its own.
 pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
     let direct = ["kiocb_", "iomap_dio", "__iomap_dio", "blkdev_direct", "generic_file_direct"];
-    let writeback = ["folio_wait_writeback", "__filemap_fdatawait", "filemap_fdatawait"];
-    has(stack, &writeback) && (reads || has(stack, &direct))
+    has(stack, WRITEBACK) && (reads || has(stack, &direct))
+}
+
+/// Whether a thread waits for pages, whose own way to or from the disk says why they are late.
+pub fn waits_for_pages(stack: &str) -> bool {
+    let first = KNOWN.iter().find(|(names, ..)| has(stack, names));
+    first.is_some_and(|(names, ..)| [WRITEBACK, PAGES].contains(names))
 }
 
 /// Whether a thread waits for a commit that another one makes for the whole file system.
@@ -244,6 +245,20 @@ pub fn sleeps_for_set_time(stack: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_for_pages_waits_for_somebody_else() {
+        let waits = [
+            "io_schedule;folio_wait_writeback;ext4_sync_file",
+            "io_schedule;folio_wait_bit_common;filemap_read",
+        ];
+        assert!(waits.iter().all(|stack| waits_for_pages(stack)));
+        let others = [
+            "io_schedule;folio_wait_bit_common;do_swap_page;handle_mm_fault",
+            "io_schedule_timeout;balance_dirty_pages;ext4_buffered_write_iter",
+        ];
+        assert!(!others.iter().any(|stack| waits_for_pages(stack)));
+    }
 
     #[test]
     fn stacks_of_the_kernel_are_understood() {

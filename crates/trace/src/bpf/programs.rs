@@ -223,6 +223,8 @@ pub(super) fn open(
         ("cfg_uring_done", "io_complete_rw"),
         ("cfg_uring_polled", "io_complete_rw_iopoll"),
         ("cfg_loop_done", "lo_rw_aio_complete"),
+        ("cfg_backing_done", "backing_aio_rw_complete"),
+        ("cfg_backing_queue", "backing_aio_queue_completion"),
     ];
     let addresses = symbols.addresses(&names.map(|(_, function)| function));
     let values = names

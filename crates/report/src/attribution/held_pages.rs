@@ -1,0 +1,95 @@
+//! Pages of the run's file that an I/O waited for, and that came late from the disk: a limit held them
+//! back, or the kernel was reading them ahead.
+//!
+//! What it is: what the page cache asked of the disk, which belongs to no single I/O, set beside the wait
+//! that ended with it. What it is not: sure, for that it was these pages is concluded from the time.
+
+use taillight_core::OpKind;
+use taillight_rundir::layers::{LayerKind, LayerRow};
+
+use super::context::IoContext;
+use super::phase::Phase;
+use super::stacks;
+use super::timeline::{AT_ONCE, Piece, overlapping};
+
+/// Stands beside the name of who queued pages that a limit had held back.
+pub const HELD: &str = "held";
+/// The name that tracing gives to the kernel's reading ahead for the run's own reads.
+pub const READ_AHEAD: &str = "readahead";
+
+/// What waits for pages were, where that was seen.
+pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| waits_for_pages(p, io, context)) {
+        let rows = all.within(LayerKind::Neighbour, piece.from, piece.to);
+        for row in rows.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
+            if row.other.as_deref() == Some(HELD) {
+                waits.push((piece.from, row.start_ns, Phase::Throttle));
+            } else if row.comm.as_deref() == Some(READ_AHEAD) {
+                waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::Device));
+            }
+        }
+    }
+    waits
+}
+
+/// Whether a thread slept there until pages came or went, or a read of io_uring did nothing that was seen.
+fn waits_for_pages(piece: &Piece, io: &LayerRow, context: &IoContext<'_>) -> bool {
+    if piece.phase == Phase::Unobserved {
+        return !io.has_block_io() && io.op.is_some_and(|op| op.request() == OpKind::Read);
+    }
+    let of = |list| overlapping(list, piece.from, piece.to);
+    let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    piece.phase == Phase::PageCache
+        && asleep.any(|r| r.stack.as_deref().is_some_and(stacks::waits_for_pages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::events::Events;
+    use super::*;
+
+    fn found(stack: &str, comm: &str, mark: Option<&str>, end: i64) -> Vec<(i64, i64, Phase)> {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::Neighbour,
+            start_ns: 9_000_000,
+            end_ns: end,
+            comm: Some(comm.into()),
+            other: mark.map(Into::into),
+            ..LayerRow::default()
+        });
+        events.sort();
+        let asleep = [LayerRow {
+            start_ns: 10,
+            end_ns: 9_900_000,
+            state: Some(2),
+            stack: Some(stack.into()),
+            ..LayerRow::default()
+        }];
+        let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
+        let line = [Piece { from: 10, to: 9_900_000, phase: Phase::PageCache }];
+        let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Write), ..LayerRow::default() };
+        waits(&line, &io, &context)
+    }
+
+    #[test]
+    fn pages_that_were_held_back_or_read_ahead_say_what_the_wait_was() {
+        let wait = "io_schedule;folio_wait_bit_common;folio_wait_writeback;ext4_sync_file";
+        let held = found(wait, "kworker/0:1", Some(HELD), 9_800_000);
+        assert_eq!(held, [(10, 9_000_000, Phase::Throttle)]);
+        let ahead =
+            found("io_schedule;folio_wait_bit_common;filemap_read", READ_AHEAD, None, 9_800_000);
+        assert_eq!(ahead, [(9_000_000, 9_800_000, Phase::Device)]);
+        assert!(found(wait, "kworker/0:1", None, 9_800_000).is_empty(), "writeback of anybody");
+        assert!(found(wait, "kworker/0:1", Some(HELD), 9_990_000).is_empty(), "done later");
+        let dirty = "io_schedule_timeout;balance_dirty_pages";
+        assert!(
+            found(dirty, "kworker/0:1", Some(HELD), 9_800_000).is_empty(),
+            "not for these pages"
+        );
+    }
+}

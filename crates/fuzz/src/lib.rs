@@ -14,7 +14,7 @@ pub use seeds::Seeds;
 
 /// One change of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edit {
+pub struct InputDamage {
     /// What is done, of a few.
     pub kind: u8,
     /// Where, and how far, as shares of the length in 1/65536.
@@ -52,7 +52,7 @@ const PIECES: &[&[u8]] = &[
 const LONGEST: usize = 1 << 20;
 
 /// A seed after some edits.
-pub fn damaged(seed: &[u8], edits: &[Edit]) -> Vec<u8> {
+pub fn damaged(seed: &[u8], edits: &[InputDamage]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for edit in edits {
         apply(&mut bytes, edit);
@@ -61,7 +61,7 @@ pub fn damaged(seed: &[u8], edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-fn apply(bytes: &mut Vec<u8>, edit: &Edit) {
+fn apply(bytes: &mut Vec<u8>, edit: &InputDamage) {
     let place = |share: u16| usize::from(share) * bytes.len() / 65_536;
     let (at, to) = (place(edit.at.min(edit.to)), place(edit.at.max(edit.to)));
     match edit.kind % 7 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bolero::{check, generator::TypeGenerator};
-use taillight_fuzz::{Edit, Seeds, damaged, targets};
+use taillight_fuzz::{InputDamage, Seeds, damaged, targets};
 
 /// How long each target takes under `cargo test`.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -21,8 +21,8 @@ struct Damage {
 impl Damage {
     fn of(&self, seeds: &Seeds) -> Vec<u8> {
         let edits = self.edits.iter().take(12);
-        let edits: Vec<Edit> =
-            edits.map(|&(kind, at, to, value)| Edit { kind, at, to, value }).collect();
+        let edits: Vec<InputDamage> =
+            edits.map(|&(kind, at, to, value)| InputDamage { kind, at, to, value }).collect();
         damaged(seeds.nth(self.seed), &edits)
     }
 }

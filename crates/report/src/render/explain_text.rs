@@ -34,7 +34,7 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         for line in &e.evidence {
             page.labelled("    - ", line, Tone::Plain);
         }
-        page.labelled("    next: ", &e.next, Tone::Plain);
+        page.labelled("    next: ", e.next, Tone::Plain);
     }
     if heavy.len() > EPISODES {
         let more = format::counted((heavy.len() - EPISODES) as u64, "lighter one");

@@ -152,8 +152,11 @@ mod tests {
             let mut text = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9713\r\nAccept: a/b;q=0.5\r\nLast-Event-ID: 1\r\n\r\n".to_vec();
             text[at] = with;
             text.truncate(cut);
+            // The damage may be an empty line, which ends a head early.
+            let ends = |end: &[u8]| text.windows(end.len()).any(|w| w == end);
+            let whole = ends(b"\n\n") || ends(b"\n\r\n");
             match read(&text, &[]) {
-                Head::Request(r) => prop_assert!(r.path.len() < 80 && text.ends_with(b"\n")),
+                Head::Request(r) => prop_assert!(r.path.len() < 80 && whole),
                 Head::Partial | Head::Refused(..) => {}
             }
         }

@@ -13,12 +13,25 @@ typedef _Bool bool;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct rq {
+	u64 prev_steal_time;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
 	u32 flags;
 	s32 pid;
 	s32 tgid;
 	char comm[16];
 	void *worker_private;
+	struct sched_entity se;
 };
 
 struct gendisk {

@@ -361,3 +361,60 @@ int sched_wakeup(u64 *ctx)
 		i->wake = ktime_ns();
 	return 0;
 }
+
+/* A hypervisor took the CPU from a thread of the load, or from one of io_uring's for it: as if another
+ * program had run there. */
+INLINE void robbed(struct task_struct *me, u64 start, u64 now)
+{
+	u32 pid = me->pid, index, polled = 0;
+	struct thread *t = thread_of(pid, &index);
+	u64 token = 0;
+	struct slot *s;
+	struct event *e;
+
+	if (t) {
+		if (t->off)
+			return;
+		start = start < t->last_in ? t->last_in : start;
+		t->robbed_ns += now - start;
+		e = event(K_OFF, index);
+	} else if (me->flags & PF_IO_WORKER) {
+		token = of_worker(address(me));
+		s = slot_of(token);
+		polled = s ? 0 : polls_for(me);
+		if (!s && !polled)
+			return;
+		e = event(K_WORKER, s ? (u32)s->worker : polled - 1);
+	} else {
+		return;
+	}
+	if (!e)
+		return;
+	e->start = start;
+	e->end = now;
+	if (!t)
+		e->b = token;
+	__builtin_memcpy(e->comm, "the hypervisor", 15);
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+/* The timer's tick counts what a hypervisor took since the last one. It comes as soon as the CPU is there
+ * again: what was taken ends now. */
+SEC("tp_btf/hrtimer_expire_exit")
+int steal(u64 *ctx)
+{
+	struct task_struct *me = current_task();
+	u32 cpu = this_cpu() & (CPUS - 1);
+	u64 *before = map_lookup(&taken, &cpu), all, more, now;
+
+	if (!before)
+		return 0;
+	all = me->se.cfs_rq->rq->prev_steal_time;
+	more = *before ? all - *before : 0;
+	*before = all;
+	if (more < cfg_off_ns || (u32)me->tgid != cfg_tgid)
+		return 0;
+	now = ktime_ns();
+	robbed(me, now - more, now);
+	return 0;
+}

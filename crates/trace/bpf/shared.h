@@ -312,6 +312,15 @@ struct {
 	__type(value, struct kthread);
 } kthreads SEC(".maps");
 
+/* What a hypervisor had taken of each CPU at its last timer, ns: by the lower bits of its number. */
+#define CPUS 4096
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, CPUS);
+	__type(key, u32);
+	__type(value, u64);
+} taken SEC(".maps");
+
 /* Bios of others on a disk under test, by address, until they are done. */
 struct other {
 	u64 queued;

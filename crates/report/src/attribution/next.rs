@@ -24,7 +24,7 @@ pub fn next(layer: Layer, always: bool) -> &'static str {
         }
         Layer::Cpu => {
             "give the threads a CPU of their own (cpuset, isolcpus, `taskset` for who had it), and look \
-             at cpu.max and cpu.stat of its control group"
+             at cpu.max and cpu.stat of its control group; what the hypervisor took, only the host can give"
         }
         Layer::FileSystem => {
             "the journal, a lock, a freeze or a file server: the same load on the raw device tells; for a \

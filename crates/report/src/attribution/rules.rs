@@ -126,7 +126,10 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
         }
         Layer::BlockQueue => {
             let stamped = row.alloc_ns.is_some() && row.issue_ns.is_some();
-            stamped && !row.has(flags::HELD) && !held_by_limit(row, context)
+            stamped
+                && !row.has(flags::HELD)
+                && !held_by_limit(row, context)
+                && !queue_was_closed(row, context)
         }
         Layer::Throttle => held_by_limit(row, context) || slept_for(blamed, pieces, context),
         Layer::FileSystem => {
@@ -172,6 +175,14 @@ fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
         let own = h.token.is_none() || h.token == row.token;
         own && h.stack.as_deref().is_some_and(|s| reason_is(s, Layer::Throttle))
     })
+}
+
+/// Whether who brought it to the queue found that closed: for a limit, a scheduler or something else that
+/// was being set.
+fn queue_was_closed(row: &LayerRow, context: &IoContext<'_>) -> bool {
+    let of = |list| overlapping(list, row.start_ns, row.end_ns);
+    let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+    asleep.any(|r| r.stack.as_deref().is_some_and(stacks::waits_for_closed_queue))
 }
 
 /// What waits for a commit, or for pages on their way, waits for who makes it and for the disk: the layer
@@ -299,6 +310,40 @@ mod tests {
             ..LayerRow::default()
         };
         assert!(!only_possible(&mut io, &mut Vec::new()));
+    }
+
+    #[test]
+    fn who_finds_a_queue_closed_does_not_know_for_what() {
+        let row = LayerRow {
+            end_ns: 9_000_000,
+            bios: Some(1),
+            parts: Some(1),
+            bio_ns: Some(100),
+            alloc_ns: Some(8_000_000),
+            issue_ns: Some(8_000_100),
+            done_ns: Some(8_900_000),
+            ..LayerRow::default()
+        };
+        let is_sure = |stack: &str| {
+            let asleep = [LayerRow {
+                start_ns: 200,
+                end_ns: 7_999_000,
+                state: Some(2),
+                stack: Some(stack.into()),
+                ..LayerRow::default()
+            }];
+            let context = IoContext { worker_off: &asleep, ..IoContext::default() };
+            let pieces = phases::pieces(&row, &context);
+            let grounds = Grounds {
+                row: Some(&row),
+                pieces: &pieces,
+                excess: (90, 100),
+                latency: (100, 1),
+            };
+            sure(Layer::BlockQueue, &grounds, Some(&context))
+        };
+        assert!(is_sure("io_schedule;blk_mq_get_tag;blk_mq_submit_bio"));
+        assert!(!is_sure("__bio_queue_enter;blk_mq_submit_bio;io_wq_worker"));
     }
 
     #[test]

@@ -38,6 +38,9 @@ const WRITEBACK: &[&str] = &[
 const PAGES: &[&str] =
     &["folio_wait_bit", "filemap_update_page", "wait_on_page", "__folio_lock", "folio_lock"];
 
+/// Waits for a queue that somebody has closed to set something.
+const FROZEN_QUEUE: &[&str] = &["__bio_queue_enter", "blk_queue_enter", "bio_queue_enter"];
+
 /// Beginnings of function names, more telling ones first: the first that occurs in a stack decides.
 /// First what can stand below anything else (a stop, a limit, memory), then parts of the kernel, and at
 /// the end the system calls that mean a wait by themselves.
@@ -63,9 +66,14 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         "held back by a control group's I/O limit",
     ),
     (
-        &["blk_mq_get_tag", "blk_mq_get_request", "__bio_queue_enter", "blk_queue_enter"],
+        &["blk_mq_get_tag", "blk_mq_get_request"],
         Phase::Tags,
         "no free request in the device's queue",
+    ),
+    (
+        FROZEN_QUEUE,
+        Phase::Tags,
+        "the device's queue was closed, as while its scheduler or a limit is being set",
     ),
     (
         &["do_swap_page", "swap_read", "swapin_", "read_swap_cache"],
@@ -220,6 +228,11 @@ pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
 pub fn waits_for_pages(stack: &str) -> bool {
     let first = KNOWN.iter().find(|(names, ..)| has(stack, names));
     first.is_some_and(|(names, ..)| [WRITEBACK, PAGES].contains(names))
+}
+
+/// Whether a thread waits for a queue that is closed: why it is, the one who closed it knows.
+pub fn waits_for_closed_queue(stack: &str) -> bool {
+    has(stack, FROZEN_QUEUE)
 }
 
 /// Whether a thread waits for a commit that another one makes for the whole file system.

@@ -318,19 +318,22 @@ fn overhead(summary: &Summary) -> String {
     parts.join(", ")
 }
 
-/// What tracing took of the CPU, by the run's own measurement.
+/// What tracing took of the CPU, by the run's own measurement: its own code, with its data at hand. What
+/// that costs the load beside it (caches, calls of the kernel) only pairs of runs tell: hence "at least".
 fn tracing(summary: &Summary) -> Option<String> {
     let o = &summary.overhead;
     let probe = o.probe_ns_per_op?;
     let Some(programs) = o.trace_ns_per_op else {
         let probe = format::duration(probe);
-        return Some(format!("tracing {probe} per I/O in the worker, its programs not measured"));
+        return Some(format!(
+            "tracing at least {probe} per I/O in the worker, its programs not measured"
+        ));
     };
     let all = programs + probe;
     let ios = summary.totals.count.max(1) as f64;
     let share = o.cpu_s.filter(|s| *s > 0.0).map(|s| all / (s * 1e9 / ios));
     Some(format!(
-        "tracing {} of CPU per I/O{}",
+        "tracing at least {} of CPU per I/O{}",
         format::duration(all),
         share.map_or(String::new(), |s| format!(" ({} of the program's)", format::percent(s)))
     ))

@@ -70,6 +70,7 @@ pub(super) const PROGRAMS: &[TraceProgram] = &[
     always("sched_switch", "sched_switch", "threads off the CPU and why"),
     always("sched_waking", "sched_waking", "who wakes a thread up"),
     always("sched_wakeup", "sched_wakeup", "waiting for a CPU after a wake-up"),
+    always("steal", "hrtimer_expire_exit", "CPU time that a hypervisor takes"),
     TraceProgram {
         name: "uring_submit",
         trace_point: "io_uring_submit_req",

@@ -11,22 +11,24 @@ const PAGE: &str = "docs/explain.md";
 const BEGIN: &str = "<!-- lab: written by `cargo xtask lab --write`; do not edit -->";
 const END: &str = "<!-- lab end -->";
 
-/// Makes trials (arguments go on to the lab), collects their scores in `target/lab`, prints the
-/// matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier ones.
+/// Scores of the code as it is, part of the source: whoever makes some kinds again adds to them.
+const RESULTS: &str = "crates/lab/present.jsonl";
+
+/// Makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with the day and the code,
+/// prints the matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier ones.
 pub fn main(args: &[&str]) -> Result<bool> {
-    let dir = tool::target_dir().join("lab");
-    std::fs::create_dir_all(&dir)?;
-    let results = dir.join("results.jsonl");
+    let results = tool::root().join(RESULTS);
     if args.contains(&"--fresh") {
         let _ = std::fs::remove_file(&results);
     }
     let packages = ["build", "--package", "taillight-cli", "--package", "taillight-lab"];
     tool::run(&mut tool::cargo(packages))?;
     let built = tool::target_dir().join("debug");
+    let made = made()?;
     let lab = |more: &[&str]| {
         let mut lab = Command::new(built.join("taillight-lab"));
         lab.arg(built.join("taillight")).arg("--results").arg(&results);
-        lab.args(more).current_dir(tool::root());
+        lab.arg("--made").arg(&made).args(more).current_dir(tool::root());
         lab
     };
     let own = ["--write", "--fresh"];
@@ -39,6 +41,17 @@ pub fn main(args: &[&str]) -> Result<bool> {
         std::fs::write(&path, put(&page, &matrix)?)?;
     }
     Ok(fine)
+}
+
+/// The day and the commit, with a plus where the source is not as committed.
+fn made() -> Result<String> {
+    let say = |name: &str, args: &[&str]| {
+        let mut command = Command::new(name);
+        tool::output(command.args(args).current_dir(tool::root()))
+    };
+    let day = say("date", &["-u", "+%F"])?;
+    let code = say("git", &["describe", "--always", "--dirty=+", "--exclude=*"])?;
+    Ok(format!("{} {}", day.trim(), code.trim()))
 }
 
 /// The page with the text between the marks replaced.

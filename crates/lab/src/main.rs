@@ -40,6 +40,9 @@ struct LabArgs {
     /// Where scores are appended.
     #[arg(long, value_name = "FILE", default_value = "lab.jsonl")]
     results: PathBuf,
+    /// When this is made, and by which code: stands in the scores.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    made: String,
     /// Keep the run directories of the first round here.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -91,7 +94,8 @@ fn trials(args: &LabArgs, taillight: &Path) -> Result<bool> {
                         trial::trial(&stop, taillight, fault, engine, ms, args.setting, keep)
                     });
                     match made {
-                        Ok(score) => {
+                        Ok(mut score) => {
+                            score.made.clone_from(&args.made);
                             println!(
                                 "{name}: {} injected, {} right, {} wrong: {:?}; others {:?}",
                                 score.injected(),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cleanup::tool;
+use crate::faults::FAULTS;
 use crate::truth::Truth;
 
 /// One run, scored: a line of the results file.
@@ -22,6 +23,9 @@ pub struct Score {
     /// What else went on; empty for nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub setting: String,
+    /// When it was made, and by which code; empty for first results.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub made: String,
     /// Layer that was to be blamed.
     pub truth: String,
     /// Times in which it was in force.
@@ -109,6 +113,10 @@ impl Score {
 
     /// The same with another's counts.
     fn take_in(&mut self, other: &Score) {
+        if !self.made.split(", ").any(|made| made == other.made) {
+            let comma = if self.made.is_empty() { "" } else { ", " };
+            self.made = format!("{}{comma}{}", self.made, other.made);
+        }
         self.windows += other.windows;
         add(&mut self.blamed, &other.blamed);
         add(&mut self.sure, &other.sure);
@@ -157,6 +165,7 @@ pub fn matrix(scores: &[Score]) -> Result<String> {
         scores.iter().cloned().partition(|s| s.setting.is_empty());
     let (rows, first) = (by_kind(&quiet), by_kind(&first));
     let mut out = table(&rows);
+    out.push_str(&not_made(&rows));
     coverage(&quiet, &mut out);
     out.push_str(&total("Now", rows.values()));
     out.push_str(&calibration(&rows));
@@ -175,7 +184,7 @@ type Kinds<'a> = BTreeMap<(&'a str, &'a str), (u64, Score)>;
 fn table(rows: &Kinds<'_>) -> String {
     let mut out = String::from(
         "| fault | engine | truth | runs | injected outliers | right | wrong | sure | of these wrong \
-         | blamed on | others |\n|---|---|---|--:|--:|--:|--:|--:|--:|---|---|\n",
+         | blamed on | others | made |\n|---|---|---|--:|--:|--:|--:|--:|--:|---|---|---|\n",
     );
     let list = |counts: &BTreeMap<String, u64>| {
         let parts: Vec<String> = counts.iter().map(|(l, n)| format!("{l} {n}")).collect();
@@ -185,7 +194,7 @@ fn table(rows: &Kinds<'_>) -> String {
         let all = row.injected();
         let (sure, misled) = row.sure();
         out.push_str(&format!(
-            "| {fault} | {engine} | {} | {runs} | {all} | {} | {} | {} | {} | {} | {} |\n",
+            "| {fault} | {engine} | {} | {runs} | {all} | {} | {} | {} | {} | {} | {} | {} |\n",
             row.truth.replace('|', " or "),
             percent(row.right(), all),
             percent(row.wrong(), all),
@@ -193,9 +202,21 @@ fn table(rows: &Kinds<'_>) -> String {
             percent(misled, sure),
             list(&row.blamed),
             list(&row.others),
+            if row.made.is_empty() { "first" } else { &row.made },
         ));
     }
     out
+}
+
+/// Kinds of which there is no result here.
+fn not_made(rows: &Kinds<'_>) -> String {
+    let engines = FAULTS.iter().flat_map(|f| f.engines.iter().map(|e| (f.name, *e)));
+    let missing = engines.filter(|kind| !rows.contains_key(kind));
+    let names: Vec<String> = missing.map(|(fault, engine)| format!("{fault} {engine}")).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        _ => format!("\nNot made again with this code: {}.\n", names.join(", ")),
+    }
 }
 
 /// How often what is called sure, and likely, is wrong: of all verdicts, and the mean over kinds.
@@ -330,6 +351,7 @@ mod tests {
             engine: "sync".into(),
             ms: 20,
             setting: String::new(),
+            made: "2020-02-02 abc".into(),
             truth: truth.into(),
             windows: 3,
             blamed: blamed.iter().map(|(l, n)| (l.to_string(), *n)).collect(),
@@ -349,6 +371,7 @@ mod tests {
         let text = matrix(&[it.clone(), it]).expect("first results");
         let row = "| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % | 28.6 % | 50.0 % |";
         assert!(text.contains(row), "{text}");
+        assert!(text.contains("| 2020-02-02 abc |"), "once, of two runs: {text}");
         assert!(text.contains("99.800 % were matched, 99.000 % seen"), "{text}");
         assert!(text.contains("| sure | 8 | 50.0 % | 50.0 % | 50.0 % +- 0.0 over 1 |"), "{text}");
         assert!(text.contains("| likely | 10 | 100.0 % | 0.0 % |"), "{text}");

@@ -50,7 +50,8 @@ pub enum LayerKind {
     /// queue (SQPOLL).
     Worker,
     /// Nothing was seen of a worker in this time, or of all when `worker` is null: records were
-    /// lost, or something stopped tracing. With a `token` it is only a gap in that I/O.
+    /// lost, or something stopped tracing. With a `token` it is only a gap in that I/O. With `state` 0 the
+    /// thread could have run.
     Gap,
     /// The thread that gathers events did not run although it could have: the whole program stood
     /// still, or the machine did.
@@ -69,6 +70,8 @@ pub enum LayerKind {
     /// and `other` are the thread's own, `comm` ran before it came back. [`flags::WOKEN_BY_OWN`]: a thread
     /// of the program woke it up. Without work (`state` 1026) it waits for a CPU from `middle_ns` on.
     Kthread,
+    /// A hypervisor took `cpu` for `blocked_ns` in this time, in which a thread of the load came back to it.
+    Stolen,
 }
 
 impl LayerKind {
@@ -78,7 +81,7 @@ impl LayerKind {
     }
 
     /// Every kind with its name in the file, in the order of their indices.
-    pub const NAMES: [(LayerKind, &str); 14] = [
+    pub const NAMES: [(LayerKind, &str); 15] = [
         (LayerKind::Io, "io"),
         (LayerKind::OffCpu, "off_cpu"),
         (LayerKind::Held, "held"),
@@ -93,6 +96,7 @@ impl LayerKind {
         (LayerKind::Flush, "flush"),
         (LayerKind::Round, "round"),
         (LayerKind::Kthread, "kthread"),
+        (LayerKind::Stolen, "stolen"),
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
@@ -311,7 +315,9 @@ impl LayerRow {
             LayerKind::Worker | LayerKind::Kthread => &[("state", self.state.is_some())],
             LayerKind::Round => &[("token", self.token.is_some())],
             LayerKind::Neighbour => &[("size", self.size.is_some())],
-            LayerKind::CpuQuota | LayerKind::Still => &[("blocked_ns", self.blocked_ns.is_some())],
+            LayerKind::CpuQuota | LayerKind::Still | LayerKind::Stolen => {
+                &[("blocked_ns", self.blocked_ns.is_some())]
+            }
             _ => &[],
         };
         known.iter().find(|(_, there)| !there).map(|(column, _)| *column)

@@ -5,8 +5,9 @@
 
 #include "match.h"
 
-/* Nothing is known of a thread in this time; of one operation only, or of all that it has. */
-INLINE void gap(u32 worker, u64 token, u64 from, u64 to)
+/* Nothing is known of a thread in this time, of one operation only, or of all that it has, but that it could
+ * have run, if it `could`. */
+INLINE void gap(u32 worker, u64 token, u64 from, u64 to, bool could)
 {
 	struct event *e;
 
@@ -17,6 +18,7 @@ INLINE void gap(u32 worker, u64 token, u64 from, u64 to)
 		return;
 	e->start = from;
 	e->end = to;
+	e->a = could;
 	e->b = token;
 	ring_submit(e, RB_NO_WAKEUP);
 }
@@ -27,7 +29,7 @@ INLINE void unseen_return(struct thread *t, u32 index, u64 now)
 	bool slept = t->state && t->wake > t->off;
 	struct event *e = slept && t->wake - t->off >= cfg_off_ns ? event(K_OFF, index) : 0;
 
-	gap(index, 0, slept ? t->wake : t->off, now);
+	gap(index, 0, slept ? t->wake : t->off, now, slept || !t->state);
 	if (!e)
 		return;
 	e->start = t->off;
@@ -52,10 +54,18 @@ INLINE void leaves(struct thread *t, u32 index, struct task_struct *next, u64 st
 		read_kernel(t->taker, sizeof(t->taker), next->comm);
 }
 
+INLINE struct cpu *cpu_here(void)
+{
+	u32 cpu = this_cpu() & (CPUS - 1);
+
+	return map_lookup(&cpus, &cpu);
+}
+
 INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 		   struct task_struct *next, u64 now)
 {
 	u64 off = t->off, wake = t->wake;
+	struct cpu *here;
 	struct event *e;
 	long bytes;
 
@@ -74,6 +84,9 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	t->last_in = now;
 	if (now - off < cfg_off_ns)
 		return;
+	here = cpu_here();
+	if (here)
+		here->entered = now;
 	e = event(K_OFF, index);
 	if (!e)
 		return;
@@ -98,7 +111,8 @@ INLINE void unseen(struct idle *before, u64 now)
 {
 	/* One without an operation misses nothing that anybody asks for. */
 	if (before->off && before->token)
-		gap(before->worker, before->token, before->wake ? before->wake : before->off, now);
+		gap(before->worker, before->token, before->wake ? before->wake : before->off, now,
+		    before->wake || !before->state);
 }
 
 /* An io_uring worker thread leaves the CPU: what it was doing says whose time it is. */
@@ -362,59 +376,68 @@ int sched_wakeup(u64 *ctx)
 	return 0;
 }
 
-/* A hypervisor took the CPU from a thread of the load, or from one of io_uring's for it: as if another
+/* A hypervisor took the CPU from a thread of the load, or from one of io_uring's for it, as if another
  * program had run there. */
 INLINE void robbed(struct task_struct *me, u64 start, u64 now)
 {
 	u32 pid = me->pid, index, polled = 0;
 	struct thread *t = thread_of(pid, &index);
+	struct event *e = 0;
 	u64 token = 0;
 	struct slot *s;
-	struct event *e;
 
 	if (t) {
-		if (t->off)
+		if (t->off || start < t->last_in)
 			return;
-		start = start < t->last_in ? t->last_in : start;
 		t->robbed_ns += now - start;
 		e = event(K_OFF, index);
 	} else if (me->flags & PF_IO_WORKER) {
 		token = of_worker(address(me));
 		s = slot_of(token);
 		polled = s ? 0 : polls_for(me);
-		if (!s && !polled)
-			return;
-		e = event(K_WORKER, s ? (u32)s->worker : polled - 1);
-	} else {
-		return;
+		if (s || polled)
+			e = event(K_WORKER, s ? (u32)s->worker : polled - 1);
 	}
 	if (!e)
 		return;
 	e->start = start;
 	e->end = now;
-	if (!t)
-		e->b = token;
+	e->b = t ? 0 : token;
 	__builtin_memcpy(e->comm, "the hypervisor", 15);
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
-/* The timer's tick counts what a hypervisor took since the last one. It comes as soon as the CPU is there
- * again: what was taken ends now. */
+/* The timer's tick counts what a hypervisor took since the one before. Where that is most of the time
+ * between them, the tick was due meanwhile and came as soon as the CPU was there again: what was taken
+ * ends now. Else nobody knows when it was; told is it where a thread of the load came to this CPU. */
 SEC("tp_btf/hrtimer_expire_exit")
 int steal(u64 *ctx)
 {
 	struct task_struct *me = current_task();
-	u32 cpu = this_cpu() & (CPUS - 1);
-	u64 *before = map_lookup(&taken, &cpu), all, more, now;
+	struct cpu *here = cpu_here();
+	u64 all, more, since, now;
+	struct event *e;
 
-	if (!before)
-		return 0;
-	all = me->se.cfs_rq->rq->prev_steal_time;
-	more = *before ? all - *before : 0;
-	*before = all;
-	if (more < cfg_off_ns || (u32)me->tgid != cfg_tgid)
+	if (!here)
 		return 0;
 	now = ktime_ns();
-	robbed(me, now - more, now);
+	all = me->se.cfs_rq->rq->prev_steal_time;
+	more = here->stolen ? all - here->stolen : 0;
+	since = here->timer;
+	here->stolen = all;
+	here->timer = now;
+	if (!since || more < cfg_off_ns)
+		return 0;
+	if (here->entered > since) {
+		e = event(K_STOLEN, ~0u);
+		if (e) {
+			e->start = since;
+			e->end = now;
+			e->a = more;
+			ring_submit(e, RB_NO_WAKEUP);
+		}
+	}
+	if ((u32)me->tgid == cfg_tgid && more >= (now - since) / 2)
+		robbed(me, now - more, now);
 	return 0;
 }

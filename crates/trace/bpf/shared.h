@@ -178,6 +178,7 @@ enum kinds {
 	K_GAP = 7,
 	K_FLUSH = 8,
 	K_KTHREAD = 9,
+	K_STOLEN = 10,
 };
 
 struct event {
@@ -312,14 +313,20 @@ struct {
 	__type(value, struct kthread);
 } kthreads SEC(".maps");
 
-/* What a hypervisor had taken of each CPU at its last timer, ns: by the lower bits of its number. */
+/* Of each CPU, by the lower bits of its number. */
 #define CPUS 4096
+struct cpu {
+	u64 stolen;  /* what a hypervisor had taken of it at its last timer, ns */
+	u64 timer;   /* its last timer */
+	u64 entered; /* a thread of the load came back to it after a while */
+	u64 pad;
+};
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(max_entries, CPUS);
 	__type(key, u32);
-	__type(value, u64);
-} taken SEC(".maps");
+	__type(value, struct cpu);
+} cpus SEC(".maps");
 
 /* Bios of others on a disk under test, by address, until they are done. */
 struct other {

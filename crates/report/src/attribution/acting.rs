@@ -13,6 +13,7 @@ use super::held_pages;
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
+use super::stolen;
 use super::timeline::{AT_ONCE, Piece, overlapping, recut};
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
@@ -30,6 +31,10 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     let told = completers(&line, io, context);
     if !told.is_empty() {
         line = recut(line, &told, |phase| matches!(phase, Phase::Completion | Phase::Unobserved));
+    }
+    let taken = stolen::waits(&line, io, context);
+    if !taken.is_empty() {
+        line = recut(line, &taken, |phase| phase == Phase::Completion);
     }
     let served = servers_of_loop(&line, io, context);
     if !served.is_empty() {

@@ -278,6 +278,11 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
             time(still)
         ));
     }
+    let taken = events.within(LayerKind::Stolen, span.0, span.1).filter_map(|r| r.blocked_ns);
+    let taken: u64 = taken.sum();
+    if taken > 0 {
+        said.push(format!("the hypervisor took CPUs of the run's threads for {}", time(taken)));
+    }
     let workers: BTreeSet<u64> = list.iter().map(|j| u64::from(j.slow.worker)).collect();
     let near = |g: &&LayerRow| g.worker.is_none_or(|w| workers.contains(&w));
     let gaps = events.gaps.values().flatten().filter(near).filter(|g| overlap(g) > 0);

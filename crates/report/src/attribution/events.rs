@@ -76,15 +76,17 @@ impl Events {
     }
 }
 
-/// Gaps by time, without overlaps.
+/// Gaps by time, without overlaps; of two that overlap no more is known than of the one of which less is.
 pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
     gaps.sort_by_key(|g| g.start_ns);
     gaps.dedup_by(|later, kept| {
-        let touch = later.start_ns <= kept.end_ns;
-        if touch {
+        let overlap = later.start_ns < kept.end_ns;
+        let touch = later.start_ns <= kept.end_ns && later.state == kept.state;
+        if overlap || touch {
             kept.end_ns = kept.end_ns.max(later.end_ns);
+            kept.state = kept.state.filter(|_| later.state.is_some());
         }
-        touch
+        overlap || touch
     });
     gaps
 }

@@ -92,8 +92,8 @@ fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = (i64, 
     within.filter(|(from, to, _)| from < to)
 }
 
-/// Times in which an I/O waited for pages, and what the I/O waited for that they belonged to: one whose
-/// way to the disk ended just before. `disk`: when parts of I/Os were done, and whose.
+/// Times in which an I/O waited for pages, or for a block of the file system's own, and what the I/O waited
+/// for that they belonged to: one whose way to the disk ended just before. `disk`: when parts of I/Os were done, and whose.
 fn waits_for_pages(
     i: usize,
     events: &Events,
@@ -101,9 +101,8 @@ fn waits_for_pages(
     judged: &[Judged],
 ) -> Vec<(i64, i64, Phase)> {
     let one = &judged[i];
-    let Some(io) =
-        one.row.as_ref().filter(|_| one.pieces.iter().any(|p| p.phase == Phase::PageCache))
-    else {
+    let waits = |p: &Piece| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
+    let Some(io) = one.row.as_ref().filter(|_| one.pieces.iter().any(waits)) else {
         return Vec::new();
     };
     let own = u64::from(one.slow.worker);
@@ -112,7 +111,8 @@ fn waits_for_pages(
     let handed = handed.filter(|r| r.token.is_some() && r.token == io.token);
     let asleep = overlapping(off, io.start_ns, io.end_ns).chain(handed);
     let mut waits = Vec::new();
-    for row in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_pages)) {
+    let theirs = |s: &str| stacks::waits_for_pages(s) || stacks::waits_for_buffers(s);
+    for row in asleep.filter(|r| r.stack.as_deref().is_some_and(theirs)) {
         let Some(wake) = row.middle_ns else { continue };
         let until = disk.partition_point(|(done, _)| *done <= wake);
         let near = disk[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
@@ -168,8 +168,9 @@ mod tests {
         events
     }
 
-    #[test]
-    fn who_waits_for_pages_of_another_waits_for_what_that_one_waits_for() {
+    /// What an I/O of worker 1 is blamed on that slept in `stack`, in this phase, while one of worker 0 was
+    /// held back and then in the device until `done`.
+    fn behind(stack: &str, phase: Phase, done: i64) -> Layer {
         let mut events = Events::default();
         events.add(LayerRow {
             kind: LayerKind::OffCpu,
@@ -178,31 +179,40 @@ mod tests {
             middle_ns: Some(9_000_100),
             end_ns: 9_000_200,
             state: Some(2),
-            stack: Some("io_schedule;folio_wait_writeback;ext4_sync_file".into()),
+            stack: Some(stack.into()),
             ..LayerRow::default()
         });
-        let row = || {
-            Some(LayerRow {
-                start_ns: 5,
-                end_ns: 9_001_000,
-                worker: Some(1),
-                ..LayerRow::default()
-            })
-        };
+        let row =
+            LayerRow { start_ns: 5, end_ns: 9_001_000, worker: Some(1), ..LayerRow::default() };
+        let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
+        leader.pieces = vec![
+            Piece { from: 0, to: done - 100, phase: Phase::Throttle },
+            Piece { from: done - 100, to: done, phase: Phase::Device },
+        ];
+        let follower = io(1, 5, 9_001_000, phase);
+        let mut list = vec![again(follower.slow, Some(row), follower.pieces), leader];
+        follow(&mut list, &events, again);
+        list[0].layer
+    }
+
+    #[test]
+    fn who_waits_for_pages_of_another_waits_for_what_that_one_waits_for() {
         let layer = |done| {
-            let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
-            leader.pieces = vec![
-                Piece { from: 0, to: done - 100, phase: Phase::Throttle },
-                Piece { from: done - 100, to: done, phase: Phase::Device },
-            ];
-            let follower = io(1, 5, 9_001_000, Phase::PageCache);
-            let mut list = vec![again(follower.slow, row(), follower.pieces), leader];
-            follow(&mut list, &events, again);
-            list[0].layer
+            behind("io_schedule;folio_wait_writeback;ext4_sync_file", Phase::PageCache, done)
         };
         assert_eq!(layer(9_000_000), Layer::Throttle);
         assert_eq!(layer(9_000_150), Layer::PageCache, "its pages were done later");
         assert_eq!(layer(5_000_000), Layer::PageCache, "and long before");
+    }
+
+    #[test]
+    fn who_waits_for_a_block_of_the_file_system_waits_for_who_writes_it() {
+        let inode = "__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal";
+        let layer = |done| behind(inode, Phase::FileSystem, done);
+        assert_eq!(layer(9_000_000), Layer::Throttle);
+        assert_eq!(layer(9_000_150), Layer::FileSystem, "written by somebody else");
+        let lock = behind("rwsem_down_write_slowpath;ext4_write", Phase::FileSystem, 9_000_000);
+        assert_eq!(lock, Layer::FileSystem, "nothing that goes to the disk");
     }
 
     #[test]

@@ -11,17 +11,33 @@ fn concluded(phase: Phase) -> bool {
     matches!(phase, Phase::Submit | Phase::Completion | Phase::IoWorker | Phase::Application)
 }
 
-/// Takes the conclusions out of a time line where there was nothing to conclude from.
+/// Takes the conclusions out of a time line where there was nothing to conclude from. Of a thread that could
+/// have run and came back unseen it is known that it waited for a CPU, if not for how long: what it then did
+/// on it is the usual.
 pub fn without_conclusions(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let own = context.all.map(|all| all.within(LayerKind::Gap, io.start_ns, io.end_ns));
     let own = own.into_iter().flatten().filter(|gap| gap.token == io.token);
     let gaps = context.gaps.into_iter().flat_map(of).chain(own);
-    let gaps: Vec<_> = gaps.map(|g| (g.start_ns, g.end_ns, Phase::Unobserved)).collect();
-    match gaps.as_slice() {
-        [] => line,
-        gaps => recut(line, gaps, concluded),
+    let (could, not): (Vec<&LayerRow>, Vec<&LayerRow>) = gaps.partition(|g| g.state == Some(0));
+    let times = |list: &[&LayerRow], phase| -> Vec<_> {
+        list.iter().map(|g| (g.start_ns, g.end_ns, phase)).collect()
+    };
+    let mut line = line;
+    if !not.is_empty() {
+        line = recut(line, &times(&not, Phase::Unobserved), concluded);
     }
+    if !could.is_empty() {
+        let may = |phase| concluded(phase) || phase == Phase::Unobserved;
+        line = recut(line, &times(&could, Phase::Cpu), may);
+    }
+    line
+}
+
+/// Whether nothing was seen of an I/O's threads in a part of it.
+pub fn any(io: &LayerRow, context: &IoContext<'_>) -> bool {
+    let of = |list| overlapping(list, io.start_ns, io.end_ns).next().is_some();
+    context.gaps.into_iter().any(of)
 }
 
 #[cfg(test)]
@@ -49,6 +65,33 @@ mod tests {
             without_conclusions(line.clone(), &io, &IoContext::of(&events, 0)).len()
         };
         assert_eq!((pieces(7), pieces(8)), (3, 1));
+    }
+
+    #[test]
+    fn who_could_have_run_and_came_back_unseen_waited_for_a_cpu() {
+        let piece = |from, to, phase| Piece { from, to, phase };
+        let line = vec![
+            piece(0, 100, Phase::Submit),
+            piece(100, 200, Phase::Device),
+            piece(200, 300, Phase::Unobserved),
+        ];
+        let could = |from, to| LayerRow { state: Some(0), ..gap(from, to) };
+        let own = merged(vec![gap(20, 50), could(50, 90), could(150, 280)]);
+        assert_eq!(own.len(), 3, "of different kinds");
+        let context = IoContext { gaps: [&own, &[]], ..IoContext::default() };
+        let expected = [
+            piece(0, 20, Phase::Submit),
+            piece(20, 50, Phase::Unobserved),
+            piece(50, 90, Phase::Cpu),
+            piece(90, 100, Phase::Submit),
+            piece(100, 200, Phase::Device),
+            piece(200, 280, Phase::Cpu),
+            piece(280, 300, Phase::Unobserved),
+        ];
+        assert_eq!(without_conclusions(line, &gap(0, 300), &context), expected);
+        assert!(any(&gap(0, 300), &context) && !any(&gap(400, 500), &context));
+        let both = merged(vec![could(10, 40), gap(30, 60)]);
+        assert_eq!(both, [gap(10, 60)], "where they overlap less is known");
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod rounds;
 mod rules;
 mod so_far;
 mod stacks;
+mod stolen;
 mod threads;
 mod timeline;
 mod workers;

@@ -7,6 +7,7 @@ use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
+use super::gaps;
 use super::judge::{Layer, layer};
 use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
@@ -116,8 +117,10 @@ pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>
 /// Whether something was seen that only this layer does.
 fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
     match blamed {
-        // Wake-up and return to the CPU are stamps, and so is a signal's or the freezer's sleep.
-        Layer::Cpu | Layer::Stopped => true,
+        // Wake-up and return to the CPU are stamps, where both were seen.
+        Layer::Cpu => !gaps::any(row, context),
+        // A signal's or the freezer's sleep.
+        Layer::Stopped => true,
         // Of a device made of others only what the lowest one did is seen.
         Layer::Device => {
             issued(row, context)
@@ -189,7 +192,7 @@ fn queue_was_closed(row: &LayerRow, context: &IoContext<'_>) -> bool {
 /// is right, and yet another one may be to blame.
 fn reason_is(stack: &str, blamed: Layer) -> bool {
     let passed_on = match blamed {
-        Layer::FileSystem => stacks::waits_for_commit(stack),
+        Layer::FileSystem => stacks::waits_for_commit(stack) || stacks::waits_for_buffers(stack),
         Layer::PageCache => {
             stacks::waits_for_pages(stack) && !stacks::waits_for_writeback(stack, false)
         }
@@ -334,12 +337,8 @@ mod tests {
             }];
             let context = IoContext { worker_off: &asleep, ..IoContext::default() };
             let pieces = phases::pieces(&row, &context);
-            let grounds = Grounds {
-                row: Some(&row),
-                pieces: &pieces,
-                excess: (90, 100),
-                latency: (100, 1),
-            };
+            let grounds =
+                Grounds { row: Some(&row), pieces: &pieces, excess: (90, 100), latency: (100, 1) };
             sure(Layer::BlockQueue, &grounds, Some(&context))
         };
         assert!(is_sure("io_schedule;blk_mq_get_tag;blk_mq_submit_bio"));

@@ -38,6 +38,15 @@ const WRITEBACK: &[&str] = &[
 const PAGES: &[&str] =
     &["folio_wait_bit", "filemap_update_page", "wait_on_page", "__folio_lock", "folio_lock"];
 
+/// Waits for a block that the file system keeps for itself: an inode, a bitmap, a directory.
+const BUFFERS: &[&str] = &[
+    "__sync_dirty_buffer",
+    "fsync_buffers_list",
+    "__lock_buffer",
+    "__wait_on_buffer",
+    "__bh_read",
+    "bh_uptodate_or_lock",
+];
 /// Waits for a queue that somebody has closed to set something.
 const FROZEN_QUEUE: &[&str] = &["__bio_queue_enter", "blk_queue_enter", "bio_queue_enter"];
 
@@ -116,6 +125,7 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
     (XFS_LOG, Phase::FileSystem, "waiting for the XFS log"),
     (BTRFS_COMMIT, Phase::FileSystem, "waiting for a transaction of btrfs"),
     (&["dquot_"], Phase::FileSystem, "waiting for the quota file"),
+    (BUFFERS, Phase::FileSystem, "waiting for a block of the file system's own"),
     (WRITEBACK, Phase::PageCache, "waiting for writeback"),
     (PAGES, Phase::PageCache, "waiting for a page that another I/O reads"),
     (
@@ -226,8 +236,18 @@ pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
 
 /// Whether a thread waits for pages, whose own way to or from the disk says why they are late.
 pub fn waits_for_pages(stack: &str) -> bool {
+    waits_first_for(stack, &[WRITEBACK, PAGES])
+}
+
+/// The same of a block that the file system keeps for itself, which another thread reads or writes.
+pub fn waits_for_buffers(stack: &str) -> bool {
+    waits_first_for(stack, &[BUFFERS])
+}
+
+/// Whether the most telling of the known functions is one of these.
+fn waits_first_for(stack: &str, any: &[&[&str]]) -> bool {
     let first = KNOWN.iter().find(|(names, ..)| has(stack, names));
-    first.is_some_and(|(names, ..)| [WRITEBACK, PAGES].contains(names))
+    first.is_some_and(|(names, ..)| any.contains(names))
 }
 
 /// Whether a thread waits for a queue that is closed: why it is, the one who closed it knows.
@@ -271,6 +291,8 @@ mod tests {
             "io_schedule_timeout;balance_dirty_pages;ext4_buffered_write_iter",
         ];
         assert!(!others.iter().any(|stack| waits_for_pages(stack)));
+        assert!(waits_for_buffers("__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal"));
+        assert!(!waits_for_buffers("jbd2_log_wait_commit;ext4_sync_file"));
     }
 
     #[test]
@@ -291,6 +313,8 @@ mod tests {
             ("io_schedule;folio_wait_bit_common;do_swap_page;handle_mm_fault", Phase::PageCache),
             ("wait_current_trans;start_transaction;btrfs_file_write_iter", Phase::FileSystem),
             ("io_schedule;folio_wait_writeback;kiocb_write_and_wait", Phase::PageCache),
+            ("__sync_dirty_buffer;ext4_write_inode;ext4_sync_file", Phase::FileSystem),
+            ("bit_wait_io;__lock_buffer;jbd2_journal_get_write_access", Phase::FileSystem),
         ];
         for (stack, phase) in cases {
             assert!(matches!(sleep_reason(stack), SleepReason::For(p, _) if p == phase), "{stack}");

@@ -12,6 +12,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cost::ProgramCost;
+use super::forget::{self, NotHandedOver};
 use super::heartbeat::{self, Heartbeat};
 use super::layout::{self, NOWHERE, TraceEvent, TraceEventKind};
 use super::programs::{EventRing, LoadedPrograms};
@@ -24,6 +25,10 @@ use crate::tracing::quota::QuotaWatch;
 const EVENTS_MAX: usize = 1 << 20;
 /// How often the ring is emptied.
 const PAUSE: Duration = Duration::from_millis(10);
+/// From this many on events that nobody needs are forgotten.
+const EVENTS_FULL: usize = EVENTS_MAX / 8 * 7;
+/// How long nothing is forgotten after it was tried.
+const KEPT: Duration = Duration::from_secs(10);
 /// Empty batches kept ready for each worker.
 const READY: usize = 8;
 
@@ -78,6 +83,8 @@ pub struct CollectorInputs {
     pub full: Receiver<TracedBatch>,
     /// Empty ones go here.
     pub spare: Sender<TracedBatch>,
+    /// What workers keep and have not handed over; none where every I/O is kept.
+    pub held: Option<Arc<NotHandedOver>>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
     /// Memory for I/Os at most.
@@ -101,8 +108,16 @@ pub fn gather(
     let mut room = sources.ios_bytes_max;
     sources.pulse.here();
     let mut cost = ProgramCost::new(sources.programs.clone(), sources.workers);
+    let mut forgot: Option<Instant> = None;
     loop {
         let stop = sources.stop.load(Relaxed);
+        let recently = forgot.is_some_and(|at| at.elapsed() < KEPT);
+        let horizon = match &sources.held {
+            Some(held) if all.events.len() >= EVENTS_FULL && !recently => {
+                Some(forget::horizon(&sources.programs, held, MonoClock.now().0))
+            }
+            _ => None,
+        };
         all.programs.extend(sources.programs.attach_wanted());
         sources.programs.settle_issue();
         cost.step(Instant::now());
@@ -119,6 +134,13 @@ pub fn gather(
             if room > 0 {
                 let _ = sources.spare.try_send(empty.unwrap_or_else(TracedBatch::touched));
             }
+        }
+        if let Some(horizon) = horizon {
+            let told = tail.as_mut().map(TraceTail::told);
+            let (mut none, ios) = (0, &all.ios);
+            let told = told.unwrap_or(&mut none);
+            *told = forget::forget(&mut all.events, ios, horizon, *told);
+            forgot = Some(Instant::now());
         }
         all.quota.extend(quota.window());
         tail.iter_mut().for_each(|tail| tail.look(&all));
@@ -278,8 +300,14 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
         TraceEventKind::Gap => {
             row.kind = LayerKind::Gap;
             row.token = (e.b != 0).then_some(e.b);
+            row.state = (e.a != 0).then_some(0);
         }
         TraceEventKind::Flush => row.kind = LayerKind::Flush,
+        TraceEventKind::Stolen => {
+            row.kind = LayerKind::Stolen;
+            row.blocked_ns = Some(e.a);
+            row.cpu = Some(u64::from(e.cpu));
+        }
     }
     row
 }
@@ -294,13 +322,18 @@ fn off_cpu(row: &mut LayerRow, e: &TraceEvent) {
     row.waker_pid = (e.dev != 0).then_some(u64::from(e.dev));
 }
 
-/// The time in which the thread of a traced I/O came back to the CPU unseen, if it did.
-pub fn unseen_row(s: &TracedIo) -> Option<LayerRow> {
-    let (from, to) = s.unseen;
-    (to > from).then(|| LayerRow {
-        worker: Some(u64::from(s.worker)),
-        ..gap_row(&(from as i64, to as i64))
-    })
+/// The time in which the thread of a traced I/O came back to the CPU unseen, if it did; apart the part in
+/// which it could have run.
+pub fn unseen_rows(s: &TracedIo) -> impl Iterator<Item = LayerRow> + use<> {
+    let (from, to) = (s.unseen.0 as i64, s.unseen.1 as i64);
+    let could = match s.could_run as i64 {
+        0 => to,
+        since => since.clamp(from, to.max(from)),
+    };
+    let worker = Some(u64::from(s.worker));
+    let parts = [((from, could), None), ((could, to), Some(0))];
+    let parts = parts.into_iter().filter(|((from, to), _)| to > from);
+    parts.map(move |(gap, state)| LayerRow { worker, state, ..gap_row(&gap) })
 }
 
 /// A time in which the programs saw nothing.

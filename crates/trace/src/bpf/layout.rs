@@ -156,6 +156,17 @@ pub struct ThreadState {
     waker: [AtomicU64; 2],
 }
 
+impl ThreadState {
+    /// Since when a thread that left the CPU at `off` could have run again: it was preempted, or its wake-up
+    /// was seen.
+    pub fn runnable_since(&self, off: u64) -> Option<u64> {
+        // The lower half is the state, the upper one who woke it up.
+        let preempted = self.state.load(Relaxed) as u32 == 0;
+        let wake = self.wake.load(Relaxed);
+        if preempted { Some(off) } else { (wake > off).then_some(wake) }
+    }
+}
+
 /// What an event says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceEventKind {
@@ -176,6 +187,8 @@ pub enum TraceEventKind {
     Flush,
     /// A thread of the kernel came back to the CPU.
     Kthread,
+    /// A hypervisor took a CPU.
+    Stolen,
 }
 
 /// One event, as the programs write it.
@@ -226,6 +239,7 @@ impl TraceEvent {
             7 => TraceEventKind::Gap,
             8 => TraceEventKind::Flush,
             9 => TraceEventKind::Kthread,
+            10 => TraceEventKind::Stolen,
             _ => return None,
         };
         let mut stack = [0; FRAMES];
@@ -307,6 +321,18 @@ mod tests {
         assert!(TraceEvent::parse(&bytes[1..]).is_none(), "cut short");
         bytes[0] = 99;
         assert!(TraceEvent::parse(&bytes).is_none(), "unknown kind");
+    }
+
+    #[test]
+    fn who_was_preempted_or_woken_up_could_run() {
+        let thread = ThreadState::default();
+        assert_eq!(thread.runnable_since(10), Some(10));
+        thread.state.store(77 << 32 | 1, Relaxed);
+        assert_eq!(thread.runnable_since(10), None);
+        thread.wake.store(9, Relaxed);
+        assert_eq!(thread.runnable_since(10), None, "of an earlier sleep");
+        thread.wake.store(15, Relaxed);
+        assert_eq!(thread.runnable_since(10), Some(15));
     }
 
     #[test]

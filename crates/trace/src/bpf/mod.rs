@@ -6,6 +6,7 @@
 
 mod collect;
 mod cost;
+mod forget;
 mod heartbeat;
 mod kernel_cast;
 mod layout;

@@ -14,6 +14,7 @@ use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 use taillight_rundir::layers::flags;
 
+use super::forget::NotHandedOver;
 use super::heartbeat;
 use super::layout::{C_FILE, SLOTS};
 use super::programs::LoadedPrograms;
@@ -30,6 +31,8 @@ pub struct BpfProbeShared {
     pub full: Sender<TracedBatch>,
     pub spare: Receiver<TracedBatch>,
     pub counts: Arc<TraceCounts>,
+    /// What workers keep and the collector has not got.
+    pub held: Arc<NotHandedOver>,
     /// Every I/O is kept.
     pub all: bool,
     /// Completions take all stamps of direct I/O.
@@ -112,6 +115,8 @@ pub struct BpfProbe {
     lost: u64,
     /// See [`TracedIo::unseen`]: the last such interval.
     unseen: (u64, u64),
+    /// See [`TracedIo::could_run`].
+    could_run: u64,
 }
 
 impl Probe for BpfProbe {
@@ -181,6 +186,7 @@ impl BpfProbe {
             operations: 0,
             lost: 0,
             unseen: (0, 0),
+            could_run: 0,
         }
     }
 
@@ -189,6 +195,8 @@ impl BpfProbe {
     #[cold]
     fn came_back(&mut self, now: u64) {
         let thread = self.shared.programs.threads.get(usize::from(self.worker));
+        let off = thread.off.load(Relaxed);
+        self.could_run = thread.runnable_since(off).unwrap_or(0);
         self.unseen = (thread.off.swap(0, Relaxed), now);
     }
 
@@ -240,10 +248,11 @@ impl BpfProbe {
         seen.robbed = since(&thread.robbed_ns, begun.robbed);
         let (from, to) = self.unseen;
         if to > seen.submit as u64 && from < seen.complete as u64 {
-            seen.unseen = (from, to);
+            (seen.unseen, seen.could_run) = ((from, to), self.could_run);
         }
         let earlier = self.shared.programs.earlier.get(slot as usize);
         self.batch.push(seen, earlier);
+        self.shared.held.keeps(self.worker, begun.submit, self.batch.len() == 1);
     }
 
     /// Hands a full batch over and takes an empty one.

@@ -19,6 +19,7 @@ use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
 
 use super::collect::{self, CollectedTrace, CollectorInputs, IoWithRounds};
 use super::cost;
+use super::forget::NotHandedOver;
 use super::heartbeat::{self, Heartbeat};
 use super::layout::{C_LOST, C_NEIGHBOURS};
 use super::probe::{BpfProbeShared, BpfProbes};
@@ -129,6 +130,7 @@ impl BpfTracing {
             let _ = spare_in.send(TracedBatch::empty());
         }
         let stop = EndSignal::default();
+        let held = Arc::new(NotHandedOver::new(workers));
         let sources = CollectorInputs {
             programs: programs.clone(),
             workers,
@@ -136,6 +138,7 @@ impl BpfTracing {
             full,
             spare: spare_in,
             stop: stop.flag(),
+            held: (!all).then(|| held.clone()),
             ios_bytes_max: MEMORY_BYTES,
             pulse: Heartbeat::new(programs.clone()),
         };
@@ -152,6 +155,7 @@ impl BpfTracing {
             full: full_in,
             spare,
             counts: Arc::new(TraceCounts::default()),
+            held,
             all,
             late: config.late,
             plain: request.single_file,
@@ -219,7 +223,7 @@ fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Res
     // A queue's I/Os share the interval in which their thread was not seen: one row tells it.
     let mut unseen: Vec<_> = ios.iter().map(|(s, _)| *s).filter(|s| s.unseen.1 > 0).collect();
     unseen.dedup_by_key(|s| (s.worker, s.unseen));
-    writer.rows(unseen.into_iter().filter_map(collect::unseen_row))?;
+    writer.rows(unseen.into_iter().flat_map(collect::unseen_rows))?;
     writer.rows(ios.into_iter().flat_map(collect::io_rows))?;
     writer.commit()
 }

@@ -43,6 +43,11 @@ impl TraceTail {
         TraceTail { watch, symbols, threshold_ns, told: Instant::now(), batches: 0, events: 0 }
     }
 
+    /// How many of the collector's events were told.
+    pub fn told(&mut self) -> &mut usize {
+        &mut self.events
+    }
+
     /// Tells what is new, if it is time.
     pub fn look(&mut self, all: &CollectedTrace) {
         if self.told.elapsed() < EVERY {

@@ -62,6 +62,8 @@ pub struct TracedIo {
     pub rounds: u32,
     /// From, to: the thread came back to the CPU meanwhile, unseen.
     pub unseen: (u64, u64),
+    /// Since when it could have run in that time; 0 when that is not known.
+    pub could_run: u64,
 }
 
 /// Parts of an I/O that were in flight together, before its last ones. Stamps are 0 where nothing was
@@ -210,6 +212,7 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
         sync_punt: get(part, &s.sync_punt),
         rounds: half(part, &s.rounds),
         unseen: (0, 0),
+        could_run: 0,
     }
 }
 
@@ -279,7 +282,7 @@ mod tests {
         }
         assert_eq!(room, (batch.ios.capacity(), batch.rounds.capacity()));
         assert!(batch.ios.len() < BATCH, "rounds filled it");
-        assert_eq!(size_of::<TracedIo>(), 280, "docs/explain.md says how many fit");
+        assert_eq!(size_of::<TracedIo>(), 288, "docs/explain.md says how many fit");
     }
 
     #[test]

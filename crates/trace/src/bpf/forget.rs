@@ -1,0 +1,157 @@
+//! Events that no slow I/O needs are forgotten when their memory is full, so that a long run with few slow
+//! I/Os is traced to its end.
+//!
+//! What it is: only where outliers alone are kept, and only what ended before every I/O that is in flight or
+//! was not handed over yet. What it is not: a loss; what no kept I/O overlaps explains nothing.
+
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use taillight_rundir::layers::flags;
+
+use super::layout::{SLOTS, TraceEvent, TraceEventKind};
+use super::programs::LoadedPrograms;
+use super::traced_io::TracedBatch;
+
+/// So much before and after a slow I/O belongs to its story, ns.
+const AROUND_NS: i64 = 100_000_000;
+/// A begin may be told so much after its stamp, ns.
+const LATE_NS: i64 = 1_000_000_000;
+
+/// Of each worker the earliest begin of the I/Os that it keeps and has not handed over yet.
+#[derive(Debug)]
+pub struct NotHandedOver(Box<[AtomicI64]>);
+
+impl NotHandedOver {
+    pub fn new(workers: usize) -> NotHandedOver {
+        NotHandedOver((0..workers).map(|_| AtomicI64::new(i64::MAX)).collect())
+    }
+
+    /// A worker keeps an I/O, the `first` since it handed over what it had.
+    pub fn keeps(&self, worker: u16, submit: i64, first: bool) {
+        if let Some(since) = self.0.get(usize::from(worker)) {
+            let before = if first { i64::MAX } else { since.load(Relaxed) };
+            since.store(before.min(submit), Release);
+        }
+    }
+
+    /// The earliest begin of all.
+    fn earliest(&self) -> i64 {
+        self.0.iter().map(|since| since.load(Acquire)).min().unwrap_or(i64::MAX)
+    }
+}
+
+/// What ended before this time no I/O needs that is yet to come; to be asked before batches are taken.
+pub fn horizon(programs: &LoadedPrograms, held: &NotHandedOver, now: i64) -> i64 {
+    let in_flight = (0..SLOTS).filter_map(|i| {
+        let slot = programs.slots.get(i);
+        (slot.token.load(Acquire) != 0).then(|| slot.begin.load(Relaxed) as i64)
+    });
+    let begun = in_flight.min().unwrap_or(i64::MAX);
+    begun.min(held.earliest()).min(now - LATE_NS)
+}
+
+/// Forgets events that ended before the `horizon` and that no kept I/O needs; how many of the first `told`
+/// ones are still there.
+pub fn forget(
+    events: &mut Vec<TraceEvent>,
+    ios: &[TracedBatch],
+    horizon: i64,
+    told: usize,
+) -> usize {
+    let needed = windows(ios);
+    let (mut place, mut kept) = (0, 0);
+    events.retain(|e| {
+        // When a disk flushed its cache is told of every I/O after it.
+        let keep = e.kind == TraceEventKind::Flush
+            || e.end as i64 >= horizon
+            || overlaps(&needed, e.start as i64, e.end as i64);
+        kept += usize::from(keep && place < told);
+        place += 1;
+        keep
+    });
+    kept
+}
+
+/// Times of kept I/Os, in order, without overlaps.
+fn windows(ios: &[TracedBatch]) -> Vec<(i64, i64)> {
+    let all = ios.iter().flat_map(TracedBatch::each).map(|(io, _)| {
+        let slow = io.flags & flags::SAMPLE as u32 == 0;
+        let around = if slow { AROUND_NS } else { 0 };
+        (io.submit - around, io.complete + around)
+    });
+    let mut all: Vec<(i64, i64)> = all.collect();
+    all.sort_unstable();
+    all.dedup_by(|later, kept| {
+        let touch = later.0 <= kept.1;
+        if touch {
+            kept.1 = kept.1.max(later.1);
+        }
+        touch
+    });
+    all
+}
+
+fn overlaps(windows: &[(i64, i64)], from: i64, to: i64) -> bool {
+    let first = windows.partition_point(|(_, end)| *end < from);
+    windows.get(first).is_some_and(|(start, _)| *start <= to)
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::probe::Token;
+
+    use super::super::layout::{EVENT_BYTES, EarlierRounds, OperationSlot};
+    use super::super::traced_io::read_slot;
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn event(kind: u8, start: i64, end: i64) -> TraceEvent {
+        let mut bytes = vec![0u8; EVENT_BYTES];
+        bytes[0] = kind;
+        bytes[8..16].copy_from_slice(&start.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&end.to_ne_bytes());
+        TraceEvent::parse(&bytes).unwrap()
+    }
+
+    #[test]
+    fn only_what_no_io_needs_is_forgotten() {
+        let mut batch = TracedBatch::empty();
+        for (submit, bits) in [(10 * SECOND, 0), (20 * SECOND, flags::SAMPLE as u32)] {
+            let mut io = read_slot(&OperationSlot::default(), Token(0));
+            (io.submit, io.complete, io.flags) = (submit, submit + 1000, bits);
+            batch.push(io, &EarlierRounds::default());
+        }
+        let off = |start, end| event(1, start, end);
+        let all = [
+            off(SECOND, 2 * SECOND),
+            // Over a slow one, just before it, and just before a usual one.
+            off(9 * SECOND, 11 * SECOND),
+            off(10 * SECOND - 2000, 10 * SECOND - 1000),
+            off(20 * SECOND - 2000, 20 * SECOND - 1000),
+            event(8, 15 * SECOND, 15 * SECOND + 9),
+            off(29 * SECOND, 30 * SECOND),
+        ];
+        let starts = |list: &[TraceEvent]| list.iter().map(|e| e.start as i64).collect::<Vec<_>>();
+        let mut events = all.to_vec();
+        assert_eq!(forget(&mut events, &[batch], 30 * SECOND, 4), 2);
+        let kept = [&all[1..3], &all[4..]].concat();
+        assert_eq!(starts(&events), starts(&kept));
+    }
+
+    #[test]
+    fn what_a_worker_still_has_is_as_old_as_its_first_begin() {
+        let held = NotHandedOver::new(2);
+        assert_eq!(held.earliest(), i64::MAX);
+        held.keeps(0, 50, true);
+        held.keeps(1, 70, true);
+        // I/Os end in another order than they begin.
+        held.keeps(0, 40, false);
+        assert_eq!(held.earliest(), 40);
+        held.keeps(0, 90, true);
+        assert_eq!(held.earliest(), 70);
+        held.keeps(9, 1, true);
+        assert_eq!(held.earliest(), 70, "no worker of the load");
+    }
+}

@@ -412,9 +412,13 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         self.now = self.clock.now();
         self.tick();
         let mut result = polled;
-        for completion in done.drain(..) {
-            result = result.and(self.complete(&completion));
+        // In place: copies of what was just written stall the CPU's store forwarding.
+        for completion in &done {
+            if let Err(e) = self.complete(completion) {
+                result = result.and(Err(e));
+            }
         }
+        done.clear();
         self.done = done;
         result
     }

@@ -97,6 +97,14 @@ impl RecordCursor<'_> {
             return false;
         };
         if self.long {
+            // An offset, and a duration of a sync: `ios.parquet` holds no negative ones.
+            if [(0, 2), (8, 13)]
+                .into_iter()
+                .any(|(bit, i)| w0 >> 32 >> bit & 1 == 1 && words[i][7] > 127)
+            {
+                self.damage = Some("its offset or duration is out of range");
+                return false;
+            }
             self.complete = u64::from_le_bytes(words[12]) as i64;
         } else {
             let w1 = u64::from_le_bytes(words[1]);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use taillight_compare::{CompareRequest, FoundRuns, GateRequest, SideRun, compare};
 use taillight_core::exit::Exit;
 use taillight_core::plan::{GateFail, GatePlan};
+use taillight_core::units::readable::visible;
 use taillight_core::{Error, Result};
 use taillight_report::table::paragraph;
 use taillight_report::{MadeReport, ReportOptions, side_words};
@@ -54,7 +55,8 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
         (false, false) => {
             let said = said.map_or(String::new(), |said| format!("\n{}", paragraph(&said)));
             let page = made.html.unwrap_or(place);
-            output::text(&format!("{said}\nReport  {}\n", page.display()))?;
+            let page = page.display().to_string();
+            output::text(&format!("{said}\nReport  {}\n", visible(&page)))?;
         }
     }
     Ok(found.gate.map_or(Exit::Ok, |gate| exit_of(gate.status)))

@@ -3,6 +3,7 @@
 
 use taillight_core::Result;
 use taillight_core::exit::Exit;
+use taillight_core::units::readable::visible;
 use taillight_machine::Sys;
 use taillight_report::format::{bytes, count};
 use taillight_rundir::nvme::{LatencyMonitor, Logs, NvmeDrive, Smart};
@@ -17,7 +18,7 @@ pub fn main(args: &DriveArgs) -> Result<Exit> {
     let drive = look(&Sys::default(), &args.device)?;
     match args.json {
         true => output::json(&drive)?,
-        false => output::text(&text(&drive))?,
+        false => output::text(&visible(&text(&drive)))?,
     }
     Ok(Exit::Ok)
 }

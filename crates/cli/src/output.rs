@@ -90,17 +90,22 @@ pub fn result(text: &str) {
 /// Writes one line while something else goes on. Words that do not fit go on below, indented; what stands
 /// in columns stays as it is.
 pub fn line(text: &str) {
-    if voice().quiet {
-        return;
+    if !voice().quiet {
+        result(&folded(text));
     }
+}
+
+/// The line, or several where it is wider than the terminal. Empty lines above it stay.
+fn folded(text: &str) -> String {
     let words = text.trim_start();
-    if text.chars().count() <= table::width() || words.contains("  ") || words.contains('\n') {
-        return result(&visible(text));
+    let before = &text[..text.len() - words.len()];
+    let indent = before.rsplit('\n').next().unwrap_or_default().len();
+    let whole = words.contains("  ") || words.contains('\n');
+    if whole || words.chars().count() + indent <= table::width() {
+        return visible(text).into_owned();
     }
-    let indent = text.len() - words.len();
     let lines = table::wrap(words, table::width().saturating_sub(indent + 2));
-    let below = format!("\n{:1$}", "", indent + 2);
-    result(&format!("{:indent$}{}", "", lines.join(&below)));
+    before.to_owned() + &lines.join(&format!("\n{:1$}", "", indent + 2))
 }
 
 /// The same to standard error.
@@ -113,7 +118,15 @@ pub fn note(text: &str) {
 /// Writes to standard error what nobody may miss.
 pub fn problem(text: &str) {
     restore();
-    let _ = writeln!(io::stderr().lock(), "{}", visible(text));
+    let mut err = io::stderr();
+    // A program reads whole lines, and a command is copied as one.
+    let folds = |line: &&str| err.is_terminal() && !line.contains('`');
+    let lines = text.lines().map(|line| match Some(line).filter(folds) {
+        Some(line) => folded(line),
+        None => visible(line).into_owned(),
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let _ = writeln!(err, "{text}");
 }
 
 /// Text in columns: each as wide as its widest cell; the last one goes on below itself where the line is
@@ -162,6 +175,19 @@ mod tests {
     fn a_closed_pipe_is_no_error() {
         assert!(write(&mut Closed(io::ErrorKind::BrokenPipe), "x").is_ok());
         assert!(write(&mut Closed(io::ErrorKind::StorageFull), "x").is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_too_wide_goes_on_below() {
+        for (before, below) in [("\n== ", "  "), ("  ", "    "), ("", "  ")] {
+            let words = "seven letters and eight, ".repeat(8);
+            let text = folded(&format!("{before}{words}"));
+            assert!(text.starts_with(&format!("{before}seven")), "{text}");
+            let lines: Vec<&str> = text.trim_start().lines().collect();
+            assert!(lines.len() > 1 && lines.iter().all(|l| l.chars().count() <= 80), "{text}");
+            assert!(lines[1..].iter().all(|l| l.starts_with(below)), "{text}");
+        }
+        assert_eq!(folded("\n== a"), "\n== a");
     }
 
     #[test]

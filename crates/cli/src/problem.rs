@@ -1,5 +1,7 @@
 //! An error as text on standard error, and as an exit code.
 
+use std::ffi::OsString;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use taillight_core::Error;
 use taillight_core::exit::Exit;
@@ -8,8 +10,13 @@ use crate::output;
 
 /// Prints what clap has to say: help and version are no errors, the rest is a bad command line.
 pub fn command_line(e: &clap::Error) -> Exit {
-    // Nothing to do when nobody reads it.
-    let _ = e.print();
+    // It repeats words of the command line, which must not move the cursor.
+    let moves = |word: OsString| word.to_string_lossy().contains(char::is_control);
+    match e.use_stderr() && std::env::args_os().any(moves) {
+        true => output::problem(e.render().to_string().trim_end()),
+        // Nothing to do when nobody reads it.
+        false => drop(e.print()),
+    }
     if let Some(hint) = instead(e) {
         output::problem(&format!("hint: {hint}"));
     }

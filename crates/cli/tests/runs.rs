@@ -46,6 +46,34 @@ fn a_run_leaves_everything_and_can_be_repeated() {
     assert!(!dir.path().join("report.md").exists());
 }
 
+/// The rows are counted while they are written; a later report reads them back.
+#[test]
+fn a_later_report_gives_the_same_figures() {
+    let dir = scratch();
+    let one = "workload.0.arrival={kind=\"poisson\",rate=\"400000/s\"}";
+    let lines = [
+        "--driver null --depth 8 --workers 2 --rw randrw --ops 200000".to_owned(),
+        format!("--driver null --depth 4 --rw randread --ops 70000 --set {one}"),
+        "--driver sim --workers 3 --ops 30000 --set run.warmup=10ms \
+         --set qos.ceilings=[{ceiling=\"1ms\",at=\"99\",fanout=10}]"
+            .to_owned(),
+    ];
+    for (i, line) in lines.iter().enumerate() {
+        let out = format!("out{i}");
+        let line = format!("run {line} --size 64MiB --output {out}");
+        let line: Vec<&str> = line.split_whitespace().collect();
+        let code = common::taillight(dir.path()).args(&line).output().expect("it starts");
+        let code = code.status.code().expect("no signal");
+        assert!(matches!(code, 0 | 7 | 8), "{line:?} ended with {code}");
+        let first = summary(dir.path(), &out);
+        run(dir.path(), &["report", &out], code);
+        let mut again = summary(dir.path(), &out);
+        // The page says how many bytes it had.
+        again["files"] = first["files"].clone();
+        assert_eq!(first, again);
+    }
+}
+
 #[test]
 fn a_comment_of_the_job_file_is_kept() {
     let dir = scratch();

@@ -137,6 +137,24 @@ fn servers_that_cannot_be_used_say_why() {
 }
 
 #[test]
+fn what_a_server_may_still_keep_is_known_before_a_load() {
+    let server = or_skip!(TemporaryRedis::start(&["--maxmemory", "64mb"]));
+    let target = open(&server.plan("", 1, false), None).unwrap();
+    let free = || target.keyed().unwrap().free_space().unwrap();
+    let room = free().unwrap();
+    assert!((32 << 20..64 << 20).contains(&room), "{room}");
+    server.cli(&["SET", "foreign", &"x".repeat(100_000)]);
+    assert!(free().unwrap() + 90_000 < room);
+    // A server that drops keys, or has no limit, takes any number.
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert_eq!(free(), None);
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert!(free().is_some());
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(free(), None);
+}
+
+#[test]
 fn records_of_fields_are_hashes() {
     let server = or_skip!(TemporaryRedis::start(&[]));
     let mut plan = server.plan("", 1, false);

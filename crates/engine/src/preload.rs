@@ -86,7 +86,7 @@ fn check_space(w: &WorkloadPlan, missing: u64, free: Option<u64>) -> Result<()> 
         .with("records", missing)
         .with("needed", bytes(needed))
         .with("free", bytes(free))
-        .hint("load fewer (keys.count), or name a path with more space"))
+        .hint("load fewer (keys.count), or name a path with more space (a server: raise its maxmemory)"))
 }
 
 /// A session that only inserts.

@@ -219,6 +219,11 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             if !self.submit(slot, intended)? {
                 break;
             }
+            // An operation starts when it can go: one made before others were handed over would
+            // only wait for them.
+            if self.slots.batch.len() >= self.full_batch {
+                self.issue()?;
+            }
         }
         if !self.slots.batch.is_empty() {
             self.issue()?;
@@ -386,17 +391,14 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         }
     }
 
-    /// Hands the batch to the kernel or server, in as many parts as the session wants, and stamps
-    /// each. Waiting for earlier parts is time in our own queue: all have their submit stamps.
+    /// Hands the batch to the kernel or server, and stamps it.
     #[inline]
     fn issue(&mut self) -> Result<()> {
-        for part in self.slots.batch.chunks(self.full_batch) {
-            self.session.flush()?;
-            let issued = self.clock.now();
-            self.now = issued;
-            for slot in part {
-                self.slots.flights[*slot as usize].issued = issued;
-            }
+        self.session.flush()?;
+        let issued = self.clock.now();
+        self.now = issued;
+        for slot in &self.slots.batch {
+            self.slots.flights[*slot as usize].issued = issued;
         }
         self.slots.batch.clear();
         Ok(())
@@ -412,9 +414,13 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         self.now = self.clock.now();
         self.tick();
         let mut result = polled;
-        for completion in done.drain(..) {
-            result = result.and(self.complete(&completion));
+        // In place: copies of what was just written stall the CPU's store forwarding.
+        for completion in &done {
+            if let Err(e) = self.complete(completion) {
+                result = result.and(Err(e));
+            }
         }
+        done.clear();
         self.done = done;
         result
     }

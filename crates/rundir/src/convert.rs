@@ -187,12 +187,14 @@ impl Stream {
         let all = store.count() as u64;
         for chunk in &self.chunks {
             let bytes = store.bytes(*chunk, buffer)?;
-            for record in ChunkReader::open(bytes)?.packed() {
-                match record {
-                    Ok(record) => self.scan.add(record.submit(), || record.unpack()),
-                    Err(_) if options.tolerant => done.damaged += 1,
-                    Err(e) => return Err(e),
-                }
+            let chunk = ChunkReader::open(bytes)?;
+            let mut cursor = chunk.cursor();
+            while cursor.advance() {
+                self.scan.add(cursor.submit(), || cursor.unpack());
+            }
+            match cursor.finish() {
+                Err(_) if options.tolerant => done.damaged += 1,
+                read => read?,
             }
             *read += 1;
             tell(progress, "reading the capture", *read, all, "chunks")?;
@@ -223,8 +225,10 @@ impl Stream {
         for chunk in self.chunks {
             let bytes = store.bytes(chunk, buffer)?;
             // What cannot be read was counted, or refused, by the first pass.
-            for record in ChunkReader::open(bytes)?.packed().flatten() {
-                order.push(&record.unpack(), &mut emit)?;
+            let reader = ChunkReader::open(bytes)?;
+            let mut cursor = reader.cursor();
+            while cursor.advance() {
+                order.push(&cursor.unpack(), &mut emit)?;
             }
             if options.release == ChunkRelease::AsRead {
                 store.release(chunk)?;

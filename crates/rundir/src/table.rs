@@ -1,15 +1,17 @@
 //! What the Parquet files of a run directory share: opening, errors, properties.
 
 use std::fs::File;
+use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parquet::basic::{Compression, Type as PhysicalType, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
-use parquet::file::reader::FileReader;
+use parquet::file::reader::{ChunkReader, FileReader, Length};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{SchemaDescriptor, TypePtr};
@@ -43,12 +45,44 @@ pub(crate) fn properties() -> Result<WriterPropertiesBuilder> {
         )])))
 }
 
+/// A file whose end is an error. The Parquet reader takes it for values without bytes, of which a
+/// damaged page header can promise two thousand million to be skipped.
+pub(crate) struct ParquetFile(File);
+
+impl Length for ParquetFile {
+    fn len(&self) -> u64 {
+        Length::len(&self.0)
+    }
+}
+
+impl ChunkReader for ParquetFile {
+    type T = ReadToEnd<BufReader<File>>;
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        Ok(ReadToEnd(self.0.get_read(start)?))
+    }
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        self.0.get_bytes(start, length)
+    }
+}
+
+/// Reads up to the end, which it does not pass.
+pub(crate) struct ReadToEnd<R>(R);
+
+impl<R: Read> Read for ReadToEnd<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(into)? {
+            0 if !into.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => Ok(read),
+        }
+    }
+}
+
 /// Opens a Parquet file and checks the version it states.
-pub(crate) fn open(path: &Path) -> Result<SerializedFileReader<File>> {
+pub(crate) fn open(path: &Path) -> Result<SerializedFileReader<ParquetFile>> {
     let file = File::open(path).map_err(|e| cannot("open", path, e))?;
     let length = file.metadata().map_err(|e| cannot("open", path, e))?.len();
     let reader = guarded(path, || {
-        let reader = SerializedFileReader::new(file)?;
+        let reader = SerializedFileReader::new(ParquetFile(file))?;
         check_ranges(&reader, length)?;
         Ok(reader)
     })?;
@@ -70,7 +104,10 @@ pub(crate) fn open(path: &Path) -> Result<SerializedFileReader<File>> {
 }
 
 /// Column chunks must lie inside the file: the Parquet reader takes the footer's word for it.
-fn check_ranges(reader: &SerializedFileReader<File>, length: u64) -> Result<(), ParquetError> {
+fn check_ranges(
+    reader: &SerializedFileReader<ParquetFile>,
+    length: u64,
+) -> Result<(), ParquetError> {
     for column in reader.metadata().row_groups().iter().flat_map(|g| g.columns()) {
         let first = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let end = first.checked_add(column.compressed_size());
@@ -204,5 +241,23 @@ pub(crate) fn unwritten(name: &str, e: ParquetError) -> Error {
             .source(cause)
             .hint("free some space there, or choose another directory with --output"),
         e => Error::internal("cannot write a Parquet file").with("file", name).source(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_header_that_goes_on_behind_the_file_ends_with_an_error() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, b"PAR1").unwrap();
+        let mut at = ParquetFile(file).get_read(2).unwrap();
+        let mut rest = [0; 2];
+        at.read_exact(&mut rest).unwrap();
+        assert_eq!(&rest, b"R1");
+        // As the Parquet reader skips a value: what is not there must not count as skipped.
+        let skipped = io::copy(&mut at.by_ref().take(9), &mut io::sink());
+        assert_eq!(skipped.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

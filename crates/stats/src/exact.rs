@@ -200,6 +200,9 @@ impl ExactCounter {
     }
 }
 
+/// Out of the way: made in place, it would take a page of the caller's stack at every call.
+#[cold]
+#[inline(never)]
 fn new_page() -> Page {
     Box::new([0; PAGE_LEN])
 }

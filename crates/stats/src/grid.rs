@@ -94,6 +94,18 @@ impl TimeGrid {
         *cell = cell.saturating_add(count);
     }
 
+    /// Moves the counts of one column in.
+    fn take(&mut self, from: &mut ColumnCounts) {
+        let cells = std::mem::replace(&mut from.cells, NO_CELLS);
+        for cell in cells.0..cells.1 {
+            let count = std::mem::take(&mut from.counts[cell]);
+            if count > 0 {
+                let place = &mut self.row_mut(cell)[from.column];
+                *place = place.saturating_add(count);
+            }
+        }
+    }
+
     #[inline]
     fn row_mut(&mut self, cell: usize) -> &mut [u32] {
         if cell >= self.rows.len() {
@@ -162,6 +174,77 @@ impl TimeGrid {
     }
 }
 
+/// Fills a grid by a stream of I/Os that are mostly of one column at a time: the rows of a grid lie a
+/// column's counts far apart, and a CPU keeps few of them near.
+#[derive(Debug, Clone)]
+pub struct GridFiller {
+    grid: TimeGrid,
+    near: ColumnCounts,
+    /// I/Os of other columns since the column was chosen.
+    strays: usize,
+}
+
+/// The counts of one column by cell.
+#[derive(Debug, Clone)]
+struct ColumnCounts {
+    column: usize,
+    counts: Vec<u32>,
+    /// From where to where some may not be 0.
+    cells: (usize, usize),
+}
+
+const NO_CELLS: (usize, usize) = (usize::MAX, 0);
+/// Strays after which another column is chosen: far fewer moves than I/Os, whatever their order.
+const STRAYS: usize = 256;
+
+impl GridFiller {
+    #[must_use]
+    pub fn new(window: TimeWindow) -> GridFiller {
+        let near = ColumnCounts { column: 0, counts: Vec::new(), cells: NO_CELLS };
+        GridFiller { grid: TimeGrid::new(window), near, strays: 0 }
+    }
+
+    /// Counts one I/O of a column of the window.
+    ///
+    /// # Panics
+    /// When the window has no such column.
+    #[inline]
+    pub fn push(&mut self, column: usize, ns: u64) {
+        let cell = cell_of(ns);
+        if column != self.near.column || cell >= self.near.counts.len() {
+            return self.push_stray(column, ns);
+        }
+        let count = &mut self.near.counts[cell];
+        *count = count.saturating_add(1);
+        self.near.cells = (self.near.cells.0.min(cell), self.near.cells.1.max(cell + 1));
+    }
+
+    #[inline(never)]
+    fn push_stray(&mut self, column: usize, ns: u64) {
+        self.strays += 1;
+        if self.strays > STRAYS {
+            self.strays = 0;
+            self.grid.take(&mut self.near);
+            self.near.column = column;
+            self.near.counts.resize(CELLS, 0);
+        }
+        self.grid.add_in(column, ns, 1);
+    }
+
+    /// What it takes, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.grid.memory_bytes() + self.near.counts.capacity() * size_of::<u32>()
+    }
+
+    /// The grid with all I/Os.
+    #[must_use]
+    pub fn finish(mut self) -> TimeGrid {
+        self.grid.take(&mut self.near);
+        self.grid
+    }
+}
+
 /// The cell of a latency: exact below 128 ns, then a 128th of a power of two wide.
 #[must_use]
 pub fn cell_of(ns: u64) -> usize {
@@ -196,6 +279,20 @@ mod tests {
             assert!(edge_of(cell) <= (ns as f64).max(0.5), "{ns}");
             assert!(ns as f64 <= edge_of(cell + 1), "{ns}");
         }
+    }
+
+    #[test]
+    fn a_filled_grid_is_as_one_that_was_pushed() {
+        let window = TimeWindow::new(0, 256_000);
+        let (mut filler, mut grid) = (GridFiller::new(window), TimeGrid::new(window));
+        for i in 0..50_000u64 {
+            // Mostly in order; some far off, some very slow.
+            let at = (i * 5 + i * i % 2_000) as i64;
+            let ns = if i % 997 == 0 { u64::MAX - i } else { 100 + i * i % 5_000 };
+            filler.push(window.column(at), ns);
+            grid.push(at, ns);
+        }
+        assert_eq!(filler.finish(), grid);
     }
 
     #[test]

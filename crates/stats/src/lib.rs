@@ -38,7 +38,7 @@ pub use dist::{Dist, DistError};
 pub use episodes::{Episode, Episodes, group_episodes};
 pub use estimate::{Estimate, Intervals};
 pub use exact::ExactCounter;
-pub use grid::{TimeGrid, TimeWindow};
+pub use grid::{GridFiller, TimeGrid, TimeWindow};
 pub use knee::{DemandPoint, Knee, knee};
 pub use littles_law::littles_law_ratio;
 pub use recovery::{Recovery, RecoveryRule};

@@ -16,23 +16,32 @@ pub struct Ranked<T> {
     pub tie: u64,
     /// The caller's payload; never compared.
     pub item: T,
+    /// How many were offered and taken before it.
+    nth: u64,
 }
 
-/// Keeps the `limit` items of largest value. Memory for twice as many: they are sorted, and the rest
-/// is dropped, whenever it is full. One comparison for most items of a long stream.
+impl<T> Ranked<T> {
+    fn key(&self) -> (Reverse<u64>, u64, u64) {
+        (Reverse(self.value), self.tie, self.nth)
+    }
+}
+
+/// Keeps the `limit` items of largest value. Memory for twice as many: whenever it is full, the
+/// smaller half is dropped. One comparison for most items of a long stream.
 #[derive(Clone, Debug)]
 pub struct TopK<T> {
     limit: usize,
     kept: Vec<Ranked<T>>,
-    /// The last of those that stay, as of the last sorting.
+    /// The last of those that stay, as of the last time it was full.
     last: Option<(Reverse<u64>, u64)>,
+    taken: u64,
 }
 
 impl<T> TopK<T> {
     /// An empty collector of at most `limit` items.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, kept: Vec::new(), last: None }
+        Self { limit, kept: Vec::new(), last: None, taken: 0 }
     }
 
     /// A smaller value than this cannot enter; none before the collector was full.
@@ -48,18 +57,24 @@ impl<T> TopK<T> {
         if self.limit == 0 || self.last.is_some_and(|last| (Reverse(value), tie) >= last) {
             return;
         }
-        self.kept.push(Ranked { value, tie, item });
+        self.kept.push(Ranked { value, tie, item, nth: self.taken });
+        self.taken += 1;
         if self.kept.len() >= 2 * self.limit {
             self.cut();
         }
     }
 
-    /// Drops what does not stay. The sort keeps the order of equals.
+    /// Drops what does not stay.
     fn cut(&mut self) {
-        self.kept.sort_by_key(|r| (Reverse(r.value), r.tie));
-        self.kept.truncate(self.limit);
-        let full = self.kept.len() == self.limit;
-        self.last = self.kept.last().filter(|_| full).map(|r| (Reverse(r.value), r.tie));
+        if self.kept.len() > self.limit {
+            // Told apart, not sorted: that happens once, at the end.
+            self.kept.select_nth_unstable_by_key(self.limit, Ranked::key);
+            self.kept.truncate(self.limit);
+        }
+        if self.kept.len() == self.limit {
+            let last = self.kept.iter().map(Ranked::key).max();
+            self.last = last.map(|(value, tie, _)| (value, tie));
+        }
     }
 
     /// Offers everything another collector kept.
@@ -73,6 +88,7 @@ impl<T> TopK<T> {
     #[must_use]
     pub fn into_sorted(mut self) -> Vec<Ranked<T>> {
         self.cut();
+        self.kept.sort_unstable_by_key(Ranked::key);
         self.kept
     }
 }

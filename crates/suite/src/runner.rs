@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use taillight_core::exit::Exit;
+use taillight_core::units::readable::visible;
 use taillight_core::{Error, Result};
 use taillight_driver::AdminAction;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
@@ -337,10 +338,12 @@ impl<'a> Runner<'a> {
         let progress = self.method.progress(&self.done, point);
         let place = progress.clone().unwrap_or_else(|| format!("{number} of {all}"));
         let mut text = format!("\n== {} ({place})", point.id);
-        if !point.about.is_empty() {
+        let (spent, runs) = self.spent;
+        // The runs of a phase are described once.
+        let told = self.done.last().is_some_and(|last| runs > 0 && last.point.about == point.about);
+        if !point.about.is_empty() && !told {
             text.push_str(&format!(": {}", point.about));
         }
-        let (spent, runs) = self.spent;
         if runs > 0 && progress.is_none() {
             let left = spent / runs * u32::try_from(all + 1 - number).unwrap_or(u32::MAX);
             if left >= Duration::from_secs(1) {
@@ -477,7 +480,8 @@ impl<'a> Runner<'a> {
         places.extend(files.iter().map(|(what, name)| (*what, self.dir.join(name))));
         places.push(("Runs", self.dir.clone()));
         for (what, path) in places {
-            self.host.show(Message::Result(&format!("{what:<7} {}", path.display())));
+            let text = format!("{what:<7} {}", path.display());
+            self.host.show(Message::Result(&visible(&text)));
         }
         Ok(())
     }

@@ -104,6 +104,7 @@ fn bursts_after_pauses_are_as_fast_as_the_model_says() {
     // A second of rest makes room for 256 writes of 4 KiB, which take half the time.
     let aging = "{ kind = \"cache\", fresh = 0.5, room = \"4MiB\", refill = \"1MiB\" }";
     let phases = "[[phase]]\nname = \"steady\"\nrole = \"round\"\njob.run.duration = \"1s\"\n\
+        about = \"writes without a pause\"\n\
         job.run.interval = \"500ms\"\n[phase.steady]\nfigure = \"iops\"\n\
         [[phase]]\nname = \"idle\"\nrole = \"step\"\njob.run.duration = \"12s\"\n\
         set = { \"workload.0.think\" = { after = \"1s\", time = \"2s\" } }\n\
@@ -116,6 +117,8 @@ fn bursts_after_pauses_are_as_fast_as_the_model_says() {
         "achieved"
     );
     let said = host.text.join("\n");
+    let told = |t: &&String| t.starts_with("\n== ") && t.contains("writes without a pause");
+    assert_eq!(host.text.iter().filter(told).count(), 1, "once for all rounds: {said}");
     // 512 fast ones in 0.256 s, then one a millisecond; before the first burst there was no pause.
     let row = said.lines().find(|l| l.starts_with("idle ")).expect("a row of the table");
     let words: Vec<&str> = row.split_whitespace().collect();

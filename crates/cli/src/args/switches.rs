@@ -5,6 +5,7 @@
 //! definitions. Called before the command line is parsed.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::Path;
 
 use clap::{Arg, Command};
@@ -21,8 +22,9 @@ pub fn joined(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
             out.extend(words);
             break;
         }
-        let value = switch(command, &word)
-            .and_then(|flag| words.next_if(|next| next.to_str().is_some_and(|v| fits(flag, v))));
+        let value = switch(command, &word).and_then(|flag| {
+            words.next_if(|next| next.to_str().is_some_and(|v| fits(command, flag, v)))
+        });
         if let Some(value) = value {
             word.push("=");
             word.push(value);
@@ -41,13 +43,18 @@ fn switch<'a>(command: &'a Command, word: &OsString) -> Option<&'a Arg> {
 
 /// Whether a word after the flag is its value: one of those it knows, else one that can be nothing
 /// else. What is no value it knows is then refused by its name.
-fn fits(flag: &Arg, word: &str) -> bool {
+fn fits(command: &Command, flag: &Arg, word: &str) -> bool {
     let known = flag.get_possible_values();
-    if known.is_empty() {
-        return word.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
-    }
     let file = word.contains(['.', '/']) || Path::new(word).exists();
-    known.iter().any(|v| v.matches(word, false)) || !(file || word.starts_with('-'))
+    let other = file || word.starts_with('-');
+    if known.is_empty() {
+        let port = word.rsplit(':').next().unwrap_or_default();
+        let address = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+        // Behind `run` there are files; behind `suite` a name may follow.
+        let bare = command.get_name() == "run" && !other;
+        return address || bare || word.parse::<IpAddr>().is_ok();
+    }
+    known.iter().any(|v| v.matches(word, false)) || !other
 }
 
 #[cfg(test)]
@@ -83,7 +90,13 @@ mod tests {
                 "taillight -q run --live=0.0.0.0:9 j.toml",
             ),
             ("taillight run --live [::1]:9713", "taillight run --live=[::1]:9713"),
+            ("taillight run --live 127.0.0.1:99999", "taillight run --live=127.0.0.1:99999"),
+            ("taillight run --live nonsense", "taillight run --live=nonsense"),
+            ("taillight run --live 127.0.0.1 j.toml", "taillight run --live=127.0.0.1 j.toml"),
+            ("taillight run --live j.toml", "taillight run --live j.toml"),
+            ("taillight run --live --tui", "taillight run --live --tui"),
             ("taillight suite --live ycsb", "taillight suite --live ycsb"),
+            ("taillight suite --live host:x:1 ycsb", "taillight suite --live=host:x:1 ycsb"),
             ("taillight run --trace slow", "taillight run --trace=slow"),
             ("taillight run -- --trace all", "taillight run -- --trace all"),
             ("taillight doctor --trace --path d", "taillight doctor --trace --path d"),

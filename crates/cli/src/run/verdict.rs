@@ -2,6 +2,7 @@
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
+use taillight_core::units::readable::visible;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::{EngineOutcome, StopReason};
 use taillight_machine::Sys;
@@ -83,7 +84,7 @@ pub fn conclude(
         },
     };
     if !request.quiet {
-        output::result(&format!("Run     {}", run.dir.path().display()));
+        output::result(&visible(&format!("Run     {}", run.dir.path().display())));
     }
     let bug = outcome.error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Internal);
     let exit =

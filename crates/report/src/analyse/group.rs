@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 use taillight_rundir::ios::Row;
-use taillight_stats::{ExactCounter, TimeGrid, TimeWindow, TopK};
+use taillight_stats::{ExactCounter, GridFiller, TimeWindow, TopK};
 
 use super::dists::{LatencyDists, LatencySample};
 use super::slowest::{SlowestIos, SlowestKeeper};
@@ -26,12 +26,12 @@ pub struct IoGroupCounter {
 /// One kind of latency while rows stream by.
 struct KindCounter {
     exact: ExactCounter,
-    grid: TimeGrid,
+    grid: GridFiller,
 }
 
 impl KindCounter {
     fn new(window: TimeWindow) -> Self {
-        KindCounter { exact: ExactCounter::new(), grid: TimeGrid::new(window) }
+        KindCounter { exact: ExactCounter::new(), grid: GridFiller::new(window) }
     }
 }
 
@@ -122,7 +122,7 @@ impl IoGroupCounter {
         let window = self.window;
         let counter = self.latencies.get_or_insert_with(kind, || KindCounter::new(window));
         counter.exact.push(ns);
-        counter.grid.add_in(column, ns, 1);
+        counter.grid.push(column, ns);
     }
 
     /// The column of a stamp in all grids.
@@ -153,7 +153,9 @@ impl IoGroupCounter {
             workload,
             op,
             tally: self.tally,
-            latencies: self.latencies.map(|_, c| LatencySample::new(c.exact.finish(), c.grid)),
+            latencies: self
+                .latencies
+                .map(|_, c| LatencySample::new(c.exact.finish(), c.grid.finish())),
             outliers: self.outliers.into_sorted().into_iter().map(|r| (r.value, r.item)).collect(),
             slowest: self.slowest.finish(self.window.span_ns()),
         }

@@ -154,7 +154,8 @@ impl TextPage {
     fn part(&mut self, table: &Table) {
         let mut widths = widths(table);
         let last = widths.len().saturating_sub(1);
-        let wraps = table.words && self.wraps;
+        let all: usize = widths.iter().sum::<usize>() + 2 * last;
+        let wraps = table.words && (self.wraps || all > self.width);
         if wraps {
             let others: usize = widths[..last].iter().map(|w| w + 2).sum();
             let room = self.width.saturating_sub(others).max(LEAST_WORDS);

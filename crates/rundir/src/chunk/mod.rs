@@ -20,7 +20,7 @@ mod encode;
 mod read;
 
 pub use encode::{ChunkEncoder, DoesNotFit, ShortRecord};
-pub use read::{ChunkReader, PackedRecord, RecordIter};
+pub use read::{ChunkReader, RecordCursor};
 
 use taillight_core::{Error, OpKind, Result};
 

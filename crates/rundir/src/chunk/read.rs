@@ -32,39 +32,106 @@ impl<'a> ChunkReader<'a> {
     /// The records, in completion order, up to the first zero word or a record that is cut. Errors:
     /// `Corrupt`, once and as the last item, at a record that no encoder writes.
     pub fn records(&self) -> impl Iterator<Item = Result<Record>> {
-        self.packed().map(|record| Ok(record?.unpack()))
+        let mut cursor = Some(self.cursor());
+        std::iter::from_fn(move || match cursor.as_mut()?.advance() {
+            true => cursor.as_ref().map(|cursor| Ok(cursor.unpack())),
+            false => cursor.take()?.finish().err().map(Err),
+        })
     }
     /// The same, not yet taken apart.
-    pub fn packed(&self) -> RecordIter<'_> {
-        RecordIter {
+    pub fn cursor(&self) -> RecordCursor<'_> {
+        let left = self.body.as_chunks().0;
+        RecordCursor {
             header: &self.header,
             short_words: self.header.columns.short_words(),
             end: self.header.file_size.saturating_mul(1 << 16),
-            words: self.body.as_chunks().0,
-            next: 0,
+            all: left.len(),
+            left,
+            words: &[],
+            op: OpKind::Read,
+            long: false,
             complete: self.header.base_ns,
+            damage: None,
         }
     }
 }
 
-const NO_OPERATION: &str = "its code is of no operation";
-
-/// A record as it stands in its chunk.
-#[derive(Debug, Clone, Copy)]
-pub struct PackedRecord<'a> {
+/// Goes over a chunk's records, in place: whole copies of freshly written structs, as an iterator's
+/// items are, stall the CPU's store forwarding.
+#[derive(Debug, Clone)]
+pub struct RecordCursor<'a> {
     header: &'a Header,
+    short_words: usize,
+    /// Offsets from here on are in no file.
+    end: u64,
+    /// Words of all records.
+    all: usize,
+    /// What comes after the record.
+    left: &'a [[u8; 8]],
+    /// The record as it stands in its chunk.
     words: &'a [[u8; 8]],
     op: OpKind,
     long: bool,
     complete: i64,
+    damage: Option<&'static str>,
 }
 
-impl PackedRecord<'_> {
+impl RecordCursor<'_> {
+    /// Goes to the next record. False where there is none, or one that cannot be.
+    #[inline(always)]
+    pub fn advance(&mut self) -> bool {
+        let Some(w0) = self.left.first().map(|word| u64::from_le_bytes(*word)) else {
+            return false;
+        };
+        if w0 & 1 == 0 {
+            return false;
+        }
+        let code = w0 >> 1 & 15;
+        self.long = code == LONG;
+        let length = if self.long { LONG_WORDS } else { self.short_words };
+        let Some((words, left)) = self.left.split_at_checked(length) else {
+            return false;
+        };
+        let Some(op) = OpKind::from_index(if self.long { w0 >> 16 } else { code } as u8) else {
+            self.damage = Some("its code is of no operation");
+            return false;
+        };
+        if self.long {
+            // An offset, and a duration of a sync: `ios.parquet` holds no negative ones.
+            if [(0, 2), (8, 13)]
+                .into_iter()
+                .any(|(bit, i)| w0 >> 32 >> bit & 1 == 1 && words[i][7] > 127)
+            {
+                self.damage = Some("its offset or duration is out of range");
+                return false;
+            }
+            self.complete = u64::from_le_bytes(words[12]) as i64;
+        } else {
+            let w1 = u64::from_le_bytes(words[1]);
+            if w1 >> DELTA_BITS << self.header.unit_shift >= self.end {
+                self.damage = Some("its offset lies beyond the last file");
+                return false;
+            }
+            self.complete = self.complete.wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64);
+        }
+        (self.op, self.words, self.left) = (op, words, left);
+        true
+    }
+
+    /// Whether all records that there are were read. Errors: `Corrupt` at one that no encoder writes.
+    pub fn finish(&self) -> Result<()> {
+        let Some(why) = self.damage else {
+            return Ok(());
+        };
+        Err(Error::corrupt("a capture chunk holds a record that cannot be")
+            .with("why", why)
+            .with("byte", HEADER_BYTES + (self.all - self.left.len()) * 8))
+    }
+
     #[inline]
     fn word(&self, i: usize) -> u64 {
         u64::from_le_bytes(self.words[i])
     }
-
     /// The submit stamp.
     #[inline]
     pub fn submit(&self) -> i64 {
@@ -142,60 +209,5 @@ impl PackedRecord<'_> {
             retries: has(9).then(|| (w(1) >> 16) as u16),
             status: Status(w(14) as u32 as i32),
         }
-    }
-}
-
-/// Iterates over a chunk's records.
-#[derive(Debug, Clone)]
-pub struct RecordIter<'a> {
-    header: &'a Header,
-    short_words: usize,
-    /// Offsets from here on are in no file.
-    end: u64,
-    words: &'a [[u8; 8]],
-    next: usize,
-    complete: i64,
-}
-
-impl<'a> RecordIter<'a> {
-    /// Reading ends at a record that cannot be.
-    #[cold]
-    fn corrupt(&mut self, why: &str) -> Option<Result<PackedRecord<'a>>> {
-        let at = HEADER_BYTES + self.next * 8;
-        self.words = &[];
-        Some(Err(Error::corrupt("a capture chunk holds a record that cannot be")
-            .with("why", why)
-            .with("byte", at)))
-    }
-}
-
-impl<'a> Iterator for RecordIter<'a> {
-    type Item = Result<PackedRecord<'a>>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Result<PackedRecord<'a>>> {
-        let left = self.words.get(self.next..)?;
-        let w0 = u64::from_le_bytes(*left.first()?);
-        if w0 & 1 == 0 {
-            return None;
-        }
-        let code = w0 >> 1 & 15;
-        let long = code == LONG;
-        let words = left.get(..if long { LONG_WORDS } else { self.short_words })?;
-        let Some(op) = OpKind::from_index(if long { w0 >> 16 } else { code } as u8) else {
-            return self.corrupt(NO_OPERATION);
-        };
-        let complete = if long {
-            u64::from_le_bytes(words[12]) as i64
-        } else {
-            let w1 = u64::from_le_bytes(words[1]);
-            if w1 >> DELTA_BITS << self.header.unit_shift >= self.end {
-                return self.corrupt("its offset lies beyond the last file");
-            }
-            self.complete.wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64)
-        };
-        self.next += words.len();
-        self.complete = complete;
-        Some(Ok(PackedRecord { header: self.header, words, op, long, complete }))
     }
 }

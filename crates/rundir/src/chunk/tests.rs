@@ -81,9 +81,15 @@ fn a_record_that_cannot_be_is_an_error_and_the_last_item() {
     }
     let long_of_unknown_op = 200 << 16 | LONG << 1 | 1;
     let beyond_all_files = u64::MAX << DELTA_BITS;
-    for (i, wrong) in [(0, long_of_unknown_op), (1, beyond_all_files)] {
+    let long = |present: u64| present << 32 | LONG << 1 | 1;
+    for (first, i, wrong) in [
+        (1, 0, long_of_unknown_op),
+        (1, 1, beyond_all_files),
+        (long(1), 2, 1 << 63),
+        (long(1 << 8), 13, u64::MAX),
+    ] {
         let mut words = words.clone();
-        words[at] = 1;
+        words[at] = first;
         words[at + i] = wrong;
         let data = bytes(&words);
         let read: Vec<_> = ChunkReader::open(&data).unwrap().records().take(9).collect();

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use taillight_core::Result;
 
 use crate::atomic::cannot;
-use crate::chunk::{HEADER_BYTES, Header};
+use crate::chunk::{HEADER_BYTES, Header, LONG_WORDS};
 
 /// Chunks by number, in no particular order. The engine implements it over its mappings.
 pub trait ChunkStore {
@@ -44,6 +44,22 @@ impl ChunkStore for MemoryChunks {
     }
 }
 
+/// Bytes read at a time.
+const STEP: u64 = 256 << 10;
+
+/// Reads a chunk file up to where its records surely end: as many zero words as the longest record
+/// has can be no part of records.
+fn read_used(path: &Path, buffer: &mut Vec<u8>) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    loop {
+        let read = file.by_ref().take(STEP).read_to_end(buffer)?;
+        let end = buffer.last_chunk::<{ LONG_WORDS * 8 }>();
+        if read < STEP as usize || end.is_some_and(|end| *end == [0; LONG_WORDS * 8]) {
+            return Ok(());
+        }
+    }
+}
+
 /// Chunk files, read one at a time and unlinked on release.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkFiles(pub Vec<PathBuf>);
@@ -55,8 +71,7 @@ impl ChunkStore for ChunkFiles {
     fn bytes<'a>(&'a self, chunk: usize, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let path = &self.0[chunk];
         buffer.clear();
-        let read = File::open(path).and_then(|mut file| file.read_to_end(buffer));
-        read.map_err(|e| cannot("read", path, e))?;
+        read_used(path, buffer).map_err(|e| cannot("read", path, e))?;
         Ok(buffer)
     }
     fn header(&self, chunk: usize) -> Result<Header> {

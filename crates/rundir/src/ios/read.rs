@@ -1,6 +1,5 @@
 //! The streaming reader of `ios.parquet`: typed batches of the asked columns, bounded memory.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, RowGroupReader};
@@ -10,7 +9,7 @@ use taillight_core::Result;
 use super::batch::RowBatch;
 use super::schema::{self, ColumnSet};
 use super::source::ColumnSource;
-use crate::table;
+use crate::table::{self, ParquetFile};
 
 /// Rows of a batch at most.
 const BATCH_ROWS: usize = 1 << 16;
@@ -20,7 +19,7 @@ const GROUP_ROWS_MAX: usize = 1 << 26;
 /// An open `ios.parquet`.
 pub struct IosFile {
     path: PathBuf,
-    reader: SerializedFileReader<File>,
+    reader: SerializedFileReader<ParquetFile>,
     /// Index in this file of each column of the schema; `None` where it lacks an optional one.
     indices: Vec<Option<usize>>,
 }

@@ -158,15 +158,35 @@ fn layouts(plan: &Plan, options: &RedisOptions) -> Result<Vec<RecordLayout>> {
     plan.workloads.iter().map(layout).collect()
 }
 
+/// What the server says of itself. Errors: `Unavailable`.
+fn info(admin: &mut AdminConnection) -> Result<String> {
+    match admin.ask(&[b"INFO"])? {
+        Reply::Text(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        _ => Err(Error::unavailable("the server's answer to INFO is no text")),
+    }
+}
+
+/// What is left of the server's `maxmemory`, by its INFO; none where it has no limit, or makes room by
+/// dropping keys.
+fn room(info: &str) -> Option<u64> {
+    let of = |wanted: &str| {
+        let mut lines = info.lines().filter_map(|l| l.split_once(':'));
+        lines.find(|(name, _)| *name == wanted).map(|(_, value)| value.trim())
+    };
+    let bytes = |name: &str| of(name)?.parse::<u64>().ok();
+    let most = bytes("maxmemory").filter(|most| *most > 0)?;
+    if of("maxmemory_policy")? != "noeviction" {
+        return None;
+    }
+    Some(most.saturating_sub(bytes("used_memory")?))
+}
+
 fn facts(admin: &mut AdminConnection, address: &DatabaseAddress) -> Result<Vec<(String, String)>> {
     let mut facts = vec![
         ("target.kind".to_owned(), "server".to_owned()),
         ("target.server".to_owned(), address.shown()),
     ];
-    let Reply::Text(text) = admin.ask(&[b"INFO"])? else {
-        return Err(Error::unavailable("the server's answer to INFO is no text"));
-    };
-    let text = String::from_utf8_lossy(&text);
+    let text = info(admin)?;
     let lines = text.lines().filter_map(|l| l.split_once(':'));
     let known = lines.filter(|(name, _)| FACTS.contains(name));
     facts.extend(known.map(|(name, value)| (format!("redis.{name}"), value.to_owned())));
@@ -234,5 +254,8 @@ impl KeyedTarget for RedisTarget {
     }
     fn loaded(&self, records: u64) -> Result<()> {
         self.mark.note(&self.admin, records)
+    }
+    fn free_space(&self) -> Result<Option<u64>> {
+        Ok(room(&info(&mut self.admin())?))
     }
 }

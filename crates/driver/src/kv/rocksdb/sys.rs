@@ -355,15 +355,19 @@ impl Drop for RocksDbStore {
 fn list_families(options: &RocksDbConfig, path: &std::ffi::CStr) -> Vec<String> {
     let api = &options.library.api;
     let (mut count, mut error) = (0, null_mut());
-    // SAFETY: options and path are alive; the list is copied, then given back with its length.
+    // SAFETY: options and path are alive; the list is copied, then given back with its length. RocksDB
+    // makes one, an empty one, for a database that it cannot read, too.
     unsafe {
         let list = (api.list_families)(options.raw, path.as_ptr(), &mut count, &mut error);
-        if options.library.fault(error).is_err() || list.is_null() {
-            return vec!["default".to_owned()];
-        }
+        let known = options.library.fault(error).is_ok() && !list.is_null();
         let name = |i| std::ffi::CStr::from_ptr(*list.add(i)).to_string_lossy().into_owned();
-        let names = (0..count).map(name).collect();
-        (api.list_free)(list, count);
+        let names = match known {
+            true => (0..count).map(name).collect(),
+            false => vec!["default".to_owned()],
+        };
+        if !list.is_null() {
+            (api.list_free)(list, count);
+        }
         names
     }
 }

@@ -241,6 +241,19 @@
       axis.ticktext = axis.ticktext.filter(kept);
     }
   };
+  // A long legend takes its room above the lines, not from them.
+  const leastHigh = () => printing ? 160 : 220;
+  const makeRoom = f => {
+    for (let pass = 0; pass < 2; pass++) {
+      const { legend, _size } = f.node._fullLayout;
+      if (!legend || !(legend._height > 3 * LINE)) return;
+      const lack = Math.max(0, leastHigh() - _size.h) + Math.max(0, legend._height - legend._effHeight);
+      if (lack < 8) return;
+      const height = Math.round(f.node.clientHeight + lack);
+      f.node.style.height = height + "px";
+      Plotly.relayout(f.node, { height });
+    }
+  };
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
@@ -274,6 +287,7 @@
     // What the reader has zoomed into or hidden stays when a figure gets newer data.
     spec.layout.uirevision = "kept";
     Plotly.react(f.node, spec.data, spec.layout, config).then(() => {
+      makeRoom(f);
       retick(f);
       if (f.heard) return;
       f.heard = true;
@@ -390,9 +404,10 @@
     if (wasDark) recolour();
     for (const f of figures.values()) if (f.drawn) {
       f.screen = f.node.style.height;
-      const screen = parseInt(f.screen), listed = f.node.data.filter(t => t.showlegend !== false && t.visible === true).length;
-      f.node.style.height = (screen > 520 ? screen : Math.min(screen, PAPER_HIGH + (listed > 6 ? 11 * listed : 0))) + "px";
+      const screen = parseInt(f.screen);
+      f.node.style.height = (screen > 520 ? screen : Math.min(screen, PAPER_HIGH)) + "px";
       Plotly.relayout(f.node, { width: PAPER, height: parseInt(f.node.style.height) });
+      makeRoom(f);
     }
   });
   addEventListener("afterprint", () => {

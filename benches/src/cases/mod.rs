@@ -115,6 +115,12 @@ pub const CASES: &[BenchCase] = &[
     ),
     case("rocksdb-two-1k", "the same with records of 1 KiB", stores::rocksdb_two_1k),
     case(
+        "rocksdb-while-100",
+        "RocksDB against db_bench: 1,000,000 records of 100 B read beside a writer",
+        stores::rocksdb_while_100,
+    ),
+    case("rocksdb-while-1k", "the same with records of 1 KiB", stores::rocksdb_while_1k),
+    case(
         "leveldb-100",
         "LevelDB, a million records of 100 B, against a bare loop: fill and reads",
         stores::leveldb_100,

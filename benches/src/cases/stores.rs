@@ -57,6 +57,16 @@ pub fn rocksdb_two_1k(setup: &BenchSetup) -> Result<Comparison> {
     rocksdb_two(setup, 1024)
 }
 
+/// RocksDB, values of 100 B, a reader beside a writer.
+pub fn rocksdb_while_100(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb_while(setup, 100)
+}
+
+/// RocksDB, values of 1 KiB, a reader beside a writer.
+pub fn rocksdb_while_1k(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb_while(setup, 1024)
+}
+
 /// LevelDB, values of 100 B.
 pub fn leveldb_100(setup: &BenchSetup) -> Result<Comparison> {
     leveldb(setup, 100)
@@ -328,6 +338,39 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     report.ratio("p99_ns", "taillight read", "db_bench readrandom, timed", tail)?;
     report.ratio("p99_ns", "taillight update", "db_bench overwrite, timed", tail)?;
     report.notes.push(ROCKSDB_NOTE.into());
+    cleared(&[theirs, ours])?;
+    Ok(report)
+}
+
+/// Random reads by one thread while another overwrites as fast as it can, which is counted on neither
+/// side; each on a database of its own that it filled.
+fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
+    let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
+    let mut report = Comparison::titled(&format!(
+        "RocksDB, {RECORDS} records of {value} B, reads beside a writer, against db_bench"
+    ));
+    DbBench::new(&theirs, value, "fillseq,compact").load()?;
+    let options = format!("{}keep = true\n", same_options(&theirs)?);
+    let read = reading(value);
+    let write = read.replace("\"get\"", "\"update\"");
+    let work = format!("{read}[[workload]]\nname = \"writer\"\nmeasured = false\n{write}");
+    taillight::run(&job("rocksdb-read.toml", "rocksdb", &ours, &options, &read)?)?;
+    DbBench::new(&ours, value, "compact").with("--use_existing_db=1").load()?;
+    let job = job("rocksdb-while.toml", "rocksdb", &ours, &options, &work)?;
+    let peer = DbBench::new(&theirs, value, "readwhilewriting").with("--use_existing_db=1");
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight read", job, None),
+            peer.clone().arm("db_bench readwhilewriting", None),
+            peer.timed().arm("db_bench readwhilewriting, timed", None),
+        ],
+    )?;
+    compared(&mut report, &[("taillight read", "db_bench readwhilewriting")])?;
+    let timed = "db_bench readwhilewriting, timed";
+    report.ratio("p99_ns", "taillight read", timed, Bound::AtMost(1.1))?;
+    report.notes.push(ROCKSDB_NOTE.into());
+    report.notes.push("CPU includes the writer, per operation of the reader.".into());
     cleared(&[theirs, ours])?;
     Ok(report)
 }

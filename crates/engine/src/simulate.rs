@@ -62,10 +62,10 @@ fn event_loop<P: Probe>(
         for (slot, end) in workers.iter_mut().zip(ends.iter_mut()) {
             let Some(worker) = slot else { continue };
             // Load ends when everything that is measured has.
-            let over = !measuring && !worker.measured();
-            if over || stop.any() {
+            if !measuring && !worker.measured() {
                 worker.stop();
             }
+            stop.tell(worker);
             match worker.fill()? {
                 WorkerWait::Finished => *end = slot.take().map(Worker::finish),
                 WorkerWait::Until { until, .. } => {

@@ -40,10 +40,14 @@ pub struct StopSignals<'a> {
 }
 
 impl StopSignals<'_> {
-    /// Whether any of them is set.
-    pub fn any(&self) -> bool {
+    /// Stops the worker if any of them is set.
+    pub fn tell<C: DisciplinedClock, P: Probe>(&self, worker: &mut Worker<C, P>) {
         let set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        set(self.requested) || set(self.abort) || self.load_over.is_some_and(set)
+        if set(self.requested) {
+            worker.stop_soon();
+        } else if set(self.abort) || self.load_over.is_some_and(set) {
+            worker.stop();
+        }
     }
 }
 
@@ -69,9 +73,7 @@ fn drive_loop<C: DisciplinedClock, P: Probe>(
     stop: StopSignals<'_>,
 ) -> Result<()> {
     loop {
-        if stop.any() {
-            worker.stop();
-        }
+        stop.tell(worker);
         match worker.fill()? {
             WorkerWait::Finished => return Ok(()),
             WorkerWait::Until { until, in_flight: 0 } => {

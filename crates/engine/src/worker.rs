@@ -44,6 +44,8 @@ const ROUND: u32 = 4096;
 const ROUND_NS: u64 = 10_000_000;
 /// Failures in a row after which the target counts as gone.
 const GONE_AFTER: u32 = 1000;
+/// How long an I/O is awaited when somebody asked for the end of the run, ns.
+pub const ASKED_DRAIN_NS: u64 = 2_000_000_000;
 
 /// One worker.
 pub struct Worker<C: DisciplinedClock, P: Probe> {
@@ -153,6 +155,14 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             self.ending.stopping = true;
             self.ending.drain_until = self.clock.now().plus(self.limits.drain_timeout_ns);
         }
+    }
+
+    /// As [`Self::stop`], for somebody who waits for the run's end: no I/O is awaited for longer than
+    /// [`ASKED_DRAIN_NS`] from the first call on, also in a drain that is under way.
+    pub fn stop_soon(&mut self) {
+        self.stop();
+        let soon = self.clock.now().plus(ASKED_DRAIN_NS);
+        self.ending.drain_until = self.ending.drain_until.min(soon);
     }
 
     fn stop_at_limit(&mut self) {

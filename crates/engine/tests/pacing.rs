@@ -314,6 +314,17 @@ fn an_idle_run_ends_and_says_so() {
     assert_eq!(done.ios.len(), 10);
 }
 
+#[test]
+fn who_asks_for_the_end_waits_for_two_seconds_at_most() {
+    let stalled = format!("{FAST}\nstalls = [{{ start = \"2s\", length = \"1000s\" }}]");
+    let mut p = timed(&stalled, 20, Arrival::Burst);
+    p.run.drain_timeout = Span(600 * SECOND);
+    let done = common::run_until(&p, Some(4)).unwrap();
+    assert_eq!(done.outcome.reason, StopReason::Stopped);
+    let waited = done.ios.iter().find(|r| r.status == Status::UNFINISHED).unwrap().service_ns();
+    assert!((4..6).contains(&(waited / SECOND)), "{waited}");
+}
+
 fn workload(name: &str, op: OpKind) -> WorkloadPlan {
     WorkloadPlan::simple(name, op, ByteSize(4096))
 }

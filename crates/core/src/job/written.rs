@@ -125,7 +125,7 @@ pub struct RunTable {
     pub warmup: Option<Span>,
     /// Reporting window. Default: 1s.
     pub interval: Option<Span>,
-    /// How long operations in flight are awaited at the end. Default: 30s.
+    /// How long operations in flight are awaited at the end; 2s at most when a signal ends the run. Default: 30s.
     pub drain_timeout: Option<Span>,
     /// Ends the run when no operation was complete for this long. Default: it waits.
     pub idle_timeout: Option<Span>,

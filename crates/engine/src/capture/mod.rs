@@ -9,4 +9,4 @@
 mod pool;
 mod sys;
 
-pub use pool::{CaptureChunk, ChunkKey, ChunkSource, Pool, PoolReport};
+pub use pool::{CaptureChunk, ChunkKey, ChunkSource, FullChunk, FullChunks, Pool, PoolReport};

@@ -10,6 +10,8 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 use taillight_core::plan::{capture_chunk, least_capture};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
+use taillight_rundir::chunk::Header;
+use taillight_rundir::convert::{ChunkFiles, ChunkStore};
 
 use super::sys::ChunkMapping;
 
@@ -33,6 +35,57 @@ impl CaptureChunk {
     #[inline]
     pub fn words(&mut self) -> &mut [u64] {
         self.map.words()
+    }
+}
+
+/// A chunk that a worker has handed back.
+pub struct FullChunk {
+    pub key: ChunkKey,
+    pub path: PathBuf,
+    /// None once it lies in the spill directory.
+    map: Option<ChunkMapping>,
+}
+
+/// Chunks for the conversion: those in memory are read where the workers wrote them.
+pub struct FullChunks {
+    files: ChunkFiles,
+    maps: Vec<Option<ChunkMapping>>,
+}
+
+impl FullChunks {
+    /// These, and files of which there is no mapping.
+    pub fn new(full: Vec<FullChunk>, more: Vec<PathBuf>) -> FullChunks {
+        let (mut paths, maps): (Vec<_>, _) = full.into_iter().map(|c| (c.path, c.map)).unzip();
+        paths.extend(more);
+        FullChunks { files: ChunkFiles(paths), maps }
+    }
+
+    fn map(&self, chunk: usize) -> Option<&ChunkMapping> {
+        self.maps.get(chunk)?.as_ref()
+    }
+}
+
+impl ChunkStore for FullChunks {
+    fn count(&self) -> usize {
+        self.files.count()
+    }
+    fn bytes<'a>(&'a self, chunk: usize, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        match self.map(chunk) {
+            Some(map) => Ok(map.bytes()),
+            None => self.files.bytes(chunk, buffer),
+        }
+    }
+    fn header(&self, chunk: usize) -> Result<Header> {
+        match self.map(chunk) {
+            Some(map) => Header::read(map.bytes()),
+            None => self.files.header(chunk),
+        }
+    }
+    fn release(&mut self, chunk: usize) -> Result<()> {
+        if let Some(map) = self.maps.get_mut(chunk) {
+            *map = None;
+        }
+        self.files.release(chunk)
     }
 }
 
@@ -74,14 +127,14 @@ struct PoolState {
 pub struct Pool {
     source: ChunkSource,
     keeper: Option<JoinHandle<()>>,
-    collected: Receiver<(ChunkKey, PathBuf)>,
+    collected: Receiver<FullChunk>,
 }
 
 /// What the pool did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct PoolReport {
-    /// Chunk files, ordered by worker and sequence.
-    pub chunks: Vec<(ChunkKey, PathBuf)>,
+    /// Ordered by worker and sequence.
+    pub chunks: Vec<FullChunk>,
     /// Bytes of memory used at most.
     pub used: u64,
     /// Times a worker found no chunk ready and had to make one itself.
@@ -158,7 +211,7 @@ impl Pool {
             keeper.join().map_err(|_| Error::internal("the capture thread panicked"))?;
         }
         let mut chunks: Vec<_> = collected.try_iter().collect();
-        chunks.sort_unstable();
+        chunks.sort_unstable_by_key(|chunk: &FullChunk| chunk.key);
         Ok(PoolReport {
             chunks,
             used: shared.used.load(Ordering::Relaxed),
@@ -257,7 +310,7 @@ struct SpillThread {
     shared: Arc<PoolState>,
     ready: Sender<CaptureChunk>,
     full: Receiver<(ChunkKey, CaptureChunk)>,
-    done: Sender<(ChunkKey, PathBuf)>,
+    done: Sender<FullChunk>,
 }
 
 impl SpillThread {
@@ -289,15 +342,15 @@ impl SpillThread {
         }
     }
 
-    /// Stores a full chunk's path; spills it when memory is short and a directory was given. A
+    /// Passes a full chunk on; spills it when memory is short and a directory was given. A
     /// chunk that cannot be spilled stays where it is.
     fn keep(&self, key: ChunkKey, chunk: CaptureChunk) {
-        let path = chunk.path.clone();
-        drop(chunk);
+        let CaptureChunk { map, path } = chunk;
         let Some(spill) = self.shared.spill.as_ref().filter(|_| self.short()) else {
-            let _ = self.done.send((key, path));
+            let _ = self.done.send(FullChunk { key, path, map: Some(map) });
             return;
         };
+        drop(map);
         let to = spill.join(format!("{:05}-{:08}.chunk", key.worker, key.seq));
         let path = match std::fs::copy(&path, &to).and_then(|_| std::fs::remove_file(&path)) {
             Ok(()) => {
@@ -310,7 +363,7 @@ impl SpillThread {
                 path
             }
         };
-        let _ = self.done.send((key, path));
+        let _ = self.done.send(FullChunk { key, path, map: None });
     }
 
     fn short(&self) -> bool {
@@ -354,7 +407,7 @@ mod tests {
         let report = pool.finish().unwrap();
         assert!(report.exhausted);
         assert_eq!(report.chunks.len(), 8);
-        assert!(report.chunks.iter().all(|(_, p)| p.metadata().unwrap().len() == 8 << 20));
+        assert!(report.chunks.iter().all(|c| c.path.metadata().unwrap().len() == 8 << 20));
     }
 
     #[test]
@@ -378,7 +431,7 @@ mod tests {
         drop(source);
         let report = pool.finish().unwrap();
         assert!(report.used <= budget);
-        for (i, (key, path)) in report.chunks.iter().enumerate() {
+        for (i, FullChunk { key, path, .. }) in report.chunks.iter().enumerate() {
             let data = std::fs::read(path).unwrap();
             assert_eq!((key.seq, data[0]), (i as u32, i as u8));
         }
@@ -403,7 +456,7 @@ mod tests {
         let report = pool.finish().unwrap();
         assert!(report.exhausted && !report.problems.is_empty());
         assert_eq!(report.chunks.len() as u32, taken);
-        assert!(report.chunks.iter().all(|(_, path)| path.exists()));
+        assert!(report.chunks.iter().all(|c| c.path.exists()));
     }
 
     #[test]

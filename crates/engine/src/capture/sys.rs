@@ -63,6 +63,11 @@ impl ChunkMapping {
         // (tmpfs pages start zeroed), and borrowed exclusively through &mut self.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.words) }
     }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: as above, borrowed through &self; a u64 is eight bytes that are all initialised.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.words * 8) }
+    }
 }
 
 impl Drop for ChunkMapping {

@@ -190,8 +190,8 @@ proptest! {
         let expected: Vec<_> = expected.iter().map(|(i, (ok, bad))| (*i, *ok, ok * 100, *bad)).collect();
         prop_assert_eq!(counted, expected);
         let mut keys = Vec::new();
-        for (_, path) in pool.finish().unwrap().chunks {
-            let bytes = std::fs::read(path).unwrap();
+        for chunk in pool.finish().unwrap().chunks {
+            let bytes = std::fs::read(chunk.path).unwrap();
             let reader = ChunkReader::open(&bytes).unwrap();
             keys.extend(reader.records().map(|r| r.unwrap().key.unwrap()));
         }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use taillight_core::progress::Progress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::convert::{
-    ChunkFiles, ChunkRelease, ConvertOptions, Converted, RowCounts, convert,
+    ChunkRelease, ChunkStore, ConvertOptions, Converted, RowCounts, convert,
 };
 use taillight_rundir::ios::RowBatch;
 
 use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};
+use crate::capture::{FullChunk, FullChunks};
 
 /// Name of the only phase that is captured.
 const PHASES: [&str; 1] = ["measure"];
@@ -36,15 +37,14 @@ pub fn write(
         return Ok(());
     };
     let capture = capture_dir(request.run_id);
-    let mut paths: Vec<PathBuf> = pool.chunks.into_iter().map(|(_, path)| path).collect();
+    let mut full = pool.chunks;
     let stuck = loaded.ends.len() < request.plan.workers() as usize;
-    if stuck {
-        paths = with_unfinished(paths, &capture);
-    }
+    let more = if stuck { unfinished(&full, &capture) } else { Vec::new() };
     let counts = counts(&loaded.collected);
-    let made = paths.len();
-    paths.retain(|path| path.exists());
-    let gone = (made - paths.len()) as u64;
+    let made = full.len();
+    full.retain(|chunk| chunk.path.exists());
+    let gone = (made - full.len()) as u64;
+    let mut chunks = FullChunks::new(full, more);
     let whole = !stuck && outcome.capture.degraded.is_none() && outcome.losses.ios == 0;
     let whole = whole && request.plan.capture.mode == taillight_core::plan::CaptureMode::All;
     let phases = PHASES.map(String::from);
@@ -62,9 +62,9 @@ pub fn write(
         observers.borrow_mut().iter_mut().for_each(|o| o.progress(p));
         true
     };
-    let converted = match paths.is_empty() && gone > 0 {
+    let converted = match chunks.count() == 0 && gone > 0 {
         true => Converted::default(),
-        false => convert(dir, &mut ChunkFiles(paths), &options, &mut rows, &mut progress)?,
+        false => convert(dir, &mut chunks, &options, &mut rows, &mut progress)?,
     };
     outcome.capture.kept = converted.rows;
     outcome.losses.chunks = converted.damaged + gone;
@@ -99,13 +99,11 @@ impl EngineOutcome {
     }
 }
 
-/// Every chunk file there is: a stuck worker never handed its last one back.
-fn with_unfinished(mut paths: Vec<PathBuf>, capture: &Path) -> Vec<PathBuf> {
+/// Chunk files that a stuck worker never handed back.
+fn unfinished(full: &[FullChunk], capture: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(capture).into_iter().flatten().flatten();
     let chunks = entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "chunk"));
-    let found = chunks.filter(|p| !paths.contains(p)).collect::<Vec<_>>();
-    paths.extend(found);
-    paths
+    chunks.filter(|path| full.iter().all(|chunk| chunk.path != *path)).collect()
 }
 
 /// What the recorders counted, by phase and operation.

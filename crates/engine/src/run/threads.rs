@@ -19,7 +19,7 @@ use crate::clock::{ClockPair, TscClock};
 use crate::collector::{Collector, Observer};
 use crate::recorder::{Timeline, WorkerMessage};
 use crate::threaded::StopSignals;
-use crate::worker::WorkerEnd;
+use crate::worker::{ASKED_DRAIN_NS, WorkerEnd};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -212,7 +212,9 @@ fn collect<B: Probes>(
         samples.due(&**target);
         collector.settle(now(), observers);
         idle = idle.or_else(|| shared.idle.look(now(), &shared.abort));
-        if stop.stopped() || shared.abort.load(Ordering::Relaxed) {
+        if stop.stopped() {
+            give_up = give_up.min(now().plus(ASKED_DRAIN_NS + STUCK_NS));
+        } else if shared.abort.load(Ordering::Relaxed) {
             give_up = give_up.min(now().plus(patience));
         }
     }

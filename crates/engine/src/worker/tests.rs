@@ -93,8 +93,8 @@ fn intervals_of(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64)> {
 
 fn records(pool: Pool) -> Vec<Record> {
     let mut ios = Vec::new();
-    for (_, path) in pool.finish().unwrap().chunks {
-        let bytes = std::fs::read(path).unwrap();
+    for chunk in pool.finish().unwrap().chunks {
+        let bytes = std::fs::read(chunk.path).unwrap();
         ios.extend(ChunkReader::open(&bytes).unwrap().records().map(Result::unwrap));
     }
     ios

@@ -57,10 +57,10 @@ const TABLE: [(Phase, &str, &str); 18] = [
     (Phase::Completion, "completion", "completion"),
     (Phase::Cpu, "cpu", "waiting for a CPU"),
     (Phase::Stopped, "stopped", "stopped"),
-    (Phase::Application, "application", "in the program"),
-    (Phase::IoWorker, "io_worker", "waiting for an io_uring worker"),
+    (Phase::Application, "application", "the program"),
+    (Phase::IoWorker, "io_worker", "io_uring worker"),
     (Phase::Server, "server", "server and network"),
-    (Phase::Store, "store", "waiting in the store"),
+    (Phase::Store, "store", "store"),
     (Phase::Blocked, "blocked", "blocked in the kernel"),
     (Phase::Unobserved, "unobserved", "unobserved"),
 ];

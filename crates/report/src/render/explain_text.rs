@@ -65,8 +65,9 @@ fn levels(it: &Explanation, page: &mut TextPage) {
     if it.levels.is_empty() {
         return;
     }
-    let title = "\nWhere the time goes (mean of the traced I/Os within 5 % of a percentile):\n";
-    page.text.push_str(title);
+    page.text.push('\n');
+    let title = "Where the time goes (mean of the traced I/Os within 5 % of a percentile):";
+    page.labelled("", title, Tone::Plain);
     let time = |ns: u64| format::duration_ns(ns);
     for level in &it.levels {
         let mut parts: Vec<_> = Phase::ALL

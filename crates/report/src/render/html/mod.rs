@@ -16,7 +16,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use minijinja::value::Serde;
-use minijinja::{Environment, context};
+use minijinja::{Environment, HtmlEscape, context};
 use serde::Serialize;
 use serde_json::{Value, json};
 use taillight_core::{Error, Result};
@@ -68,6 +68,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let brief: Option<Vec<&str>> = brief.map(|b| b.charts.iter().map(String::as_str).collect());
     let template = TEMPLATE.replace("{# charts #}", CHART_SECTIONS);
     let mut environment = Environment::new();
+    environment.add_filter("prose", prose);
     environment.add_template("report.html", &template).map_err(bug)?;
     let template = environment.get_template("report.html").map_err(bug)?;
     let mut frame = context.tables.clone();
@@ -102,6 +103,21 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     // The library is large and holds no markup: it is put in last, outside the template engine.
     let (before, after) = page.split_once("/*plotly*/").unwrap_or((&page, ""));
     Ok([before, bundle, after].concat())
+}
+
+/// A sentence as HTML: what stands between back quotes is code.
+fn prose(text: &str) -> minijinja::Value {
+    let parts: Vec<&str> = text.split('`').collect();
+    let html = match parts.len() % 2 {
+        0 => HtmlEscape(text).to_string(),
+        _ => (parts.iter().enumerate())
+            .map(|(nth, part)| match nth % 2 {
+                0 => HtmlEscape(part).to_string(),
+                _ => format!("<code>{}</code>", HtmlEscape(part)),
+            })
+            .collect(),
+    };
+    minijinja::Value::from_safe_string(html)
 }
 
 fn sides(runs: &[AnalysedRun], context: &ReportContext) -> Vec<Option<usize>> {
@@ -326,6 +342,13 @@ fn script_json(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_in_a_sentence_is_code_and_nothing_is_markup() {
+        let html = |text| prose(text).to_string();
+        assert_eq!(html("run `a <b>` & go"), "run <code>a &lt;b&gt;</code> &amp; go");
+        assert_eq!(html("one ` <i>"), "one ` &lt;i&gt;");
+    }
 
     #[test]
     fn the_bundle_is_the_library_alone() {

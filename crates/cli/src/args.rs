@@ -203,7 +203,7 @@ pub struct RunArgs {
     #[arg(long, help_heading = FURTHER)]
     pub print_plan: bool,
     /// The summary as JSON on standard output; words go to standard error.
-    #[arg(long, help_heading = FURTHER)]
+    #[arg(long, help_heading = FURTHER, conflicts_with = "print_plan")]
     pub json: bool,
     #[command(flatten)]
     pub live: LiveArgs,
@@ -502,7 +502,7 @@ pub struct SuiteArgs {
     #[arg(long)]
     pub print_plan: bool,
     /// What the report says, as JSON on standard output (report.json); words go to standard error.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "print_plan")]
     pub json: bool,
     #[command(flatten)]
     pub live: LiveArgs,

@@ -81,9 +81,10 @@ fn dispatch(cli: Cli) -> Result<Exit> {
     let Some(command) = cli.command else {
         return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
     };
-    if matches!(command, Command::Run(_) | Command::Suite(_) | Command::Ab(_) | Command::Doctor(_))
-    {
-        leftover::settle();
+    match command {
+        Command::Run(_) | Command::Suite(_) | Command::Ab(_) => leftover::settle(false),
+        Command::Doctor(_) => leftover::settle(true),
+        _ => {}
     }
     match command {
         Command::Run(args) => run::main(*args),

@@ -12,12 +12,12 @@ use taillight_report::table::{Table, paragraph};
 use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile};
 use taillight_rundir::series::PointRole;
 use taillight_rundir::{JsonFile, RunDir, Summary, salvage};
-use taillight_suite::exit::from_code;
+use taillight_suite::exit::{from_code, worst};
 use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
 
 use crate::args::{ExplainArgs, ReportArgs};
 use crate::progress::Shown;
-use crate::{outcome, output};
+use crate::{outcome, output, problem};
 
 /// Runs the command: salvages what a killed run left, then makes everything again. The exit code
 /// repeats how the runs went, so that a report made later still stops a script. Errors: `Usage` for
@@ -45,7 +45,14 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
         rescue(run)?;
     }
     let output = args.output.clone();
-    let report = make(&runs, ReportOptions { output, ..ReportOptions::default() })?;
+    let write = runs.iter().all(|run| writable(run));
+    let pages = write || output.is_some() || runs.len() > 1;
+    if !pages {
+        crate::output::note("no page: the run directory cannot be written; --output DIR makes it elsewhere");
+    }
+    let options =
+        ReportOptions { output, html: pages, texts: pages, write, ..ReportOptions::default() };
+    let report = make(&runs, options)?;
     match report.summaries.as_slice() {
         [one] if args.json => output::json(one)?,
         several if args.json => output::json(&several)?,
@@ -109,6 +116,13 @@ pub fn json_of(dir: &Path) -> Result<()> {
     }
 }
 
+/// [`json_of`] after a load that is over and kept: that it cannot be printed is told, and no reason to say
+/// that nothing was measured.
+pub fn json_of_kept(dir: &Path, exit: Exit) -> Exit {
+    let printed = json_of(dir).map_err(|e| problem::show(&e));
+    printed.map_or(worst(exit, Exit::TargetFailed), |()| exit)
+}
+
 /// What a series says above its runs, for the console.
 fn words(context: &ReportContext) -> String {
     let text = Some(&context.text).filter(|text| !text.is_empty()).map(|text| paragraph(text));
@@ -146,8 +160,7 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
 /// as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     rescue(&args.run)?;
-    // Somebody else's run, or a copy on a medium that is read only, is explained all the same.
-    let write = rustix::fs::access(&args.run, rustix::fs::Access::WRITE_OK).is_ok();
+    let write = writable(&args.run);
     let options = ReportOptions {
         html: !args.json && write,
         texts: !args.json && write,
@@ -158,8 +171,11 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     if let Some(damage) = report.unexplained.iter_mut().find_map(Option::take) {
         return Err(damage.hint("the rest of the run can be read: taillight report"));
     }
+    let reasons = report.summaries.iter().flat_map(|s| &s.verdict.reasons);
+    let damage: Vec<_> = reasons.filter(|r| taillight_report::is_damage(&r.code)).collect();
+    damage.iter().for_each(|reason| output::note(&reason.text));
     let gone = report.explanations.iter().flatten().any(|it| it.gone);
-    let exit = if gone { Exit::Unavailable } else { Exit::Ok };
+    let exit = if gone || !damage.is_empty() { Exit::Unavailable } else { Exit::Ok };
     if args.json
         && let Some(it) = report.explanations.iter().flatten().next()
     {
@@ -176,6 +192,11 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
         None => output::note("no pictures: the run directory cannot be written"),
     }
     Ok(exit)
+}
+
+/// Somebody else's run, or a copy on a medium that is read only, is read all the same.
+fn writable(run: &Path) -> bool {
+    rustix::fs::access(run, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 /// Why there is nothing to explain.
@@ -212,6 +233,11 @@ pub fn rescue(run: &Path) -> Result<()> {
 pub fn of_run(path: &Path, counted: Option<CapturedIos>, pages: bool) -> Result<MadeReport> {
     let options = ReportOptions { html: pages, texts: pages, ..ReportOptions::default() };
     make_counted([(path, counted)], options)
+}
+
+/// The report of a run in words, of which nothing is written.
+pub fn unwritten(path: &Path) -> Result<MadeReport> {
+    make(&[path], ReportOptions { html: false, texts: false, write: false, ..Default::default() })
 }
 
 /// Makes one report over runs that belong together, into the directory that holds theirs. Errors:

@@ -93,7 +93,7 @@ pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
 /// `Corrupt` when it is damaged or of an unknown version.
 pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>> {
     let path = dir.join(name);
-    match fs::read(&path) {
+    match crate::dir::read_regular(&path) {
         Ok(text) => {
             crate::dir::parse(name, &text).map(Some).map_err(|e| e.with("path", path.display()))
         }

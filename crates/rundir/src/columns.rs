@@ -65,7 +65,23 @@ number_cell! {
     Nanos: u64 = Int64Type, "int64 {name}", i64;
     UInt64: u64 = Int64Type, "int64 {name} (INTEGER(64,false))", u64;
     UInt16: u16 = Int32Type, "int32 {name} (INTEGER(16,false))", i32;
-    Double: f64 = DoubleType, "double {name}", f64;
+}
+
+/// A number whose sums are numbers, too.
+pub(crate) struct Double;
+
+impl CellType for Double {
+    type Value = f64;
+    type Physical = DoubleType;
+    fn schema(name: &str) -> String {
+        format!("double {name}")
+    }
+    fn store(value: &f64) -> Option<f64> {
+        Some(*value)
+    }
+    fn load(cell: Option<f64>) -> Option<f64> {
+        cell.filter(|value| value.abs() < 1e30)
+    }
 }
 
 /// A text held as `S`.

@@ -143,6 +143,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_number_is_damage() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        for value in [f64::NAN, f64::NEG_INFINITY, 1e300] {
+            write_host(&dir, [HostRow { value, ..row("cpu", None, "%user") }].into_iter()).unwrap();
+            let read = read_host(&dir.file(names::HOST), &mut |_| Ok(()));
+            assert_eq!(read.unwrap_err().kind(), taillight_core::ErrorKind::Corrupt, "{value}");
+        }
+    }
+
+    #[test]
     fn the_schema_knows_every_metric_and_no_other() {
         let validator = jsonschema::validator_for(&schema_host()).unwrap();
         let value = |source: &str, metric: &str| {

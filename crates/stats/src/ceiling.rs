@@ -6,7 +6,9 @@
 //! What it is not: a comparison of two runs. Called by the report.
 //!
 //! The answer is that of the percentile's interval: pass where it ends at or under the ceiling, fail
-//! where it begins above it, else undecided; so verdict and interval cannot contradict each other.
+//! where it begins above it, else undecided; so verdict and interval cannot contradict each other. Where the
+//! run is too short for an interval, it fails if so many were slower as no dependence explains: by Markov's
+//! inequality a share of s lets a run have f slower ones with a probability of s / f at most.
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::chance_below;
@@ -51,12 +53,14 @@ impl Intervals<'_> {
     #[must_use]
     pub fn check_ceiling(&self, ceiling_ns: u64, at: &Percentile) -> CeilingCheck {
         let (it, effect) = (self.estimate(at), self.effect(at));
+        let (all, above) = (self.dist.count(), self.dist.count_above(ceiling_ns));
+        let surely = ALPHA * above as f64 / all.max(1) as f64;
         let status = match (it.lo, it.hi) {
             (_, Some(hi)) if hi <= ceiling_ns => CeilingStatus::Pass,
             (Some(lo), _) if lo > ceiling_ns => CeilingStatus::Fail,
+            _ if surely > at.tail_share() => CeilingStatus::Fail,
             _ => CeilingStatus::Undecided,
         };
-        let (all, above) = (self.dist.count(), self.dist.count_above(ceiling_ns));
         let n = effect.independent(all);
         // As many of the independent I/Os, rounded against either answer.
         let scaled = u128::from(above) * u128::from(n);
@@ -73,6 +77,7 @@ impl Intervals<'_> {
             true => (0.0, 1.0),
             false => (share_interval(n, at_least).0, share_interval(n, at_most).1),
         };
+        share_lo = share_lo.max(surely);
         for known in self.ladder.iter().chain([&it]) {
             if known.hi.is_some_and(|hi| hi <= ceiling_ns) {
                 share_hi = share_hi.min(known.pct.tail_share());
@@ -168,7 +173,7 @@ fn needed_to_pass(n: u64, above: u64, below: Chance) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::confidence::quantile_ci;
-    use crate::{Dependence, Dist};
+    use crate::{Dependence, Dist, TimeGrid, TimeWindow};
     use proptest::prelude::*;
 
     fn pct(text: &str) -> Percentile {
@@ -217,6 +222,20 @@ mod tests {
         assert_eq!(one.status, CeilingStatus::Fail);
         let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN);
         assert_eq!(only_slow.status, CeilingStatus::Fail);
+    }
+
+    /// One step from fast to slow in the whole run: how I/Os depend on each other is not known, yet a
+    /// share that is so large is hardly one in a hundred in the long run.
+    #[test]
+    fn what_no_dependence_explains_fails() {
+        let mut grid = TimeGrid::new(TimeWindow::new(0, 1_000_000));
+        let values = (0..1000u64).map(|i| if i < 400 { 100 } else { 100_000 });
+        values.clone().zip(0i64..).for_each(|(ns, i)| grid.push(i * 1000, ns));
+        let (dist, dependence) = (values.collect::<Dist>(), Dependence::new(grid));
+        let check =
+            |at| Intervals::new(&dist, &dependence).check_ceiling(50_000, &pct(at));
+        assert_eq!((check("99").status, check("99").share_lo), (CeilingStatus::Fail, 0.015));
+        assert_eq!(check("98").status, CeilingStatus::Undecided);
     }
 
     #[test]

@@ -107,10 +107,11 @@ fn run_jobs(
                 pages: true,
             };
             let outcome = run_plan(&request, resumed)?;
-            if let Some(dir) = outcome.path.as_deref().filter(|_| output::voice().json) {
-                report::json_of(dir)?;
-            }
-            Ok((outcome.exit, outcome.path.is_some()))
+            let exit = match outcome.path.as_deref().filter(|_| output::voice().json) {
+                Some(dir) => report::json_of_kept(dir, outcome.exit),
+                None => outcome.exit,
+            };
+            Ok((exit, outcome.path.is_some()))
         }
         _ => run_series(args, file, plans, (signals, live), resumed),
     }
@@ -137,15 +138,16 @@ fn run_series(
     let mut method = Sequence::independent(head, points.collect());
     let mut host = RunHost::new(signals, args.destroy.as_slice(), live);
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
+    let mut exit = ended.exit;
     if output::voice().json && !ended.done.is_empty() {
-        report::json_of(&dir)?;
+        exit = report::json_of_kept(&dir, exit);
     }
     output::line("");
     for result in &ended.done {
         let path = result.dir.display();
         output::line(&format!("Run     {}: {path}", result.point.id));
     }
-    Ok((ended.exit, !ended.done.is_empty()))
+    Ok((exit, !ended.done.is_empty()))
 }
 
 /// Names the files that stay: a job file of fio leaves what it laid out, one of ours does not.

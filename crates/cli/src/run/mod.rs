@@ -87,10 +87,10 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let outcome = run_plan(&request, resumed);
     views.finish(&signals);
     let outcome = outcome?;
-    if let Some(dir) = outcome.path.as_deref().filter(|_| output::voice().json) {
-        report::json_of(dir)?;
-    }
-    Ok(outcome.exit)
+    Ok(match outcome.path.as_deref().filter(|_| output::voice().json) {
+        Some(dir) => report::json_of_kept(dir, outcome.exit),
+        None => outcome.exit,
+    })
 }
 
 /// Says beside a printed plan what the guard would refuse as things stand. No failure: printing is

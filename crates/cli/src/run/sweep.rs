@@ -106,10 +106,8 @@ pub fn run_planned(
         let _ = std::fs::remove_dir(&made);
     }
     let ended = ended?;
-    if output::voice().json && !ended.done.is_empty() {
-        report::json_of(&dir)?;
-    }
-    Ok(ended.exit)
+    let printed = output::voice().json && !ended.done.is_empty();
+    Ok(if printed { report::json_of_kept(&dir, ended.exit) } else { ended.exit })
 }
 
 /// Says before anything else what opening a target would refuse: each as its first run opens it.

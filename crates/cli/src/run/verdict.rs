@@ -78,10 +78,17 @@ pub fn conclude(
             (report.summaries.into_iter().next(), None)
         }
         // "Not possible here" is for runs that measured nothing.
-        Err(e) => match problem::show(&e) {
-            Exit::Unavailable => (None, Some(Exit::TargetFailed)),
-            exit => (None, Some(exit)),
-        },
+        Err(e) => {
+            let exit = problem::show(&e);
+            // Where there is no room for the report, its words are all the more wanted.
+            if let Ok(report) = report::unwritten(run.dir.path())
+                && !request.quiet
+            {
+                output::result(&format!("\n{}", report.text.trim_end()));
+            }
+            let exit = if exit == Exit::Unavailable { Exit::TargetFailed } else { exit };
+            (None, Some(exit))
+        }
     };
     if !request.quiet {
         output::result(&visible(&format!("Run     {}", run.dir.path().display())));

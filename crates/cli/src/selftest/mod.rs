@@ -100,6 +100,11 @@ pub fn main(args: &SelftestArgs) -> Result<Exit> {
         let Some(summary) = summary else {
             return Ok(signals.exit().unwrap_or(Exit::TargetFailed));
         };
+        if let Some(why) = summary.verdict.reasons.iter().find(|r| r.code == "capture_degraded") {
+            return Err(Error::unavailable("the selftest needs room for single I/Os")
+                .with("why", &why.text)
+                .hint("give it 16 MiB of /dev/shm that it may write to"));
+        }
         if case.name == "null" {
             machine.null_ns_per_op = summary.overhead.null_ns_per_op;
             machine.capture_ns_per_op = summary.overhead.capture_ns_per_op;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::{OpKind, Result};
+use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::layers::LayerKind;
 use taillight_rundir::summary::Summary;
 use taillight_rundir::trace_info::TracingBackend;
@@ -32,6 +32,9 @@ pub fn explain(
     let Some(info) = dir.manifest().trace.clone() else {
         return Ok(None);
     };
+    if dir.manifest().capture.kept > 0 && dir.existing(names::IOS).is_none() {
+        return Err(Error::corrupt("ios.parquet is missing: which I/Os were slow is not known"));
+    }
     let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
     let threads_only = info.backend == TracingBackend::Perf;
     let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");

@@ -447,16 +447,19 @@ pub fn overview(runs: &[(String, &Summary)]) -> Table {
             row.extend(latency_row(String::new(), main(totals), &shown).into_iter().skip(1));
             if let Some(first) = first {
                 beside(&mut row[2], Some(totals.iops), Some(first.iops));
-                beside(&mut row[6], p99_ns(totals), p99_ns(first));
+                for (k, column) in (2u32..).zip(6..9) {
+                    beside(&mut row[column], nine_ns(totals, k), nine_ns(first, k));
+                }
             }
             table.rows.push(row);
         }
     }
-    table.note = Some(
-        "In brackets: how many times that of the first run. Single runs: differences smaller than the \
-         spread between repeated runs mean nothing."
-            .to_owned(),
-    );
+    let single = "Single runs: differences smaller than the spread between repeated runs mean nothing.";
+    let factors = table.rows.iter().flatten().any(|cell| cell.text.ends_with("x)"));
+    table.note = Some(match factors {
+        true => format!("In brackets: how many times that of the first run. {single}"),
+        false => single.to_owned(),
+    });
     table
 }
 
@@ -469,9 +472,9 @@ fn beside(cell: &mut Cell, value: Option<f64>, first: Option<f64>) {
     }
 }
 
-/// The 99 % of the main latency, where it is resolved.
-fn p99_ns(totals: &Totals) -> Option<f64> {
-    let nine = main(totals).nines.iter().find(|n| n.k == 2)?;
+/// So many nines of the main latency, where they are resolved.
+fn nine_ns(totals: &Totals, k: u32) -> Option<f64> {
+    let nine = main(totals).nines.iter().find(|n| n.k == k)?;
     nine.ns.map(|ns| ns as f64)
 }
 

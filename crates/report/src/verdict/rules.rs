@@ -437,14 +437,19 @@ fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     if summary.saturation.saturated {
         return None;
     }
-    let wait = summary.totals.latencies.get(LatencyKind::Wait)?;
-    let late = wait.nines.iter().find(|n| n.k == 3).and_then(|n| n.ns)?;
-    let usual = summary.totals.latencies.service.percentiles.iter().find(|p| p.p == "50")?.ns?;
-    if late as f64 <= usual as f64 * 0.1 || (late as f64) < LITTLE_FROM_NS {
-        return None;
-    }
+    let (name, late, usual) = summary.workloads.iter().find_map(|w| {
+        let wait = w.totals.latencies.get(LatencyKind::Wait)?;
+        let late = wait.nines.iter().find(|n| n.k == 3).and_then(|n| n.ns)?;
+        let usual = w.totals.latencies.service.percentiles.iter().find(|p| p.p == "50")?.ns?;
+        let little = late as f64 <= usual as f64 * 0.1 || (late as f64) < LITTLE_FROM_NS;
+        (!little).then_some((&w.name, late, usual))
+    })?;
+    let of = match summary.workloads.len() {
+        1 => String::new(),
+        _ => format!(" of {name}"),
+    };
     let text = format!(
-        "1 I/O in 1,000 was sent {} late or more, against a usual service time of {}: slots or CPU \
+        "1 I/O in 1,000{of} was sent {} late or more, against a usual service time of {}: slots or CPU \
          were short. Response times include this wait.",
         format::duration_ns(late),
         format::duration_ns(usual)
@@ -458,10 +463,14 @@ fn few(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     if count == 0 || count >= 2_995 {
         return None;
     }
+    let three = main(totals).nines.iter().find(|n| n.k == 3);
+    let needs = three.map(|n| n.needs.max(n.interval_needs.unwrap_or(0)));
+    let needs = needs.filter(|n| *n < u64::MAX).unwrap_or(2_995);
     let text = format!(
-        "Only {} {}s were measured: 99.9 % needs 2,995. Run longer for a tail.",
+        "Only {} {}s were measured: 99.9 % needs {}. Run longer for a tail.",
         format::count(count),
-        op.name()
+        op.name(),
+        format::count(needs)
     );
     Some((VerdictStatus::Warned, reason("few_ios", text)))
 }

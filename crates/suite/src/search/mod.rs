@@ -16,6 +16,7 @@ use taillight_core::plan::{Ceiling, Demand, Plan, SearchPlan};
 use taillight_core::units::{Rate, RateUnit, Span};
 use taillight_core::{Error, Result};
 use taillight_report::ReportContext;
+use taillight_report::table::paragraph;
 use taillight_rundir::search::{
     ProbePurpose, ProbeReason, ProbeVerdict, SearchAnswer, SearchOutcome, SearchProbe,
     SearchReport, Varied,
@@ -294,7 +295,7 @@ impl Method for SearchMethod {
                 ..ReportContext::default()
             },
             runs: ordered.iter().map(|p| series.dir.join(&p.dir)).collect(),
-            before: format!("\n{}\n", report.text),
+            before: format!("\n{}", paragraph(&report.text)),
             ..SeriesReport::default()
         }))
     }

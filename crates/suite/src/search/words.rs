@@ -7,7 +7,8 @@ use taillight_rundir::search::{
     ProbePurpose, ProbeReason, ProbeVerdict, SearchOutcome, SearchProbe, SearchReport, Varied,
 };
 
-const WIDTHS: [usize; 8] = [5, 14, 8, 10, 12, 24, 11, 0];
+/// Columns of the console table, of those of the report, and how wide each is.
+const SHOWN: [(usize, usize); 6] = [(0, 5), (1, 12), (3, 10), (4, 8), (5, 20), (7, 0)];
 
 fn headings(all: &SearchReport) -> [String; 8] {
     let at = format!("{} %", all.at);
@@ -35,8 +36,8 @@ fn cells(p: &SearchProbe) -> [String; 8] {
 
 fn line_of(cells: &[String]) -> String {
     let mut line = String::new();
-    for (cell, width) in cells.iter().zip(WIDTHS) {
-        line.push_str(&format!("{cell:>width$}  "));
+    for (column, width) in SHOWN {
+        line.push_str(&format!("{:>width$}  ", cells[column]));
     }
     line.trim_end().to_owned()
 }

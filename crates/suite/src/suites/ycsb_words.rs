@@ -89,8 +89,11 @@ pub fn table(runs: &[WorkloadRun<'_>]) -> Table {
         overall.push(run.summary.errors.count.to_string());
         table.rows.push(overall.into_iter().map(Cell::new).collect());
         for (name, totals) in series(run) {
-            let cells = row(name, totals).into_iter().map(Cell::new);
-            table.rows.push(cells.collect());
+            let response = totals.latencies.get(LatencyKind::Response);
+            let intended = response.map(|it| row(&format!("Intended-{name}"), totals, it));
+            let service = row(name, totals, &totals.latencies.service);
+            let rows = intended.into_iter().chain([service]);
+            table.rows.extend(rows.map(|row| row.into_iter().map(Cell::new).collect()));
         }
     }
     if runs.iter().all(|run| run.summary.errors.count == 0) {
@@ -108,12 +111,12 @@ pub fn lines(run: &WorkloadRun<'_>) -> String {
     let _ = writeln!(out, "[OVERALL], Throughput(ops/sec), {}", run.throughput());
     for (name, totals) in series(run) {
         let ok = totals.count - totals.errors;
+        if let Some(response) = totals.latencies.get(LatencyKind::Response).filter(|_| ok > 0) {
+            latencies(&format!("Intended-{name}"), ok, response, &mut out);
+        }
         if ok > 0 {
             latencies(name, ok, &totals.latencies.service, &mut out);
             let _ = writeln!(out, "[{name}], Return=OK, {ok}");
-        }
-        if let Some(response) = totals.latencies.get(LatencyKind::Response).filter(|_| ok > 0) {
-            latencies(&format!("Intended-{name}"), ok, response, &mut out);
         }
         if totals.errors > 0 {
             let _ = writeln!(out, "[{name}-FAILED], Operations, {}", totals.errors);
@@ -190,8 +193,7 @@ fn micros(ns: f64) -> String {
     }
 }
 
-fn row(name: &str, totals: &Totals) -> Vec<String> {
-    let latency = &totals.latencies.service;
+fn row(name: &str, totals: &Totals, latency: &Latency) -> Vec<String> {
     let time = |ns: Option<f64>| ns.map_or("-".to_owned(), micros);
     let at = |p: &str| time(percentile(latency, p).map(|ns| ns as f64));
     vec![

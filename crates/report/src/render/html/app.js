@@ -1,9 +1,11 @@
 "use strict";
 // Draws the figures of the page: in the page's colours, with ticks people can read at every zoom.
 (() => {
-  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const figures = new Map();
   let printing = false;
+  // Figures are drawn before the styles for paper hold.
+  const ON_PAPER = { "--ink": "#000", "--grid": "#ddd", "--axis": "#999", "--card": "#fff" };
+  const css = name => printing && ON_PAPER[name] || getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const figures = new Map();
   // Width of a figure on paper, px: 186 mm less the frame around it.
   const PAPER = 666, PAPER_HIGH = 280;
   // Whether it is in an open part of the page: only then it has a size.

@@ -31,7 +31,7 @@ pub const TAIL: Chart = Chart {
     id: "tail",
     title: "Latency percentile, zoomed to the tail",
     read: "Which share of the I/Os finished within which time, every nine given equal room. Points are \
-           the nines with their 95 % interval; where a line is dotted there were too few I/Os to call it measured.",
+           the nines with their 95 % interval, if there are enough I/Os for both its ends; where a line is dotted there were too few I/Os to call it measured.",
     draw: tail,
 };
 
@@ -334,7 +334,9 @@ fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>
     let known: Vec<(&NineEntry, u64)> =
         series.nines.iter().filter_map(|n| Some((n, n.ns?))).collect();
     let side = |end: fn(&NineEntry) -> Option<u64>| -> Vec<f64> {
-        let length = |(n, ns): &(&NineEntry, u64)| end(n).map_or(0.0, |v| v.abs_diff(*ns) as f64);
+        // One that is open on a side would look as if it ended in the point.
+        let closed = |n: &NineEntry| end(n).filter(|_| n.lo_ns.is_some() && n.hi_ns.is_some());
+        let length = |(n, ns): &(&NineEntry, u64)| closed(n).map_or(0.0, |v| v.abs_diff(*ns) as f64);
         known.iter().map(length).collect()
     };
     let points = Scatter::new(

@@ -208,7 +208,7 @@ fn untraced(run: &Path) -> Error {
             "the run has no trace: it ended before that was written, or has not ended",
             "what there is of the run can be read: taillight report",
         ),
-        false => ("the run was not traced", "run it again with --set trace.mode=outliers"),
+        false => ("the run was not traced", "run it again with --trace"),
     };
     Error::usage(what).with("run", run.display()).hint(hint)
 }

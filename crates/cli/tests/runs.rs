@@ -118,6 +118,28 @@ fn signals_keep_what_was_measured() {
 }
 
 #[test]
+fn a_run_that_is_kept_is_no_run_that_was_not_possible() {
+    let dir = scratch();
+    let full = std::fs::File::create("/dev/full").expect("there");
+    let mut command = std::process::Command::new(common::binary());
+    command.args(["run", "--driver", "null", "--ops", "10", "--json", "--output", "out"]);
+    let ended = command.current_dir(dir.path()).stdout(full).status().expect("it starts");
+    assert_eq!(ended.code(), Some(5));
+    assert_eq!(manifest(dir.path(), "out")["status"], "complete");
+}
+
+#[test]
+fn a_pipe_is_no_manifest() {
+    let dir = scratch();
+    std::fs::create_dir(dir.path().join("out")).expect("made");
+    let pipe = dir.path().join("out/manifest.json");
+    let made = std::process::Command::new("mkfifo").arg(pipe).status().expect("it starts");
+    assert!(made.success());
+    let (_, err) = run(dir.path(), &["report", "out"], 4);
+    assert!(err.contains("no regular file"), "{err}");
+}
+
+#[test]
 fn stopped_before_measuring_leaves_nothing() {
     let dir = scratch();
     let mut child = start(dir.path(), "run --driver file --path data/ --size 8GiB --rw randread");

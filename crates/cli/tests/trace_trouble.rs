@@ -225,6 +225,18 @@ fn a_trace_that_is_cut_or_gone() {
         assert!(text.contains("Why the tail is slow is unknown"), "{text}");
         assert!(text.contains("Latency"), "{text}");
     }
+    std::fs::write(&file, &whole).expect("mended");
+    for (other, keep, said) in [("host.parquet", 9, "is damaged"), ("ios.parquet", 0, "is missing")] {
+        let other_file = dir.path().join("out").join(other);
+        let sound = std::fs::read(&other_file).expect("there");
+        std::fs::remove_file(&other_file).expect("removed");
+        if keep > 0 {
+            std::fs::write(&other_file, &sound[..sound.len() - keep]).expect("cut");
+        }
+        let (_, err) = common::run(dir.path(), &["explain", "out"], 4);
+        assert!(err.contains(&format!("{other} {said}")), "{err}");
+        std::fs::write(&other_file, sound).expect("mended");
+    }
     std::fs::remove_file(&file).expect("removed");
     let (value, text) = explained_with(dir.path(), 4);
     let ios = value["ios"].as_array().expect("a list");

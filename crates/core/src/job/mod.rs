@@ -132,7 +132,11 @@ impl Job {
     /// for a value that does not fit.
     pub fn apply(&mut self, flag: &str, path: &str, value: FlagValue<'_>) -> Result<()> {
         self.edits.push(tree::Edit::new(flag, path, value)?);
-        self.written().map(|_| ())
+        // The next flag may give what a new table still lacks.
+        match read::read(&self.tree()?) {
+            Err(e) if e.is_missing() => Ok(()),
+            _ => self.written().map(|_| ()),
+        }
     }
 
     /// Whether the file or the command line gives a value for the field at `path`.

@@ -64,6 +64,11 @@ pub(crate) struct FieldError {
 }
 
 impl FieldError {
+    /// Whether something is only not there yet.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(*self.mismatch, Mismatch::Missing(_))
+    }
+
     /// The start of the value or unknown name it is about, in the text of the job.
     pub(super) fn start(&self) -> Option<usize> {
         self.at

@@ -43,7 +43,7 @@ pub fn next(layer: Layer, always: bool) -> &'static str {
              /sys/block/DISK/queue, and the load of those ahead"
         }
         Layer::Device => {
-            "read the drive's own log (`taillight drive`, OCP latency monitor) and run the same load \
+            "read the drive's own log (NVMe: `taillight drive`, OCP latency monitor) and run the same load \
              alone, and as `fio`: the time is spent below the driver"
         }
         Layer::Completion => {

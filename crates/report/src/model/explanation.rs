@@ -131,7 +131,7 @@ fn traced(it: &Explanation) -> String {
         false => "the first of each kind, then the slow ones",
     };
     let all = format::count(all);
-    format!("Of {traced} traced I/Os ({which}, of {all} with those of the warm-up)")
+    format!("Of {traced} traced I/Os ({which}, of {all} in the whole run)")
 }
 
 /// What limits the answer.

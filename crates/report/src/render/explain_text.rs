@@ -22,6 +22,8 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
     if !it.episodes.is_empty() {
         page.text.push_str("\nEpisodes, the heaviest first:\n");
     }
+    // What to do next is said with the first episode that asks for it.
+    let mut told = Vec::new();
     let mut heavy: Vec<_> = it.episodes.iter().collect();
     heavy.sort_by_key(|e| std::cmp::Reverse(e.excess_ns));
     for e in heavy.iter().take(EPISODES) {
@@ -34,7 +36,10 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         for line in &e.evidence {
             page.labelled("    - ", line, Tone::Plain);
         }
-        page.labelled("    next: ", e.next, Tone::Plain);
+        if !told.contains(&e.next) {
+            page.labelled("    next: ", e.next, Tone::Plain);
+            told.push(e.next);
+        }
     }
     if heavy.len() > EPISODES {
         let more = format::counted((heavy.len() - EPISODES) as u64, "lighter one");

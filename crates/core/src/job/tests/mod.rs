@@ -297,6 +297,16 @@ fn set_reaches_every_field() {
 }
 
 #[test]
+fn a_table_may_be_set_field_by_field() {
+    let mut job = Job::empty();
+    job.apply_set("search.at=\"99.9\"").unwrap();
+    let lacking = said(&job.written().unwrap_err());
+    assert!(lacking.starts_with("search: missing field `ceiling` (at: --set"), "{lacking}");
+    job.apply_set("search.ceiling=5ms").unwrap();
+    assert!(job.written().unwrap().search.is_some());
+}
+
+#[test]
 fn bad_sets_say_why() {
     let job = Job::from_toml(&workload("block_size = \"4KiB\""), "job.toml").unwrap();
     let cases = [

@@ -54,7 +54,8 @@ impl Intervals<'_> {
     pub fn check_ceiling(&self, ceiling_ns: u64, at: &Percentile) -> CeilingCheck {
         let (it, effect) = (self.estimate(at), self.effect(at));
         let (all, above) = (self.dist.count(), self.dist.count_above(ceiling_ns));
-        let surely = ALPHA * above as f64 / all.max(1) as f64;
+        let share = above as f64 / all.max(1) as f64;
+        let surely = if it.lo.is_none() { ALPHA * share } else { 0.0 };
         let status = match (it.lo, it.hi) {
             (_, Some(hi)) if hi <= ceiling_ns => CeilingStatus::Pass,
             (Some(lo), _) if lo > ceiling_ns => CeilingStatus::Fail,

@@ -133,7 +133,7 @@ impl Job {
     pub fn apply(&mut self, flag: &str, path: &str, value: FlagValue<'_>) -> Result<()> {
         self.edits.push(tree::Edit::new(flag, path, value)?);
         // The next flag may give what a new table still lacks.
-        match read::read(&self.tree()?) {
+        match read::read::<JobFile>(&self.tree()?) {
             Err(e) if e.is_missing() => Ok(()),
             _ => self.written().map(|_| ()),
         }

@@ -143,10 +143,6 @@ pub trait KeyedTarget: Send + std::marker::Sync {
     /// Takes note that key numbers from `start` up to this count exist and are durable. Errors:
     /// `Target` when the note cannot be kept.
     fn loaded(&self, records: u64) -> Result<()>;
-    /// Bytes free where records are kept; none where that is not known. Errors: `Unavailable`.
-    fn free_space(&self) -> Result<Option<u64>> {
-        Ok(None)
-    }
 }
 
 /// Virtual time, owned by the `sim` target and driven by the engine's event loop.

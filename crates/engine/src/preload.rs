@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{MixPart, PayloadKind, Plan, WorkloadPlan};
+use taillight_core::plan::{MixPart, Plan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::{OnProgress, Progress};
-use taillight_core::units::readable::bytes;
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
 use taillight_driver::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
 
@@ -47,7 +46,6 @@ pub fn preload(
     if missing == 0 {
         return Ok(0);
     }
-    check_space(w, missing, keyed.free_space()?)?;
     let space = KeySpace::new(keys.start, have).for_one();
     let mut load = PreloadLoop::new(plan, w, target, can, space)?;
     if !plan.verify.is_off() {
@@ -69,24 +67,6 @@ pub fn preload(
     target.admin(AdminAction::Flush)?;
     keyed.loaded(keys.count)?;
     Ok(missing)
-}
-
-/// Refuses records that cannot all be kept: what of their values no store compresses, beside what is
-/// free. Errors: `Unavailable`, with both.
-fn check_space(w: &WorkloadPlan, missing: u64, free: Option<u64>) -> Result<()> {
-    let kept = match w.payload.kind {
-        PayloadKind::Random if w.payload.duplicate == 0 => 100 - w.payload.compressible.min(100),
-        _ => 0,
-    };
-    let needed = (missing as f64 * w.block_size.mean() * f64::from(kept) / 100.0) as u64;
-    let Some(free) = free.filter(|free| needed > *free) else {
-        return Ok(());
-    };
-    Err(Error::unavailable("not enough space for the records")
-        .with("records", missing)
-        .with("needed", bytes(needed))
-        .with("free", bytes(free))
-        .hint("load fewer (keys.count), or name a path with more space (a server: raise its maxmemory)"))
 }
 
 /// A session that only inserts.

@@ -176,6 +176,16 @@ impl AdminConnection {
         }
     }
 
+    /// How many keys are under the prefix. Errors: `Unavailable` when the server is gone or refuses.
+    pub fn count(&mut self) -> Result<u64> {
+        let mut count = 0;
+        self.walk(|_, keys| {
+            count += keys.len() as u64;
+            Ok(true)
+        })?;
+        Ok(count)
+    }
+
     /// Deletes every key under the prefix but the mark, so that a broken-off end is known. Errors:
     /// `Unavailable` when the server is gone or refuses.
     pub fn wipe(&mut self) -> Result<()> {
@@ -251,31 +261,9 @@ pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
     mark.transpose().map_err(|e| lock(admin).unreadable(e))
 }
 
-/// Decides whose the keys under the prefix are; writes the mark `new` or takes the one that is
-/// there over. `forgets`: no records outlast the run. Errors: `Refused` when keys are there that
-/// Taillight did not make, or of another form.
-pub fn claim(
-    admin: &Mutex<AdminConnection>,
-    new: KeyMark,
-    confirmed: bool,
-    forgets: bool,
-) -> Result<HeldMark<KeyIdentity>> {
-    let (marked, decision) = decide(admin, &new, confirmed)?;
-    match decision {
-        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
-        OwnershipDecision::Wipe => lock(admin).wipe()?,
-        OwnershipDecision::Create => {}
-    }
-    let text = new.bytes()?;
-    match marked {
-        false => admin.create(&text)?,
-        true => admin.renew(&text)?,
-    }
-    Ok(HeldMark::new(new, forgets))
-}
-
 /// Whether there is a mark, and what becomes of the keys for the run that would write the mark `new`;
-/// nothing is changed. Errors: `Refused` by the guard, `Unavailable`.
+/// nothing is changed. Errors: `Refused` when keys are there that Taillight did not make, or of another
+/// form; `Unavailable`.
 pub fn decide(
     admin: &Mutex<AdminConnection>,
     new: &KeyMark,
@@ -294,6 +282,27 @@ pub fn decide(
     let named = lock(admin).named();
     let decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &named)?;
     Ok((found.is_some(), decision))
+}
+
+/// Does what was decided: writes the mark `new`, or takes the one that is there over. `forgets`: no
+/// records outlast the run. Errors: `Unavailable`; `Refused` when another run was faster.
+pub fn claim(
+    admin: &Mutex<AdminConnection>,
+    new: KeyMark,
+    (marked, decision): (bool, OwnershipDecision<KeyIdentity>),
+    forgets: bool,
+) -> Result<HeldMark<KeyIdentity>> {
+    match decision {
+        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
+        OwnershipDecision::Wipe => lock(admin).wipe()?,
+        OwnershipDecision::Create => {}
+    }
+    let text = new.bytes()?;
+    match marked {
+        false => admin.create(&text)?,
+        true => admin.renew(&text)?,
+    }
+    Ok(HeldMark::new(new, forgets))
 }
 
 /// Addresses of the clients of this name, from CLIENT LIST.

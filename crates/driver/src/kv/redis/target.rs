@@ -14,10 +14,14 @@ use super::wire::Reply;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
 use crate::options::DriverOptions;
-use crate::ownership::{HeldMark, MarkStore};
+use crate::ownership::{HeldMark, MarkStore, OwnershipDecision};
+use crate::space;
 
 /// Where the password comes from.
 const PASSWORD: &str = "REDIS_PASSWORD";
+
+/// What a server adds to the value of a record at least, bytes: key, entry, object.
+const RECORD: f64 = 48.0;
 
 /// What of INFO goes beside the latencies: its name there, ours.
 const SAMPLES: [(&str, &str); 8] = [
@@ -49,8 +53,7 @@ pub struct RedisTarget {
 
 /// What [`RedisTarget::open`] would refuse; nothing is changed. Errors: as there.
 pub fn check(spec: &OpenSpec<'_>) -> Result<()> {
-    let at = Connected::to(spec)?;
-    admin::decide(&at.admin, &at.new, at.confirmed).map(drop)
+    Connected::to(spec)?.decide(spec.plan).map(drop)
 }
 
 /// A server that answers, before the guard is asked.
@@ -85,15 +88,38 @@ impl Connected {
         let new = KeyMark::new(KeyIdentity {}, spec.run_id, options.keep, form);
         Ok(Connected { address, options, password, layouts, admin, new, confirmed })
     }
+
+    /// What becomes of the keys that are there; nothing is changed. Errors: as [`admin::decide`], and
+    /// `Unavailable` when the records of the plan do not fit.
+    fn decide(&self, plan: &Plan) -> Result<(bool, OwnershipDecision<KeyIdentity>)> {
+        let decided = admin::decide(&self.admin, &self.new, self.confirmed)?;
+        let mut admin = admin::lock(&self.admin);
+        let info = info(&mut admin)?;
+        let Some(free) = room(&info) else { return Ok(decided) };
+        let (have, wiped) = match &decided.1 {
+            OwnershipDecision::Reuse(mark) => (mark.records, false),
+            decision => (0, *decision == OwnershipDecision::Wipe),
+        };
+        let fits = |free| space::fits(plan, have, free, |w| space::value_bytes(w) + RECORD);
+        let mut fit = fits(free);
+        if fit.is_err() && wiped {
+            // What goes makes room: its share of all keys, since nobody knows the size of each.
+            let data = number(&info, "used_memory_dataset").unwrap_or(0) as f64;
+            let share = admin.count()? as f64 / keys(&info).max(1) as f64;
+            fit = fits(free.saturating_add((data * share.min(1.0)) as u64));
+        }
+        fit.map(|()| decided)
+    }
 }
 
 impl RedisTarget {
     /// Connects, passes the guard, marks the prefix as ours. Errors: `Usage`, `Refused` or
     /// `Unavailable`.
     pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
-        let Connected { address, options, password, layouts, admin, new, confirmed } =
-            Connected::to(spec)?;
-        let mark = admin::claim(&admin, new, confirmed, rules::changes(spec.plan).1)?;
+        let at = Connected::to(spec)?;
+        let decided = at.decide(spec.plan)?;
+        let Connected { address, options, password, layouts, admin, new, .. } = at;
+        let mark = admin::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
         let facts = facts(&mut admin::lock(&admin), &address)?;
         Ok(RedisTarget { address, options, password, layouts, admin, mark, facts, closed: false })
     }
@@ -166,19 +192,29 @@ fn info(admin: &mut AdminConnection) -> Result<String> {
     }
 }
 
-/// What is left of the server's `maxmemory`, by its INFO; none where it has no limit, or makes room by
-/// dropping keys.
+/// A number of INFO.
+fn number(info: &str, wanted: &str) -> Option<u64> {
+    let mut lines = info.lines().filter_map(|l| l.split_once(':'));
+    lines.find(|(name, _)| *name == wanted)?.1.trim().parse().ok()
+}
+
+/// Keys of all databases, by INFO.
+fn keys(info: &str) -> u64 {
+    let databases = info.lines().filter(|line| line.starts_with("db"));
+    let count = |line: &str| line.split_once(":keys=")?.1.split(',').next()?.parse::<u64>().ok();
+    databases.filter_map(count).sum()
+}
+
+/// What is left of the server's `maxmemory`, or without one of its machine's memory, by its INFO; none
+/// where it makes room by dropping keys.
 fn room(info: &str) -> Option<u64> {
-    let of = |wanted: &str| {
-        let mut lines = info.lines().filter_map(|l| l.split_once(':'));
-        lines.find(|(name, _)| *name == wanted).map(|(_, value)| value.trim())
+    let machine = || number(info, "total_system_memory");
+    let most = match number(info, "maxmemory")? {
+        0 => machine()?,
+        most if info.contains("maxmemory_policy:noeviction") => most,
+        _ => return None,
     };
-    let bytes = |name: &str| of(name)?.parse::<u64>().ok();
-    let most = bytes("maxmemory").filter(|most| *most > 0)?;
-    if of("maxmemory_policy")? != "noeviction" {
-        return None;
-    }
-    Some(most.saturating_sub(bytes("used_memory")?))
+    Some(most.saturating_sub(number(info, "used_memory")?))
 }
 
 fn facts(admin: &mut AdminConnection, address: &DatabaseAddress) -> Result<Vec<(String, String)>> {
@@ -254,8 +290,5 @@ impl KeyedTarget for RedisTarget {
     }
     fn loaded(&self, records: u64) -> Result<()> {
         self.mark.note(&self.admin, records)
-    }
-    fn free_space(&self) -> Result<Option<u64>> {
-        Ok(room(&info(&mut self.admin())?))
     }
 }

@@ -15,7 +15,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Op, Result, Stamp, Status};
+use taillight_core::{Error, Op, Result, Stamp, Status, StopFlag};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
@@ -79,6 +79,8 @@ pub struct OpenSpec<'a> {
     pub run_id: &'a str,
     /// The name given with `--destroy`, if any.
     pub destroy: Option<&'a str>,
+    /// Ends every wait before the load.
+    pub stop: &'a StopFlag,
 }
 
 /// Shape of an opened target.

@@ -4,13 +4,15 @@
 #[macro_use]
 mod support;
 
+use std::time::{Duration, Instant};
+
 use taillight_core::plan::{BlockSize, Plan, Values};
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
-use taillight_core::{ErrorKind, Op, OpKind, Result, Status};
+use taillight_core::{ErrorKind, Op, OpKind, Result, Status, StopFlag};
 use taillight_driver::conformance::{self, keyed_plan, one, target};
-use taillight_driver::kv::redis::testing::RedisServer;
-use taillight_driver::{AdminAction, Session, Submitted, Target};
+use taillight_driver::kv::redis::testing::{RedisServer, cut_short, peer};
+use taillight_driver::{AdminAction, OpenSpec, Session, Submitted, Target};
 
 /// A server in a directory of its own.
 struct TemporaryRedis {
@@ -135,6 +137,54 @@ fn servers_that_cannot_be_used_say_why() {
     let server = or_skip!(TemporaryRedis::start(&["--requirepass", "x"]));
     let e = open(&server.plan("", 1, false), None).err().unwrap();
     assert!(e.hint_text().unwrap().contains("REDIS_PASSWORD"), "{e}");
+}
+
+#[test]
+fn no_peer_holds_up_the_opening() {
+    let pause = Duration::from_millis(100);
+    for (first, more, pause) in [
+        (&b""[..], &b""[..], pause),
+        (b"+", b"x", pause),
+        (b"+", &[b'x'; 4096], Duration::ZERO),
+        (b"$99999999999999\r\n", b"x", pause),
+        (b"*1000000000\r\n", b":1\r\n", Duration::ZERO),
+    ] {
+        let path = format!("redis://{}", peer(first, more, pause));
+        let errors = cut_short(|timeout, stop| {
+            let options = format!("timeout = \"{timeout}\"");
+            let plan = &keyed_plan(target("redis", &path, &options), 400, 1, false);
+            let spec = OpenSpec { plan, run_id: "test", destroy: None, stop };
+            taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true).map(drop)
+        });
+        errors.iter().for_each(|e| assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}"));
+    }
+}
+
+#[test]
+fn a_stopped_run_still_deletes_its_keys() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let plan = &server.plan("timeout = \"60s\"", 1, false);
+    let open = |stop| {
+        let spec = OpenSpec { plan, run_id: "test", destroy: None, stop };
+        taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true).unwrap()
+    };
+    let stop = StopFlag::default();
+    let target = open(&stop);
+    let mut s = session(target.as_ref(), 1);
+    assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400)).status.is_ok());
+    stop.stop();
+    drop(s);
+    target.close().unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+    // A server that hangs does not hold up the end of a stopped run either.
+    let stop = StopFlag::default();
+    let target = open(&stop);
+    server.signal("STOP");
+    stop.stop();
+    let began = Instant::now();
+    assert!(target.close().is_err());
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    server.signal("CONT");
 }
 
 #[test]

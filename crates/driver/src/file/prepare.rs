@@ -116,7 +116,7 @@ pub fn check_fill(
     }
     let held = dir.map_or(Ok(0), fill_blocks)?;
     let there = file_set.nearest_dir();
-    let room = Room::of(OwnedDirectory::open(there)?.fd())?;
+    let room = Room::of(OwnedDirectory::open(there, asked.spec.stop)?.fd())?;
     let then = Room {
         used: room.used.saturating_add(grows),
         available: room.available.saturating_sub(grows),

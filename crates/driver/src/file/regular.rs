@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, openat};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 
 use crate::contract::OpenSpec;
 use crate::path_error::cannot;
@@ -97,7 +97,7 @@ pub fn open(
     let made_dir = decided.dir.is_none();
     let dir = match decided.dir {
         Some(dir) => dir,
-        None => make_dir(&file_set.dir)?,
+        None => make_dir(&file_set.dir, asked.spec.stop)?,
     };
     let made = MarkedFiles::new(dir, made_dir && !asked.options.keep);
     let PreparationPlan { entries, preparations, file_size, .. } = decided;
@@ -161,7 +161,11 @@ pub fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<
             .hint("name it like /dev/nvme0n1; on files, purge by discard or zero_fill"));
     }
     let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
-    let dir = if file_set.dir_absent { None } else { Some(OwnedDirectory::open(&file_set.dir)?) };
+    let dir = if file_set.dir_absent {
+        None
+    } else {
+        Some(OwnedDirectory::open(&file_set.dir, asked.spec.stop)?)
+    };
     let entries = find_files(file_set, dir.as_ref(), asked)?;
     let file_size = match asked_size {
         Some(size) => size,
@@ -176,9 +180,9 @@ pub fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<
     Ok(PreparationPlan { dir, entries, preparations, file_size })
 }
 
-fn make_dir(path: &Path) -> Result<OwnedDirectory> {
+fn make_dir(path: &Path, stop: &StopFlag) -> Result<OwnedDirectory> {
     std::fs::create_dir(path).map_err(|e| cannot("cannot create the directory", path, e))?;
-    OwnedDirectory::open(path)
+    OwnedDirectory::open(path, stop)
 }
 
 /// Opens what exists and lets the guard look at each descriptor.

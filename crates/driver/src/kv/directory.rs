@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 
 use super::rules;
 use crate::contract::OpenSpec;
@@ -81,7 +81,7 @@ impl DatabaseDirectory {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(cannot_make(e)),
             _ => {}
         }
-        let dir = OwnedDirectory::open(&path)?;
+        let dir = OwnedDirectory::open(&path, request.spec.stop)?;
         (mark.identity.inode, mark.identity.device) = dir.identity()?;
         let (_, forgets) = rules::changes(request.spec.plan);
         let mark = HeldMark::new(mark, forgets);
@@ -121,7 +121,7 @@ impl DatabaseDirectory {
         let mark = DatabaseMark::new(identity, request.spec.run_id, request.keep, form);
         let decision = match absent || is_empty(path)? {
             true => OwnershipDecision::Create,
-            false => existing(&mark, path, confirmed, &NamedTarget::from(path))?,
+            false => existing(&mark, path, confirmed, request.spec.stop)?,
         };
         check_space(request.spec.plan, path, absent, &decision)?;
         Ok((mark, decision))
@@ -187,9 +187,9 @@ fn existing(
     wanted: &DatabaseMark,
     path: &Path,
     confirmed: bool,
-    named: &NamedTarget,
+    stop: &StopFlag,
 ) -> Result<OwnershipDecision<DirectoryIdentity>> {
-    let dir = OwnedDirectory::open(path)?;
+    let dir = OwnedDirectory::open(path, stop)?;
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {
         Error::corrupt("the ownership mark cannot be understood")
@@ -211,7 +211,7 @@ fn existing(
         Some(_) => Contents::Records,
         None => Contents::Foreign(None),
     };
-    OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, named)
+    OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, &NamedTarget::from(path))
 }
 
 /// Whether the records that are missing fit, once what goes is gone. Errors: `Unavailable`.

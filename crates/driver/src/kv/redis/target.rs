@@ -80,8 +80,13 @@ impl Connected {
         let layouts = layouts(plan, &options)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
-        let admin =
-            AdminConnection::open(address.clone(), password.clone(), &options.prefix, timeout)?;
+        let admin = AdminConnection::open(
+            address.clone(),
+            password.clone(),
+            &options.prefix,
+            timeout,
+            spec.stop,
+        )?;
         let admin = Mutex::new(admin);
         let index = if options.index { "; indexed" } else { "" };
         let form = rules::form(plan) + index;
@@ -136,6 +141,7 @@ impl RedisTarget {
         if self.mark.keeps() {
             return Ok(());
         }
+        self.admin().settle()?;
         // An absent mark is nobody's.
         let run_id = self.mark.run_id();
         if admin::mark(&self.admin)?.is_some_and(|mark| mark.run_id != run_id) {
@@ -243,7 +249,8 @@ impl Target for RedisTarget {
         let layout = self.layouts.get(usize::from(spec.workload)).cloned();
         let layout = layout.ok_or_else(|| Error::internal("a session of no workload"))?;
         let timeout = Duration::from_nanos(self.options.timeout.0);
-        let connect = |_| admin::greet(&self.address, self.password.as_deref(), timeout);
+        let stop = self.admin().stop().clone();
+        let connect = |_| admin::greet(&self.address, self.password.as_deref(), timeout, &stop);
         let connections = self.options.connections.min(spec.depth.max(1));
         let sockets = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
         Ok(Box::new(RedisSession::new(sockets, layout, spec)?))
@@ -289,6 +296,11 @@ impl KeyedTarget for RedisTarget {
         self.mark.records()
     }
     fn loaded(&self, records: u64) -> Result<()> {
+        let mut admin = self.admin();
+        if admin.stop().stopped() {
+            admin.settle()?;
+        }
+        drop(admin);
         self.mark.note(&self.admin, records)
     }
 }

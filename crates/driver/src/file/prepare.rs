@@ -47,7 +47,7 @@ pub fn prepare(
             if stays && held.size < file_size {
                 made.enlarged(&held.name, held.size);
             }
-            made.mark(mark)?;
+            made.mark(mark, is_new)?;
         }
         new += u32::from(is_new);
         reused += u32::from(!is_new);
@@ -166,7 +166,7 @@ fn fill_up(
     let file = file.map_err(failed)?;
     lock(&file, &path, true)?;
     let stat = fstat(&file).map_err(failed)?;
-    made.mark(FileMark {
+    let mark = FileMark {
         name: fill_level::NAME.to_owned(),
         inode: stat.st_ino,
         device: device(&stat),
@@ -176,7 +176,8 @@ fn fill_up(
         run_id: asked.spec.run_id.to_owned(),
         keep: asked.options.keep,
         modified_ns: None,
-    })?;
+    };
+    made.mark(mark, stat.st_size == 0)?;
     ftruncate(&file, bytes).map_err(failed)?;
     let empty = layout::holes(file.as_fd(), bytes).unwrap_or(bytes);
     if empty > 0 {

@@ -4,12 +4,14 @@
 
 mod common;
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{ended, has_library, run_job, scratch, start_measuring, summary, taillight};
+use common::{
+    ended, has_library, run_job, scratch, signal, start_as, start_measuring, summary, taillight,
+};
 use serde_json::Value;
 use taillight_s3test::{
     FaultyServer, ID, ObjectServer as ObjectStore, SECRET, ServerFault, ServerSettings, free_port,
@@ -137,6 +139,49 @@ fn a_redis_server_killed_in_the_run() {
     assert!(summary["totals"]["errors"].as_u64() > Some(0), "errors are counted");
     assert_ne!(summary["verdict"]["status"], "good");
     assert!(dir.path().join("out/report.html").is_file());
+}
+
+/// Starts the line, does `then` after a while, and sends SIGINT: the run must end at once and leave nothing.
+fn ends_at_a_signal(dir: &Path, line: &str, then: impl FnOnce()) {
+    let credentials = ["env", "AWS_ACCESS_KEY_ID=id", "AWS_SECRET_ACCESS_KEY=x"];
+    let child = start_as(dir, &credentials, &format!("{line} --output out"));
+    std::thread::sleep(Duration::from_millis(1500));
+    then();
+    let began = Instant::now();
+    signal(&child, "INT");
+    ended(&child.wait_with_output().expect("it ends"), 130);
+    assert!(began.elapsed() < Duration::from_secs(3), "{line}: {:?}", began.elapsed());
+    assert!(!dir.join("out").exists(), "{line}");
+}
+
+#[test]
+fn the_first_signal_ends_every_wait_before_the_load() {
+    let home = scratch();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().expect("its address");
+    for path in [format!("redis://{silent}"), format!("http://{silent}/bench")] {
+        let line = format!("run --path {path} --ops 10 --set workload.0.mix=get");
+        ends_at_a_signal(home.path(), &line, || ());
+    }
+    // Something else holds the directory of the target.
+    let locked = scratch();
+    let held = std::fs::File::open(locked.path()).expect("opened");
+    held.lock().expect("locked");
+    let path = locked.path().join("data");
+    let line = format!("run --path {} --size 1MiB --rw randwrite --ops 10", path.display());
+    ends_at_a_signal(home.path(), &line, || ());
+    assert_eq!(std::fs::read_dir(locked.path()).expect("a list").count(), 0);
+    // A server that hangs while it is loaded.
+    let Some(server) = TestServer::redis() else { return };
+    let stop = || {
+        let id = server.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "STOP", &id]).status();
+        assert!(sent.expect("kill runs").success());
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    let more = "--bs 100B --ops 10 --set workload.0.mix=get --set workload.0.keys.count=10000000";
+    let line = format!("run --path redis://127.0.0.1:{} {more}", server.port);
+    ends_at_a_signal(home.path(), &line, stop);
 }
 
 #[test]

@@ -83,6 +83,9 @@ fn records_that_cannot_fit_are_refused_before_the_first_is_written() {
         assert!(said.contains("not enough space for the records"), "{said}");
         assert!(said.contains("3.64 PiB") && said.contains("load fewer"), "{said}");
         assert!(!home.join("big").exists() && !home.join("db").exists());
+        let ycsb = format!("suite ycsb --driver {driver} --path db --records 1000000000000");
+        let (_, said) = run_line(home, &ycsb, 4);
+        assert!(said.contains("909 TiB"), "ten fields of 100 B: {said}");
     });
 }
 
@@ -124,8 +127,8 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         let written = summary["totals"]["count"].as_u64().expect("a count");
         assert!(written > 1000 && errors > 0, "{written} {errors}");
         assert!(!small.path().join("db").exists(), "its database goes");
-        // A load that does not fit cannot be measured at all. Of text nobody knows before what it takes.
-        job(home, driver, options, 20_000, "mix = \"get\"\npayload = \"text\"");
+        // A load that does not fit cannot be measured at all. Of zeros nobody knows before what they take.
+        job(home, driver, options, 20_000, "mix = \"get\"\npayload = \"zero\"");
         let place = format!("--set target.path={path}/db --output load");
         let said = ends(home, &place, 5);
         assert!(said.contains("status: no space left on device (errno 28)"), "{said}");
@@ -137,7 +140,7 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
 fn a_run_that_ends_while_it_loads() {
     each(|driver, home| {
         for (name, code) in [("INT", Some(130)), ("KILL", None)] {
-            job(home, driver, "keep = true", 20_000_000, "mix = \"get\"\npayload = \"text\"");
+            job(home, driver, "keep = true", 20_000_000, "mix = \"get\"\npayload = \"zero\"");
             let mut child = start(home, "run job.toml --output out");
             let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
             let first = lines.find(|l| !l.as_ref().is_ok_and(|l| of_others(l)));

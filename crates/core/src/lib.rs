@@ -18,6 +18,7 @@ pub mod plan;
 pub mod probe;
 pub mod progress;
 pub mod record;
+pub mod stop;
 pub mod suggest;
 pub mod units;
 
@@ -27,3 +28,4 @@ pub use latency::{LatencyKind, LatencyMap};
 pub use op::{ALL_FIELDS, Op, OpKind, SyncKind};
 pub use percentile::Percentile;
 pub use record::{Record, Status};
+pub use stop::StopFlag;

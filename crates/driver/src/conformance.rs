@@ -95,7 +95,12 @@ const CHECKS: [(&str, Check, Reads); 21] = [
 /// opened or closed at all.
 pub fn run(case: &TestCase<'_>) -> Tested<Vec<(&'static str, CheckResult)>> {
     let caps = case.driver.capabilities(&case.plan.target)?;
-    let spec = OpenSpec { plan: &case.plan, run_id: "conformance", destroy: case.destroy };
+    let spec = OpenSpec {
+        plan: &case.plan,
+        run_id: "conformance",
+        destroy: case.destroy,
+        stop: &taillight_core::StopFlag::default(),
+    };
     let target = case.driver.open(&spec, &mut |_| true)?;
     let bench = CheckContext { case, caps, target };
     if bench.caps.keyed() {

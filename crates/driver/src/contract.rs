@@ -15,7 +15,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Op, Result, Stamp, Status};
+use taillight_core::{Error, Op, Result, Stamp, Status, StopFlag};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
@@ -79,6 +79,8 @@ pub struct OpenSpec<'a> {
     pub run_id: &'a str,
     /// The name given with `--destroy`, if any.
     pub destroy: Option<&'a str>,
+    /// Ends every wait before the load.
+    pub stop: &'a StopFlag,
 }
 
 /// Shape of an opened target.
@@ -143,10 +145,6 @@ pub trait KeyedTarget: Send + std::marker::Sync {
     /// Takes note that key numbers from `start` up to this count exist and are durable. Errors:
     /// `Target` when the note cannot be kept.
     fn loaded(&self, records: u64) -> Result<()>;
-    /// Bytes free where records are kept; none where that is not known. Errors: `Unavailable`.
-    fn free_space(&self) -> Result<Option<u64>> {
-        Ok(None)
-    }
 }
 
 /// Virtual time, owned by the `sim` target and driven by the engine's event loop.

@@ -11,7 +11,7 @@ use taillight_core::{Error, Result};
 /// The error of a call on `path` that failed.
 pub fn cannot(what: &str, path: &Path, e: impl Into<io::Error>) -> Error {
     let e: io::Error = e.into();
-    Error::unavailable(what).with("path", path.display()).hint_some(hint(&e)).source(e)
+    Error::unavailable(what).with("path", path.display()).hint_some(hint(&e, path)).source(e)
 }
 
 /// Bytes free for us in the file system that holds `dir`. Errors: `Unavailable`.
@@ -41,7 +41,7 @@ pub fn resolve_absent(path: &Path) -> Result<PathBuf> {
     Ok(parent.join(name))
 }
 
-fn hint(e: &io::Error) -> Option<&'static str> {
+fn hint(e: &io::Error, path: &Path) -> Option<&'static str> {
     match e.raw_os_error() {
         // Too many open files has no kind of its own.
         Some(libc::EMFILE) => return Some("raise the limit of open files (ulimit -n)"),
@@ -60,12 +60,22 @@ fn hint(e: &io::Error) -> Option<&'static str> {
         io::ErrorKind::ReadOnlyFilesystem => {
             "the file system is mounted read-only: mount it read-write, or name another path"
         }
+        io::ErrorKind::StorageFull if has_no_inodes(path) => {
+            "the file system has no inodes left: delete files there, or name another path"
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space there, or ask for a smaller size"
         }
         io::ErrorKind::NotFound => "it was there a moment ago: look who removes it, then try again",
         _ => return None,
     })
+}
+
+/// Whether the file system of a path, which need not exist, can hold no more files.
+fn has_no_inodes(path: &Path) -> bool {
+    let there = path.ancestors().find_map(|at| rustix::fs::statvfs(at).ok());
+    // Some count none at all.
+    there.is_some_and(|fs| fs.f_files > 0 && fs.f_favail == 0)
 }
 
 #[cfg(test)]

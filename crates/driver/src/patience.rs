@@ -1,21 +1,112 @@
-//! Waiting for something that another program holds for a moment.
+//! Waiting for something that another program does or holds: never longer than the wait may last, and
+//! no longer than a slice once the run is asked to stop.
 
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Asks `is_free` until it gives something or `most` is over, with a pause between two questions; the
-/// last answer counts, so that one question is always asked.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use taillight_core::StopFlag;
+
+/// The stop flag is looked at so often.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// The end of one wait, whatever comes in meanwhile.
+pub struct Deadline<'a> {
+    until: Instant,
+    stop: &'a StopFlag,
+}
+
+impl Deadline<'_> {
+    pub fn within(most: Duration, stop: &StopFlag) -> Deadline<'_> {
+        Deadline { until: Instant::now() + most, stop }
+    }
+
+    /// How long to wait before asking again. Errors: `TimedOut`, `Interrupted` when the run is to stop.
+    pub fn slice(&self) -> io::Result<Duration> {
+        if self.stop.stopped() {
+            return Err(io::Error::new(ErrorKind::Interrupted, "stopped while waiting"));
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left.min(SLICE)) }
+    }
+
+    /// Waits for an event of a connection, or for a slice. Errors: as [`Deadline::slice`].
+    pub fn wait_for(&self, fd: impl AsFd, events: PollFlags) -> io::Result<()> {
+        let slice = Timespec { tv_sec: 0, tv_nsec: i64::from(self.slice()?.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&fd, events)], Some(&slice)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Asks `is_free` until it gives something, `most` is over or the run is to stop, with a pause between
+/// two questions; the last answer counts, so that one question is always asked.
 pub fn wait<T>(
     most: Duration,
     pause: Duration,
+    stop: &StopFlag,
     mut is_free: impl FnMut() -> Option<T>,
 ) -> Option<T> {
-    let until = Instant::now() + most;
+    let deadline = Deadline::within(most, stop);
     loop {
         let answer = is_free();
-        if answer.is_some() || Instant::now() >= until {
+        if answer.is_some() || deadline.slice().is_err() {
             return answer;
         }
         std::thread::sleep(pause);
+    }
+}
+
+/// Addresses of a server, as the system orders them. Errors: as [`Deadline::slice`], or that there are none.
+pub fn resolve(host: &str, port: u16, deadline: &Deadline<'_>) -> io::Result<Vec<SocketAddr>> {
+    let (found, finds) = mpsc::channel();
+    let host = host.to_owned();
+    // The system's resolver cannot be told to end.
+    std::thread::spawn(move || {
+        let all = (host.as_str(), port).to_socket_addrs().map(Vec::from_iter);
+        let _ = found.send(all);
+    });
+    loop {
+        match finds.recv_timeout(deadline.slice()?) {
+            Ok(all) => return all,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(_) => return Err(ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+}
+
+/// Begins a connection that never waits; it is made when it becomes writable.
+pub fn begin(to: SocketAddr) -> io::Result<TcpStream> {
+    let family = match to {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&fd, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(fd)),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Makes a connection, which waits for nothing afterwards. Errors: as [`Deadline::slice`], or why the
+/// server does not take it.
+pub fn connect(to: SocketAddr, deadline: &Deadline<'_>) -> io::Result<TcpStream> {
+    let tcp = begin(to)?;
+    loop {
+        deadline.wait_for(&tcp, PollFlags::OUT)?;
+        if let Some(e) = tcp.take_error()? {
+            return Err(e);
+        }
+        if tcp.peer_addr().is_ok() {
+            return Ok(tcp);
+        }
     }
 }
 
@@ -25,13 +116,28 @@ mod tests {
 
     #[test]
     fn it_asks_until_there_is_an_answer_or_no_patience() {
+        let stop = StopFlag::default();
         let mut asked = 0;
         let mut third = || {
             asked += 1;
             (asked == 3).then_some(asked)
         };
-        assert_eq!(wait(Duration::from_secs(3_600), Duration::ZERO, &mut third), Some(3));
-        assert_eq!(wait(Duration::ZERO, Duration::ZERO, &mut third), None, "asked once");
-        assert_eq!(asked, 4);
+        let long = Duration::from_secs(3_600);
+        assert_eq!(wait(long, Duration::ZERO, &stop, &mut third), Some(3));
+        assert_eq!(wait(Duration::ZERO, Duration::ZERO, &stop, &mut third), None, "asked once");
+        stop.stop();
+        assert_eq!(wait(long, Duration::ZERO, &stop, &mut third), None, "asked once");
+        assert_eq!(asked, 5);
+    }
+
+    #[test]
+    fn names_are_resolved_and_nobody_there_is_an_error() {
+        let stop = StopFlag::default();
+        let deadline = Deadline::within(Duration::from_secs(5), &stop);
+        let all = resolve("127.0.0.1", 1, &deadline).unwrap();
+        assert_eq!(connect(all[0], &deadline).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        stop.stop();
+        let e = connect(all[0], &deadline).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused));
     }
 }

@@ -49,6 +49,37 @@ fn files_of_others_are_read_but_not_written() {
 }
 
 #[test]
+fn what_is_refused_costs_no_data() {
+    let tmp = scratch();
+    let path = tmp.path().join("given-up");
+    let content = vec![7u8; 8 << 20];
+    std::fs::write(&path, &content).unwrap();
+    std::fs::write(tmp.path().join("theirs"), "x").unwrap();
+    let both: &[OpKind] = &[OpKind::Read, OpKind::Write];
+    for (options, block) in [
+        ("fill = \"0.1%\"", 4096),
+        ("extent_size = \"5KiB\"", 4096),
+        ("layout = \"always\"\ndirect = true", 256),
+    ] {
+        let size = Some(16 * MIB);
+        let ask = Ask { size, options, destroy: Some(&path), ..Ask::new(&path, both) };
+        let mut plan = ask.plan();
+        plan.workloads[0].block_size = BlockSize::Fixed(ByteSize(block));
+        plan.workloads[0].access.align = ByteSize(block);
+        let e = support::open(&plan, Some(&path), "t").err().unwrap();
+        assert!(matches!(e.kind(), ErrorKind::Usage | ErrorKind::Unavailable), "{e}");
+        assert!(std::fs::read(&path).unwrap() == content, "{options}: {e}");
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 2, "{options}: {e}");
+    }
+    // A file of somebody else in the place of the one that fills.
+    std::fs::write(tmp.path().join("taillight-fill.dat"), "mine").unwrap();
+    let options = "fill = \"99%\"";
+    let e = Ask { options, size: Some(MIB), destroy: Some(&path), ..Ask::new(&path, both) }.open();
+    assert_eq!(e.err().unwrap().kind(), ErrorKind::Refused);
+    assert!(std::fs::read(&path).unwrap() == content);
+}
+
+#[test]
 fn confirmation_must_name_the_target() {
     let tmp = scratch();
     let (path, other) = (tmp.path().join("a"), tmp.path().join("b"));

@@ -157,6 +157,42 @@ fn a_foreign_database_is_refused_until_confirmed() {
 }
 
 #[test]
+fn what_is_refused_costs_no_database() {
+    for place in stores() {
+        let target = place.open("keep = true").unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        let files = || {
+            let entries = std::fs::read_dir(&place.dir).unwrap().flatten();
+            let mut names: Vec<_> = entries.map(|e| e.file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = files();
+        let other_log = support::scratch();
+        let mut wrong = vec![("", 1_000_000_000_000, ErrorKind::Unavailable)];
+        let wal = format!(
+            "options = \"allow_mmap_reads=true;wal_dir={}\"\ndirect_reads = true",
+            other_log.path().display()
+        );
+        if place.store == "rocksdb" {
+            wrong.push(("options = \"bogus_option=1\"", 10, ErrorKind::Usage));
+            wrong.push((&wal, 10, ErrorKind::Unavailable));
+        }
+        for (options, records, kind) in wrong {
+            let mut plan = place.plan(options);
+            plan.target.destroy = true;
+            plan.workloads[0].keys.iter_mut().for_each(|keys| keys.count = records);
+            let e = open(&plan, Some(&place.dir)).err().unwrap();
+            assert_eq!(e.kind(), kind, "{e}");
+            assert_eq!(std::fs::read_dir(&other_log).unwrap().count(), 0, "{e}");
+            assert_eq!(files(), before, "{e}");
+        }
+        assert!(has(place.open("keep = true").unwrap().as_ref(), 3));
+    }
+}
+
+#[test]
 fn a_directory_of_other_things_and_no_directory() {
     for place in stores() {
         std::fs::create_dir(&place.dir).unwrap();

@@ -4,12 +4,15 @@
 #[macro_use]
 mod support;
 
-use taillight_core::plan::{Plan, Values};
+use std::time::{Duration, Instant};
+
+use taillight_core::plan::{BlockSize, Plan, Values};
 use taillight_core::probe::Token;
-use taillight_core::{ErrorKind, Op, OpKind, Result, Status};
+use taillight_core::units::ByteSize;
+use taillight_core::{ErrorKind, Op, OpKind, Result, Status, StopFlag};
 use taillight_driver::conformance::{self, keyed_plan, one, target};
-use taillight_driver::kv::redis::testing::RedisServer;
-use taillight_driver::{AdminAction, Session, Submitted, Target};
+use taillight_driver::kv::redis::testing::{RedisServer, cut_short, peer};
+use taillight_driver::{AdminAction, OpenSpec, Session, Submitted, Target};
 
 /// A server in a directory of its own.
 struct TemporaryRedis {
@@ -137,21 +140,89 @@ fn servers_that_cannot_be_used_say_why() {
 }
 
 #[test]
-fn what_a_server_may_still_keep_is_known_before_a_load() {
+fn no_peer_holds_up_the_opening() {
+    let pause = Duration::from_millis(100);
+    for (first, more, pause) in [
+        (&b""[..], &b""[..], pause),
+        (b"+", b"x", pause),
+        (b"+", &[b'x'; 4096], Duration::ZERO),
+        (b"$99999999999999\r\n", b"x", pause),
+        (b"*1000000000\r\n", b":1\r\n", Duration::ZERO),
+    ] {
+        let path = format!("redis://{}", peer(first, more, pause));
+        let errors = cut_short(|timeout, stop| {
+            let options = format!("timeout = \"{timeout}\"");
+            let plan = &keyed_plan(target("redis", &path, &options), 400, 1, false);
+            let spec = OpenSpec { plan, run_id: "test", destroy: None, stop };
+            taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true).map(drop)
+        });
+        errors.iter().for_each(|e| assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}"));
+    }
+}
+
+#[test]
+fn a_stopped_run_still_deletes_its_keys() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let plan = &server.plan("timeout = \"60s\"", 1, false);
+    let open = |stop| {
+        let spec = OpenSpec { plan, run_id: "test", destroy: None, stop };
+        taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true).unwrap()
+    };
+    let stop = StopFlag::default();
+    let target = open(&stop);
+    let mut s = session(target.as_ref(), 1);
+    assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400)).status.is_ok());
+    stop.stop();
+    drop(s);
+    target.close().unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+    // A server that hangs does not hold up the end of a stopped run either.
+    let stop = StopFlag::default();
+    let target = open(&stop);
+    server.signal("STOP");
+    stop.stop();
+    let began = Instant::now();
+    assert!(target.close().is_err());
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    server.signal("CONT");
+}
+
+#[test]
+fn records_that_a_server_cannot_keep_are_refused_before_anything_goes() {
     let server = or_skip!(TemporaryRedis::start(&["--maxmemory", "64mb"]));
-    let target = open(&server.plan("", 1, false), None).unwrap();
-    let free = || target.keyed().unwrap().free_space().unwrap();
-    let room = free().unwrap();
-    assert!((32 << 20..64 << 20).contains(&room), "{room}");
-    server.cli(&["SET", "foreign", &"x".repeat(100_000)]);
-    assert!(free().unwrap() + 90_000 < room);
-    // A server that drops keys, or has no limit, takes any number.
-    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    assert_eq!(free(), None);
+    let prefix = "prefix = \"p\"";
+    let plan = |records: u64| {
+        let mut plan = server.plan(prefix, 1, false);
+        plan.target.destroy = true;
+        plan.workloads[0].keys.iter_mut().for_each(|keys| keys.count = records);
+        plan.workloads[0].block_size = BlockSize::Fixed(ByteSize(1000));
+        plan
+    };
+    let destroy = |records| {
+        let plan = plan(records);
+        let name = plan.target.path.clone();
+        open(&plan, name.as_deref()).map(|target| target.close().unwrap())
+    };
+    // Most of the memory is used by keys that go.
+    for i in 0..40 {
+        server.cli(&["SETRANGE", &format!("p:{i}"), "1048575", "x"]);
+    }
+    for (memory, policy) in [("64mb", "noeviction"), ("0", "noeviction"), ("0", "allkeys-lru")] {
+        server.cli(&["CONFIG", "SET", "maxmemory", memory]);
+        server.cli(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        let e = destroy(1_000_000_000_000).err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Unavailable);
+        assert!(e.to_string().contains("not enough space"), "{e}");
+        assert_eq!(server.cli(&["DBSIZE"]), "40", "{memory} {policy}");
+    }
+    server.cli(&["CONFIG", "SET", "maxmemory", "64mb"]);
+    // A server that drops keys takes any number, and what goes makes room.
+    let (all, most) = (1_000_000_000_000, 40_000);
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    assert!(free().is_some());
-    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(free(), None);
+    destroy(most).unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    destroy(all).unwrap();
 }
 
 #[test]

@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{MixPart, PayloadKind, Plan, WorkloadPlan};
+use taillight_core::plan::{MixPart, Plan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::{OnProgress, Progress};
-use taillight_core::units::readable::bytes;
-use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
+use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
 use taillight_driver::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
 
 use crate::generator::{KeyGenerator, WorkerIndex, worker_seed};
@@ -23,8 +22,10 @@ use crate::worker::KeyedWorker;
 
 /// Operations in flight while loading, where the driver queues.
 const DEPTH: u32 = 32;
-/// Progress is shown after this many records.
-const SHOW_EVERY: u64 = 4096;
+/// Progress is told, and asked whether to go on, after this time, ns.
+const ASK_NS: i64 = 100_000_000;
+/// How long what is in flight has once loading is stopped, ns.
+const STOPPED_NS: u64 = 300_000_000;
 /// Longest wait for a completion, ns.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
@@ -47,46 +48,33 @@ pub fn preload(
     if missing == 0 {
         return Ok(0);
     }
-    check_space(w, missing, keyed.free_space()?)?;
     let space = KeySpace::new(keys.start, have).for_one();
     let mut load = PreloadLoop::new(plan, w, target, can, space)?;
     if !plan.verify.is_off() {
         let format = BlockFormat::new(&PayloadSpec::of(&w.payload)?);
         load.seal = Some((format, run_hash(run_id)));
     }
+    let mut told = MonoClock.now();
+    let mut go = |done: u64| {
+        let now = MonoClock.now();
+        if now.since(told) < ASK_NS && done < missing {
+            return true;
+        }
+        told = now;
+        progress(Progress { what: "loading", done, total: missing, unit: "records" })
+    };
     for done in 1..=missing {
-        load.insert()?;
-        if done.is_multiple_of(SHOW_EVERY) || done == missing {
-            let told = Progress { what: "loading", done, total: missing, unit: "records" };
-            if !progress(told) {
-                load.drain()?;
-                return Err(Error::unavailable("stopped while loading records"));
-            }
+        if !load.insert(&mut || go(done - 1))? || !go(done) {
+            return Err(load.stop());
         }
     }
-    load.drain()?;
+    if !load.drain(&mut || go(missing))? {
+        return Err(load.stop());
+    }
     drop(load);
     target.admin(AdminAction::Flush)?;
     keyed.loaded(keys.count)?;
     Ok(missing)
-}
-
-/// Refuses records that cannot all be kept: what of their values no store compresses, beside what is
-/// free. Errors: `Unavailable`, with both.
-fn check_space(w: &WorkloadPlan, missing: u64, free: Option<u64>) -> Result<()> {
-    let kept = match w.payload.kind {
-        PayloadKind::Random if w.payload.duplicate == 0 => 100 - w.payload.compressible.min(100),
-        _ => 0,
-    };
-    let needed = (missing as f64 * w.block_size.mean() * f64::from(kept) / 100.0) as u64;
-    let Some(free) = free.filter(|free| needed > *free) else {
-        return Ok(());
-    };
-    Err(Error::unavailable("not enough space for the records")
-        .with("records", missing)
-        .with("needed", bytes(needed))
-        .with("free", bytes(free))
-        .hint("load fewer (keys.count), or name a path with more space (a server: raise its maxmemory)"))
 }
 
 /// A session that only inserts.
@@ -147,10 +135,12 @@ impl PreloadLoop {
         })
     }
 
-    /// Starts the next insert, waiting for a free slot first.
-    fn insert(&mut self) -> Result<()> {
+    /// Starts the next insert, waiting for a free slot first. False when `go` said to stop.
+    fn insert(&mut self, go: &mut dyn FnMut() -> bool) -> Result<bool> {
         while self.free.is_empty() {
-            self.wait()?;
+            if !self.wait(go)? {
+                return Ok(false);
+            }
         }
         let Some(slot) = self.free.pop() else {
             return Err(Error::internal("no slot to load with"));
@@ -168,34 +158,65 @@ impl PreloadLoop {
         let token = Token::new(self.made, slot);
         loop {
             match self.session.submit(&op, slot, token)? {
-                Submitted::Queued => return Ok(()),
-                Submitted::Done(completion) => return self.finish(&completion),
-                Submitted::Full => self.wait()?,
+                Submitted::Queued => return Ok(true),
+                Submitted::Done(completion) => return self.finish(&completion).map(|()| true),
+                Submitted::Full => {
+                    if !self.wait(go)? {
+                        self.free.push(slot);
+                        return Ok(false);
+                    }
+                }
             }
         }
     }
 
-    /// Waits until everything is loaded.
-    fn drain(&mut self) -> Result<()> {
+    /// Waits until everything is loaded. False when `go` said to stop.
+    fn drain(&mut self, go: &mut dyn FnMut() -> bool) -> Result<bool> {
         while self.free.len() < self.depth {
-            self.wait()?;
+            if !self.wait(go)? {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Hands over what is queued and takes at least one completion.
-    fn wait(&mut self) -> Result<()> {
+    /// Hands over what is queued and takes at least one completion. False when `go` said to stop.
+    fn wait(&mut self, go: &mut dyn FnMut() -> bool) -> Result<bool> {
         self.session.flush()?;
-        let until = MonoClock.now().plus(PATIENCE_NS);
+        let end = MonoClock.now().plus(PATIENCE_NS);
+        loop {
+            let until = MonoClock.now().plus(ASK_NS as u64).min(end);
+            if self.take(until)? > 0 {
+                return Ok(true);
+            }
+            if !go() {
+                return Ok(false);
+            }
+            if MonoClock.now() >= end {
+                return Err(Error::target("an insert did not end while loading records")
+                    .with("waited_s", PATIENCE_NS / 1_000_000_000));
+            }
+        }
+    }
+
+    /// Takes completions, waiting for the first until a stamp at most; how many.
+    fn take(&mut self, until: Stamp) -> Result<usize> {
         let mut done = std::mem::take(&mut self.done);
         self.session.poll(1, Some(until), &mut done)?;
-        if done.is_empty() && MonoClock.now() >= until {
-            return Err(Error::target("an insert did not end while loading records")
-                .with("waited_s", PATIENCE_NS / 1_000_000_000));
-        }
+        let count = done.len();
         let finished = done.drain(..).try_for_each(|c| self.finish(&c));
         self.done = done;
-        finished
+        finished.map(|()| count)
+    }
+
+    /// Gives what is in flight a moment, so that no insert comes after the records are deleted.
+    fn stop(mut self) -> Error {
+        let end = MonoClock.now().plus(STOPPED_NS);
+        while self.free.len() < self.depth && MonoClock.now() < end && self.take(end).is_ok() {}
+        if self.free.len() < self.depth {
+            self.session.abandon();
+        }
+        Error::unavailable("stopped while loading records")
     }
 
     fn finish(&mut self, c: &Completion) -> Result<()> {

@@ -15,8 +15,8 @@ mod verify;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use taillight_core::StopFlag;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
@@ -34,25 +34,6 @@ use crate::capture::PoolReport;
 use crate::collector::{Collected, Observer};
 use crate::worker::WorkerEnd;
 pub(crate) use setup::{buffer_size, whole_values};
-
-/// Asks a run to end early; shared with signal handlers.
-#[derive(Debug, Clone, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
-
-impl StopFlag {
-    /// Asks the run to end: nothing new is submitted, what is in flight is recorded.
-    pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-    /// Whether it was asked.
-    pub fn stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-    /// The flag itself, for signal handlers.
-    pub fn raw(&self) -> Arc<AtomicBool> {
-        self.0.clone()
-    }
-}
 
 /// What a run needs.
 pub struct EngineRequest<'a> {

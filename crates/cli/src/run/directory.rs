@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use taillight_core::capability::TargetKind;
 use taillight_core::job::DriverView;
 use taillight_core::plan::Plan;
 use taillight_core::{Clock, Error, MonoClock, Result, clock};
+use taillight_driver::ownership::SIDECAR;
 use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
 use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
 use taillight_suite::host::JobSource;
@@ -39,8 +41,10 @@ pub fn create(
         None => free_name(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
     };
     let target = plan.target.path.as_deref().and_then(taillight_machine::block::local);
-    if target.is_some_and(|target| same_place(target, &path)) {
-        return Err(Error::usage("the output directory is the target itself")
+    let facts = Registry.capabilities(&plan.target)?.facts;
+    if let Some(what) = target.and_then(|t| clash(t, &path, facts.kind == TargetKind::Keyed)) {
+        return Err(Error::usage(what)
+            .with("target", plan.target.path.as_deref().unwrap_or_default())
             .with("path", path.display())
             .hint("name another directory with --output"));
     }
@@ -54,7 +58,7 @@ pub fn create(
         seed: plan.run.seed,
         clock: clock.clone(),
         phases: Vec::new(),
-        driver: Some(Registry.capabilities(&plan.target)?.facts),
+        driver: Some(facts),
         environment: environment.clone(),
         capture: CaptureInfo {
             mode: plan.capture.mode,
@@ -94,11 +98,30 @@ fn names_nothing() -> Error {
         .hint("name a new or empty directory, or leave --output out")
 }
 
-/// Whether two paths name one place, which need not exist.
-fn same_place(a: &Path, b: &Path) -> bool {
-    let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-    let without_slash = |path: PathBuf| path.components().collect::<PathBuf>();
-    resolved(a).map(without_slash).is_some_and(|a| Some(a) == resolved(b).map(without_slash))
+/// Why a target and an output directory cannot be used together; neither need exist. `database`: the
+/// target is a directory of a store's own.
+fn clash(target: &Path, output: &Path, database: bool) -> Option<&'static str> {
+    let (at, out) = (real(target), real(output));
+    let directory = at.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
+    // A database with a mark is known whatever else is in its directory.
+    let fits = if database { at.join(SIDECAR).exists() } else { directory };
+    if at == out {
+        Some("the output directory is the target itself")
+    } else if !database && !directory && at.parent() == Some(&*out) {
+        Some("the target lies in the output directory, which the run keeps locked")
+    } else if out.starts_with(&at) && !fits {
+        Some("the output directory lies in the target, which must be new or empty")
+    } else {
+        None
+    }
+}
+
+/// The place that a path means, links resolved as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = whole.ancestors().find_map(|a| Some((a.canonicalize().ok()?, a)));
+    let real = there.and_then(|(real, a)| Some(real.join(whole.strip_prefix(a).ok()?)));
+    real.unwrap_or(whole).components().collect()
 }
 
 /// An id for something that is no run but leaves marks like one.
@@ -276,6 +299,35 @@ mod tests {
             (1_767_322_845, "20260102T030045Z"),
         ] {
             assert_eq!(utc(seconds * 1_000_000_000), text);
+        }
+    }
+
+    #[test]
+    fn output_and_target_lie_apart_where_they_must() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| tmp.path().join(name);
+        for name in ["set", "kept"] {
+            std::fs::create_dir(at(name)).expect("made");
+        }
+        std::fs::write(at("kept").join(SIDECAR), "{}").expect("written");
+        std::os::unix::fs::symlink(at("set"), at("link")).expect("made");
+        for (target, output, database, works) in [
+            ("run", "run", false, false),
+            ("link", "set/", false, false),
+            ("run/data", "run", false, false),
+            ("link/data", "set", false, false),
+            ("run/set/", "run", false, true),
+            ("run/db", "run", true, true),
+            ("data", "data/run", false, false),
+            ("set", "link/run", false, true),
+            ("new/", "new/run", false, true),
+            ("db", "db/run/1", true, false),
+            ("set", "set/run", true, false),
+            ("kept", "kept/run", true, true),
+            ("data", "database", false, true),
+        ] {
+            let found = clash(&at(target), &at(output), database);
+            assert_eq!(found.is_none(), works, "{target} {output} {found:?}");
         }
     }
 

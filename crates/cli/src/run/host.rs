@@ -69,6 +69,7 @@ impl Host for RunHost<'_> {
             plan,
             run_id: &directory::fresh_id(),
             destroy: confirmed(self.destroy, plan),
+            stop: self.signals.stop(),
         };
         let target = registry::driver(&plan.target.driver)?.open(&spec, &mut |p| {
             live.step(p);

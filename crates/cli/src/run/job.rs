@@ -40,7 +40,7 @@ pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
     if let Some(path) = args.path.as_deref().filter(|_| args.driver.is_none())
         && source.is_none()
     {
-        job.apply("--path", "target.driver", FlagValue::Text(driver_of(path)))?;
+        job.apply("--path", "target.driver", FlagValue::Text(driver_of(path)?))?;
     }
     apply_target(args, &mut job)?;
     apply_load(args, &mut job)?;
@@ -167,19 +167,25 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// The driver of a path that is given without one.
-fn driver_of(path: &str) -> &'static str {
-    let port = |at: &str| at.parse::<u16>().is_ok();
-    let server = path.rsplit_once(':').is_some_and(|(host, at)| {
-        !host.is_empty() && !host.contains('/') && port(at) && !Path::new(path).exists()
+/// The driver of a path that is given without one. Errors: `Usage` for HOST:PORT with a port that none is.
+fn driver_of(path: &str) -> Result<&'static str> {
+    let server = path.rsplit_once(':').filter(|(host, at)| {
+        let digits = !at.is_empty() && at.bytes().all(|b| b.is_ascii_digit());
+        !host.is_empty() && !host.contains('/') && digits && !Path::new(path).exists()
     });
-    if server || path.starts_with("redis://") || path.starts_with("unix:/") {
+    if let Some((_, port)) = server.filter(|(_, at)| at.parse::<u16>().is_err()) {
+        return Err(Error::usage("a port is a number up to 65535")
+            .with("--path", path)
+            .with("port", port)
+            .hint(format!("correct it; a file of this name is --path ./{path}")));
+    }
+    Ok(if server.is_some() || path.starts_with("redis://") || path.starts_with("unix:/") {
         "redis"
     } else if path.starts_with("http://") || path.starts_with("https://") {
         "s3"
     } else {
         "file"
-    }
+    })
 }
 
 fn apply_every_day(args: &RunArgs, job: &mut Job) -> Result<()> {
@@ -258,8 +264,10 @@ mod tests {
             ("/mnt/a:1", "file"),
             ("file:12", "redis"),
         ] {
-            assert_eq!(driver_of(path), driver, "{path}");
+            assert_eq!(driver_of(path).unwrap(), driver, "{path}");
         }
+        let e = driver_of("localhost:99999").unwrap_err();
+        assert!(e.to_string().contains("65535"), "{e}");
     }
 
     #[test]

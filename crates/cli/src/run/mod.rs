@@ -20,7 +20,7 @@ use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
@@ -116,7 +116,8 @@ fn is_remote(plan: &Plan) -> bool {
 
 /// What opening the target would refuse as things stand; nothing is changed.
 fn check(args: &RunArgs, plan: &Plan) -> Result<()> {
-    let spec = OpenSpec { plan, run_id: "", destroy: args.destroy.as_deref() };
+    let spec =
+        OpenSpec { plan, run_id: "", destroy: args.destroy.as_deref(), stop: &StopFlag::default() };
     registry::driver(&plan.target.driver)?.check(&spec)
 }
 
@@ -271,8 +272,8 @@ fn feed(request: &RunRequest<'_>, run: &NewRun) -> Option<LiveFeed> {
 fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<dyn Target>, u64)> {
     let plan = request.plan;
     let driver = registry::driver(&plan.target.driver)?;
-    let spec = OpenSpec { plan, run_id: &run.run_id, destroy: request.destroy };
     let stop = request.signals.stop();
+    let spec = OpenSpec { plan, run_id: &run.run_id, destroy: request.destroy, stop };
     let target = driver.open(&spec, &mut |p| {
         live.step(p);
         !stop.stopped()

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use taillight_core::exit::Exit;
 use taillight_core::job::{Job, SweepTable};
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 use taillight_driver::OpenSpec;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{Assignment, JobSource};
@@ -120,7 +120,12 @@ fn check_targets(plans: &[Plan], destroy: &[String]) -> Result<()> {
         }
         seen.push(name);
         let destroy = confirmed(destroy, plan);
-        registry::driver(&plan.target.driver)?.check(&OpenSpec { plan, run_id: "", destroy })?;
+        registry::driver(&plan.target.driver)?.check(&OpenSpec {
+            plan,
+            run_id: "",
+            destroy,
+            stop: &StopFlag::default(),
+        })?;
     }
     Ok(())
 }

@@ -86,7 +86,12 @@ pub(super) fn deterministic(b: &CheckContext<'_>) -> Checked {
 
 /// Completions of a fresh target, each with its moment.
 fn history(b: &CheckContext<'_>) -> Tested<Vec<(i64, Completion)>> {
-    let spec = OpenSpec { plan: &b.case.plan, run_id: "conformance", destroy: b.case.destroy };
+    let spec = OpenSpec {
+        plan: &b.case.plan,
+        run_id: "conformance",
+        destroy: b.case.destroy,
+        stop: &taillight_core::StopFlag::default(),
+    };
     let target = b.case.driver.open(&spec, &mut |_| true)?;
     let fresh = CheckContext { case: b.case, caps: b.caps.clone(), target };
     let time = fresh.target.virtual_time().ok_or("it has no virtual time")?;

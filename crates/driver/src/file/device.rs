@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fstat, open as open_fd, seek}
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 
 use crate::file::erase;
 use crate::file::facts::Facts;
@@ -145,7 +145,7 @@ fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd>
         // On a device, EXCL without CREATE asks the kernel for an exclusive claim.
         flags |= OFlags::EXCL;
     }
-    let opened = patience::wait(BUSY_WAIT, BUSY_PAUSE, || {
+    let opened = patience::wait(BUSY_WAIT, BUSY_PAUSE, &StopFlag::default(), || {
         Some(open_fd(path, flags, Mode::empty())).filter(|o| !matches!(o, Err(Errno::BUSY)))
     });
     let fd = opened.unwrap_or(Err(Errno::BUSY)).map_err(|e| why_not(path, e.into()))?;

@@ -121,6 +121,13 @@ pub fn apart(fd: BorrowedFd<'_>, len: u64, extent: u64) -> io::Result<()> {
     Ok(rustix::fs::ftruncate(fd, len)?)
 }
 
+/// Whether [`apart`] can be done in the file system of an empty file: two extents of at most [`CHUNK`] that
+/// leave the same remainder of any block. Errors: as there.
+pub fn try_apart(fd: BorrowedFd<'_>, extent: u64) -> io::Result<()> {
+    let extent = if extent.is_multiple_of(CHUNK) { CHUNK } else { extent % CHUNK };
+    apart(fd, 2 * extent, extent)
+}
+
 fn write_all(fd: BorrowedFd<'_>, mut data: &[u8], mut at: u64) -> io::Result<()> {
     while !data.is_empty() {
         match rustix::io::pwrite(fd.as_fd(), data, at) {

@@ -24,7 +24,7 @@ mod sys;
 mod target;
 mod uring;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
@@ -124,9 +124,10 @@ fn open(
     spec: &OpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Box<dyn Target>> {
-    let (method, resolved, asked) = open_request(driver, options, spec)?;
-    let opened = OpenedTarget::from(resolved, &asked, progress)?;
-    opened.into_target(&asked, method, progress).map(|t| Box::new(t) as Box<dyn Target>)
+    let (engine, resolved, asked) = open_request(driver, options, spec)?;
+    let ring = (engine == IoEngine::Uring).then(|| RingSetup::probe(options)).transpose()?;
+    let opened = OpenedTarget::from(resolved, &asked, ring.is_some(), progress)?;
+    opened.into_target(&asked, ring, progress).map(|t| Box::new(t) as Box<dyn Target>)
 }
 
 /// What is to be opened where, and whether destroying it is confirmed.
@@ -206,6 +207,7 @@ impl OpenedTarget {
     fn from(
         resolved: TargetPath,
         asked: &FileOpenSpec<'_>,
+        uring: bool,
         progress: &mut OnProgress<'_>,
     ) -> Result<OpenedTarget> {
         match resolved {
@@ -215,6 +217,7 @@ impl OpenedTarget {
                         .hint("leave `files` out"));
                 }
                 let opened = device::open(&path, asked)?;
+                check_io(&[opened.fd.as_fd()], opened.size, asked, (uring, true))?;
                 let purged = device::purge(&opened, &path, asked, progress)?;
                 let filled = device::fill(&opened, asked, progress)?;
                 let stat = rustix::fs::fstat(&opened.fd)
@@ -232,7 +235,9 @@ impl OpenedTarget {
                 })
             }
             TargetPath::Files(file_set) => {
-                let ready = regular::open(&file_set, asked, progress)?;
+                let planned = regular::plan_preparation(&file_set, asked)?;
+                check_io(&planned.there(), planned.file_size, asked, (uring, false))?;
+                let ready = regular::open(&file_set, planned, asked, progress)?;
                 let kind = if file_set.whole_dir { "directory" } else { "file" };
                 let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];
                 facts.extend(ready.facts);
@@ -250,21 +255,14 @@ impl OpenedTarget {
     fn into_target(
         self,
         asked: &FileOpenSpec<'_>,
-        engine: IoEngine,
+        ring: Option<RingSetup>,
         progress: &mut OnProgress<'_>,
     ) -> Result<FileTarget> {
         let OpenedTarget { files, file_size, made, mut facts, device } = self;
         let is_device = made.is_none();
         let options = asked.options;
-        let align = prepare_io(&files, asked, is_device)?;
-        if file_size % align != 0 {
-            return Err(Error::usage(
-                "the size of a file is not a multiple of the device's blocks",
-            )
-            .with("size", file_size)
-            .with("block", align)
-            .hint("give a size that is a multiple of the block"));
-        }
+        let all: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        let align = check_io(&all, file_size, asked, (ring.is_some(), is_device))?;
         let total = file_size * files.len() as u64;
         let mut warm = Vec::new();
         match options.cache {
@@ -278,7 +276,14 @@ impl OpenedTarget {
         }
         let resident = cache::resident_share(&files, file_size);
         let files = Arc::new(files);
-        let method = io_method(engine, &files, asked, is_device)?;
+        let method = ring.map_or(IoMethod::Sync, |setup| {
+            IoMethod::Uring(RingConfig {
+                files: Arc::clone(&files),
+                setup,
+                device: is_device,
+                submit_batch: options.submit_batch.resolve(options.direct),
+            })
+        });
         facts.push(("size.used".to_owned(), total.to_string()));
         facts.push(("io.direct".to_owned(), options.direct.to_string()));
         facts.push(("io.align".to_owned(), align.to_string()));
@@ -311,49 +316,45 @@ impl OpenedTarget {
     }
 }
 
-fn io_method(
-    engine: IoEngine,
-    files: &Arc<Vec<OwnedFd>>,
+/// Sets direct I/O, sees whether the files can do what the plan asks, and returns the alignment that it
+/// was checked against. Asked of what is there before its data is touched, and of everything when it is
+/// laid out. Errors: `Usage` or `Unavailable`, naming the value.
+fn check_io(
+    files: &[BorrowedFd<'_>],
+    file_size: u64,
     asked: &FileOpenSpec<'_>,
-    device: bool,
-) -> Result<IoMethod> {
-    if engine != IoEngine::Uring {
-        return Ok(IoMethod::Sync);
-    }
-    let setup = RingSetup::probe(asked.options)?;
-    if asked.options.iopoll {
-        polled(&files[0])?;
-    }
-    if device && asked.needs.trims {
-        probe_discard(&files[0])?;
-    }
-    Ok(IoMethod::Uring(RingConfig {
-        files: Arc::clone(files),
-        setup,
-        device,
-        submit_batch: asked.options.submit_batch.resolve(asked.options.direct),
-    }))
-}
-
-/// Sets direct I/O and returns the alignment that the plan was checked against.
-fn prepare_io(files: &[OwnedFd], asked: &FileOpenSpec<'_>, device: bool) -> Result<u64> {
+    (uring, device): (bool, bool),
+) -> Result<u64> {
     let direct = asked.options.direct;
     for fd in files {
-        layout::set_direct(fd.as_fd(), direct).map_err(|e| {
+        layout::set_direct(*fd, direct).map_err(|e| {
             Error::unavailable("direct I/O is not possible here")
                 .source(e)
                 .hint("set options.direct = false to go through the page cache")
         })?;
     }
-    let Some(fd) = files.first().filter(|_| direct || (device && asked.needs.trims)) else {
+    let Some(fd) = files.first() else { return Ok(1) };
+    if uring && asked.options.iopoll {
+        polled(*fd)?;
+    }
+    if uring && device && asked.needs.trims {
+        probe_discard(*fd)?;
+    }
+    if !direct && !(device && asked.needs.trims) {
         return Ok(1);
-    };
+    }
     let align = match ioctl_blksszget(fd).ok().filter(|_| device) {
         Some(logical) => u64::from(logical),
-        None => direct_align(fd)?,
+        None => direct_align(*fd)?,
     };
     let why = if direct { "direct I/O goes by the device's blocks" } else { "trims do" };
     needs::aligned(asked.spec.plan, align, why)?;
+    if file_size % align != 0 {
+        return Err(Error::usage("the size of a file is not a multiple of the device's blocks")
+            .with("size", file_size)
+            .with("block", align)
+            .hint("give a size that is a multiple of the block"));
+    }
     Ok(align)
 }
 
@@ -362,7 +363,7 @@ fn block_device(dev: u64) -> Option<BlockDevice> {
 }
 
 /// Alignment of direct I/O on a file: as the kernel says (6.1), else the device's logical block.
-fn direct_align(fd: &OwnedFd) -> Result<u64> {
+fn direct_align(fd: BorrowedFd<'_>) -> Result<u64> {
     if let Ok(s) = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         && s.stx_mask & StatxFlags::DIOALIGN.bits() != 0
     {
@@ -381,7 +382,7 @@ fn direct_align(fd: &OwnedFd) -> Result<u64> {
 }
 
 /// A polled ring on a device without poll queues fails every I/O: better said here.
-fn polled(fd: &OwnedFd) -> Result<()> {
+fn polled(fd: BorrowedFd<'_>) -> Result<()> {
     let on_device = rustix::fs::fstat(fd)
         .ok()
         .and_then(|stat| block_device(stat.st_rdev).or_else(|| block_device(stat.st_dev)));

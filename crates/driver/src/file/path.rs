@@ -31,6 +31,14 @@ pub struct FileSet {
     pub whole_dir: bool,
 }
 
+impl FileSet {
+    /// The directory, or the one in which it will be made.
+    pub fn nearest_dir(&self) -> &Path {
+        let parent = self.dir.parent().filter(|_| self.dir_absent);
+        parent.unwrap_or(&self.dir)
+    }
+}
+
 impl TargetPath {
     /// Resolves `path`. Touches nothing. Errors: `Usage` for a path that is none of the three,
     /// `Unavailable` when its parent is missing.

@@ -151,14 +151,14 @@ fn holey(path: &Path, empty: u64, of: u64) -> Error {
     .hint("write real data into it first, or set options.allow_holes = true")
 }
 
-/// Room for what will be allocated, with some for the file system's own records. Errors:
-/// `Unavailable`, with the numbers.
+/// Room for what will be allocated, with some for the file system's own records; returns how much that
+/// is. Errors: `Unavailable`, with the numbers.
 pub fn check_space(
     file_set: &FileSet,
     entries: &[DataFile],
     preparations: &[FilePreparation],
     file_size: u64,
-) -> Result<()> {
+) -> Result<u64> {
     let allocated = |f: &DataFile| f.existing.as_ref().map_or(0, ExistingFile::allocated);
     let needed: u64 = entries
         .iter()
@@ -170,15 +170,13 @@ pub fn check_space(
         })
         .fold(0, u64::saturating_add);
     if needed == 0 {
-        return Ok(());
+        return Ok(0);
     }
     let needed = needed.saturating_add(needed / 512);
-    let dir =
-        if file_set.dir_absent { file_set.dir.parent() } else { Some(file_set.dir.as_path()) };
-    let dir = dir.unwrap_or(Path::new("/"));
+    let dir = file_set.nearest_dir();
     let available = free_space(dir)?;
     if needed <= available {
-        return Ok(());
+        return Ok(needed);
     }
     Err(Error::unavailable("not enough space for the data set")
         .with("path", dir.display())

@@ -1,6 +1,5 @@
 //! Carrying out what was decided: creating, marking, sizing and filling files.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -14,8 +13,9 @@ use crate::file::fill_level::{self, Room};
 use crate::file::layout::{self, LayoutProgress};
 use crate::path_error::cannot;
 
+use crate::file::path::FileSet;
 use crate::file::plan::{self, FilePreparation};
-use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock};
+use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock, no_extents};
 use crate::file::sys;
 use crate::ownership::sidecar::device;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
@@ -47,7 +47,7 @@ pub fn prepare(
             if stays && held.size < file_size {
                 made.enlarged(&held.name, held.size);
             }
-            made.mark(mark)?;
+            made.mark(mark, is_new)?;
         }
         new += u32::from(is_new);
         reused += u32::from(!is_new);
@@ -101,9 +101,52 @@ fn fragments(
     ])
 }
 
+/// Whether the file system can be filled to the level that is asked for, once the data takes `grows`
+/// bytes more. Errors: `Usage` where it is fuller, `Refused` for a file of somebody else in the place of
+/// the one that fills it.
+pub fn check_fill(
+    file_set: &FileSet,
+    dir: Option<&OwnedDirectory>,
+    grows: u64,
+    asked: &FileOpenSpec<'_>,
+) -> Result<()> {
+    let level = asked.options.fill;
+    if !level.is_asked() {
+        return Ok(());
+    }
+    let held = dir.map_or(Ok(0), fill_blocks)?;
+    let there = file_set.nearest_dir();
+    let room = Room::of(OwnedDirectory::open(there, asked.spec.stop)?.fd())?;
+    let then = Room {
+        used: room.used.saturating_add(grows),
+        available: room.available.saturating_sub(grows),
+    };
+    match then.missing(level, held) {
+        Some(_) => Ok(()),
+        None => Err(Error::usage("the file system is fuller than `fill` asks")
+            .with("path", there.display())
+            .with("with the data", then.level())
+            .with("asked", level)
+            .hint("ask for a higher level, or free some space")),
+    }
+}
+
+/// Bytes that the file which fills the file system takes now. Errors: `Refused` for a file of somebody
+/// else in its place.
+fn fill_blocks(dir: &OwnedDirectory) -> Result<u64> {
+    let Ok(stat) = statat(dir.fd(), fill_level::NAME, AtFlags::SYMLINK_NOFOLLOW) else {
+        return Ok(0);
+    };
+    match dir.marks()?.iter().any(|m| m.name == fill_level::NAME && m.fits(&stat)) {
+        true => Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)),
+        false => Err(Error::refused("a file that Taillight did not make is in the way")
+            .with("path", dir.path().join(fill_level::NAME).display())
+            .hint("move it away, or leave `fill` out")),
+    }
+}
+
 /// Fills the file system up to the level that is asked for, by a file of ours; what was reached, for the
-/// manifest. Errors: `Usage` where it is fuller already, `Refused` for a file of somebody else in its
-/// place, `Unavailable` when it cannot be written.
+/// manifest. Errors: as [`check_fill`], `Unavailable` when it cannot be written.
 fn fill_up(
     made: &mut MarkedFiles,
     asked: &FileOpenSpec<'_>,
@@ -115,28 +158,15 @@ fn fill_up(
     }
     let path = made.dir().path().join(fill_level::NAME);
     let failed = |e: Errno| cannot("cannot fill the file system", &path, e);
-    let marks = made.dir().marks()?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let there = statat(made.dir().fd(), fill_level::NAME, AtFlags::SYMLINK_NOFOLLOW).ok();
-    let ours = |stat: &Stat| marks.iter().any(|m| m.name == fill_level::NAME && m.fits(stat));
-    if there.as_ref().is_some_and(|stat| !ours(stat)) {
-        return Err(Error::refused("a file that Taillight did not make is in the way")
-            .with("path", path.display())
-            .hint("move it away, or leave `fill` out"));
-    }
-    let held = there.map_or(0, |s| u64::try_from(s.st_blocks).unwrap_or(0).saturating_mul(512));
-    let Some(bytes) = Room::of(made.dir().fd())?.missing(level, held) else {
-        return Err(Error::usage("the file system is fuller than `fill` asks")
-            .with("path", made.dir().path().display())
-            .with("now", Room::of(made.dir().fd())?.level())
-            .with("asked", level)
-            .hint("ask for a higher level, or free some space"));
-    };
+    let held = fill_blocks(made.dir())?;
+    // The data may have reached the level by what the file system noted down of it.
+    let bytes = Room::of(made.dir().fd())?.missing(level, held).unwrap_or(0);
     let file = openat(made.dir().fd(), fill_level::NAME, flags, Mode::from_raw_mode(0o600));
     let file = file.map_err(failed)?;
     lock(&file, &path, true)?;
     let stat = fstat(&file).map_err(failed)?;
-    made.mark(FileMark {
+    let mark = FileMark {
         name: fill_level::NAME.to_owned(),
         inode: stat.st_ino,
         device: device(&stat),
@@ -146,7 +176,8 @@ fn fill_up(
         run_id: asked.spec.run_id.to_owned(),
         keep: asked.options.keep,
         modified_ns: None,
-    })?;
+    };
+    made.mark(mark, stat.st_size == 0)?;
     ftruncate(&file, bytes).map_err(failed)?;
     let empty = layout::holes(file.as_fd(), bytes).unwrap_or(bytes);
     if empty > 0 {
@@ -251,13 +282,7 @@ fn perform(
         ftruncate(&writable, file_size).map_err(|e| failed("cannot set the file's size", e))?;
     }
     if preparation == FilePreparation::Fragment {
-        let fragmented = |e: io::Error| {
-            Error::unavailable("the file cannot be laid out in extents that lie apart")
-                .with("path", dir.path().join(&held.name).display())
-                .with("extent_size", ByteSize(extent))
-                .source(e)
-                .hint("it takes ext4 or XFS, an extent_size of whole blocks (4KiB), and room for twice the data")
-        };
+        let fragmented = |e| no_extents(&dir.path().join(&held.name), extent, e);
         ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e))?;
         layout::apart(writable.as_fd(), file_size, extent).map_err(fragmented)?;
     }

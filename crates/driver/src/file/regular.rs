@@ -2,22 +2,25 @@
 //!
 //! Nothing is created or written until every file passed the guard and the space suffices.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, openat};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Result};
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, Result, StopFlag};
 
 use crate::contract::OpenSpec;
 use crate::path_error::cannot;
 
+use crate::file::layout;
 use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::{DevicePurge, FileOptions};
 use crate::file::path::FileSet;
 use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
-use crate::file::prepare::prepare;
+use crate::file::prepare::{check_fill, prepare};
 use crate::guard;
 use crate::ownership::{FileMark, MarkedFiles, NamedTarget, OwnedDirectory, refusal};
 
@@ -83,18 +86,18 @@ impl ExistingFile {
     }
 }
 
-/// Opens, checks, creates, lays out. Errors: `Usage`, `Refused` or `Unavailable`, before anything
-/// was touched; a failed layout is undone.
+/// Creates and lays out as planned. Errors: `Unavailable`; a failed layout is undone.
 pub fn open(
     file_set: &FileSet,
+    decided: PreparationPlan,
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
-    let decided = plan_preparation(file_set, asked)?;
+    decided.try_extents(file_set, asked)?;
     let made_dir = decided.dir.is_none();
     let dir = match decided.dir {
         Some(dir) => dir,
-        None => make_dir(&file_set.dir)?,
+        None => make_dir(&file_set.dir, asked.spec.stop)?,
     };
     let made = MarkedFiles::new(dir, made_dir && !asked.options.keep);
     let PreparationPlan { entries, preparations, file_size, .. } = decided;
@@ -108,21 +111,61 @@ pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
 }
 
 /// What is there, and what is to be done with each file.
-struct PreparationPlan {
+pub struct PreparationPlan {
     dir: Option<OwnedDirectory>,
     entries: Vec<DataFile>,
     preparations: Vec<FilePreparation>,
-    file_size: u64,
+    /// Bytes of each file that are used.
+    pub file_size: u64,
 }
 
-fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
+impl PreparationPlan {
+    /// The files that exist.
+    pub fn there(&self) -> Vec<BorrowedFd<'_>> {
+        let existing = self.entries.iter().filter_map(|found| found.existing.as_ref());
+        existing.map(|existing| existing.fd.as_fd()).collect()
+    }
+
+    /// Lays out a file of no name in extents that lie apart, before one that is there is emptied for
+    /// that. Errors: as for the file itself.
+    fn try_extents(&self, file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
+        let mut all = self.entries.iter().zip(&self.preparations);
+        let replaces = |(found, preparation): (&DataFile, &FilePreparation)| {
+            found.existing.is_some() && *preparation == FilePreparation::Fragment
+        };
+        let (Some(dir), Some(extent)) = (&self.dir, asked.options.extent()) else { return Ok(()) };
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match all.any(replaces).then(|| openat(dir.fd(), ".", flags, Mode::from_raw_mode(0o600))) {
+            Some(Ok(scratch)) => layout::try_apart(scratch.as_fd(), extent)
+                .map_err(|e| no_extents(&file_set.dir, extent, e)),
+            // A file system without such files cannot lay them out apart either, or nobody knows.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The file system cannot lay a file out in extents that lie apart.
+pub fn no_extents(path: &Path, extent: u64, e: io::Error) -> Error {
+    Error::unavailable("the file cannot be laid out in extents that lie apart")
+        .with("path", path.display())
+        .with("extent_size", ByteSize(extent))
+        .source(e)
+        .hint("it takes ext4 or XFS, an extent_size of whole blocks (4KiB), and room for twice the data")
+}
+
+/// Opens and decides; nothing is created or written. Errors: `Usage`, `Refused` or `Unavailable`.
+pub fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
     if asked.options.purge != DevicePurge::None {
         return Err(Error::refused("only a whole NVMe device can be formatted or sanitized")
             .with("path", file_set.dir.display())
             .hint("name it like /dev/nvme0n1; on files, purge by discard or zero_fill"));
     }
     let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
-    let dir = if file_set.dir_absent { None } else { Some(OwnedDirectory::open(&file_set.dir)?) };
+    let dir = if file_set.dir_absent {
+        None
+    } else {
+        Some(OwnedDirectory::open(&file_set.dir, asked.spec.stop)?)
+    };
     let entries = find_files(file_set, dir.as_ref(), asked)?;
     let file_size = match asked_size {
         Some(size) => size,
@@ -132,13 +175,14 @@ fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<Prep
         .iter()
         .map(|f| decide(f, file_size, asked))
         .collect::<Result<Vec<FilePreparation>>>()?;
-    check_space(file_set, &entries, &preparations, file_size)?;
+    let grows = check_space(file_set, &entries, &preparations, file_size)?;
+    check_fill(file_set, dir.as_ref(), grows, asked)?;
     Ok(PreparationPlan { dir, entries, preparations, file_size })
 }
 
-fn make_dir(path: &Path) -> Result<OwnedDirectory> {
+fn make_dir(path: &Path, stop: &StopFlag) -> Result<OwnedDirectory> {
     std::fs::create_dir(path).map_err(|e| cannot("cannot create the directory", path, e))?;
-    OwnedDirectory::open(path)
+    OwnedDirectory::open(path, stop)
 }
 
 /// Opens what exists and lets the guard look at each descriptor.

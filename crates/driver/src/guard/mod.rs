@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{FileType, Stat, fstat};
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 
 use taillight_machine::block::{BlockDevice, PartitionRange, loop_backings};
 use taillight_machine::{DeviceNumber, Sys, mounts, openers};
@@ -117,7 +117,7 @@ pub fn written_by_others(stat: &Stat, path: &Path) -> Result<()> {
         false => (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino),
     };
     let mut process = None;
-    let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, || {
+    let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, &StopFlag::default(), || {
         process = openers::writer(&Sys::default(), is_it);
         process.is_none().then_some(())
     });

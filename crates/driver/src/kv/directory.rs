@@ -4,10 +4,13 @@
 //! names that directory; everything else needs `destroy` and `--destroy`. What this run made is
 //! deleted at the end unless it is kept; what was kept before stays.
 
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use taillight_core::{Error, Result};
+use taillight_core::plan::Plan;
+use taillight_core::{Error, Result, StopFlag};
 
 use super::rules;
 use crate::contract::OpenSpec;
@@ -16,7 +19,8 @@ use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
     OwnershipDecision, OwnershipMark, SIDECAR, refusal,
 };
-use crate::path_error::{cannot, resolve_absent};
+use crate::path_error::{cannot, free_space, resolve_absent};
+use crate::space;
 
 /// What this run asks of the directory.
 pub struct DirectoryRequest<'a> {
@@ -77,7 +81,7 @@ impl DatabaseDirectory {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(cannot_make(e)),
             _ => {}
         }
-        let dir = OwnedDirectory::open(&path)?;
+        let dir = OwnedDirectory::open(&path, request.spec.stop)?;
         (mark.identity.inode, mark.identity.device) = dir.identity()?;
         let (_, forgets) = rules::changes(request.spec.plan);
         let mark = HeldMark::new(mark, forgets);
@@ -117,8 +121,9 @@ impl DatabaseDirectory {
         let mark = DatabaseMark::new(identity, request.spec.run_id, request.keep, form);
         let decision = match absent || is_empty(path)? {
             true => OwnershipDecision::Create,
-            false => existing(&mark, path, confirmed, &NamedTarget::from(path))?,
+            false => existing(&mark, path, confirmed, request.spec.stop)?,
         };
+        check_space(request.spec.plan, path, absent, &decision)?;
         Ok((mark, decision))
     }
 
@@ -182,9 +187,9 @@ fn existing(
     wanted: &DatabaseMark,
     path: &Path,
     confirmed: bool,
-    named: &NamedTarget,
+    stop: &StopFlag,
 ) -> Result<OwnershipDecision<DirectoryIdentity>> {
-    let dir = OwnedDirectory::open(path)?;
+    let dir = OwnedDirectory::open(path, stop)?;
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {
         Error::corrupt("the ownership mark cannot be understood")
@@ -206,7 +211,31 @@ fn existing(
         Some(_) => Contents::Records,
         None => Contents::Foreign(None),
     };
-    OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, named)
+    OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, &NamedTarget::from(path))
+}
+
+/// Whether the records that are missing fit, once what goes is gone. Errors: `Unavailable`.
+fn check_space(
+    plan: &Plan,
+    path: &Path,
+    absent: bool,
+    decision: &OwnershipDecision<DirectoryIdentity>,
+) -> Result<()> {
+    let (have, goes) = match decision {
+        OwnershipDecision::Create => (0, 0),
+        OwnershipDecision::Reuse(mark) => (mark.records, 0),
+        OwnershipDecision::Wipe => (0, allocated(path)?),
+    };
+    let there = path.parent().filter(|_| absent).unwrap_or(path);
+    space::fits(plan, have, free_space(there)?.saturating_add(goes), space::compressed_bytes)
+}
+
+/// Bytes that the files in a directory take.
+fn allocated(dir: &Path) -> Result<u64> {
+    let failed = |e| cannot("cannot list the directory", dir, e);
+    let entries = std::fs::read_dir(dir).map_err(failed)?.flatten();
+    let files = entries.filter_map(|entry| entry.metadata().ok()).filter(Metadata::is_file);
+    Ok(files.map(|file| file.blocks().saturating_mul(512)).sum())
 }
 
 /// The directory that `path` means, and whether it is not there yet. No symlink is left in it.

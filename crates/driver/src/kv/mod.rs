@@ -34,6 +34,10 @@ trait StoreEngine: Send + Sync + 'static {
 
     /// Opens the database in `dir`; makes it when there is none and `create` says so.
     fn open(&self, dir: &Path, create: bool) -> Result<Self::KeyValueStore>;
+    /// Opens a new database in the empty `dir` as [`StoreEngine::open`] would, and nothing outside it.
+    fn try_open(&self, dir: &Path) -> Result<()> {
+        self.open(dir, true).map(drop)
+    }
     /// Deletes the database in `dir`: the store's own files, nothing else.
     fn destroy(&self, dir: &Path) -> Result<()>;
 }

@@ -15,7 +15,7 @@ use super::session::KvSession;
 use super::{KeyValueStore, StoreEngine, StoreError};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::file::drop_cached;
-use crate::path_error::{cannot, free_space};
+use crate::path_error::cannot;
 
 /// What opening needs besides the engine.
 pub struct DatabaseSpec<'a> {
@@ -67,7 +67,14 @@ impl<E: StoreEngine> KvTarget<E> {
             rules.snapshot = ask.snapshot && rules::reads(w);
         }
         let wipe = |dir: &Path| engine.destroy(dir);
-        let mut directory = DatabaseDirectory::take(&ask.directory(E::NAME), &wipe)?;
+        let try_and_wipe = |dir: &Path| {
+            // Nobody misses what a killed run left.
+            if plan.target.destroy {
+                try_options(&engine, dir, ask.spec.run_id)?;
+            }
+            wipe(dir)
+        };
+        let mut directory = DatabaseDirectory::take(&ask.directory(E::NAME), &try_and_wipe)?;
         let store = match engine.open(directory.path(), directory.creates()) {
             Ok(store) => store,
             Err(e) => {
@@ -190,9 +197,18 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         store.make_durable().map_err(|f| f.into_error("to make what was loaded durable"))?;
         self.directory.note(records)
     }
-    fn free_space(&self) -> Result<Option<u64>> {
-        free_space(self.directory.path()).map(Some)
-    }
+}
+
+/// Whether the store takes the options of the run here: what it refuses must not cost the database that
+/// would make room. They are tried on an empty one beside it, in the same file system. Errors: as
+/// [`StoreEngine::open`].
+fn try_options<E: StoreEngine>(engine: &E, dir: &Path, run_id: &str) -> Result<()> {
+    let scratch = dir.join(format!(".taillight-try-{run_id}"));
+    let failed = |e| cannot("cannot make a directory to try the options in", &scratch, e);
+    std::fs::create_dir(&scratch).map_err(failed)?;
+    let opened = engine.try_open(&scratch);
+    let gone = std::fs::remove_dir_all(&scratch);
+    opened.and(gone.map_err(|e| cannot("cannot remove a directory", &scratch, e)))
 }
 
 /// Drops the files of the database from the page cache.

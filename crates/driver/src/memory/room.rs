@@ -5,7 +5,9 @@
 
 use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::units::ByteSize;
-use taillight_core::{Error, OpKind, Result};
+use taillight_core::{Error, Result};
+
+use crate::space;
 
 /// What a record takes besides key and value, bytes: node, lock, two heap headers.
 const RECORD: u64 = 112;
@@ -35,14 +37,8 @@ fn needed(plan: &Plan) -> Option<u64> {
 
 fn bytes_of(plan: &Plan, w: &WorkloadPlan) -> Option<u64> {
     let keys = w.keys.as_ref()?;
-    let fields = w.value.as_ref().map_or(1, |v| u64::from(v.fields));
-    let value = (w.block_size.mean() as u64).saturating_mul(fields);
-    let total: u64 = w.mix.iter().map(|part| u64::from(part.weight)).sum();
-    let adding = w.mix.iter().filter(|part| part.op == OpKind::Insert);
-    let adding: u64 = adding.map(|part| u64::from(part.weight)).sum();
-    let operations = plan.run.operations.unwrap_or(0);
-    let share = u128::from(operations) * u128::from(adding) / u128::from(total.max(1));
-    let records = keys.count.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
+    let value = space::value_bytes(w) as u64;
+    let records = space::records(plan, w);
     let key = (keys.prefix.len() as u64).saturating_add(u64::from(keys.digits).max(8));
     Some(records.saturating_mul(value.saturating_add(key).saturating_add(RECORD)))
 }

@@ -6,7 +6,7 @@
 //! written before the first byte of data and removed after the file, so that a killed run leaves
 //! files that the next run still knows.
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, ftruncate, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, ftruncate, openat, statat, unlinkat};
 use serde::{Deserialize, Serialize};
 use taillight_core::Result;
 
@@ -90,10 +90,14 @@ impl MarkedFiles {
         !self.kept.is_empty()
     }
 
-    /// Puts a file under this run's mark, before its first byte is written. Errors: `Unavailable`
-    /// when the mark cannot be written.
-    pub fn mark(&mut self, mark: FileMark) -> Result<()> {
-        self.dir.add(std::slice::from_ref(&mark))?;
+    /// Puts a file under this run's mark, before its first byte is written; one that the run has just made
+    /// (`new`) does not stay without. Errors: `Unavailable` when the mark cannot be written.
+    pub fn mark(&mut self, mark: FileMark, new: bool) -> Result<()> {
+        self.dir.add(std::slice::from_ref(&mark)).inspect_err(|_| {
+            if new {
+                let _ = unlinkat(self.dir.fd(), mark.name.as_str(), AtFlags::empty());
+            }
+        })?;
         let list = if mark.keep { &mut self.kept } else { &mut self.temporary };
         list.push(mark);
         Ok(())

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 
 use super::files::FileMark;
 use super::{MarkStore, OwnershipMark, refusal};
@@ -28,6 +28,8 @@ const VERSION: u32 = 1;
 /// How long another run may take to change the sidecar, and how often it is asked.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(5);
+/// The same for a run that was stopped and puts things in order.
+const LOCK_BRIEFLY: Duration = Duration::from_millis(300);
 
 /// "major:minor" of the file system that holds a file.
 pub fn device(stat: &Stat) -> String {
@@ -67,16 +69,17 @@ impl Default for Sidecar {
 pub struct OwnedDirectory {
     fd: OwnedFd,
     path: PathBuf,
+    stop: StopFlag,
 }
 
 impl OwnedDirectory {
-    /// Opens a directory; its path must hold no symlink in the last component. Errors:
-    /// `Unavailable` when it cannot be opened.
-    pub fn open(path: &Path) -> Result<OwnedDirectory> {
+    /// Opens a directory; its path must hold no symlink in the last component. `stop` cuts waiting for
+    /// its lock short. Errors: `Unavailable` when it cannot be opened.
+    pub fn open(path: &Path, stop: &StopFlag) -> Result<OwnedDirectory> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|e| cannot("cannot open the directory", path, e))?;
-        Ok(OwnedDirectory { fd, path: path.to_path_buf() })
+        Ok(OwnedDirectory { fd, path: path.to_path_buf(), stop: stop.clone() })
     }
     /// The descriptor, to open files in it.
     pub fn fd(&self) -> &OwnedFd {
@@ -183,7 +186,12 @@ impl OwnedDirectory {
     /// Locks the directory; false where the file system knows no locks: two runs in one directory
     /// are then on their own. Errors: `Refused` when another process keeps it locked.
     fn lock(&self) -> Result<bool> {
-        let locked = patience::wait(LOCK_WAIT, LOCK_RETRY, || {
+        let never = StopFlag::default();
+        let (most, stop) = match self.stop.stopped() {
+            true => (LOCK_BRIEFLY, &never),
+            false => (LOCK_WAIT, &self.stop),
+        };
+        let locked = patience::wait(most, LOCK_RETRY, stop, || {
             match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK) => None,
                 locked => Some(locked.is_ok()),
@@ -284,7 +292,7 @@ mod tests {
     #[test]
     fn a_growing_file_is_known_at_any_size_until_it_is_sealed() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         std::fs::write(tmp.path().join("a"), b"12345").unwrap();
         let stat = || rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
         let mut mark = FileMark { size: 9, grows: true, ..mark(&dir, "a") };
@@ -301,7 +309,7 @@ mod tests {
     #[test]
     fn marks_come_and_go_with_their_files() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         for name in ["a", "b"] {
             std::fs::write(tmp.path().join(name), b"x").unwrap();
             dir.add(&[mark(&dir, name)]).unwrap();
@@ -321,7 +329,7 @@ mod tests {
     #[test]
     fn a_replaced_file_is_not_deleted() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
         let mine = mark(&dir, "a");
         dir.add(std::slice::from_ref(&mine)).unwrap();
@@ -334,7 +342,7 @@ mod tests {
     #[test]
     fn a_database_has_one_mark_beside_those_of_files() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         let (inode, device) = dir.identity().unwrap();
         let identity = DirectoryIdentity { driver: "rocksdb".to_owned(), inode, device };
         let database = DatabaseMark::new(identity, "r1", true, "user".to_owned());
@@ -357,7 +365,7 @@ mod tests {
     #[test]
     fn a_grown_file_and_a_broken_mark() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
         let mut mine = mark(&dir, "a");
         let stat = rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
@@ -379,7 +387,7 @@ mod tests {
     #[test]
     fn marks_of_earlier_versions_are_read() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         let text = r#"{
   "taillight_owner": 1,
   "files": [

@@ -1,14 +1,14 @@
 //! The store as the driver's own housekeeping sees it, one waiting request after the other: whose
 //! the prefix is, lists, deletions. Never used while measuring.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Mutex, OnceLock};
+use std::net::SocketAddr;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use quick_xml::escape::escape;
-use taillight_core::{Error, Result, Status};
+use taillight_core::{Error, Result, Status, StopFlag};
 
-use super::connection::{BodySink, HttpConnection, IoProgress, RequestSpec};
+use super::connection::{BodySink, HttpConnection, IoProgress, RequestSpec, TEXT_MAX};
 use super::credentials::Credentials;
 use super::location::PrefixLocation;
 use super::options::{Addressing, S3Options};
@@ -16,9 +16,10 @@ use super::request::{RequestWriter, S3Request, encoded};
 use super::tls;
 use super::transport::{TlsServer, Transport};
 use super::xml;
+use crate::patience::{self, Deadline};
 
-/// Largest answer that is kept.
-const ANSWER_MAX: usize = 8 << 20;
+/// How long a store may take to answer once, after the run was stopped.
+const MOMENT: Duration = Duration::from_millis(700);
 /// Objects deleted by one request.
 const BATCH: usize = 1000;
 /// Stores hang up on idle connections, the first of them after 5 s, and firewalls forget them: one
@@ -39,6 +40,8 @@ pub struct S3Client {
     pub idle: Duration,
     credentials: Credentials,
     admin: Mutex<Option<Housekeeping>>,
+    /// Ends what waits for a server, until [`S3Client::settle`].
+    stop: Mutex<StopFlag>,
 }
 
 /// The connection of housekeeping.
@@ -58,11 +61,9 @@ pub struct S3Answer {
 
 /// Why there is no answer.
 enum NoAnswer {
-    /// No connection was made.
-    Unmade(std::io::Error),
+    /// No connection was made, or the answer is not there in time.
+    Waited(std::io::Error),
     Broken(Status),
-    /// Nothing came in time.
-    Late,
     Untrusted(rustls::Error),
 }
 
@@ -80,18 +81,19 @@ impl S3Client {
         location: PrefixLocation,
         options: S3Options,
         credentials: Credentials,
+        stop: &StopFlag,
     ) -> Result<S3Client> {
+        let timeout = Duration::from_nanos(options.timeout.0);
         let addresses = location.hosts.iter().map(|h| {
-            let found = (h.bare(), h.port).to_socket_addrs();
-            let all: Vec<SocketAddr> =
-                found.map_err(|e| unreachable(&h.name, h.port).source(e))?.collect();
+            let found = patience::resolve(h.bare(), h.port, &Deadline::within(timeout, stop));
+            let all = found.map_err(|e| unreachable(&h.name, h.port).source(e))?;
             match all.is_empty() {
                 true => Err(unreachable(&h.name, h.port)),
                 false => Ok(all),
             }
         });
         let addresses = addresses.collect::<Result<_>>()?;
-        S3Client::at(location, options, credentials, addresses)
+        S3Client::at(location, options, credentials, addresses, stop)
     }
 
     /// [`Store::new`] with the addresses of each server, at least one each.
@@ -100,6 +102,7 @@ impl S3Client {
         options: S3Options,
         credentials: Credentials,
         addresses: Vec<Vec<SocketAddr>>,
+        stop: &StopFlag,
     ) -> Result<S3Client> {
         let virtual_hosted = options.addressing == Addressing::Virtual;
         let bucket = virtual_hosted.then_some(location.bucket.as_str());
@@ -116,6 +119,7 @@ impl S3Client {
             idle: IDLE,
             credentials,
             admin: Mutex::new(None),
+            stop: Mutex::new(stop.clone()),
         })
     }
 
@@ -141,17 +145,47 @@ impl S3Client {
         format!("{}:{}", host.name, host.port)
     }
 
+    /// What ends a wait for a server now.
+    pub fn stop(&self) -> StopFlag {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on no stop ends a request: what the run made is to be put in order. After one, the store
+    /// has a moment to show that it answers at all. Errors: `Unavailable` when it does not.
+    pub fn settle(&self) -> Result<()> {
+        let stop = self.replace_stop(StopFlag::default());
+        if stop.stopped() {
+            let asked = self.call_within(&S3Request::new("GET", b""), MOMENT);
+            asked.inspect_err(|_| drop(self.replace_stop(stop)))?;
+        }
+        Ok(())
+    }
+
+    fn replace_stop(&self, with: StopFlag) -> StopFlag {
+        let mut held = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut held, with)
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.options.timeout.0)
+    }
+
     /// Connects and waits for it. The first time, all addresses of the name are tried.
-    fn connect(&self, server: usize) -> std::io::Result<Transport> {
-        let timeout = Duration::from_nanos(self.options.timeout.0);
+    fn connect(
+        &self,
+        server: usize,
+        timeout: Duration,
+        stop: &StopFlag,
+    ) -> std::io::Result<Transport> {
+        let deadline = || Deadline::within(timeout, stop);
         let tls = self.tls.get(server);
         let settled = &self.settled[server];
         if let Some(address) = settled.get() {
-            return Transport::blocking(*address, tls, timeout);
+            return Transport::made(*address, tls, &deadline());
         }
         let mut failed = None;
         for address in &self.addresses[server] {
-            match Transport::blocking(*address, tls, timeout) {
+            match Transport::made(*address, tls, &deadline()) {
                 Ok(transport) => {
                     let _ = settled.set(*address);
                     return Ok(transport);
@@ -166,7 +200,11 @@ impl S3Client {
     /// run may last for hours: a connection idle for so long is not used again. Errors:
     /// `Unavailable` when no answer comes.
     pub fn call(&self, request: &S3Request<'_>) -> Result<S3Answer> {
-        let mut admin = self.admin.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.call_within(request, self.timeout())
+    }
+
+    fn call_within(&self, request: &S3Request<'_>, timeout: Duration) -> Result<S3Answer> {
+        let mut admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
         let housekeeping = admin.get_or_insert_with(|| Housekeeping {
             api: self.api(),
             connection: HttpConnection::new(),
@@ -175,7 +213,8 @@ impl S3Client {
         if housekeeping.used.elapsed() > self.idle {
             housekeeping.connection.hang_up();
         }
-        let answer = self.exchange(0, &mut housekeeping.api, &mut housekeeping.connection, request);
+        let Housekeeping { api, connection, .. } = &mut *housekeeping;
+        let answer = self.exchange(0, (api, connection), request, timeout);
         housekeeping.used = Instant::now();
         answer.map_err(|why| self.error(0, why))
     }
@@ -183,47 +222,61 @@ impl S3Client {
     /// Performs one request on a connection of its own to this server. Errors: `Unavailable` when
     /// no answer comes.
     pub fn call_on(&self, server: usize, request: &S3Request<'_>) -> Result<S3Answer> {
-        self.exchange(server, &mut self.api(), &mut HttpConnection::new(), request)
-            .map_err(|why| self.error(server, why))
+        let own = (&mut self.api(), &mut HttpConnection::new());
+        self.exchange(server, own, request, self.timeout()).map_err(|why| self.error(server, why))
     }
 
-    /// Sends a request to a server and waits; connects first where the connection has no connection.
+    /// Sends a request to a server and waits for the whole answer; connects first where there is no
+    /// connection.
     fn exchange(
         &self,
         server: usize,
-        api: &mut RequestWriter,
-        connection: &mut HttpConnection,
+        (api, connection): (&mut RequestWriter, &mut HttpConnection),
         request: &S3Request<'_>,
+        timeout: Duration,
     ) -> std::result::Result<S3Answer, NoAnswer> {
+        let stop = self.stop();
         if connection.transport().is_none() {
-            connection.connect(self.connect(server).map_err(NoAnswer::Unmade)?);
+            let made = self.connect(server, timeout, &stop);
+            connection.connect(made.map_err(NoAnswer::Waited)?);
         }
+        let deadline = Deadline::within(timeout, &stop);
         api.write(server, request, &mut connection.head);
         connection.head.extend_from_slice(request.body);
         let spec = RequestSpec {
             upload: (0, 0),
             bodiless: request.method == "HEAD",
-            sink: BodySink::Text(ANSWER_MAX),
+            sink: BodySink::Text(TEXT_MAX),
             stamp_first_byte: false,
             event_driven: false,
         };
         connection.begin(&spec, false);
         let mut scratch = vec![0; 64 << 10];
-        match connection.drive(&mut [], &mut scratch) {
-            IoProgress::Answered => Ok(S3Answer {
-                code: connection.reply.code,
-                text: String::from_utf8_lossy(&connection.text).into_owned(),
-                server: connection.reply.server.clone(),
-            }),
-            IoProgress::Waits => {
-                // The waiting read gave up.
-                connection.hang_up();
-                Err(NoAnswer::Late)
+        loop {
+            match connection.drive(&mut [], &mut scratch) {
+                IoProgress::Answered => {
+                    return Ok(S3Answer {
+                        code: connection.reply.code,
+                        text: String::from_utf8_lossy(&connection.text).into_owned(),
+                        server: connection.reply.server.clone(),
+                    });
+                }
+                IoProgress::Waits => {
+                    let waited = connection.transport().map_or(Ok(()), |transport| {
+                        deadline.wait_for(transport, transport.awaits(connection.sends()))
+                    });
+                    if let Err(e) = waited {
+                        connection.hang_up();
+                        return Err(NoAnswer::Waited(e));
+                    }
+                }
+                IoProgress::Failed(status) => {
+                    return Err(match connection.tls_error.take() {
+                        Some(why) => NoAnswer::Untrusted(why),
+                        None => NoAnswer::Broken(status),
+                    });
+                }
             }
-            IoProgress::Failed(status) => Err(match connection.tls_error.take() {
-                Some(why) => NoAnswer::Untrusted(why),
-                None => NoAnswer::Broken(status),
-            }),
         }
     }
 
@@ -232,14 +285,13 @@ impl S3Client {
         let host = &self.location.hosts[server];
         let gone = || unreachable(&host.name, host.port);
         let errno = match &why {
-            NoAnswer::Late => return self.late(server),
             NoAnswer::Untrusted(why) => {
                 return tls::untrusted(why, self.options.addressing, gone());
             }
-            NoAnswer::Unmade(e) if super::connection::status(e) == Status::TIMEOUT => {
+            NoAnswer::Waited(e) if super::connection::status(e) == Status::TIMEOUT => {
                 return self.late(server);
             }
-            NoAnswer::Unmade(e) => e.raw_os_error(),
+            NoAnswer::Waited(e) => e.raw_os_error(),
             NoAnswer::Broken(status) => Some(status.0),
         };
         match (errno, why) {
@@ -248,7 +300,7 @@ impl S3Client {
             }
             (Some(errno), _) => gone().with("why", std::io::Error::from_raw_os_error(errno)),
             // What has no number has words.
-            (None, NoAnswer::Unmade(e)) => gone().source(e),
+            (None, NoAnswer::Waited(e)) => gone().source(e),
             (None, _) => gone(),
         }
     }

@@ -14,6 +14,10 @@ use super::transport::Transport;
 const HEAD_MAX: usize = 16 << 10;
 /// Kept of the body of an error.
 const ERROR_MAX: usize = 4 << 10;
+/// Longest body of an answer that is kept as text: a list of a thousand names.
+pub const TEXT_MAX: usize = 8 << 20;
+/// Interim answers to one request.
+const INTERIM_MAX: u32 = 16;
 
 /// Where the body of a good answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,8 @@ pub struct HttpConnection {
     sent: usize,
     raw: Box<[u8]>,
     filled: usize,
+    /// Interim answers so far.
+    interim: u32,
     bodiless: bool,
     sink: BodySink,
     pub reply: ResponseHead,
@@ -98,6 +104,7 @@ impl HttpConnection {
             sent: 0,
             raw: vec![0; HEAD_MAX].into_boxed_slice(),
             filled: 0,
+            interim: 0,
             bodiless: false,
             sink: BodySink::Drop,
             reply: ResponseHead::default(),
@@ -114,6 +121,11 @@ impl HttpConnection {
 
     pub fn transport(&self) -> Option<&Transport> {
         self.transport.as_ref()
+    }
+
+    /// Whether some of the request is still to be sent.
+    pub fn sends(&self) -> bool {
+        self.phase == HttpPhase::Send
     }
 
     /// Takes a new connection, made or about to be.
@@ -151,6 +163,7 @@ impl HttpConnection {
         self.event_driven = spec.event_driven;
         self.sent = 0;
         self.filled = 0;
+        self.interim = 0;
         self.reply.code = 0;
         self.text.clear();
         self.moved = 0;
@@ -234,6 +247,10 @@ impl HttpConnection {
     fn headed(&mut self, length: usize, slot: &mut [u8], scratch: &mut [u8]) -> io::Result<()> {
         if self.reply.code < 200 {
             // An interim answer: the real one follows.
+            self.interim += 1;
+            if self.interim > INTERIM_MAX {
+                return Err(malformed(MalformedResponse));
+            }
             self.raw.copy_within(length..self.filled, 0);
             self.filled -= length;
             if self.filled == 0 {
@@ -273,6 +290,9 @@ impl HttpConnection {
             };
             if self.absorb(&scratch[..n], slot)? < n {
                 self.reply.close = true;
+            }
+            if matches!(self.sink, BodySink::Text(_)) && self.moved > TEXT_MAX as u64 {
+                return Err(malformed(MalformedResponse));
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Where the objects are: `http(s)://HOST[:PORT]/BUCKET/PREFIX/`, and further endpoints of the
-//! same store. A prefix is asked for always: a run never owns a whole bucket.
+//! Where the objects are: `http(s)://HOST[:PORT]/BUCKET[/PREFIX/]`, and further endpoints of the
+//! same store. A run never owns a whole bucket: without a prefix it keeps to one of its own.
 
 use std::net::IpAddr;
 
@@ -33,7 +33,10 @@ impl Endpoint {
     }
 }
 
-const FORM: &str = "the form is http(s)://HOST[:PORT]/BUCKET/PREFIX/, for example \
+/// The prefix of a path that names none.
+pub const PREFIX: &str = "taillight/";
+
+const FORM: &str = "the form is http(s)://HOST[:PORT]/BUCKET[/PREFIX/], for example \
     http://127.0.0.1:9000/bench/taillight/";
 
 impl PrefixLocation {
@@ -55,9 +58,16 @@ impl PrefixLocation {
             hosts.push(host(endpoint, tls)?);
         }
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
-        if bucket.len() < 3 || !bucket.bytes().all(plain) {
-            return Err(Error::usage("the path names no bucket").with("bucket", bucket).hint(FORM));
+        let wrong = match bucket.len() {
+            0 => Some("the path names no bucket"),
+            3..=63 if bucket.bytes().all(plain) => None,
+            3..=63 => Some("the name of a bucket has small letters, digits and - . _ only"),
+            _ => Some("the name of a bucket has 3 to 63 characters"),
+        };
+        if let Some(wrong) = wrong {
+            return Err(Error::usage(wrong).with("bucket", bucket).hint(FORM));
         }
+        let prefix = if prefix.is_empty() { PREFIX } else { prefix };
         let safe = |b: u8| b.is_ascii_alphanumeric() || b"-._/".contains(&b);
         if !prefix.ends_with('/') || prefix.starts_with('/') || !prefix.bytes().all(safe) {
             return Err(Error::usage("the path needs a prefix of its own, ending in /")
@@ -140,6 +150,24 @@ mod tests {
     }
 
     #[test]
+    fn a_path_without_a_prefix_means_one_of_our_own() {
+        let whole = PrefixLocation::parse(Some("http://h/bench/taillight/"), &[]).unwrap();
+        for path in ["http://h/bench", "http://h:80/bench/"] {
+            assert_eq!(PrefixLocation::parse(Some(path), &[]).unwrap(), whole);
+        }
+        let long = format!("http://h/{}/", "b".repeat(64));
+        for (path, says) in [
+            ("http://h/b", "3 to 63"),
+            (&long, "3 to 63"),
+            ("http://h/Bench/", "small letters"),
+            ("http://h//p/", "names no bucket"),
+        ] {
+            let e = PrefixLocation::parse(Some(path), &[]).unwrap_err();
+            assert!(e.to_string().contains(says), "{path}: {e}");
+        }
+    }
+
+    #[test]
     fn a_bucket_stands_before_a_name_only() {
         for (path, named) in [
             ("http://127.0.0.1:9000/bench/a/", false),
@@ -162,8 +190,7 @@ mod tests {
             "",
             "ftp://h/b/p/",
             "http://h",
-            "http://h/bench",
-            "http://h/bench/",
+            "http://h/be/",
             "http://h/bench/p",
             "http://h:0/bench/p/",
             "http://h:x/bench/p/",

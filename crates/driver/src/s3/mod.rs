@@ -29,7 +29,7 @@ mod transport;
 pub mod xml;
 
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
@@ -83,6 +83,16 @@ impl Driver for S3 {
             facts: DriverFacts { kind: TargetKind::Object, ..DriverFacts::default() },
             ..Capabilities::default()
         })
+    }
+    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
+        let path = plan.target.path.as_deref().unwrap_or_default();
+        match PrefixLocation::parse(Some(path), &[]) {
+            // Scheme, server and bucket have three.
+            Ok(place) if path.trim_end_matches('/').matches('/').count() == 3 => {
+                vec![format!("target.path names no prefix: the run keeps to {}", place.shown())]
+            }
+            _ => Vec::new(),
+        }
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, _: &std::path::Path) -> TestSetup {

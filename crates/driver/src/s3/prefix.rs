@@ -152,6 +152,7 @@ impl OwnedPrefix {
         if self.mark.keeps() {
             return Ok(());
         }
+        store.settle()?;
         let shown = store.location.shown();
         self.purge(store, names)
             .map_err(|e| e.with("leftovers", format!("objects under {shown}")))?;
@@ -191,10 +192,10 @@ fn owner(store: &S3Client) -> String {
 
 /// Puts the owner object back as it was, since the prefix was not taken after all.
 fn undo(store: &S3Client, before: Option<&[u8]>, why: Error) -> Error {
-    let undone = match before {
+    let undone = store.settle().and_then(|()| match before {
         Some(text) => store.renew(text),
         None => MarkStore::remove(store),
-    };
+    });
     match undone {
         Ok(()) => why,
         Err(_) => {

@@ -53,7 +53,7 @@ impl S3Target {
         let names = plan.workloads.iter().map(|w| ObjectNaming::of(w, &location.prefix));
         let names = names.collect::<Result<Vec<_>>>()?;
         let smallest = check(plan, &options)?;
-        let store = S3Client::new(location, options, credentials)?;
+        let store = S3Client::new(location, options, credentials, spec.stop)?;
         let (prefix, server) = OwnedPrefix::take(&store, spec, &names)?;
         let mut facts = vec![
             ("target.kind".to_owned(), "bucket prefix".to_owned()),
@@ -92,7 +92,8 @@ pub fn check_open(spec: &OpenSpec<'_>, options: S3Options) -> Result<()> {
     let names = plan.workloads.iter().map(|w| ObjectNaming::of(w, &location.prefix));
     let names = names.collect::<Result<Vec<_>>>()?;
     check(plan, &options)?;
-    OwnedPrefix::decide(&S3Client::new(location, options, credentials)?, spec, &names).map(drop)
+    let store = S3Client::new(location, options, credentials, spec.stop)?;
+    OwnedPrefix::decide(&store, spec, &names).map(drop)
 }
 
 /// Bytes of the smallest object of each workload.
@@ -181,6 +182,10 @@ impl KeyedTarget for S3Target {
         self.shared.prefix.records()
     }
     fn loaded(&self, records: u64) -> Result<()> {
-        self.shared.prefix.note(&self.shared.store, records)
+        let store = &self.shared.store;
+        if store.stop().stopped() {
+            store.settle()?;
+        }
+        self.shared.prefix.note(store, records)
     }
 }

@@ -1,14 +1,15 @@
-//! A connection: plain or TLS, blocking or not. Reads and writes bytes; knows nothing of HTTP.
+//! A connection, plain or TLS, that never waits. Reads and writes bytes; knows nothing of HTTP.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::event::PollFlags;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::patience::{self, Deadline};
 
 /// What TLS needs to begin.
 #[derive(Clone)]
@@ -27,29 +28,25 @@ pub enum Transport {
 impl Transport {
     /// Begins a connection that never waits; it is made when it becomes writable.
     pub fn begin(to: SocketAddr, tls: Option<&TlsServer>) -> io::Result<Transport> {
-        let family = match to {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        match rustix::net::connect(&fd, &to) {
-            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
-            Err(e) => return Err(e.into()),
-        }
-        Transport::over(TcpStream::from(fd), tls)
+        Transport::over(patience::begin(to)?, tls)
     }
 
-    /// Makes a connection that waits at most `timeout` for each step.
-    pub fn blocking(
+    /// Makes a connection; afterwards it never waits. Errors: as [`patience::connect`].
+    pub fn made(
         to: SocketAddr,
         tls: Option<&TlsServer>,
-        timeout: Duration,
+        deadline: &Deadline<'_>,
     ) -> io::Result<Transport> {
-        let tcp = TcpStream::connect_timeout(&to, timeout)?;
-        tcp.set_read_timeout(Some(timeout))?;
-        tcp.set_write_timeout(Some(timeout))?;
-        Transport::over(tcp, tls)
+        Transport::over(patience::connect(to, deadline)?, tls)
+    }
+
+    /// What a request waits for that is being sent or answered.
+    pub fn awaits(&self, sending: bool) -> PollFlags {
+        let writes = match self {
+            Transport::Plain(_) => sending,
+            Transport::Encrypted(tls) => tls.conn.wants_write(),
+        };
+        if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
     }
 
     fn over(tcp: TcpStream, tls: Option<&TlsServer>) -> io::Result<Transport> {

@@ -89,7 +89,12 @@ fn perform(
 
 /// Allocations of the operations on keys and blocks 0 to 399.
 fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32) -> u64 {
-    let spec = OpenSpec { plan, run_id: "test", destroy: None };
+    let spec = OpenSpec {
+        plan,
+        run_id: "test",
+        destroy: None,
+        stop: &taillight_core::StopFlag::default(),
+    };
     let target: Box<dyn Target> = driver.open(&spec, &mut |_| true).unwrap();
     let spec =
         SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size: SIZE, seed: 1 };

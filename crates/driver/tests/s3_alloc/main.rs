@@ -55,7 +55,12 @@ fn one(session: &mut dyn Session, op: &Op) -> Status {
 
 /// Allocations an operation of each kind, over many, once every kind was done.
 fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
-    let spec = OpenSpec { plan, run_id: "test", destroy: None };
+    let spec = OpenSpec {
+        plan,
+        run_id: "test",
+        destroy: None,
+        stop: &taillight_core::StopFlag::default(),
+    };
     let driver = taillight_driver::find("s3").unwrap();
     let target = driver.open(&spec, &mut |_| true).unwrap();
     let spec =

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
+use taillight_core::{Clock, Error, MonoClock, Result, Stamp, StopFlag};
 
 use super::address::DatabaseAddress;
 use super::wire::{Reply, RespSocket, refused, unreachable};
@@ -31,6 +31,8 @@ const GLANCE: Duration = Duration::from_secs(1);
 const REST_NS: u64 = 10_000_000_000;
 /// How long a server is given to notice that the connection before is closed.
 const NOTICE: Duration = Duration::from_secs(1);
+/// How long a server may take to answer once, after the run was stopped.
+const MOMENT: Duration = Duration::from_millis(700);
 
 /// A server asked outside the measured loop.
 pub struct AdminConnection {
@@ -41,6 +43,8 @@ pub struct AdminConnection {
     password: Option<String>,
     prefix: String,
     timeout: Duration,
+    /// Ends what waits for the server, until [`AdminConnection::settle`].
+    stop: StopFlag,
     /// No look at statistics before.
     rests: Option<Stamp>,
 }
@@ -57,6 +61,7 @@ impl AdminConnection {
         password: Option<String>,
         prefix: &str,
         timeout: Duration,
+        stop: &StopFlag,
     ) -> Result<AdminConnection> {
         let mut admin = AdminConnection {
             wire: None,
@@ -64,6 +69,7 @@ impl AdminConnection {
             password,
             prefix: prefix.to_owned(),
             timeout,
+            stop: stop.clone(),
             rests: None,
         };
         admin.wire = Some(admin.connect(timeout, CLOSING)?);
@@ -72,7 +78,7 @@ impl AdminConnection {
 
     /// A connection that holds the lock; `patience` is for one with the same name to go.
     fn connect(&self, timeout: Duration, patience: Duration) -> Result<RespSocket> {
-        let mut wire = greet(&self.address, self.password.as_deref(), timeout)?;
+        let mut wire = greet(&self.address, self.password.as_deref(), timeout, &self.stop)?;
         self.lock(&mut wire, timeout, patience)?;
         Ok(wire)
     }
@@ -84,6 +90,9 @@ impl AdminConnection {
     }
 
     fn ask_within(&mut self, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
+        if self.stop.stopped() {
+            return Err(Error::unavailable("stopped before the server was asked"));
+        }
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
             None => self.connect(timeout, NOTICE)?,
@@ -100,7 +109,24 @@ impl AdminConnection {
     }
 
     fn exchange(&self, wire: &mut RespSocket, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
-        wire.ask(parts, timeout).map_err(|e| unreachable(&self.address, e))
+        wire.ask(parts, timeout, &self.stop).map_err(|e| unreachable(&self.address, e))
+    }
+
+    /// What ends commands at once.
+    pub fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    /// From now on no stop ends a command: what the run made is to be put in order. After one, the server
+    /// has a moment to show that it answers at all. Errors: `Unavailable` when it does not.
+    pub fn settle(&mut self) -> Result<()> {
+        let stop = std::mem::take(&mut self.stop);
+        if stop.stopped() {
+            let key = self.mark_key();
+            let asked = self.ask_within(&[b"GET", key.as_bytes()], self.timeout.min(MOMENT));
+            asked.inspect_err(|_| self.stop = stop)?;
+        }
+        Ok(())
     }
 
     /// One command whose answer is not needed: not asked for a while after it failed, so that a
@@ -174,6 +200,16 @@ impl AdminConnection {
                 return Ok(());
             }
         }
+    }
+
+    /// How many keys are under the prefix. Errors: `Unavailable` when the server is gone or refuses.
+    pub fn count(&mut self) -> Result<u64> {
+        let mut count = 0;
+        self.walk(|_, keys| {
+            count += keys.len() as u64;
+            Ok(true)
+        })?;
+        Ok(count)
     }
 
     /// Deletes every key under the prefix but the mark, so that a broken-off end is known. Errors:
@@ -251,31 +287,9 @@ pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
     mark.transpose().map_err(|e| lock(admin).unreadable(e))
 }
 
-/// Decides whose the keys under the prefix are; writes the mark `new` or takes the one that is
-/// there over. `forgets`: no records outlast the run. Errors: `Refused` when keys are there that
-/// Taillight did not make, or of another form.
-pub fn claim(
-    admin: &Mutex<AdminConnection>,
-    new: KeyMark,
-    confirmed: bool,
-    forgets: bool,
-) -> Result<HeldMark<KeyIdentity>> {
-    let (marked, decision) = decide(admin, &new, confirmed)?;
-    match decision {
-        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
-        OwnershipDecision::Wipe => lock(admin).wipe()?,
-        OwnershipDecision::Create => {}
-    }
-    let text = new.bytes()?;
-    match marked {
-        false => admin.create(&text)?,
-        true => admin.renew(&text)?,
-    }
-    Ok(HeldMark::new(new, forgets))
-}
-
 /// Whether there is a mark, and what becomes of the keys for the run that would write the mark `new`;
-/// nothing is changed. Errors: `Refused` by the guard, `Unavailable`.
+/// nothing is changed. Errors: `Refused` when keys are there that Taillight did not make, or of another
+/// form; `Unavailable`.
 pub fn decide(
     admin: &Mutex<AdminConnection>,
     new: &KeyMark,
@@ -294,6 +308,27 @@ pub fn decide(
     let named = lock(admin).named();
     let decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &named)?;
     Ok((found.is_some(), decision))
+}
+
+/// Does what was decided: writes the mark `new`, or takes the one that is there over. `forgets`: no
+/// records outlast the run. Errors: `Unavailable`; `Refused` when another run was faster.
+pub fn claim(
+    admin: &Mutex<AdminConnection>,
+    new: KeyMark,
+    (marked, decision): (bool, OwnershipDecision<KeyIdentity>),
+    forgets: bool,
+) -> Result<HeldMark<KeyIdentity>> {
+    match decision {
+        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
+        OwnershipDecision::Wipe => lock(admin).wipe()?,
+        OwnershipDecision::Create => {}
+    }
+    let text = new.bytes()?;
+    match marked {
+        false => admin.create(&text)?,
+        true => admin.renew(&text)?,
+    }
+    Ok(HeldMark::new(new, forgets))
 }
 
 /// Addresses of the clients of this name, from CLIENT LIST.
@@ -316,15 +351,16 @@ pub fn greet(
     address: &DatabaseAddress,
     password: Option<&str>,
     timeout: Duration,
+    stop: &StopFlag,
 ) -> Result<RespSocket> {
     let gone = |e| unreachable(address, e);
-    let mut wire = RespSocket::connect(address, timeout).map_err(gone)?;
+    let mut wire = RespSocket::connect(address, timeout, stop).map_err(gone)?;
     let db = address.db.to_string();
     let select: [&[u8]; 2] = [b"SELECT", db.as_bytes()];
     let auth = password.map(|p| [&b"AUTH"[..], p.as_bytes()]);
     let commands = auth.iter().map(|a| &a[..]).chain([&select[..]]);
     for command in commands {
-        if let Reply::Error(says) = wire.ask(command, timeout).map_err(gone)? {
+        if let Reply::Error(says) = wire.ask(command, timeout, stop).map_err(gone)? {
             return Err(refused(address, &says));
         }
     }

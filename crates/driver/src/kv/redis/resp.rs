@@ -1,5 +1,8 @@
 //! RESP2: commands into a buffer, replies out of one. Allocates nothing of its own.
 
+/// Longest line of a reply: a number, or an error in words.
+const LINE_MAX: usize = 64 << 10;
+
 /// Begins a command of `parts` parts.
 pub fn command(out: &mut Vec<u8>, parts: usize) {
     head(out, b'*', parts);
@@ -98,7 +101,10 @@ pub fn parse(bytes: &[u8]) -> ParsedReply<'_> {
 /// A reply without the elements of an array.
 fn single(bytes: &[u8]) -> ParsedReply<'_> {
     let Some(end) = bytes.iter().position(|b| *b == b'\n') else {
-        return ParsedReply::Needs(bytes.len() + 1);
+        return match bytes.len() {
+            ..LINE_MAX => ParsedReply::Needs(bytes.len() + 1),
+            _ => ParsedReply::Broken,
+        };
     };
     let Some((kind, line)) = bytes[..end].strip_suffix(b"\r").and_then(<[u8]>::split_first) else {
         return ParsedReply::Broken;

@@ -14,10 +14,14 @@ use super::wire::Reply;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
 use crate::options::DriverOptions;
-use crate::ownership::{HeldMark, MarkStore};
+use crate::ownership::{HeldMark, MarkStore, OwnershipDecision};
+use crate::space;
 
 /// Where the password comes from.
 const PASSWORD: &str = "REDIS_PASSWORD";
+
+/// What a server adds to the value of a record at least, bytes: key, entry, object.
+const RECORD: f64 = 48.0;
 
 /// What of INFO goes beside the latencies: its name there, ours.
 const SAMPLES: [(&str, &str); 8] = [
@@ -49,8 +53,7 @@ pub struct RedisTarget {
 
 /// What [`RedisTarget::open`] would refuse; nothing is changed. Errors: as there.
 pub fn check(spec: &OpenSpec<'_>) -> Result<()> {
-    let at = Connected::to(spec)?;
-    admin::decide(&at.admin, &at.new, at.confirmed).map(drop)
+    Connected::to(spec)?.decide(spec.plan).map(drop)
 }
 
 /// A server that answers, before the guard is asked.
@@ -77,13 +80,40 @@ impl Connected {
         let layouts = layouts(plan, &options)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
-        let admin =
-            AdminConnection::open(address.clone(), password.clone(), &options.prefix, timeout)?;
+        let admin = AdminConnection::open(
+            address.clone(),
+            password.clone(),
+            &options.prefix,
+            timeout,
+            spec.stop,
+        )?;
         let admin = Mutex::new(admin);
         let index = if options.index { "; indexed" } else { "" };
         let form = rules::form(plan) + index;
         let new = KeyMark::new(KeyIdentity {}, spec.run_id, options.keep, form);
         Ok(Connected { address, options, password, layouts, admin, new, confirmed })
+    }
+
+    /// What becomes of the keys that are there; nothing is changed. Errors: as [`admin::decide`], and
+    /// `Unavailable` when the records of the plan do not fit.
+    fn decide(&self, plan: &Plan) -> Result<(bool, OwnershipDecision<KeyIdentity>)> {
+        let decided = admin::decide(&self.admin, &self.new, self.confirmed)?;
+        let mut admin = admin::lock(&self.admin);
+        let info = info(&mut admin)?;
+        let Some(free) = room(&info) else { return Ok(decided) };
+        let (have, wiped) = match &decided.1 {
+            OwnershipDecision::Reuse(mark) => (mark.records, false),
+            decision => (0, *decision == OwnershipDecision::Wipe),
+        };
+        let fits = |free| space::fits(plan, have, free, |w| space::value_bytes(w) + RECORD);
+        let mut fit = fits(free);
+        if fit.is_err() && wiped {
+            // What goes makes room: its share of all keys, since nobody knows the size of each.
+            let data = number(&info, "used_memory_dataset").unwrap_or(0) as f64;
+            let share = admin.count()? as f64 / keys(&info).max(1) as f64;
+            fit = fits(free.saturating_add((data * share.min(1.0)) as u64));
+        }
+        fit.map(|()| decided)
     }
 }
 
@@ -91,9 +121,10 @@ impl RedisTarget {
     /// Connects, passes the guard, marks the prefix as ours. Errors: `Usage`, `Refused` or
     /// `Unavailable`.
     pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
-        let Connected { address, options, password, layouts, admin, new, confirmed } =
-            Connected::to(spec)?;
-        let mark = admin::claim(&admin, new, confirmed, rules::changes(spec.plan).1)?;
+        let at = Connected::to(spec)?;
+        let decided = at.decide(spec.plan)?;
+        let Connected { address, options, password, layouts, admin, new, .. } = at;
+        let mark = admin::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
         let facts = facts(&mut admin::lock(&admin), &address)?;
         Ok(RedisTarget { address, options, password, layouts, admin, mark, facts, closed: false })
     }
@@ -110,6 +141,7 @@ impl RedisTarget {
         if self.mark.keeps() {
             return Ok(());
         }
+        self.admin().settle()?;
         // An absent mark is nobody's.
         let run_id = self.mark.run_id();
         if admin::mark(&self.admin)?.is_some_and(|mark| mark.run_id != run_id) {
@@ -166,19 +198,29 @@ fn info(admin: &mut AdminConnection) -> Result<String> {
     }
 }
 
-/// What is left of the server's `maxmemory`, by its INFO; none where it has no limit, or makes room by
-/// dropping keys.
+/// A number of INFO.
+fn number(info: &str, wanted: &str) -> Option<u64> {
+    let mut lines = info.lines().filter_map(|l| l.split_once(':'));
+    lines.find(|(name, _)| *name == wanted)?.1.trim().parse().ok()
+}
+
+/// Keys of all databases, by INFO.
+fn keys(info: &str) -> u64 {
+    let databases = info.lines().filter(|line| line.starts_with("db"));
+    let count = |line: &str| line.split_once(":keys=")?.1.split(',').next()?.parse::<u64>().ok();
+    databases.filter_map(count).sum()
+}
+
+/// What is left of the server's `maxmemory`, or without one of its machine's memory, by its INFO; none
+/// where it makes room by dropping keys.
 fn room(info: &str) -> Option<u64> {
-    let of = |wanted: &str| {
-        let mut lines = info.lines().filter_map(|l| l.split_once(':'));
-        lines.find(|(name, _)| *name == wanted).map(|(_, value)| value.trim())
+    let machine = || number(info, "total_system_memory");
+    let most = match number(info, "maxmemory")? {
+        0 => machine()?,
+        most if info.contains("maxmemory_policy:noeviction") => most,
+        _ => return None,
     };
-    let bytes = |name: &str| of(name)?.parse::<u64>().ok();
-    let most = bytes("maxmemory").filter(|most| *most > 0)?;
-    if of("maxmemory_policy")? != "noeviction" {
-        return None;
-    }
-    Some(most.saturating_sub(bytes("used_memory")?))
+    Some(most.saturating_sub(number(info, "used_memory")?))
 }
 
 fn facts(admin: &mut AdminConnection, address: &DatabaseAddress) -> Result<Vec<(String, String)>> {
@@ -207,7 +249,8 @@ impl Target for RedisTarget {
         let layout = self.layouts.get(usize::from(spec.workload)).cloned();
         let layout = layout.ok_or_else(|| Error::internal("a session of no workload"))?;
         let timeout = Duration::from_nanos(self.options.timeout.0);
-        let connect = |_| admin::greet(&self.address, self.password.as_deref(), timeout);
+        let stop = self.admin().stop().clone();
+        let connect = |_| admin::greet(&self.address, self.password.as_deref(), timeout, &stop);
         let connections = self.options.connections.min(spec.depth.max(1));
         let sockets = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
         Ok(Box::new(RedisSession::new(sockets, layout, spec)?))
@@ -253,9 +296,11 @@ impl KeyedTarget for RedisTarget {
         self.mark.records()
     }
     fn loaded(&self, records: u64) -> Result<()> {
+        let mut admin = self.admin();
+        if admin.stop().stopped() {
+            admin.settle()?;
+        }
+        drop(admin);
         self.mark.note(&self.admin, records)
-    }
-    fn free_space(&self) -> Result<Option<u64>> {
-        Ok(room(&info(&mut self.admin())?))
     }
 }

@@ -1,26 +1,30 @@
 //! One connection: a buffer of commands to send, a buffer of replies that came.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use taillight_core::{Clock, Error, MonoClock, Stamp};
+use rustix::event::{PollFlags, Timespec};
+use taillight_core::{Error, StopFlag};
 
 use super::address::{DatabaseAddress, ServerAddress};
 use super::resp::{self, ParsedReply, RespValue};
+use crate::patience::{self, Deadline};
 
 /// Bytes read in one call at least.
 const CHUNK: usize = 64 << 10;
+
+/// Longest reply outside the measured loop: a list of some thousand clients or keys.
+const ANSWER_MAX: usize = 16 << 20;
 
 /// Either kind of socket.
 trait ServerSocket: Read + Write + AsFd + Send {}
 impl ServerSocket for TcpStream {}
 impl ServerSocket for UnixStream {}
 
-/// A connection that never blocks except in [`RespSocket::wait`].
+/// A connection that never blocks except in [`RespSocket::ask`].
 pub struct RespSocket {
     socket: Box<dyn ServerSocket>,
     /// Commands; `sent` bytes of them are gone.
@@ -35,7 +39,13 @@ pub struct RespSocket {
 }
 
 impl RespSocket {
-    pub fn connect(address: &DatabaseAddress, timeout: Duration) -> io::Result<RespSocket> {
+    /// Errors: when no server takes the connection in time, or the run is to stop.
+    pub fn connect(
+        address: &DatabaseAddress,
+        timeout: Duration,
+        stop: &StopFlag,
+    ) -> io::Result<RespSocket> {
+        let deadline = || Deadline::within(timeout, stop);
         let socket: Box<dyn ServerSocket> = match &address.server {
             ServerAddress::Unix(file) => {
                 let socket = UnixStream::connect(file)?;
@@ -44,15 +54,14 @@ impl RespSocket {
             }
             ServerAddress::Tcp(host, port) => {
                 let mut socket = Err(ErrorKind::AddrNotAvailable.into());
-                for at in (host.as_str(), *port).to_socket_addrs()? {
-                    socket = TcpStream::connect_timeout(&at, timeout);
+                for at in patience::resolve(host, *port, &deadline())? {
+                    socket = patience::connect(at, &deadline());
                     if socket.is_ok() {
                         break;
                     }
                 }
                 let socket = socket?;
                 socket.set_nodelay(true)?;
-                socket.set_nonblocking(true)?;
                 Box::new(socket)
             }
         };
@@ -133,41 +142,34 @@ impl RespSocket {
         }
     }
 
-    /// Sleeps until replies come, the socket takes more of what is to be sent, or `until`.
-    fn wait(&self, until: Stamp) -> io::Result<()> {
-        let mut flags = PollFlags::IN;
-        if self.sent < self.out.len() {
-            flags |= PollFlags::OUT;
-        }
-        let left = timespec(until.since(MonoClock.now()).max(0));
-        let fd = self.socket.as_fd();
-        match poll(&mut [PollFd::new(&fd, flags)], Some(&left)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    /// Sends one command and waits for its reply: outside the measured loop only. Errors: when the
-    /// connection is lost or no reply comes in time.
-    pub fn ask(&mut self, parts: &[&[u8]], timeout: Duration) -> io::Result<Reply> {
+    /// Sends one command and waits for its whole reply: outside the measured loop only. Errors: when the
+    /// connection is lost, the run is to stop, or the reply is not there in time or is not that of a server.
+    pub fn ask(
+        &mut self,
+        parts: &[&[u8]],
+        timeout: Duration,
+        stop: &StopFlag,
+    ) -> io::Result<Reply> {
         resp::command(&mut self.out, parts.len());
         for part in parts {
             resp::part(&mut self.out, part);
         }
-        let until = MonoClock.now().plus(timeout.as_nanos() as u64);
+        let deadline = Deadline::within(timeout, stop);
         loop {
-            self.send()?;
+            let unsent = !self.send()?;
             if let Some(said) = self.take(|reply, _| Reply::of(reply))? {
                 return Ok(said);
             }
             let held = self.end - self.start;
+            if self.needs.max(held) > ANSWER_MAX {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            deadline.slice()?;
             if self.receive()? || self.end - self.start > held {
                 continue;
             }
-            if MonoClock.now() >= until {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            self.wait(until)?;
+            let events = if unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            deadline.wait_for(&self.socket, events)?;
         }
     }
 }

@@ -142,15 +142,7 @@ impl StoreEngine for RocksDbEngine {
     const NAME: &'static str = "rocksdb";
 
     fn open(&self, dir: &Path, create: bool) -> Result<RocksDbStore> {
-        let mut options = RocksDbConfig::new(&self.library);
-        for (from, string) in &self.strings {
-            options = options.with(string).map_err(|fault| {
-                Error::usage("RocksDB does not accept the options")
-                    .with("from", from)
-                    .with("store says", fault.0)
-                    .hint("correct what it names under [target.options]")
-            })?;
-        }
+        let mut options = self.config()?;
         options.create(create);
         if !options::chooses_its_log(&self.strings) {
             options.log_little();
@@ -179,8 +171,34 @@ impl StoreEngine for RocksDbEngine {
         Ok(db)
     }
 
+    fn try_open(&self, dir: &Path) -> Result<()> {
+        // A log elsewhere is that of the database which is still there.
+        let options = self.config()?.with("wal_dir=;db_log_dir=");
+        let mut options = options.map_err(|fault| fault.into_error("to try the options"))?;
+        options.create(true);
+        options.log_little();
+        let family = &self.options.column_family;
+        RocksDbStore::open(options, dir, family, true, self.options.wal).map(drop)
+    }
+
     fn destroy(&self, dir: &Path) -> Result<()> {
         self.library.destroy(dir)
+    }
+}
+
+impl RocksDbEngine {
+    /// The options of the run. Errors: `Usage` with the store's words.
+    fn config(&self) -> Result<RocksDbConfig> {
+        let mut options = RocksDbConfig::new(&self.library);
+        for (from, string) in &self.strings {
+            options = options.with(string).map_err(|fault| {
+                Error::usage("RocksDB does not accept the options")
+                    .with("from", from)
+                    .with("store says", fault.0)
+                    .hint("correct what it names under [target.options]")
+            })?;
+        }
+        Ok(options)
     }
 }
 

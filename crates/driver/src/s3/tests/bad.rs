@@ -8,8 +8,9 @@ use taillight_core::{Error, ErrorKind, Op, OpKind, Status};
 
 use taillight_s3test::{FaultyServer, ObjectServer, ServerFault, ServerSettings};
 
-use super::server::{ID, SECRET, free_port, open, open_as, plan, plan_on};
+use super::server::{ID, SECRET, free_port, open, open_as, open_until, plan, plan_on};
 use super::{error, one, put, session};
+use crate::kv::redis::testing::{cut_short, peer};
 
 /// One clear error that says what to do, without secrets.
 pub fn clear(e: &Error, says: &str) {
@@ -51,6 +52,26 @@ fn endpoints_that_are_not_there_or_slow() {
     });
     clear(&error(&plan(&path, "", 10, 1), None), "http or https");
     speaker.join().unwrap();
+}
+
+#[test]
+fn no_peer_holds_up_the_opening() {
+    let slow = Duration::from_millis(100);
+    let endless = b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n";
+    let chunk = &[b'x'; 4096][..];
+    for (first, more, pause) in [
+        (&b""[..], &b""[..], slow),
+        (endless, b"x", slow),
+        (b"HTTP/1.1 200 OK\r\n\r\n", chunk, Duration::ZERO),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", Duration::ZERO),
+    ] {
+        let path = format!("http://{}/bench/p/", peer(first, more, pause));
+        let errors = cut_short(|timeout, stop| {
+            let plan = plan(&path, &format!("timeout = \"{timeout}\""), 10, 1);
+            open_until(&plan, None, SECRET, stop).map(drop)
+        });
+        errors.iter().for_each(|e| assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}"));
+    }
 }
 
 #[test]

@@ -81,7 +81,14 @@ fn store_at(path: &str, addresses: Vec<SocketAddr>) -> S3Client {
     let options = S3Options::parse("s3", &"timeout = \"5s\"".parse().unwrap()).unwrap();
     let location = PrefixLocation::parse(Some(path), &[]).unwrap();
     let credentials = Credentials::new(ID, SECRET, None);
-    S3Client::at(location, options, credentials, vec![addresses]).unwrap()
+    S3Client::at(
+        location,
+        options,
+        credentials,
+        vec![addresses],
+        &taillight_core::StopFlag::default(),
+    )
+    .unwrap()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
-use taillight_core::{OpKind, Result};
+use taillight_core::{OpKind, Result, StopFlag};
 use taillight_s3test::ObjectServer;
 pub use taillight_s3test::{ID, SECRET, free_port};
 
@@ -26,7 +26,16 @@ pub fn plan(path: &str, options: &str, size: u64, depth: u32) -> Plan {
 }
 
 pub fn open_as(plan: &Plan, destroy: Option<&str>, secret: &str) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec { plan, run_id: "test", destroy };
+    open_until(plan, destroy, secret, &StopFlag::default())
+}
+
+pub fn open_until(
+    plan: &Plan,
+    destroy: Option<&str>,
+    secret: &str,
+    stop: &StopFlag,
+) -> Result<Box<dyn Target>> {
+    let spec = OpenSpec { plan, run_id: "test", destroy, stop };
     let credentials = (Credentials::new(ID, secret, None), "test".to_owned());
     let options = S3Options::parse("s3", &plan.target.options)?;
     Ok(Box::new(S3Target::open_as(&spec, options, credentials)?))

@@ -1,0 +1,115 @@
+//! Whether the records of a plan fit where they are to be kept.
+//!
+//! Drivers that store outside this process ask before anything is wiped or loaded, with what was free
+//! and what becomes free; `memory` counts its records by the same rule. What only a run can tell
+//! (duration, rewrites, what a store adds of its own) is not counted: refused is what cannot fit.
+
+use taillight_core::plan::{PayloadKind, Plan, WorkloadPlan};
+use taillight_core::units::readable::bytes;
+use taillight_core::{Error, OpKind, Result};
+
+/// Records of a workload: those that are loaded, and those that a counted run is sure to insert.
+pub fn records(plan: &Plan, w: &WorkloadPlan) -> u64 {
+    let loaded = w.keys.as_ref().map_or(0, |keys| keys.count);
+    // Which workload does how many of the operations, or how many fit into a time, nobody knows.
+    let counted =
+        plan.run.operations.filter(|_| plan.workloads.len() == 1 && plan.run.duration.is_none());
+    let weight = |inserts: bool| -> u128 {
+        let parts = w.mix.iter().filter(|part| !inserts || part.op == OpKind::Insert);
+        parts.map(|part| u128::from(part.weight)).sum()
+    };
+    let inserted = u128::from(counted.unwrap_or(0)) * weight(true) / weight(false).max(1);
+    let inserted = u64::try_from(inserted).unwrap_or(u64::MAX);
+    loaded.saturating_add(inserted.saturating_mul(u64::from(w.batch.max(1))))
+}
+
+/// Bytes of a value, every field.
+pub fn value_bytes(w: &WorkloadPlan) -> f64 {
+    w.block_size.mean() * w.value.as_ref().map_or(1.0, |value| f64::from(value.fields))
+}
+
+/// What of a value a store keeps that compresses as well as anyone can.
+pub fn compressed_bytes(w: &WorkloadPlan) -> f64 {
+    let percent = |share: u32| f64::from(100 - share.min(100)) / 100.0;
+    let kept = match w.payload.kind {
+        PayloadKind::Random => percent(w.payload.compressible),
+        // The entropy of such text is 0.79 of its size.
+        PayloadKind::Text => 0.75,
+        PayloadKind::Zero | PayloadKind::Pattern => 0.0,
+    };
+    value_bytes(w) * kept * percent(w.payload.duplicate)
+}
+
+/// Refuses records that cannot all be kept. `have` of them are there, `free` bytes are for the others,
+/// and each takes `size`. Errors: `Unavailable`, with the numbers.
+pub fn fits(plan: &Plan, have: u64, free: u64, size: impl Fn(&WorkloadPlan) -> f64) -> Result<()> {
+    let Some(w) = plan.workloads.first() else { return Ok(()) };
+    let missing = records(plan, w).saturating_sub(have);
+    let needed = (missing as f64 * size(w)) as u64;
+    if needed <= free {
+        return Ok(());
+    }
+    Err(Error::unavailable("not enough space for the records")
+        .with("records", missing)
+        .with("needed", bytes(needed))
+        .with("free", bytes(free))
+        .hint("load fewer (keys.count), or name a path with more space (a server: raise its maxmemory)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::keyed_plan;
+    use taillight_core::plan::{MixPart, Payload, TargetPlan, Values};
+    use taillight_core::units::Span;
+
+    /// A million values of 1000 B to load.
+    fn plan(change: impl FnOnce(&mut Plan)) -> Plan {
+        let mut plan = keyed_plan(TargetPlan::default(), 1000, 1, false);
+        (plan.run.operations, plan.run.duration) = (Some(1000), None);
+        let w = &mut plan.workloads[0];
+        w.mix = vec![MixPart { op: OpKind::Get, weight: 1 }];
+        w.payload = Payload::default();
+        w.keys.iter_mut().for_each(|keys| keys.count = 1_000_000);
+        change(&mut plan);
+        plan
+    }
+
+    #[test]
+    fn what_cannot_fit_is_refused_whatever_it_is_made_of() {
+        const MB: u64 = 1_000_000;
+        let payload = |p: Payload| plan(move |plan| plan.workloads[0].payload = p);
+        let mix = |plan: &mut Plan| {
+            let parts = [(OpKind::Insert, 3), (OpKind::Get, 1)];
+            plan.workloads[0].mix = parts.map(|(op, weight)| MixPart { op, weight }).to_vec();
+            plan.run.operations = Some(4_000_000);
+        };
+        let of_fields = Values { fields: 10, ..Values::default() };
+        for (case, plan, least) in [
+            ("plain", plan(|_| ()), 1000),
+            ("fields", plan(|p| p.workloads[0].value = Some(of_fields.clone())), 10_000),
+            ("duplicate", payload(Payload { duplicate: 1, ..Payload::default() }), 990),
+            ("compressible", payload(Payload { compressible: 40, ..Payload::default() }), 600),
+            ("text", payload(Payload::from(PayloadKind::Text)), 750),
+            ("zeros", payload(Payload::from(PayloadKind::Zero)), 0),
+            ("inserts", plan(mix), 4000),
+            (
+                "inserts for a time",
+                plan(|p| {
+                    mix(p);
+                    p.run.duration = Some(Span(1));
+                }),
+                1000,
+            ),
+        ] {
+            fits(&plan, 0, least * MB, compressed_bytes).unwrap();
+            if least > 0 {
+                let e = fits(&plan, 0, least * MB - MB, compressed_bytes).unwrap_err();
+                assert!(e.to_string().contains("not enough space"), "{case}: {e}");
+            }
+        }
+        // What is there needs no room, and what is stored whole is not made smaller.
+        fits(&plan(|_| ()), 1_000_000, 0, compressed_bytes).unwrap();
+        fits(&payload(Payload::from(PayloadKind::Zero)), 0, 999 * MB, value_bytes).unwrap_err();
+    }
+}

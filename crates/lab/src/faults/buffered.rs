@@ -69,13 +69,14 @@ pub fn freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     filesystem::frozen(b, &at)
 }
 
-fn through_cache(mut options: VictimOptions) -> VictimOptions {
+/// Through the page cache.
+pub fn through_cache(mut options: VictimOptions) -> VictimOptions {
     options.set.push("target.options.direct=false".into());
     options
 }
 
 /// Writes through the page cache to blocks that are there, each with a sync.
-fn synced(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+pub fn synced(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = through_cache(b.options(at.join("victim"), "randwrite"));
     options.set.push("target.options.layout=always".into());
     options.more = ["--size", "16MiB", "--sync", "fdatasync"].map(String::from).to_vec();

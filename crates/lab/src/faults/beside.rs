@@ -85,6 +85,8 @@ pub fn flush(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn ordered(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
+    // Else the data's blocks count as unwritten until it is there, and no commit needs to wait.
+    tool("mount", &["-o", "remount,dioread_lock", &at.to_string_lossy()])?;
     let mut options = b.options(at.join("victim"), "write");
     options.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
     b.start(&options)?;
@@ -138,7 +140,7 @@ pub fn scanner(b: &mut FaultTrial<'_>) -> Result<()> {
 fn scan(undo: &mut Undo, at: &Path, slow: Arc<Brake>) -> Result<()> {
     let group = Fanotify::init(InitFlags::FAN_CLASS_CONTENT, EventFFlags::O_RDONLY)?;
     let (what, how) = (MaskFlags::FAN_ACCESS_PERM, MarkFlags::FAN_MARK_FILESYSTEM);
-    group.mark(MarkFlags::FAN_MARK_ADD | how, what, std::fs::File::open(at)?, None::<&Path>)?;
+    group.mark(MarkFlags::FAN_MARK_ADD | how, what, File::open(at)?, None::<&Path>)?;
     let (over, last) = (Arc::new(AtomicBool::new(false)), at.join("last"));
     std::fs::write(&last, "x")?;
     let ended = over.clone();
@@ -229,8 +231,12 @@ pub fn same_pages(b: &mut FaultTrial<'_>) -> Result<()> {
     let mut options = b.options(disk.device.clone(), "randread");
     options.set.push("target.options.direct=false".into());
     options.set.push("target.options.cache=keep".into());
+    // Page by page, so that they can be dropped page by page.
+    let ahead = disk.sys("queue/read_ahead_kb");
+    set(&ahead, 0)?;
     let device = File::open(&disk.device)?;
     std::io::copy(&mut &device, &mut std::io::sink())?;
+    set(&ahead, 128)?;
     slow.least.store(LARGE, Relaxed);
     slow.set(1, b.amplitude);
     b.start(&options)?;
@@ -258,7 +264,7 @@ pub fn stable_pages(b: &mut FaultTrial<'_>) -> Result<()> {
     let victim = at.join("victim");
     let mut options = buffered::through_cache(b.options(victim.clone(), "randwrite"));
     options.set.push("target.options.layout=always".into());
-    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    options.more = ["--size", "2MiB"].map(String::from).to_vec();
     b.start(&options)?;
     slow.least.store(LARGE, Relaxed);
     let (nap, file) = (b.amplitude, File::open(&victim)?);
@@ -275,9 +281,12 @@ pub fn stable_pages(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Syncs beside the writeback of a neighbour, of which the kernel lets only little into a short queue.
 pub fn writeback_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(128)?;
-    let (queue, all) = (disk.sys("queue/nr_requests"), 128);
-    b.undo.add(move || drop(set(&queue, all)));
-    set(&disk.sys("queue/nr_requests"), 8)?;
+    // Fewer requests, and those no larger, than the disk can be slow with at the same time.
+    for (file, value) in [("queue/nr_requests", 6), ("queue/max_sectors_kb", 128)] {
+        let (file, before) = (disk.sys(file), std::fs::read_to_string(disk.sys(file))?);
+        set(&file, value)?;
+        b.undo.add(move || drop(set(&file, before.trim())));
+    }
     let at = disk.mount(&mut b.undo, "ext4")?;
     let options = buffered::synced(b, &at);
     b.start(&options)?;

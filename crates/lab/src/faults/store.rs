@@ -39,7 +39,7 @@ pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// The same where the threads that flush are frozen, and nothing is slow.
 pub fn frozen_flush(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
     let mut options = small_memtables(b, &at);
     options.set.retain(|s| !s.contains("think"));
     let pid = b.start(&options)?;

@@ -50,8 +50,10 @@ pub fn read_ahead(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
     let mut options = through_cache(b.options(disk.device.clone(), "read"));
     options.set.push("target.options.cache=drop".into());
+    // Fast enough to come to what is read ahead before that is there.
+    options.set.push("workload.0.think={time=\"200us\",every=32}".into());
     b.start(&options)?;
-    slow.set(19, b.amplitude);
+    slow.set(5, b.amplitude);
     while b.more() {
         b.stop.sleep(b.amplitude)?;
     }

@@ -100,6 +100,18 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
                 }
             }
         }
+        // Who waits for several I/Os may be awake for another one when this one is told.
+        let went_on = [Some(piece.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
+        let late = helpers(context, piece.from, io.end_ns).filter(|row| {
+            let work = row.other.as_deref().is_some_and(|name| name.starts_with("kworker/"));
+            let at_once = |at: i64| (0..AT_ONCE).contains(&(at - row.end_ns));
+            work && went_on.into_iter().flatten().any(at_once)
+        });
+        let late = late.flat_map(doings).filter(|(from, to, phase)| {
+            let within = to.min(&piece.to) - from.max(&piece.from);
+            *phase == Phase::Cpu && within * 2 >= piece.to - piece.from
+        });
+        waits.extend(late);
     }
     waits
 }
@@ -134,7 +146,10 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
             // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
             let next = woken <= piece.from && (0..AT_ONCE).contains(&(piece.to - row.end_ns));
             let for_it = row.has(flags::WOKEN_BY_OWN) && (soon || next);
-            if for_it || row.stack.as_deref().is_some_and(stacks::serves_loop) {
+            // Another one of its kind passed the work on, and when it ran this was done at once.
+            let late = (row.end_ns - woken.max(piece.from)) * 2 >= piece.to - piece.from;
+            let passed_on = next && late && unbound(row);
+            if for_it || passed_on || row.stack.as_deref().is_some_and(stacks::serves_loop) {
                 waits.extend(doings(row));
             }
         }
@@ -142,6 +157,33 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
     // A file served over FUSE is a part of such a device.
     waits.retain(|(_, _, phase)| *phase != Phase::FileSystem || io.has(flags::LOWER));
     waits
+}
+
+/// Whether most of a wait for a CPU is that of a thread of which it is only concluded that it acted for
+/// the I/O: what its own threads waited for, and who woke them up, was seen.
+pub fn concluded(pieces: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> bool {
+    let waits = || pieces.iter().filter(|p| p.phase == Phase::Cpu);
+    let all: i64 = waits().map(|p| p.to - p.from).sum();
+    let of = |list| overlapping(list, io.start_ns, io.end_ns);
+    let own = || [context.off, context.worker_off].into_iter().flat_map(of);
+    waits().filter(|p| (p.to - p.from) * 2 > all).any(|p| {
+        let most = |row: &LayerRow| {
+            let from = if row.state == Some(0) { row.start_ns } else { woken(row) };
+            (row.end_ns.min(p.to) - from.max(p.from)) * 2 >= p.to - p.from
+        };
+        let told = |r: &LayerRow| own().any(|off| off.waker_pid == r.pid);
+        let seen = |r: &LayerRow| r.has(flags::WOKEN_BY_OWN) || told(r);
+        !own().any(most) && helpers(context, p.from, p.to).any(|r| most(r) && !seen(r))
+    })
+}
+
+fn woken(row: &LayerRow) -> i64 {
+    row.middle_ns.unwrap_or(row.end_ns)
+}
+
+/// Whether a thread of the kernel is of a work queue that is bound to no CPU, as a loop device's is.
+fn unbound(row: &LayerRow) -> bool {
+    row.other.as_deref().is_some_and(|name| name.starts_with("kworker/u"))
 }
 
 /// What the thread that commits for a file system waited for, which then woke up who waits for the
@@ -234,12 +276,14 @@ pub fn doings(row: &LayerRow) -> Vec<Wait> {
     }
     let wake = row.middle_ns.unwrap_or(row.end_ns);
     let mut waits = vec![(wake, row.end_ns, Phase::Cpu)];
-    let reason = row.stack.as_deref().map(stacks::sleep_reason);
-    if let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) = reason
-        && row.state != Some(IDLE)
-    {
-        waits.insert(0, (row.start_ns, wake, phase));
-    }
+    let phase = match row.stack.as_deref().map(stacks::sleep_reason) {
+        _ if row.state == Some(IDLE) => None,
+        Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => Some(phase),
+        // I/O of its own that it makes for another one, as a sync behind a write.
+        Some(SleepReason::OwnIo) => Some(Phase::Device),
+        _ => None,
+    };
+    waits.splice(0..0, phase.map(|phase| (row.start_ns, wake, phase)));
     waits
 }
 

@@ -1,5 +1,5 @@
 //! Pages of the run's file that an I/O waited for, and that came late from the disk: a limit held them
-//! back, or the kernel was reading them ahead.
+//! back, the kernel was reading them ahead, or another program was reading them.
 //!
 //! What it is: what the page cache asked of the disk, which belongs to no single I/O, set beside the wait
 //! that ended with it. What it is not: sure, for that it was these pages is concluded from the time.
@@ -30,10 +30,21 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
                 waits.push((piece.from, row.start_ns, Phase::Throttle));
             } else if row.comm.as_deref() == Some(READ_AHEAD) {
                 waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::Device));
+            } else if piece.phase == Phase::Unobserved
+                && read_by_another(row)
+                && row.start_ns - piece.from < AT_ONCE
+            {
+                waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::PageCache));
             }
         }
     }
     waits
+}
+
+/// Whether this is another program's read of the disk.
+fn read_by_another(row: &LayerRow) -> bool {
+    const OPERATION: u64 = 0xff;
+    row.other.is_none() && row.flags.is_some_and(|f| f & OPERATION == 0)
 }
 
 /// Whether a thread slept there until pages came or went, or a read of io_uring did nothing that was seen.

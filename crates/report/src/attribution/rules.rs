@@ -6,6 +6,7 @@
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
+use super::acting;
 use super::context::IoContext;
 use super::gaps;
 use super::judge::{Layer, layer};
@@ -118,12 +119,13 @@ pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>
 fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
     match blamed {
         // Wake-up and return to the CPU are stamps, where both were seen.
-        Layer::Cpu => !gaps::any(row, context),
+        Layer::Cpu => !gaps::any(row, context) && !acting::concluded(pieces, row, context),
         // A signal's or the freezer's sleep.
         Layer::Stopped => true,
         // Of a device made of others only what the lowest one did is seen.
         Layer::Device => {
             issued(row, context)
+                && own_device_time(row, pieces)
                 && context.stacked.is_none_or(|stacked| !stacked)
                 && (!row.has(flags::LOWER) || lower_did(row, pieces))
         }
@@ -158,6 +160,15 @@ fn issued(row: &LayerRow, context: &IoContext<'_>) -> bool {
     row.issue_ns.is_some()
         || row.has(flags::FLUSH)
         || context.earlier.iter().any(|round| round.issue.is_some())
+}
+
+/// Whether most of what counts as the device's was between the I/O's own stamps, not what another one's
+/// wait says.
+fn own_device_time(row: &LayerRow, pieces: &[Piece]) -> bool {
+    let device = || pieces.iter().filter(|p| layer(p.phase) == Layer::Device);
+    let sum = |p: &Piece| p.to - p.from;
+    let own = device().filter(|p| row.done_ns.is_none_or(|done| p.to <= done));
+    own.map(sum).sum::<i64>() * 4 >= device().map(sum).sum::<i64>() * 3
 }
 
 /// Whether the lower device itself took most of what counts as the device's.

@@ -36,7 +36,8 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !taken.is_empty() {
         line = recut(line, &taken, |phase| phase == Phase::Completion);
     }
-    let served = servers_of_loop(&line, io, context);
+    let mut served = servers_of_loop(&line, io, context);
+    served.extend(soft_interrupts(&line, context));
     if !served.is_empty() {
         line = recut(line, &served, |phase| phase == Phase::Device);
     }
@@ -144,11 +145,11 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
             let woken = row.middle_ns.unwrap_or(row.start_ns);
             let soon = (0..SOON).contains(&(woken - piece.from));
             // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
-            let next = woken <= piece.from && (0..AT_ONCE).contains(&(piece.to - row.end_ns));
+            let next = woken <= piece.from && ends_with(row, piece, AT_ONCE);
             let for_it = row.has(flags::WOKEN_BY_OWN) && (soon || next);
             // Another one of its kind passed the work on, and when it ran this was done at once.
             let late = (row.end_ns - woken.max(piece.from)) * 2 >= piece.to - piece.from;
-            let passed_on = next && late && unbound(row);
+            let passed_on = ends_with(row, piece, AT_ONCE) && late && unbound(row);
             if for_it || passed_on || row.stack.as_deref().is_some_and(stacks::serves_loop) {
                 waits.extend(doings(row));
             }
@@ -157,6 +158,26 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
     // A file served over FUSE is a part of such a device.
     waits.retain(|(_, _, phase)| *phase != Phase::FileSystem || io.has(flags::LOWER));
     waits
+}
+
+/// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
+/// the device's time, and when it ran they were told at once.
+fn soft_interrupts(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Device) {
+        let rows = helpers(context, piece.from, piece.to).filter(|row| {
+            let late = (row.end_ns - woken(row).max(piece.from)) * 2 >= piece.to - piece.from;
+            let soft = row.other.as_deref().is_some_and(|name| name.starts_with("ksoftirqd/"));
+            soft && late && ends_with(row, piece, AT_ONCE / 5)
+        });
+        waits.extend(rows.map(|row| (woken(row), row.end_ns, Phase::Cpu)));
+    }
+    waits
+}
+
+/// Whether a thread came back to the CPU no longer than this before the end of a piece, ns.
+fn ends_with(row: &LayerRow, piece: &Piece, before: i64) -> bool {
+    (0..before).contains(&(piece.to - row.end_ns))
 }
 
 /// Whether most of a wait for a CPU is that of a thread of which it is only concluded that it acted for
@@ -227,7 +248,7 @@ fn givers_to_driver(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
     for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
         let rows = helpers(context, piece.from, piece.to);
         let gives = rows.filter(|r| r.has(flags::WOKEN_BY_OWN) || runs_queues(r));
-        for row in gives.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
+        for row in gives.filter(|r| ends_with(r, piece, AT_ONCE)) {
             waits.extend(doings(row).into_iter().filter(|(.., phase)| *phase == Phase::Cpu));
         }
     }
@@ -337,6 +358,7 @@ mod tests {
         let expected =
             vec![(100, Device), (10, Completion), (780, Cpu), (10, Completion), (100, Cpu)];
         assert_eq!(cut(&line, off(), vec![idle.clone()]), expected);
+        let expected_late = expected.clone();
         let journal = kworker((120, 880, 890), 2, "wait_transaction_locked;ext4_end_io_rsv_work");
         let expected = vec![
             (100, Device),
@@ -348,7 +370,12 @@ mod tests {
         ];
         assert_eq!(cut(&line, off(), vec![journal]), expected);
         let other = LayerRow { pid: Some(78), ..idle };
-        assert_eq!(cut(&line, off(), vec![other]).len(), 3, "not who woke it up");
+        assert_eq!(cut(&line, off(), vec![other.clone()]).len(), 3, "not who woke it up");
+        let late = LayerRow { other: Some("kworker/0:1".into()), ..other };
+        assert_eq!(cut(&line, off(), vec![late]), expected_late, "and then it was told at once");
+        let sync = kworker((110, 880, 890), 2, "submit_bio_wait;blkdev_issue_flush");
+        let it = cut(&line, off(), vec![sync]);
+        assert_eq!(it[..3], [(100, Device), (10, Completion), (770, Device)]);
     }
 
     #[test]
@@ -460,8 +487,20 @@ mod tests {
         };
         let expected = vec![(10, Submit), (2, Device), (888, Cpu), (90, Device), (10, Completion)];
         assert_eq!(cut(&line, off(), vec![own.clone()]), expected);
-        let strange = LayerRow { flags: None, ..own };
-        assert_eq!(cut(&line, off(), vec![strange]).len(), 3, "of whatever else");
+        let strange = LayerRow { flags: None, ..own.clone() };
+        assert_eq!(cut(&line, off(), vec![strange.clone()]).len(), 3, "of whatever else");
+        let named = |name: &str| LayerRow { other: Some(name.into()), ..strange.clone() };
+        assert_eq!(cut(&line, off(), vec![named("kworker/u8:1")]), expected, "passed on");
+        assert_eq!(cut(&line, off(), vec![named("ksoftirqd/0")]), expected, "tells of the end");
+        assert_eq!(cut(&line, off(), vec![named("kworker/1:1")]).len(), 3);
+        let cpu = [Piece { from: 12, to: 900, phase: Cpu }];
+        let guess = |row: LayerRow| {
+            let mut events = Events::default();
+            events.add(row);
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            concluded(&cpu, &LayerRow { end_ns: 1_000, ..LayerRow::default() }, &context)
+        };
+        assert!(guess(named("kworker/u8:1")) && !guess(own));
         let fuse = kworker((20, 980, 985), 1, "request_wait_answer;fuse_direct_io;lo_rw_aio");
         let sum = |list: &[(i64, Phase)]| -> i64 {
             list.iter().filter(|(_, p)| *p == Device).map(|(ns, _)| ns).sum()

@@ -108,17 +108,20 @@ fn flush(
         return false;
     }
     let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
-    // The device does one flush at a time: with one that others sent it is busy as well.
-    let mut sent = false;
-    for row in all.within(LayerKind::Flush, round.bio, done).filter(own) {
-        if row.end_ns <= done {
+    let flushes = || {
+        let rows = all.within(LayerKind::Flush, round.bio, done).filter(own);
+        rows.filter(|r| r.end_ns <= done)
+    };
+    let sent = flushes().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
+    if let Some(sent) = sent {
+        // The disk does one at a time: it is busy with those of others as well.
+        for row in flushes().filter(|r| r.dev == sent.dev) {
             line.to(row.start_ns, Phase::Queue);
             line.to(row.end_ns, Phase::Device);
-            sent |= row.start_ns >= round.bio;
         }
     }
     // The rest is its end being told, one after another: short, or nobody saw why.
-    let told = sent && done - line.at < AT_ONCE;
+    let told = sent.is_some() && done - line.at < AT_ONCE;
     line.to(done, if told { Phase::Device } else { Phase::Unobserved });
     true
 }

@@ -32,9 +32,9 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
                 waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::Device));
             } else if piece.phase == Phase::Unobserved
                 && read_by_another(row)
-                && row.start_ns - piece.from < AT_ONCE
+                && row.start_ns - io.start_ns < AT_ONCE
             {
-                waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::PageCache));
+                waits.push((row.start_ns.max(io.start_ns), row.end_ns, Phase::PageCache));
             }
         }
     }
@@ -85,6 +85,29 @@ mod tests {
         let line = [Piece { from: 10, to: 9_900_000, phase: Phase::PageCache }];
         let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Write), ..LayerRow::default() };
         waits(&line, &io, &context)
+    }
+
+    #[test]
+    fn a_read_of_io_uring_may_wait_for_pages_that_another_program_reads() {
+        let found = |flags: u64, start: i64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: start,
+                end_ns: 9_800_000,
+                flags: Some(flags),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            let piece = |from, to| Piece { from, to, phase: Phase::Unobserved };
+            let line = [piece(10, 5_000_000), piece(5_100_000, 9_900_000)];
+            let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Read), ..LayerRow::default() };
+            waits(&line, &io, &context)
+        };
+        assert_eq!(found(1 << 19, -50), [(0, 9_800_000, Phase::PageCache)]);
+        assert!(found(1, -50).is_empty(), "a write");
+        assert!(found(1 << 19, 6_000_000).is_empty(), "begun much later");
     }
 
     #[test]

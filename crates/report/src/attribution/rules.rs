@@ -327,6 +327,25 @@ mod tests {
     }
 
     #[test]
+    fn time_of_the_device_that_anothers_wait_says_is_not_sure() {
+        let row = LayerRow {
+            end_ns: 9_000_000,
+            bios: Some(1),
+            parts: Some(1),
+            issue_ns: Some(100),
+            done_ns: Some(1_000_000),
+            ..LayerRow::default()
+        };
+        let is_sure = |to| {
+            let pieces = [Piece { from: 100, to, phase: Phase::Device }];
+            let grounds =
+                Grounds { row: Some(&row), pieces: &pieces, excess: (100, 100), latency: (100, 1) };
+            sure(Layer::Device, &grounds, Some(&IoContext::default()))
+        };
+        assert!(is_sure(1_000_000) && !is_sure(8_000_000));
+    }
+
+    #[test]
     fn who_finds_a_queue_closed_does_not_know_for_what() {
         let row = LayerRow {
             end_ns: 9_000_000,

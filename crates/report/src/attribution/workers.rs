@@ -51,8 +51,9 @@ pub fn wait_for_worker(
             line.to(to, phase);
         }
     }
-    // A worker that did it unseen is not one that was waited for.
-    let waited = known.is_some() || busy_ns(line.at, begun, io, doing) * 2 >= begun - line.at;
+    // A worker that did it unseen is not one that was waited for: others must have been seen at work.
+    let busy = sum + busy_ns(line.at, begun, io, doing);
+    let waited = known.is_some() || begun - line.at < AT_ONCE || busy * 2 >= begun - line.at;
     line.to(begun, if waited { Phase::IoWorker } else { Phase::Unobserved });
     if let Some((_, ran)) = late {
         line.to(ran, Phase::Cpu);

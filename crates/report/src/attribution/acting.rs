@@ -216,8 +216,18 @@ fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
         for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
             let wake = told.middle_ns.unwrap_or(told.end_ns);
-            let rows = helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
-            let late = rows.flat_map(doings).filter(|(.., phase)| *phase == Phase::Cpu);
+            let rows = || helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
+            // What it writes waits for whoever serves the disk.
+            let writes = rows().filter(|r| r.state != Some(0)).map(|r| Piece {
+                from: r.start_ns.max(told.start_ns),
+                to: woken(r).min(wake),
+                phase: Phase::Device,
+            });
+            let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
+            let served = servers_of_loop(&writes, io, context).into_iter();
+            let served = served.chain(soft_interrupts(&writes, context));
+            let late = rows().flat_map(doings).chain(served);
+            let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
             waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
             waits.extend(flushes(told.start_ns, wake, io, context));
         }
@@ -472,6 +482,15 @@ mod tests {
         assert_eq!(cut(&line, off(), vec![starved.clone(), flush]), expected);
         let other = LayerRow { pid: Some(78), ..starved.clone() };
         assert_eq!(cut(&line, off(), vec![other]).len(), 3, "another thread");
+        let writes = kworker((20, 880, 885), 2, "jbd2_journal_commit_transaction;kjournald2");
+        let server = LayerRow {
+            pid: Some(79),
+            other: Some("kworker/u8:1".into()),
+            ..kworker((-50, 30, 870), IDLE, "worker_thread")
+        };
+        let it = cut(&line, off(), vec![writes.clone(), server]);
+        assert_eq!(it[..3], [(10, Submit), (20, FileSystem), (840, Cpu)], "the loop's");
+        assert_eq!(cut(&line, off(), vec![writes])[1], (870, FileSystem));
         let lock = asleep(LayerKind::OffCpu, (10, 900, 1000), "rwsem_down_read_slowpath");
         assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
     }

@@ -24,16 +24,21 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
     };
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| waits_for_pages(p, io, context)) {
-        let rows = all.within(LayerKind::Neighbour, piece.from, piece.to);
-        for row in rows.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
+        let another = |r: &LayerRow| {
+            let begun = r.start_ns - io.start_ns < AT_ONCE;
+            piece.phase == Phase::Unobserved && begun && read_by_another(r)
+        };
+        let rows = all.within(LayerKind::Neighbour, piece.from, piece.to).filter(|r| {
+            // Pages may be had just before the end of all that were read with them is stamped.
+            let earliest = if another(r) { -AT_ONCE / 5 } else { 0 };
+            (earliest..AT_ONCE).contains(&(piece.to - r.end_ns))
+        });
+        for row in rows {
             if row.other.as_deref() == Some(HELD) {
                 waits.push((piece.from, row.start_ns, Phase::Throttle));
             } else if row.comm.as_deref() == Some(READ_AHEAD) {
                 waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::Device));
-            } else if piece.phase == Phase::Unobserved
-                && read_by_another(row)
-                && row.start_ns - io.start_ns < AT_ONCE
-            {
+            } else if another(row) {
                 waits.push((row.start_ns.max(io.start_ns), row.end_ns, Phase::PageCache));
             }
         }

@@ -238,6 +238,21 @@ impl Filesystem for OneFile {
         reply.ok();
     }
 
+    /// Blocks are given back: what they hold stays.
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        length: u64,
+        _: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.brake.pass(length as usize);
+        reply.ok();
+    }
+
     /// Half of 4 GiB is free: nobody runs out of it.
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         reply.statfs(1 << 20, 1 << 19, 1 << 19, 2, 1, 4096, 255, 4096);

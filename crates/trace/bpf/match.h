@@ -196,6 +196,9 @@ NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
 		plain_of(&p, p.private);
 	if (!p.end_io)
 		return 0;
+	/* The command is the head of its request. */
+	if (p.end_io == cfg_end_command)
+		return token_of(READ(struct io_kiocb, p.private, cqe.user_data));
 	direct(&p, &kiocb, &task);
 	if (!kiocb && !task)
 		return fresh && p.self == address(bio) ? 0 : remembered(p.self);

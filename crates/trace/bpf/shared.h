@@ -23,6 +23,8 @@ const volatile u64 cfg_end_iomap = 0;
 const volatile u64 cfg_end_blkdev = 0;
 const volatile u64 cfg_end_blkdev_async = 0;
 const volatile u64 cfg_end_chain = 0;
+/* Of an io_uring command, as for blocks given back. */
+const volatile u64 cfg_end_command = ~0ull;
 const volatile u64 cfg_end_wait = ~0ull;
 const volatile u64 cfg_uring_done = 0;
 const volatile u64 cfg_uring_polled = 0;

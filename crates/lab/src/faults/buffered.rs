@@ -50,8 +50,10 @@ pub fn read_ahead(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
     let mut options = through_cache(b.options(disk.device.clone(), "read"));
     options.set.push("target.options.cache=drop".into());
+    // Fast enough to come to what is read ahead before that is there.
+    options.set.push("workload.0.think={time=\"200us\",every=32}".into());
     b.start(&options)?;
-    slow.set(19, b.amplitude);
+    slow.set(5, b.amplitude);
     while b.more() {
         b.stop.sleep(b.amplitude)?;
     }
@@ -69,13 +71,14 @@ pub fn freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     filesystem::frozen(b, &at)
 }
 
-fn through_cache(mut options: VictimOptions) -> VictimOptions {
+/// Through the page cache.
+pub fn through_cache(mut options: VictimOptions) -> VictimOptions {
     options.set.push("target.options.direct=false".into());
     options
 }
 
 /// Writes through the page cache to blocks that are there, each with a sync.
-fn synced(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+pub fn synced(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = through_cache(b.options(at.join("victim"), "randwrite"));
     options.set.push("target.options.layout=always".into());
     options.more = ["--size", "16MiB", "--sync", "fdatasync"].map(String::from).to_vec();

@@ -12,12 +12,11 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
 use crate::faults::disk::DIRECT;
-use crate::fuse;
+use crate::fuse::{self, Brake};
 use crate::stage::LoopDevice;
 
-const MIB: u64 = 1 << 20;
 /// Directories that the neighbour of a journal makes at once.
-const CROWD: usize = 48;
+pub const CROWD: usize = 48;
 
 /// The victim's own file system is served by a process that sleeps every so often.
 pub fn slow_fuse(b: &mut FaultTrial<'_>) -> Result<()> {
@@ -104,6 +103,16 @@ fn commits(
     let mut options = b.options(at.join("victim"), "write");
     options.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
     b.start(&options)?;
+    crowds(b, &at, &slow, (large, many))
+}
+
+/// A neighbour on this file system makes so many directories and syncs; writes of so many KiB are slow.
+pub fn crowds(
+    b: &mut FaultTrial<'_>,
+    at: &Path,
+    slow: &Brake,
+    (large, many): (u64, usize),
+) -> Result<()> {
     slow.least.store(large << 10, Relaxed);
     let crowd = at.join("crowd");
     std::fs::create_dir(&crowd)?;
@@ -136,7 +145,7 @@ pub fn insert_range(b: &mut FaultTrial<'_>) -> Result<()> {
 fn held(
     b: &mut FaultTrial<'_>,
     flags: i32,
-    mut more: impl FnMut(&File, u64, u64) -> Result<()>,
+    more: impl FnMut(&File, u64, u64) -> Result<()>,
 ) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
@@ -144,13 +153,24 @@ fn held(
     let mut options = b.options(victim.clone(), "randread");
     options.more = ["--size", "4MiB"].map(String::from).to_vec();
     b.start(&options)?;
+    hold(b, &victim, &slow, flags, more)
+}
+
+/// A neighbour writes behind the end of a file on a slow disk, and then does something more.
+pub fn hold(
+    b: &mut FaultTrial<'_>,
+    file: &Path,
+    slow: &Brake,
+    flags: i32,
+    mut more: impl FnMut(&File, u64, u64) -> Result<()>,
+) -> Result<()> {
     slow.writes_only.store(true, Relaxed);
     slow.least.store(64 << 10, Relaxed);
-    let file = File::options().write(true).custom_flags(flags).open(&victim)?;
+    let file = File::options().write(true).custom_flags(flags).open(file)?;
     let room = vec![0u8; 132 << 10];
     let start = room.as_ptr().align_offset(4096);
     let data = room.get(start..start + (64 << 10)).context("room for an aligned write")?;
-    let (nap, mut end) = (b.amplitude, 4 * MIB);
+    let (nap, mut end) = (b.amplitude, file.metadata()?.len());
     b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
         slow.set(1, nap);
         file.write_all_at(data, end)?;
@@ -160,6 +180,6 @@ fn held(
         Ok(())
     })?;
     b.truth = Default::default();
-    b.naps(&slow);
+    b.naps(slow);
     Ok(())
 }

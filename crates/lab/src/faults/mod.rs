@@ -1,5 +1,6 @@
 //! The faults: what is done, and which layer it happens in.
 
+mod beside;
 mod buffered;
 mod cpu;
 mod disk;
@@ -130,6 +131,22 @@ pub const FAULTS: &[Fault] = &[
     fault("read-ahead", "device|page_cache", buffered::read_ahead),
     fault("buffered-freeze", "file_system", buffered::freeze),
     Fault { engines: &["redis"], ..fault("hogged-server", "server", store::hogged_server) },
+    block("switched", "block_queue", beside::switched),
+    block("lower-switched", "block_queue", beside::lower_switched),
+    block("flush-beside", "device", beside::flush),
+    block("ordered", "file_system", beside::ordered),
+    block("lower-journal", "file_system", beside::lower_journal),
+    block("lower-lock", "file_system", beside::lower_lock),
+    block("scanner", "file_system", beside::scanner),
+    block("shared-limit", "throttle", beside::shared_limit),
+    block("paced", "device", beside::paced),
+    block("bursts", "schedule", beside::bursts),
+    fault("same-pages", "device|page_cache", beside::same_pages),
+    fault("stable-pages", "device|page_cache", beside::stable_pages),
+    fault("writeback-limit", "throttle|block_queue", beside::writeback_limit),
+    block("slow-trim", "device", beside::slow_trim),
+    block("durable", "device", beside::durable),
+    Fault { engines: &["rocksdb"], ..fault("frozen-flush", "store|stopped", store::frozen_flush) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

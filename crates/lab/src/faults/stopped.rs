@@ -56,16 +56,20 @@ pub fn polled(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Only one thread of the load stands still, frozen by a control group of its own.
 pub fn one_thread(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
-    let worker = |tid: &String| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
-        name.is_ok_and(|n| n.starts_with("worker-"))
-    };
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
-    let mut threads = threads.map(|t| t.file_name().to_string_lossy().into_owned());
-    let tid = threads.find(worker).context("a worker")?;
+    let tid = threads(pid, "worker-")?.into_iter().next().context("a worker")?;
     let group = LabCgroup::of(&mut b.undo, "freezer")?;
     group.set("tasks", tid)?;
     pulsed(b, &group)
+}
+
+/// Threads of a process whose names begin so.
+pub fn threads(pid: u32, name: &str) -> Result<Vec<String>> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
+    let called = |tid: &String| {
+        let own = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+        own.is_ok_and(|n| n.starts_with(name))
+    };
+    Ok(threads.map(|t| t.file_name().to_string_lossy().into_owned()).filter(called).collect())
 }
 
 /// The freezer control group.
@@ -81,7 +85,8 @@ pub fn frozen(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     pulsed(b, &group)
 }
 
-fn pulsed(b: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
+/// The members of a control group, again and again.
+pub fn pulsed(b: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
         group.set("freezer.state", "FROZEN")?;

@@ -11,10 +11,11 @@ use taillight_s3test::{ID, SECRET};
 
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::faults::stopped::{frozen, stopped};
+use crate::faults::stopped::{frozen, pulsed, stopped, threads};
 use crate::faults::{cpu, disk, filesystem};
 use crate::fuse::Brake;
 use crate::proxy;
+use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
 
 /// Of a server in a network of its own.
@@ -24,6 +25,32 @@ const PORT: u16 = 6379;
 /// write-ahead log, so that a writer touches memory only; what it waits for is the store.
 pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
+    let options = small_memtables(b, &at);
+    b.start(&options)?;
+    let on = b.amplitude * 5;
+    let nap = b.amplitude / 2;
+    b.pulses(Duration::from_millis(300), b.amplitude * 4, |stop| {
+        slow.set(1, nap);
+        let slept = stop.sleep(on);
+        slow.set(0, Duration::ZERO);
+        slept
+    })
+}
+
+/// The same where the threads that flush are frozen, and nothing is slow.
+pub fn frozen_flush(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
+    let mut options = small_memtables(b, &at);
+    options.set.retain(|s| !s.contains("think"));
+    let pid = b.start(&options)?;
+    let group = LabCgroup::of(&mut b.undo, "freezer")?;
+    for tid in threads(pid, "rocksdb:")? {
+        group.set("tasks", tid)?;
+    }
+    pulsed(b, &group)
+}
+
+fn small_memtables(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
     options.set.extend(
         [
@@ -38,15 +65,7 @@ pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
         ]
         .map(String::from),
     );
-    b.start(&options)?;
-    let on = b.amplitude * 5;
-    let nap = b.amplitude / 2;
-    b.pulses(Duration::from_millis(300), b.amplitude * 4, |stop| {
-        slow.set(1, nap);
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
-        slept
-    })
+    options
 }
 
 /// A Redis server behind a proxy that holds an answer back now and then.

@@ -36,7 +36,8 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !taken.is_empty() {
         line = recut(line, &taken, |phase| phase == Phase::Completion);
     }
-    let served = servers_of_loop(&line, io, context);
+    let mut served = servers_of_loop(&line, io, context);
+    served.extend(soft_interrupts(&line, context));
     if !served.is_empty() {
         line = recut(line, &served, |phase| phase == Phase::Device);
     }
@@ -100,6 +101,18 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
                 }
             }
         }
+        // Who waits for several I/Os may be awake for another one when this one is told.
+        let went_on = [Some(piece.to), io.cqe_ns, io.sync_punt_ns, Some(io.end_ns)];
+        let late = helpers(context, piece.from, io.end_ns).filter(|row| {
+            let work = row.other.as_deref().is_some_and(|name| name.starts_with("kworker/"));
+            let at_once = |at: i64| (0..AT_ONCE).contains(&(at - row.end_ns));
+            work && went_on.into_iter().flatten().any(at_once)
+        });
+        let late = late.flat_map(doings).filter(|(from, to, phase)| {
+            let within = to.min(&piece.to) - from.max(&piece.from);
+            *phase == Phase::Cpu && within * 2 >= piece.to - piece.from
+        });
+        waits.extend(late);
     }
     waits
 }
@@ -132,9 +145,12 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
             let woken = row.middle_ns.unwrap_or(row.start_ns);
             let soon = (0..SOON).contains(&(woken - piece.from));
             // It had been woken up for an earlier I/O, and did this one as well as soon as it ran.
-            let next = woken <= piece.from && (0..AT_ONCE).contains(&(piece.to - row.end_ns));
+            let next = woken <= piece.from && ends_with(row, piece, AT_ONCE);
             let for_it = row.has(flags::WOKEN_BY_OWN) && (soon || next);
-            if for_it || row.stack.as_deref().is_some_and(stacks::serves_loop) {
+            // Another one of its kind passed the work on, and when it ran this was done at once.
+            let late = (row.end_ns - woken.max(piece.from)) * 2 >= piece.to - piece.from;
+            let passed_on = ends_with(row, piece, AT_ONCE) && late && unbound(row);
+            if for_it || passed_on || row.stack.as_deref().is_some_and(stacks::serves_loop) {
                 waits.extend(doings(row));
             }
         }
@@ -142,6 +158,53 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
     // A file served over FUSE is a part of such a device.
     waits.retain(|(_, _, phase)| *phase != Phase::FileSystem || io.has(flags::LOWER));
     waits
+}
+
+/// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
+/// the device's time, and when it ran they were told at once.
+fn soft_interrupts(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Device) {
+        let rows = helpers(context, piece.from, piece.to).filter(|row| {
+            let late = (row.end_ns - woken(row).max(piece.from)) * 2 >= piece.to - piece.from;
+            let soft = row.other.as_deref().is_some_and(|name| name.starts_with("ksoftirqd/"));
+            soft && late && ends_with(row, piece, AT_ONCE / 5)
+        });
+        waits.extend(rows.map(|row| (woken(row), row.end_ns, Phase::Cpu)));
+    }
+    waits
+}
+
+/// Whether a thread came back to the CPU no longer than this before the end of a piece, ns.
+fn ends_with(row: &LayerRow, piece: &Piece, before: i64) -> bool {
+    (0..before).contains(&(piece.to - row.end_ns))
+}
+
+/// Whether most of a wait for a CPU is that of a thread of which it is only concluded that it acted for
+/// the I/O: what its own threads waited for, and who woke them up, was seen.
+pub fn concluded(pieces: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> bool {
+    let waits = || pieces.iter().filter(|p| p.phase == Phase::Cpu);
+    let all: i64 = waits().map(|p| p.to - p.from).sum();
+    let of = |list| overlapping(list, io.start_ns, io.end_ns);
+    let own = || [context.off, context.worker_off].into_iter().flat_map(of);
+    waits().filter(|p| (p.to - p.from) * 2 > all).any(|p| {
+        let most = |row: &LayerRow| {
+            let from = if row.state == Some(0) { row.start_ns } else { woken(row) };
+            (row.end_ns.min(p.to) - from.max(p.from)) * 2 >= p.to - p.from
+        };
+        let told = |r: &LayerRow| own().any(|off| off.waker_pid == r.pid);
+        let seen = |r: &LayerRow| r.has(flags::WOKEN_BY_OWN) || told(r);
+        !own().any(most) && helpers(context, p.from, p.to).any(|r| most(r) && !seen(r))
+    })
+}
+
+fn woken(row: &LayerRow) -> i64 {
+    row.middle_ns.unwrap_or(row.end_ns)
+}
+
+/// Whether a thread of the kernel is of a work queue that is bound to no CPU, as a loop device's is.
+fn unbound(row: &LayerRow) -> bool {
+    row.other.as_deref().is_some_and(|name| name.starts_with("kworker/u"))
 }
 
 /// What the thread that commits for a file system waited for, which then woke up who waits for the
@@ -153,8 +216,18 @@ fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
         for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
             let wake = told.middle_ns.unwrap_or(told.end_ns);
-            let rows = helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
-            let late = rows.flat_map(doings).filter(|(.., phase)| *phase == Phase::Cpu);
+            let rows = || helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
+            // What it writes waits for whoever serves the disk.
+            let writes = rows().filter(|r| r.state != Some(0)).map(|r| Piece {
+                from: r.start_ns.max(told.start_ns),
+                to: woken(r).min(wake),
+                phase: Phase::Device,
+            });
+            let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
+            let served = servers_of_loop(&writes, io, context).into_iter();
+            let served = served.chain(soft_interrupts(&writes, context));
+            let late = rows().flat_map(doings).chain(served);
+            let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
             waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
             waits.extend(flushes(told.start_ns, wake, io, context));
         }
@@ -185,7 +258,7 @@ fn givers_to_driver(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
     for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
         let rows = helpers(context, piece.from, piece.to);
         let gives = rows.filter(|r| r.has(flags::WOKEN_BY_OWN) || runs_queues(r));
-        for row in gives.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
+        for row in gives.filter(|r| ends_with(r, piece, AT_ONCE)) {
             waits.extend(doings(row).into_iter().filter(|(.., phase)| *phase == Phase::Cpu));
         }
     }
@@ -234,12 +307,14 @@ pub fn doings(row: &LayerRow) -> Vec<Wait> {
     }
     let wake = row.middle_ns.unwrap_or(row.end_ns);
     let mut waits = vec![(wake, row.end_ns, Phase::Cpu)];
-    let reason = row.stack.as_deref().map(stacks::sleep_reason);
-    if let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) = reason
-        && row.state != Some(IDLE)
-    {
-        waits.insert(0, (row.start_ns, wake, phase));
-    }
+    let phase = match row.stack.as_deref().map(stacks::sleep_reason) {
+        _ if row.state == Some(IDLE) => None,
+        Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => Some(phase),
+        // I/O of its own that it makes for another one, as a sync behind a write.
+        Some(SleepReason::OwnIo) => Some(Phase::Device),
+        _ => None,
+    };
+    waits.splice(0..0, phase.map(|phase| (row.start_ns, wake, phase)));
     waits
 }
 
@@ -293,6 +368,7 @@ mod tests {
         let expected =
             vec![(100, Device), (10, Completion), (780, Cpu), (10, Completion), (100, Cpu)];
         assert_eq!(cut(&line, off(), vec![idle.clone()]), expected);
+        let expected_late = expected.clone();
         let journal = kworker((120, 880, 890), 2, "wait_transaction_locked;ext4_end_io_rsv_work");
         let expected = vec![
             (100, Device),
@@ -304,7 +380,12 @@ mod tests {
         ];
         assert_eq!(cut(&line, off(), vec![journal]), expected);
         let other = LayerRow { pid: Some(78), ..idle };
-        assert_eq!(cut(&line, off(), vec![other]).len(), 3, "not who woke it up");
+        assert_eq!(cut(&line, off(), vec![other.clone()]).len(), 3, "not who woke it up");
+        let late = LayerRow { other: Some("kworker/0:1".into()), ..other };
+        assert_eq!(cut(&line, off(), vec![late]), expected_late, "and then it was told at once");
+        let sync = kworker((110, 880, 890), 2, "submit_bio_wait;blkdev_issue_flush");
+        let it = cut(&line, off(), vec![sync]);
+        assert_eq!(it[..3], [(100, Device), (10, Completion), (770, Device)]);
     }
 
     #[test]
@@ -401,6 +482,15 @@ mod tests {
         assert_eq!(cut(&line, off(), vec![starved.clone(), flush]), expected);
         let other = LayerRow { pid: Some(78), ..starved.clone() };
         assert_eq!(cut(&line, off(), vec![other]).len(), 3, "another thread");
+        let writes = kworker((20, 880, 885), 2, "jbd2_journal_commit_transaction;kjournald2");
+        let server = LayerRow {
+            pid: Some(79),
+            other: Some("kworker/u8:1".into()),
+            ..kworker((-50, 30, 870), IDLE, "worker_thread")
+        };
+        let it = cut(&line, off(), vec![writes.clone(), server]);
+        assert_eq!(it[..3], [(10, Submit), (20, FileSystem), (840, Cpu)], "the loop's");
+        assert_eq!(cut(&line, off(), vec![writes])[1], (870, FileSystem));
         let lock = asleep(LayerKind::OffCpu, (10, 900, 1000), "rwsem_down_read_slowpath");
         assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
     }
@@ -416,8 +506,20 @@ mod tests {
         };
         let expected = vec![(10, Submit), (2, Device), (888, Cpu), (90, Device), (10, Completion)];
         assert_eq!(cut(&line, off(), vec![own.clone()]), expected);
-        let strange = LayerRow { flags: None, ..own };
-        assert_eq!(cut(&line, off(), vec![strange]).len(), 3, "of whatever else");
+        let strange = LayerRow { flags: None, ..own.clone() };
+        assert_eq!(cut(&line, off(), vec![strange.clone()]).len(), 3, "of whatever else");
+        let named = |name: &str| LayerRow { other: Some(name.into()), ..strange.clone() };
+        assert_eq!(cut(&line, off(), vec![named("kworker/u8:1")]), expected, "passed on");
+        assert_eq!(cut(&line, off(), vec![named("ksoftirqd/0")]), expected, "tells of the end");
+        assert_eq!(cut(&line, off(), vec![named("kworker/1:1")]).len(), 3);
+        let cpu = [Piece { from: 12, to: 900, phase: Cpu }];
+        let guess = |row: LayerRow| {
+            let mut events = Events::default();
+            events.add(row);
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            concluded(&cpu, &LayerRow { end_ns: 1_000, ..LayerRow::default() }, &context)
+        };
+        assert!(guess(named("kworker/u8:1")) && !guess(own));
         let fuse = kworker((20, 980, 985), 1, "request_wait_answer;fuse_direct_io;lo_rw_aio");
         let sum = |list: &[(i64, Phase)]| -> i64 {
             list.iter().filter(|(_, p)| *p == Device).map(|(ns, _)| ns).sum()

@@ -13,17 +13,19 @@ use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
 use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
 
-/// One round. `doing` is the thread that queues it; `next` is what came after it, if anything is
-/// known to; `sure` that all rounds are known.
+/// One round. `doing` is the thread that queues it, and did the one before as well where it goes `on`;
+/// `next` is what came after it, if anything is known to; `sure` that all rounds are known.
 pub fn round(
     line: &mut TimeLine,
     io: &LayerRow,
     round: &BlockRound,
-    (sure, next): (bool, Option<i64>),
+    (on, sure, next): (bool, bool, Option<i64>),
     doing: &IoContext<'_>,
 ) {
     let held = round.held.is_some();
-    told_of_completion(line, round.bio, doing);
+    if on {
+        told_of_completion(line, round.bio, doing);
+    }
     if sure {
         before(line, io, round, doing);
     } else {
@@ -85,9 +87,9 @@ fn writes_back(
 }
 
 /// A flush is done when the device's is that the block layer sent for it, and maybe for others. It
-/// waits for one under way, and for the kernel thread that sends the next. False where the flushes of
-/// its disk were never seen, as in runs made before they were looked for: all of it is the device's. Where
-/// some were seen and nobody knows of which disk this one is, nothing is known.
+/// waits while the device is busy with another one, and for the kernel thread that sends the next. False
+/// where the flushes of its disk were never seen, as in runs made before they were looked for: all of it is
+/// the device's. Where some were seen and nobody knows of which disk this one is, nothing is known.
 fn flush(
     line: &mut TimeLine,
     io: &LayerRow,
@@ -106,14 +108,17 @@ fn flush(
         return false;
     }
     let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
-    let sent = all
-        .within(LayerKind::Flush, round.bio, done)
-        .filter(own)
-        .filter(|r| r.start_ns >= round.bio && r.end_ns <= done)
-        .max_by_key(|r| r.end_ns);
+    let flushes = || {
+        let rows = all.within(LayerKind::Flush, round.bio, done).filter(own);
+        rows.filter(|r| r.end_ns <= done)
+    };
+    let sent = flushes().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
     if let Some(sent) = sent {
-        line.to(sent.start_ns, Phase::Queue);
-        line.to(sent.end_ns, Phase::Device);
+        // The disk does one at a time: it is busy with those of others as well.
+        for row in flushes().filter(|r| r.dev == sent.dev) {
+            line.to(row.start_ns, Phase::Queue);
+            line.to(row.end_ns, Phase::Device);
+        }
     }
     // The rest is its end being told, one after another: short, or nobody saw why.
     let told = sent.is_some() && done - line.at < AT_ONCE;
@@ -124,8 +129,7 @@ fn flush(
 /// After an earlier round: the thread is told of it.
 fn told_of_completion(line: &mut TimeLine, to: i64, doing: &IoContext<'_>) {
     let first = overlapping(doing.off, line.at, to).next();
-    if let Some(row) = first.filter(|r| line.begun() && r.start_ns <= line.at && r.state != Some(0))
-    {
+    if let Some(row) = first.filter(|r| r.start_ns <= line.at && r.state != Some(0)) {
         stretch(line, row.end_ns.min(to), Phase::Completion, false, doing);
     }
 }

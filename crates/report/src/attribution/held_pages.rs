@@ -1,5 +1,5 @@
 //! Pages of the run's file that an I/O waited for, and that came late from the disk: a limit held them
-//! back, or the kernel was reading them ahead.
+//! back, the kernel was reading them ahead, or another program was reading them.
 //!
 //! What it is: what the page cache asked of the disk, which belongs to no single I/O, set beside the wait
 //! that ended with it. What it is not: sure, for that it was these pages is concluded from the time.
@@ -24,16 +24,32 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
     };
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| waits_for_pages(p, io, context)) {
-        let rows = all.within(LayerKind::Neighbour, piece.from, piece.to);
-        for row in rows.filter(|r| (0..AT_ONCE).contains(&(piece.to - r.end_ns))) {
+        let another = |r: &LayerRow| {
+            let begun = r.start_ns - io.start_ns < AT_ONCE;
+            piece.phase == Phase::Unobserved && begun && read_by_another(r)
+        };
+        let rows = all.within(LayerKind::Neighbour, piece.from, piece.to).filter(|r| {
+            // Pages may be had just before the end of all that were read with them is stamped.
+            let earliest = if another(r) { -AT_ONCE / 5 } else { 0 };
+            (earliest..AT_ONCE).contains(&(piece.to - r.end_ns))
+        });
+        for row in rows {
             if row.other.as_deref() == Some(HELD) {
                 waits.push((piece.from, row.start_ns, Phase::Throttle));
             } else if row.comm.as_deref() == Some(READ_AHEAD) {
                 waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::Device));
+            } else if another(row) {
+                waits.push((row.start_ns.max(io.start_ns), row.end_ns, Phase::PageCache));
             }
         }
     }
     waits
+}
+
+/// Whether this is another program's read of the disk.
+fn read_by_another(row: &LayerRow) -> bool {
+    const OPERATION: u64 = 0xff;
+    row.other.is_none() && row.flags.is_some_and(|f| f & OPERATION == 0)
 }
 
 /// Whether a thread slept there until pages came or went, or a read of io_uring did nothing that was seen.
@@ -74,6 +90,29 @@ mod tests {
         let line = [Piece { from: 10, to: 9_900_000, phase: Phase::PageCache }];
         let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Write), ..LayerRow::default() };
         waits(&line, &io, &context)
+    }
+
+    #[test]
+    fn a_read_of_io_uring_may_wait_for_pages_that_another_program_reads() {
+        let found = |flags: u64, start: i64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: start,
+                end_ns: 9_800_000,
+                flags: Some(flags),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            let piece = |from, to| Piece { from, to, phase: Phase::Unobserved };
+            let line = [piece(10, 5_000_000), piece(5_100_000, 9_900_000)];
+            let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Read), ..LayerRow::default() };
+            waits(&line, &io, &context)
+        };
+        assert_eq!(found(1 << 19, -50), [(0, 9_800_000, Phase::PageCache)]);
+        assert!(found(1, -50).is_empty(), "a write");
+        assert!(found(1 << 19, 6_000_000).is_empty(), "begun much later");
     }
 
     #[test]

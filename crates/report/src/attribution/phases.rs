@@ -38,13 +38,14 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let worker = IoContext { off: &own, reclaim: &room, ..*context };
     let mut doing = context;
     for (i, round) in rounds.iter().enumerate() {
+        let mut on = i > 0;
         while let Some(at) = handed.next_if(|at| *at <= round.bio) {
             hand_over(&mut line, io, at, context, &worker);
-            doing = &worker;
+            (doing, on) = (&worker, false);
         }
         let next = rounds.get(i + 1).map(|r| r.bio);
         let next = next.or(handed.peek().copied());
-        blocks::round(&mut line, io, round, (sure, next), doing);
+        blocks::round(&mut line, io, round, (on, sure, next), doing);
     }
     let mut idle = rounds.is_empty();
     for at in handed {

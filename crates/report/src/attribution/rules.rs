@@ -6,6 +6,7 @@
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
+use super::acting;
 use super::context::IoContext;
 use super::gaps;
 use super::judge::{Layer, layer};
@@ -118,12 +119,13 @@ pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>
 fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
     match blamed {
         // Wake-up and return to the CPU are stamps, where both were seen.
-        Layer::Cpu => !gaps::any(row, context),
+        Layer::Cpu => !gaps::any(row, context) && !acting::concluded(pieces, row, context),
         // A signal's or the freezer's sleep.
         Layer::Stopped => true,
         // Of a device made of others only what the lowest one did is seen.
         Layer::Device => {
             issued(row, context)
+                && own_device_time(row, pieces)
                 && context.stacked.is_none_or(|stacked| !stacked)
                 && (!row.has(flags::LOWER) || lower_did(row, pieces))
         }
@@ -158,6 +160,15 @@ fn issued(row: &LayerRow, context: &IoContext<'_>) -> bool {
     row.issue_ns.is_some()
         || row.has(flags::FLUSH)
         || context.earlier.iter().any(|round| round.issue.is_some())
+}
+
+/// Whether most of what counts as the device's was between the I/O's own stamps, not what another one's
+/// wait says.
+fn own_device_time(row: &LayerRow, pieces: &[Piece]) -> bool {
+    let device = || pieces.iter().filter(|p| layer(p.phase) == Layer::Device);
+    let sum = |p: &Piece| p.to - p.from;
+    let own = device().filter(|p| row.done_ns.is_none_or(|done| p.to <= done));
+    own.map(sum).sum::<i64>() * 4 >= device().map(sum).sum::<i64>() * 3
 }
 
 /// Whether the lower device itself took most of what counts as the device's.
@@ -313,6 +324,25 @@ mod tests {
             ..LayerRow::default()
         };
         assert!(!only_possible(&mut io, &mut Vec::new()));
+    }
+
+    #[test]
+    fn time_of_the_device_that_anothers_wait_says_is_not_sure() {
+        let row = LayerRow {
+            end_ns: 9_000_000,
+            bios: Some(1),
+            parts: Some(1),
+            issue_ns: Some(100),
+            done_ns: Some(1_000_000),
+            ..LayerRow::default()
+        };
+        let is_sure = |to| {
+            let pieces = [Piece { from: 100, to, phase: Phase::Device }];
+            let grounds =
+                Grounds { row: Some(&row), pieces: &pieces, excess: (100, 100), latency: (100, 1) };
+            sure(Layer::Device, &grounds, Some(&IoContext::default()))
+        };
+        assert!(is_sure(1_000_000) && !is_sure(8_000_000));
     }
 
     #[test]

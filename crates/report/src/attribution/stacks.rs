@@ -7,7 +7,8 @@ use super::phase::Phase;
 pub enum SleepReason {
     /// A wait of a phase, with the reason in words.
     For(Phase, &'static str),
-    /// A wait for a lock in the kernel, which whoever holds it explains.
+    /// A wait for a lock in the kernel, which whoever holds it explains; or another one of which no more is
+    /// known than the part of the kernel it is in.
     Lock(Phase, &'static str),
     /// The thread waits for its own I/O; its stamps say more.
     OwnIo,
@@ -121,6 +122,11 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         Phase::PageCache,
         "too many dirty pages: the kernel slows writers down",
     ),
+    (
+        &["fanotify_"],
+        Phase::FileSystem,
+        "waiting for a program that is asked before each access, as a virus scanner is",
+    ),
     (JOURNAL, Phase::FileSystem, "waiting for the journal"),
     (XFS_LOG, Phase::FileSystem, "waiting for the XFS log"),
     (BTRFS_COMMIT, Phase::FileSystem, "waiting for a transaction of btrfs"),
@@ -179,6 +185,49 @@ const LOCKS: &[&str] = &[
     "__wait_on_freeing_inode",
 ];
 
+/// Parts of the kernel, of which the innermost function tells: who sleeps in one of them, or for a lock of
+/// it, waits for what it does.
+const PARTS: &[(&[&str], Phase, &str)] = &[
+    (
+        &["blk_", "__blk_", "bio_", "__bio_", "submit_bio", "__submit_bio", "elv_", "elevator_"],
+        Phase::Queue,
+        "waiting in the block layer",
+    ),
+    (
+        &["do_user_addr_fault", "handle_mm_fault", "lock_mm_", "lock_vma", "gup_", "__gup_"],
+        Phase::Application,
+        "waiting for the map of its own memory",
+    ),
+    (
+        &["io_uring_", "__do_sys_io_uring", "io_submit_", "io_wq_"],
+        Phase::IoWorker,
+        "waiting for another thread of io_uring",
+    ),
+    (
+        &[
+            "ext4_",
+            "xfs_",
+            "btrfs_",
+            "f2fs_",
+            "generic_",
+            "iomap_",
+            "filemap_",
+            "blkdev_",
+            "vfs_",
+            "__fsnotify",
+            "fsnotify",
+            "security_",
+            "ksys_",
+            "do_fsync",
+            "io_read",
+            "io_write",
+            "io_fsync",
+        ],
+        Phase::FileSystem,
+        "asleep in the file system",
+    ),
+];
+
 /// File systems: one that sleeps in its own function waits for a lock of its own.
 const FILE_SYSTEMS: &[&str] = &["ext4_", "xfs_", "btrfs_", "f2fs_", "generic_file_"];
 
@@ -218,13 +267,21 @@ pub fn sleep_reason(stack: &str) -> SleepReason {
     // The innermost function of a sleep is often the scheduler's, on whose behalf the next one is.
     let waits = |f: &&str| !f.starts_with("schedule") && !f.starts_with("wait_");
     let innermost = stack.split(';').find(waits).unwrap_or_default();
+    let part = part(stack);
     if has(stack, LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
-        return SleepReason::Lock(Phase::FileSystem, "waiting for a lock in the kernel");
+        let phase = part.map_or(Phase::FileSystem, |(_, phase, _)| *phase);
+        return SleepReason::Lock(phase, "waiting for a lock in the kernel");
     }
     if has(stack, OWN) {
         return SleepReason::OwnIo;
     }
-    SleepReason::Unknown
+    part.map_or(SleepReason::Unknown, |(_, phase, words)| SleepReason::Lock(*phase, words))
+}
+
+/// The part of the kernel that a stack is in.
+fn part(stack: &str) -> Option<&'static (&'static [&'static str], Phase, &'static str)> {
+    let of = |f: &str| PARTS.iter().find(|(names, ..)| names.iter().any(|n| f.starts_with(n)));
+    stack.split(';').find_map(of)
 }
 
 /// Whether a thread waits until what is dirty in the page cache is written back, before its own direct
@@ -315,6 +372,7 @@ mod tests {
             ("io_schedule;folio_wait_writeback;kiocb_write_and_wait", Phase::PageCache),
             ("__sync_dirty_buffer;ext4_write_inode;ext4_sync_file", Phase::FileSystem),
             ("bit_wait_io;__lock_buffer;jbd2_journal_get_write_access", Phase::FileSystem),
+            ("fanotify_handle_event;fsnotify;__fsnotify_parent;vfs_read", Phase::FileSystem),
         ];
         for (stack, phase) in cases {
             assert!(matches!(sleep_reason(stack), SleepReason::For(p, _) if p == phase), "{stack}");
@@ -322,11 +380,16 @@ mod tests {
         assert_eq!(sleep_reason("io_cqring_wait;__do_sys_io_uring_enter"), SleepReason::OwnIo);
         assert_eq!(sleep_reason("io_schedule;__iomap_dio_rw"), SleepReason::OwnIo);
         assert_eq!(sleep_reason("something_new"), SleepReason::Unknown);
-        for lock in ["ext4_buffered_write_iter;vfs_write", "rwsem_down_write_slowpath;x"] {
-            assert!(
-                matches!(sleep_reason(lock), SleepReason::Lock(Phase::FileSystem, _)),
-                "{lock}"
-            );
+        let locks = [
+            ("ext4_buffered_write_iter;vfs_write", Phase::FileSystem),
+            ("rwsem_down_write_slowpath;x", Phase::FileSystem),
+            ("blkdev_common_ioctl;blkdev_ioctl;__x64_sys_ioctl", Phase::FileSystem),
+            ("new_hook;security_file_permission;vfs_read", Phase::FileSystem),
+            ("down_read;lock_mm_and_find_vma;do_user_addr_fault", Phase::Application),
+            ("__mutex_lock;blk_mq_something;submit_bio;ext4_file_read_iter", Phase::Queue),
+        ];
+        for (lock, phase) in locks {
+            assert!(matches!(sleep_reason(lock), SleepReason::Lock(p, _) if p == phase), "{lock}");
         }
     }
 }

@@ -51,10 +51,22 @@ pub fn wait_for_worker(
             line.to(to, phase);
         }
     }
-    line.to(begun, Phase::IoWorker);
+    // A worker that did it unseen is not one that was waited for: others must have been seen at work.
+    let busy = sum + busy_ns(line.at, begun, io, doing);
+    let waited = known.is_some() || begun - line.at < AT_ONCE || busy * 2 >= begun - line.at;
+    line.to(begun, if waited { Phase::IoWorker } else { Phase::Unobserved });
     if let Some((_, ran)) = late {
         line.to(ran, Phase::Cpu);
     }
+}
+
+/// How long workers were seen to be at other I/Os, together.
+fn busy_ns(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> i64 {
+    let kinds = [LayerKind::Worker, LayerKind::Reclaim].into_iter();
+    let rows =
+        kinds.flat_map(|kind| doing.all.into_iter().flat_map(move |a| a.within(kind, from, to)));
+    let others = rows.filter(|r| r.token.is_some() && r.token != io.token);
+    others.map(|r| r.end_ns.min(to) - r.start_ns.max(from)).sum()
 }
 
 /// The thread that handed an I/O over posts its end itself, once it runs. Where it was woken up,

@@ -221,6 +221,7 @@ pub(super) fn open(
         ("cfg_end_blkdev_async", "blkdev_bio_end_io_async"),
         ("cfg_end_chain", "bio_chain_endio"),
         ("cfg_end_wait", "submit_bio_wait_endio"),
+        ("cfg_end_command", "bio_cmd_bio_end_io"),
         ("cfg_uring_done", "io_complete_rw"),
         ("cfg_uring_polled", "io_complete_rw_iopoll"),
         ("cfg_loop_done", "lo_rw_aio_complete"),

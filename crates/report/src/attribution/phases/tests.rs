@@ -358,7 +358,33 @@ fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
     // Woken up soon, by the worker that was done: no CPU for 8.85 ms.
     let woken = line(&asleep(1_100_000));
     assert_eq!(woken[..3], [(10_000, Submit), (90_000, IoWorker), (8_850_000, Cpu)]);
-    // Woken up late: the worker was.
+    // Woken up late: the worker was, if others were seen at work, or nobody knows.
     let late = line(&asleep(9_940_000));
-    assert_eq!(late[..3], [(10_000, Submit), (8_930_000, IoWorker), (10_000, Cpu)]);
+    assert_eq!(late[..3], [(10_000, Submit), (8_930_000, Unobserved), (10_000, Cpu)]);
+    let mut events = Events::default();
+    events.add(worker(Some(6), 1_000_000, Some(9_900_000), 9_900_100, "submit_bio_wait"));
+    let off = asleep(9_940_000);
+    let context = IoContext { off: &off, all: Some(&events), ..IoContext::default() };
+    let waited = lengths(&pieces(&io, &context));
+    assert!(waited.get(IoWorker) > 8_900_000, "{waited:?}");
+}
+
+#[test]
+fn a_worker_whose_first_part_is_held_back_is_told_of_nothing() {
+    let io = LayerRow {
+        token: Some(7),
+        flags: Some(flags::QUEUED | flags::PUNTED | flags::HELD),
+        punt_ns: Some(1010),
+        sync_punt_ns: Some(1020),
+        held_ns: Some(1700),
+        bio_ns: Some(1700),
+        bio_last_ns: Some(1700),
+        alloc_ns: Some(1700),
+        issue_ns: Some(1700),
+        ..io()
+    };
+    let mut events = Events::default();
+    events.add(worker(Some(7), 1030, Some(1805), 1810, "submit_bio_wait;blkdev_issue_flush"));
+    let it = lengths(&pieces(&io, &IoContext::of(&events, 0)));
+    assert_eq!((it.get(Phase::Throttle), it.get(Phase::Completion)), (670, 5));
 }

@@ -120,6 +120,13 @@ fn a_flush_is_in_the_device_while_the_disks_own_one_is() {
 }
 
 #[test]
+fn a_flush_waits_for_the_device_while_that_is_busy_with_another_one() {
+    use Phase::*;
+    let found = flushed(VDA1, "254:1", &[("254:0", 1050, 1500), ("254:0", 1550, 1790)]);
+    assert_eq!(found, [(100, Submit), (400, Device), (50, Queue), (250, Device)]);
+}
+
+#[test]
 fn a_flush_is_in_the_device_where_nobody_saw_its_disks_own_ones() {
     use Phase::*;
     let device = [(100, Submit), (700, Device)];

@@ -106,7 +106,7 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
         let late = helpers(context, piece.from, io.end_ns).filter(|row| {
             let work = row.other.as_deref().is_some_and(|name| name.starts_with("kworker/"));
             let at_once = |at: i64| (0..AT_ONCE).contains(&(at - row.end_ns));
-            work && went_on.into_iter().flatten().any(at_once)
+            piece.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
         });
         let late = late.flat_map(doings).filter(|(from, to, phase)| {
             let within = to.min(&piece.to) - from.max(&piece.from);

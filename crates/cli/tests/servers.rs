@@ -159,9 +159,10 @@ fn the_first_signal_ends_every_wait_before_the_load() {
     let home = scratch();
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = silent.local_addr().expect("its address");
-    for path in [format!("redis://{silent}"), format!("http://{silent}/bench")] {
+    for path in [format!("redis://{silent}"), format!("http://{silent}/bench/p/")] {
         let line = format!("run --path {path} --ops 10 --set workload.0.mix=get");
         ends_at_a_signal(home.path(), &line, || ());
+        ends_at_a_signal(home.path(), &format!("{line} --sweep run.seed=1,2"), || ());
     }
     // Something else holds the directory of the target.
     let locked = scratch();

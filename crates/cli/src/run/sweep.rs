@@ -9,11 +9,12 @@ use std::rc::Rc;
 use taillight_core::exit::Exit;
 use taillight_core::job::{Job, SweepTable};
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result, StopFlag};
+use taillight_core::{Error, Result};
 use taillight_driver::OpenSpec;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{Assignment, JobSource};
 use taillight_suite::method::Method;
+use taillight_suite::runner::SeriesOutcome;
 use taillight_suite::suites::{self, PreparedSuite};
 
 use super::host::confirmed;
@@ -98,8 +99,10 @@ pub fn run_planned(
     let views = place.live.start()?;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let mut host = RunHost::new(&signals, place.destroy, &views);
-    let ended = check_targets(plans, place.destroy)
-        .and_then(|()| run_method(method, &mut host, &dir, resumed));
+    let ended = check_targets(plans, place.destroy, &signals).and_then(|stopped| match stopped {
+        Some(exit) => Ok(SeriesOutcome { exit, done: Vec::new() }),
+        None => run_method(method, &mut host, &dir, resumed),
+    });
     views.finish(&signals);
     if let Some(made) = made {
         // Only when it is empty: what is left in it is somebody's.
@@ -110,8 +113,9 @@ pub fn run_planned(
     Ok(if printed { report::json_of_kept(&dir, ended.exit) } else { ended.exit })
 }
 
-/// Says before anything else what opening a target would refuse: each as its first run opens it.
-fn check_targets(plans: &[Plan], destroy: &[String]) -> Result<()> {
+/// Says before anything else what opening a target would refuse: each as its first run opens it. The
+/// exit code of a signal that came meanwhile.
+fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Result<Option<Exit>> {
     let mut seen = Vec::new();
     for plan in plans {
         let name = (&plan.target.driver, &plan.target.path);
@@ -120,14 +124,18 @@ fn check_targets(plans: &[Plan], destroy: &[String]) -> Result<()> {
         }
         seen.push(name);
         let destroy = confirmed(destroy, plan);
-        registry::driver(&plan.target.driver)?.check(&OpenSpec {
-            plan,
-            run_id: "",
-            destroy,
-            stop: &StopFlag::default(),
-        })?;
+        let spec = OpenSpec { plan, run_id: "", destroy, stop: signals.stop() };
+        let checked = registry::driver(&plan.target.driver)?.check(&spec);
+        match (checked, signals.exit()) {
+            (Err(e), None) => return Err(e),
+            (_, None) => {}
+            (_, exit) => {
+                output::note("stopped before anything was measured");
+                return Ok(exit);
+            }
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Makes the directory on the disk to be measured, unless it is there; the one that was made.

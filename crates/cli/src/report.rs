@@ -48,7 +48,9 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     let write = runs.iter().all(|run| writable(run));
     let pages = write || output.is_some() || runs.len() > 1;
     if !pages {
-        crate::output::note("no page: the run directory cannot be written; --output DIR makes it elsewhere");
+        crate::output::note(
+            "no page: the run directory cannot be written; --output DIR makes it elsewhere",
+        );
     }
     let options =
         ReportOptions { output, html: pages, texts: pages, write, ..ReportOptions::default() };

@@ -226,7 +226,8 @@ fn a_trace_that_is_cut_or_gone() {
         assert!(text.contains("Latency"), "{text}");
     }
     std::fs::write(&file, &whole).expect("mended");
-    for (other, keep, said) in [("host.parquet", 9, "is damaged"), ("ios.parquet", 0, "is missing")] {
+    for (other, keep, said) in [("host.parquet", 9, "is damaged"), ("ios.parquet", 0, "is missing")]
+    {
         let other_file = dir.path().join("out").join(other);
         let sound = std::fs::read(&other_file).expect("there");
         std::fs::remove_file(&other_file).expect("removed");

@@ -233,8 +233,7 @@ mod tests {
         let values = (0..1000u64).map(|i| if i < 400 { 100 } else { 100_000 });
         values.clone().zip(0i64..).for_each(|(ns, i)| grid.push(i * 1000, ns));
         let (dist, dependence) = (values.collect::<Dist>(), Dependence::new(grid));
-        let check =
-            |at| Intervals::new(&dist, &dependence).check_ceiling(50_000, &pct(at));
+        let check = |at| Intervals::new(&dist, &dependence).check_ceiling(50_000, &pct(at));
         assert_eq!((check("99").status, check("99").share_lo), (CeilingStatus::Fail, 0.015));
         assert_eq!(check("98").status, CeilingStatus::Undecided);
     }

@@ -454,7 +454,8 @@ pub fn overview(runs: &[(String, &Summary)]) -> Table {
             table.rows.push(row);
         }
     }
-    let single = "Single runs: differences smaller than the spread between repeated runs mean nothing.";
+    let single =
+        "Single runs: differences smaller than the spread between repeated runs mean nothing.";
     let factors = table.rows.iter().flatten().any(|cell| cell.text.ends_with("x)"));
     table.note = Some(match factors {
         true => format!("In brackets: how many times that of the first run. {single}"),

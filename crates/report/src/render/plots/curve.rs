@@ -336,7 +336,8 @@ fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>
     let side = |end: fn(&NineEntry) -> Option<u64>| -> Vec<f64> {
         // One that is open on a side would look as if it ended in the point.
         let closed = |n: &NineEntry| end(n).filter(|_| n.lo_ns.is_some() && n.hi_ns.is_some());
-        let length = |(n, ns): &(&NineEntry, u64)| closed(n).map_or(0.0, |v| v.abs_diff(*ns) as f64);
+        let length =
+            |(n, ns): &(&NineEntry, u64)| closed(n).map_or(0.0, |v| v.abs_diff(*ns) as f64);
         known.iter().map(length).collect()
     };
     let points = Scatter::new(

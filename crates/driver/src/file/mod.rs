@@ -340,7 +340,7 @@ fn check_io(
     if uring && device && asked.needs.trims {
         probe_discard(*fd)?;
     }
-    if !direct && !(device && asked.needs.trims) {
+    if !(direct || device && asked.needs.trims) {
         return Ok(1);
     }
     let align = match ioctl_blksszget(fd).ok().filter(|_| device) {
@@ -349,7 +349,7 @@ fn check_io(
     };
     let why = if direct { "direct I/O goes by the device's blocks" } else { "trims do" };
     needs::aligned(asked.spec.plan, align, why)?;
-    if file_size % align != 0 {
+    if !file_size.is_multiple_of(align) {
         return Err(Error::usage("the size of a file is not a multiple of the device's blocks")
             .with("size", file_size)
             .with("block", align)

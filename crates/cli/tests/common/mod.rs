@@ -124,7 +124,9 @@ pub fn capture_of(dir: &Path, run: &str) -> String {
 
 /// Whether a line is about a run of somebody else, who was killed on this machine before.
 pub fn of_others(line: &str) -> bool {
-    line.starts_with("a run that was killed left ")
+    let begins = ["a run that was killed left ", "  `taillight report ", "  `rm -r "];
+    begins.iter().any(|begin| line.starts_with(begin))
+        || line.ends_with("`taillight doctor` names them")
 }
 
 /// Text without its line breaks: lines are wrapped for a terminal.

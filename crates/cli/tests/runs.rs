@@ -179,7 +179,7 @@ fn what_a_killed_run_left_in_memory_is_named_by_the_next_command() {
     let mut child = started(dir.path());
     let capture = capture_of(dir.path(), "out");
     let out = dir.path().join("out").display().to_string();
-    let named = || unwrapped(&run(dir.path(), &["run", "--driver", "null", "--ops", "9"], 0).1);
+    let named = || unwrapped(&run(dir.path(), &["doctor"], 0).1);
     assert!(!named().contains(&out), "it is alive");
     signal(&child, "KILL");
     child.wait().expect("it ends");

@@ -166,7 +166,8 @@ pub fn leftovers() -> Vec<Leftover> {
     };
     let entries = fs::read_dir(SHM).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries.filter_map(|entry| leftover(entry.path(), me)).collect();
-    found.sort_by(|a, b| a.path.cmp(&b.path));
+    // Names begin with the time: the newest first.
+    found.sort_by(|a, b| b.path.cmp(&a.path));
     found
 }
 

@@ -122,10 +122,14 @@ impl UringSession {
         }
     }
 
-    /// Takes what is there; returns how many operations completed. Issues syncs that are due.
+    /// Takes what is there, as many as go to the kernel in one call: their places in the queue are taken
+    /// again before the next ones are looked at, so that none stands empty while others are handed over.
+    /// Returns how many operations completed. Issues syncs that are due.
     fn reap(&mut self, out: &mut Vec<Completion>) -> u32 {
         let mut done = 0;
-        while let Some((user_data, result)) = self.ring.next_completion() {
+        while done < self.submit_batch
+            && let Some((user_data, result)) = self.ring.next_completion()
+        {
             if let Some(completion) = self.settle(user_data, result) {
                 out.push(completion);
                 done += 1;

@@ -152,11 +152,12 @@ impl Log {
     /// Whether a stamp is that of another I/O's event.
     fn strange(&self, what: BlockEventKind, at: i64, own: &Range<u64>) -> bool {
         // An interrupt, or the hypervisor, can come between the log's stamp and the program's: then
-        // the I/O's own event is the last one before, or others' events came on another CPU, whose
-        // own I/Os have them.
+        // the I/O's own event is the last one before on its CPU, or the interrupt's own events came
+        // after it, whose own I/Os have them.
         let before = self.between(what, at - TOGETHER, at);
+        let last: BTreeMap<u32, &BlockEvent> = before.iter().map(|e| (e.cpu, e)).collect();
         let others = |e: &&BlockEvent| !self.claimed.contains(&(what as u8, e.at_ns, e.sector));
-        !before.last().is_some_and(|e| meets(e, own))
+        !last.values().any(|e| meets(e, own))
             && !self.between(what, at - SAME, at + SAME).iter().any(|e| meets(e, own))
             && self.between(what, at - OTHERS, at + OTHERS).iter().any(|e| others(&e))
     }

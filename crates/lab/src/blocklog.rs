@@ -31,6 +31,7 @@ pub struct BlockEvent {
     pub at_ns: i64,
     /// Thread that was running.
     pub tid: u32,
+    pub cpu: u32,
     /// First 512-byte sector.
     pub sector: u64,
     pub sectors: u64,
@@ -101,6 +102,7 @@ impl BlockLog {
 fn parse(line: &str) -> Option<BlockEvent> {
     let (head, rest) = line.split_once(" [")?;
     let tid = head.trim_end().rsplit_once('-')?.1.parse().ok()?;
+    let (cpu, rest) = rest.split_once(']')?;
     let (time, rest) = rest.split_once(": ")?;
     let (seconds, micros) = time.rsplit_once(' ')?.1.split_once('.')?;
     let at_ns = seconds.parse::<i64>().ok()? * 1_000_000_000 + micros.parse::<i64>().ok()? * 1000;
@@ -116,6 +118,7 @@ fn parse(line: &str) -> Option<BlockEvent> {
         what,
         at_ns,
         tid,
+        cpu: cpu.parse().ok()?,
         sector: before.rsplit_once(' ')?.1.parse().ok()?,
         sectors: after.split_once(' ').map_or(after, |(n, _)| n).parse().ok()?,
     })
@@ -127,25 +130,26 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let event = |what, at_us: i64, tid, sector| BlockEvent {
+        let event = |what, at_us: i64, tid, cpu, sector| BlockEvent {
             what,
             at_ns: at_us * 1000,
             tid,
+            cpu,
             sector,
             sectors: 8,
         };
         let cases = [
             (
                 "        worker-0-4711    [000] ..... 52.000017: block_bio_queue: 7,0 R 8192 + 8 [worker-0]",
-                event(BlockEventKind::Queue, 52_000_017, 4711, 8192),
+                event(BlockEventKind::Queue, 52_000_017, 4711, 0, 8192),
             ),
             (
                 "  kworker/u8:1-77      [001] ...1. 52.100000: block_rq_issue: 7,0 R 4096 () 16 + 8 none,0,0 [kworker/u8:1]",
-                event(BlockEventKind::Issue, 52_100_000, 77, 16),
+                event(BlockEventKind::Issue, 52_100_000, 77, 1, 16),
             ),
             (
                 "    <idle>-0       [001] d.h2. 52.100009: block_rq_complete: 7,0 R () 16 + 8 none,0,0 [0]",
-                event(BlockEventKind::Complete, 52_100_009, 0, 16),
+                event(BlockEventKind::Complete, 52_100_009, 0, 1, 16),
             ),
         ];
         for (line, expected) in cases {

@@ -85,7 +85,8 @@ pub fn compressed(b: &mut FaultTrial<'_>) -> Result<()> {
     std::fs::remove_dir_all(&from)?;
     let at = disk.mount_made(&mut b.undo, "squashfs")?;
     let mut options = through_cache(b.options(at.join("victim"), "randread"));
-    options.set.push("target.options.cache=drop".into());
+    // Nothing has been read yet.
+    options.set.push("target.options.cache=keep".into());
     b.start(&options)?;
     b.slowed(&slow)
 }

@@ -162,9 +162,9 @@ pub fn cloned(b: &mut FaultTrial<'_>) -> Result<()> {
     options.more = ["--size", "4MiB"].map(String::from).to_vec();
     b.start(&options)?;
     let copy = at.join("copy");
-    hold(b, &victim, &slow, 0, |file, _, _| {
-        let new = File::create(&copy)?;
-        Ok(rustix::fs::ioctl_ficlone(new, file)?)
+    let from = File::open(&victim)?;
+    hold(b, &victim, &slow, 0, |_, _, _| {
+        Ok(rustix::fs::ioctl_ficlone(File::create(&copy)?, &from)?)
     })
 }
 

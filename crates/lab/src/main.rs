@@ -29,7 +29,7 @@ struct LabArgs {
     /// Only with this engine of the run, `sync` or `uring`.
     #[arg(long)]
     engine: Option<String>,
-    /// Only of this strength.
+    /// Only of this strength; with `--only` of any.
     #[arg(long)]
     ms: Option<u64>,
     /// What else goes on.
@@ -64,6 +64,14 @@ impl LabArgs {
             only => only.to_vec(),
         }
     }
+
+    fn strengths(&self, fault: &Fault) -> Vec<u64> {
+        match self.ms {
+            Some(ms) if !self.only.is_empty() => vec![ms],
+            Some(ms) => fault.ms.into_iter().filter(|own| *own == ms).collect(),
+            None => fault.ms.to_vec(),
+        }
+    }
 }
 
 fn fault(name: &str) -> Result<&'static Fault> {
@@ -84,10 +92,7 @@ fn trials(args: &LabArgs, taillight: &Path) -> Result<bool> {
                 if args.engine.as_ref().is_some_and(|e| e != engine) {
                     continue;
                 }
-                for ms in fault.ms {
-                    if args.ms.is_some_and(|only| only != ms) {
-                        continue;
-                    }
+                for ms in args.strengths(fault) {
                     let keep = args.keep.as_deref().filter(|_| repeat == 0);
                     let name = format!("{} {engine} {ms} ms", fault.name);
                     let made = made(&name, || {

@@ -32,8 +32,18 @@ impl LoopDevice {
     /// Attaches one.
     pub fn over(undo: &mut Undo, file: &Path, direct: bool) -> Result<LoopDevice> {
         let direct = format!("--direct-io={}", if direct { "on" } else { "off" });
+        LoopDevice::attached(undo, file, &[&direct])
+    }
+
+    /// Attaches one to a part of a device, as a partition is: where it begins and its size, bytes.
+    pub fn part(undo: &mut Undo, device: &Path, (from, size): (u64, u64)) -> Result<LoopDevice> {
+        let (from, size) = (format!("--offset={from}"), format!("--sizelimit={size}"));
+        LoopDevice::attached(undo, device, &["--direct-io=on", &from, &size])
+    }
+
+    fn attached(undo: &mut Undo, file: &Path, how: &[&str]) -> Result<LoopDevice> {
         let file = file.to_string_lossy();
-        let device = tool("losetup", &["--find", "--show", &direct, &file])?;
+        let device = tool("losetup", &[&["--find", "--show"], how, &[&file]].concat())?;
         let detach = device.clone();
         undo.add(move || {
             // A file system that is just being unmounted may hold it for a moment.
@@ -67,6 +77,19 @@ impl LoopDevice {
             "btrfs" => tool("mkfs.btrfs", &["-q", "-f", "-K", "-m", "single", &device])?,
             _ => tool("mkfs.xfs", &["-q", "-f", "-K", &device])?,
         };
+        self.mount_made(undo, kind)
+    }
+
+    /// The same with what `mkfs.ext4` is asked for.
+    pub fn mount_ext4(&self, undo: &mut Undo, how: &[&str]) -> Result<PathBuf> {
+        let device = self.device.to_string_lossy();
+        tool("mkfs.ext4", &[&["-q", "-E", "nodiscard"], how, &[&device]].concat())?;
+        self.mount_made(undo, "ext4")
+    }
+
+    /// Mounts the file system that is on it.
+    pub fn mount_made(&self, undo: &mut Undo, kind: &str) -> Result<PathBuf> {
+        let device = self.device.to_string_lossy();
         let at = lab_dir().join(format!("{NAME}-{kind}"));
         std::fs::create_dir_all(&at)?;
         let place = at.to_string_lossy().into_owned();
@@ -115,7 +138,8 @@ impl LabCgroup {
         LabCgroup::named(undo, controller, NAME)
     }
 
-    fn named(undo: &mut Undo, controller: &str, name: &str) -> Result<LabCgroup> {
+    /// The same with another name, that begins with the lab's.
+    pub fn named(undo: &mut Undo, controller: &str, name: &str) -> Result<LabCgroup> {
         let parent = Path::new(CGROUPS).join(controller);
         let path = parent.join(name);
         std::fs::create_dir(&path)
@@ -173,6 +197,13 @@ impl LabCgroup {
 
     pub fn set(&self, file: &str, value: impl std::fmt::Display) -> Result<()> {
         set(&self.path.join(file), value)
+    }
+
+    /// A command that goes in and then becomes another.
+    pub fn within(&self) -> Vec<String> {
+        let file = self.path.join("cgroup.procs");
+        let enter = format!("echo $$ > {} && exec \"$0\" \"$@\"", file.display());
+        vec!["sh".into(), "-c".into(), enter]
     }
 
     /// Takes a process in.

@@ -311,6 +311,31 @@ pub fn slow_trim(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
+/// All free blocks of the file system are given back at once, as a weekly timer does, to a disk that takes
+/// long over it and does nothing else meanwhile.
+pub fn trimmed(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut options = b.options(at.join("victim"), "randread");
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    slow.least.store(LARGE, Relaxed);
+    let (nap, file) = (b.amplitude, at.join("beside"));
+    b.pulses(GAP, Duration::ZERO, |_| {
+        // Blocks are given back once: some must be free anew.
+        std::fs::write(&file, vec![1; 4 << 20])?;
+        File::open(&file)?.sync_all()?;
+        std::fs::remove_file(&file)?;
+        rustix::fs::syncfs(File::open(&at)?)?;
+        slow.set(1, nap);
+        tool("fstrim", &[&at])?;
+        slow.set(0, Duration::ZERO);
+        Ok(())
+    })?;
+    only_naps(b, &slow);
+    Ok(())
+}
+
 /// Writes that are durable one by one, on a disk whose syncs take long at times.
 pub fn durable(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;

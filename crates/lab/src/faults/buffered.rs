@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
+use crate::cleanup::{lab_dir, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::{disk, filesystem};
 use crate::victim::VictimOptions;
@@ -60,6 +61,63 @@ pub fn read_ahead(b: &mut FaultTrial<'_>) -> Result<()> {
     slow.set(0, Default::default());
     b.naps(&slow);
     Ok(())
+}
+
+/// Reads through the page cache from an image that is compressed, on a slow disk.
+pub fn compressed(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(192)?;
+    let from = lab_dir().join("compressed");
+    std::fs::create_dir_all(&from)?;
+    let mut data = vec![0u8; 160 << 20];
+    let mut seed = 88_172_645_463_325_252_u64;
+    for page in data.chunks_mut(4096) {
+        for word in page[..2048].chunks_mut(8) {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            word.copy_from_slice(&seed.to_le_bytes());
+        }
+    }
+    std::fs::write(from.join("victim"), data)?;
+    let (source, device) = (from.to_string_lossy(), disk.device.to_string_lossy());
+    let how = ["-noappend", "-b", "4096", "-comp", "lz4", "-quiet", "-no-progress"];
+    tool("mksquashfs", &[&[&*source, &*device], &how[..]].concat())?;
+    std::fs::remove_dir_all(&from)?;
+    let at = disk.mount_made(&mut b.undo, "squashfs")?;
+    let mut options = through_cache(b.options(at.join("victim"), "randread"));
+    // Nothing has been read yet.
+    options.set.push("target.options.cache=keep".into());
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Reads through the page cache of a file that is encrypted, on a slow disk.
+pub fn encrypted(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(192)?;
+    let at = disk.mount_ext4(&mut b.undo, &["-O", "encrypt"])?;
+    let safe = at.join("safe");
+    std::fs::create_dir(&safe)?;
+    let (root, place) = (at.to_string_lossy(), safe.to_string_lossy());
+    let add = "head -c 64 /dev/zero | tr '\\0' k | xfs_io -c add_enckey \"$0\"";
+    let said = tool("sh", &["-c", add, &root])?;
+    let key = said.split_whitespace().last().context("a key")?.to_owned();
+    tool("xfs_io", &["-c", &format!("set_encpolicy -v 2 {key}"), &place])?;
+    let mut options = through_cache(b.options(safe.join("victim"), "randread"));
+    options.set.push("target.options.cache=drop".into());
+    options.set.push("target.options.layout=always".into());
+    options.more = ["--size", "128MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Writes through the page cache of a part of a page, whose rest has to be read from a slow disk.
+pub fn partial_writes(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let mut options = through_cache(b.overwriting(&disk.device));
+    options.set.push("target.options.cache=drop".into());
+    options.set.push("workload.0.block_size=\"1KiB\"".into());
+    b.start(&options)?;
+    b.slowed(&slow)
 }
 
 /// A frozen file system, and writes through the page cache.

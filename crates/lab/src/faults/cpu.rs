@@ -1,7 +1,10 @@
 //! Faults of the CPU: a quota, neighbours that spin, one of them with real-time priority. The
 //! victim stays on the first CPU, the spinning threads as well; each ends by its own deadline.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -13,17 +16,19 @@ use crate::fault_trial::FaultTrial;
 use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
 
+/// Cached reads without pauses: a load that wants more CPU than it may have.
+const CACHED: [&str; 3] = [
+    "target.options.direct=false",
+    "target.options.cache=warm",
+    "workload.0.block_size=\"256KiB\"",
+];
+
 /// The victim's control group may run only so long in each period.
 pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(64)?;
     let group = LabCgroup::of(&mut b.undo, "cpu")?;
     let mut options = b.options(disk.device.clone(), "randread");
-    // Cached reads without pauses: it must want more CPU than it may have.
-    options.set = vec![
-        "target.options.direct=false".into(),
-        "target.options.cache=warm".into(),
-        "workload.0.block_size=\"256KiB\"".into(),
-    ];
+    options.set = CACHED.map(String::from).to_vec();
     options.workers = 1;
     let pid = b.start(&options)?;
     group.add_process(pid)?;
@@ -38,6 +43,80 @@ pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
     });
     set(-1)?;
     done
+}
+
+/// The load has real-time priority, of which its control group may use only so much in each period.
+pub fn real_time_quota(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let group = LabCgroup::of(&mut b.undo, "cpu")?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set = CACHED.map(String::from).to_vec();
+    options.workers = 1;
+    let pid = b.start(&options)?;
+    let period = b.amplitude.as_micros() + 4000;
+    let set = |quota: u128| group.set("cpu.rt_runtime_us", quota);
+    group.set("cpu.rt_period_us", period)?;
+    set(period * 9 / 10)?;
+    group.add_process(pid)?;
+    for tid in super::stopped::threads(pid, "worker-")? {
+        tool("chrt", &["-f", "-p", "10", &tid])?;
+    }
+    let (on, after) = (b.amplitude * 6, b.amplitude);
+    let done = b.pulses(Duration::from_millis(200), after, |stop| {
+        set(2000)?;
+        stop.sleep(on)?;
+        set(period * 9 / 10)
+    });
+    for tid in super::stopped::threads(pid, "worker-")? {
+        tool("chrt", &["-o", "-p", "0", &tid])?;
+    }
+    done
+}
+
+/// A neighbour that writes the victim's file, and thus has its lock now and then, loses its CPU.
+pub fn preempted_holder(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+    let victim = at.join("victim");
+    let mut options = b.options(victim.clone(), "randread");
+    options.more = ["--size", "4MiB"].map(String::from).to_vec();
+    // What serves the disk is where the victim is.
+    workqueues(b, 2)?;
+    let pid = b.start(&options)?;
+    tool("taskset", &["-a", "-c", "-p", "1", &pid.to_string()])?;
+    let file = File::options().write(true).open(&victim)?;
+    let on = b.amplitude;
+    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+        let over = AtomicBool::new(false);
+        let writes = || -> Result<()> {
+            let mut first = CpuSet::new();
+            first.set(0);
+            sched_setaffinity(None, &first)?;
+            let data = vec![1; 4 << 20];
+            while !over.load(Relaxed) {
+                file.write_all_at(&data, 8 << 20)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(writes);
+            stop.sleep(Duration::from_millis(4))?;
+            let one = Spinner::new(on)?;
+            tool("chrt", &["-f", "-p", "50", &one.tid])?;
+            one.go();
+            let slept = stop.sleep(on);
+            over.store(true, Relaxed);
+            writer.join().unwrap_or(Ok(()))?;
+            slept
+        })
+    })
+}
+
+/// Threads of the kernel that are bound to no CPU may use these.
+fn workqueues(b: &mut FaultTrial<'_>, cpus: u32) -> Result<()> {
+    let mask = "/sys/devices/virtual/workqueue/cpumask";
+    let before = std::fs::read_to_string(mask)?;
+    b.undo.add(move || drop(set(Path::new(mask), before.trim())));
+    set(Path::new(mask), cpus)
 }
 
 /// Many threads of higher weight want the victim's CPU. Where the other one is busy, the kernel's
@@ -86,10 +165,7 @@ pub fn polling(b: &mut FaultTrial<'_>) -> Result<()> {
 /// victim is not.
 pub fn loop_worker(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = pinned(b)?;
-    let mask = "/sys/devices/virtual/workqueue/cpumask";
-    let before = std::fs::read_to_string(mask)?;
-    b.undo.add(move || drop(set(Path::new(mask), before.trim())));
-    set(Path::new(mask), 1)?;
+    workqueues(b, 1)?;
     b.start(&options)?;
     taken_beside(b)
 }

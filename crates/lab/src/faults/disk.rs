@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
+use rustix::thread::gettid;
 
-use crate::cleanup::{set, tool};
+use crate::cleanup::{NAME, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::fuse::Brake;
 use crate::stage::{LabCgroup, LoopDevice, overlaid};
@@ -223,6 +224,47 @@ pub fn idle_class(b: &mut FaultTrial<'_>) -> Result<()> {
     }
     let (on, after) = (b.amplitude * 2, b.amplitude);
     b.pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, 2, || stop.sleep(on)))
+}
+
+/// The victim's control group weighs little, a neighbour's much, and both want the disk.
+pub fn group_weight(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(b, "bfq")?;
+    let options = b.options(disk.device.clone(), "randread");
+    slow.set(1, Duration::from_micros(200));
+    let pid = b.start(&options)?;
+    let light = LabCgroup::of(&mut b.undo, "blkio")?;
+    let heavy = LabCgroup::named(&mut b.undo, "blkio", &format!("{NAME}-rival"))?;
+    light.set("blkio.bfq.weight", 1)?;
+    heavy.set("blkio.bfq.weight", 1000)?;
+    light.add_process(pid)?;
+    // Threads are born where this one is.
+    heavy.set("tasks", gettid().as_raw_nonzero())?;
+    let (on, after) = (b.amplitude * 4, b.amplitude);
+    b.pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, 4, || stop.sleep(on)))
+}
+
+/// A queue of four requests below two partitions: the file system of one is written back, the victim
+/// reads the other.
+pub fn other_partition(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(96)?;
+    let (queue, all) = (disk.sys("queue/nr_requests"), 128);
+    b.undo.add(move || drop(set(&queue, all)));
+    set(&disk.sys("queue/nr_requests"), 4)?;
+    let read = LoopDevice::part(&mut b.undo, &disk.device, (0, 32 * MIB))?;
+    let written = LoopDevice::part(&mut b.undo, &disk.device, (32 * MIB, 64 * MIB))?;
+    let at = written.mount(&mut b.undo, "ext4")?;
+    let options = b.options(read.device, "randread");
+    b.start(&options)?;
+    slow.writes_only.store(true, Relaxed);
+    let file = std::fs::File::create(at.join("beside"))?;
+    let (data, nap) = (vec![1; 16 << 20], b.amplitude / 2);
+    b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        file.write_all_at(&data, 0)?;
+        slow.set(1, nap);
+        let synced = file.sync_data();
+        slow.set(0, Duration::ZERO);
+        Ok(synced?)
+    })
 }
 
 /// A slow disk with a scheduler.

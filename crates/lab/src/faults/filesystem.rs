@@ -129,6 +129,45 @@ pub fn crowds(
     })
 }
 
+/// A journal so short that what a neighbour changes fills it: who changes anything waits until old entries
+/// are where they belong, which a slow disk makes long.
+pub fn short_journal(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let at = disk.mount_ext4(&mut b.undo, &["-b", "1024", "-J", "size=1"])?;
+    let mut options = super::buffered::through_cache(b.options(at.join("victim"), "randwrite"));
+    options.set.push("target.options.layout=always".into());
+    options.more = ["--size", "8MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    let crowd = at.join("crowd");
+    std::fs::create_dir(&crowd)?;
+    let (nap, mut round) = (b.amplitude / 2, 0);
+    b.pulses(Duration::from_millis(300), Duration::ZERO, |_| {
+        round += 1;
+        slow.set(4, nap);
+        for n in 0..CROWD * 8 {
+            std::fs::create_dir(crowd.join(format!("{round}-{n}")))?;
+        }
+        slow.set(0, Duration::ZERO);
+        Ok(())
+    })
+}
+
+/// A neighbour makes a copy of the victim's file that shares its blocks, after what is dirty in it is on the
+/// disk.
+pub fn cloned(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(320)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let victim = at.join("victim");
+    let mut options = b.options(victim.clone(), "randread");
+    options.more = ["--size", "4MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    let copy = at.join("copy");
+    let from = File::open(&victim)?;
+    hold(b, &victim, &slow, 0, |_, _, _| {
+        Ok(rustix::fs::ioctl_ficlone(File::create(&copy)?, &from)?)
+    })
+}
+
 /// A neighbour makes the victim's file longer, past the page cache, and holds its lock until the slow
 /// device has the data. Only such large writes are slow.
 pub fn file_lock(b: &mut FaultTrial<'_>) -> Result<()> {

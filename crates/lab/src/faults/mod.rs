@@ -7,6 +7,7 @@ mod disk;
 mod filesystem;
 mod memory;
 mod program;
+mod server;
 mod stopped;
 mod store;
 mod workers;
@@ -147,6 +148,23 @@ pub const FAULTS: &[Fault] = &[
     block("slow-trim", "device", beside::slow_trim),
     block("durable", "device", beside::durable),
     Fault { engines: &["rocksdb"], ..fault("frozen-flush", "store|stopped", store::frozen_flush) },
+    block("group-weight", "block_queue", disk::group_weight),
+    block("other-partition", "block_queue", disk::other_partition),
+    fault("real-time-quota", "cpu", cpu::real_time_quota),
+    block("preempted-holder", "file_system", cpu::preempted_holder),
+    fault("short-journal", "file_system", filesystem::short_journal),
+    block("cloned", "file_system", filesystem::cloned),
+    block("trimmed", "device", beside::trimmed),
+    fault("compressed", "device|page_cache", buffered::compressed),
+    fault("encrypted", "device|page_cache", buffered::encrypted),
+    fault("partial-writes", "device|page_cache", buffered::partial_writes),
+    Fault { engines: STORES, ..fault("mapped-gets", "device|page_cache", store::mapped_gets) },
+    Fault { engines: &["rocksdb"], ..fault("braked", "store", store::braked) },
+    Fault { engines: &["redis"], ..fault("lost-packets", "server", server::lost_packets) },
+    Fault { engines: &["redis"], ..fault("paused-clients", "server", server::paused_clients) },
+    Fault { engines: &["redis"], ..fault("server-syncs", "server", server::server_syncs) },
+    Fault { engines: &["redis"], ..fault("limited-server", "server", server::limited_server) },
+    Fault { engines: &["redis"], ..fault("shared-network", "server", server::shared_network) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

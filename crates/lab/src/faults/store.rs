@@ -16,6 +16,7 @@ use crate::faults::{cpu, disk, filesystem};
 use crate::fuse::Brake;
 use crate::proxy;
 use crate::stage::LabCgroup;
+use crate::truth::now_ns;
 use crate::victim::VictimOptions;
 
 /// Of a server in a network of its own.
@@ -66,6 +67,61 @@ fn small_memtables(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
         .map(String::from),
     );
     options
+}
+
+/// RocksDB lets writers go on slowly, for too much is left to compact: the threads that do it are frozen.
+pub fn braked(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
+    let mut options = small_memtables(b, &at);
+    options.set.retain(|s| !s.contains("think") && !s.contains("options.options"));
+    let per_s = 1040 * 1000 / b.amplitude.as_millis();
+    options.set.push(format!(
+        "target.options.options=\"level0_file_num_compaction_trigger=2;\
+         level0_slowdown_writes_trigger=2;level0_stop_writes_trigger=900;\
+         delayed_write_rate={per_s}\""
+    ));
+    let pid = b.start(&options)?;
+    let group = LabCgroup::of(&mut b.undo, "freezer")?;
+    for tid in threads(pid, "rocksdb:low")? {
+        group.set("tasks", tid)?;
+    }
+    let from = now_ns();
+    group.set("freezer.state", "FROZEN")?;
+    while b.more() {
+        b.stop.sleep(b.amplitude)?;
+    }
+    group.set("freezer.state", "THAWED")?;
+    b.truth.add(from, now_ns() + 1_000_000_000);
+    Ok(())
+}
+
+/// Reads of a store whose files are part of its memory: pages of them are dropped, and a slow disk has
+/// to bring them again.
+pub fn mapped_gets(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = mounted(b)?;
+    let group = LabCgroup::of_memory(&mut b.undo, NAME)?;
+    let mut options = updates(b, &at);
+    options.set.push("workload.0.mix={get=1}".into());
+    options.set.push("workload.0.keys={count=20000}".into());
+    if b.engine == "rocksdb" {
+        options.set.push("target.options.options=\"allow_mmap_reads=true\"".into());
+        options.set.push("target.options.block_cache=\"1MiB\"".into());
+    }
+    options.within = group.within();
+    b.start(&options)?;
+    let (nap, on) = (b.amplitude, b.amplitude * 4);
+    b.pulses(Duration::from_millis(300), Duration::ZERO, |stop| {
+        // As much as can be goes; it may be less than asked for.
+        let _ = group.limit_memory(Some(group.unreclaimable()? + (1 << 20)));
+        group.limit_memory(None)?;
+        slow.set(1, nap);
+        let slept = stop.sleep(on);
+        slow.set(0, Duration::ZERO);
+        slept
+    })?;
+    b.truth = Default::default();
+    b.naps(&slow);
+    Ok(())
 }
 
 /// A Redis server behind a proxy that holds an answer back now and then.
@@ -123,7 +179,7 @@ pub fn slow_network(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// Sets how many bytes per second the network of a server takes.
-fn shaped(pid: u32) -> Result<impl Fn(u64) -> Result<()>> {
+pub fn shaped(pid: u32) -> Result<impl Fn(u64) -> Result<()>> {
     let rate = move |what: &str, bytes_per_s: u64| {
         let rate = format!("{bytes_per_s}bps");
         let limit = ["root", "tbf", "rate", &rate, "burst", "70000", "latency", "10s"];
@@ -265,13 +321,13 @@ pub fn slow_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// A file system on a slow disk.
-fn mounted(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
+pub fn mounted(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
     let (disk, slow) = b.slow_disk(128)?;
     Ok((disk.mount(&mut b.undo, "ext4")?, slow))
 }
 
 /// Runs a command in the network of the server.
-fn inside(pid: u32, words: &[&str]) -> Result<()> {
+pub fn inside(pid: u32, words: &[&str]) -> Result<()> {
     let into = inside_words(pid);
     let into: Vec<&str> = into[1..].iter().map(String::as_str).collect();
     tool("nsenter", &[&into[..], words].concat()).map(drop)
@@ -282,7 +338,7 @@ fn inside_words(pid: u32) -> Vec<String> {
 }
 
 /// A victim in the server's own network.
-fn alone(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+pub fn alone(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let mut options = loaded(b, PORT);
     options.within = inside_words(pid);
     b.start(&options).map(drop)
@@ -328,15 +384,21 @@ fn objects(b: &mut FaultTrial<'_>) -> Result<(String, u32)> {
 
 /// Starts a server of our own, with a network of its own; its socket and process. It ends with this process in
 /// any case.
-fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
+pub fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<(PathBuf, u32)> {
+    let dir = lab_dir();
+    let dir = dir.to_string_lossy();
+    redis_with(undo, stop, &["--save", "", "--appendonly", "no", "--dir", &dir])
+}
+
+/// The same with what it is asked for.
+pub fn redis_with(undo: &mut Undo, stop: &StopSignal, how: &[&str]) -> Result<(PathBuf, u32)> {
     make_lab_dir()?;
     let socket = lab_dir().join(format!("{NAME}-redis.sock"));
     let _ = std::fs::remove_file(&socket);
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare", "-n", "redis-server", "--port"]);
     command.arg(PORT.to_string());
-    command.args(["--save", "", "--appendonly", "no", "--unixsocket"]);
-    command.arg(&socket).arg("--dir").arg(lab_dir());
+    command.args(how).arg("--unixsocket").arg(&socket);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.spawn().context("cannot start redis-server")?;
     for _ in 0..250 {

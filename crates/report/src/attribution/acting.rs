@@ -229,7 +229,10 @@ fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
             let late = rows().flat_map(doings).chain(served);
             let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
             waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
-            waits.extend(flushes(told.start_ns, wake, io, context));
+            // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
+            if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
+                waits.extend(flushes(told.start_ns, wake, io, context));
+            }
         }
     }
     waits
@@ -479,7 +482,9 @@ mod tests {
             (10, FileSystem),
             (100, Cpu),
         ];
-        assert_eq!(cut(&line, off(), vec![starved.clone(), flush]), expected);
+        assert_eq!(cut(&line, off(), vec![starved.clone(), flush.clone()]), expected);
+        let full = asleep(LayerKind::OffCpu, (10, 900, 1000), "__jbd2_log_wait_for_space");
+        assert_eq!(cut(&line, full, vec![flush])[1], (890, FileSystem), "no sync was asked for");
         let other = LayerRow { pid: Some(78), ..starved.clone() };
         assert_eq!(cut(&line, off(), vec![other]).len(), 3, "another thread");
         let writes = kworker((20, 880, 885), 2, "jbd2_journal_commit_transaction;kjournald2");

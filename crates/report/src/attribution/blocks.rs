@@ -31,8 +31,8 @@ pub fn round(
     } else {
         stretch(line, round.bio, Phase::Submit, true, doing);
     }
-    if writes_back(line, io, round, doing) {
-        return;
+    if let Some(phase) = for_others(io, round, doing) {
+        return line.to(round.done.unwrap_or(line.end), phase);
     }
     let queued = round.alloc.or(round.issue);
     let last = round.last.unwrap_or(round.bio);
@@ -49,6 +49,9 @@ pub fn round(
         queued_until(line, issue, Phase::Queue, doing);
     }
     let Some(done) = round.done else {
+        if let Some(came) = page_came(line.at, io, round, doing) {
+            return line.to(came, Phase::Device);
+        }
         return unseen(line, io, next.unwrap_or(io.end_ns));
     };
     let flushes = round.issue.is_none() && io.has(flags::FLUSH);
@@ -65,25 +68,22 @@ pub fn round(
     }
 }
 
-/// What is dirty in the page cache is written back before a direct read or write of the same place goes
-/// on: by the thread itself, but these parts are not its own data. Its sleep says so.
-fn writes_back(
-    line: &mut TimeLine,
-    io: &LayerRow,
-    round: &BlockRound,
-    doing: &IoContext<'_>,
-) -> bool {
-    let to = round.done.unwrap_or(line.end);
+/// What parts were for that a thread itself sent to the disk, but are not its own data, as its sleep says: what is
+/// dirty in the page cache is written back before a direct read or write of the same place goes on; entries
+/// of a full journal are brought to where they belong.
+fn for_others(io: &LayerRow, round: &BlockRound, doing: &IoContext<'_>) -> Option<Phase> {
+    let to = round.done.unwrap_or(io.end_ns);
     let reads = io.op.is_some_and(|op| op.request() == OpKind::Read);
-    let waits =
-        |r: &&LayerRow| r.stack.as_deref().is_some_and(|s| stacks::waits_for_writeback(s, reads));
-    let asleep = overlapping(doing.off, round.bio, to).filter(waits);
-    let slept = asleep.map(|r| (r.end_ns.min(to) - r.start_ns.max(round.bio)).max(0));
-    if slept.sum::<i64>() * 2 < (to - round.bio).max(1) {
-        return false;
+    let most = |waits: &dyn Fn(&str) -> bool| {
+        let asleep = overlapping(doing.off, round.bio, to);
+        let asleep = asleep.filter(|r| r.stack.as_deref().is_some_and(waits));
+        let slept = asleep.map(|r| (r.end_ns.min(to) - r.start_ns.max(round.bio)).max(0));
+        slept.sum::<i64>() * 2 >= (to - round.bio).max(1)
+    };
+    if most(&|s| stacks::waits_for_writeback(s, reads)) {
+        return Some(Phase::PageCache);
     }
-    line.to(to, Phase::PageCache);
-    true
+    most(&stacks::waits_for_room_in_journal).then_some(Phase::FileSystem)
 }
 
 /// A flush is done when the device's is that the block layer sent for it, and maybe for others. It
@@ -177,6 +177,19 @@ fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, b: &IoContext<
     } else {
         stretch(line, round.bio, Phase::Submit, false, b);
     }
+}
+
+/// When the page came that the thread slept for, of parts that were not all seen done: the others may be what
+/// was read ahead with it, which nobody waits for.
+fn page_came(from: i64, io: &LayerRow, round: &BlockRound, doing: &IoContext<'_>) -> Option<i64> {
+    let reads =
+        io.op.is_some_and(|op| matches!(op.request(), OpKind::Read | OpKind::Get | OpKind::Scan));
+    let done = io.done_ns.filter(|at| round.issue.is_some() && reads && *at > from)?;
+    let woken_by_it = |r: &LayerRow| {
+        let for_page = r.stack.as_deref().is_some_and(stacks::waits_for_pages);
+        for_page && r.middle_ns.is_some_and(|wake| (0..AT_ONCE).contains(&(wake - done)))
+    };
+    overlapping(doing.off, from, io.end_ns).any(woken_by_it).then_some(done)
 }
 
 /// The completion was not seen.

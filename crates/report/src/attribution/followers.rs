@@ -14,7 +14,7 @@ use super::events::Events;
 use super::judge::Judged;
 use super::layers::Slow;
 use super::phase::Phase;
-use super::stacks;
+use super::stacks::{self, SleepReason};
 use super::timeline::{AT_ONCE, Piece, overlapping, recut};
 
 /// Gives waits for another slow I/O of the load what that one waited for meanwhile, and has it judged
@@ -92,8 +92,9 @@ fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = (i64, 
     within.filter(|(from, to, _)| from < to)
 }
 
-/// Times in which an I/O waited for pages, or for a block of the file system's own, and what the I/O waited
-/// for that they belonged to: one whose way to the disk ended just before. `disk`: when parts of I/Os were done, and whose.
+/// Times in which an I/O waited for pages, for a block of the file system's own, or for what another worker
+/// thread of io_uring had, and what the I/O waited for that they belonged to: one whose way to the disk ended
+/// just before. `disk`: when parts of I/Os were done, and whose.
 fn waits_for_pages(
     i: usize,
     events: &Events,
@@ -112,15 +113,30 @@ fn waits_for_pages(
     let asleep = overlapping(off, io.start_ns, io.end_ns).chain(handed);
     let mut waits = Vec::new();
     let theirs = |s: &str| stacks::waits_for_pages(s) || stacks::waits_for_buffers(s);
-    for row in asleep.filter(|r| r.stack.as_deref().is_some_and(theirs)) {
-        let Some(wake) = row.middle_ns else { continue };
+    for row in asleep {
+        let pages = row.stack.as_deref().is_some_and(theirs);
+        let Some(wake) = row.middle_ns.filter(|_| pages || behind_worker(row)) else { continue };
         let until = disk.partition_point(|(done, _)| *done <= wake);
         let near = disk[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
-        if let Some(leader) = near.map(|(_, of)| *of).find(|of| *of != i) {
+        let mut near = near.map(|(_, of)| *of).filter(|of| *of != i);
+        let leader = match pages {
+            true => near.next(),
+            false => near.min_by_key(|of| judged[*of].slow.submit_ns),
+        };
+        if let Some(leader) = leader {
             waits.extend(meanwhile(&judged[leader], row.start_ns, wake));
         }
     }
     waits
+}
+
+/// Whether a worker thread of io_uring slept for something of the file system's (a lock, an entry of its cache)
+/// until another such thread was done with it.
+fn behind_worker(row: &LayerRow) -> bool {
+    let reason = row.stack.as_deref().map(stacks::sleep_reason);
+    row.kind == LayerKind::Worker
+        && row.other.as_deref().is_some_and(|name| name.starts_with("iou-wrk-"))
+        && matches!(reason, Some(SleepReason::Lock(Phase::FileSystem, _)))
 }
 
 /// The I/O of a worker that was in flight then, where it was a single one.
@@ -213,6 +229,35 @@ mod tests {
         assert_eq!(layer(9_000_150), Layer::FileSystem, "written by somebody else");
         let lock = behind("rwsem_down_write_slowpath;ext4_write", Phase::FileSystem, 9_000_000);
         assert_eq!(lock, Layer::FileSystem, "nothing that goes to the disk");
+    }
+
+    #[test]
+    fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() {
+        let layer = |woken_by: &str, stack: &str| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Worker,
+                start_ns: 10,
+                middle_ns: Some(9_000_100),
+                end_ns: 9_000_200,
+                state: Some(2),
+                token: Some(7),
+                other: Some(woken_by.into()),
+                stack: Some(stack.into()),
+                ..LayerRow::default()
+            });
+            let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
+            let row = LayerRow { token: Some(7), ..row };
+            let own = io(0, 5, 9_001_000, Phase::FileSystem);
+            let leader = io(0, 0, 9_000_000, Phase::Device);
+            let mut list = vec![again(own.slow, Some(row), own.pieces), leader];
+            follow(&mut list, &events, again);
+            list[0].layer
+        };
+        let entry = "squashfs_cache_get;squashfs_readahead;filemap_read;io_wq_worker";
+        assert_eq!(layer("iou-wrk-9", entry), Layer::Device);
+        assert_eq!(layer("kworker/0:1", entry), Layer::FileSystem, "woken by whatever else");
+        assert_eq!(layer("iou-wrk-9", "request_wait_answer;fuse_read"), Layer::FileSystem);
     }
 
     #[test]

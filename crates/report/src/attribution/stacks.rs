@@ -25,6 +25,15 @@ const JOURNAL: &[&str] = &[
     "do_get_write_access",
     "ext4_journal",
 ];
+const ROOM: [&str; 7] = [
+    "__jbd2_log_wait_for_space",
+    "wait_transaction",
+    "add_transaction_credits",
+    "start_this_handle",
+    "do_get_write_access",
+    "xlog_grant_head",
+    "wait_current_trans",
+];
 const XFS_LOG: &[&str] = &["xlog_", "xfs_log", "xfs_trans", "xfs_buf_"];
 const BTRFS_COMMIT: &[&str] =
     &["btrfs_commit_", "wait_current_trans", "wait_for_commit", "btrfs_sync_log"];
@@ -315,6 +324,12 @@ pub fn waits_for_closed_queue(stack: &str) -> bool {
 /// Whether a thread waits for a commit that another one makes for the whole file system.
 pub fn waits_for_commit(stack: &str) -> bool {
     [JOURNAL, XFS_LOG, BTRFS_COMMIT].iter().any(|names| has(stack, names))
+}
+
+/// Whether a thread waits until a journal takes up what it is about to change: the journal is full, or closed
+/// for a commit.
+pub fn waits_for_room_in_journal(stack: &str) -> bool {
+    has(stack, &ROOM)
 }
 
 /// Whether a thread of the kernel runs the queue of a block device.

@@ -1,5 +1,7 @@
 //! The block layer's part of time lines.
 
+use taillight_core::OpKind;
+
 use super::super::super::disks::Disks;
 use super::super::super::events::Events;
 use super::super::super::rounds::BlockRound;
@@ -174,4 +176,32 @@ fn a_limit_before_the_request_is_no_matter_of_the_queue() {
     assert_eq!(limit, [(100, Submit), (50, Tags), (500, Throttle), (50, Tags)]);
     let tags = held("io_schedule;blk_mq_get_tag");
     assert_eq!(tags[..2], [(100, Submit), (600, Tags)]);
+}
+
+/// A read through the page cache ends with its page, while what is read ahead with it is under way.
+#[test]
+fn a_read_waits_in_the_device_for_the_page_it_slept_for() {
+    use Phase::*;
+    let read = LayerRow { bios: Some(2), op: Some(OpKind::Get), ..io() };
+    let slept = |stack: &str, wake| {
+        let off = [off(1210, Some(wake), 1900, stack)];
+        all(&read, &IoContext { off: &off, ..IoContext::default() })
+    };
+    let page = "io_schedule;folio_wait_bit_common;filemap_fault;handle_mm_fault";
+    assert_eq!(slept(page, 1810)[3..5], [(600, Device), (10, PageCache)]);
+    assert!(slept(page, 1790).iter().all(|(_, phase)| *phase != Device), "before it was done");
+    assert!(slept("io_schedule;iomap_dio", 1810).iter().all(|(_, phase)| *phase != Device));
+}
+
+/// Entries of a full journal are brought to where they belong by whoever needs room in it.
+#[test]
+fn what_a_thread_writes_for_the_journal_is_the_file_systems() {
+    use Phase::*;
+    let slept = |stack: &str| {
+        let off = [off(1210, Some(1790), 1795, stack)];
+        all(&io(), &IoContext { off: &off, ..IoContext::default() })
+    };
+    let room = "jbd2_log_do_checkpoint;__jbd2_log_wait_for_space;start_this_handle";
+    assert_eq!(slept(room)[..2], [(100, Submit), (700, FileSystem)]);
+    assert!(slept("io_schedule;iomap_dio").iter().all(|(_, phase)| *phase != FileSystem));
 }

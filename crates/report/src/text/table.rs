@@ -154,6 +154,12 @@ impl TextPage {
     fn part(&mut self, table: &Table) {
         let mut widths = widths(table);
         let last = widths.len().saturating_sub(1);
+        if titled(table) && table.words && widths[0] + 2 + LEAST_WORDS > self.width {
+            // The title has a line of its own above the names of the rows.
+            let title = self.paint(&table.title, Tone::Plain, true);
+            self.text.push_str(&format!("{title}\n"));
+            return self.part(&Table { title: String::new(), ..table.clone() });
+        }
         let all: usize = widths.iter().sum::<usize>() + 2 * last;
         let wraps = table.words && (self.wraps || all > self.width);
         if wraps {

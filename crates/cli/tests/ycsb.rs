@@ -114,6 +114,14 @@ fn what_is_wrong_is_said_before_anything_runs() {
 }
 
 #[test]
+fn a_store_of_the_properties_that_is_not_used_is_told() {
+    let dir = scratch();
+    let few = "suite ycsb --records 10 --operations 10 -p rocksdb.dir=/no/such";
+    let (_, err) = run_line(dir.path(), &format!("{few} --driver memory --output out"), 0);
+    assert!(err.contains("rocksdb.dir=/no/such is not used"), "{err}");
+}
+
+#[test]
 fn values_of_another_kind_give_exit_code_6() {
     let dir = scratch();
     let both = "block_size = \"100B\"\nkeys = { count = 50 }\npayload = \"text\"\n";

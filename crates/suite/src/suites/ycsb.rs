@@ -126,8 +126,14 @@ pub(super) fn prepare(
     for chosen in chosen(suite, request)? {
         let source = format!("suite {}", suite.name);
         let jobs = phases(&chosen.properties, &chosen.name, &source)?;
+        let placed = !request.paths.is_empty();
         let store_named = request.driver.is_some() || !request.targets.is_empty();
-        for note in jobs.run.notes.iter().filter(|n| !store_named || *n != ANY_STORE) {
+        let unused = chosen.properties.get("rocksdb.dir").filter(|_| store_named || placed);
+        let unused = unused.map(|dir| {
+            format!("rocksdb.dir={} is not used: the command line names the store", dir.text)
+        });
+        let known = jobs.run.notes.iter().filter(|n| !store_named || *n != ANY_STORE);
+        for note in known.chain(&unused) {
             let note = format!("{source}: {note}");
             if !notes.contains(&note) {
                 notes.push(note);

@@ -280,7 +280,8 @@ fn widths(table: &Table) -> Vec<usize> {
     widths
 }
 
-/// Splits a table that is too wide into several with the same first column.
+/// Splits a table that is too wide into several with the same first column, and the second where it has no
+/// name: it tells rows apart then.
 fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
     let mut widths = widths(table);
     if let Some(last) =
@@ -288,13 +289,15 @@ fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
     {
         *last = (*last).min(LEAST_WORDS);
     }
+    let names = 1 + usize::from(table.columns.get(1).is_some_and(String::is_empty));
+    let named = widths.iter().take(names).sum::<usize>() + 2 * (names - 1);
     let mut parts: Vec<Vec<usize>> = vec![Vec::new()];
-    let mut used = widths.first().copied().unwrap_or(0);
-    for (i, width) in widths.iter().enumerate().skip(1) {
+    let mut used = named;
+    for (i, width) in widths.iter().enumerate().skip(names) {
         let full = parts.last().is_some_and(|p| !p.is_empty()) && used + width + 2 > most;
         if full {
             parts.push(Vec::new());
-            used = widths[0];
+            used = named;
         }
         used += width + 2;
         if let Some(part) = parts.last_mut() {
@@ -302,7 +305,7 @@ fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
         }
     }
     let pick = |columns: &[usize]| Table {
-        columns: std::iter::once(0)
+        columns: (0..names)
             .chain(columns.iter().copied())
             .filter_map(|i| table.columns.get(i).cloned())
             .collect(),
@@ -310,7 +313,7 @@ fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
             .rows
             .iter()
             .map(|row| {
-                let all = std::iter::once(0).chain(columns.iter().copied());
+                let all = (0..names).chain(columns.iter().copied());
                 all.filter_map(|i| row.get(i).cloned()).collect()
             })
             .collect(),
@@ -375,6 +378,9 @@ mod tests {
         let parts = split(&table, MOST_WIDTH, false);
         assert!(parts.len() > 1);
         assert!(parts.iter().all(|p| p.columns[0] == "column 0"));
+        let mut two = table.clone();
+        two.columns[1] = String::new();
+        assert!(split(&two, MOST_WIDTH, false).iter().all(|p| p.columns[1].is_empty()));
         assert_eq!(parts.iter().map(|p| p.columns.len() - 1).sum::<usize>(), 7);
         assert!(
             parts.iter().all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= MOST_WIDTH + 2)

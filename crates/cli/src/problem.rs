@@ -71,12 +71,10 @@ fn instead(e: &clap::Error) -> Option<String> {
     let known = INSTEAD.iter().find(|(name, _)| *name == flag && run);
     match known {
         Some((_, other)) => Some(format!("write {other}")),
-        None if run && e.get(ContextKind::SuggestedArg).is_none() => {
-            Some(
-                "every field of a job can be set: --set table.field=value (docs/job-file.md)"
-                    .to_owned(),
-            )
-        }
+        None if run && e.get(ContextKind::SuggestedArg).is_none() => Some(
+            "every field of a job can be set: --set table.field=value (docs/job-file.md)"
+                .to_owned(),
+        ),
         None => None,
     }
 }

@@ -124,7 +124,8 @@ fn a_resumed_series_takes_the_view_it_is_asked_for() {
 #[test]
 fn an_operation_of_one_workload_is_told_once() {
     let dir = scratch();
-    let part = |name: &str, mix: &str| format!("[[workload]]\nname = \"{name}\"\nmix = \"{mix}\"\n");
+    let part =
+        |name: &str, mix: &str| format!("[[workload]]\nname = \"{name}\"\nmix = \"{mix}\"\n");
     let job = |second| {
         let head = "[run]\noperations = 100\n[target]\ndriver = \"null\"\nsize = \"1MiB\"\n";
         format!("{head}{}{}", part("a", "read"), part("b", second))

@@ -124,9 +124,9 @@ impl HistogramWriter {
     fn add<H: Borrow<Histogram<u64>>>(&mut self, entry: &HistEntry<H>) -> Result<()> {
         let histogram = entry.histogram.borrow();
         self.packed.clear();
-        self.serializer.serialize(histogram, &mut self.packed).map_err(|e| {
-            Error::internal("a histogram cannot be packed").with("why", e)
-        })?;
+        self.serializer
+            .serialize(histogram, &mut self.packed)
+            .map_err(|e| Error::internal("a histogram cannot be packed").with("why", e))?;
         let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
         let since = entry.start_ns.saturating_sub(self.begin_ns).max(0) as u64;
         let line = format!(

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::progress::Progress;
 use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::TableWriter;
 use taillight_rundir::convert::{
     ChunkRelease, ChunkStore, ConvertOptions, Converted, RowCounts, convert,
 };
-use taillight_rundir::TableWriter;
 use taillight_rundir::ios::RowBatch;
 
 use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};

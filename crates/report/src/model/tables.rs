@@ -40,9 +40,7 @@ pub fn all(summary: &Summary) -> Vec<Table> {
 /// workload alone does is told with its workload.
 fn sets(summary: &Summary) -> Vec<(String, &Totals)> {
     let several = summary.workloads.len() > 1;
-    let shared = |op| {
-        summary.workloads.iter().filter(|w| w.ops.contains_key(op)).count() > 1
-    };
+    let shared = |op| summary.workloads.iter().filter(|w| w.ops.contains_key(op)).count() > 1;
     let ops = summary.ops.iter().filter(|(op, _)| !several || shared(*op));
     let mut sets: Vec<_> = ops.map(|(op, t)| (op.name().to_owned(), t)).collect();
     if several {

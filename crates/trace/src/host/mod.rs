@@ -24,8 +24,8 @@ use rustix::time::{ClockId, clock_gettime};
 use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
-use taillight_rundir::{RunDir, TableWriter};
 use taillight_rundir::host::{HostInfo, HostRow, Metric, SourceInfo, host_writer, metric};
+use taillight_rundir::{RunDir, TableWriter};
 
 /// Shortest time between samples: shorter ones cost more than they tell.
 const SHORTEST: Duration = Duration::from_millis(100);

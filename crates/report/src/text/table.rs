@@ -154,7 +154,8 @@ impl TextPage {
     fn part(&mut self, table: &Table) {
         let mut widths = widths(table);
         let last = widths.len().saturating_sub(1);
-        if titled(table) && table.words && widths[0] + 2 + LEAST_WORDS > self.width {
+        let narrow = widths[0] + 2 + LEAST_WORDS > self.width;
+        if titled(table) && table.words && narrow && !table.title.is_empty() {
             // The title has a line of its own above the names of the rows.
             let title = self.paint(&table.title, Tone::Plain, true);
             self.text.push_str(&format!("{title}\n"));

@@ -116,9 +116,11 @@ fn what_is_wrong_is_said_before_anything_runs() {
 #[test]
 fn a_store_of_the_properties_that_is_not_used_is_told() {
     let dir = scratch();
-    let few = "suite ycsb --records 10 --operations 10 -p rocksdb.dir=/no/such";
-    let (_, err) = run_line(dir.path(), &format!("{few} --driver memory --output out"), 0);
+    let both = "suite ycsb -p rocksdb.dir=/no/such --print-plan";
+    let (_, err) = run_line(dir.path(), &format!("{both} --path mine/"), 0);
     assert!(err.contains("rocksdb.dir=/no/such is not used"), "{err}");
+    let (_, err) = run_line(dir.path(), &format!("{both} --driver memory"), 2);
+    assert!(err.contains("rocksdb.dir names a store") && err.contains("hint: "), "{err}");
 }
 
 #[test]

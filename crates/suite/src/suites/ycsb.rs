@@ -126,12 +126,17 @@ pub(super) fn prepare(
     for chosen in chosen(suite, request)? {
         let source = format!("suite {}", suite.name);
         let jobs = phases(&chosen.properties, &chosen.name, &source)?;
-        let placed = !request.paths.is_empty();
         let store_named = request.driver.is_some() || !request.targets.is_empty();
-        let unused = chosen.properties.get("rocksdb.dir").filter(|_| store_named || placed);
-        let unused = unused.map(|dir| {
-            format!("rocksdb.dir={} is not used: the command line names the store", dir.text)
-        });
+        let dir = chosen.properties.get("rocksdb.dir");
+        let other = request.driver.as_ref().is_some_and(|driver| driver != "rocksdb");
+        if let Some(dir) = dir.filter(|_| other || !request.targets.is_empty()) {
+            return Err(Error::usage("rocksdb.dir names a store, and so does the command line")
+                .with("rocksdb.dir", &dir.text)
+                .hint("leave one of them out: rocksdb.dir, or --driver and --target"));
+        }
+        let unused = dir
+            .filter(|_| !request.paths.is_empty())
+            .map(|dir| format!("rocksdb.dir={} is not used: --path names the store", dir.text));
         let known = jobs.run.notes.iter().filter(|n| !store_named || *n != ANY_STORE);
         for note in known.chain(&unused) {
             let note = format!("{source}: {note}");

@@ -440,8 +440,8 @@ until steady state; the report begins with every deviation from the standard (do
 dirth, cbw: the same over threads and queue depths; operating points and response times at them.
 A file of your own: `taillight schema suite` describes it, suites/queue-depths.toml is an example.")]
 pub struct SuiteArgs {
-    /// A suite (ycsb, disk-for, pts-wsat ...) or a file that describes one.
-    #[arg(value_name = "NAME|FILE.toml", required_unless_present = "resume")]
+    /// A suite or a file that describes one; without it, the suites there are.
+    #[arg(value_name = "NAME|FILE.toml")]
     pub name: Option<String>,
     /// disk-for: etcd, postgres or kafka.
     #[arg(value_name = "WHAT")]

@@ -16,8 +16,8 @@ use crate::run::sys;
 const STACK: usize = 8 << 20;
 
 /// Said when the program is aborted, which is what happens where memory ends.
-const ABORTED: &str = "error: the program was aborted: where a line above says that an allocation failed, \
-     raise the limit on memory (ulimit -v, -d)\nhint: what a run measured until now is kept: \
+const ABORTED: &str = "error: the program was aborted, as it is where memory ends: raise the limit on it \
+     (ulimit -v, -d), if there is one\nhint: what a run measured until now is kept: \
      `taillight report` with its directory recovers it\n";
 
 /// Does `work` on a thread with a stack of its own, with limits that say what they do. Errors:

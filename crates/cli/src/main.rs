@@ -52,7 +52,7 @@ fn command() -> Exit {
     let words = args::joined(std::env::args_os().collect(), &definition);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
-        Err(e) => return problem::command_line(&e),
+        Err(mut e) => return problem::command_line(&mut e),
     };
     match dispatch(cli) {
         Ok(exit) => exit,

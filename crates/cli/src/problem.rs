@@ -9,7 +9,9 @@ use taillight_core::exit::Exit;
 use crate::output;
 
 /// Prints what clap has to say: help and version are no errors, the rest is a bad command line.
-pub fn command_line(e: &clap::Error) -> Exit {
+pub fn command_line(e: &mut clap::Error) -> Exit {
+    // Its advice on an unknown flag is to pass it as the name of a job.
+    e.remove(ContextKind::Suggested);
     // It repeats words of the command line, which must not move the cursor.
     let moves = |word: OsString| word.to_string_lossy().contains(char::is_control);
     match e.use_stderr() && std::env::args_os().any(moves) {
@@ -42,6 +44,10 @@ const INSTEAD: &[(&str, &str)] = &[
     ("--repeat", "--set run.repeat=N"),
     ("--records", "--set workload.0.keys.count=N"),
     ("--mix", "--set workload.0.mix=update (or another operation)"),
+    ("-p", "--path PATH"),
+    ("-s", "--size SIZE"),
+    ("-t", "--runtime TIME"),
+    ("-o", "--output DIR"),
     ("--option", "--set target.options.NAME=VALUE"),
 ];
 
@@ -65,12 +71,10 @@ fn instead(e: &clap::Error) -> Option<String> {
     let known = INSTEAD.iter().find(|(name, _)| *name == flag && run);
     match known {
         Some((_, other)) => Some(format!("write {other}")),
-        None if run && flag.starts_with("--") && e.get(ContextKind::SuggestedArg).is_none() => {
-            Some(
-                "every field of a job can be set: --set table.field=value (docs/job-file.md)"
-                    .to_owned(),
-            )
-        }
+        None if run && e.get(ContextKind::SuggestedArg).is_none() => Some(
+            "every field of a job can be set: --set table.field=value (docs/job-file.md)"
+                .to_owned(),
+        ),
         None => None,
     }
 }

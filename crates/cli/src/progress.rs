@@ -31,8 +31,7 @@ impl Shown {
             terminal: output::redraws() && !output::voice().quiet,
             bar: None,
             doing: String::new(),
-            // Work that is over within the first pause needs no line.
-            last_note: Some(Instant::now()),
+            last_note: None,
             began: None,
         }
     }
@@ -41,6 +40,8 @@ impl Shown {
     pub fn step(&mut self, p: Progress<'_>) {
         if self.began.as_ref().is_none_or(|(what, ..)| what != p.what) {
             self.began = Some((p.what.to_owned(), Instant::now(), p.done));
+            // Work that is over within the first pause needs no line.
+            self.last_note = Some(Instant::now());
         }
         if self.terminal {
             let amounts = match p.unit {
@@ -138,6 +139,17 @@ mod tests {
         shown.began = Some(("loading".to_owned(), Instant::now() - PAUSE, 10));
         assert!(shown.left(p(20)).ends_with(" s left"), "{}", shown.left(p(20)));
         assert_eq!(shown.left(p(100)), "");
+    }
+
+    #[test]
+    fn each_work_has_a_pause_before_its_first_line() {
+        let p = |what| Progress { what, done: 1, total: 2, unit: "chunks" };
+        let mut shown = Shown::new();
+        shown.step(p("reading"));
+        let begun = Instant::now() - 2 * PAUSE;
+        shown.last_note = Some(begun);
+        shown.step(p("writing"));
+        assert!(shown.last_note > Some(begun), "not told: it has just begun");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use clap::Parser;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
+use taillight_report::table::{Cell, Table};
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, names};
 use taillight_suite::host::JobSource;
@@ -16,15 +17,32 @@ use taillight_suite::suites::{self, Planner, SuiteFile, SuiteRequest};
 
 use crate::ab;
 use crate::args::{AbArgs, Cli, Command, RunArgs, SuiteArgs};
+use crate::output;
 use crate::run::{self, LiveArgs, SeriesPlace, run_prepared};
 
 /// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are
 /// shown.
 pub fn main(args: SuiteArgs) -> Result<Exit> {
-    match &args.resume {
-        Some(dir) => resume(dir, &args.live),
-        None => start(&args, None),
+    match (&args.resume, args.name.as_deref()) {
+        (Some(dir), _) => resume(dir, &args.live),
+        (None, None | Some("list")) => list(),
+        (None, Some(_)) => start(&args, None),
     }
+}
+
+/// The suites that are part of the program, with what they are about.
+fn list() -> Result<Exit> {
+    let mut table = Table::of_words("suites", "suites", &["suite", "what it is about"]);
+    for name in suites::names() {
+        let text = suites::embedded(name).map_or(String::new(), |source| source.text);
+        let about = text.lines().find_map(|line| line.strip_prefix("about = "));
+        let name = name.replacen("disk-for-", "disk-for ", 1);
+        let about = about.unwrap_or_default().trim_matches('"').to_owned();
+        table.rows.push([name, about].map(Cell::new).to_vec());
+    }
+    let more = "\nAnd any file: taillight suite ./mine.toml (docs/suites.md)\n";
+    output::text(&(table.to_text() + more))?;
+    Ok(Exit::Ok)
 }
 
 /// Goes on with the series in `dir`: the command that began it is run again, and what it has

@@ -134,10 +134,13 @@ fn flags_that_do_not_exist_name_those_that_do() {
         ("--driver null --name x", "--set run.name=NAME"),
         ("--driver null --iodepth=4", "--depth N"),
         ("--driver null --nothing", "--set table.field=value"),
+        ("-p foo", "--path PATH"),
+        ("-x foo", "--set table.field=value"),
     ] {
         let args: Vec<&str> = ["run"].into_iter().chain(args.split(' ')).collect();
         let (_, err) = run(dir.path(), &args, 2);
         assert!(err.contains("hint: ") && err.contains(said), "{err}");
+        assert!(!err.contains("as a value"), "{err}");
     }
     let args = "run --driver file --path f --size 64KiB --rw write --ops 3 --direct false --trace all \
                 --keep --sync fsync --print-plan";

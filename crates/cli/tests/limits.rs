@@ -32,6 +32,14 @@ fn a_file_that_becomes_too_large_is_an_error_that_names_the_limit() {
 }
 
 #[test]
+fn a_run_that_may_open_no_file_leaves_nothing() {
+    let dir = scratch();
+    let err = under(dir.path(), "-n 5", "run --driver null --ops 10 --output out", 4);
+    assert!(err.contains("Too many open files"), "{err}");
+    assert!(!dir.path().join("out").exists());
+}
+
+#[test]
 fn a_small_stack_is_enough() {
     let dir = scratch();
     under(dir.path(), "-s 64", "run --driver sim --ops 1000 --output out", 0);

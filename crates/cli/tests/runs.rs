@@ -101,6 +101,7 @@ fn signals_keep_what_was_measured() {
         ("INT", 130, "SIGINT"),
         ("TERM", 143, "SIGTERM"),
         ("HUP", 143, "SIGHUP"),
+        ("QUIT", 143, "SIGQUIT"),
         ("USR1", 143, "SIGUSR1"),
         ("ALRM", 143, "SIGALRM"),
     ] {

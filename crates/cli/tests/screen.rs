@@ -104,7 +104,7 @@ fn no_place_for_a_screen_gets_lines() {
 #[test]
 fn signals_give_the_terminal_back() {
     for (signals, wanted) in
-        [(&["INT"][..], 130), (&["TERM"], 143), (&["INT", "INT"], 130), (&["QUIT"], 131)]
+        [(&["INT"][..], 130), (&["TERM"], 143), (&["INT", "INT"], 130), (&["QUIT"], 143)]
     {
         let dir = scratch();
         let (all, code) = signalled(dir.path(), signals);

@@ -366,6 +366,18 @@ fn a_suite_that_makes_no_sense_is_refused_before_any_run() {
 }
 
 #[test]
+fn a_suite_without_a_name_lists_those_there_are() {
+    let dir = scratch();
+    for line in ["suite", "suite list"] {
+        let (out, _) = run_line(dir.path(), line, 0);
+        let has =
+            |name: &str, about: &str| out.lines().any(|l| l.starts_with(name) && l.contains(about));
+        assert!(has("disk-for etcd", "each made durable") && has("ycsb ", "A to F"), "{out}");
+        assert!(out.contains("./mine.toml"), "{out}");
+    }
+}
+
+#[test]
 fn what_a_command_lacks_is_told_before_anything_else() {
     let dir = scratch();
     write(dir.path(), MINE);

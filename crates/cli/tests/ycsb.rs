@@ -114,6 +114,16 @@ fn what_is_wrong_is_said_before_anything_runs() {
 }
 
 #[test]
+fn a_store_of_the_properties_that_is_not_used_is_told() {
+    let dir = scratch();
+    let both = "suite ycsb -p rocksdb.dir=/no/such --print-plan";
+    let (_, err) = run_line(dir.path(), &format!("{both} --path mine/"), 0);
+    assert!(err.contains("rocksdb.dir=/no/such is not used"), "{err}");
+    let (_, err) = run_line(dir.path(), &format!("{both} --driver memory"), 2);
+    assert!(err.contains("rocksdb.dir names a store") && err.contains("hint: "), "{err}");
+}
+
+#[test]
 fn values_of_another_kind_give_exit_code_6() {
     let dir = scratch();
     let both = "block_size = \"100B\"\nkeys = { count = 50 }\npayload = \"text\"\n";

@@ -1,4 +1,4 @@
-//! Intervals: merges the workers' shares of them, feeds observers, keeps what the run directory wants.
+//! Intervals: merges the workers' shares of them, feeds observers and the log in the run directory.
 //!
 //! Runs on the engine's own thread, never on a worker's. An interval is closed when every worker
 //! has moved past it, so a row is final when it is shown; while a worker is stuck inside an I/O
@@ -21,7 +21,7 @@ use crate::recorder::{
     CaptureThresholds, InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage,
 };
 
-pub use closed::{ClosedInterval, ClosedOp, Collected};
+pub use closed::{ClosedInterval, ClosedOp, Collected, IntervalLog};
 
 /// Workers may be so late before anybody is told: usual I/Os in flight are done by then.
 const OVERTIME_NS: i64 = 300_000_000;
@@ -60,7 +60,7 @@ pub struct IntervalView {
     pub planned_ns: Option<u64>,
     /// Operations measured so far, and how many the plan asks for.
     pub operations: (u64, Option<u64>),
-    /// What happened in it; shared with what the run directory will hold.
+    /// What happened in it.
     pub closed: Arc<ClosedInterval>,
     /// Some worker has not come back from an I/O yet: its share is missing here.
     pub provisional: bool,
@@ -107,6 +107,8 @@ pub struct Collector {
     thresholds: Arc<CaptureThresholds>,
     next: BTreeMap<bool, u32>,
     told_overtime: bool,
+    /// At the end of the last closed interval.
+    backlog: Option<u64>,
     collected: Collected,
 }
 
@@ -117,6 +119,7 @@ impl Collector {
         timeline: Timeline,
         spare: Sender<Box<IntervalStats>>,
         thresholds: Arc<CaptureThresholds>,
+        log: Option<IntervalLog>,
     ) -> Collector {
         let workers = plan.workers() as usize;
         let open_loop =
@@ -136,7 +139,8 @@ impl Collector {
             thresholds,
             next: BTreeMap::new(),
             told_overtime: false,
-            collected: Collected::new(plan),
+            backlog: None,
+            collected: Collected::new(plan, log),
         }
     }
 
@@ -201,7 +205,7 @@ impl Collector {
         let over = now.since(self.timeline.end) >= OVERTIME_NS;
         if over && self.any_running() && !self.told_overtime {
             self.told_overtime = true;
-            let backlog = self.collected.intervals.last().and_then(|i| i.backlog);
+            let backlog = self.backlog;
             observers.iter_mut().for_each(|o| o.overtime(backlog));
         }
     }
@@ -264,8 +268,8 @@ impl Collector {
         for index in missing {
             let (start, length) = self.timeline_of((key.0, index));
             let nothing: Vec<_> = self.kinds.iter().map(|_| OpenWorkload::default()).collect();
-            let nothing = self.closed(((key.0, index), start, length), &nothing);
-            self.finish(nothing, observers);
+            let closed = self.closed(((key.0, index), start, length), &nothing);
+            self.finish(closed, &nothing, observers);
         }
         let (start, mut length) = self.timeline_of(key);
         if let Some(last) = open.last.filter(|_| !self.any_running() && self.open.is_empty()) {
@@ -275,7 +279,7 @@ impl Collector {
         self.collected.add_totals(key.0, open.workloads.iter().map(|w| &w.ops));
         let closed = self.closed((key, start, length), &open.workloads);
         self.publish_thresholds(&open);
-        self.finish(closed, observers);
+        self.finish(closed, &open.workloads, observers);
     }
 
     fn closed(&self, when: (Key, Stamp, u64), workloads: &[OpenWorkload]) -> ClosedInterval {
@@ -306,10 +310,18 @@ impl Collector {
         }
     }
 
-    fn finish(&mut self, closed: ClosedInterval, observers: &mut [&mut dyn Observer]) {
+    fn finish(
+        &mut self,
+        closed: ClosedInterval,
+        workloads: &[OpenWorkload],
+        observers: &mut [&mut dyn Observer],
+    ) {
+        if let Some(log) = &mut self.collected.log {
+            log.put(&closed, |workload| &workloads[workload].ops);
+        }
+        self.backlog = closed.backlog;
         let view = self.view(Arc::new(closed), false);
         observers.iter_mut().for_each(|o| o.interval(&view));
-        self.collected.intervals.push(view.closed);
     }
 
     fn view(&self, closed: Arc<ClosedInterval>, provisional: bool) -> IntervalView {
@@ -359,7 +371,7 @@ mod tests {
         let (start, end) = (at(0), at(60_000));
         let timeline = Timeline { start, measure: start, end, interval_ns: second as u64 };
         let (spare, _kept) = crossbeam_channel::bounded(4);
-        let mut collector = Collector::new(&plan, timeline, spare, Arc::default());
+        let mut collector = Collector::new(&plan, timeline, spare, Arc::default(), None);
         let mut watch = Watch::default();
         for ms in (0..=4_000).step_by(20) {
             collector.settle(at(ms), &mut [&mut watch]);

@@ -28,7 +28,7 @@ use taillight_rundir::manifest::{
 pub use taillight_rundir::salvage::capture_dir;
 use taillight_rundir::store::StoreRow;
 use taillight_rundir::verify::VerifyReport;
-use taillight_rundir::{RunDir, manifest::ClockInfo};
+use taillight_rundir::{RunDir, TableWriter, manifest::ClockInfo};
 
 use crate::capture::PoolReport;
 use crate::collector::{Collected, Observer};
@@ -112,8 +112,8 @@ struct LoadResult {
     /// Nothing of this process ran for so long, ns.
     stood_still_ns: u64,
     verify: Option<Arc<crate::verify::VerifyState>>,
-    /// The target's own statistics.
-    samples: Vec<StoreRow>,
+    /// The target's own statistics, if it has any.
+    samples: Option<TableWriter<StoreRow>>,
     /// The workers read the CPU's counter.
     counter: bool,
 }

@@ -60,7 +60,7 @@ fn write(
     }
     let dir = RunDir::create(path, &manifest)?;
     let mut below: Vec<LayerRow> = Vec::new();
-    let mut layers = traced.then(|| LayerWriter::begin(&dir)).transpose()?;
+    let mut layers = traced.then(|| LayerWriter::begin(&dir));
     let mut ios = IosWriter::create(&dir)?;
     let mut random = 88_172_645_463_325_252u64;
     for worker in 0..WORKERS {

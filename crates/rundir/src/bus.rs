@@ -76,10 +76,8 @@ pub struct BusSplit {
 
 /// Writes both files. Errors: `Unavailable` when they cannot be written.
 pub fn write_bus(dir: &RunDir, info: &BusInfo, rows: &[BusRow]) -> Result<()> {
-    let mut writer = TableWriter::begin(dir, names::BUS, COLUMNS, &["worker"])?;
-    for group in rows.chunks(1 << 16) {
-        writer.group(group)?;
-    }
+    let mut writer = TableWriter::new(dir, (names::BUS, COLUMNS), &["worker"], 1 << 16);
+    writer.all(rows.iter().cloned())?;
     writer.commit()?;
     dir.write(info)
 }

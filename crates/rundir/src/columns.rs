@@ -5,7 +5,7 @@
 //! `layers`, `store` and `ledger`.
 
 use std::marker::PhantomData;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::Type as PhysicalType;
@@ -242,70 +242,99 @@ impl<R, C: CellType> Column<R> for ColumnField<R, C> {
     }
 }
 
-/// A table being written, one row group after the other.
-pub(crate) struct TableWriter<R: 'static> {
+/// A table being written. Rows are held until a row group is full; the file begins with its first one,
+/// so that a short table touches no storage before its end.
+pub struct TableWriter<R: 'static> {
     columns: Columns<R>,
     name: &'static str,
-    file: TempFile,
-    writer: SerializedFileWriter<std::fs::File>,
+    dir: PathBuf,
+    /// Columns with few values.
+    dictionary: &'static [&'static str],
+    group_rows: usize,
+    rows: Vec<R>,
+    begun: Option<(TempFile, SerializedFileWriter<std::fs::File>)>,
+    failed: Option<Error>,
 }
 
 impl<R> TableWriter<R> {
-    /// Starts file `name` of a run directory; `dictionary` names columns with few values.
-    pub fn begin(
+    /// File `name` of a run directory, in row groups of `group_rows`; `dictionary` names columns with
+    /// few values.
+    pub(crate) fn new(
         dir: &RunDir,
-        name: &'static str,
-        columns: Columns<R>,
-        dictionary: &[&str],
-    ) -> Result<Self> {
-        let file = dir.begin(name)?;
+        (name, columns): (&'static str, Columns<R>),
+        dictionary: &'static [&'static str],
+        group_rows: usize,
+    ) -> Self {
+        let (dir, rows) = (dir.path().to_owned(), Vec::new());
+        TableWriter { columns, name, dir, dictionary, group_rows, rows, begun: None, failed: None }
+    }
+
+    /// Adds a row. What goes wrong is told by [`TableWriter::commit`].
+    pub fn put(&mut self, row: R) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.rows.push(row);
+        if self.rows.len() >= self.group_rows {
+            self.failed = self.group().err();
+        }
+    }
+
+    /// Adds `rows`. Errors: `Unavailable` when they cannot be written.
+    pub(crate) fn all(&mut self, rows: impl IntoIterator<Item = R>) -> Result<()> {
+        rows.into_iter().for_each(|row| self.put(row));
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn begin(&self) -> Result<(TempFile, SerializedFileWriter<std::fs::File>)> {
+        let file = TempFile::create(&self.dir, self.name)?;
         let mut properties = table::properties()?;
-        for name in dictionary {
+        for name in self.dictionary {
             properties = properties.set_column_dictionary_enabled(ColumnPath::from(*name), true);
         }
-        let message = name.split('.').next().unwrap_or(name);
-        let fields: String = columns.iter().map(|column| column.schema()).collect();
+        let message = self.name.split('.').next().unwrap_or(self.name);
+        let fields: String = self.columns.iter().map(|column| column.schema()).collect();
         let schema = table::schema(&format!("message {message} {{ {fields}}}"))?;
         let writer =
             SerializedFileWriter::new(file.handle()?, schema, Arc::new(properties.build()))
-                .map_err(|e| table::unwritten(name, e))?;
-        Ok(TableWriter { columns, name, file, writer })
+                .map_err(|e| table::unwritten(self.name, e))?;
+        Ok((file, writer))
     }
 
-    /// Writes `rows` as one row group.
-    pub fn group(&mut self, rows: &[R]) -> Result<()> {
+    /// Writes the rows that are held as one row group.
+    fn group(&mut self) -> Result<()> {
         let bad = |e| table::unwritten(self.name, e);
-        let mut group = self.writer.next_row_group().map_err(bad)?;
+        let begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.begin()?,
+        };
+        let (_, writer) = self.begun.insert(begun);
+        let mut group = writer.next_row_group().map_err(bad)?;
         for column in self.columns {
             let mut out = group
                 .next_column()
                 .map_err(bad)?
                 .ok_or_else(|| Error::internal("a table has fewer columns than its rows"))?;
-            column.write(rows, &mut out).map_err(bad)?;
+            column.write(&self.rows, &mut out).map_err(bad)?;
             out.close().map_err(bad)?;
         }
         group.close().map_err(bad)?;
+        self.rows.clear();
         Ok(())
     }
 
-    /// Writes `rows` in row groups of `group_rows`.
-    pub fn all(&mut self, rows: impl IntoIterator<Item = R>, group_rows: usize) -> Result<()> {
-        let mut rows = rows.into_iter();
-        let mut group = Vec::new();
-        loop {
-            group.clear();
-            group.extend(rows.by_ref().take(group_rows));
-            if group.is_empty() {
-                return Ok(());
-            }
-            self.group(&group)?;
+    /// Writes the rest and gives the file its name. Errors: `Unavailable` when any of it could not be
+    /// written.
+    pub fn commit(mut self) -> Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
         }
-    }
-
-    /// Gives the file its name.
-    pub fn commit(self) -> Result<()> {
-        self.writer.close().map_err(|e| table::unwritten(self.name, e))?;
-        self.file.commit()
+        if self.begun.is_none() || !self.rows.is_empty() {
+            self.group()?;
+        }
+        let Some((file, writer)) = self.begun else { return Ok(()) };
+        writer.close().map_err(|e| table::unwritten(self.name, e))?;
+        file.commit()
     }
 }
 

@@ -28,7 +28,8 @@ impl RunDir {
     /// Files written later through `self` belong to this run. Errors: `Usage` when `path` is a file
     /// or a directory that holds something; `Unavailable` when it cannot be made or written.
     pub fn create(path: &Path, manifest: &Manifest) -> Result<RunDir> {
-        if !is_new(path)? {
+        let made = !is_new(path)?;
+        if made {
             fs::create_dir_all(path).map_err(|e| cannot("create", path, e))?;
             if let Some(parent) = path.parent() {
                 atomic::sync_dir(parent)?;
@@ -42,7 +43,12 @@ impl RunDir {
         }
         let mut dir =
             RunDir { path: path.to_owned(), manifest: manifest.clone(), lock: Some(lock) };
-        dir.write_manifest(manifest)?;
+        if let Err(e) = dir.write_manifest(manifest) {
+            // A manifest without a run behind it would be one that was killed.
+            let _ = fs::remove_file(dir.file(names::MANIFEST));
+            let _ = made.then(|| fs::remove_dir(path));
+            return Err(e);
+        }
         Ok(dir)
     }
 

@@ -3,20 +3,21 @@
 //! Stamps are seconds since BaseTime, which is CLOCK_REALTIME at the manifest's clock reading;
 //! the format keeps milliseconds. Values are ns, the maximum column is in ms.
 
+use std::borrow::Borrow;
 use std::fs;
-use std::io::{BufWriter, Read, Write};
-use std::path::Path;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{
-    IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
+    IntervalLogIterator, IntervalLogWriterBuilder, LogEntry,
 };
-use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use taillight_core::{Error, LatencyKind, OpKind, Result};
 
-use crate::atomic::cannot;
+use crate::atomic::{TempFile, cannot};
 use crate::dir::RunDir;
 use crate::manifest::ClockInfo;
 use crate::names;
@@ -70,43 +71,108 @@ pub struct HistEntry<H> {
     pub histogram: H,
 }
 
+/// The maximum column is in ms.
+const MAX_DIVISOR: f64 = 1e6;
+/// Bytes of the log that are held before they are written.
+const HELD: usize = 1 << 20;
+
+/// `histograms.hlog` being written, a megabyte at a time: a shorter log touches no storage before its
+/// end.
+pub struct HistogramWriter {
+    dir: PathBuf,
+    begin_ns: i64,
+    /// Not written yet.
+    text: Vec<u8>,
+    file: Option<TempFile>,
+    serializer: V2DeflateSerializer,
+    packed: Vec<u8>,
+    failed: Option<Error>,
+}
+
+impl HistogramWriter {
+    /// Of that run directory; `clock` is its manifest's.
+    pub fn new(dir: &RunDir, clock: &ClockInfo) -> HistogramWriter {
+        let mut serializer = V2DeflateSerializer::new();
+        let base = SystemTime::UNIX_EPOCH + Duration::from_nanos(clock.realtime_ns.max(0) as u64);
+        let mut text = Vec::new();
+        let begun = IntervalLogWriterBuilder::new()
+            .add_comment("[Histogram log format version 1.3]")
+            .add_comment("[Values in ns, maximum in ms, tags phase/workload/op/kind]")
+            .with_start_time(base)
+            .with_base_time(base)
+            .with_max_value_divisor(MAX_DIVISOR)
+            .begin_log_with(&mut text, &mut serializer)
+            .err();
+        HistogramWriter {
+            failed: begun.map(|e| cannot("write", &dir.file(names::HISTOGRAMS), e)),
+            dir: dir.path().to_owned(),
+            begin_ns: clock.monotonic_ns,
+            text,
+            file: None,
+            serializer,
+            packed: Vec::new(),
+        }
+    }
+
+    /// Adds a histogram. What goes wrong is told by [`HistogramWriter::commit`].
+    pub fn put<H: Borrow<Histogram<u64>>>(&mut self, entry: &HistEntry<H>) {
+        if self.failed.is_none() {
+            self.failed = self.add(entry).err();
+        }
+    }
+
+    fn add<H: Borrow<Histogram<u64>>>(&mut self, entry: &HistEntry<H>) -> Result<()> {
+        let histogram = entry.histogram.borrow();
+        self.packed.clear();
+        self.serializer
+            .serialize(histogram, &mut self.packed)
+            .map_err(|e| Error::internal("a histogram cannot be packed").with("why", e))?;
+        let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+        let since = entry.start_ns.saturating_sub(self.begin_ns).max(0) as u64;
+        let line = format!(
+            "Tag={},{:.3},{:.3},{:.3},{}\n",
+            entry.tag.text(),
+            seconds(since),
+            seconds(entry.length_ns),
+            histogram.max() as f64 / MAX_DIVISOR,
+            base64::engine::general_purpose::STANDARD.encode(&self.packed),
+        );
+        self.text.extend_from_slice(line.as_bytes());
+        if self.text.len() < HELD { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => TempFile::create(&self.dir, names::HISTOGRAMS)?,
+        };
+        let path = self.dir.join(names::HISTOGRAMS);
+        let file = self.file.insert(file);
+        file.write_all(&self.text).map_err(|e| cannot("write", &path, e))?;
+        self.text.clear();
+        Ok(())
+    }
+
+    /// Writes the rest and gives the file its name. Errors: `Unavailable` when any of it could not be
+    /// written.
+    pub fn commit(mut self) -> Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.write()?;
+        self.file.map_or(Ok(()), TempFile::commit)
+    }
+}
+
 /// Writes `histograms.hlog`. Errors: `Unavailable` when the file cannot be written.
-pub fn write_histograms<H: std::borrow::Borrow<Histogram<u64>>>(
+pub fn write_histograms<H: Borrow<Histogram<u64>>>(
     dir: &RunDir,
     clock: &ClockInfo,
     entries: impl IntoIterator<Item = HistEntry<H>>,
 ) -> Result<()> {
-    let bad = |e| cannot("write", &dir.file(names::HISTOGRAMS), e);
-    let file = dir.begin(names::HISTOGRAMS)?;
-    let mut out = BufWriter::new(file.handle()?);
-    let mut serializer = V2DeflateSerializer::new();
-    let base = SystemTime::UNIX_EPOCH + Duration::from_nanos(clock.realtime_ns.max(0) as u64);
-    let mut log = IntervalLogWriterBuilder::new()
-        .add_comment("[Histogram log format version 1.3]")
-        .add_comment("[Values in ns, maximum in ms, tags phase/workload/op/kind]")
-        .with_start_time(base)
-        .with_base_time(base)
-        .with_max_value_divisor(1e6)
-        .begin_log_with(&mut out, &mut serializer)
-        .map_err(bad)?;
-    for entry in entries {
-        let since = entry.start_ns.saturating_sub(clock.monotonic_ns).max(0);
-        let text = entry.tag.text();
-        log.write_histogram(
-            entry.histogram.borrow(),
-            Duration::from_nanos(since as u64),
-            Duration::from_nanos(entry.length_ns),
-            Tag::new(&text),
-        )
-        .map_err(|e| {
-            Error::unavailable("cannot write a file of the run directory")
-                .with("path", dir.file(names::HISTOGRAMS).display())
-                .with("why", e)
-        })?;
-    }
-    drop(log);
-    out.flush().map_err(bad)?;
-    file.commit()
+    let mut writer = HistogramWriter::new(dir, clock);
+    entries.into_iter().for_each(|entry| writer.put(&entry));
+    writer.commit()
 }
 
 /// Reads a `histograms.hlog` back one histogram at a time: unpacked, each takes hundreds of

@@ -20,8 +20,8 @@ use crate::names;
 
 mod metrics;
 
-/// Rows of a row group.
-const GROUP_ROWS: usize = 1 << 16;
+/// Rows of a row group: those that a run holds in memory.
+const GROUP_ROWS: usize = 1 << 13;
 
 table_row! {
     /// One value.
@@ -67,11 +67,16 @@ pub struct SourceInfo {
     pub missing: Option<String>,
 }
 
+/// `host.parquet` to be written, rows in their order.
+pub fn host_writer(dir: &RunDir) -> TableWriter<HostRow> {
+    let dictionary = &["source", "item", "metric", "start_ns", "end_ns"];
+    TableWriter::new(dir, (names::HOST, COLUMNS), dictionary, GROUP_ROWS)
+}
+
 /// Writes `host.parquet`, rows in their order. Errors: `Unavailable` when it cannot be written.
 pub fn write_host(dir: &RunDir, rows: impl Iterator<Item = HostRow>) -> Result<()> {
-    let dictionary = ["source", "item", "metric", "start_ns", "end_ns"];
-    let mut writer = TableWriter::begin(dir, names::HOST, COLUMNS, &dictionary)?;
-    writer.all(rows, GROUP_ROWS)?;
+    let mut writer = host_writer(dir);
+    writer.all(rows)?;
     writer.commit()
 }
 

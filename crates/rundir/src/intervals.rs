@@ -67,12 +67,20 @@ table_row! {
     }
 }
 
+/// Rows of a row group: those that a run holds in memory.
+const GROUP_ROWS: usize = 1 << 12;
+
+/// `intervals.parquet` to be written, rows in their order.
+pub fn interval_writer(dir: &RunDir) -> TableWriter<IntervalRow> {
+    let dictionary = &["phase", "op", "workload"];
+    TableWriter::new(dir, (names::INTERVALS, COLUMNS), dictionary, GROUP_ROWS)
+}
+
 /// Writes `intervals.parquet` from all its rows, in their order. Errors: `Unavailable` when the
 /// file cannot be written.
 pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
-    let dictionary = ["phase", "op", "workload"];
-    let mut writer = TableWriter::begin(dir, names::INTERVALS, COLUMNS, &dictionary)?;
-    writer.group(rows)?;
+    let mut writer = interval_writer(dir);
+    writer.all(rows.iter().cloned())?;
     writer.commit()
 }
 

@@ -249,18 +249,18 @@ table_row! {
 pub struct LayerWriter(TableWriter<LayerRow>);
 
 impl LayerWriter {
-    /// Starts the file. Errors: `Unavailable` when it cannot be made.
-    pub fn begin(dir: &RunDir) -> Result<LayerWriter> {
-        let dictionary = [
+    /// Of that run directory.
+    pub fn begin(dir: &RunDir) -> LayerWriter {
+        let dictionary = &[
             "kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags",
             "cgroup", "cpu",
         ];
-        TableWriter::begin(dir, names::LAYERS, COLUMNS, &dictionary).map(LayerWriter)
+        LayerWriter(TableWriter::new(dir, (names::LAYERS, COLUMNS), dictionary, GROUP_ROWS))
     }
 
     /// Writes rows, in their order. Errors: `Unavailable` when they cannot be written.
     pub fn rows(&mut self, rows: impl Iterator<Item = LayerRow>) -> Result<()> {
-        self.0.all(rows, GROUP_ROWS)
+        self.0.all(rows)
     }
 
     /// Gives the file its name. Errors: `Unavailable` when it cannot be written.
@@ -363,7 +363,7 @@ mod tests {
                 ..LayerRow::default()
             },
         ];
-        let mut writer = LayerWriter::begin(&dir).unwrap();
+        let mut writer = LayerWriter::begin(&dir);
         writer.rows(rows.clone().into_iter()).unwrap();
         writer.commit().unwrap();
         let mut back = Vec::new();

@@ -65,8 +65,8 @@ pub fn write_ledger(dir: &RunDir, rows: impl Iterator<Item = LedgerRow>) -> Resu
     if rows.peek().is_none() {
         return Ok(());
     }
-    let mut writer = TableWriter::begin(dir, names::LEDGER, COLUMNS, &["state"])?;
-    writer.all(rows, GROUP)?;
+    let mut writer = TableWriter::new(dir, (names::LEDGER, COLUMNS), &["state"], GROUP);
+    writer.all(rows)?;
     writer.commit()
 }
 

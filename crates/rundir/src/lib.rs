@@ -42,6 +42,7 @@ mod table;
 pub mod trace_info;
 pub mod verify;
 
+pub use columns::TableWriter;
 pub use dir::RunDir;
 pub use json_file::JsonFile;
 pub use latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile};

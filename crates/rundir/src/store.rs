@@ -13,8 +13,8 @@ use crate::columns::{Double, Int64, TableWriter, Utf8, read_rows, table_row};
 use crate::dir::RunDir;
 use crate::names;
 
-/// Rows of a row group.
-const GROUP_ROWS: usize = 1 << 16;
+/// Rows of a row group: those that a run holds in memory.
+const GROUP_ROWS: usize = 1 << 13;
 
 table_row! {
     /// One value.
@@ -28,10 +28,15 @@ table_row! {
     }
 }
 
+/// `store.parquet` to be written, rows in their order.
+pub fn store_writer(dir: &RunDir) -> TableWriter<StoreRow> {
+    TableWriter::new(dir, (names::STORE, COLUMNS), &["at_ns", "series"], GROUP_ROWS)
+}
+
 /// Writes `store.parquet`, rows in their order. Errors: `Unavailable` when it cannot be written.
 pub fn write_store(dir: &RunDir, rows: &[StoreRow]) -> Result<()> {
-    let mut writer = TableWriter::begin(dir, names::STORE, COLUMNS, &["at_ns", "series"])?;
-    writer.all(rows.iter().cloned(), GROUP_ROWS)?;
+    let mut writer = store_writer(dir);
+    writer.all(rows.iter().cloned())?;
     writer.commit()
 }
 

@@ -5,8 +5,8 @@ use std::fs;
 
 use hdrhistogram::Histogram;
 use taillight_core::{ErrorKind, LatencyKind, OpKind};
-use taillight_rundir::histlog::{HistEntry, HistTag, write_histograms};
-use taillight_rundir::intervals::{IntervalRow, read_intervals, write_intervals};
+use taillight_rundir::histlog::{HistEntry, HistTag, HistogramWriter, write_histograms};
+use taillight_rundir::intervals::{IntervalRow, interval_writer, read_intervals, write_intervals};
 use taillight_rundir::{RunDir, fixture, names};
 
 mod common;
@@ -120,6 +120,32 @@ fn histograms_come_back() {
     write(&dir, &[odd]);
     let read = common::histograms(&path, &dir.manifest().clock).unwrap();
     assert_eq!(read[0].tag.workload, "a_b_c_d");
+}
+
+#[test]
+fn long_files_leave_memory_as_they_grow_and_short_ones_at_their_end() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = RunDir::create(root.path(), &fixture::manifest("t")).unwrap();
+    let grown = |name: &str| fs::metadata(dir.file(&format!(".{name}.tmp"))).map_or(0, |m| m.len());
+    let mut rows = interval_writer(&dir);
+    let row = |i: i64| IntervalRow { start_ns: i, ..intervals().remove(0) };
+    rows.put(row(0));
+    assert_eq!(grown(names::INTERVALS), 0);
+    (1..20_000).for_each(|i| rows.put(row(i)));
+    assert!(grown(names::INTERVALS) > 4096);
+    rows.commit().unwrap();
+    let back = read_intervals(&dir.file(names::INTERVALS)).unwrap();
+    assert!(back.iter().map(|r| r.start_ns).eq(0..20_000));
+
+    let mut log = HistogramWriter::new(&dir, &dir.manifest().clock);
+    let list = histograms();
+    log.put(&list[0]);
+    assert_eq!(grown(names::HISTOGRAMS), 0);
+    (1..2_000).for_each(|i| log.put(&list[i % list.len()]));
+    assert!(grown(names::HISTOGRAMS) >= 1 << 20);
+    log.commit().unwrap();
+    let back = common::histograms(&dir.file(names::HISTOGRAMS), &dir.manifest().clock).unwrap();
+    assert!(back.len() == 2_000 && back.iter().zip(list.iter().cycle()).all(|(a, b)| a == b));
 }
 
 #[test]

@@ -267,7 +267,7 @@ fn layers() {
     let (_root, dir) = run_dir();
     let row =
         |i: usize| LayerRow { blocked_ns: Some(3), ..fixture::traced_io(i as i64, i as i64 + 1) };
-    let mut writer = LayerWriter::begin(&dir).unwrap();
+    let mut writer = LayerWriter::begin(&dir);
     writer.rows((0..ROWS).map(row)).unwrap();
     writer.commit().unwrap();
     let cases = [

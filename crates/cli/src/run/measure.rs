@@ -74,7 +74,7 @@ pub fn run(
     let Some(tracer) = tracer else {
         let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, run);
-        let host = sampled(sampler, run);
+        let host = sampled(sampler);
         return Ok(Measured { outcome, trace, untraced: None, host, counted: rows.finish() });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
@@ -82,7 +82,7 @@ pub fn run(
         AnyProbes::Bpf(probes) => run_probed(target, request, probes)?,
         AnyProbes::Perf(probes) => run_probed(target, request, probes)?,
     };
-    let host = sampled(sampler, run);
+    let host = sampled(sampler);
     logs(drives, run);
     let (trace, untraced) = match tracer.finish(&run.dir) {
         Ok(info) => (info, None),
@@ -123,7 +123,7 @@ fn sampler(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Opti
     let path = plan.target.path.as_deref().and_then(block::local);
     let interval = Duration::from_nanos(plan.run.interval.0);
     let watch = feed.map(|feed| -> HostWatch { Box::new(move |sample| feed.host(sample)) });
-    match Sampler::start(interval, path, sys, watch) {
+    match Sampler::start(interval, path, sys, &run.dir, watch) {
         Ok(sampler) => Some(sampler),
         Err(e) => {
             output::note(&format!("the machine is not sampled: {e}"));
@@ -151,8 +151,8 @@ fn logs(drives: Option<Drives>, run: &NewRun) {
 }
 
 /// Ends sampling; samples that cannot be written are told and missed, the run is kept.
-fn sampled(sampler: Option<Sampler>, run: &NewRun) -> Option<HostInfo> {
-    match sampler?.finish(&run.dir) {
+fn sampled(sampler: Option<Sampler>) -> Option<HostInfo> {
+    match sampler?.finish() {
         Ok(info) => Some(info),
         Err(e) => {
             output::note(&format!("samples of the machine are lost: {e}"));

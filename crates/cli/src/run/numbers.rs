@@ -59,6 +59,10 @@ impl Columns {
         // Columns of their own for many operations would hide what belongs together.
         let few = |line: &Columns| ops.len() <= 3 || line.columns.contains(&P99(None));
         let mut lines: Vec<Columns> = lines.filter(few).collect();
+        if open_loop {
+            let columns = vec![Time, Iops, Response, Errors];
+            lines.push(Columns { ops: ops.clone(), columns, interval_ns });
+        }
         let fits = lines.iter().position(|line| line.header().chars().count() <= width);
         lines.swap_remove(fits.unwrap_or(lines.len() - 1))
     }

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM, SIGHUP (the terminal was closed), SIGXCPU (`ulimit -t`) and others that end a program:
+//! SIGINT, SIGTERM, SIGQUIT, SIGHUP (the terminal was closed), SIGXCPU (`ulimit -t`) and others that end a program:
 //! the first asks the run to end and keep its results, the second ends it.
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use taillight_engine::StopFlag;
 use super::sys;
 
 /// Signals that end a program by default, and that terminals, timers, limits and batch systems send.
-const ENDS: [i32; 9] =
-    [SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF];
+const ENDS: [i32; 10] =
+    [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF];
 
 /// What the signal handlers share with the run.
 pub struct Signals {
@@ -33,7 +33,7 @@ impl Signals {
         let refused = |e| Error::unavailable("cannot handle signals").source(e);
         let signals = Signals { stop: StopFlag::default(), first: Arc::new(AtomicUsize::new(0)) };
         if screen {
-            [SIGQUIT, SIGTSTP].into_iter().try_for_each(sys::restore_before).map_err(refused)?;
+            sys::restore_before(SIGTSTP).map_err(refused)?;
         }
         let ignored = ignored();
         // Under nohup the run outlives its terminal.

@@ -1,15 +1,15 @@
-//! Closed intervals, kept small: exact counts, percentiles, and the histogram as (value, count)
-//! pairs until `histograms.hlog` is written after the run.
-
-use std::sync::Arc;
+//! Closed intervals: exact counts, percentiles and histograms as (value, count) pairs for whoever
+//! watches, and the log of them all on its way into the run directory.
 
 use hdrhistogram::Histogram;
 use taillight_core::plan::Plan;
-use taillight_core::{LatencyKind, LatencyMap, OpKind, Stamp, Status};
-use taillight_rundir::histlog::{HistEntry, HistTag};
-use taillight_rundir::intervals::IntervalRow;
+use taillight_core::{LatencyKind, LatencyMap, OpKind, Result, Stamp, Status};
+use taillight_rundir::histlog::{HistEntry, HistTag, HistogramWriter};
+use taillight_rundir::intervals::{IntervalRow, interval_writer};
+use taillight_rundir::manifest::ClockInfo;
+use taillight_rundir::{RunDir, TableWriter};
 
-use crate::recorder::{InFlightAtEnd, OpStats, new_histogram};
+use crate::recorder::{InFlightAtEnd, OpStats};
 
 type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
 /// Highest value and count of each histogram bucket that is not empty, ascending.
@@ -49,15 +49,6 @@ pub struct ClosedInterval {
 
 fn sparse(h: &Histogram<u64>) -> Sparse {
     h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()
-}
-
-fn dense(sparse: &Sparse) -> Histogram<u64> {
-    let mut h = new_histogram();
-    for (value, count) in sparse {
-        // Values come from a histogram with the same bounds.
-        let _ = h.record_n(*value, *count);
-    }
-    h
 }
 
 impl ClosedInterval {
@@ -160,27 +151,25 @@ fn whole(ops: &Ops) -> impl Iterator<Item = &OpStats> {
 
 /// Everything the run directory and the outcome need.
 pub struct Collected {
-    /// Closed intervals in order.
-    pub intervals: Vec<Arc<ClosedInterval>>,
+    /// Where closed intervals go; nowhere in a calibration.
+    pub log: Option<IntervalLog>,
     /// Measured counters per workload and kind of operation.
     pub totals: Vec<Ops>,
     /// Warm-up operations, all together.
     pub warmup_ops: u64,
     /// Warm-up operations that completed in the measure phase.
     pub stragglers: u64,
-    names: Vec<String>,
     /// Workloads that are load only.
     pub(super) load: Vec<bool>,
 }
 
 impl Collected {
-    pub(super) fn new(plan: &Plan) -> Collected {
+    pub(super) fn new(plan: &Plan, log: Option<IntervalLog>) -> Collected {
         Collected {
-            intervals: Vec::new(),
+            log,
             totals: plan.workloads.iter().map(|_| Ops::default()).collect(),
             warmup_ops: 0,
             stragglers: 0,
-            names: plan.workloads.iter().map(|w| w.name.clone()).collect(),
             load: plan.workloads.iter().map(|w| !w.measured).collect(),
         }
     }
@@ -229,29 +218,44 @@ impl Collected {
     pub fn beyond(&self) -> u64 {
         self.totals.iter().flat_map(whole).map(|op| op.beyond).sum()
     }
+}
 
-    /// Rows of `intervals.parquet`.
-    pub fn rows(&self) -> Vec<IntervalRow> {
-        self.intervals.iter().flat_map(|i| i.ops.iter().map(|op| op.row.clone())).collect()
+/// Closed intervals on their way into the run directory: what is held of them does not grow.
+pub struct IntervalLog {
+    rows: TableWriter<IntervalRow>,
+    histograms: HistogramWriter,
+    names: Vec<String>,
+}
+
+impl IntervalLog {
+    /// Of the run directory that has this clock in its manifest.
+    pub fn new(plan: &Plan, dir: &RunDir, clock: &ClockInfo) -> IntervalLog {
+        IntervalLog {
+            rows: interval_writer(dir),
+            histograms: HistogramWriter::new(dir, clock),
+            names: plan.workloads.iter().map(|w| w.name.clone()).collect(),
+        }
     }
 
-    /// Entries of `histograms.hlog`, one histogram in memory at a time.
-    pub fn histograms(&self) -> impl Iterator<Item = HistEntry<Histogram<u64>>> {
-        self.intervals.iter().flat_map(move |interval| {
-            interval.ops.iter().flat_map(move |op| {
-                let kinds = op.latencies.iter().flat_map(LatencyMap::iter);
-                let kinds = kinds.filter(|(_, values)| !values.is_empty());
-                kinds.map(move |(kind, values)| {
-                    let tag = HistTag {
-                        phase: op.row.phase.clone(),
-                        workload: self.names[usize::from(op.row.workload)].clone(),
-                        op: op.row.op,
-                        kind,
-                    };
-                    let (start_ns, length_ns) = (op.row.start_ns, op.row.length_ns);
-                    HistEntry { start_ns, length_ns, tag, histogram: dense(values) }
-                })
-            })
-        })
+    /// Adds an interval; `parts` are the merged counters of each workload.
+    pub(super) fn put<'a>(&mut self, closed: &ClosedInterval, parts: impl Fn(usize) -> &'a Ops) {
+        for op in &closed.ops {
+            let (row, workload) = (&op.row, usize::from(op.row.workload));
+            self.rows.put(row.clone());
+            let part = parts(workload)[row.op as usize].as_deref();
+            let Some(part) = part.filter(|_| op.latencies.is_some()) else { continue };
+            for (kind, histogram) in part.latencies.iter().filter(|(_, h)| !h.is_empty()) {
+                let (phase, workload) = (row.phase.clone(), self.names[workload].clone());
+                let tag = HistTag { phase, workload, op: row.op, kind };
+                let (start_ns, length_ns) = (row.start_ns, row.length_ns);
+                self.histograms.put(&HistEntry { start_ns, length_ns, tag, histogram });
+            }
+        }
+    }
+
+    /// Writes what is left. Errors: `Unavailable` when any of it could not be written.
+    pub fn commit(self) -> Result<()> {
+        self.rows.commit()?;
+        self.histograms.commit()
     }
 }

@@ -87,7 +87,7 @@ pub fn loaded(
         cpu_s,
         stood_still_ns: 0,
         verify: None,
-        samples: Vec::new(),
+        samples: None,
         counter: false,
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::progress::Progress;
 use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::TableWriter;
 use taillight_rundir::convert::{
     ChunkRelease, ChunkStore, ConvertOptions, Converted, RowCounts, convert,
 };
@@ -12,6 +13,7 @@ use taillight_rundir::ios::RowBatch;
 
 use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};
 use crate::capture::{FullChunk, FullChunks};
+use crate::collector::IntervalLog;
 
 /// Name of the only phase that is captured.
 const PHASES: [&str; 1] = ["measure"];
@@ -19,7 +21,7 @@ const PHASES: [&str; 1] = ["measure"];
 /// Writes what was measured. The capture's chunks are freed once `ios.parquet` has its name.
 pub fn write(
     request: &mut EngineRequest<'_>,
-    loaded: LoadResult,
+    mut loaded: LoadResult,
     outcome: &mut EngineOutcome,
 ) -> Result<()> {
     let dir = request.rundir;
@@ -28,11 +30,8 @@ pub fn write(
         dir.write(&verify.report())?;
         taillight_rundir::ledger::write_ledger(dir, verify.rows())?;
     }
-    taillight_rundir::intervals::write_intervals(dir, &loaded.collected.rows())?;
-    taillight_rundir::histlog::write_histograms(dir, request.clock, loaded.collected.histograms())?;
-    if !loaded.samples.is_empty() {
-        taillight_rundir::store::write_store(dir, &loaded.samples)?;
-    }
+    loaded.collected.log.take().map_or(Ok(()), IntervalLog::commit)?;
+    loaded.samples.take().map_or(Ok(()), TableWriter::commit)?;
     let Some(pool) = loaded.pool else {
         return Ok(());
     };

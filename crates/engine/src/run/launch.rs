@@ -11,13 +11,16 @@ use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};
 use taillight_core::{Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::leftover::CaptureDir;
+use taillight_rundir::manifest::ClockInfo;
+use taillight_rundir::store::{StoreRow, store_writer};
+use taillight_rundir::{RunDir, TableWriter};
 
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::setup::{WorkerSpec, worker_specs};
 use super::{EngineRequest, LoadResult, StopFlag, captures, cpu_s, threads};
 use crate::capture::{Pool, PoolReport};
 use crate::clock::DisciplinedClock;
-use crate::collector::{Collector, Observer, SPARE_INTERVALS};
+use crate::collector::{Collector, IntervalLog, Observer, SPARE_INTERVALS};
 use crate::keyspace::KeySpace;
 use crate::recorder::{
     Capture, CaptureThresholds, Channels, IntervalStats, Recorder, Timeline, WorkerMessage,
@@ -54,7 +57,7 @@ pub fn load<B: Probes>(
     load_with(
         request.plan,
         target,
-        ((request.run_id, Some(request.rundir.path())), request.loaded),
+        ((request.run_id, Some((request.rundir, request.clock))), request.loaded),
         request.stop,
         request.observers,
         probes,
@@ -71,16 +74,17 @@ pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<L
 fn load_with<B: Probes>(
     plan: &Plan,
     target: Box<dyn Target>,
-    (run, loaded): ((&str, Option<&Path>), u64),
+    ((run_id, home), loaded): ((&str, Option<(&RunDir, &ClockInfo)>), u64),
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
     probes: Arc<B>,
 ) -> Result<LoadResult> {
     let space = keyspace(plan, target.as_ref());
     let worker_specs = worker_specs(plan, target.geometry(), space.as_ref())?;
-    let verify = super::verify::prepare(plan, target.geometry(), run.0, loaded)?;
+    let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
+    let path = home.map(|(dir, _)| dir.path());
     let (capture, pool, no_capture) =
-        match captures(plan).then(|| capture(plan, run, &worker_specs)) {
+        match captures(plan).then(|| capture(plan, (run_id, path), &worker_specs)) {
             None => (None, None, None),
             Some(Ok((dir, pool))) => (Some(dir), Some(pool), None),
             Some(Err(why)) => (None, None, Some(why.to_string())),
@@ -99,7 +103,11 @@ fn load_with<B: Probes>(
         load: LoadEnd::new(worker_specs.iter().filter(|s| s.measured).count()),
         idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
     };
-    let context = RunContext { messages, spare_in, stop, observers };
+    let logs = RunLogs {
+        intervals: home.map(|(dir, clock)| IntervalLog::new(plan, dir, clock)),
+        store: home.map(|(dir, _)| store_writer(dir)),
+    };
+    let context = RunContext { messages, spare_in, stop, logs, observers };
     let result = match target.virtual_time() {
         Some(time) => run_simulated(shared, worker_specs, target, time, context),
         None => threads::run(shared, worker_specs, target, context),
@@ -142,10 +150,17 @@ fn keyspace(plan: &Plan, target: &dyn Target) -> Option<Arc<KeySpace>> {
     }))
 }
 
+/// What is written of a run while it goes, or right after; nothing in a calibration.
+pub(super) struct RunLogs {
+    pub intervals: Option<IntervalLog>,
+    pub store: Option<TableWriter<StoreRow>>,
+}
+
 pub(super) struct RunContext<'a, 'b> {
     pub messages: Receiver<WorkerMessage>,
     pub spare_in: crossbeam_channel::Sender<Box<IntervalStats>>,
     pub stop: &'a StopFlag,
+    pub logs: RunLogs,
     pub observers: &'a mut [&'b mut dyn Observer],
 }
 
@@ -219,8 +234,10 @@ fn run_simulated<B: Probes>(
         let probe = shared.probes.probe(probe_seat(&spec))?;
         workers.push(build_worker(&shared, spec, timeline, (session, probe), clock.clone()));
     }
-    let RunContext { messages, spare_in, stop, observers } = context;
-    let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
+    let RunContext { messages, spare_in, stop, logs, observers } = context;
+    let thresholds = shared.thresholds.clone();
+    let mut collector =
+        Collector::new(&shared.plan, timeline, spare_in, thresholds, logs.intervals);
     let mut phase = PhaseNotifier::begin(&shared.plan, observers);
     let cpu = cpu_s();
     let requested = stop.raw();

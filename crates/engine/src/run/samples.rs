@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use taillight_core::{Clock, MonoClock, Stamp};
 use taillight_driver::Target;
+use taillight_rundir::TableWriter;
 use taillight_rundir::store::StoreRow;
 
 use crate::recorder::Timeline;
@@ -23,7 +24,8 @@ const AHEAD_NS: u64 = 1_000_000;
 
 /// The samples of a run.
 pub struct Samples {
-    rows: Vec<StoreRow>,
+    out: Option<TableWriter<StoreRow>>,
+    rows: usize,
     interval_ns: u64,
     next: Stamp,
     /// Start of the measure phase, until its sample is taken.
@@ -33,9 +35,10 @@ pub struct Samples {
 
 impl Samples {
     /// Takes the first sample. Before any operation, so that counters begin with the first one.
-    pub fn first(target: &dyn Target) -> Samples {
+    pub fn first(target: &dyn Target, out: Option<TableWriter<StoreRow>>) -> Samples {
         let mut samples = Samples {
-            rows: Vec::new(),
+            out,
+            rows: 0,
             interval_ns: LEAST_NS,
             next: Stamp::NEVER,
             measure: None,
@@ -86,19 +89,22 @@ impl Samples {
     /// Takes a sample now.
     pub fn take(&mut self, target: &dyn Target) {
         let at = MonoClock.now().0;
+        let Some(out) = &mut self.out else { return };
         let rows = &mut self.rows;
         target.sample(&mut |series, value| {
             if value.is_finite() {
-                rows.push(StoreRow { at_ns: at, series: series.into(), value });
+                *rows += 1;
+                out.put(StoreRow { at_ns: at, series: series.into(), value });
             }
         });
-        if self.rows.len() > self.many {
+        if self.rows > self.many {
             self.many = self.many.saturating_mul(2);
             self.interval_ns = self.interval_ns.saturating_mul(2);
         }
     }
 
-    pub fn rows(self) -> Vec<StoreRow> {
-        self.rows
+    /// The file of all samples, if the target has any.
+    pub fn into_writer(self) -> Option<TableWriter<StoreRow>> {
+        self.out.filter(|_| self.rows > 0)
     }
 }

@@ -37,7 +37,7 @@ pub fn run<B: Probes>(
     shared: SharedParts<B>,
     worker_specs: Vec<WorkerSpec>,
     target: Box<dyn Target>,
-    context: RunContext<'_, '_>,
+    mut context: RunContext<'_, '_>,
 ) -> Result<LoadResult> {
     let count = worker_specs.len();
     let (shared, target) = (Arc::new(shared), Arc::new(target));
@@ -104,7 +104,7 @@ pub fn run<B: Probes>(
         let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
         std::thread::sleep(Duration::from_nanos(left as u64));
     }
-    let mut samples = Samples::first(&**target);
+    let mut samples = Samples::first(&**target, context.logs.store.take());
     let timeline = timeline(&shared.plan, now().plus(LEAD_NS));
     samples.begin(&timeline);
     for start in starts {
@@ -187,8 +187,10 @@ fn collect<B: Probes>(
     mut samples: Samples,
     context: RunContext<'_, '_>,
 ) -> Result<LoadResult> {
-    let RunContext { messages, spare_in, stop, observers } = context;
-    let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
+    let RunContext { messages, spare_in, stop, logs, observers } = context;
+    let thresholds = shared.thresholds.clone();
+    let mut collector =
+        Collector::new(&shared.plan, timeline, spare_in, thresholds, logs.intervals);
     let patience = shared.plan.run.drain_timeout.0 + STUCK_NS;
     let mut give_up = timeline.end.plus(patience);
     let mut cpu = cpu_s();
@@ -251,7 +253,7 @@ fn collect<B: Probes>(
         }
     }
     let collected = collector.into_collected(observers);
-    let samples = samples.rows();
+    let samples = samples.into_writer();
     Ok(LoadResult { samples, stood_still_ns, ..loaded(timeline, collected, ends, error, cpu_s) })
 }
 

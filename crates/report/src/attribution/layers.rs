@@ -336,7 +336,7 @@ mod tests {
     fn rounds_go_with_their_io_and_without_one_of_them_it_is_seen_in_part() {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
-        let mut writer = LayerWriter::begin(&dir).unwrap();
+        let mut writer = LayerWriter::begin(&dir);
         let all = [
             in_rounds(1, 2, 2),
             in_rounds(2, 0, 0),

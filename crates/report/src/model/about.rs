@@ -49,7 +49,7 @@ pub(crate) fn mix(plan: &WorkloadPlan) -> String {
 /// One workload of a plan; with its name where there are several.
 pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
     let size = match &plan.block_size {
-        BlockSize::Fixed(size) => size.to_string(),
+        BlockSize::Fixed(size) => spaced(&size.to_string()),
         size => format!("{} to {}", format::bytes(size.min()), format::bytes(size.max())),
     };
     let kind = access(plan);
@@ -69,6 +69,12 @@ pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
         text.push_str(&format!(", at {}", plan.arrival));
     }
     if named { format!("{}: {text}", plan.name) } else { text }
+}
+
+/// `4KiB` of a job file as people write it.
+fn spaced(size: &str) -> String {
+    let unit = size.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(size.len());
+    format!("{} {}", &size[..unit], &size[unit..])
 }
 
 /// The order of accesses, by its name in job files.

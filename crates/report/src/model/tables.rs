@@ -36,11 +36,14 @@ pub fn all(summary: &Summary) -> Vec<Table> {
     tables.into_iter().flatten().filter(|t| !t.rows.is_empty()).collect()
 }
 
-/// Every named set of I/Os: operations, then workloads when there are several.
+/// Every named set of I/Os: operations, then workloads when there are several. An operation that one
+/// workload alone does is told with its workload.
 fn sets(summary: &Summary) -> Vec<(String, &Totals)> {
-    let mut sets: Vec<(String, &Totals)> =
-        summary.ops.iter().map(|(op, t)| (op.name().to_owned(), t)).collect();
-    if summary.workloads.len() > 1 {
+    let several = summary.workloads.len() > 1;
+    let shared = |op| summary.workloads.iter().filter(|w| w.ops.contains_key(op)).count() > 1;
+    let ops = summary.ops.iter().filter(|(op, _)| !several || shared(*op));
+    let mut sets: Vec<_> = ops.map(|(op, t)| (op.name().to_owned(), t)).collect();
+    if several {
         for workload in &summary.workloads {
             let ops = workload.ops.iter();
             sets.extend(ops.map(|(op, t)| (format!("{} {}", workload.name, op.name()), t)));

@@ -154,6 +154,13 @@ impl TextPage {
     fn part(&mut self, table: &Table) {
         let mut widths = widths(table);
         let last = widths.len().saturating_sub(1);
+        let narrow = widths[0] + 2 + LEAST_WORDS > self.width;
+        if titled(table) && table.words && narrow && !table.title.is_empty() {
+            // The title has a line of its own above the names of the rows.
+            let title = self.paint(&table.title, Tone::Plain, true);
+            self.text.push_str(&format!("{title}\n"));
+            return self.part(&Table { title: String::new(), ..table.clone() });
+        }
         let all: usize = widths.iter().sum::<usize>() + 2 * last;
         let wraps = table.words && (self.wraps || all > self.width);
         if wraps {
@@ -274,7 +281,8 @@ fn widths(table: &Table) -> Vec<usize> {
     widths
 }
 
-/// Splits a table that is too wide into several with the same first column.
+/// Splits a table that is too wide into several with the same first column, and the second where it has no
+/// name: it tells rows apart then.
 fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
     let mut widths = widths(table);
     if let Some(last) =
@@ -282,13 +290,15 @@ fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
     {
         *last = (*last).min(LEAST_WORDS);
     }
+    let names = 1 + usize::from(table.columns.get(1).is_some_and(String::is_empty));
+    let named = widths.iter().take(names).sum::<usize>() + 2 * (names - 1);
     let mut parts: Vec<Vec<usize>> = vec![Vec::new()];
-    let mut used = widths.first().copied().unwrap_or(0);
-    for (i, width) in widths.iter().enumerate().skip(1) {
+    let mut used = named;
+    for (i, width) in widths.iter().enumerate().skip(names) {
         let full = parts.last().is_some_and(|p| !p.is_empty()) && used + width + 2 > most;
         if full {
             parts.push(Vec::new());
-            used = widths[0];
+            used = named;
         }
         used += width + 2;
         if let Some(part) = parts.last_mut() {
@@ -296,7 +306,7 @@ fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
         }
     }
     let pick = |columns: &[usize]| Table {
-        columns: std::iter::once(0)
+        columns: (0..names)
             .chain(columns.iter().copied())
             .filter_map(|i| table.columns.get(i).cloned())
             .collect(),
@@ -304,7 +314,7 @@ fn split(table: &Table, most: usize, wraps: bool) -> Vec<Table> {
             .rows
             .iter()
             .map(|row| {
-                let all = std::iter::once(0).chain(columns.iter().copied());
+                let all = (0..names).chain(columns.iter().copied());
                 all.filter_map(|i| row.get(i).cloned()).collect()
             })
             .collect(),
@@ -369,6 +379,9 @@ mod tests {
         let parts = split(&table, MOST_WIDTH, false);
         assert!(parts.len() > 1);
         assert!(parts.iter().all(|p| p.columns[0] == "column 0"));
+        let mut two = table.clone();
+        two.columns[1] = String::new();
+        assert!(split(&two, MOST_WIDTH, false).iter().all(|p| p.columns[1].is_empty()));
         assert_eq!(parts.iter().map(|p| p.columns.len() - 1).sum::<usize>(), 7);
         assert!(
             parts.iter().all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= MOST_WIDTH + 2)

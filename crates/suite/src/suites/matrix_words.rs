@@ -4,7 +4,7 @@ use taillight_core::Result;
 use taillight_core::job::PointOrder;
 use taillight_core::units::readable;
 use taillight_report::format::{count, counted, duration, percent, rate};
-use taillight_report::table::{Cell, Table, Tone, wrap};
+use taillight_report::table::{Cell, Table, Tone, width, wrap};
 use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
 use taillight_rundir::names;
 use taillight_stats::SteadyRule;
@@ -420,16 +420,18 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         groups: targets_words::groups(method, series.done),
         links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     });
-    let said = wrap(&words.join(" "), TERMINAL).join("\n");
+    let fitted = |text: &str| wrap(text, width().min(TERMINAL)).join("\n");
+    let said = fitted(&words.join(" "));
     words.extend(ceilings.iter().map(|(answer, _)| format!("{answer}.")));
     let lead = words.join(" ");
     // Operating points are of the whole grid, and so is their knee.
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
     let shown = shown.iter().map(|table| table.trim_end().to_owned());
-    let answers = ceilings.iter().map(|(answer, _)| answer.clone());
+    let answers = ceilings.iter().map(|(answer, _)| fitted(answer));
+    let below = knees.iter().map(|knee| fitted(knee)).collect::<Vec<_>>().join("\n");
     let mut after: Vec<String> =
-        [said].into_iter().chain(shown).chain([knees.join("\n")]).chain(answers).collect();
+        [said].into_iter().chain(shown).chain([below]).chain(answers).collect();
     after.retain(|part| !part.is_empty());
     Ok(SeriesReport {
         after: format!("\n{}", after.join("\n\n")),

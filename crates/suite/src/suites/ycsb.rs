@@ -127,7 +127,18 @@ pub(super) fn prepare(
         let source = format!("suite {}", suite.name);
         let jobs = phases(&chosen.properties, &chosen.name, &source)?;
         let store_named = request.driver.is_some() || !request.targets.is_empty();
-        for note in jobs.run.notes.iter().filter(|n| !store_named || *n != ANY_STORE) {
+        let dir = chosen.properties.get("rocksdb.dir");
+        let other = request.driver.as_ref().is_some_and(|driver| driver != "rocksdb");
+        if let Some(dir) = dir.filter(|_| other || !request.targets.is_empty()) {
+            return Err(Error::usage("rocksdb.dir names a store, and so does the command line")
+                .with("rocksdb.dir", &dir.text)
+                .hint("leave one of them out: rocksdb.dir, or --driver and --target"));
+        }
+        let unused = dir
+            .filter(|_| !request.paths.is_empty())
+            .map(|dir| format!("rocksdb.dir={} is not used: --path names the store", dir.text));
+        let known = jobs.run.notes.iter().filter(|n| !store_named || *n != ANY_STORE);
+        for note in known.chain(&unused) {
             let note = format!("{source}: {note}");
             if !notes.contains(&note) {
                 notes.push(note);

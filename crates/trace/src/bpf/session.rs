@@ -211,7 +211,7 @@ fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Res
     ios.sort_unstable_by_key(|(s, _)| (s.worker, s.submit));
     let mut events = gathered.events;
     events.sort_unstable_by_key(|e| e.start);
-    let mut writer = LayerWriter::begin(dir)?;
+    let mut writer = LayerWriter::begin(dir);
     let cgroups = gathered.cgroups;
     writer.rows(events.iter().map(|e| {
         let row = collect::event_row(e, symbols);

@@ -218,7 +218,7 @@ mod tests {
 
     fn run(home: &std::path::Path) -> RunDir {
         let dir = RunDir::create(home, &fixture::manifest("r")).unwrap();
-        let mut writer = LayerWriter::begin(&dir).unwrap();
+        let mut writer = LayerWriter::begin(&dir);
         writer
             .rows(truth().into_iter().map(|(issue, took, block)| LayerRow {
                 sector: Some(block * 8),

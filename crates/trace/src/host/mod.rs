@@ -1,7 +1,7 @@
 //! Host samples: what disks, CPUs, memory and limits did while a run went on.
 //!
-//! What it is: a helper thread that reads procfs, sysfs and cgroups at the interval, keeps the
-//! values in memory, and writes `host.parquet` after the load. No rights are needed. What it is
+//! What it is: a helper thread that reads procfs, sysfs and cgroups at the interval, and adds the
+//! values to `host.parquet`. No rights are needed. What it is
 //! not: part of the hot loop, or proof of a cause; values are means over an interval. Each source
 //! is a file beside this one: pure parsers of kernel text, and differences of two readings.
 //! `cli` starts and ends it.
@@ -24,12 +24,12 @@ use rustix::time::{ClockId, clock_gettime};
 use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
-use taillight_rundir::RunDir;
-use taillight_rundir::host::{HostInfo, HostRow, Metric, SourceInfo, metric, write_host};
+use taillight_rundir::host::{HostInfo, HostRow, Metric, SourceInfo, host_writer, metric};
+use taillight_rundir::{RunDir, TableWriter};
 
 /// Shortest time between samples: shorter ones cost more than they tell.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Values kept in memory; past that samples are taken half as often.
+/// Values that a report reads with ease; past that samples are taken half as often.
 const VALUES_MAX: usize = 2 << 20;
 
 /// One value of a sample.
@@ -134,7 +134,7 @@ pub type HostWatch = Box<dyn FnMut(Vec<HostRow>) + Send>;
 
 /// What the helper thread leaves.
 struct HostSamples {
-    samples: Vec<HostSample>,
+    samples: u64,
     sources: Vec<SourceInfo>,
     cpu_ns: u64,
 }
@@ -142,7 +142,7 @@ struct HostSamples {
 /// Sampling under way.
 pub struct Sampler {
     over: Sender<()>,
-    thread: JoinHandle<HostSamples>,
+    thread: JoinHandle<(HostSamples, TableWriter<HostRow>)>,
     info: HostInfo,
 }
 
@@ -154,7 +154,8 @@ impl Sampler {
         interval: Duration,
         path: Option<&Path>,
         sys: &Sys,
-        watch: Option<HostWatch>,
+        dir: &RunDir,
+        mut watch: Option<HostWatch>,
     ) -> Result<Sampler> {
         let interval = interval.max(SHORTEST);
         let numbers = path.map_or_else(Vec::new, |p| disks_below(sys, p));
@@ -168,28 +169,33 @@ impl Sampler {
         let sources = sources(disks, sys);
         let (over, ended) = channel();
         let sys = sys.clone();
+        let mut out = host_writer(dir);
         let thread = std::thread::Builder::new()
             .name("host".to_owned())
             .spawn(move || {
-                gather(sources, &sys, interval, watch, |pause| {
+                let each = |sample: &HostSample| {
+                    watch.iter_mut().for_each(|watch| watch(rows(sample).collect()));
+                    rows(sample).for_each(|row| out.put(row));
+                };
+                let gathered = gather(sources, &sys, interval, each, |pause| {
                     ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
-                })
+                });
+                (gathered, out)
             })
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
         Ok(Sampler { over, thread, info })
     }
 
-    /// Ends sampling and writes `host.parquet`. Errors: `Unavailable` when the file cannot be
-    /// written.
-    pub fn finish(self, dir: &RunDir) -> Result<HostInfo> {
+    /// Ends sampling and `host.parquet`. Errors: `Unavailable` when the file cannot be written.
+    pub fn finish(self) -> Result<HostInfo> {
         drop(self.over);
-        let gathered =
+        let (gathered, out) =
             self.thread.join().map_err(|_| Error::internal("the sampler of the host panicked"))?;
         let mut info = self.info;
-        info.samples = gathered.samples.len() as u64;
+        info.samples = gathered.samples;
         info.cpu_ns = gathered.cpu_ns / (info.samples + 1);
         info.sources = gathered.sources;
-        write_host(dir, gathered.samples.iter().flat_map(rows))?;
+        out.commit()?;
         Ok(info)
     }
 }
@@ -213,11 +219,10 @@ fn gather(
     mut sources: Vec<Box<dyn HostSource>>,
     sys: &Sys,
     mut interval: Duration,
-    mut watch: Option<HostWatch>,
+    mut each: impl FnMut(&HostSample),
     mut pause: impl FnMut(Duration) -> bool,
 ) -> HostSamples {
-    let mut samples: Vec<HostSample> = Vec::new();
-    let mut kept = 0;
+    let (mut samples, mut kept) = (0, 0);
     let mut start = MonoClock.now().0;
     sources.iter_mut().for_each(|s| s.sample(sys, None));
     let mut due = start;
@@ -231,9 +236,8 @@ fn gather(
         if more || end - start >= 50_000_000 {
             sources.iter_mut().for_each(|s| s.sample(sys, Some(&mut out)));
             kept += out.values.len();
-            let sample = (start, end, out.values);
-            watch.iter_mut().for_each(|watch| watch(rows(&sample).collect()));
-            samples.push(sample);
+            samples += 1;
+            each(&(start, end, out.values));
         }
         if !more {
             break;
@@ -310,11 +314,11 @@ mod tests {
         let sys = Sys::at(home.path());
         let list = sources(disk::DiskSource::new(&sys, vec![]), &sys);
         let mut left = 3;
-        let gathered = gather(list, &sys, SHORTEST, None, |_| {
+        let nothing = |sample: &HostSample| assert!(sample.2.is_empty());
+        let gathered = gather(list, &sys, SHORTEST, nothing, |_| {
             left -= 1;
             left > 0
         });
-        assert!(gathered.samples.iter().all(|s| s.2.is_empty()));
         assert_eq!(gathered.sources.len(), 8);
         for source in gathered.sources {
             assert!(source.missing.is_some(), "{}", source.source);
@@ -328,9 +332,9 @@ mod tests {
         let sys = Sys::default();
         let (told, watched) = channel();
         let watch: HostWatch = Box::new(move |sample| told.send(sample).unwrap());
-        let sampler = Sampler::start(SHORTEST, Some(home.path()), &sys, Some(watch)).unwrap();
+        let sampler = Sampler::start(SHORTEST, Some(home.path()), &sys, &dir, Some(watch)).unwrap();
         std::thread::sleep(Duration::from_millis(350));
-        let info = sampler.finish(&dir).unwrap();
+        let info = sampler.finish().unwrap();
         assert!(info.samples >= 2 && info.cpu_ns > 0, "{info:?}");
         let mut rows = Vec::new();
         read_host(&dir.file(names::HOST), &mut |mut group| {

@@ -174,7 +174,7 @@ pub(crate) fn allowed(bytes: usize) -> Result<()> {
 fn write(dir: &RunDir, mut all: WatchedTrace) -> Result<()> {
     all.events.sort_unstable_by_key(|e| e.start_ns);
     all.ios.sort_unstable_by_key(|(w, k)| (*w, k.submit));
-    let mut writer = LayerWriter::begin(dir)?;
+    let mut writer = LayerWriter::begin(dir);
     writer.rows(all.events.into_iter())?;
     writer.rows(all.ios.iter().map(io_row))?;
     writer.commit()

@@ -86,7 +86,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
             version => env!("CARGO_PKG_VERSION"),
             // A history stands for itself: it has no run below.
             several => runs.len() != 1,
-            // Then a chart of more than two figures is closed, and small screens have no legends.
+            // Then small screens have no legends.
             many => crowded(&overlay),
             runs => Serde(run_views(runs, &overlay)),
             overview => Serde(overview_table(runs)),
@@ -215,6 +215,8 @@ struct ChartView {
     figures: Vec<FigureView>,
     /// Tables of the frame that belong below it.
     tables: Vec<Table>,
+    /// Too high to be open beside others, unless it is asked for.
+    long: bool,
 }
 
 #[derive(Serialize)]
@@ -238,6 +240,10 @@ fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)>
 /// The charts that have something to show; of these ids only, where some are given. Each takes the
 /// tables of the frame that belong to it. Over several runs the tails come first: they are what the page
 /// is about.
+/// Pixels of figures that a chart of several runs has open, and figures where few charts were chosen.
+const OPEN_HEIGHT: usize = 1_000;
+const FEW_FIGURES: usize = 6;
+
 fn chart_views(
     overlay: &ChartModel,
     ids: Option<&[&str]>,
@@ -252,7 +258,13 @@ fn chart_views(
             let below = |table: &mut Table| place(&table.id) == chart.id;
             let tables = frame.extract_if(.., below).collect();
             let (id, title, read) = (chart.id, chart.title, chart.read);
-            views.push(ChartView { id, title, read, figures, tables });
+            let rows = if figures[0].half { 2 } else { 1 };
+            let high = figures.iter().map(|figure| figure.height).sum::<usize>() / rows;
+            let long = match ids {
+                None => overlay.runs.len() != 1 && high > OPEN_HEIGHT,
+                Some(_) => figures.len() > FEW_FIGURES,
+            };
+            views.push(ChartView { id, title, read, figures, tables, long });
         }
     }
     let of = |views: &[ChartView], id: &str| views.iter().position(|v| v.id == id);

@@ -48,6 +48,9 @@ pub(super) struct SharedParts<B> {
     pub idle: IdleEnd,
 }
 
+/// The run directory and its clock.
+type Home<'a> = (&'a RunDir, &'a ClockInfo);
+
 /// Generates the load of a request on `target`, and closes it.
 pub fn load<B: Probes>(
     target: Box<dyn Target>,
@@ -74,7 +77,7 @@ pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<L
 fn load_with<B: Probes>(
     plan: &Plan,
     target: Box<dyn Target>,
-    ((run_id, home), loaded): ((&str, Option<(&RunDir, &ClockInfo)>), u64),
+    ((run_id, home), loaded): ((&str, Option<Home<'_>>), u64),
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
     probes: Arc<B>,

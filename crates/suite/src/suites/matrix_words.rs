@@ -379,6 +379,16 @@ fn tables(
     Ok(tables)
 }
 
+/// Several texts, each in lines of the terminal.
+fn fitted_lines(texts: &[&str]) -> String {
+    texts.iter().map(|text| fitted(text)).collect::<Vec<_>>().join("\n")
+}
+
+/// The text in lines of the terminal.
+fn fitted(text: &str) -> String {
+    wrap(text, width().min(TERMINAL)).join("\n")
+}
+
 /// The report over the points so far. Errors: `Corrupt` or `Unavailable` when a run directory
 /// cannot be read.
 pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesReport> {
@@ -420,7 +430,6 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         groups: targets_words::groups(method, series.done),
         links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     });
-    let fitted = |text: &str| wrap(text, width().min(TERMINAL)).join("\n");
     let said = fitted(&words.join(" "));
     words.extend(ceilings.iter().map(|(answer, _)| format!("{answer}.")));
     let lead = words.join(" ");
@@ -429,9 +438,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
     let shown = shown.iter().map(|table| table.trim_end().to_owned());
     let answers = ceilings.iter().map(|(answer, _)| fitted(answer));
-    let below = knees.iter().map(|knee| fitted(knee)).collect::<Vec<_>>().join("\n");
     let mut after: Vec<String> =
-        [said].into_iter().chain(shown).chain([below]).chain(answers).collect();
+        [said].into_iter().chain(shown).chain([fitted_lines(&knees)]).chain(answers).collect();
     after.retain(|part| !part.is_empty());
     Ok(SeriesReport {
         after: format!("\n{}", after.join("\n\n")),

@@ -297,7 +297,8 @@ fn rocksdb_random(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     Ok(report)
 }
 
-/// Random reads and overwrites by two threads, each side on a database of its own that it filled.
+/// Random reads by two threads of one database, loaded by us and compacted by db_bench, and overwrites, each
+/// side in a database of its own that it filled.
 fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
     let mut report = Comparison::titled(&format!(
@@ -306,9 +307,9 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     DbBench::new(&theirs, value, "fillseq,compact").load()?;
     let options = format!("{}keep = true\n", same_options(&theirs)?);
     let half = RECORDS / 2;
-    let two = |what| {
+    let two = |dir, what| {
         let each = format!("--reads={half} --writes={half} --threads=2 --use_existing_db=1");
-        each.split(' ').fold(DbBench::new(&theirs, value, what), DbBench::with)
+        each.split(' ').fold(DbBench::new(dir, value, what), DbBench::with)
     };
     let reader = reading(value) + "workers = 2\n";
     let writer = reader.replace("\"get\"", "\"update\"");
@@ -316,7 +317,7 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let writer = job("rocksdb-update.toml", "rocksdb", &ours, &options, &writer)?;
     taillight::run(&reader)?;
     DbBench::new(&ours, value, "compact").with("--use_existing_db=1").load()?;
-    let (read, write) = (two("readrandom"), two("overwrite"));
+    let (read, write) = (two(&ours, "readrandom"), two(&theirs, "overwrite"));
     for arms in [
         vec![
             own("taillight read", reader, None),

@@ -437,7 +437,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
     let shown = shown.iter().map(|table| table.trim_end().to_owned());
-    let answers = ceilings.iter().map(|(answer, _)| fitted(answer));
+    let answers = ceilings.iter().map(|(answer, _)| answer.clone());
     let mut after: Vec<String> =
         [said].into_iter().chain(shown).chain([fitted_lines(&knees)]).chain(answers).collect();
     after.retain(|part| !part.is_empty());

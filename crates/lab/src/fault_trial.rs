@@ -187,6 +187,25 @@ impl<'a> FaultTrial<'a> {
         }
     }
 
+    /// What `slow` slept is all of the truth.
+    pub fn only_naps(&mut self, slow: &Brake) {
+        self.truth = Default::default();
+        self.naps(slow);
+    }
+
+    /// While there is time, syncs on the disk of `slow` take the amplitude longer for a while.
+    pub fn slow_syncs(&mut self, slow: &Brake) -> Result<()> {
+        let (on, nap) = (self.amplitude * 4, self.amplitude);
+        self.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+            slow.set_syncs(nap);
+            let slept = stop.sleep(on);
+            slow.set_syncs(Duration::ZERO);
+            slept
+        })?;
+        self.only_naps(slow);
+        Ok(())
+    }
+
     /// Waits for the victim's end; its run directory.
     pub fn end(&mut self) -> Result<PathBuf> {
         match self.victim.take() {

@@ -77,7 +77,7 @@ pub fn flush(b: &mut FaultTrial<'_>) -> Result<()> {
     let device = File::options().write(true).open(&disk.device)?;
     b.pulses(GAP, Duration::ZERO, |_| Ok(device.sync_all()?))?;
     slow.set_syncs(Duration::ZERO);
-    only_naps(b, &slow);
+    b.only_naps(&slow);
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub fn ordered(b: &mut FaultTrial<'_>) -> Result<()> {
         slow.set(0, Duration::ZERO);
         Ok(std::fs::remove_file(&file)?)
     })?;
-    only_naps(b, &slow);
+    b.only_naps(&slow);
     Ok(())
 }
 
@@ -248,7 +248,7 @@ pub fn same_pages(b: &mut FaultTrial<'_>) -> Result<()> {
         Ok(fadvise(&device, from, length, Advice::WillNeed)?)
     })?;
     b.stop.sleep(b.amplitude * 2)?;
-    only_naps(b, &slow);
+    b.only_naps(&slow);
     Ok(())
 }
 
@@ -274,7 +274,7 @@ pub fn stable_pages(b: &mut FaultTrial<'_>) -> Result<()> {
         slow.set(0, Duration::ZERO);
         Ok(synced?)
     })?;
-    only_naps(b, &slow);
+    b.only_naps(&slow);
     Ok(())
 }
 
@@ -332,7 +332,7 @@ pub fn trimmed(b: &mut FaultTrial<'_>) -> Result<()> {
         slow.set(0, Duration::ZERO);
         Ok(())
     })?;
-    only_naps(b, &slow);
+    b.only_naps(&slow);
     Ok(())
 }
 
@@ -344,19 +344,5 @@ pub fn durable(b: &mut FaultTrial<'_>) -> Result<()> {
     options.set.push("target.options.layout=always".into());
     options.more = ["--size", "16MiB", "--sync", "dsync"].map(String::from).to_vec();
     b.start(&options)?;
-    let (on, nap) = (b.amplitude * 4, b.amplitude);
-    b.pulses(GAP, Duration::ZERO, |stop| {
-        slow.set_syncs(nap);
-        let slept = stop.sleep(on);
-        slow.set_syncs(Duration::ZERO);
-        slept
-    })?;
-    only_naps(b, &slow);
-    Ok(())
-}
-
-/// What a disk slept is all of the truth.
-fn only_naps(b: &mut FaultTrial<'_>, slow: &Brake) {
-    b.truth = Default::default();
-    b.naps(slow);
+    b.slow_syncs(&slow)
 }

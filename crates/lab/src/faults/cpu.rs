@@ -16,21 +16,25 @@ use crate::fault_trial::FaultTrial;
 use crate::stage::LabCgroup;
 use crate::victim::VictimOptions;
 
-/// Cached reads without pauses: a load that wants more CPU than it may have.
-const CACHED: [&str; 3] = [
-    "target.options.direct=false",
-    "target.options.cache=warm",
-    "workload.0.block_size=\"256KiB\"",
-];
+/// Starts cached reads without pauses: a load that wants more CPU than it may have. Its process.
+fn cached(b: &mut FaultTrial<'_>) -> Result<u32> {
+    let disk = b.disk(64)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set = [
+        "target.options.direct=false",
+        "target.options.cache=warm",
+        "workload.0.block_size=\"256KiB\"",
+    ]
+    .map(String::from)
+    .to_vec();
+    options.workers = 1;
+    b.start(&options)
+}
 
 /// The victim's control group may run only so long in each period.
 pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
     let group = LabCgroup::of(&mut b.undo, "cpu")?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    options.set = CACHED.map(String::from).to_vec();
-    options.workers = 1;
-    let pid = b.start(&options)?;
+    let pid = cached(b)?;
     group.add_process(pid)?;
     let period = b.amplitude.as_micros() + 4000;
     let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
@@ -47,12 +51,8 @@ pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// The load has real-time priority, of which its control group may use only so much in each period.
 pub fn real_time_quota(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
     let group = LabCgroup::of(&mut b.undo, "cpu")?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    options.set = CACHED.map(String::from).to_vec();
-    options.workers = 1;
-    let pid = b.start(&options)?;
+    let pid = cached(b)?;
     let period = b.amplitude.as_micros() + 4000;
     let set = |quota: u128| group.set("cpu.rt_runtime_us", quota);
     group.set("cpu.rt_period_us", period)?;

@@ -155,8 +155,7 @@ pub fn slow_ramp(b: &mut FaultTrial<'_>) -> Result<()> {
         slow.set(0, Duration::ZERO);
         Ok(())
     })?;
-    b.truth = Default::default();
-    b.naps(&slow);
+    b.only_naps(&slow);
     Ok(())
 }
 

@@ -218,7 +218,6 @@ pub fn hold(
         end += data.len() as u64;
         Ok(())
     })?;
-    b.truth = Default::default();
-    b.naps(slow);
+    b.only_naps(slow);
     Ok(())
 }

@@ -122,18 +122,28 @@ pub fn swap(b: &mut FaultTrial<'_>) -> Result<()> {
     let read = LoopDevice::over(&mut b.undo, &read, false)?;
     let options = b.options(read.device.clone(), "randread");
     b.start_then(&options, |pid| group.add_process(pid))?;
+    dropped(b, &slow, &group, |held| held / 8)
+}
+
+/// Again and again pages of a control group leave memory until it has what `limit` makes of what it cannot
+/// give back, and who needs one waits for a disk that is slow for a while.
+pub fn dropped(
+    b: &mut FaultTrial<'_>,
+    slow: &Brake,
+    group: &LabCgroup,
+    limit: impl Fn(u64) -> u64,
+) -> Result<()> {
     let (nap, on) = (b.amplitude, b.amplitude * 4);
     b.pulses(Duration::from_millis(300), Duration::ZERO, |stop| {
         // As much as can be goes out; it may be less than asked for.
-        let _ = group.limit_memory(Some(group.unreclaimable()? / 8));
+        let _ = group.limit_memory(Some(limit(group.unreclaimable()?)));
         group.limit_memory(None)?;
         slow.set(1, nap);
         let slept = stop.sleep(on);
         slow.set(0, Duration::ZERO);
         slept
     })?;
-    b.truth = Default::default();
-    b.naps(&slow);
+    b.only_naps(slow);
     Ok(())
 }
 
@@ -159,8 +169,7 @@ pub fn evict(b: &mut FaultTrial<'_>) -> Result<()> {
         Ok(fadvise(&device, from, length, Advice::DontNeed)?)
     })?;
     b.stop.sleep(b.amplitude * 2)?;
-    b.truth = Default::default();
-    b.naps(&slow);
+    b.only_naps(&slow);
     Ok(())
 }
 
@@ -186,7 +195,6 @@ pub fn dirty_file(b: &mut FaultTrial<'_>) -> Result<()> {
         slow.set(0, Duration::ZERO);
         slept
     })?;
-    b.truth = Default::default();
-    b.naps(&slow);
+    b.only_naps(&slow);
     Ok(())
 }

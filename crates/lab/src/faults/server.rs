@@ -48,16 +48,7 @@ pub fn server_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let how = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--dir", &dir];
     let (_, pid) = redis_with(&mut b.undo, b.stop, &how)?;
     alone(b, pid)?;
-    let (on, nap) = (b.amplitude * 4, b.amplitude);
-    b.pulses(GAP, Duration::ZERO, |stop| {
-        slow.set_syncs(nap);
-        let slept = stop.sleep(on);
-        slow.set_syncs(Duration::ZERO);
-        slept
-    })?;
-    b.truth = Default::default();
-    b.naps(&slow);
-    Ok(())
+    b.slow_syncs(&slow)
 }
 
 /// The server's control group may run only so long in each period.

@@ -12,7 +12,7 @@ use taillight_s3test::{ID, SECRET};
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::stopped::{frozen, pulsed, stopped, threads};
-use crate::faults::{cpu, disk, filesystem};
+use crate::faults::{cpu, disk, filesystem, memory};
 use crate::fuse::Brake;
 use crate::proxy;
 use crate::stage::LabCgroup;
@@ -109,19 +109,7 @@ pub fn mapped_gets(b: &mut FaultTrial<'_>) -> Result<()> {
     }
     options.within = group.within();
     b.start(&options)?;
-    let (nap, on) = (b.amplitude, b.amplitude * 4);
-    b.pulses(Duration::from_millis(300), Duration::ZERO, |stop| {
-        // As much as can be goes; it may be less than asked for.
-        let _ = group.limit_memory(Some(group.unreclaimable()? + (1 << 20)));
-        group.limit_memory(None)?;
-        slow.set(1, nap);
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
-        slept
-    })?;
-    b.truth = Default::default();
-    b.naps(&slow);
-    Ok(())
+    memory::dropped(b, &slow, &group, |held| held + (1 << 20))
 }
 
 /// A Redis server behind a proxy that holds an answer back now and then.
@@ -308,16 +296,7 @@ pub fn slow_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
     let options = synced(updates(b, &at));
     b.start(&options)?;
-    let (on, nap) = (b.amplitude * 4, b.amplitude);
-    b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
-        slow.set_syncs(nap);
-        let slept = stop.sleep(on);
-        slow.set_syncs(Duration::ZERO);
-        slept
-    })?;
-    b.truth = Default::default();
-    b.naps(&slow);
-    Ok(())
+    b.slow_syncs(&slow)
 }
 
 /// A file system on a slow disk.

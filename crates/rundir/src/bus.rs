@@ -76,8 +76,7 @@ pub struct BusSplit {
 
 /// Writes both files. Errors: `Unavailable` when they cannot be written.
 pub fn write_bus(dir: &RunDir, info: &BusInfo, rows: &[BusRow]) -> Result<()> {
-    let mut writer = TableWriter::new(dir, (names::BUS, COLUMNS), &["worker"], 1 << 16);
-    writer.all(rows.iter().cloned())?;
-    writer.commit()?;
+    let writer = TableWriter::new(dir, (names::BUS, COLUMNS), &["worker"], 1 << 16);
+    writer.write(rows.iter().cloned())?;
     dir.write(info)
 }

@@ -286,6 +286,12 @@ impl<R> TableWriter<R> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
+    /// Writes `rows` and gives the file its name. Errors: `Unavailable` when it cannot be written.
+    pub fn write(mut self, rows: impl IntoIterator<Item = R>) -> Result<()> {
+        self.all(rows)?;
+        self.commit()
+    }
+
     fn begin(&self) -> Result<(TempFile, SerializedFileWriter<std::fs::File>)> {
         let file = TempFile::create(&self.dir, self.name)?;
         let mut properties = table::properties()?;

@@ -73,13 +73,6 @@ pub fn host_writer(dir: &RunDir) -> TableWriter<HostRow> {
     TableWriter::new(dir, (names::HOST, COLUMNS), dictionary, GROUP_ROWS)
 }
 
-/// Writes `host.parquet`, rows in their order. Errors: `Unavailable` when it cannot be written.
-pub fn write_host(dir: &RunDir, rows: impl Iterator<Item = HostRow>) -> Result<()> {
-    let mut writer = host_writer(dir);
-    writer.all(rows)?;
-    writer.commit()
-}
-
 /// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged
 /// or lacks a column, else what `each` returns.
 pub fn read_host(path: &Path, each: &mut dyn FnMut(Vec<HostRow>) -> Result<()>) -> Result<()> {
@@ -137,7 +130,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
         let rows = vec![row("disk", Some("vda"), "%util"), row("cpu", None, "%user")];
-        write_host(&dir, rows.clone().into_iter()).unwrap();
+        host_writer(&dir).write(rows.clone()).unwrap();
         let mut back = Vec::new();
         read_host(&dir.file(names::HOST), &mut |mut group| {
             back.append(&mut group);
@@ -152,7 +145,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
         for value in [f64::NAN, f64::NEG_INFINITY, 1e300] {
-            write_host(&dir, [HostRow { value, ..row("cpu", None, "%user") }].into_iter()).unwrap();
+            host_writer(&dir).write([HostRow { value, ..row("cpu", None, "%user") }]).unwrap();
             let read = read_host(&dir.file(names::HOST), &mut |_| Ok(()));
             assert_eq!(read.unwrap_err().kind(), taillight_core::ErrorKind::Corrupt, "{value}");
         }

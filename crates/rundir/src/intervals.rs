@@ -76,14 +76,6 @@ pub fn interval_writer(dir: &RunDir) -> TableWriter<IntervalRow> {
     TableWriter::new(dir, (names::INTERVALS, COLUMNS), dictionary, GROUP_ROWS)
 }
 
-/// Writes `intervals.parquet` from all its rows, in their order. Errors: `Unavailable` when the
-/// file cannot be written.
-pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
-    let mut writer = interval_writer(dir);
-    writer.all(rows.iter().cloned())?;
-    writer.commit()
-}
-
 /// Reads the rows of an `intervals.parquet`. Optional columns that the file lacks are `None`.
 /// Errors: `Corrupt` when the file is damaged or lacks a column.
 pub fn read_intervals(path: &Path) -> Result<Vec<IntervalRow>> {

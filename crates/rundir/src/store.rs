@@ -33,13 +33,6 @@ pub fn store_writer(dir: &RunDir) -> TableWriter<StoreRow> {
     TableWriter::new(dir, (names::STORE, COLUMNS), &["at_ns", "series"], GROUP_ROWS)
 }
 
-/// Writes `store.parquet`, rows in their order. Errors: `Unavailable` when it cannot be written.
-pub fn write_store(dir: &RunDir, rows: &[StoreRow]) -> Result<()> {
-    let mut writer = store_writer(dir);
-    writer.all(rows.iter().cloned())?;
-    writer.commit()
-}
-
 /// Reads the rows of a `store.parquet`. Errors: `Corrupt` when the file is damaged or lacks a
 /// column.
 pub fn read_store(path: &Path) -> Result<Vec<StoreRow>> {
@@ -75,7 +68,7 @@ mod tests {
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
         let row = |at_ns, series: &str, value| StoreRow { at_ns, series: series.into(), value };
         let rows = [row(-5, "stall_ns_total", 0.0), row(9, "level0_files", 7.5)];
-        write_store(&dir, &rows).unwrap();
+        store_writer(&dir).write(rows.clone()).unwrap();
         assert_eq!(read_store(&dir.file(names::STORE)).unwrap(), rows);
         let schema = schema_store();
         let validator = jsonschema::validator_for(&schema).unwrap();

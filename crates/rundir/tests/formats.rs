@@ -14,7 +14,7 @@ use serde_json::json;
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::histlog::{HistEntry, HistTag, write_histograms};
 use taillight_rundir::host::read_host;
-use taillight_rundir::intervals::{IntervalRow, read_intervals, write_intervals};
+use taillight_rundir::intervals::{IntervalRow, interval_writer, read_intervals};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::layers::read_layers;
 use taillight_rundir::manifest::{PhaseInfo, ProcessInfo};
@@ -91,7 +91,7 @@ fn write_v1() {
         ios.push(&record).unwrap();
     }
     ios.finish().unwrap();
-    write_intervals(&dir, &intervals()).unwrap();
+    interval_writer(&dir).write(intervals()).unwrap();
     let entry = histogram();
     let entries = [HistEntry {
         start_ns: entry.start_ns,

@@ -6,7 +6,7 @@ use std::fs;
 use hdrhistogram::Histogram;
 use taillight_core::{ErrorKind, LatencyKind, OpKind};
 use taillight_rundir::histlog::{HistEntry, HistTag, HistogramWriter, write_histograms};
-use taillight_rundir::intervals::{IntervalRow, interval_writer, read_intervals, write_intervals};
+use taillight_rundir::intervals::{IntervalRow, interval_writer, read_intervals};
 use taillight_rundir::{RunDir, fixture, names};
 
 mod common;
@@ -52,7 +52,7 @@ fn intervals_come_back() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("t")).unwrap();
     for rows in [Vec::new(), intervals()] {
-        write_intervals(&dir, &rows).unwrap();
+        interval_writer(&dir).write(rows.clone()).unwrap();
         assert_eq!(read_intervals(&dir.file(names::INTERVALS)).unwrap(), rows);
     }
 }
@@ -61,7 +61,7 @@ fn intervals_come_back() {
 fn damaged_intervals_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &fixture::manifest("t")).unwrap();
-    write_intervals(&dir, &intervals()).unwrap();
+    interval_writer(&dir).write(intervals()).unwrap();
     let path = dir.file(names::INTERVALS);
     let good = fs::read(&path).unwrap();
     for cut in (0..good.len()).step_by(53) {

@@ -16,12 +16,12 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::printer::print_schema;
 use parquet::schema::types::{ColumnDescPtr, Type, TypePtr};
 use taillight_core::{ErrorKind, OpKind, Result};
-use taillight_rundir::host::{HostRow, read_host, write_host};
-use taillight_rundir::intervals::{IntervalRow, read_intervals, write_intervals};
+use taillight_rundir::host::{HostRow, host_writer, read_host};
+use taillight_rundir::intervals::{IntervalRow, interval_writer, read_intervals};
 use taillight_rundir::ios::{ColumnSet, IosWriter, RowKey, read_ios};
 use taillight_rundir::layers::{LayerRow, LayerWriter, read_layers};
 use taillight_rundir::ledger::{LedgerRow, read_ledger, write_ledger};
-use taillight_rundir::store::{StoreRow, read_store, write_store};
+use taillight_rundir::store::{StoreRow, read_store, store_writer};
 use taillight_rundir::{RunDir, fixture, names};
 
 mod common;
@@ -247,7 +247,7 @@ fn intervals() {
         p50_ns: Some(7),
         ..IntervalRow::default()
     };
-    write_intervals(&dir, &(0..ROWS).map(row).collect::<Vec<_>>()).unwrap();
+    interval_writer(&dir).write((0..ROWS).map(row)).unwrap();
     let cases = [
         ("length_ns", Defect::Number(-1)),
         ("p50_ns", Defect::Number(-7)),
@@ -301,7 +301,7 @@ fn host_store_and_ledger() {
         value: 1.5,
         ..HostRow::default()
     };
-    write_host(&dir, (0..ROWS).map(row)).unwrap();
+    host_writer(&dir).write((0..ROWS).map(row)).unwrap();
     let cases = [
         ("metric", Defect::Null),
         ("value", Defect::Null),
@@ -313,7 +313,7 @@ fn host_store_and_ledger() {
 
     let row =
         |i: usize| StoreRow { at_ns: i as i64, series: "level0_files".into(), value: i as f64 };
-    write_store(&dir, &(0..ROWS).map(row).collect::<Vec<_>>()).unwrap();
+    store_writer(&dir).write((0..ROWS).map(row)).unwrap();
     let cases = [
         ("value", Defect::Null),
         ("series", Defect::Short),

@@ -83,7 +83,7 @@ pub fn summary(info: Option<&HostInfo>, tracks: &[HostTrack]) -> Option<HostSumm
 mod tests {
     use super::*;
     use taillight_rundir::fixture;
-    use taillight_rundir::host::{HostRow, write_host};
+    use taillight_rundir::host::{HostRow, host_writer};
 
     fn row(start_ns: i64, metric: &str, value: f64) -> HostRow {
         HostRow {
@@ -106,7 +106,7 @@ mod tests {
             row(10, "%util", 30.0),
             row(10, "of the future", 1.0),
         ];
-        write_host(&dir, rows.into_iter()).unwrap();
+        host_writer(&dir).write(rows).unwrap();
         let tracks = tracks(&dir, 10, 100).unwrap();
         assert_eq!(tracks.len(), 1);
         assert_eq!(tracks[0].points, [(10, 20, 30.0), (20, 30, 10.0)]);

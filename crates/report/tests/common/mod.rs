@@ -8,7 +8,7 @@ use taillight_core::Percentile;
 use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind, Record, Stamp, Status};
 use taillight_rundir::histlog::{HistEntry, HistTag, write_histograms};
-use taillight_rundir::intervals::{IntervalRow, write_intervals};
+use taillight_rundir::intervals::{IntervalRow, interval_writer};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::manifest::{Manifest, Overhead, PhaseInfo, RunStatus};
 use taillight_rundir::{RunDir, fixture};
@@ -317,7 +317,7 @@ pub fn write(path: &Path, sample: &Sample) -> Manifest {
             ..IntervalRow::default()
         }));
     }
-    write_intervals(&dir, &rows).unwrap();
+    interval_writer(&dir).write(rows).unwrap();
     let mut histograms = BTreeMap::new();
     for record in all.iter().filter(|r| r.status.is_ok()) {
         let second = (record.complete.0 - START) / 1_000_000_000;

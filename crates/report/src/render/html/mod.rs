@@ -237,13 +237,14 @@ fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)>
     runs.iter().map(|r| r.label.clone()).zip(links).collect()
 }
 
+/// Pixels of figures that a chart of several runs has open.
+const OPEN_HEIGHT: usize = 1_000;
+/// Figures that it has open where few charts were chosen.
+const FEW_FIGURES: usize = 6;
+
 /// The charts that have something to show; of these ids only, where some are given. Each takes the
 /// tables of the frame that belong to it. Over several runs the tails come first: they are what the page
 /// is about.
-/// Pixels of figures that a chart of several runs has open, and figures where few charts were chosen.
-const OPEN_HEIGHT: usize = 1_000;
-const FEW_FIGURES: usize = 6;
-
 fn chart_views(
     overlay: &ChartModel,
     ids: Option<&[&str]>,
@@ -258,12 +259,13 @@ fn chart_views(
             let below = |table: &mut Table| place(&table.id) == chart.id;
             let tables = frame.extract_if(.., below).collect();
             let (id, title, read) = (chart.id, chart.title, chart.read);
-            let rows = if figures[0].half { 2 } else { 1 };
-            let high = figures.iter().map(|figure| figure.height).sum::<usize>() / rows;
-            let long = match ids {
-                None => overlay.runs.len() != 1 && high > OPEN_HEIGHT,
+            let columns = if figures[0].half { 2 } else { 1 };
+            let height = figures.iter().map(|figure| figure.height).sum::<usize>() / columns;
+            let high = match ids {
+                None => height > OPEN_HEIGHT,
                 Some(_) => figures.len() > FEW_FIGURES,
             };
+            let long = overlay.runs.len() != 1 && high;
             views.push(ChartView { id, title, read, figures, tables, long });
         }
     }

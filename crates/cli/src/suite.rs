@@ -34,15 +34,19 @@ pub fn main(args: SuiteArgs) -> Result<Exit> {
 fn list() -> Result<Exit> {
     let mut table = Table::of_words("suites", "suites", &["suite", "what it is about"]);
     for name in suites::names() {
-        let text = suites::embedded(name).map_or(String::new(), |source| source.text);
-        let about = text.lines().find_map(|line| line.strip_prefix("about = "));
+        let about = about(name).unwrap_or_default();
         let name = name.replacen("disk-for-", "disk-for ", 1);
-        let about = about.unwrap_or_default().trim_matches('"').to_owned();
         table.rows.push([name, about].map(Cell::new).to_vec());
     }
     let more = "\nAnd any file: taillight suite ./mine.toml (docs/suites.md)\n";
     output::text(&(table.to_text() + more))?;
     Ok(Exit::Ok)
+}
+
+/// What a suite says of itself.
+fn about(name: &str) -> Option<String> {
+    let suite: toml::Table = suites::embedded(name)?.text.parse().ok()?;
+    Some(suite.get("about")?.as_str()?.to_owned())
 }
 
 /// Goes on with the series in `dir`: the command that began it is run again, and what it has

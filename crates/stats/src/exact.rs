@@ -23,6 +23,9 @@ const PAGE_BITS: u32 = 12;
 const PAGE_LEN: usize = 1 << PAGE_BITS;
 const PAGES: usize = 1 << (DENSE_BITS - PAGE_BITS);
 const DENSE_LIMIT: u64 = 1 << DENSE_BITS;
+/// Fast values that are counted together: their counters lie far apart, and in one short loop the CPU waits for
+/// many of them at a time.
+const RECENT: usize = 1024;
 /// Slow values gathered before the first sort.
 const MIN_PENDING: usize = 1 << 20;
 /// What one wrap of a 32-bit counter stands for.
@@ -41,6 +44,8 @@ struct ValueRun {
 #[derive(Debug)]
 pub struct ExactCounter {
     pages: Box<[Option<Page>; PAGES]>,
+    /// Fast values that are not in `pages` yet.
+    recent: Vec<u32>,
     /// Fast values whose counter wrapped, once for each wrap.
     carries: Vec<u64>,
     /// Slow values not yet sorted in.
@@ -67,6 +72,7 @@ impl ExactCounter {
     fn with_pending_limit(pending_limit: usize) -> Self {
         Self {
             pages: Box::new([const { None }; PAGES]),
+            recent: Vec::with_capacity(RECENT),
             carries: Vec::new(),
             pending: Vec::new(),
             runs: Vec::new(),
@@ -77,20 +83,38 @@ impl ExactCounter {
     /// Counts one value, in nanoseconds.
     #[inline]
     pub fn push(&mut self, value: u64) {
-        if value >= DENSE_LIMIT {
+        if value < PAGE_LEN as u64 {
+            self.count(value as u32);
+        } else if value < DENSE_LIMIT {
+            self.recent.push(value as u32);
+            if self.recent.len() >= RECENT {
+                self.count_recent();
+            }
+        } else {
             self.push_slow(value);
-            return;
         }
+    }
+
+    #[inline]
+    fn count(&mut self, value: u32) {
         let page = self.pages[(value >> PAGE_BITS) as usize].get_or_insert_with(new_page);
         let counter = &mut page[value as usize % PAGE_LEN];
         *counter = counter.wrapping_add(1);
         if *counter == 0 {
-            self.carries.push(value);
+            self.carries.push(value.into());
         }
     }
 
+    #[inline(never)]
+    fn count_recent(&mut self) {
+        let mut recent = std::mem::take(&mut self.recent);
+        recent.drain(..).for_each(|value| self.count(value));
+        self.recent = recent;
+    }
+
     /// Takes over everything another counter has counted.
-    pub fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, mut other: Self) {
+        other.count_recent();
         for (index, page) in other.pages.into_iter().enumerate() {
             let Some(page) = page else { continue };
             match &mut self.pages[index] {
@@ -119,6 +143,7 @@ impl ExactCounter {
         let pages = self.pages.iter().flatten().count() * size_of::<[u32; PAGE_LEN]>();
         pages
             + size_of_val(&*self.pages)
+            + self.recent.capacity() * size_of::<u32>()
             + (self.carries.capacity() + self.pending.capacity()) * size_of::<u64>()
             + self.runs.capacity() * size_of::<ValueRun>()
     }
@@ -141,6 +166,7 @@ impl ExactCounter {
 
     /// The fast values as runs; drops the tables on the way.
     fn fast_runs(&mut self) -> Vec<ValueRun> {
+        self.count_recent();
         self.carries.sort_unstable();
         let mut carries = self.carries.iter().copied().peekable();
         let mut runs = Vec::new();
@@ -289,6 +315,7 @@ mod tests {
         for value in (0..DENSE_LIMIT).step_by(64) {
             c.push(value);
         }
+        c.count_recent();
         let full = c.memory_bytes();
         assert_eq!(full - empty, 16 << 20);
         for value in (0..DENSE_LIMIT).step_by(64) {

@@ -154,16 +154,18 @@ impl Probe for BpfProbe {
     fn end(&mut self, slot: u32, token: Token, latency_ns: u64) {
         self.operations += 1;
         let index = (slot - self.first_slot) as usize;
-        let Some(begun) = self.begun.get(index).copied() else {
+        // Not copied as a whole: that would wait for the stores of `begin`.
+        let Some(begun) = self.begun.get(index) else {
             return;
         };
         let keep = self.thresholds.keep(begun.op, latency_ns);
         let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if thread.off.load(Relaxed) != 0 {
-            self.came_back(begun.submit as u64 + latency_ns);
+            let now = begun.submit as u64 + latency_ns;
+            self.came_back(now);
         }
         if self.shared.all || keep != KeepReason::No {
-            self.keep(slot, token, latency_ns, &begun, keep);
+            self.keep(slot, token, latency_ns, index, keep);
         }
         let slots = &self.shared.programs.slots;
         slots.get(slot as usize).token.store(0, Relaxed);
@@ -206,9 +208,12 @@ impl BpfProbe {
         slot: u32,
         token: Token,
         latency: u64,
-        begun: &OperationStart,
+        index: usize,
         keep: KeepReason,
     ) {
+        let Some(begun) = self.begun.get(index).copied() else {
+            return;
+        };
         if !self.batch.has_room() && !self.swap() {
             self.lost += 1;
             return;

@@ -343,8 +343,9 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     Ok(report)
 }
 
-/// Random reads by one thread while another overwrites as fast as it can, which is counted on neither
-/// side; each on a database of its own that it filled.
+/// Random reads by one thread while another overwrites 2 MiB/s (the rate of RocksDB's own `benchmark.sh`),
+/// which is counted on neither side; each on a database of its own that it filled. As fast as it can,
+/// the writer would decide what the reader gets.
 fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
     let mut report = Comparison::titled(&format!(
@@ -354,11 +355,17 @@ fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let options = format!("{}keep = true\n", same_options(&theirs)?);
     let read = reading(value);
     let write = read.replace("\"get\"", "\"update\"");
-    let work = format!("{read}[[workload]]\nname = \"writer\"\nmeasured = false\n{write}");
+    let bytes = 2 << 20;
+    let rate = bytes / (value + 16);
+    let work = format!(
+        "{read}[[workload]]\nname = \"writer\"\nmeasured = false\narrival = {{ rate = \"{rate}/s\" }}\n{write}"
+    );
     taillight::run(&job("rocksdb-read.toml", "rocksdb", &ours, &options, &read)?)?;
     DbBench::new(&ours, value, "compact").with("--use_existing_db=1").load()?;
     let job = job("rocksdb-while.toml", "rocksdb", &ours, &options, &work)?;
-    let peer = DbBench::new(&theirs, value, "readwhilewriting").with("--use_existing_db=1");
+    let peer = DbBench::new(&theirs, value, "readwhilewriting")
+        .with("--use_existing_db=1")
+        .with(&format!("--benchmark_write_rate_limit={bytes}"));
     report.arms = pairs::run(
         setup.pairs,
         vec![

@@ -255,7 +255,7 @@ fn find(path: &str) -> Result<(PathBuf, bool)> {
 }
 
 /// Nothing in it that anyone could miss.
-fn is_empty(dir: &Path) -> Result<bool> {
+pub fn is_empty(dir: &Path) -> Result<bool> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();

@@ -9,7 +9,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::ByteSize;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, regular};
 
 use crate::kv::directory::is_empty;
 use crate::options::{DriverOptions, OrDefault};
@@ -164,7 +164,7 @@ impl RocksDbOptions {
     pub fn strings(&self) -> Result<Vec<(&'static str, String)>> {
         let mut strings = Vec::new();
         if !self.options_file.is_empty() {
-            let text = std::fs::read_to_string(&self.options_file).map_err(|e| {
+            let text = regular::read_to_string(&self.options_file).map_err(|e| {
                 Error::unavailable("cannot read the options file")
                     .with("options_file", &self.options_file)
                     .source(e)

@@ -234,9 +234,9 @@ fn run_on_target(
     let cost = feed.as_ref().zip(before).map(|(feed, before)| feed.cost().since(before));
     measured.outcome.overhead.live = cost;
     let path = run.dir.path().to_owned();
-    let concluded = verdict::conclude(run, &environment, &sys, measured, request);
+    let (exit, summary) = verdict::conclude(run, &environment, &sys, measured, request);
     if let Some(feed) = feed {
-        let summary = concluded.as_ref().ok().and_then(|(_, summary)| summary.as_ref());
+        let summary = summary.as_ref();
         feed.end(LiveEnd {
             status: summary.map_or("without a report".to_owned(), |s| {
                 format!("{:?}", s.status).to_lowercase()
@@ -246,7 +246,6 @@ fn run_on_target(
             slow: summary.and_then(|s| s.cause.clone()),
         });
     }
-    let (exit, summary) = concluded?;
     Ok(RunOutcome { exit, path: Some(path), summary })
 }
 

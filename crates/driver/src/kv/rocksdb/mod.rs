@@ -87,18 +87,20 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         return Err(Error::usage("a write without a log cannot be synced")
             .hint("use sync = \"none\", or set options.wal = true"));
     }
+    let strings = options.strings()?;
     let ask = DatabaseSpec {
         spec,
         keep: options.keep,
         read_only: options.read_only,
         bounded: options.bounded_scans,
         snapshot: options.snapshot,
+        compresses: options::compresses(&strings),
     };
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;
     }
     let engine = RocksDbEngine {
-        strings: options.strings()?,
+        strings,
         library: RocksDbLibrary::load(&options.library)?,
         options,
     };

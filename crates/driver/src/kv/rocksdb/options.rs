@@ -237,6 +237,15 @@ pub fn updates_in_place(strings: &[(&'static str, String)]) -> bool {
     said(strings, "inplace_update_support").is_some_and(|v| v == "true" || v == "1")
 }
 
+/// Whether some level of the tables may be compressed.
+pub fn compresses(strings: &[(&'static str, String)]) -> bool {
+    let off = |name| {
+        said(strings, name).map(|v| matches!(v, "kNoCompression" | "kDisableCompressionOption"))
+    };
+    let over = ["compression_per_level", "bottommost_compression"];
+    off("compression") != Some(true) || over.into_iter().any(|name| off(name) == Some(false))
+}
+
 /// Refuses a log directory (`wal_dir`) with something in it that is not of the database in `dir`:
 /// RocksDB would replay and delete another's logs. Errors: `Refused`, `Unavailable`.
 pub fn fit_logs(strings: &[(&'static str, String)], dir: Option<&str>) -> Result<()> {
@@ -446,6 +455,16 @@ mod tests {
         assert!(found("inplace_update_support=1;max_open_files=9"));
         assert!(!found("inplace_update_support=false"));
         assert!(!found("max_open_files=9"));
+    }
+
+    #[test]
+    fn compression_is_off_where_nothing_turns_it_on() {
+        let found = |text: &str| compresses(&parse(text).unwrap().strings().unwrap());
+        assert!(!found("compression = \"none\""));
+        let off = "compression=kNoCompression;bottommost_compression=";
+        assert!(!found(&format!("options = \"{off}kDisableCompressionOption\"")));
+        assert!(found(&format!("options = \"{off}kZSTD\"")));
+        assert!(found("") && found("compression = \"lz4\""));
     }
 
     #[test]

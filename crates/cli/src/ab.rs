@@ -54,7 +54,6 @@ pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     };
     let plans = [base.plan.clone(), new.plan.clone()];
     let mut method = AbMethod::new([base, new], request)?;
-    plans.iter().try_for_each(run::check_named_files)?;
     let place = SeriesPlace {
         name,
         output: args.output.clone(),

@@ -21,11 +21,14 @@ use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result, StopFlag};
+use taillight_driver::space::record_bytes;
 use taillight_driver::{OpenSpec, Target};
+use taillight_engine::preload;
 use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
 use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
+use taillight_report::format::{bytes, count};
 use taillight_report::table;
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{Summary, names};
@@ -183,7 +186,7 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
 }
 
 /// Whether the files that the plan names can be used: a wrong name must not cost a layout.
-pub fn check_named_files(plan: &Plan) -> Result<()> {
+fn check_named_files(plan: &Plan) -> Result<()> {
     check_spill(plan)?;
     for workload in &plan.workloads {
         Schedules::new(workload, plan.run.seed, 0)?;
@@ -279,7 +282,10 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     })?;
     let can = driver.capabilities(&plan.target)?;
     let id = &run.run_id;
-    let loaded = taillight_engine::preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
+    if !request.quiet {
+        say_load(plan, target.as_ref());
+    }
+    let loaded = preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
         live.step(p);
         !stop.stopped()
     });
@@ -302,6 +308,15 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
             let _ = target.close();
             Err(e)
         }
+    }
+}
+
+/// Says what is loaded first, if anything is.
+fn say_load(plan: &Plan, target: &dyn Target) {
+    let missing = preload::missing(plan, target);
+    if let Some(w) = plan.workloads.first().filter(|_| missing > 0) {
+        let size = bytes((missing as f64 * record_bytes(w)) as u64);
+        output::note(&format!("loading {} records: {size} of keys and values", count(missing)));
     }
 }
 

@@ -80,6 +80,10 @@ fn verbose_shows_the_tables_of_the_page() {
     let (plain, _) = run_line(dir.path(), &format!("{SIM} a"), 0);
     let (more, _) = run_line(dir.path(), "report a -v", 0);
     assert!(more.lines().count() > plain.lines().count(), "{more}");
+    for line in ["drivers", "doctor", "run --driver null --ops 9 --sweep workload.0.queue_depth=1,2"] {
+        let words = |more| run_line(dir.path(), &format!("{line} {more}"), 0).0.lines().count();
+        assert!(words("-v") > words(""), "{line}");
+    }
 }
 
 #[test]

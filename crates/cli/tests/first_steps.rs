@@ -169,6 +169,8 @@ fn the_doctor_says_that_a_path_is_not_there() {
         Some((of(path, "state"), of(path, "found")))
     };
     assert_eq!(found("there"), None);
+    let (state, text) = found("127.0.0.1:6379").expect("said");
+    assert!(state == "ok" && text.contains("driver redis"), "{text}");
     for (path, state) in [("new/", "warn"), ("new", "warn"), ("no/such/", "no")] {
         let (said, text) = found(path).expect("said");
         assert_eq!(said, state, "{text}");

@@ -471,6 +471,7 @@ impl<'a> Runner<'a> {
         let runs = runs.iter().map(|dir| saved::run_directories(dir));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let made = self.host.report(&runs.concat(), &self.dir, context)?;
+        let show_text = show_text || self.host.wants_detail();
         if show_text {
             self.line_unless_empty(&format!("\n{}", made.text.trim_end()));
         }

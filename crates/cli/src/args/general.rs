@@ -11,7 +11,7 @@ pub struct VoiceArgs {
     /// Only results and errors: no progress, no notes.
     #[arg(short = 'q', long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// More about how a result came about.
+    /// More: the tables of the page; of `drivers` all options, of `doctor` all that tracing needs.
     #[arg(short = 'v', long, global = true)]
     pub verbose: bool,
 }

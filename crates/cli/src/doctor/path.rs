@@ -37,6 +37,12 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     all
 }
 
+/// What is said of a server that `driver` drives.
+pub fn server(path: &Path, driver: &str) -> Check {
+    let found = format!("{} is a server (driver {driver}): a run asks it", path.display());
+    Check::ok("path", found)
+}
+
 /// Says of a path that is not there what the other checks look at instead.
 pub fn missing(path: &Path) -> Option<Check> {
     if path.exists() {

@@ -167,7 +167,7 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
 }
 
 /// The driver of a path that is given without one. Errors: `Usage` for HOST:PORT with a port that none is.
-fn driver_of(path: &str) -> Result<&'static str> {
+pub fn driver_of(path: &str) -> Result<&'static str> {
     let server = path.rsplit_once(':').filter(|(host, at)| {
         let digits = !at.is_empty() && at.bytes().all(|b| b.is_ascii_digit());
         !host.is_empty() && !host.contains('/') && digits && !Path::new(path).exists()

@@ -43,7 +43,7 @@ use crate::{output, problem, registry, report};
 use directory::{NewRun, series_directory};
 
 pub use host::{RunHost, run_method};
-pub use job::{plan_of, read, resolve};
+pub use job::{driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;

@@ -20,6 +20,7 @@ use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result, StopFlag};
 use taillight_driver::space::record_bytes;
 use taillight_driver::{OpenSpec, Target};
@@ -224,7 +225,7 @@ fn run_on_target(
     };
     if !quiet {
         // Named only now: a run that could not begin leaves no directory.
-        output::line(&format!("run directory: {}", run.dir.path().display()));
+        output::line(&format!("run directory: {}", in_line(run.dir.path().display())));
         let about = taillight_report::model::about::about(run.dir.manifest());
         output::line(&table::wrap(&about, table::width()).join("\n"));
     }

@@ -2,7 +2,7 @@
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
-use taillight_core::units::readable::visible;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind};
 use taillight_engine::{EngineOutcome, StopReason};
 use taillight_machine::Sys;
@@ -93,7 +93,7 @@ pub fn conclude(
         }
     };
     if !request.quiet {
-        output::result(&visible(&format!("Run     {}", run.dir.path().display())));
+        output::result(&format!("Run     {}", in_line(run.dir.path().display())));
     }
     let bug = outcome.error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Internal);
     let exit =
@@ -106,7 +106,7 @@ pub fn conclude(
 /// the manifest as it was at the start, so that salvage finishes the directory once the cause is gone.
 fn unsaved(e: &Error, run: &NewRun) -> Exit {
     problem::show(e);
-    let path = run.dir.path().display();
+    let path = in_line(run.dir.path().display());
     output::note(&format!(
         "what was measured is not lost: remove the cause, then run `taillight report {path}`"
     ));

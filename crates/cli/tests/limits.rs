@@ -63,13 +63,17 @@ fn a_small_stack_is_enough() {
 
 #[test]
 fn the_limit_on_cpu_time_ends_a_run_in_order() {
-    let dir = scratch();
-    let line = "run --driver null --runtime 60s --output out --set capture.mode=off";
-    under(dir.path(), "-S -t 1", line, 143);
-    let manifest = manifest(dir.path(), "out");
-    assert_eq!(manifest["status"], "partial");
-    let reason = manifest["reason"].as_str().expect("a reason");
-    assert!(reason.contains("SIGXCPU") && reason.contains("ulimit -t"), "{reason}");
+    // Without -S there is no time between the warning and the end, unless it is made.
+    for limit in ["-S -t 1", "-t 8"] {
+        let dir = scratch();
+        let line = "run --driver null --workers 2 --runtime 60s --output out --set capture.mode=off";
+        under(dir.path(), limit, line, 143);
+        let manifest = manifest(dir.path(), "out");
+        assert_eq!(manifest["status"], "partial");
+        let reason = manifest["reason"].as_str().expect("a reason");
+        assert!(reason.contains("SIGXCPU") && reason.contains("ulimit -t"), "{reason}");
+        assert_eq!(summary(dir.path(), "out")["status"], "partial", "the report is made");
+    }
 }
 
 #[test]

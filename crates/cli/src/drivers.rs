@@ -44,7 +44,8 @@ fn table() -> String {
             vec![d.name().to_owned(), format!("{} ({})", d.about(), facts(*d).operations)]
         }),
     );
-    output::columns(&rows) + "\nOptions of one: taillight drivers NAME; of all: taillight drivers -v\n"
+    output::columns(&rows)
+        + "\nOptions of one: taillight drivers NAME; of all: taillight drivers -v\n"
 }
 
 /// A driver, for programs.

@@ -92,7 +92,9 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
     }
     output::result(words(&context).trim_end());
     let made = of_series(&runs, place, context)?;
-    output::line(&made.html.map_or(String::new(), |page| format!("\nReport  {}", in_line(page.display()))));
+    output::line(
+        &made.html.map_or(String::new(), |page| format!("\nReport  {}", in_line(page.display()))),
+    );
     if output::voice().json {
         json_of(dir)?;
     }

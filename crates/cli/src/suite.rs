@@ -33,7 +33,8 @@ pub fn main(args: SuiteArgs) -> Result<Exit> {
 
 /// The suites that are part of the program, with what they are about.
 fn list() -> Result<Exit> {
-    let words = |name: &str| [name.replacen("disk-for-", "disk-for ", 1), about(name).unwrap_or_default()];
+    let words =
+        |name: &str| [name.replacen("disk-for-", "disk-for ", 1), about(name).unwrap_or_default()];
     let all = suites::names().map(words);
     if output::voice().json {
         let entry = |[name, about]: [String; 2]| json!({ "name": name, "about": about });

@@ -80,7 +80,9 @@ fn verbose_shows_the_tables_of_the_page() {
     let (plain, _) = run_line(dir.path(), &format!("{SIM} a"), 0);
     let (more, _) = run_line(dir.path(), "report a -v", 0);
     assert!(more.lines().count() > plain.lines().count(), "{more}");
-    for line in ["drivers", "doctor", "run --driver null --ops 9 --sweep workload.0.queue_depth=1,2"] {
+    for line in
+        ["drivers", "doctor", "run --driver null --ops 9 --sweep workload.0.queue_depth=1,2"]
+    {
         let words = |more| run_line(dir.path(), &format!("{line} {more}"), 0).0.lines().count();
         assert!(words("-v") > words(""), "{line}");
     }
@@ -116,7 +118,13 @@ fn names_cannot_move_the_cursor() {
     said(&["run", "--wrong\x1b[2J\r"], 2);
     // Nor turn what follows it, nor look like a line of its own.
     for words in [&["report"][..], &["doctor", "--path"], &["run", "--driver", "null", "--set"]] {
-        let code = if words[0] == "doctor" { 0 } else if words[0] == "run" { 2 } else { 4 };
+        let code = if words[0] == "doctor" {
+            0
+        } else if words[0] == "run" {
+            2
+        } else {
+            4
+        };
         let all = said(&[words, &["o\nerror: \u{202e}p"]].concat(), code);
         assert!(!all.contains('\u{202e}') && !all.contains("o\nerror"), "{all}");
     }

@@ -66,7 +66,8 @@ fn the_limit_on_cpu_time_ends_a_run_in_order() {
     // Without -S there is no time between the warning and the end, unless it is made.
     for limit in ["-S -t 1", "-t 8"] {
         let dir = scratch();
-        let line = "run --driver null --workers 2 --runtime 60s --output out --set capture.mode=off";
+        let line =
+            "run --driver null --workers 2 --runtime 60s --output out --set capture.mode=off";
         under(dir.path(), limit, line, 143);
         let manifest = manifest(dir.path(), "out");
         assert_eq!(manifest["status"], "partial");

@@ -138,7 +138,8 @@ fn every_point_is_looked_at_before_the_first_runs() {
     let file = "--driver file --path data --rw write --direct=false --output out";
     let (_, err) = run(&format!("{file} --sweep target.size=1MiB,4096TiB"), 4);
     assert!(err.contains("not enough space"), "{err}");
-    let keys = "--driver memory --set workload.0.mix=get --output out --sweep workload.0.keys.count";
+    let keys =
+        "--driver memory --set workload.0.mix=get --output out --sweep workload.0.keys.count";
     let (_, err) = run(&format!("{keys}=9,1000000000000"), 4);
     assert!(err.contains("do not fit into memory"), "{err}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);

@@ -414,7 +414,8 @@ impl<'a> Runner<'a> {
             self.host.show(Message::Note(&format!("not run: {}", left.join(", "))));
         }
         if ended.is_some_and(resumable) {
-            let line = format!("go on with: taillight suite --resume {}", in_line(self.dir.display()));
+            let line =
+                format!("go on with: taillight suite --resume {}", in_line(self.dir.display()));
             self.host.show(Message::Note(&line));
         }
         // What was found is kept: a report that cannot be made must not hide how it ended.

@@ -120,7 +120,8 @@ fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Resul
         let target = &plan.target;
         let asked = (target, plan.workloads.first().map(|w| (&w.keys, &w.block_size)));
         let keeps = |of: &TargetPlan| of.options.get("keep").and_then(toml::Value::as_bool);
-        let mut before = seen.iter().filter(|(b, _)| (&b.driver, &b.path) == (&target.driver, &target.path));
+        let mut before =
+            seen.iter().filter(|(b, _)| (&b.driver, &b.path) == (&target.driver, &target.path));
         if seen.contains(&asked) || before.any(|(b, _)| keeps(b) == Some(true)) {
             continue;
         }

@@ -99,11 +99,8 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;
     }
-    let engine = RocksDbEngine {
-        strings,
-        library: RocksDbLibrary::load(&options.library)?,
-        options,
-    };
+    let engine =
+        RocksDbEngine { strings, library: RocksDbLibrary::load(&options.library)?, options };
     engine.config()?;
     if !ask.read_only {
         options::fit_logs(&engine.strings, spec.plan.target.path.as_deref())?;

@@ -253,7 +253,8 @@ pub fn fit_logs(strings: &[(&'static str, String)], dir: Option<&str>) -> Result
         return Ok(());
     };
     let real = |path: &str| std::fs::canonicalize(path.trim_matches(['{', '}'])).ok();
-    let Some(logs) = real(logs).filter(|logs| std::fs::canonicalize(dir).ok().as_ref() != Some(logs))
+    let Some(logs) =
+        real(logs).filter(|logs| std::fs::canonicalize(dir).ok().as_ref() != Some(logs))
     else {
         return Ok(());
     };

@@ -13,13 +13,13 @@ use taillight_core::{Error, Result};
 use taillight_rundir::JsonFile;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::ab::{self, AbMethod, AbRequest, AbSide};
+use taillight_suite::exit::worst;
 use taillight_suite::host::JobSource;
 
 use crate::args::{AbArgs, Command, DropFlag, RunArgs};
-use crate::compare;
 use crate::registry::Registry;
 use crate::run::{self, SeriesPlace, run_planned};
-use crate::suite;
+use crate::{compare, output, problem, suite};
 
 /// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are shown.
 pub fn main(args: AbArgs) -> Result<Exit> {
@@ -54,7 +54,6 @@ pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     };
     let plans = [base.plan.clone(), new.plan.clone()];
     let mut method = AbMethod::new([base, new], request)?;
-    plans.iter().try_for_each(run::check_named_files)?;
     let place = SeriesPlace {
         name,
         output: args.output.clone(),
@@ -63,8 +62,15 @@ pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         live: &args.live,
     };
     let exit = run_planned(&mut method, &plans, None, &place, resumed)?;
-    if let (Some(path), Some(found)) = (&args.judged.junit, method.found()) {
-        compare::write_junit(path, found)?;
+    if let (Some(path), Some(found)) = (&args.judged.junit, method.found())
+        && let Err(e) = compare::write_junit(path, found)
+    {
+        problem::show(&e);
+        output::note(
+            "what was measured is not lost: `taillight compare` with the directory of the series and \
+             --junit writes it again",
+        );
+        return Ok(worst(exit, Exit::TargetFailed));
     }
     Ok(exit)
 }

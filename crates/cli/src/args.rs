@@ -20,7 +20,8 @@ pub use switches::joined;
 #[command(name = "taillight", max_term_width = 80, disable_help_subcommand = true)]
 #[command(disable_version_flag = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:
-  taillight run --driver file --path data/ --size 1GiB --rw randread --depth 32 --runtime 30s
+  taillight run --driver file --path data/ --size 1GiB --rw randread \\
+      --depth 32 --runtime 30s
   taillight run jobs/file-mixed.toml --set workload.0.queue_depth=8
   taillight doctor --path data/")]
 pub struct Cli {
@@ -106,8 +107,8 @@ pub const FURTHER: &str = "Further options";
 /// Arguments of `run`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "Examples:
-  taillight run --driver file --path data/ --size 1GiB --rw randread --bs 4KiB --depth 32 \\
-      --workers 2 --runtime 30s
+  taillight run --driver file --path data/ --size 1GiB --rw randread \\
+      --bs 4KiB --depth 32 --workers 2 --runtime 30s
   taillight run --driver null --ops 1000000
   taillight run job.toml --rate 5000/s --ceiling 20ms@99.9
   taillight run job.toml --sweep workload.0.queue_depth=1,4,16 \\
@@ -117,7 +118,7 @@ pub const FURTHER: &str = "Further options";
   taillight run job.fio
 
 Sizes: B KiB MiB GiB TiB PiB kB MB GB TB PB. Times: ns us ms s min h.
-Exit codes: 0 complete, 2 bad input, 3 refused by the guard, 4 not possible here, 5 target failed,
+Exit codes: 0 complete, 2 bad input, 3 refused by the guard, 4 not possible here, 5 target failed, \
 6 I/O errors, 7 ceiling missed, 8 ceiling undecided, 130/143 interrupted, 1 a bug.")]
 pub struct RunArgs {
     /// Job file; `-` reads it from standard input. Flags override its fields.
@@ -284,7 +285,7 @@ pub struct DoctorArgs {
 #[command(after_help = "Examples:
   taillight drive /dev/nvme0
 
-A run reads these logs by itself, before and after. nvme-cli sets the thresholds of the latency
+A run reads these logs by itself, before and after. nvme-cli sets the thresholds of the latency \
 monitor (`nvme ocp set-latency-monitor-feature`).")]
 pub struct DriveArgs {
     /// Controller or disk, like /dev/nvme0.
@@ -356,7 +357,7 @@ pub struct SchemaArgs {
   taillight import smart.json --run RUN --moment after
   taillight import bus.csv --run RUN --map docs/bus-mapping.toml
 
-Options of the file that would change the load and have no equivalent are errors. `taillight run
+Options of the file that would change the load and have no equivalent are errors. `taillight run \
 job.fio` imports and runs in one go.")]
 pub struct ImportArgs {
     /// Job file of another benchmark (`-` reads standard input); with --run, what another tool saw.
@@ -400,7 +401,8 @@ pub enum Moment {
   taillight export job.toml --format fio-job > job.fio
   taillight export taillight-runs/job-20260102T030405Z --format fio-job
   taillight export taillight-runs/pts-iops-20260102T030405Z > points.csv
-  taillight export taillight-runs/job-20260102T030405Z --format openmetrics > job.om
+  taillight export taillight-runs/job-20260102T030405Z \\
+      --format openmetrics > job.om
 
 What the other benchmark cannot express stands at the top of the file and on standard error.")]
 pub struct ExportArgs {
@@ -418,24 +420,27 @@ pub struct ExportArgs {
 /// Arguments of `suite`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  taillight suite ycsb --workload a,b,c --driver rocksdb --path db --records 1000000 --threads 4
-  taillight suite ycsb --workload d --driver memory --operations 1000000 -p fieldcount=1
+  taillight suite ycsb --workload a,b,c --driver rocksdb --path db \\
+      --records 1000000 --threads 4
+  taillight suite ycsb --workload d --driver memory \\
+      --operations 1000000 -p fieldcount=1
   taillight suite ycsb -P my.properties -p recordcount=5000000 --target job.toml
   taillight suite slc-paper --path /mnt/test
-  taillight suite slc-paper --path /mnt/test --endpoint http://127.0.0.1:9000/bench --scale full
+  taillight suite slc-paper --path /mnt/test --scale full \\
+      --endpoint http://127.0.0.1:9000/bench
   taillight suite disk-for etcd --path /mnt/test/
   taillight suite ./mine.toml --path /mnt/test/
   taillight suite pts-wsat --path /mnt/test/data --scale quick
   taillight suite --resume taillight-runs/ycsb-20260102T030405Z
 
-ycsb: Workloads run in the order YCSB recommends, on one store that is loaded before the first
-one, and anew after one that inserts. -p and -P take YCSB's properties. docs/ycsb.md says what is
+ycsb: Workloads run in the order YCSB recommends, on one store that is loaded before the first \
+one, and anew after one that inserts. -p and -P take YCSB's properties. docs/ycsb.md says what is \
 the same as in YCSB and what is not.
-slc-paper: writes and reads on a file, LevelDB, RocksDB and an object store, with their SLC
+slc-paper: writes and reads on a file, LevelDB, RocksDB and an object store, with their SLC \
 factors beside the paper's (docs/slc-paper.md).
-disk-for etcd, postgres or kafka: whether a disk keeps the ceilings of their response times, in about
+disk-for etcd, postgres or kafka: whether a disk keeps the ceilings of their response times, in about \
 a minute (docs/disk-for.md).
-pts-iops, pts-throughput, pts-latency, pts-wsat, pts-xsr, pts-hir: after SNIA's PTS, in rounds
+pts-iops, pts-throughput, pts-latency, pts-wsat, pts-xsr, pts-hir: after SNIA's PTS, in rounds \
 until steady state; the report begins with every deviation from the standard (docs/suites.md).
 dirth, cbw: the same over threads and queue depths; operating points and response times at them.
 A file of your own: `taillight schema suite` describes it, suites/queue-depths.toml is an example.")]

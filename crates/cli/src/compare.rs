@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use taillight_compare::{CompareRequest, FoundRuns, GateRequest, SideRun, compare};
 use taillight_core::exit::Exit;
 use taillight_core::plan::{GateFail, GatePlan};
-use taillight_core::units::readable::visible;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_report::table::paragraph;
 use taillight_report::{MadeReport, ReportOptions, side_words};
@@ -55,8 +55,7 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
         (false, false) => {
             let said = said.map_or(String::new(), |said| format!("\n{}", paragraph(&said)));
             let page = made.html.unwrap_or(place);
-            let page = page.display().to_string();
-            output::text(&format!("{said}\nReport  {}\n", visible(&page)))?;
+            output::text(&format!("{said}\nReport  {}\n", in_line(page.display())))?;
         }
     }
     Ok(found.gate.map_or(Exit::Ok, |gate| exit_of(gate.status)))
@@ -178,7 +177,7 @@ fn page(found: &CompareFile, runs: &[PathBuf], place: &Path) -> Result<MadeRepor
         let damage =
             summary.verdict.reasons.iter().filter(|r| taillight_report::is_damage(&r.code));
         for reason in damage {
-            output::note(&format!("{}: {}", run.display(), reason.text));
+            output::note(&format!("{}: {}", in_line(run.display()), reason.text));
         }
     }
     Ok(made)

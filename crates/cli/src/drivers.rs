@@ -24,6 +24,9 @@ pub fn main(args: &DriversArgs) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let text = match (&args.name, args.markdown) {
+        (None, false) if output::voice().verbose => {
+            DRIVERS.iter().map(|d| plain(*d)).collect::<Vec<_>>().join("\n\n")
+        }
         (None, false) => table(),
         (None, true) => DRIVERS.iter().map(|d| markdown(*d)).collect::<Vec<_>>().join("\n"),
         (Some(name), false) => plain(registry::driver(name)?),
@@ -41,7 +44,8 @@ fn table() -> String {
             vec![d.name().to_owned(), format!("{} ({})", d.about(), facts(*d).operations)]
         }),
     );
-    output::columns(&rows) + "\nOptions of one: taillight drivers NAME\n"
+    output::columns(&rows)
+        + "\nOptions of one: taillight drivers NAME; of all: taillight drivers -v\n"
 }
 
 /// A driver, for programs.

@@ -8,7 +8,7 @@ use taillight_compare::history::{
 use taillight_core::exit::Exit;
 use taillight_core::plan::GateFigure;
 use taillight_core::units::Span;
-use taillight_core::units::readable::visible;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_report::{ReportContext, html};
 use taillight_rundir::history::{HistoryFile, HistorySuspect};
@@ -40,8 +40,8 @@ pub fn main(args: &HistoryArgs) -> Result<Exit> {
         (true, _) => output::json(&found)?,
         (false, true) => output::text(&markdown(&found))?,
         (false, false) => {
-            let page = page.display().to_string();
-            output::text(&format!("{}\nReport  {}\n", console(&found), visible(&page)))?;
+            let page = in_line(page.display());
+            output::text(&format!("{}\nReport  {page}\n", console(&found)))?;
         }
     }
     Ok(Exit::Ok)

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
@@ -52,7 +53,7 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
             for job in &jobs {
                 let file = path.join(format!("{}.toml", job.name));
                 write_new(&file, &job.toml)?;
-                output::line(&file.display().to_string());
+                output::line(&in_line(file.display()));
             }
         }
     }

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use taillight_core::exit::Exit;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile};
 use taillight_rundir::{RunDir, SCHEMA_VERSION};
@@ -43,7 +44,7 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     }
     report::of_run(dir.path(), None, true)?;
     let page = dir.file(taillight_rundir::names::REPORT);
-    output::line(&format!("Report  {}", page.display()));
+    output::line(&format!("Report  {}", in_line(page.display())));
     Ok(Exit::Ok)
 }
 

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use taillight_core::Error;
 use taillight_core::exit::Exit;
+use taillight_core::units::readable::in_line;
 
 use crate::output;
 
@@ -13,7 +14,10 @@ pub fn command_line(e: &mut clap::Error) -> Exit {
     // Its advice on an unknown flag is to pass it as the name of a job.
     e.remove(ContextKind::Suggested);
     // It repeats words of the command line, which must not move the cursor.
-    let moves = |word: OsString| word.to_string_lossy().contains(char::is_control);
+    let moves = |word: OsString| {
+        let word = word.to_string_lossy();
+        in_line(&word) != word
+    };
     match e.use_stderr() && std::env::args_os().any(moves) {
         true => output::problem(e.render().to_string().trim_end()),
         // Nothing to do when nobody reads it.
@@ -90,7 +94,7 @@ fn text(e: &Error) -> String {
     let mut text = format!("error: {e}");
     if let Some(hint) = e.hint_text() {
         text.push_str("\nhint: ");
-        text.push_str(hint);
+        text.push_str(&in_line(hint));
     }
     if e.exit() == Exit::Internal {
         text.push_str("\nThis is a bug in Taillight; please report it with the command you ran.");

@@ -48,8 +48,10 @@ impl Shown {
                 "bytes" => "{binary_bytes} of {binary_total_bytes}",
                 _ => "{human_pos} of {human_len}",
             };
-            self.bar(p.what, p.total, &format!("{amounts}, {{eta}} left"))
-                .set_position(p.done.min(p.total));
+            let left = self.left(p);
+            let bar = self.bar(p.what, p.total, &format!("{amounts}{{msg}}"));
+            bar.set_message(left);
+            bar.set_position(p.done.min(p.total));
         } else if self.last_note.is_none_or(|t| t.elapsed() >= PAUSE) {
             self.last_note = Some(Instant::now());
             let left = self.left(p);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::TraceMode;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_report::analyse::CapturedIos;
 use taillight_report::format::counted;
@@ -86,12 +87,14 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
             "partial: the series has not ended; this is what its first {} measured; to go on: taillight \
              suite --resume {}",
             counted(runs.len() as u64, "run"),
-            dir.display()
+            in_line(dir.display())
         ));
     }
     output::result(words(&context).trim_end());
     let made = of_series(&runs, place, context)?;
-    output::line(&made.html.map_or(String::new(), |page| format!("\nReport  {}", page.display())));
+    output::line(
+        &made.html.map_or(String::new(), |page| format!("\nReport  {}", in_line(page.display()))),
+    );
     if output::voice().json {
         json_of(dir)?;
     }
@@ -190,7 +193,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     };
     output::text(&text)?;
     match report.html {
-        Some(page) => output::line(&format!("\nPictures  {}", page.display())),
+        Some(page) => output::line(&format!("\nPictures  {}", in_line(page.display()))),
         None => output::note("no pictures: the run directory cannot be written"),
     }
     Ok(exit)
@@ -225,7 +228,7 @@ pub fn rescue(run: &Path) -> Result<()> {
     })?;
     shown.end();
     if let Some(salvaged) = salvaged {
-        output::note(&format!("{}: {}", run.display(), salvaged.text));
+        output::note(&format!("{}: {}", in_line(run.display()), salvaged.text));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use clap::Parser;
+use serde_json::json;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_report::table::{Cell, Table};
@@ -32,12 +33,16 @@ pub fn main(args: SuiteArgs) -> Result<Exit> {
 
 /// The suites that are part of the program, with what they are about.
 fn list() -> Result<Exit> {
-    let mut table = Table::of_words("suites", "suites", &["suite", "what it is about"]);
-    for name in suites::names() {
-        let about = about(name).unwrap_or_default();
-        let name = name.replacen("disk-for-", "disk-for ", 1);
-        table.rows.push([name, about].map(Cell::new).to_vec());
+    let words =
+        |name: &str| [name.replacen("disk-for-", "disk-for ", 1), about(name).unwrap_or_default()];
+    let all = suites::names().map(words);
+    if output::voice().json {
+        let entry = |[name, about]: [String; 2]| json!({ "name": name, "about": about });
+        output::json(&all.map(entry).collect::<Vec<_>>())?;
+        return Ok(Exit::Ok);
     }
+    let mut table = Table::of_words("suites", "suites", &["suite", "what it is about"]);
+    table.rows.extend(all.map(|words| words.map(Cell::new).to_vec()));
     let more = "\nAnd any file: taillight suite ./mine.toml (docs/suites.md)\n";
     output::text(&(table.to_text() + more))?;
     Ok(Exit::Ok)
@@ -151,10 +156,12 @@ fn planner(destroy: Option<String>, seed: Option<u64>) -> Planner {
 }
 
 fn request(args: &SuiteArgs) -> Result<SuiteRequest> {
+    let of_path = args.path.first().filter(|_| args.target.is_empty());
+    let server = of_path.map(|path| run::driver_of(path)).transpose()?.filter(|d| *d != "file");
     let files = args.files.iter().map(|file| run::read(file));
     Ok(SuiteRequest {
         workloads: args.workload.clone(),
-        driver: args.driver.clone(),
+        driver: args.driver.clone().or(server.map(str::to_owned)),
         paths: args.path.clone(),
         targets: args.target.iter().map(|file| named_target(file)).collect::<Result<_>>()?,
         endpoint: args.endpoint.clone(),

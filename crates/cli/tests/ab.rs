@@ -61,6 +61,20 @@ fn a_slower_job_is_found_and_the_series_ends_early() {
 }
 
 #[test]
+fn a_junit_file_that_cannot_be_written_costs_no_answer() {
+    let dir = scratch();
+    let at = dir.path();
+    jobs(at);
+    // In the way of the file's temporary name.
+    std::fs::create_dir(at.join(".ci.xml.tmp")).expect("made");
+    let (_, err) = run_line(at, "ab a.toml b.toml --junit ci.xml --output out", 5);
+    assert!(err.contains("ci.xml") && common::unwrapped(&err).contains("not lost"), "{err}");
+    std::fs::remove_dir(at.join(".ci.xml.tmp")).expect("removed");
+    run_line(at, "compare out --junit ci.xml --output again", 0);
+    assert!(at.join("ci.xml").is_file());
+}
+
+#[test]
 fn settings_of_one_job_are_two_sides_and_a_gate_in_it_decides() {
     let dir = scratch();
     let at = dir.path();

@@ -228,6 +228,34 @@ fn targets_of_somebody_else() {
 }
 
 #[test]
+fn a_pipe_where_a_file_is_named_is_no_wait() {
+    let dir = scratch();
+    let pipe = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    let replay = "--driver null --set workload.0.arrival={kind=\"replay\",file=\"pipe\"}";
+    let https = "--path https://127.0.0.1:1/b --size 1MiB --set target.options.ca=pipe";
+    for (line, code) in [
+        (replay, 2),
+        ("--driver sim --ops 9 --set target.options.state=pipe", 4),
+        ("--driver null --ops 9 --set workload.0.block_size={file=\"pipe\"}", 2),
+        ("--path http://127.0.0.1:1/b --size 1MiB", 4),
+        (https, 4),
+        ("--driver rocksdb --path db --set target.options.options_file=pipe", 4),
+    ] {
+        let mut command = common::taillight(dir.path());
+        command.args(["run", "--runtime", "1s"]).args(line.split(' '));
+        command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
+        if line == https {
+            command.env("AWS_ACCESS_KEY_ID", "a").env("AWS_SECRET_ACCESS_KEY", "b");
+        } else {
+            command.env("AWS_SHARED_CREDENTIALS_FILE", &pipe);
+        }
+        let (_, err) = common::ended(&command.output().expect("it starts"), code);
+        assert!(err.contains("no regular file"), "{line}: {err}");
+    }
+}
+
+#[test]
 fn an_output_that_holds_something_is_left_alone() {
     let dir = scratch();
     let (_, err) = run(dir.path(), &["run", "--driver", "null", "--ops", "1", "--output", ""], 2);

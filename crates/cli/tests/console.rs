@@ -80,6 +80,12 @@ fn verbose_shows_the_tables_of_the_page() {
     let (plain, _) = run_line(dir.path(), &format!("{SIM} a"), 0);
     let (more, _) = run_line(dir.path(), "report a -v", 0);
     assert!(more.lines().count() > plain.lines().count(), "{more}");
+    for line in
+        ["drivers", "doctor", "run --driver null --ops 9 --sweep workload.0.queue_depth=1,2"]
+    {
+        let words = |more| run_line(dir.path(), &format!("{line} {more}"), 0).0.lines().count();
+        assert!(words("-v") > words(""), "{line}");
+    }
 }
 
 #[test]
@@ -110,6 +116,21 @@ fn names_cannot_move_the_cursor() {
     let made = said(&["run", "--driver", "null", "--ops", "9", "--output", "o\x1b[2J"], 0);
     assert!(made.matches("o\\u{1b}[2J").count() >= 3, "directory, report and run: {made}");
     said(&["run", "--wrong\x1b[2J\r"], 2);
+    // Nor turn what follows it, nor look like a line of its own.
+    for words in [&["report"][..], &["doctor", "--path"], &["run", "--driver", "null", "--set"]] {
+        let code = if words[0] == "doctor" {
+            0
+        } else if words[0] == "run" {
+            2
+        } else {
+            4
+        };
+        let all = said(&[words, &["o\nerror: \u{202e}p"]].concat(), code);
+        assert!(!all.contains('\u{202e}') && !all.contains("o\nerror"), "{all}");
+    }
+    let named = "x\n\u{2067}y";
+    let made = said(&["run", "--driver", "null", "--ops", "9", "--output", named], 0);
+    assert!(made.matches("x\\n\\u{2067}y").count() >= 3, "{made}");
 }
 
 #[test]

@@ -93,8 +93,12 @@ fn recorded_times_are_looked_for_before_anything_is_laid_out() {
             && err.contains("relative to the directory the command is run in"),
         "{err}"
     );
-    let repeat = [&args[..], &["--set", "run.repeat=2"]].concat();
-    run(dir.path(), &repeat, 2);
+    for more in [["--set", "run.repeat=2"], ["--sweep", "workload.0.queue_depth=1,2"]] {
+        run(dir.path(), &[&args[..], &more].concat(), 2);
+    }
+    let suite = ["suite", "disk-for", "etcd", "--path", ".", "--set", args[8]];
+    let (_, err) = run(dir.path(), &suite, 2);
+    assert!(err.contains("the recorded times cannot be opened"), "{err}");
     let sizes = ["run", "--driver", "null", "--set", "workload.0.block_size={file=\"sizes.txt\"}"];
     let (_, err) = run(dir.path(), &sizes, 2);
     assert!(err.contains("relative to the directory"), "{err}");
@@ -165,6 +169,8 @@ fn the_doctor_says_that_a_path_is_not_there() {
         Some((of(path, "state"), of(path, "found")))
     };
     assert_eq!(found("there"), None);
+    let (state, text) = found("127.0.0.1:6379").expect("said");
+    assert!(state == "ok" && text.contains("driver redis"), "{text}");
     for (path, state) in [("new/", "warn"), ("new", "warn"), ("no/such/", "no")] {
         let (said, text) = found(path).expect("said");
         assert_eq!(said, state, "{text}");

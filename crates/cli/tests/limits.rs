@@ -32,6 +32,21 @@ fn a_file_that_becomes_too_large_is_an_error_that_names_the_limit() {
 }
 
 #[test]
+fn a_run_whose_end_cannot_be_noted_is_not_lost() {
+    let dir = scratch();
+    let line = "run --driver null --rate 1000/s --runtime 1s --output out";
+    let child = start_measuring(dir.path(), line);
+    // In the way of the manifest's temporary name.
+    let cause = dir.path().join("out/.manifest.json.tmp");
+    std::fs::create_dir(&cause).expect("made");
+    let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
+    assert!(err.contains("manifest") && err.contains("is not lost"), "{err}");
+    std::fs::remove_dir(&cause).expect("removed");
+    common::run(dir.path(), &["report", "out"], 5);
+    assert_eq!(summary(dir.path(), "out")["totals"]["count"], 1000);
+}
+
+#[test]
 fn a_run_that_may_open_no_file_leaves_nothing() {
     let dir = scratch();
     let err = under(dir.path(), "-n 5", "run --driver null --ops 10 --output out", 4);
@@ -48,13 +63,18 @@ fn a_small_stack_is_enough() {
 
 #[test]
 fn the_limit_on_cpu_time_ends_a_run_in_order() {
-    let dir = scratch();
-    let line = "run --driver null --runtime 60s --output out --set capture.mode=off";
-    under(dir.path(), "-S -t 1", line, 143);
-    let manifest = manifest(dir.path(), "out");
-    assert_eq!(manifest["status"], "partial");
-    let reason = manifest["reason"].as_str().expect("a reason");
-    assert!(reason.contains("SIGXCPU") && reason.contains("ulimit -t"), "{reason}");
+    // Without -S there is no time between the warning and the end, unless it is made.
+    for limit in ["-S -t 1", "-t 8"] {
+        let dir = scratch();
+        let line =
+            "run --driver null --workers 2 --runtime 60s --output out --set capture.mode=off";
+        under(dir.path(), limit, line, 143);
+        let manifest = manifest(dir.path(), "out");
+        assert_eq!(manifest["status"], "partial");
+        let reason = manifest["reason"].as_str().expect("a reason");
+        assert!(reason.contains("SIGXCPU") && reason.contains("ulimit -t"), "{reason}");
+        assert_eq!(summary(dir.path(), "out")["status"], "partial", "the report is made");
+    }
 }
 
 #[test]

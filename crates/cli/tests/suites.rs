@@ -374,7 +374,21 @@ fn a_suite_without_a_name_lists_those_there_are() {
             |name: &str, about: &str| out.lines().any(|l| l.starts_with(name) && l.contains(about));
         assert!(has("disk-for etcd", "each made durable") && has("ycsb ", "A to F"), "{out}");
         assert!(out.contains("./mine.toml"), "{out}");
+        let (list, _) = run_line(dir.path(), &format!("{line} --json"), 0);
+        let list: Value = serde_json::from_str(&list).expect("JSON");
+        let all = list.as_array().expect("a list");
+        let etcd = all.iter().find(|s| s["name"] == "disk-for etcd").expect("there");
+        assert!(etcd["about"].as_str().is_some_and(|about| about.contains("each made durable")));
     }
+}
+
+#[test]
+fn a_server_as_the_path_of_a_suite_tells_its_driver() {
+    let dir = scratch();
+    let (plans, _) = run_line(dir.path(), "suite ycsb --path localhost:6379 --print-plan", 0);
+    assert!(plans.contains("driver = \"redis\""), "{plans}");
+    let (_, err) = run_line(dir.path(), "suite ycsb --path localhost:99999", 2);
+    assert!(err.contains("65535"), "{err}");
 }
 
 #[test]

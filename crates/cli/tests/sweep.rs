@@ -131,6 +131,22 @@ fn a_sweep_that_cannot_run_leaves_nothing() {
     assert!(err.contains("sweep"), "{err}");
 }
 
+#[test]
+fn every_point_is_looked_at_before_the_first_runs() {
+    let dir = scratch();
+    let run = |line: &str, code| common::run_line(dir.path(), &format!("run --ops 9 {line}"), code);
+    let file = "--driver file --path data --rw write --direct=false --output out";
+    let (_, err) = run(&format!("{file} --sweep target.size=1MiB,4096TiB"), 4);
+    assert!(err.contains("not enough space"), "{err}");
+    let keys =
+        "--driver memory --set workload.0.mix=get --output out --sweep workload.0.keys.count";
+    let (_, err) = run(&format!("{keys}=9,1000000000000"), 4);
+    assert!(err.contains("do not fit into memory"), "{err}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
+    run(&format!("{file} --sweep target.size=1MiB,2MiB"), 0);
+    assert_eq!(points(dir.path()).len(), 2);
+}
+
 /// The same depths in two phases are two curves, not two rounds of one.
 #[test]
 fn phases_of_a_suite_are_kept_apart() {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::exit::Exit;
-use crate::units::readable::visible;
+use crate::units::readable::in_line;
 
 /// Shorthand used across the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -147,11 +147,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.message)?;
+        // A name with a line break would forge lines of its own.
+        f.write_str(&in_line(&self.0.message))?;
         for (i, (key, value)) in self.0.context.iter().enumerate() {
-            // A name with a line break would forge lines of its own.
-            let value = value.replace('\n', "\\n");
-            write!(f, "{}{key}: {}", if i == 0 { " (" } else { ", " }, visible(&value))?;
+            write!(f, "{}{key}: {}", if i == 0 { " (" } else { ", " }, in_line(value))?;
         }
         if !self.0.context.is_empty() {
             write!(f, ")")?;

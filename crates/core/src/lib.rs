@@ -1,7 +1,8 @@
 //! Vocabulary shared by every crate: units, clock, operations, records, plan, errors.
 //!
 //! What it is: plain types with their meaning and units. What it is not: threads, network,
-//! storage access, or policy. Every other crate depends on this one and on nothing sideways.
+//! storage access (beyond opening a file that somebody names), or policy. Every other crate depends
+//! on this one and on nothing sideways.
 
 pub mod block_size_file;
 pub mod capability;
@@ -18,6 +19,7 @@ pub mod plan;
 pub mod probe;
 pub mod progress;
 pub mod record;
+pub mod regular;
 pub mod stop;
 pub mod suggest;
 pub mod units;

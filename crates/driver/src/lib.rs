@@ -25,7 +25,7 @@ pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;
 pub mod sim;
-mod space;
+pub mod space;
 
 pub use contract::{
     AdminAction, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session,

@@ -4,6 +4,7 @@
 //! and what becomes free; `memory` counts its records by the same rule. What only a run can tell
 //! (duration, rewrites, what a store adds of its own) is not counted: refused is what cannot fit.
 
+use taillight_core::keys::KeyNaming;
 use taillight_core::plan::{PayloadKind, Plan, WorkloadPlan};
 use taillight_core::units::readable::bytes;
 use taillight_core::{Error, OpKind, Result};
@@ -24,12 +25,33 @@ pub fn records(plan: &Plan, w: &WorkloadPlan) -> u64 {
 }
 
 /// Bytes of a value, every field.
-pub fn value_bytes(w: &WorkloadPlan) -> f64 {
+fn value_bytes(w: &WorkloadPlan) -> f64 {
     w.block_size.mean() * w.value.as_ref().map_or(1.0, |value| f64::from(value.fields))
 }
 
-/// What of a value a store keeps that compresses as well as anyone can.
+/// Bytes of a usual key.
+fn key_bytes(w: &WorkloadPlan) -> f64 {
+    let Some(keys) = &w.keys else { return 0.0 };
+    let decimal = |digits: u32| keys.prefix.len() as f64 + f64::from(digits.max(keys.digits));
+    match keys.naming {
+        KeyNaming::Binary => keys.size.map_or(16.0, |size| size.0 as f64),
+        KeyNaming::Hashed => decimal(18),
+        KeyNaming::Ordered => {
+            decimal(keys.start.saturating_add(keys.count / 2).max(1).ilog10() + 1)
+        }
+    }
+}
+
+/// Bytes of a key and its value.
+pub fn record_bytes(w: &WorkloadPlan) -> f64 {
+    key_bytes(w) + value_bytes(w)
+}
+
+/// What of key and value a store keeps that compresses as well as anyone can.
 pub fn compressed_bytes(w: &WorkloadPlan) -> f64 {
+    let hashed = w.keys.as_ref().is_some_and(|keys| keys.naming == KeyNaming::Hashed);
+    // Of 63 random bits, being in order saves some 20.
+    let key = if hashed { 5.0 } else { 0.0 };
     let percent = |share: u32| f64::from(100 - share.min(100)) / 100.0;
     let kept = match w.payload.kind {
         PayloadKind::Random => percent(w.payload.compressible),
@@ -37,7 +59,7 @@ pub fn compressed_bytes(w: &WorkloadPlan) -> f64 {
         PayloadKind::Text => 0.75,
         PayloadKind::Zero | PayloadKind::Pattern => 0.0,
     };
-    value_bytes(w) * kept * percent(w.payload.duplicate)
+    key + value_bytes(w) * kept * percent(w.payload.duplicate)
 }
 
 /// Refuses records that cannot all be kept. `have` of them are there, `free` bytes are for the others,
@@ -70,7 +92,9 @@ mod tests {
         let w = &mut plan.workloads[0];
         w.mix = vec![MixPart { op: OpKind::Get, weight: 1 }];
         w.payload = Payload::default();
-        w.keys.iter_mut().for_each(|keys| keys.count = 1_000_000);
+        for keys in w.keys.iter_mut() {
+            (keys.count, keys.naming) = (1_000_000, KeyNaming::Ordered);
+        }
         change(&mut plan);
         plan
     }
@@ -84,6 +108,11 @@ mod tests {
             plan.workloads[0].mix = parts.map(|(op, weight)| MixPart { op, weight }).to_vec();
             plan.run.operations = Some(4_000_000);
         };
+        let naming = |naming| {
+            move |plan: &mut Plan| {
+                plan.workloads[0].keys.iter_mut().for_each(|keys| keys.naming = naming);
+            }
+        };
         let of_fields = Values { fields: 10, ..Values::default() };
         for (case, plan, least) in [
             ("plain", plan(|_| ()), 1000),
@@ -92,6 +121,7 @@ mod tests {
             ("compressible", payload(Payload { compressible: 40, ..Payload::default() }), 600),
             ("text", payload(Payload::from(PayloadKind::Text)), 750),
             ("zeros", payload(Payload::from(PayloadKind::Zero)), 0),
+            ("hashed keys", plan(naming(KeyNaming::Hashed)), 1005),
             ("inserts", plan(mix), 4000),
             (
                 "inserts for a time",
@@ -110,6 +140,10 @@ mod tests {
         }
         // What is there needs no room, and what is stored whole is not made smaller.
         fits(&plan(|_| ()), 1_000_000, 0, compressed_bytes).unwrap();
-        fits(&payload(Payload::from(PayloadKind::Zero)), 0, 999 * MB, value_bytes).unwrap_err();
+        let zeros = payload(Payload::from(PayloadKind::Zero));
+        fits(&zeros, 0, 1009 * MB, record_bytes).unwrap_err();
+        fits(&zeros, 0, 1010 * MB, record_bytes).unwrap();
+        fits(&plan(naming(KeyNaming::Hashed)), 0, 1021 * MB, record_bytes).unwrap_err();
+        fits(&plan(naming(KeyNaming::Binary)), 0, 1016 * MB, record_bytes).unwrap();
     }
 }

@@ -4,8 +4,10 @@
 #[macro_use]
 mod support;
 
+use std::io::Read;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use support::{Ask, MIB, Mounted, TestLoopDevice, UndoOnDrop, op, run, scratch, session};
 use taillight_core::{ErrorKind, OpKind};
@@ -109,6 +111,28 @@ fn held_by_another_program() {
     let mine = Ask::new(&disk.device, READ).open().unwrap();
     check(&disk.device, "opened exclusively by another program");
     mine.close().unwrap();
+}
+
+#[test]
+fn a_part_or_the_whole_held_open_for_writing_by_another_program() {
+    let (disk, part, _delete) = or_skip!(partitioned(32, |_| {}));
+    for (held, wanted) in [(&part, &disk.device), (&disk.device, &part)] {
+        let mut holder = Command::new("sh")
+            .args(["-c", "exec 9<>\"$0\"; echo; read _"])
+            .arg(held)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says that it has the device open.
+        holder.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        let e = Ask { destroy: Some(wanted), ..Ask::new(wanted, WRITE) }.open().err().unwrap();
+        assert!(e.message().contains("open for writing in sh"), "{e}");
+        Ask { options: "direct = false", ..Ask::new(wanted, READ) }.open().unwrap();
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        Ask { destroy: Some(wanted), ..Ask::new(wanted, WRITE) }.open().unwrap();
+    }
 }
 
 #[test]

@@ -193,6 +193,41 @@ fn what_is_refused_costs_no_database() {
 }
 
 #[test]
+fn a_log_directory_goes_with_its_database_and_no_other() {
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let logs = place.dir.with_file_name("logs");
+        let options = format!("options = \"wal_dir={}\"", logs.display());
+        let kept = format!("{options}\nkeep = true");
+        let target = place.open(&kept).unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        assert!(logs.exists());
+        assert!(has(place.open(&kept).unwrap().as_ref(), 9), "the logs are read again");
+        let mut plan = place.plan(&options);
+        plan.target.destroy = true;
+        let target = open(&plan, Some(&place.dir)).unwrap();
+        assert!(!has(target.as_ref(), 3));
+        load(target.as_ref(), 10);
+        target.admin(AdminAction::Purge).unwrap();
+        assert!(!has(target.as_ref(), 3));
+        target.close().unwrap();
+        assert!(!logs.exists());
+        // Those of another database are neither replayed nor deleted, with this one there or not.
+        std::fs::create_dir(&logs).unwrap();
+        let other = logs.join("000004.log");
+        std::fs::write(&other, "mine").unwrap();
+        assert_eq!(place.error(&options).kind(), ErrorKind::Refused);
+        let target = place.open("keep = true").unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        let e = open(&plan, Some(&place.dir)).err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        assert!(has(place.open("keep = true").unwrap().as_ref(), 3));
+        assert_eq!(std::fs::read(&other).unwrap(), b"mine");
+    }
+}
+
+#[test]
 fn a_directory_of_other_things_and_no_directory() {
     for place in stores() {
         std::fs::create_dir(&place.dir).unwrap();

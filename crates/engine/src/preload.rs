@@ -29,6 +29,12 @@ const STOPPED_NS: u64 = 300_000_000;
 /// Longest wait for a completion, ns.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
+/// Records of the plan that the target does not have yet.
+pub fn missing(plan: &Plan, target: &dyn Target) -> u64 {
+    let keys = plan.workloads.first().and_then(|w| w.keys.as_ref());
+    keys.zip(target.keyed()).map_or(0, |(keys, held)| keys.count.saturating_sub(held.records()))
+}
+
 /// Loads what is missing of the plan's records for run `run_id`. Returns how many were loaded: the
 /// last ones of those the plan has. Where the plan verifies, each is marked as its first write.
 /// Errors: `Target` when an insert fails; `Unavailable` when the caller stops it.
@@ -43,12 +49,11 @@ pub fn preload(
         return Ok(0);
     };
     let Some(keys) = &w.keys else { return Ok(0) };
-    let have = keyed.records().min(keys.count);
-    let missing = keys.count - have;
+    let missing = missing(plan, target);
     if missing == 0 {
         return Ok(0);
     }
-    let space = KeySpace::new(keys.start, have).for_one();
+    let space = KeySpace::new(keys.start, keys.count - missing).for_one();
     let mut load = PreloadLoop::new(plan, w, target, can, space)?;
     if !plan.verify.is_off() {
         let format = BlockFormat::new(&PayloadSpec::of(&w.payload)?);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, regular};
 
 /// A file being written under a temporary name. Dropped without [`TempFile::commit`], it is
 /// removed.
@@ -93,7 +93,7 @@ pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
 /// `Corrupt` when it is damaged or of an unknown version.
 pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>> {
     let path = dir.join(name);
-    match crate::dir::read_regular(&path) {
+    match regular::read(&path) {
         Ok(text) => {
             crate::dir::parse(name, &text).map(Some).map_err(|e| e.with("path", path.display()))
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
-use taillight_core::{Error, ErrorKind, Result};
+use taillight_core::{Error, ErrorKind, Result, regular};
 
 use crate::SCHEMA_VERSION;
 use crate::atomic::{self, TempFile, cannot};
@@ -56,7 +56,7 @@ impl RunDir {
     /// `Corrupt` when its manifest is damaged or of a version this build does not know.
     pub fn open(path: &Path) -> Result<RunDir> {
         let file = path.join(names::MANIFEST);
-        let text = read_regular(&file).map_err(|e| not_a_run(path, e))?;
+        let text = regular::read(&file).map_err(|e| not_a_run(path, e))?;
         let manifest = parse_manifest(&text).map_err(|e| e.with("path", file.display()))?;
         Ok(RunDir { path: path.to_owned(), manifest, lock: None })
     }
@@ -210,14 +210,6 @@ fn is_new(path: &Path) -> Result<bool> {
             refuse("the output path is not a directory")
         }
         Err(e) => Err(cannot("open", path, e)),
-    }
-}
-
-/// Reads a file that may be anything: a pipe in its place would never end.
-pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    match fs::metadata(path)?.is_file() {
-        true => fs::read(path),
-        false => Err(io::Error::other("it is no regular file")),
     }
 }
 

@@ -38,6 +38,11 @@ pub trait Host {
     /// The exit code of a signal that asked for the end, if one came.
     fn signal(&self) -> Option<Exit>;
 
+    /// Whether the report of a series is shown with all its tables.
+    fn wants_detail(&self) -> bool {
+        false
+    }
+
     /// What the machine says of the target of a plan, as the manifest of a run has it.
     fn target_facts(&self, _plan: &Plan) -> Map<String, Value> {
         Map::new()

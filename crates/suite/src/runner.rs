@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use taillight_core::exit::Exit;
-use taillight_core::units::readable::visible;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_driver::AdminAction;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
@@ -414,7 +414,8 @@ impl<'a> Runner<'a> {
             self.host.show(Message::Note(&format!("not run: {}", left.join(", "))));
         }
         if ended.is_some_and(resumable) {
-            let line = format!("go on with: taillight suite --resume {}", self.dir.display());
+            let line =
+                format!("go on with: taillight suite --resume {}", in_line(self.dir.display()));
             self.host.show(Message::Note(&line));
         }
         // What was found is kept: a report that cannot be made must not hide how it ended.
@@ -471,6 +472,7 @@ impl<'a> Runner<'a> {
         let runs = runs.iter().map(|dir| saved::run_directories(dir));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let made = self.host.report(&runs.concat(), &self.dir, context)?;
+        let show_text = show_text || self.host.wants_detail();
         if show_text {
             self.line_unless_empty(&format!("\n{}", made.text.trim_end()));
         }
@@ -480,8 +482,8 @@ impl<'a> Runner<'a> {
         places.extend(files.iter().map(|(what, name)| (*what, self.dir.join(name))));
         places.push(("Runs", self.dir.clone()));
         for (what, path) in places {
-            let text = format!("{what:<7} {}", path.display());
-            self.host.show(Message::Result(&visible(&text)));
+            let text = format!("{what:<7} {}", in_line(path.display()));
+            self.host.show(Message::Result(&text));
         }
         Ok(())
     }

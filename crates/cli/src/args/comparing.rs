@@ -13,7 +13,7 @@ use crate::run::LiveArgs;
   taillight compare nightly/base nightly/new --gate read:p99.9 --margin 10%
   taillight compare taillight-runs/ab-job-20260102T030405Z --markdown
 
-One run a side says whether these two runs differ; whether the systems do takes three or more a
+One run a side says whether these two runs differ; whether the systems do takes three or more a \
 side. A job's [gate] decides where --gate is not given: that of the new side, else of the base.
 Exit codes: 0 no gate, or passed; 7 gate failed; 8 gate undecided; 2 not comparable; 4 not readable.")]
 pub struct CompareArgs {
@@ -67,9 +67,9 @@ pub struct JudgeArgs {
   taillight history nightly
   taillight history nightly --figure read:p99.9 --figure read:iops
 
-Nights are in the order in which their runs began. Where plan, device, kernel
-or Taillight changed a new segment begins, and no change is looked for across
-it. The newest night alone is at most a suspect: the commands that decide are
+Nights are in the order in which their runs began. Where plan, device, kernel \
+or Taillight changed a new segment begins, and no change is looked for across \
+it. The newest night alone is at most a suspect: the commands that decide are \
 printed. Six nights of one segment are the least that a change takes.
 Exit codes: 0 done, whatever was found; 2 no history; 4 not readable.")]
 pub struct HistoryArgs {
@@ -114,18 +114,19 @@ pub enum DropFlag {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   taillight ab before.toml after.toml --gate read:p99
-  taillight ab job.toml --set-b target.options.library=/opt/new/librocksdb.so --pairs 10
+  taillight ab job.toml --pairs 10 \\
+      --set-b target.options.library=/opt/new/librocksdb.so
   taillight ab job.toml --set-a target.path=/mnt/a/ --set-b target.path=/mnt/b/
-  taillight ab job.toml job.toml          # A against itself: how far runs differ anyway
+  taillight ab job.toml job.toml          # A against itself: what is chance
   taillight compare DIR --markdown        # the answer of a series again
   taillight suite --resume DIR            # an interrupted one goes on
 
-Pairs are run ABBA BAAB ..., both of a pair with one seed, so that what drifts
+Pairs are run ABBA BAAB ..., both of a pair with one seed, so that what drifts \
 meets both sides.
-After each pair the answer so far is shown; with a gate the series ends once that is decided, by
-levels that together err in 5 % of cases (docs/compare.md). The directory keeps compare.json,
+After each pair the answer so far is shown; with a gate the series ends once that is decided, by \
+levels that together err in 5 % of cases (docs/compare.md). The directory keeps compare.json, \
 compare.md and a page.
-Exit codes: 0 no gate, or passed; 7 gate failed; 8 gate undecided, or no figure to compare;
+Exit codes: 0 no gate, or passed; 7 gate failed; 8 gate undecided, or no figure to compare; \
 2 bad input; 6 I/O errors; 130/143 interrupted, complete pairs are kept; else as `taillight run`.")]
 pub struct AbArgs {
     /// Job A, what is compared with.

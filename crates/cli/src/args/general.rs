@@ -11,7 +11,7 @@ pub struct VoiceArgs {
     /// Only results and errors: no progress, no notes.
     #[arg(short = 'q', long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// More about how a result came about.
+    /// More: the tables of the page; of `drivers` all options, of `doctor` all that tracing needs.
     #[arg(short = 'v', long, global = true)]
     pub verbose: bool,
 }
@@ -22,8 +22,8 @@ pub struct VoiceArgs {
   taillight selftest
   taillight selftest --json
 
-Runs on a simulated device, on virtual time, must give back exactly what was put in; runs that do
-nothing, and in memory, must count every operation, and are this machine's own cost. About ten
+Runs on a simulated device, on virtual time, must give back exactly what was put in; runs that do \
+nothing, and in memory, must count every operation, and are this machine's own cost. About ten \
 seconds; what it writes is removed again.
 Exit codes: 0 all as it should be, 7 something is not.")]
 pub struct SelftestArgs {

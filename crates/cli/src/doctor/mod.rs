@@ -12,6 +12,7 @@ use taillight_report::table::{self, wrap};
 
 use crate::args::DoctorArgs;
 use crate::output;
+use crate::run::driver_of;
 
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -53,19 +54,23 @@ impl Check {
     }
 }
 
-/// Runs the command. Errors: `Unavailable` when standard output cannot be written.
+/// Runs the command. Errors: `Usage` for the address of no server; `Unavailable` when standard output
+/// cannot be written.
 pub fn main(args: &DoctorArgs) -> Result<Exit> {
     let sys = Sys::default();
     let path = args.path.as_deref().unwrap_or(std::path::Path::new("."));
+    let server = path.to_str().map(driver_of).transpose()?.filter(|driver| *driver != "file");
     let mut checks = Vec::new();
-    if args.trace {
-        checks.extend(path::missing(path));
-    } else {
+    if !args.trace {
         checks.extend(system::checks(&sys));
-        checks.extend(path::checks(&sys, path));
+    }
+    match server {
+        Some(driver) => checks.push(path::server(path, driver)),
+        None if args.trace => checks.extend(path::missing(path)),
+        None => checks.extend(path::checks(&sys, path)),
     }
     checks.extend(tracing::checks(&sys));
-    if args.trace {
+    if args.trace || output::voice().verbose {
         checks.extend(tracing::detailed(&sys, path));
     }
     if args.json {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use taillight_core::units::readable::in_line;
 use taillight_machine::memory::space;
 use taillight_machine::{BlockDevice, DeviceNumber, Sys, mounts};
 use taillight_report::format::bytes;
@@ -12,7 +13,7 @@ use super::Check;
 
 /// Every check of a path, which may not exist yet.
 pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
-    let shown = path.display();
+    let shown = in_line(path.display());
     let Some(existing) = mounts::existing(path) else {
         let fix = "give a path on a mounted file system, or a device";
         return vec![Check::no("path", format!("{shown} cannot be reached"), fix)];
@@ -37,12 +38,18 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     all
 }
 
+/// What is said of a server that `driver` drives.
+pub fn server(path: &Path, driver: &str) -> Check {
+    let found = format!("{} is a server (driver {driver}): a run asks it", in_line(path.display()));
+    Check::ok("path", found)
+}
+
 /// Says of a path that is not there what the other checks look at instead.
 pub fn missing(path: &Path) -> Option<Check> {
     if path.exists() {
         return None;
     }
-    let shown = path.display();
+    let shown = in_line(path.display());
     let existing = mounts::existing(path)?;
     let parent = std::path::absolute(path).ok()?.parent()?.exists();
     Some(match parent {
@@ -50,7 +57,7 @@ pub fn missing(path: &Path) -> Option<Check> {
             "path",
             format!(
                 "{shown} does not exist; a run would make it. Looked at instead: {}",
-                existing.display()
+                in_line(existing.display())
             ),
             "correct the path, if that is not what you mean",
         ),
@@ -58,7 +65,7 @@ pub fn missing(path: &Path) -> Option<Check> {
             "path",
             format!(
                 "{shown} does not exist, nor does the directory it would be in. Looked at instead: {}",
-                existing.display()
+                in_line(existing.display())
             ),
             "correct the path, or make that directory",
         ),
@@ -67,7 +74,7 @@ pub fn missing(path: &Path) -> Option<Check> {
 
 fn direct_io(path: &Path) -> Check {
     let name = "direct I/O";
-    let shown = path.display();
+    let shown = in_line(path.display());
     // Some file systems have no unnamed files, and say so in several ways.
     let answer = direct::probe(path).or_else(|e| match path.is_dir() {
         true => direct::probe_named(path),

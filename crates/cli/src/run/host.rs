@@ -111,6 +111,10 @@ impl Host for RunHost<'_> {
         report::of_series(runs, into, context)
     }
 
+    fn wants_detail(&self) -> bool {
+        output::voice().verbose
+    }
+
     fn signal(&self) -> Option<Exit> {
         self.signals.exit()
     }

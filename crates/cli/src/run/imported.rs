@@ -8,6 +8,7 @@ use std::path::Path;
 use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
+use taillight_core::units::readable::in_line;
 use taillight_machine::Sys;
 use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_suite::host::JobSource;
@@ -144,7 +145,7 @@ fn run_series(
     }
     output::line("");
     for result in &ended.done {
-        let path = result.dir.display();
+        let path = in_line(result.dir.display());
         output::line(&format!("Run     {}: {path}", result.point.id));
     }
     Ok((exit, !ended.done.is_empty()))
@@ -161,7 +162,7 @@ fn show_kept<'a>(plans: impl Iterator<Item = &'a Plan>) {
         let files = std::fs::metadata(path).is_ok_and(|m| m.is_file() || m.is_dir());
         if files && !told.contains(&path) {
             told.push(path);
-            output::line(&format!("kept: {path}, as fio does"));
+            output::line(&format!("kept: {}, as fio does", in_line(path)));
         }
     }
 }

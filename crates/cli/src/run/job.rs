@@ -5,7 +5,7 @@ use std::path::Path;
 
 use taillight_core::job::{FlagValue, Job};
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, regular};
 use taillight_machine::Sys;
 use taillight_trace::memory_budget;
 
@@ -70,9 +70,8 @@ pub fn plan_of(mut job: Job, args: &RunArgs, seed: Option<u64>) -> Result<Plan> 
 /// The plan of a job, with the drivers, the memory and the files of this machine. Errors: as
 /// [`plan`].
 pub fn resolve(job: &Job) -> Result<Plan> {
-    job.resolve(&Registry, memory_budget::read(&Sys::default())?, &|path| {
-        std::fs::read_to_string(path)
-    })
+    let memory = memory_budget::read(&Sys::default())?;
+    job.resolve(&Registry, memory, &|path| regular::read_to_string(path))
 }
 
 fn no_job() -> Error {
@@ -168,7 +167,7 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
 }
 
 /// The driver of a path that is given without one. Errors: `Usage` for HOST:PORT with a port that none is.
-fn driver_of(path: &str) -> Result<&'static str> {
+pub fn driver_of(path: &str) -> Result<&'static str> {
     let server = path.rsplit_once(':').filter(|(host, at)| {
         let digits = !at.is_empty() && at.bytes().all(|b| b.is_ascii_digit());
         !host.is_empty() && !host.contains('/') && digits && !Path::new(path).exists()

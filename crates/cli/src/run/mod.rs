@@ -20,12 +20,16 @@ use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result, StopFlag};
+use taillight_driver::space::record_bytes;
 use taillight_driver::{OpenSpec, Target};
+use taillight_engine::preload;
 use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
 use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
+use taillight_report::format::{bytes, count};
 use taillight_report::table;
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{Summary, names};
@@ -40,7 +44,7 @@ use crate::{output, problem, registry, report};
 use directory::{NewRun, series_directory};
 
 pub use host::{RunHost, run_method};
-pub use job::{plan_of, read, resolve};
+pub use job::{driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;
@@ -183,7 +187,7 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
 }
 
 /// Whether the files that the plan names can be used: a wrong name must not cost a layout.
-pub fn check_named_files(plan: &Plan) -> Result<()> {
+fn check_named_files(plan: &Plan) -> Result<()> {
     check_spill(plan)?;
     for workload in &plan.workloads {
         Schedules::new(workload, plan.run.seed, 0)?;
@@ -221,7 +225,7 @@ fn run_on_target(
     };
     if !quiet {
         // Named only now: a run that could not begin leaves no directory.
-        output::line(&format!("run directory: {}", run.dir.path().display()));
+        output::line(&format!("run directory: {}", in_line(run.dir.path().display())));
         let about = taillight_report::model::about::about(run.dir.manifest());
         output::line(&table::wrap(&about, table::width()).join("\n"));
     }
@@ -234,9 +238,9 @@ fn run_on_target(
     let cost = feed.as_ref().zip(before).map(|(feed, before)| feed.cost().since(before));
     measured.outcome.overhead.live = cost;
     let path = run.dir.path().to_owned();
-    let concluded = verdict::conclude(run, &environment, &sys, measured, request);
+    let (exit, summary) = verdict::conclude(run, &environment, &sys, measured, request);
     if let Some(feed) = feed {
-        let summary = concluded.as_ref().ok().and_then(|(_, summary)| summary.as_ref());
+        let summary = summary.as_ref();
         feed.end(LiveEnd {
             status: summary.map_or("without a report".to_owned(), |s| {
                 format!("{:?}", s.status).to_lowercase()
@@ -246,7 +250,6 @@ fn run_on_target(
             slow: summary.and_then(|s| s.cause.clone()),
         });
     }
-    let (exit, summary) = concluded?;
     Ok(RunOutcome { exit, path: Some(path), summary })
 }
 
@@ -280,7 +283,10 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     })?;
     let can = driver.capabilities(&plan.target)?;
     let id = &run.run_id;
-    let loaded = taillight_engine::preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
+    if !request.quiet {
+        say_load(plan, target.as_ref());
+    }
+    let loaded = preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
         live.step(p);
         !stop.stopped()
     });
@@ -303,6 +309,15 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
             let _ = target.close();
             Err(e)
         }
+    }
+}
+
+/// Says what is loaded first, if anything is.
+fn say_load(plan: &Plan, target: &dyn Target) {
+    let missing = preload::missing(plan, target);
+    if let Some(w) = plan.workloads.first().filter(|_| missing > 0) {
+        let size = bytes((missing as f64 * record_bytes(w)) as u64);
+        output::note(&format!("loading {} records: {size} of keys and values", count(missing)));
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{Job, SweepTable};
-use taillight_core::plan::Plan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::OpenSpec;
 use taillight_rundir::series::SeriesFile;
@@ -39,9 +39,6 @@ pub fn run(
         job::plan_of(job, &of_points, seed)
     };
     let prepared = suites::prepare_sweep(sweep, source, Rc::new(planner))?;
-    for plan in &prepared.plans {
-        super::check_named_files(plan)?;
-    }
     let output = prepared.plans.first().and_then(|plan| plan.run.output.clone());
     let place = SeriesPlace {
         name: prepared.method.head().job.clone(),
@@ -94,6 +91,7 @@ pub fn run_planned(
         }
         return Ok(Exit::Ok);
     }
+    plans.iter().try_for_each(super::check_named_files)?;
     let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
     let signals = Signals::install(place.live.tui)?;
     let views = place.live.start()?;
@@ -113,16 +111,21 @@ pub fn run_planned(
     Ok(if printed { report::json_of_kept(&dir, ended.exit) } else { ended.exit })
 }
 
-/// Says before anything else what opening a target would refuse: each as its first run opens it. The
-/// exit code of a signal that came meanwhile.
+/// Says before anything else what opening a target would refuse, for every target with its size and
+/// options. What an earlier run keeps is looked at when it is there. The exit code of a signal that came
+/// meanwhile.
 fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Result<Option<Exit>> {
-    let mut seen = Vec::new();
+    let mut seen: Vec<(&TargetPlan, _)> = Vec::new();
     for plan in plans {
-        let name = (&plan.target.driver, &plan.target.path);
-        if seen.contains(&name) {
+        let target = &plan.target;
+        let asked = (target, plan.workloads.first().map(|w| (&w.keys, &w.block_size)));
+        let keeps = |of: &TargetPlan| of.options.get("keep").and_then(toml::Value::as_bool);
+        let mut before =
+            seen.iter().filter(|(b, _)| (&b.driver, &b.path) == (&target.driver, &target.path));
+        if seen.contains(&asked) || before.any(|(b, _)| keeps(b) == Some(true)) {
             continue;
         }
-        seen.push(name);
+        seen.push(asked);
         let destroy = confirmed(destroy, plan);
         let spec = OpenSpec { plan, run_id: "", destroy, stop: signals.stop() };
         let checked = registry::driver(&plan.target.driver)?.check(&spec);

@@ -2,8 +2,8 @@
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
-use taillight_core::units::readable::visible;
-use taillight_core::{Error, ErrorKind, Result};
+use taillight_core::units::readable::in_line;
+use taillight_core::{Error, ErrorKind};
 use taillight_engine::{EngineOutcome, StopReason};
 use taillight_machine::Sys;
 use taillight_rundir::manifest::ScheduleInfo;
@@ -18,22 +18,22 @@ use super::measure::Measured;
 use super::signals::Signals;
 use crate::{outcome, output, problem, report};
 
-/// Finishes the run directory and says how it went. Errors: `Unavailable` when the run directory
-/// cannot be written.
+/// Finishes the run directory and says how it went, and how a directory that cannot be written is
+/// finished later.
 pub fn conclude(
     mut run: NewRun,
     environment: &Environment,
     sys: &Sys,
     measured: Measured,
     request: &RunRequest<'_>,
-) -> Result<(Exit, Option<Summary>)> {
+) -> (Exit, Option<Summary>) {
     let signals = request.signals;
     let Measured { outcome, trace, untraced, host, counted } = measured;
-    if let Some(e) = &untraced {
+    for e in untraced.iter().chain(&outcome.error) {
         problem::show(e);
     }
     if let Some(e) = &outcome.unsaved {
-        return Ok((unsaved(e, &run), None));
+        return (unsaved(e, &run), None);
     }
     let mut manifest = run.dir.manifest().clone();
     let mut environment = environment.clone();
@@ -62,10 +62,12 @@ pub fn conclude(
     });
     manifest.misses = outcome.misses;
     manifest.end_to_end = outcome.end_to_end;
-    manifest.files = sums::file_sums(&run.dir)?;
-    run.dir.write_manifest(&manifest)?;
-    if let Some(e) = &outcome.error {
-        problem::show(e);
+    let saved = sums::file_sums(&run.dir).and_then(|files| {
+        manifest.files = files;
+        run.dir.write_manifest(&manifest)
+    });
+    if let Err(e) = saved {
+        return (unsaved(&e, &run), None);
     }
     let wrong = outcome.verify.as_ref().is_some_and(VerifyReport::failed);
     let failed = wrong || outcome.errors.iter().any(|(_, n)| *n > 0);
@@ -91,20 +93,20 @@ pub fn conclude(
         }
     };
     if !request.quiet {
-        output::result(&visible(&format!("Run     {}", run.dir.path().display())));
+        output::result(&format!("Run     {}", in_line(run.dir.path().display())));
     }
     let bug = outcome.error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Internal);
     let exit =
         if bug { Exit::Internal } else { exit(outcome.reason, failed, summary.as_ref(), signals) };
     let exit = problem.filter(|_| exit == Exit::Ok).unwrap_or(exit);
-    Ok((exit, summary))
+    (exit, summary)
 }
 
-/// The load is over but its files could not be written. The capture stays in memory and the manifest
-/// stays as it was at the start, so that salvage finishes the directory once the cause is gone.
+/// The load is over but its files could not be written. A capture without a file stays in memory and
+/// the manifest as it was at the start, so that salvage finishes the directory once the cause is gone.
 fn unsaved(e: &Error, run: &NewRun) -> Exit {
     problem::show(e);
-    let path = run.dir.path().display();
+    let path = in_line(run.dir.path().display());
     output::note(&format!(
         "what was measured is not lost: remove the cause, then run `taillight report {path}`"
     ));

@@ -3,6 +3,9 @@
 //! What it is not: the exact text of job files, which [`Display`](std::fmt::Display) of the types
 //! gives, or rounding before arithmetic. Report, guard and console call it.
 
+use std::borrow::Cow;
+use std::fmt::Display;
+
 use super::{SIZES, TIMES};
 
 /// Three significant digits, without exponent; whole numbers from 100 on.
@@ -66,9 +69,20 @@ pub fn bytes_per_s(rate: f64) -> String {
 }
 
 /// Text with its control characters written out, so that a name from somewhere else can neither move
-/// the cursor nor colour what follows. Lines and tabs stay.
-pub fn visible(text: &str) -> std::borrow::Cow<'_, str> {
-    let hidden = |c: char| c.is_control() && c != '\n' && c != '\t';
+/// the cursor nor turn or colour what follows. Lines and tabs stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    written_out(text, |c| c != '\n' && c != '\t')
+}
+
+/// A name or path as part of a line: lines and tabs in it are written out, too.
+pub fn in_line(name: impl Display) -> String {
+    written_out(&name.to_string(), |_| true).into_owned()
+}
+
+fn written_out(text: &str, may: impl Fn(char) -> bool) -> Cow<'_, str> {
+    // Direction of writing: what follows would be read backwards.
+    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let hidden = |c: char| (c.is_control() || turns(c)) && may(c);
     if !text.contains(hidden) {
         return text.into();
     }
@@ -111,6 +125,8 @@ mod tests {
     fn control_characters_are_written_out() {
         assert_eq!(visible("a\tb\n"), "a\tb\n");
         assert_eq!(visible("a\x1b[2Jb\r"), "a\\u{1b}[2Jb\\r");
+        assert_eq!(visible("a\u{202e}b\u{2069}"), "a\\u{202e}b\\u{2069}");
+        assert_eq!(in_line("a\tb\n\u{2066}"), "a\\tb\\n\\u{2066}");
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
     }
     if changes {
         let stat = fstat(&fd).map_err(|e| cannot("cannot stat the device", path, e))?;
-        guard::written_by_others(&stat, path)?;
+        guard::written_by_others(&stat, path, asked.spec.stop)?;
     }
     let size = match asked_size {
         None => needs::usable_size(asked.spec.plan, size)?,

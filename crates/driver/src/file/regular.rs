@@ -238,7 +238,7 @@ fn examine(
         lock(&fd, path, asked.needs.changes())?;
     }
     if asked.needs.changes() {
-        guard::written_by_others(&stat, path)?;
+        guard::written_by_others(&stat, path, asked.spec.stop)?;
     }
     let unfinished =
         stat.st_size > 0 && marks.iter().any(|m| m.name == name && m.unfinished(&stat));

@@ -47,22 +47,23 @@ pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
 /// Why a block device is in use, from mounts, swaps and holders; asked also when opening fails.
 /// Errors: `Unavailable` when the tables cannot be read.
 pub fn device_in_use(rdev: u64) -> Result<Option<String>> {
-    let Some(target) = BlockDevice::from_dev(&Sys::default(), rdev) else {
-        return Ok(None);
-    };
-    let mut parts = vec![target.clone()];
-    if target.is_partition() {
-        parts.push(target.whole());
-    } else {
-        parts.extend(target.partitions());
-    }
-    for part in &parts {
-        if let Some(reason) = part_in_use(part, 0)? {
-            let whose = if part == &target { String::new() } else { format!("{}: ", part.name) };
+    for part in overlapping(rdev) {
+        if let Some(reason) = part_in_use(&part, 0)? {
+            let itself = part.number == DeviceNumber::from_dev(rdev);
+            let whose = if itself { String::new() } else { format!("{}: ", part.name) };
             return Ok(Some(format!("{whose}{reason}")));
         }
     }
     Ok(None)
+}
+
+/// A device, and what shares its blocks: the disk of a partition, the partitions of a disk.
+fn overlapping(rdev: u64) -> Vec<BlockDevice> {
+    let Some(target) = BlockDevice::from_dev(&Sys::default(), rdev) else {
+        return Vec::new();
+    };
+    let others = if target.is_partition() { vec![target.whole()] } else { target.partitions() };
+    [target].into_iter().chain(others).collect()
 }
 
 /// Holders of holders are followed this deep (crypt on LVM on RAID is three).
@@ -108,23 +109,28 @@ pub fn file(stat: &Stat, path: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a file or device that another process has open for writing. Processes of other users are
-/// seen by root only. Errors: `Refused`, naming the process.
-pub fn written_by_others(stat: &Stat, path: &Path) -> Result<()> {
+/// Refuses a file or device that another process has open for writing, in whole or in part. Processes
+/// of other users are seen by root only. Errors: `Refused`, naming the process.
+pub fn written_by_others(stat: &Stat, path: &Path, stop: &StopFlag) -> Result<()> {
     let device = FileType::from_raw_mode(stat.st_mode).is_block_device();
+    let parts = if device { overlapping(stat.st_rdev) } else { Vec::new() };
+    let is_part = |rdev| {
+        rdev == stat.st_rdev || parts.iter().any(|p| p.number == DeviceNumber::from_dev(rdev))
+    };
     let is_it = |m: &Metadata| match device {
-        true => m.file_type().is_block_device() && m.rdev() == stat.st_rdev,
+        true => m.file_type().is_block_device() && is_part(m.rdev()),
         false => (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino),
     };
     let mut process = None;
-    let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, &StopFlag::default(), || {
+    let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, stop, || {
         process = openers::writer(&Sys::default(), is_it);
         process.is_none().then_some(())
     });
     match process.filter(|_| free.is_none()) {
         None => Ok(()),
         Some(process) => {
-            Err(Error::refused(format!("the target is open for writing in {process}"))
+            let what = if device { "the target, or a part of its disk," } else { "the target" };
+            Err(Error::refused(format!("{what} is open for writing in {process}"))
                 .with("target", path.display())
                 .hint("end that program first, or choose another target"))
         }

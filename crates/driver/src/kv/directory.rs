@@ -9,7 +9,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use taillight_core::plan::Plan;
 use taillight_core::{Error, Result, StopFlag};
 
 use super::rules;
@@ -32,6 +31,8 @@ pub struct DirectoryRequest<'a> {
     pub keep: bool,
     /// Nothing is changed, whoever made it.
     pub read_only: bool,
+    /// The store may keep less than it is given.
+    pub compresses: bool,
 }
 
 /// A database directory past the guard.
@@ -123,7 +124,7 @@ impl DatabaseDirectory {
             true => OwnershipDecision::Create,
             false => existing(&mark, path, confirmed, request.spec.stop)?,
         };
-        check_space(request.spec.plan, path, absent, &decision)?;
+        check_space(request, path, absent, &decision)?;
         Ok((mark, decision))
     }
 
@@ -216,7 +217,7 @@ fn existing(
 
 /// Whether the records that are missing fit, once what goes is gone. Errors: `Unavailable`.
 fn check_space(
-    plan: &Plan,
+    request: &DirectoryRequest<'_>,
     path: &Path,
     absent: bool,
     decision: &OwnershipDecision<DirectoryIdentity>,
@@ -227,7 +228,9 @@ fn check_space(
         OwnershipDecision::Wipe => (0, allocated(path)?),
     };
     let there = path.parent().filter(|_| absent).unwrap_or(path);
-    space::fits(plan, have, free_space(there)?.saturating_add(goes), space::compressed_bytes)
+    let free = free_space(there)?.saturating_add(goes);
+    let size = if request.compresses { space::compressed_bytes } else { space::record_bytes };
+    space::fits(request.spec.plan, have, free, size)
 }
 
 /// Bytes that the files in a directory take.
@@ -255,7 +258,7 @@ fn find(path: &str) -> Result<(PathBuf, bool)> {
 }
 
 /// Nothing in it that anyone could miss.
-fn is_empty(dir: &Path) -> Result<bool> {
+pub fn is_empty(dir: &Path) -> Result<bool> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();

@@ -28,11 +28,19 @@ pub struct DatabaseSpec<'a> {
     pub bounded: bool,
     /// Each worker reads from a snapshot of its own.
     pub snapshot: bool,
+    /// The store may keep less than it is given.
+    pub compresses: bool,
 }
 
 impl DatabaseSpec<'_> {
     fn directory(&self, driver: &'static str) -> DirectoryRequest<'_> {
-        DirectoryRequest { spec: self.spec, driver, keep: self.keep, read_only: self.read_only }
+        DirectoryRequest {
+            spec: self.spec,
+            driver,
+            keep: self.keep,
+            read_only: self.read_only,
+            compresses: self.compresses,
+        }
     }
 }
 

@@ -36,11 +36,9 @@ fn needed(plan: &Plan) -> Option<u64> {
 }
 
 fn bytes_of(plan: &Plan, w: &WorkloadPlan) -> Option<u64> {
-    let keys = w.keys.as_ref()?;
-    let value = space::value_bytes(w) as u64;
-    let records = space::records(plan, w);
-    let key = (keys.prefix.len() as u64).saturating_add(u64::from(keys.digits).max(8));
-    Some(records.saturating_mul(value.saturating_add(key).saturating_add(RECORD)))
+    w.keys.as_ref()?;
+    let record = (space::record_bytes(w) as u64).saturating_add(RECORD);
+    Some(space::records(plan, w).saturating_mul(record))
 }
 
 #[cfg(test)]

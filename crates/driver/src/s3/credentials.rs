@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, regular};
 
 /// An access key, its secret, perhaps a session token.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl Credentials {
             },
         };
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(&path)
+        let text = regular::read_to_string(&path)
             .map_err(|e| none("no credentials file can be read", &profile).with("why", e))?;
         let values = section(&text, &profile);
         let get = |name: &str| values.get(name).map(String::as_str);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, regular};
 
 use super::location::Endpoint;
 use super::options::Addressing;
@@ -27,10 +27,9 @@ pub fn prepare(hosts: &[Endpoint], prefix: Option<&str>, ca: &str) -> Result<Vec
     let failed = |what: &str| {
         Error::unavailable(format!("the trusted certificates {what}")).with("file", file).hint(hint)
     };
-    let certificates =
-        CertificateDer::pem_file_iter(file).map_err(|e| failed("cannot be read").with("why", e))?;
+    let text = regular::read(file).map_err(|e| failed("cannot be read").with("why", e))?;
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates.filter_map(|c| c.ok()));
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&text).filter_map(|c| c.ok()));
     if roots.is_empty() {
         return Err(failed("hold none"));
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{Error, Op, OpKind, Result, Stamp};
+use taillight_core::{Error, Op, OpKind, Result, Stamp, regular};
 
 /// How service times of writes grow with use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -173,7 +173,7 @@ impl UseFile {
     pub fn open(path: &Path, run: Option<&str>) -> Result<(UseFile, DeviceUse)> {
         let run = run.map(str::to_owned);
         let of = |before, run| (UseFile { path: path.to_owned(), before, run }, before);
-        let text = match std::fs::read(path) {
+        let text = match regular::read(path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(of(DeviceUse::default(), run));

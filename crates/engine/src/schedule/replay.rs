@@ -4,11 +4,10 @@
 //! `#` are skipped. After the last time the worker ends.
 
 use std::io::BufRead;
-use std::path::Path;
 use std::sync::Arc;
 
 use taillight_core::units::Span;
-use taillight_core::{Error, Result, Stamp};
+use taillight_core::{Error, Result, Stamp, regular};
 
 use crate::generator::WorkerIndex;
 
@@ -71,7 +70,7 @@ pub fn read(path: &str) -> Result<Arc<[i64]>> {
             .with("arrival.file", path)
             .hint("write one time a line since the start, with a unit, ascending: 1.5ms")
     };
-    let file = std::fs::File::open(Path::new(path)).map_err(|e| {
+    let file = regular::open(path).map_err(|e| {
         Error::usage("the recorded times cannot be opened")
             .with("arrival.file", path)
             .source(e)

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use taillight_core::progress::OnProgress;
-use taillight_core::units::readable::visible;
+use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_rundir::compare::CompareFile;
 use taillight_rundir::summary::Reason;
@@ -263,8 +263,7 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> S
         }
     };
     if let Some(path) = html {
-        let path = path.display().to_string();
-        text.push_str(&format!("\nReport  {}\n", visible(&path)));
+        text.push_str(&format!("\nReport  {}\n", in_line(path.display())));
     }
     text
 }

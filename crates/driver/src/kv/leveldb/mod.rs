@@ -23,7 +23,7 @@ use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, Driver, OpenSpec, Target};
 use crate::kv::sys::StoreApi;
 use crate::options::{DriverOptions, OptionSet, OrDefault};
-use options::LevelDbOptions;
+use options::{LevelDbCompression, LevelDbOptions};
 use sys::{LevelDbConnection, LevelDbLibrary, LevelDbStore};
 
 /// The driver.
@@ -78,6 +78,7 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(LevelDbEngine, DatabaseSpec<'a>
         read_only: false,
         bounded: options.bounded_scans,
         snapshot: options.snapshot,
+        compresses: options.compression != LevelDbCompression::None,
     };
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;

@@ -20,8 +20,8 @@ use crate::space;
 /// Where the password comes from.
 const PASSWORD: &str = "REDIS_PASSWORD";
 
-/// What a server adds to the value of a record at least, bytes: key, entry, object.
-const RECORD: f64 = 48.0;
+/// What a server adds to key and value of a record at least, bytes: entry, object.
+const RECORD: f64 = 40.0;
 
 /// What of INFO goes beside the latencies: its name there, ours.
 const SAMPLES: [(&str, &str); 8] = [
@@ -105,7 +105,7 @@ impl Connected {
             OwnershipDecision::Reuse(mark) => (mark.records, false),
             decision => (0, *decision == OwnershipDecision::Wipe),
         };
-        let fits = |free| space::fits(plan, have, free, |w| space::value_bytes(w) + RECORD);
+        let fits = |free| space::fits(plan, have, free, |w| space::record_bytes(w) + RECORD);
         let mut fit = fits(free);
         if fit.is_err() && wiped {
             // What goes makes room: its share of all keys, since nobody knows the size of each.

@@ -87,21 +87,24 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         return Err(Error::usage("a write without a log cannot be synced")
             .hint("use sync = \"none\", or set options.wal = true"));
     }
+    let strings = options.strings()?;
     let ask = DatabaseSpec {
         spec,
         keep: options.keep,
         read_only: options.read_only,
         bounded: options.bounded_scans,
         snapshot: options.snapshot,
+        compresses: options::compresses(&strings),
     };
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;
     }
-    let engine = RocksDbEngine {
-        strings: options.strings()?,
-        library: RocksDbLibrary::load(&options.library)?,
-        options,
-    };
+    let engine =
+        RocksDbEngine { strings, library: RocksDbLibrary::load(&options.library)?, options };
+    engine.config()?;
+    if !ask.read_only {
+        options::fit_logs(&engine.strings, spec.plan.target.path.as_deref())?;
+    }
     if ask.snapshot && options::updates_in_place(&engine.strings) {
         return Err(Error::usage(
             "options contradict each other: RocksDB takes no snapshots with \
@@ -182,7 +185,10 @@ impl StoreEngine for RocksDbEngine {
     }
 
     fn destroy(&self, dir: &Path) -> Result<()> {
-        self.library.destroy(dir)
+        // With the log directory of the run. Where RocksDB's own words go elsewhere, it would leave
+        // those in `dir`.
+        let options = self.config()?.with("db_log_dir=");
+        options.map_err(|fault| fault.into_error("to take the options"))?.destroy(dir)
     }
 }
 

@@ -9,8 +9,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::ByteSize;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, regular};
 
+use crate::kv::directory::is_empty;
 use crate::options::{DriverOptions, OrDefault};
 
 /// Compression of blocks.
@@ -163,7 +164,7 @@ impl RocksDbOptions {
     pub fn strings(&self) -> Result<Vec<(&'static str, String)>> {
         let mut strings = Vec::new();
         if !self.options_file.is_empty() {
-            let text = std::fs::read_to_string(&self.options_file).map_err(|e| {
+            let text = regular::read_to_string(&self.options_file).map_err(|e| {
                 Error::unavailable("cannot read the options file")
                     .with("options_file", &self.options_file)
                     .source(e)
@@ -223,16 +224,49 @@ pub fn chooses_its_log(strings: &[(&'static str, String)]) -> bool {
     strings.iter().any(|(_, s)| s.contains("info_log_level="))
 }
 
+/// The value in force of one of RocksDB's options, as far as some option string says it.
+fn said<'a>(strings: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
+    let all = strings.iter().flat_map(|(_, s)| s.split(';')).filter_map(|s| s.split_once('='));
+    let values = all.filter(|(n, _)| n.trim() == name).map(|(_, value)| value.trim());
+    values.last().filter(|value| !value.is_empty())
+}
+
 /// Whether some option string lets RocksDB overwrite values where they are, so that it keeps no older
 /// ones.
 pub fn updates_in_place(strings: &[(&'static str, String)]) -> bool {
-    let said = strings.iter().rev().find_map(|(_, s)| {
-        let s: String = s.split_whitespace().collect();
-        let at = s.rfind("inplace_update_support=")?;
-        let value = s[at..].split_once('=')?.1.to_owned();
-        Some(value.starts_with("true") || value.starts_with('1'))
-    });
-    said.unwrap_or(false)
+    said(strings, "inplace_update_support").is_some_and(|v| v == "true" || v == "1")
+}
+
+/// Whether some level of the tables may be compressed.
+pub fn compresses(strings: &[(&'static str, String)]) -> bool {
+    let off = |name| {
+        said(strings, name).map(|v| matches!(v, "kNoCompression" | "kDisableCompressionOption"))
+    };
+    let over = ["compression_per_level", "bottommost_compression"];
+    off("compression") != Some(true) || over.into_iter().any(|name| off(name) == Some(false))
+}
+
+/// Refuses a log directory (`wal_dir`) with something in it that is not of the database in `dir`:
+/// RocksDB would replay and delete another's logs. Errors: `Refused`, `Unavailable`.
+pub fn fit_logs(strings: &[(&'static str, String)], dir: Option<&str>) -> Result<()> {
+    let (Some(logs), Some(dir)) = (said(strings, "wal_dir"), dir.map(Path::new)) else {
+        return Ok(());
+    };
+    let real = |path: &str| std::fs::canonicalize(path.trim_matches(['{', '}'])).ok();
+    let Some(logs) =
+        real(logs).filter(|logs| std::fs::canonicalize(dir).ok().as_ref() != Some(logs))
+    else {
+        return Ok(());
+    };
+    let text = newest(dir).unwrap_or_default();
+    let own = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir="));
+    if is_empty(&logs)? || own.filter_map(real).any(|own| own == logs) {
+        return Ok(());
+    }
+    Err(Error::refused("the log directory (wal_dir) is not empty, and not that of this database")
+        .with("wal_dir", logs.display())
+        .with("path", dir.display())
+        .hint("name a new or empty one in target.options.options, or leave wal_dir out"))
 }
 
 /// The section of an options file that a line opens.
@@ -320,13 +354,16 @@ const SHOWN: [&str; 19] = [
     "info_log_level",
 ];
 
-/// Version and options in force, from the OPTIONS file that RocksDB wrote when it opened.
+/// The OPTIONS file that RocksDB wrote when it opened last.
+fn newest(dir: &Path) -> Option<String> {
+    let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let name = names.filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp")).max()?;
+    std::fs::read_to_string(dir.join(name)).ok()
+}
+
+/// Version and options in force, from the OPTIONS file.
 pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
-    let newest = std::fs::read_dir(dir).ok().and_then(|entries| {
-        let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
-        names.filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp")).max()
-    });
-    let text = newest.and_then(|name| std::fs::read_to_string(dir.join(name)).ok());
+    let text = newest(dir);
     let mut ours = false;
     for line in text.iter().flat_map(|t| t.lines()).map(str::trim) {
         if let Some((kind, name)) = section(line) {
@@ -419,6 +456,16 @@ mod tests {
         assert!(found("inplace_update_support=1;max_open_files=9"));
         assert!(!found("inplace_update_support=false"));
         assert!(!found("max_open_files=9"));
+    }
+
+    #[test]
+    fn compression_is_off_where_nothing_turns_it_on() {
+        let found = |text: &str| compresses(&parse(text).unwrap().strings().unwrap());
+        assert!(!found("compression = \"none\""));
+        let off = "compression=kNoCompression;bottommost_compression=";
+        assert!(!found(&format!("options = \"{off}kDisableCompressionOption\"")));
+        assert!(found(&format!("options = \"{off}kZSTD\"")));
+        assert!(found("") && found("compression = \"lz4\""));
     }
 
     #[test]

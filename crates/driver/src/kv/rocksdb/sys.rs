@@ -102,15 +102,6 @@ const COUNTERS_ONLY: c_int = 2;
 
 pub type RocksDbLibrary = StoreLibrary<RocksDbApi>;
 
-impl RocksDbLibrary {
-    /// Deletes a database. Errors: as [`StoreLibrary::destroy_with`].
-    pub fn destroy(self: &Arc<Self>, dir: &Path) -> Result<()> {
-        let options = RocksDbConfig::new(self);
-        // SAFETY: the options live until the call is over.
-        unsafe { self.destroy_with(options.raw, dir) }
-    }
-}
-
 /// Options of a database and its column families.
 pub struct RocksDbConfig {
     library: Arc<RocksDbLibrary>,
@@ -153,6 +144,12 @@ impl RocksDbConfig {
         }
         self.library.fault(error)?;
         Ok(new)
+    }
+
+    /// Deletes a database, its log directory too. Errors: as [`StoreLibrary::destroy_with`].
+    pub fn destroy(&self, dir: &Path) -> Result<()> {
+        // SAFETY: the options live until the call is over.
+        unsafe { self.library.destroy_with(self.raw, dir) }
     }
 
     /// Makes the database and the column family when they are not there.

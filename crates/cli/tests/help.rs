@@ -101,8 +101,16 @@ fn names_in_files_and_json_word_for_word() {
         }
     };
     for of in [
-        "job", "suite", "manifest", "summary", "series-report", "compare", "changes", "explain",
-        "selftest", "nvme",
+        "job",
+        "suite",
+        "manifest",
+        "summary",
+        "series-report",
+        "compare",
+        "changes",
+        "explain",
+        "selftest",
+        "nvme",
     ] {
         let schema: Value = serde_json::from_str(&said(&["schema", of])).expect("JSON");
         line(of, &schema);
@@ -113,7 +121,8 @@ fn names_in_files_and_json_word_for_word() {
     let drivers: Value = serde_json::from_str(&said(&["drivers", "--json"])).expect("JSON");
     for driver in drivers.as_array().expect("a list") {
         let options = driver["options"].as_array().into_iter().flatten();
-        let options = Vec::from_iter(options.map(|option| option["name"].as_str().expect("a name")));
+        let options =
+            Vec::from_iter(options.map(|option| option["name"].as_str().expect("a name")));
         lines.insert(format!("driver {}: {}", driver["name"], options.join(" ")));
         let keys = driver.as_object().expect("a driver").keys().map(String::as_str);
         lines.insert(format!("drivers: {}", Vec::from_iter(keys).join(" ")));

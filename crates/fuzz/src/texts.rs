@@ -49,14 +49,13 @@ pub const BUS: &[&str] = &[
 ];
 
 /// `series.json` of a sweep.
-pub const SERIES: &[&str] = &[
-    "{\"schema\":1,\"taillight\":\"0.1.0\",\"method\":\"sweep\",\"job\":\"a\",\"seed\":7,\
+pub const SERIES: &[&str] =
+    &["{\"schema\":1,\"taillight\":\"0.1.0\",\"method\":\"sweep\",\"job\":\"a\",\"seed\":7,\
      \"status\":\"complete\",\"command\":[\"run\",\"a.toml\"],\"directory\":\"/tmp\",\"axes\":[\
      {\"path\":\"workload.0.queue_depth\",\"values\":[1,2]}],\"points\":[{\"id\":\"1\",\"round\":1,\
      \"role\":\"sweep\",\"coordinates\":{\"workload.0.queue_depth\":1},\"status\":\"complete\",\
      \"run\":\"001\",\"values\":{\"iops\":1e5},\"exit\":0}],\"decisions\":[{\"rule\":\"knee\",\
-     \"round\":1,\"values\":{},\"verdict\":\"none\",\"text\":\"too few\"}],\"exit\":0}",
-];
+     \"round\":1,\"values\":{},\"verdict\":\"none\",\"text\":\"too few\"}],\"exit\":0}"];
 
 /// Marks of files and of a database.
 pub const OWNER: &[&str] = &[
@@ -67,10 +66,9 @@ pub const OWNER: &[&str] = &[
 ];
 
 /// Credentials as AWS keeps them.
-pub const CREDENTIALS: &[&str] = &[
-    "# mine\n[default]\naws_access_key_id = AKID\naws_secret_access_key = secret/+=\n\n\
-     [other]\naws_session_token = token\n",
-];
+pub const CREDENTIALS: &[&str] =
+    &["# mine\n[default]\naws_access_key_id = AKID\naws_secret_access_key = secret/+=\n\n\
+     [other]\naws_session_token = token\n"];
 
 /// Options as RocksDB writes them.
 pub const ROCKSDB: &[&str] = &[

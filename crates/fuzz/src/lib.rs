@@ -1,5 +1,5 @@
-//! Everything that Taillight reads and did not just write itself, as functions of bytes, with good
-//! input to begin from. No input may panic, hang or take memory without a limit.
+//! Files, replies and captures that Taillight reads, as functions of bytes, with good input to begin
+//! from. No input may panic, hang or take memory without a limit. What is not here: docs/testing.md.
 //!
 //! What it is: one table of targets, and how good input is damaged. What it is not: the engine
 //! (`tests/campaign.rs`: property tests under `cargo test`, campaigns under a fuzzer), or a test of what

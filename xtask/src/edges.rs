@@ -87,7 +87,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "taillight-core",
             "taillight-driver",
-            "taillight-engine",
             "taillight-import",
             "taillight-rundir",
             "taillight-suite",

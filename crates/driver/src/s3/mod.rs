@@ -9,7 +9,7 @@
 mod client;
 mod connection;
 mod counters;
-pub mod credentials;
+mod credentials;
 mod endpoints;
 mod location;
 mod multipart;

@@ -11,7 +11,7 @@ mod constant;
 mod poisson;
 mod ramp;
 mod rate;
-pub mod replay;
+mod replay;
 mod steps;
 #[cfg(test)]
 mod tests;

@@ -216,8 +216,11 @@
     const layout = spec.layout;
     layout.font = Object.assign({}, layout.font, { size: 11 });
     layout.legend = Object.assign({}, layout.legend, { font: { size: SMALL } });
-    // Many runs: their colours follow the reader in the list of runs.
-    if (document.querySelector(".many .runs")) layout.showlegend = false;
+    // Many runs: their colours follow the reader in the list of runs, and legends need no room.
+    if (layout.showlegend && document.querySelector(".many .runs")) {
+      layout.showlegend = false;
+      if (!layout.yaxis2) f.tall = Math.min(f.node.clientHeight, 380);
+    }
     const listed = spec.data.filter(t => t.showlegend !== false && t.visible !== false && t.name);
     const heads = new Set(listed.map(t => t.legendgroup).filter(group => group));
     const lines = layout.showlegend === false ? 0 : listed.length + heads.size;

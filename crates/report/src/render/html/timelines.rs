@@ -224,7 +224,9 @@ mod tests {
     fn layers_differ_for_every_eye_on_light_and_dark_pages() {
         let colours = Phase::ALL.map(|phase| (phase.words(), colour(phase)));
         let cards = [("light", "#ffffff"), ("dark", "#1c2024")];
-        assert!(cards.iter().all(|(_, card)| super::super::STYLE.contains(&format!("--card: {card}"))));
+        assert!(
+            cards.iter().all(|(_, card)| super::super::STYLE.contains(&format!("--card: {card}")))
+        );
         for (eye, least) in &EYES {
             for (i, (a, one)) in colours.iter().enumerate() {
                 for (b, other) in colours[..i].iter().chain(&cards) {

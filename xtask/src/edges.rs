@@ -87,6 +87,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "taillight-core",
             "taillight-driver",
+            "taillight-engine",
             "taillight-import",
             "taillight-rundir",
             "taillight-suite",

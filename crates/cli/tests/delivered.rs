@@ -5,6 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{binary, run, scratch, skipped, text};
+use toml::Value;
 
 /// What bash offers after these words.
 fn offered(script: &str, words: &[&str]) -> Vec<String> {
@@ -87,17 +88,46 @@ fn the_selftest_passes_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 0);
 }
 
+/// Plans as they are printed, one below the other.
+fn plans(text: &str) -> Value {
+    let plans = text.split("\n[run]\n").skip(1).map(|plan| format!("[run]\n{plan}"));
+    Value::Array(plans.map(|plan| toml::from_str(&plan).expect("a plan")).collect())
+}
+
+/// Whether all that was planned still is; fields may have been added.
+fn holds(is: &Value, was: &Value) -> bool {
+    match (is, was) {
+        (Value::Table(is), Value::Table(was)) => {
+            was.iter().all(|(name, was)| is.get(name).is_some_and(|is| holds(is, was)))
+        }
+        (Value::Array(is), Value::Array(was)) => {
+            is.len() == was.len() && is.iter().zip(was).all(|(is, was)| holds(is, was))
+        }
+        _ => is == was,
+    }
+}
+
+/// A run directory's job file is its plan; the other files have theirs beside them.
 #[test]
-fn job_files_of_earlier_versions_still_give_a_plan() {
+fn job_files_of_earlier_versions_still_give_the_same_plans() {
     let formats = concat!(env!("CARGO_MANIFEST_DIR"), "/../../formats");
-    let kept: Vec<_> = std::fs::read_dir(formats).expect("formats").flatten().collect();
-    assert!(kept.len() >= 2, "{kept:?}");
+    let files = |folder: &str| {
+        let entries = std::fs::read_dir(format!("{formats}/{folder}")).expect("formats").flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let runs = files("").into_iter().map(|run| run.join("job.toml")).filter(|job| job.exists());
+    let mut jobs: Vec<_> = runs.map(|job| (job.clone(), job)).collect();
+    let others = files("jobs").into_iter().filter(|job| job.extension() == Some("toml".as_ref()));
+    jobs.extend(others.map(|job| (job.clone(), job.with_extension("plan"))));
+    assert!(jobs.len() >= 6, "{jobs:?}");
     let dir = scratch();
-    for version in kept {
-        let job = version.path().join("job.toml");
+    for (job, plan) in jobs {
         let job = job.to_str().expect("a plain path");
-        let (plan, _) = run(dir.path(), &["run", job, "--print-plan"], 0);
-        assert!(plan.contains("[target]"), "{plan}");
+        let command = if job.ends_with("-suite.toml") { "suite" } else { "run" };
+        let (printed, _) = run(dir.path(), &[command, job, "--print-plan"], 0);
+        let was = plans(&std::fs::read_to_string(plan).expect("a plan"));
+        assert!(was.as_array().is_some_and(|plans| !plans.is_empty()), "{job}");
+        assert!(holds(&plans(&printed), &was), "{job}\n{printed}");
     }
 }
 

@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{of_others, run, scratch};
+use serde_json::Value;
 
 fn said(args: &[&str]) -> String {
     let dir = scratch();
@@ -62,6 +65,71 @@ fn undescribed(node: &serde_json::Value, path: &str) {
     }
 }
 
+/// Names and words that a part of a schema has itself.
+fn names(schema: &Value, found: &mut BTreeSet<String>) {
+    let Some(fields) = schema.as_object() else {
+        schema.as_array().into_iter().flatten().for_each(|part| names(part, found));
+        return;
+    };
+    for (key, value) in fields.iter().filter(|(key, _)| *key != "$defs") {
+        match key.as_str() {
+            "properties" => {
+                for (name, property) in value.as_object().into_iter().flatten() {
+                    found.insert(name.clone());
+                    names(property, found);
+                }
+            }
+            "const" => found.extend(value.as_str().map(str::to_owned)),
+            "enum" => {
+                let words = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+                found.extend(words.map(str::to_owned));
+            }
+            _ => names(value, found),
+        }
+    }
+}
+
+/// A name may be added here; one that goes or changes breaks a promise (docs/stability.md).
+#[test]
+fn names_in_files_and_json_word_for_word() {
+    let mut lines = BTreeSet::new();
+    let mut line = |of: &str, schema: &Value| {
+        let mut found = BTreeSet::new();
+        names(schema, &mut found);
+        if !found.is_empty() {
+            lines.insert(format!("{of}: {}", Vec::from_iter(found).join(" ")));
+        }
+    };
+    for of in [
+        "job",
+        "suite",
+        "manifest",
+        "summary",
+        "series-report",
+        "compare",
+        "changes",
+        "explain",
+        "selftest",
+        "nvme",
+    ] {
+        let schema: Value = serde_json::from_str(&said(&["schema", of])).expect("JSON");
+        line(of, &schema);
+        for (name, part) in schema["$defs"].as_object().into_iter().flatten() {
+            line(name, part);
+        }
+    }
+    let drivers: Value = serde_json::from_str(&said(&["drivers", "--json"])).expect("JSON");
+    for driver in drivers.as_array().expect("a list") {
+        let options = driver["options"].as_array().into_iter().flatten();
+        let options =
+            Vec::from_iter(options.map(|option| option["name"].as_str().expect("a name")));
+        lines.insert(format!("driver {}: {}", driver["name"], options.join(" ")));
+        let keys = driver.as_object().expect("a driver").keys().map(String::as_str);
+        lines.insert(format!("drivers: {}", Vec::from_iter(keys).join(" ")));
+    }
+    insta::assert_snapshot!("names", Vec::from_iter(lines).join("\n"));
+}
+
 #[test]
 fn driver_pages_and_doctor() {
     assert!(said(&["drivers"]).starts_with("DRIVER"));
@@ -71,6 +139,9 @@ fn driver_pages_and_doctor() {
     assert!(said(&["doctor"]).contains("io_uring"));
     let checks: serde_json::Value =
         serde_json::from_str(&said(&["doctor", "--json"])).expect("JSON");
-    let first = &checks[0];
-    assert!(first["name"].is_string() && first["state"].is_string() && first["found"].is_string());
+    for check in checks.as_array().expect("a list") {
+        let mut keys = Vec::from_iter(check.as_object().expect("a check").keys());
+        keys.retain(|key| *key != "fix");
+        assert_eq!(keys, ["name", "state", "found"], "{check}");
+    }
 }

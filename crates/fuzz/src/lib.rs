@@ -100,8 +100,14 @@ macro_rules! targets {
             intervals_parquet: intervals, Seeds::files(&["formats/v1-sim/intervals.parquet"]);
             host_parquet: host, Seeds::files(&["formats/v1-rocksdb-traced/host.parquet"]);
             store_parquet: store, Seeds::files(&["formats/v1-rocksdb-traced/store.parquet"]);
+            ledger_parquet: ledger, Seeds::ledger();
             histogram_log: histograms, Seeds::files(&["formats/v1-sim/histograms.hlog"]);
             manifest_json: manifest, Seeds::files(&["formats/v1-sim/manifest.json"]);
+            series_json: series, Seeds::texts($crate::texts::SERIES);
+            owner_json: owner, Seeds::texts($crate::texts::OWNER);
+            aws_credentials: credentials, Seeds::texts($crate::texts::CREDENTIALS);
+            rocksdb_options: rocksdb, Seeds::texts($crate::texts::ROCKSDB);
+            replay_times: times, Seeds::files(&["jobs/times.txt"]);
             job_toml: job, Seeds::folder("jobs", "toml");
             suite_toml: suite, Seeds::folder("suites", "toml");
             fio_text: fio, Seeds::folder("crates/import/tests/fio", "fio");

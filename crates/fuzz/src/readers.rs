@@ -4,11 +4,15 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use taillight_core::StopFlag;
 use taillight_core::job::Job;
 use taillight_driver::kv::redis::resp as redis;
-use taillight_driver::s3::{response::ResponseHead, xml as s3};
+use taillight_driver::kv::rocksdb::options::{RocksDbOptions, in_force};
+use taillight_driver::ownership::{OwnedDirectory, SIDECAR};
+use taillight_driver::s3::{credentials::Credentials, response::ResponseHead, xml as s3};
 use taillight_rundir::ios::ColumnSet;
-use taillight_rundir::{RunDir, fixture, names, salvage};
+use taillight_rundir::series::SeriesFile;
+use taillight_rundir::{JsonFile, RunDir, fixture, names, salvage};
 use taillight_suite::host::JobSource;
 use taillight_suite::suites::SuiteFile;
 use taillight_trace::{bus as analyzer, nvme as drive};
@@ -20,6 +24,14 @@ fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
         && file.write_all(bytes).is_ok()
     {
         read(file.path());
+    }
+}
+
+/// Shows a directory that holds a file of this name with these bytes.
+fn in_directory(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
+    let Ok(home) = tempfile::tempdir_in("/dev/shm") else { return };
+    if fs::write(home.path().join(name), bytes).is_ok() {
+        read(home.path());
     }
 }
 
@@ -89,11 +101,51 @@ pub fn histograms(bytes: &[u8]) {
     });
 }
 
+pub fn ledger(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let _ = taillight_rundir::ledger::read_ledger(path, &mut |_| {});
+    });
+}
+
 pub fn manifest(bytes: &[u8]) {
-    let Ok(home) = tempfile::tempdir_in("/dev/shm") else { return };
-    if fs::write(home.path().join(names::MANIFEST), bytes).is_ok() {
-        let _ = RunDir::open(home.path());
-    }
+    in_directory(names::MANIFEST, bytes, |dir| drop(RunDir::open(dir)));
+}
+
+pub fn series(bytes: &[u8]) {
+    in_directory(names::SERIES, bytes, |dir| drop(SeriesFile::read(dir)));
+}
+
+pub fn owner(bytes: &[u8]) {
+    in_directory(SIDECAR, bytes, |dir| {
+        let opened = OwnedDirectory::open(dir, &StopFlag::default());
+        drop(opened.and_then(|dir| dir.marks()));
+    });
+}
+
+pub fn credentials(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let file = |name: &str| match name {
+            "AWS_SHARED_CREDENTIALS_FILE" => Some(path.display().to_string()),
+            _ => None,
+        };
+        drop(Credentials::find_in("", &file));
+    });
+}
+
+/// What a job names, and what a database says of itself.
+pub fn rocksdb(bytes: &[u8]) {
+    const FILE: &str = "OPTIONS-000007";
+    in_directory(FILE, bytes, |dir| {
+        let options_file = dir.join(FILE).display().to_string();
+        drop(RocksDbOptions { options_file, ..RocksDbOptions::default() }.strings());
+        in_force(dir, "default", &mut Vec::new());
+    });
+}
+
+pub fn times(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        drop(taillight_engine::schedule::replay::read(&path.display().to_string()));
+    });
 }
 
 pub fn job(bytes: &[u8]) {

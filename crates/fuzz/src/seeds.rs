@@ -7,6 +7,8 @@ use taillight_core::{OpKind, Record, Stamp};
 use taillight_rundir::chunk::{
     ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES,
 };
+use taillight_rundir::ledger::{LedgerRow, LedgerState, write_ledger};
+use taillight_rundir::{RunDir, fixture, names};
 
 /// Good inputs of one target.
 pub struct Seeds(Vec<Vec<u8>>);
@@ -44,6 +46,25 @@ impl Seeds {
     /// A chunk of the capture with short and long records.
     pub fn chunks() -> Seeds {
         Seeds(vec![chunk(200)])
+    }
+
+    /// The ledger of some writes.
+    ///
+    /// # Panics
+    /// When none can be written here.
+    pub fn ledger() -> Seeds {
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("fuzz"));
+        let dir = dir.expect("a run directory");
+        let states = [LedgerState::Unsure, LedgerState::Written, LedgerState::Seen];
+        let row = |n: u64| LedgerRow {
+            address: n * 4096,
+            newest: n % 7,
+            oldest: (n % 3 > 0).then_some(n % 2),
+            state: states[n as usize % 3],
+        };
+        write_ledger(&dir, (0..200).map(row)).expect("a ledger");
+        Seeds(vec![read(&dir.file(names::LEDGER))])
     }
 
     /// Pages as long as a drive's, with numbers in them.

@@ -1,4 +1,4 @@
-//! Good texts of servers, drives and analyzers to begin from.
+//! Good texts of servers, drives, analyzers and earlier runs to begin from.
 
 /// Properties of YCSB.
 pub const YCSB: &[&str] = &[
@@ -46,4 +46,33 @@ pub const NVME: &[&str] = &[
 pub const BUS: &[&str] = &[
     "Start,End,Opcode,SLBA,NLB,QID\n1.000001,1.000101,Read,0x100,7,1\n2.5,2.6,Write,512,0,1\n",
     "\"Start\";\"Opcode\"\n\"1,000.5\";\"0x02\"\n",
+];
+
+/// `series.json` of a sweep.
+pub const SERIES: &[&str] =
+    &["{\"schema\":1,\"taillight\":\"0.1.0\",\"method\":\"sweep\",\"job\":\"a\",\"seed\":7,\
+     \"status\":\"complete\",\"command\":[\"run\",\"a.toml\"],\"directory\":\"/tmp\",\"axes\":[\
+     {\"path\":\"workload.0.queue_depth\",\"values\":[1,2]}],\"points\":[{\"id\":\"1\",\"round\":1,\
+     \"role\":\"sweep\",\"coordinates\":{\"workload.0.queue_depth\":1},\"status\":\"complete\",\
+     \"run\":\"001\",\"values\":{\"iops\":1e5},\"exit\":0}],\"decisions\":[{\"rule\":\"knee\",\
+     \"round\":1,\"values\":{},\"verdict\":\"none\",\"text\":\"too few\"}],\"exit\":0}"];
+
+/// Marks of files and of a database.
+pub const OWNER: &[&str] = &[
+    "{\"taillight_owner\":1,\"files\":[{\"name\":\"data\",\"inode\":12,\"device\":\"254:0\",\
+     \"size\":4096,\"run_id\":\"a\",\"keep\":true,\"modified_ns\":1700000000000000000}]}",
+    "{\"taillight_owner\":1,\"files\":[],\"store\":{\"driver\":\"rocksdb\",\"inode\":2,\
+     \"device\":\"8:1\",\"run_id\":\"a\",\"keep\":false,\"form\":\"8 be\",\"records\":100}}",
+];
+
+/// Credentials as AWS keeps them.
+pub const CREDENTIALS: &[&str] =
+    &["# mine\n[default]\naws_access_key_id = AKID\naws_secret_access_key = secret/+=\n\n\
+     [other]\naws_session_token = token\n"];
+
+/// Options as RocksDB writes them.
+pub const ROCKSDB: &[&str] = &[
+    "# made\n[Version]\n  rocksdb_version=7.8.3\n[DBOptions]\n  max_open_files=7\n\
+     [CFOptions \"default\"]\n  write_buffer_size=1\n  opts={x=1;y=2;}\n  list=p;q\n  \
+     table_factory=BlockBasedTable\n[TableOptions/BlockBasedTable \"default\"]\n  block_size=4096\n",
 ];

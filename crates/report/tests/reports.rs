@@ -459,6 +459,95 @@ fn several_runs_share_their_charts_and_keep_their_names() {
     assert!(!root.path().join("report.md").exists(), "an .html output is the page alone");
 }
 
+/// A copy of a traced run of a released version.
+fn traced(root: &Path, name: &str) -> PathBuf {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../formats/v1-rocksdb-traced");
+    let path = root.join(name);
+    fs::create_dir(&path).unwrap();
+    for file in fs::read_dir(kept).unwrap().flatten() {
+        fs::copy(file.path(), path.join(file.file_name())).unwrap();
+    }
+    path
+}
+
+/// What stands between these two, wherever they are.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
+    text.split(before).skip(1).filter_map(|rest| Some(rest.split_once(after)?.0)).collect()
+}
+
+/// A page of ten runs, eight of them traced, without the plotting library.
+fn page_of_ten() -> String {
+    let root = tempfile::tempdir().unwrap();
+    let mut runs: Vec<PathBuf> =
+        (0..8).map(|n| traced(root.path(), &format!("traced-{n}"))).collect();
+    runs.push(written(root.path(), "plain-8", &sample()));
+    runs.push(written(root.path(), "plain-9", &Sample { seed: 11, ..sample() }));
+    let output = root.path().join("ten.html");
+    let options = ReportOptions { output: Some(output.clone()), ..ReportOptions::default() };
+    make(&runs, &options, &mut |_| true).unwrap();
+    let page = fs::read_to_string(&output).unwrap();
+    assert!(page.len() < 4_000_000, "{}", page.len());
+    page.split_once("id=\"plotly\">").unwrap().0.to_owned()
+}
+
+#[test]
+fn ten_runs_are_first_compared_and_then_shown_one_by_one() {
+    let page = page_of_ten();
+    let mut sections = page.split("<details class=\"card long run\"");
+    let shared = sections.next().unwrap();
+    let places = [
+        "<caption>Verdicts</caption>",
+        "<nav ",
+        "<section class=\"chart\" id=\"tail\">",
+        "<section class=\"chart\" id=\"holders\">",
+        "<section class=\"chart\" id=\"distribution\">",
+        "<section class=\"chart\" id=\"throughput\">",
+        "<h2 id=\"runs\">",
+    ];
+    let at: Vec<usize> = places.iter().map(|place| shared.find(place).unwrap()).collect();
+    assert!(at.is_sorted(), "{at:?}");
+    assert!(!shared.contains("Why the tail is slow") && !shared.contains("<h3>At "));
+    // Figures that are open leave room for the tables in 12,000 pixels.
+    let open = between(shared, "<section class=\"chart\"", "</section>");
+    let open = open.iter().filter(|section| !section.contains("<details"));
+    let high = open.flat_map(|section| between(section, "style=\"height:", "px"));
+    let high: usize = high.map(|px| px.parse::<usize>().unwrap()).sum();
+    assert!((1..9_000).contains(&high), "{high} px of figures");
+    // Everything about a run is in its own section, which is closed.
+    let sections: Vec<&str> = sections.collect();
+    assert_eq!(sections.len(), 10);
+    for (n, section) in sections.iter().enumerate() {
+        assert!(section.starts_with(&format!(" id=\"run{n}\"><summary>")), "{section:.99}");
+        let (own, _) = section.rsplit_once("</details>").unwrap();
+        assert_eq!(own.matches("<details").count(), own.matches("</details>").count(), "{n}");
+        assert_eq!(own.contains("Why the tail is slow"), n < 8, "{n}");
+        assert!(own.contains("Repeat this run") && !own.contains("class=\"plot\""), "{n}");
+    }
+    // Every traced run is in the table of layers, which have the colours of the bars.
+    let holders = between(shared, "id=\"holders\">", "</section>")[0];
+    assert_eq!(holders.matches("<td><a href=\"#run").count(), 8);
+    assert!(holders.contains("plain-8, plain-9."), "{holders}");
+    let layers = between(holders, "<th scope=\"col\"><span", "</th>");
+    let keys = between(sections[0], "<p class=\"read keys\">", "</p>")[0];
+    assert!(!layers.is_empty() && layers.iter().all(|layer| keys.contains(layer)), "{layers:?}");
+}
+
+#[test]
+fn the_contents_of_ten_runs_name_every_part_in_its_order() {
+    let page = page_of_ten();
+    let ids = between(&page, " id=\"", "\"");
+    for id in &ids {
+        assert_eq!(ids.iter().filter(|other| *other == id).count(), 1, "{id}");
+    }
+    let links = between(&page, " href=\"#", "\"");
+    assert!(links.iter().all(|link| ids.contains(link)), "{links:?}");
+    let (shared, _) = page.split_once("<h2 id=\"runs\">").unwrap();
+    let mut parts = between(shared, "<section class=\"chart\" id=\"", "\"");
+    parts.push("runs");
+    let contents = between(&page, "<nav ", "</nav>")[0];
+    assert_eq!(between(contents, " href=\"#", "\""), parts);
+}
+
 #[test]
 fn work_can_be_stopped() {
     let root = tempfile::tempdir().unwrap();

@@ -133,7 +133,7 @@ fn released() -> Vec<(String, RunDir)> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
+        if path.join(names::MANIFEST).exists() {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             all.push((name, RunDir::open(&path).unwrap()));
         }

@@ -40,8 +40,8 @@ pub fn build() -> Result<PathBuf> {
     Ok(binary())
 }
 
-/// The tree as an archive that is unpacked anywhere. Errors also when the binary asks for a newer C
-/// library than it says.
+/// The tree as an archive that is unpacked anywhere; its command tests itself. Errors also when the
+/// binary asks for a newer C library than it says.
 pub fn make(product: &Product) -> Result<PathBuf> {
     let (major, minor) = product.glibc;
     ensure!(
@@ -59,5 +59,6 @@ pub fn make(product: &Product) -> Result<PathBuf> {
     let name = format!("{NAME}-{}-{TARGET}-glibc{major}.{minor}", product.version);
     let file = product.out.join(format!("{name}.tar.gz"));
     tree::tar(product, &dir.join("usr"), &name, &file)?;
+    tool::output(Command::new(dir.join("usr/bin").join(NAME)).args(["selftest", "--quiet"]))?;
     Ok(file)
 }

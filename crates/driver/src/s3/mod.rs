@@ -9,7 +9,7 @@
 mod client;
 mod connection;
 mod counters;
-mod credentials;
+pub mod credentials;
 mod endpoints;
 mod location;
 mod multipart;

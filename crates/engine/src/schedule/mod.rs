@@ -11,7 +11,7 @@ mod constant;
 mod poisson;
 mod ramp;
 mod rate;
-mod replay;
+pub mod replay;
 mod steps;
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let template = TEMPLATE.replace("{# charts #}", CHART_SECTIONS);
     let mut environment = Environment::new();
     environment.add_filter("prose", prose);
+    environment.add_filter("layer", layer);
     environment.add_template("report.html", &template).map_err(bug)?;
     let template = environment.get_template("report.html").map_err(bug)?;
     let mut frame = context.tables.clone();
@@ -118,6 +119,14 @@ fn prose(text: &str) -> minijinja::Value {
             .collect(),
     };
     minijinja::Value::from_safe_string(html)
+}
+
+/// The name of a layer behind its colour in the bars.
+fn layer(name: &str) -> minijinja::Value {
+    let chip = timelines::colour_of(name).map_or(String::new(), |colour| {
+        format!("<span class=\"chip\" style=\"background:{colour}\"></span>")
+    });
+    minijinja::Value::from_safe_string(format!("{chip}{}", HtmlEscape(name)))
 }
 
 fn sides(runs: &[AnalysedRun], context: &ReportContext) -> Vec<Option<usize>> {

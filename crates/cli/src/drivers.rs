@@ -45,7 +45,7 @@ fn table() -> String {
         }),
     );
     output::columns(&rows)
-        + "\nOptions of one: taillight drivers NAME; of all: taillight drivers -v\n"
+        + "\nOptions of one: taillight drivers NAME\nOptions of all: taillight drivers -v\n"
 }
 
 /// A driver, for programs.

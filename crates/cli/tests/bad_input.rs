@@ -233,12 +233,12 @@ fn a_pipe_where_a_file_is_named_is_no_wait() {
     let pipe = dir.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
     let replay = "--driver null --set workload.0.arrival={kind=\"replay\",file=\"pipe\"}";
-    let https = "--path https://127.0.0.1:1/b --size 1MiB --set target.options.ca=pipe";
+    let https = "--path https://127.0.0.1:1/bench --set target.options.ca=pipe";
     for (line, code) in [
         (replay, 2),
         ("--driver sim --ops 9 --set target.options.state=pipe", 4),
         ("--driver null --ops 9 --set workload.0.block_size={file=\"pipe\"}", 2),
-        ("--path http://127.0.0.1:1/b --size 1MiB", 4),
+        ("--path http://127.0.0.1:1/bench", 4),
         (https, 4),
         ("--driver rocksdb --path db --set target.options.options_file=pipe", 4),
     ] {

@@ -203,14 +203,7 @@ impl BpfProbe {
     }
 
     #[cold]
-    fn keep(
-        &mut self,
-        slot: u32,
-        token: Token,
-        latency: u64,
-        index: usize,
-        keep: KeepReason,
-    ) {
+    fn keep(&mut self, slot: u32, token: Token, latency: u64, index: usize, keep: KeepReason) {
         let Some(begun) = self.begun.get(index).copied() else {
             return;
         };

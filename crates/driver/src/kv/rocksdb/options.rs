@@ -226,9 +226,9 @@ pub fn chooses_its_log(strings: &[(&'static str, String)]) -> bool {
 
 /// The value in force of one of RocksDB's options, as far as some option string says it.
 fn said<'a>(strings: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
-    let all = strings.iter().flat_map(|(_, s)| s.split(';')).filter_map(|s| s.split_once('='));
-    let values = all.filter(|(n, _)| n.trim() == name).map(|(_, value)| value.trim());
-    values.last().filter(|value| !value.is_empty())
+    let mut all = strings.iter().flat_map(|(_, s)| s.split(';')).filter_map(|s| s.split_once('='));
+    let value = all.rfind(|(n, _)| n.trim() == name)?.1.trim();
+    Some(value).filter(|value| !value.is_empty())
 }
 
 /// Whether some option string lets RocksDB overwrite values where they are, so that it keeps no older

@@ -60,7 +60,7 @@ impl Seeds {
         let row = |n: u64| LedgerRow {
             address: n * 4096,
             newest: n % 7,
-            oldest: (n % 3 > 0).then_some(n % 2),
+            oldest: (!n.is_multiple_of(3)).then_some(n % 2),
             state: states[n as usize % 3],
         };
         write_ledger(&dir, (0..200).map(row)).expect("a ledger");

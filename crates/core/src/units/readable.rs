@@ -1,6 +1,6 @@
 //! Quantities as people read them: a fitting unit and three digits, `12.3 us`, `4.56 GiB`.
 //!
-//! What it is not: the exact text of job files, which [`Display`](std::fmt::Display) of the types
+//! What it is not: the exact text of job files, which [`Display`] of the types
 //! gives, or rounding before arithmetic. Report, guard and console call it.
 
 use std::borrow::Cow;

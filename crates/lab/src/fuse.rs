@@ -22,7 +22,7 @@ use crate::truth::now_ns;
 /// The file's name.
 pub const FILE: &str = "data";
 /// Threads that serve: as many requests can be slow at the same time.
-const SERVERS: usize = 8;
+pub const SERVERS: usize = 8;
 /// Requests that the kernel may have under way by itself.
 const BACKGROUND: u16 = 64;
 /// The one file.

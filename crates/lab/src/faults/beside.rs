@@ -60,7 +60,7 @@ fn closed(b: &mut FaultTrial<'_>, disk: &LoopDevice, read: PathBuf, slow: &Brake
 }
 
 /// One direct read.
-fn read_direct(device: &Path, bytes: u64) -> Result<()> {
+pub fn read_direct(device: &Path, bytes: u64) -> Result<()> {
     let file = File::options().read(true).custom_flags(DIRECT).open(device)?;
     let mut room = vec![0; bytes as usize + 4096];
     let start = room.as_ptr().align_offset(4096);
@@ -196,6 +196,34 @@ pub fn shared_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     done
 }
 
+/// A neighbour makes the victim's file longer, and a limit of its control group holds it back while it has
+/// the file's lock.
+pub fn limited_holder(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let victim = at.join("victim");
+    let mut options = b.options(victim.clone(), "randread");
+    options.more = ["--size", "4MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    let group = LabCgroup::of(&mut b.undo, "blkio")?;
+    let per_s = LARGE * 1000 / b.amplitude.as_millis() as u64;
+    group.set("blkio.throttle.write_bps_device", format!("{} {per_s}", disk.number()?))?;
+    let file = File::options().write(true).custom_flags(DIRECT).open(&victim)?;
+    let room = vec![0u8; LARGE as usize + 4096];
+    let start = room.as_ptr().align_offset(4096);
+    let data = room.get(start..start + LARGE as usize).context("an aligned buffer")?;
+    let mut end = file.metadata()?.len();
+    b.pulses(GAP, Duration::ZERO, |_| {
+        let write = || -> Result<()> {
+            group.set("tasks", gettid().as_raw_nonzero())?;
+            Ok(file.write_all_at(data, end)?)
+        };
+        std::thread::scope(|scope| scope.spawn(write).join().unwrap_or(Ok(())))?;
+        end += LARGE;
+        Ok(())
+    })
+}
+
 /// Reads at a steady rate of a disk that is slow now and then: those behind a slow one begin late.
 pub fn paced(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
@@ -216,6 +244,25 @@ pub fn bursts(b: &mut FaultTrial<'_>) -> Result<()> {
         "workload.0.arrival={{kind=\"bursts\",rate=\"{rate}/s\",on=\"{on}ms\",off=\"{off}ms\"}}"
     )];
     slow.set(1, Duration::from_millis(1));
+    let from = now_ns();
+    b.start(&options)?;
+    while b.more() {
+        b.stop.sleep(b.amplitude)?;
+    }
+    b.truth.add(from, now_ns() + 10_000_000_000);
+    Ok(())
+}
+
+/// A quarter more than the disk does is asked for, all the time.
+pub fn saturated(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.depth = options.depth.min(2);
+    options.set.clear();
+    let nap = b.amplitude / 5;
+    let rate = u64::from(options.workers * options.depth) * 1_250_000 / nap.as_micros() as u64;
+    options.more = vec!["--rate".into(), format!("{rate}/s")];
+    slow.set(1, nap);
     let from = now_ns();
     b.start(&options)?;
     while b.more() {

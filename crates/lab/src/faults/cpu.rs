@@ -189,11 +189,26 @@ pub fn taken_beside(b: &mut FaultTrial<'_>) -> Result<()> {
     taken(b)
 }
 
+/// The victim's control group weighs next to nothing, and others want its CPU.
+pub fn light_group(b: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut b.undo, "cpu")?;
+    group.set("cpu.shares", 2)?;
+    let options = pinned(b)?;
+    let pid = b.start(&options)?;
+    group.add_process(pid)?;
+    spun(b)
+}
+
 /// The victim runs only where nobody else wants to, and others do.
 pub fn idle_policy(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = pinned(b)?;
     let pid = b.start(&options)?;
     tool("chrt", &["-a", "-i", "-p", "0", &pid.to_string()])?;
+    spun(b)
+}
+
+/// A thread spins on the first CPU, where the victim is, again and again.
+fn spun(b: &mut FaultTrial<'_>) -> Result<()> {
     pin(b)?;
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {

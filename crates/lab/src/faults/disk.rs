@@ -177,6 +177,12 @@ pub fn tags(b: &mut FaultTrial<'_>) -> Result<()> {
     crowded(b, &disk, disk.device.clone(), &slow)
 }
 
+/// The same with the scheduler that gives each kind of request so many of the queue's places.
+pub fn kyber(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(b, "kyber")?;
+    crowded(b, &disk, disk.device.clone(), &slow)
+}
+
 /// The same where that is the disk below the one that the victim reads.
 pub fn lower_tags(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(b, "mq-deadline")?;
@@ -209,6 +215,38 @@ pub fn reads_first(b: &mut FaultTrial<'_>) -> Result<()> {
     b.pulses(Duration::from_millis(200), after, |stop| {
         rival(&disk.device, CROWD, || stop.sleep(on))
     })
+}
+
+/// More reads of the real-time class than the device takes at once, which go before the victim's.
+pub fn real_time_class(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = scheduled(b, "mq-deadline")?;
+    let options = b.options(disk.device.clone(), "randread");
+    slow.set(1, Duration::from_micros(200));
+    b.start(&options)?;
+    let own = gettid().as_raw_nonzero().to_string();
+    // Threads have the class of who made them.
+    let class = |name: &str| tool("ionice", &["-c", name, "-p", &own]).map(drop);
+    let (on, after) = (b.amplitude * 3, b.amplitude);
+    b.pulses(Duration::from_millis(200), after, |stop| {
+        class("realtime")?;
+        let done = rival(&disk.device, CROWD, || stop.sleep(on));
+        class("none")?;
+        done
+    })
+}
+
+/// A file system that keeps all twice, once on a disk that is slow now and then.
+pub fn mirror(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(256)?;
+    let fast = b.disk(256)?;
+    let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
+    let how = ["-q", "-f", "-K", "-d", "raid1", "-m", "raid1"];
+    tool("mkfs.btrfs", &[&how[..], &[&*one, &*other]].concat())?;
+    let at = fast.mount_made(&mut b.undo, "btrfs")?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
 }
 
 /// The victim is served only when nobody else wants the disk.

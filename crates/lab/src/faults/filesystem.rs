@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
+use crate::faults::beside::read_direct;
 use crate::faults::disk::DIRECT;
 use crate::fuse::{self, Brake};
 use crate::stage::LoopDevice;
@@ -26,6 +27,53 @@ pub fn slow_fuse(b: &mut FaultTrial<'_>) -> Result<()> {
     options.set.push("target.options.read_in_use=true".into());
     b.start(&options)?;
     b.slowed(&slow)
+}
+
+/// Every thread that serves the victim's file system is busy with a neighbour's large read.
+pub fn busy_fuse(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
+    let mut options = b.options(file.clone(), "randread");
+    options.set.push("target.options.allow_holes=true".into());
+    options.set.push("target.options.read_in_use=true".into());
+    b.start(&options)?;
+    slow.least.store(64 << 10, Relaxed);
+    slow.set(1, b.amplitude);
+    b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
+        std::thread::scope(|scope| {
+            let read = || read_direct(&file, 64 << 10);
+            let readers: Vec<_> = (0..fuse::SERVERS).map(|_| scope.spawn(read)).collect();
+            readers.into_iter().try_for_each(|r| r.join().unwrap_or(Ok(())))
+        })
+    })?;
+    b.only_naps(&slow);
+    Ok(())
+}
+
+/// The victim syncs each write, and the file system's journal is on another disk, whose syncs take long.
+pub fn external_journal(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (journal, slow) = b.slow_disk(64)?;
+    let name = journal.device.to_string_lossy();
+    tool("mkfs.ext4", &["-q", "-b", "4096", "-O", "journal_dev", &name])?;
+    let disk = b.disk(64)?;
+    let how = format!("device={name}");
+    let at = disk.mount_ext4(&mut b.undo, &["-b", "4096", "-J", &how])?;
+    let mut options = b.options(at.join("victim"), "write");
+    options.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slow_syncs(&slow)
+}
+
+/// Reads of what is in the page cache, of a file that a neighbour makes longer on a slow disk: XFS lets
+/// nobody read meanwhile.
+pub fn cached_lock(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(320)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let victim = at.join("victim");
+    let mut options = super::buffered::through_cache(b.options(victim.clone(), "randread"));
+    options.set.push("target.options.cache=warm".into());
+    options.more = ["--size", "4MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    hold(b, &victim, &slow, DIRECT, |_, _, _| Ok(()))
 }
 
 /// Frozen and thawed again, ext4.
@@ -177,6 +225,12 @@ pub fn file_lock(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A neighbour makes room in the file where pages are dirty: its lock is held until they are written.
 pub fn insert_range(b: &mut FaultTrial<'_>) -> Result<()> {
     let mode = FallocateFlags::INSERT_RANGE;
+    held(b, 0, |file, at, length| Ok(fallocate(file, mode, at, length)?))
+}
+
+/// A neighbour takes blocks out of the file where pages are dirty.
+pub fn punched(b: &mut FaultTrial<'_>) -> Result<()> {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     held(b, 0, |file, at, length| Ok(fallocate(file, mode, at, length)?))
 }
 

@@ -13,7 +13,7 @@ use crate::cleanup::{NAME, set, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::filesystem::upper;
 use crate::fuse::Brake;
-use crate::stage::{LabCgroup, LoopDevice, image};
+use crate::stage::LabCgroup;
 use crate::trial::NotMade;
 
 const MIB: u64 = 1 << 20;
@@ -108,6 +108,15 @@ fn short_of_memory(b: &mut FaultTrial<'_>, slow: &Brake, group: &LabCgroup) -> R
 
 /// The victim's own memory has been swapped out, to a disk that is slow when it is needed again.
 pub fn swap(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = swapped(b)?;
+    let read = b.disk(64)?;
+    let options = b.options(read.device.clone(), "randread");
+    b.start_then(&options, |pid| group.add_process(pid))?;
+    dropped(b, &slow, &group, |held| held / 8)
+}
+
+/// Makes a slow disk take what leaves the memory of a control group.
+pub fn swapped(b: &mut FaultTrial<'_>) -> Result<(Arc<Brake>, LabCgroup)> {
     let (disk, slow) = b.slow_disk(64)?;
     let device = disk.device.to_string_lossy().into_owned();
     tool("mkswap", &[&device])?;
@@ -118,11 +127,7 @@ pub fn swap(b: &mut FaultTrial<'_>) -> Result<()> {
         brake.set(0, Duration::ZERO);
         let _ = tool("swapoff", &[&device]);
     });
-    let read = image(&mut b.undo, "read", 64 * MIB)?;
-    let read = LoopDevice::over(&mut b.undo, &read, false)?;
-    let options = b.options(read.device.clone(), "randread");
-    b.start_then(&options, |pid| group.add_process(pid))?;
-    dropped(b, &slow, &group, |held| held / 8)
+    Ok((slow, group))
 }
 
 /// Again and again pages of a control group leave memory until it has what `limit` makes of what it cannot

@@ -6,6 +6,7 @@ mod cpu;
 mod disk;
 mod filesystem;
 mod memory;
+mod objects;
 mod program;
 mod server;
 mod stopped;
@@ -89,7 +90,7 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: &["redis"], ..fault("frozen-server", "server", store::frozen_server) },
     Fault { engines: &["redis"], ..fault("busy-server", "server", store::busy_server) },
     Fault { engines: &["redis"], ..fault("slow-network", "server", store::slow_network) },
-    Fault { engines: &["s3"], ..fault("stopped-objects", "server", store::stopped_objects) },
+    Fault { engines: &["s3"], ..fault("stopped-objects", "server", objects::stopped_objects) },
     Fault { engines: &["rocksdb"], ..fault("slow-gets", "device", store::slow_gets) },
     Fault { engines: &["rocksdb"], ..fault("slow-syncs", "device|store", store::slow_syncs) },
     Fault { ms: [5, 10], ..block("brief-limit", "throttle", disk::cgroup_io) },
@@ -117,7 +118,7 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: STORES, ..fault("store-freeze", "file_system", store::frozen_files) },
     Fault { engines: STORES, ..fault("store-stop", "stopped", store::stopped_store) },
     Fault { engines: &["rocksdb"], ..fault("store-limit", "throttle", store::limited_gets) },
-    Fault { engines: &["s3"], ..fault("object-network", "server", store::slow_object_network) },
+    Fault { engines: &["s3"], ..fault("object-network", "server", objects::slow_object_network) },
     block("loop-worker", "cpu", cpu::loop_worker),
     block("committer", "cpu", cpu::committer),
     block("one-frozen", "stopped", stopped::one_thread),
@@ -165,6 +166,25 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: &["redis"], ..fault("server-syncs", "server", server::server_syncs) },
     Fault { engines: &["redis"], ..fault("limited-server", "server", server::limited_server) },
     Fault { engines: &["redis"], ..fault("shared-network", "server", server::shared_network) },
+    block("saturated", "schedule", beside::saturated),
+    block("mirror", "device", disk::mirror),
+    block("kyber", "block_queue", disk::kyber),
+    block("real-time-class", "block_queue", disk::real_time_class),
+    fault("busy-fuse", "file_system", filesystem::busy_fuse),
+    block("external-journal", "file_system|device", filesystem::external_journal),
+    block("limited-holder", "file_system", beside::limited_holder),
+    fault("cached-lock", "file_system", filesystem::cached_lock),
+    block("punched", "file_system", filesystem::punched),
+    block("light-group", "cpu", cpu::light_group),
+    block("unified-freezer", "stopped", stopped::unified_freezer),
+    Fault {
+        engines: &["rocksdb"],
+        ..fault("frozen-writer", "store|stopped", store::frozen_writer)
+    },
+    Fault { engines: &["leveldb"], ..fault("slow-flush", "store", store::slow_flush) },
+    Fault { engines: &["redis"], ..fault("swapped-server", "server", server::swapped_server) },
+    Fault { engines: &["s3"], ..fault("lost-objects", "server", objects::lost_objects) },
+    Fault { engines: &["s3"], ..fault("limited-objects", "server", objects::limited_objects) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -8,6 +8,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
+use crate::faults::memory;
 use crate::faults::store::{alone, inside, mounted, redis, redis_with, shaped};
 use crate::stage::LabCgroup;
 
@@ -19,9 +20,12 @@ const AGAIN: Duration = Duration::from_millis(250);
 pub fn lost_packets(b: &mut FaultTrial<'_>) -> Result<()> {
     let (_, pid) = redis(&mut b.undo, b.stop)?;
     alone(b, pid)?;
-    let rule = |what: &str| {
-        inside(pid, &["iptables", what, "INPUT", "-p", "tcp", "--dport", "6379", "-j", "DROP"])
-    };
+    lossy(b, pid)
+}
+
+/// The network of a server loses all for a while.
+pub fn lossy(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
+    let rule = |what: &str| inside(pid, &["iptables", what, "INPUT", "-p", "tcp", "-j", "DROP"]);
     let on = b.amplitude;
     b.pulses(GAP, AGAIN, |stop| {
         rule("-A")?;
@@ -55,6 +59,11 @@ pub fn server_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn limited_server(b: &mut FaultTrial<'_>) -> Result<()> {
     let (_, pid) = redis(&mut b.undo, b.stop)?;
     alone(b, pid)?;
+    limited(b, pid)
+}
+
+/// A process that may run only so long in each period.
+pub fn limited(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let group = LabCgroup::of(&mut b.undo, "cpu")?;
     group.add_process(pid)?;
     let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
@@ -68,6 +77,15 @@ pub fn limited_server(b: &mut FaultTrial<'_>) -> Result<()> {
     });
     set(-1)?;
     done
+}
+
+/// The server's memory has been swapped out, to a disk that is slow when it is needed again.
+pub fn swapped_server(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = memory::swapped(b)?;
+    let (_, pid) = redis(&mut b.undo, b.stop)?;
+    group.add_process(pid)?;
+    alone(b, pid)?;
+    memory::dropped(b, &slow, &group, |held| held / 8)
 }
 
 /// A neighbour's datagrams fill the network to the server, and packets queue behind them.

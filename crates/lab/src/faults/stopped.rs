@@ -8,6 +8,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use rustix::process::Signal;
 
+use crate::cleanup::NAME;
 use crate::fault_trial::FaultTrial;
 use crate::stage::LabCgroup;
 use crate::victim::signal;
@@ -56,6 +57,11 @@ pub fn polled(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Only one thread of the load stands still, frozen by a control group of its own.
 pub fn one_thread(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
+    first_thread(b, pid)
+}
+
+/// One of the load's threads of this process.
+pub fn first_thread(b: &mut FaultTrial<'_>, pid: u32) -> Result<()> {
     let tid = threads(pid, "worker-")?.into_iter().next().context("a worker")?;
     let group = LabCgroup::of(&mut b.undo, "freezer")?;
     group.set("tasks", tid)?;
@@ -76,6 +82,20 @@ pub fn threads(pid: u32, name: &str) -> Result<Vec<String>> {
 pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
     frozen(b, pid)
+}
+
+/// The freezer of the hierarchy of all controllers.
+pub fn unified_freezer(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = victim(b)?;
+    let group = LabCgroup::named(&mut b.undo, "unified", NAME)?;
+    group.add_process(pid)?;
+    let on = b.amplitude;
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+        group.set("cgroup.freeze", 1)?;
+        let slept = stop.sleep(on);
+        group.set("cgroup.freeze", 0)?;
+        slept
+    })
 }
 
 /// A process, by its control group, again and again.

@@ -1,17 +1,15 @@
 //! Faults of stores: one that holds its writers back, a server that answers late.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use taillight_s3test::{ID, SECRET};
 
 use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::faults::stopped::{frozen, pulsed, stopped, threads};
+use crate::faults::stopped::{first_thread, frozen, pulsed, stopped, threads};
 use crate::faults::{cpu, disk, filesystem, memory};
 use crate::fuse::Brake;
 use crate::proxy;
@@ -28,6 +26,11 @@ pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
     let options = small_memtables(b, &at);
     b.start(&options)?;
+    flushes(b, &slow)
+}
+
+/// A disk that is slow for a while, again and again.
+fn flushes(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
     let on = b.amplitude * 5;
     let nap = b.amplitude / 2;
     b.pulses(Duration::from_millis(300), b.amplitude * 4, |stop| {
@@ -178,7 +181,7 @@ pub fn shaped(pid: u32) -> Result<impl Fn(u64) -> Result<()>> {
 }
 
 /// A network that is slow now and then.
-fn narrowed(b: &mut FaultTrial<'_>, rate: impl Fn(u64) -> Result<()>) -> Result<()> {
+pub fn narrowed(b: &mut FaultTrial<'_>, rate: impl Fn(u64) -> Result<()>) -> Result<()> {
     // What is saved up for a burst is spent first.
     let slow = 1024 * 1000 / b.amplitude.as_millis() as u64;
     let (on, after) = (b.amplitude * 5, b.amplitude);
@@ -188,40 +191,6 @@ fn narrowed(b: &mut FaultTrial<'_>, rate: impl Fn(u64) -> Result<()>) -> Result<
         rate(1 << 30)?;
         slept
     })
-}
-
-/// An object store that is stopped for a while.
-pub fn stopped_objects(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (path, pid) = objects(b)?;
-    let mut options = object_load(b, path);
-    options.within = inside_words(pid);
-    b.start(&options)?;
-    stopped(b, pid)
-}
-
-fn object_load(b: &FaultTrial<'_>, path: String) -> VictimOptions {
-    let mut options = b.options_of(path.into(), &["s3"]);
-    options.set.extend(
-        [
-            "workload.0.mix={get=50,put=50}",
-            "workload.0.block_size=\"1KiB\"",
-            "workload.0.keys={count=100}",
-        ]
-        .map(String::from),
-    );
-    let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
-    options.env = names.into_iter().zip([ID.into(), SECRET.into()]).collect();
-    options
-}
-
-/// The network to the object store is slow.
-pub fn slow_object_network(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (path, pid) = objects(b)?;
-    let rate = shaped(pid)?;
-    let mut options = object_load(b, path);
-    options.within = inside_words(pid);
-    b.start(&options)?;
-    narrowed(b, rate)
 }
 
 /// The file system of a store is frozen.
@@ -238,6 +207,24 @@ pub fn stopped_store(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = synced(updates(b, &at));
     let pid = b.start(&options)?;
     stopped(b, pid)
+}
+
+/// Of two threads whose writes sync one is frozen, at times while it writes for both.
+pub fn frozen_writer(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let mut options = synced(updates(b, &at));
+    options.set.retain(|s| !s.contains("think"));
+    let pid = b.start(&options)?;
+    first_thread(b, pid)
+}
+
+/// A small memtable of LevelDB, and a flush that takes long.
+pub fn slow_flush(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = mounted(b)?;
+    let mut options = updates(b, &at);
+    options.set.push("target.options.write_buffer_size=\"64KiB\"".into());
+    b.start(&options)?;
+    flushes(b, &slow)
 }
 
 /// Reads of RocksDB under a limit.
@@ -312,7 +299,8 @@ pub fn inside(pid: u32, words: &[&str]) -> Result<()> {
     tool("nsenter", &[&into[..], words].concat()).map(drop)
 }
 
-fn inside_words(pid: u32) -> Vec<String> {
+/// A command that runs another there.
+pub fn inside_words(pid: u32) -> Vec<String> {
     ["nsenter", "-t", &pid.to_string(), "-n"].map(String::from).to_vec()
 }
 
@@ -341,24 +329,6 @@ fn loaded(b: &FaultTrial<'_>, port: u16) -> VictimOptions {
         .map(String::from),
     );
     options
-}
-
-/// Starts the object store of the tests in a process and a network of its own; where, and the process.
-fn objects(b: &mut FaultTrial<'_>) -> Result<(String, u32)> {
-    let mut command = Command::new("setpriv");
-    let server = "ip link set lo up && exec \"$0\" --serve-objects";
-    command.args(["--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", server]);
-    command.arg(b.taillight.with_file_name("taillight-lab"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().context("cannot start taillight-lab")?;
-    let (pid, out) = (child.id(), child.stdout.take().context("its output")?);
-    b.undo.add(move || {
-        let _ = child.kill();
-        let _ = child.wait();
-    });
-    let mut path = String::new();
-    BufReader::new(out).read_line(&mut path)?;
-    Ok((path.trim().to_owned(), pid))
 }
 
 /// Starts a server of our own, with a network of its own; its socket and process. It ends with this process in

@@ -206,7 +206,8 @@ pub fn limited_holder(b: &mut FaultTrial<'_>) -> Result<()> {
     options.more = ["--size", "4MiB"].map(String::from).to_vec();
     b.start(&options)?;
     let group = LabCgroup::of(&mut b.undo, "blkio")?;
-    let per_s = LARGE * 1000 / b.amplitude.as_millis() as u64;
+    // What may pass in 100 ms passes at once (THROTL_SLICE, block/blk-throttle.c).
+    let per_s = LARGE * 1000 / (100 + b.amplitude.as_millis() as u64);
     group.set("blkio.throttle.write_bps_device", format!("{} {per_s}", disk.number()?))?;
     let file = File::options().write(true).custom_flags(DIRECT).open(&victim)?;
     let room = vec![0u8; LARGE as usize + 4096];

@@ -63,7 +63,7 @@ pub fn external_journal(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slow_syncs(&slow)
 }
 
-/// Reads of what is in the page cache, of a file that a neighbour makes longer on a slow disk: XFS lets
+/// Reads of what is in the page cache, of a file in which a neighbour makes room on a slow disk: XFS lets
 /// nobody read meanwhile.
 pub fn cached_lock(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(320)?;
@@ -73,7 +73,7 @@ pub fn cached_lock(b: &mut FaultTrial<'_>) -> Result<()> {
     options.set.push("target.options.cache=warm".into());
     options.more = ["--size", "4MiB"].map(String::from).to_vec();
     b.start(&options)?;
-    hold(b, &victim, &slow, DIRECT, |_, _, _| Ok(()))
+    hold(b, &victim, &slow, 0, inserted)
 }
 
 /// Frozen and thawed again, ext4.
@@ -224,14 +224,12 @@ pub fn file_lock(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// A neighbour makes room in the file where pages are dirty: its lock is held until they are written.
 pub fn insert_range(b: &mut FaultTrial<'_>) -> Result<()> {
-    let mode = FallocateFlags::INSERT_RANGE;
-    held(b, 0, |file, at, length| Ok(fallocate(file, mode, at, length)?))
+    held(b, 0, inserted)
 }
 
-/// A neighbour takes blocks out of the file where pages are dirty.
-pub fn punched(b: &mut FaultTrial<'_>) -> Result<()> {
-    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    held(b, 0, |file, at, length| Ok(fallocate(file, mode, at, length)?))
+/// Makes room in a file.
+fn inserted(file: &File, at: u64, length: u64) -> Result<()> {
+    Ok(fallocate(file, FallocateFlags::INSERT_RANGE, at, length)?)
 }
 
 /// A neighbour writes behind the victim's part of the file, and then does something more.

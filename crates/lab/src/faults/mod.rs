@@ -174,7 +174,6 @@ pub const FAULTS: &[Fault] = &[
     block("external-journal", "file_system|device", filesystem::external_journal),
     block("limited-holder", "file_system", beside::limited_holder),
     fault("cached-lock", "file_system", filesystem::cached_lock),
-    block("punched", "file_system", filesystem::punched),
     block("light-group", "cpu", cpu::light_group),
     block("unified-freezer", "stopped", stopped::unified_freezer),
     Fault {

@@ -1,5 +1,6 @@
 //! I/Os that waited for another one of the load: for a lock in the kernel that it held, in the write
-//! group of a store, whose leader works for all, or for pages that it had sent to the disk or asked for.
+//! group of a store, whose leader works for all, for pages that it had sent to the disk or asked for, or for
+//! the thread of io_uring that was at it.
 //! What that one waited for is theirs.
 //!
 //! What it is: followed from who woke the waiting thread up, of pages from whose way to the disk ended
@@ -36,10 +37,14 @@ pub fn follow(
         disk.extend(one.pieces.iter().filter(on_disk).map(|p| (p.to, i)));
     }
     disk.sort_unstable();
+    let tokens = judged.iter().enumerate();
+    let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i)));
+    let tokens: BTreeMap<u64, usize> = tokens.collect();
     // Who leads is done before who follows, and so has what it inherits itself.
     for i in order {
         let mut told = waits(&judged[i], events, &workers, judged);
         told.extend(waits_for_pages(i, events, &disk, judged));
+        told.extend(waits_for_turn(&judged[i], events, &tokens, judged));
         if told.is_empty() {
             continue;
         }
@@ -128,6 +133,29 @@ fn waits_for_pages(
         }
     }
     waits
+}
+
+/// Times before a worker thread of io_uring began an I/O in which it slept over another one, and what that
+/// one waited for. `tokens`: whose I/O has which.
+fn waits_for_turn(
+    one: &Judged,
+    events: &Events,
+    tokens: &BTreeMap<u64, usize>,
+    judged: &[Judged],
+) -> Vec<(i64, i64, Phase)> {
+    let Some(io) = one.row.as_ref().filter(|io| io.token.is_some()) else {
+        return Vec::new();
+    };
+    let rows = || events.within(LayerKind::Worker, io.start_ns, io.end_ns);
+    let own = rows().filter(|r| r.token == io.token).map(|r| r.start_ns);
+    let begun = own.chain(io.bio_ns).chain(io.held_ns).min().unwrap_or(io.end_ns);
+    let asleep = rows().filter(|r| r.token != io.token && r.state != Some(0));
+    let behind = asleep.filter_map(|r| {
+        let leader = *tokens.get(&r.token?)?;
+        let until = r.middle_ns.unwrap_or(r.end_ns).min(begun);
+        Some(meanwhile(&judged[leader], r.start_ns.max(io.start_ns), until))
+    });
+    behind.flatten().collect()
 }
 
 /// Whether a worker thread of io_uring slept for something of the file system's (a lock, an entry of its cache)
@@ -229,6 +257,42 @@ mod tests {
         assert_eq!(layer(9_000_150), Layer::FileSystem, "written by somebody else");
         let lock = behind("rwsem_down_write_slowpath;ext4_write", Phase::FileSystem, 9_000_000);
         assert_eq!(lock, Layer::FileSystem, "nothing that goes to the disk");
+    }
+
+    #[test]
+    fn who_waits_for_the_worker_of_another_one_waits_for_what_that_one_waits_for() {
+        let phases = |begun: i64, token: u64| {
+            let mut events = Events::default();
+            let asleep = |token, start_ns, end_ns| LayerRow {
+                kind: LayerKind::Worker,
+                start_ns,
+                end_ns,
+                state: Some(2),
+                token: Some(token),
+                ..LayerRow::default()
+            };
+            events.add(asleep(7, 10, 9_000_000));
+            events.add(asleep(8, begun, 9_500_000));
+            events.sort();
+            let row = |token, end_ns| LayerRow {
+                start_ns: 5,
+                end_ns,
+                token: Some(token),
+                ..LayerRow::default()
+            };
+            let judged = |one: Judged, token| {
+                let row = row(token, one.slow.complete_ns);
+                again(one.slow, Some(row), one.pieces)
+            };
+            let leader = judged(io(0, 5, 9_000_100, Phase::Device), token);
+            let mut list = vec![judged(io(0, 5, 9_500_000, Phase::PageCache), 8), leader];
+            follow(&mut list, &events, again);
+            list[0].pieces.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
+        };
+        let (own, device) = (Phase::PageCache, Phase::Device);
+        assert_eq!(phases(9_200_000, 7), [(5, own), (8_999_990, device), (500_000, own)]);
+        assert_eq!(phases(1_000_010, 7), [(5, own), (1_000_000, device), (8_499_990, own)]);
+        assert_eq!(phases(9_200_000, 6), [(9_499_995, own)], "over an I/O that nobody knows");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::tool;
+use crate::{setup, tool};
 
 const PAGE: &str = "docs/explain.md";
 const BEGIN: &str = "<!-- lab: written by `cargo xtask lab --write`; do not edit -->";
@@ -21,6 +21,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
     if args.contains(&"--fresh") {
         let _ = std::fs::remove_file(&results);
     }
+    setup::main(&["lab"])?;
     let packages = ["build", "--package", "taillight-cli", "--package", "taillight-lab"];
     tool::run(&mut tool::cargo(packages))?;
     let built = tool::target_dir().join("debug");

@@ -27,7 +27,8 @@ use anyhow::Result;
 const HELP: &str = "\
 cargo xtask CHORE
 
-  setup [demo|package]  install the Debian packages that are missing, or say which
+  setup [demo|lab|package]
+                        install the Debian packages that are missing, or say which
   ci [--only A,B] [--skip A,B] [--list]
                         every check that CI makes
   tidy                  house rules over the source

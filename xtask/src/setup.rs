@@ -61,6 +61,14 @@ const PACKAGES: &[Requirement] = &[
     need("skopeo", "skopeo", "reading the container image back"),
 ];
 
+/// What only the injection lab uses.
+const LAB: &[Requirement] = &[
+    need("mkfs.btrfs", "btrfs-progs", "faults in btrfs"),
+    need("mksquashfs", "squashfs-tools", "reads of a compressed image"),
+    need("iptables", "iptables", "packets that are lost"),
+    need("tc", "iproute2", "a slow network"),
+];
+
 /// Whether a program can be run or a library loaded.
 fn is_there(name: &str) -> bool {
     if !name.contains(".so") {
@@ -72,23 +80,22 @@ fn is_there(name: &str) -> bool {
         .any(|dir| Path::new(dir).join(name).exists())
 }
 
-/// `cargo xtask setup [demo | package]`: what tests use, only what the demo uses, or what packagers use
-/// too. CI tries packages.
+/// `cargo xtask setup [demo | lab | package]`: what tests use, only what the demo uses, or what the
+/// injection lab or packagers use too. CI tries packages.
 pub fn main(args: &[&str]) -> Result<bool> {
-    let (demo_only, packages) = match args {
-        [] => (false, tool::is_ci()),
-        ["demo"] => (true, false),
-        ["package"] => (false, true),
-        _ => bail!("setup takes nothing, or one of the words demo and package"),
+    let lists: &[&[Requirement]] = match args {
+        [] if !tool::is_ci() => &[DEMO, TESTS],
+        ["demo"] => &[DEMO],
+        ["lab"] => &[DEMO, TESTS, LAB],
+        [] | ["package"] => &[DEMO, TESTS, PACKAGES],
+        _ => bail!("setup takes nothing, or one of the words demo, lab and package"),
     };
     let mut missing: Vec<&Requirement> = Vec::new();
     println!("setup: what Taillight uses from the system");
-    let tests = if demo_only { &[][..] } else { TESTS };
-    let packages = if packages { PACKAGES } else { &[] };
-    for need in DEMO.iter().chain(tests).chain(packages) {
+    for need in lists.iter().copied().flatten() {
         let found = is_there(need.program);
         let word = if found { "found" } else { "MISSING" };
-        println!("  {:<17} {:<8} {:<13} {}", need.program, word, need.package, need.why);
+        println!("  {:<17} {:<8} {:<14} {}", need.program, word, need.package, need.why);
         if !found {
             missing.push(need);
         }
@@ -99,7 +106,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
     } else {
         report(install(&packages), &packages);
     }
-    if demo_only {
+    if matches!(args, ["demo" | "lab"]) {
         return Ok(true);
     }
     match make_python() {

@@ -220,6 +220,20 @@ fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
     }
 }
 
+/// An arm that writes into a database that is there. Each one begins with all of it compacted: else reads
+/// look through as many files as the runs before have left.
+fn compacted<'a>(mut arm: BenchArm<'a>, dir: &Path, value: u64) -> BenchArm<'a> {
+    let compact = DbBench::new(dir, value, "compact").with("--use_existing_db=1");
+    BenchArm {
+        name: arm.name,
+        command: arm.command.clone(),
+        run: Box::new(move || {
+            compact.load()?;
+            (arm.run)()
+        }),
+    }
+}
+
 /// A run of ours, from a job file; `empty` is a directory to remove before.
 fn own<'a>(name: &'static str, job: String, empty: Option<&Path>) -> BenchArm<'a> {
     settled(super::own_arm(name, job), empty.map(Path::to_path_buf))
@@ -325,9 +339,9 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
             read.timed().arm("db_bench readrandom, timed", None),
         ],
         vec![
-            own("taillight update", writer, None),
-            write.clone().arm("db_bench overwrite", None),
-            write.timed().arm("db_bench overwrite, timed", None),
+            compacted(own("taillight update", writer, None), &ours, value),
+            compacted(write.clone().arm("db_bench overwrite", None), &theirs, value),
+            compacted(write.timed().arm("db_bench overwrite, timed", None), &theirs, value),
         ],
     ] {
         report.arms.extend(pairs::run(setup.pairs, arms)?);
@@ -369,9 +383,9 @@ fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own("taillight read", job, None),
-            peer.clone().arm("db_bench readwhilewriting", None),
-            peer.timed().arm("db_bench readwhilewriting, timed", None),
+            compacted(own("taillight read", job, None), &ours, value),
+            compacted(peer.clone().arm("db_bench readwhilewriting", None), &theirs, value),
+            compacted(peer.timed().arm("db_bench readwhilewriting, timed", None), &theirs, value),
         ],
     )?;
     compared(&mut report, &[("taillight read", "db_bench readwhilewriting")])?;

@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
 
 use common::{has_library, manifest, run, run_line, scratch, summary};
 
@@ -197,6 +198,11 @@ fn a_missing_library_is_unavailable() {
     let args = format!("--driver rocksdb --path db {library} --output out");
     let (_, err) = job(home.path(), &args, 4);
     assert!(err.contains("/nowhere/libno.so") && err.contains("librocksdb"), "{err}");
+    let pipe = home.path().join("lib.so");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    let (_, err) = job(home.path(), &args.replace("/nowhere/libno.so", "./lib.so"), 4);
+    assert!(err.contains("./lib.so") && err.contains("it is no regular file"), "{err}");
     assert!(!home.path().join("out").exists() && !home.path().join("db").exists());
 }
 

@@ -45,8 +45,12 @@ impl Library {
             "" => source.names,
             given => &[given],
         };
-        let mut first = None;
-        for name in names {
+        // The loader would wait for whoever writes to a pipe.
+        let odd = |name: &&str| {
+            name.contains('/') && std::fs::metadata(name).is_ok_and(|file| !file.is_file())
+        };
+        let mut said = names.iter().find(|n| odd(n)).map(|_| "it is no regular file".to_owned());
+        for name in names.iter().filter(|n| !odd(n)) {
             // SAFETY: loading runs the library's initialisers. It is the store that the user asked
             // to measure; those of RocksDB and LevelDB only set up globals.
             let opened = unsafe { RawLibrary::open(Some(OsStr::new(name)), RTLD_NOW | RTLD_LOCAL) };
@@ -54,12 +58,13 @@ impl Library {
                 Ok(library) => {
                     return Ok(Library { library, name: (*name).to_owned(), missing: Vec::new() });
                 }
-                Err(e) => first = first.or(Some(e)),
+                // What the loader says is in the cause.
+                Err(e) => {
+                    let cause = std::error::Error::source(&e).map(ToString::to_string);
+                    said = said.or(Some(cause.unwrap_or_else(|| e.to_string())));
+                }
             }
         }
-        // What the loader says is in the cause.
-        let said =
-            first.map(|e| std::error::Error::source(&e).map_or(e.to_string(), |s| s.to_string()));
         let what = format!("the library of driver `{}` cannot be loaded", source.driver);
         Err(Error::unavailable(what)
             .with("tried", names.join(", "))

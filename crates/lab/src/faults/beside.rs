@@ -20,7 +20,6 @@ use crate::faults::disk::DIRECT;
 use crate::faults::{buffered, filesystem};
 use crate::fuse::Brake;
 use crate::stage::{LabCgroup, LoopDevice};
-use crate::truth::now_ns;
 
 const MIB: u64 = 1 << 20;
 /// Smaller I/Os are none of the neighbour's.
@@ -30,30 +29,46 @@ const GAP: Duration = Duration::from_millis(200);
 /// The disk's scheduler is changed: its queue is closed until what is in flight is done.
 pub fn switched(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
-    closed(b, &disk, disk.device.clone(), &slow)
+    switch(b, &disk, disk.device.clone(), &slow)
 }
 
 /// The same of the disk below the one that the victim reads.
 pub fn lower_switched(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
     let upper = LoopDevice::over(&mut b.undo, &disk.device, true)?;
-    closed(b, &disk, upper.device, &slow)
+    switch(b, &disk, upper.device, &slow)
 }
 
-fn closed(b: &mut FaultTrial<'_>, disk: &LoopDevice, read: PathBuf, slow: &Brake) -> Result<()> {
-    let scheduler = disk.sys("queue/scheduler");
-    let undone = scheduler.clone();
-    b.undo.add(move || drop(set(&undone, "none")));
+fn switch(b: &mut FaultTrial<'_>, disk: &LoopDevice, read: PathBuf, slow: &Brake) -> Result<()> {
+    closed(b, (disk, "scheduler", ["mq-deadline", "none"]), read, slow)
+}
+
+/// The disk's queue is made longer or shorter: closed as well.
+pub fn resized(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    closed(b, (&disk, "nr_requests", ["64", "128"]), disk.device.clone(), &slow)
+}
+
+/// A setting of the disk's queue is changed, to one value and another, while a slow read is in flight.
+fn closed(
+    b: &mut FaultTrial<'_>,
+    (disk, setting, values): (&LoopDevice, &str, [&'static str; 2]),
+    read: PathBuf,
+    slow: &Brake,
+) -> Result<()> {
+    let setting = disk.sys("queue").join(setting);
+    let (undone, last) = (setting.clone(), values[1]);
+    b.undo.add(move || drop(set(&undone, last)));
     let options = b.options(read, "randread");
     b.start(&options)?;
     slow.least.store(LARGE, Relaxed);
     slow.set(1, b.amplitude);
-    let mut names = ["mq-deadline", "none"].into_iter().cycle();
+    let mut values = values.into_iter().cycle();
     b.pulses(GAP, Duration::ZERO, |stop| {
         std::thread::scope(|scope| {
             let slow_one = scope.spawn(|| read_direct(&disk.device, LARGE));
             stop.sleep(Duration::from_millis(1))?;
-            set(&scheduler, names.next().context("a scheduler")?)?;
+            set(&setting, values.next().context("a value")?)?;
             slow_one.join().unwrap_or(Ok(()))
         })
     })
@@ -223,54 +238,6 @@ pub fn limited_holder(b: &mut FaultTrial<'_>) -> Result<()> {
         end += LARGE;
         Ok(())
     })
-}
-
-/// Reads at a steady rate of a disk that is slow now and then: those behind a slow one begin late.
-pub fn paced(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    options.set.clear();
-    options.more = ["--rate", "2000/s"].map(String::from).to_vec();
-    b.start(&options)?;
-    b.slowed(&slow)
-}
-
-/// Twice as much as the disk does is asked for in bursts: I/Os wait for their turn.
-pub fn bursts(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    let rate = b.workers() * b.depth() * 2000;
-    let (on, off) = ((b.amplitude * 3).as_millis(), (b.amplitude * 12).as_millis());
-    options.set = vec![format!(
-        "workload.0.arrival={{kind=\"bursts\",rate=\"{rate}/s\",on=\"{on}ms\",off=\"{off}ms\"}}"
-    )];
-    slow.set(1, Duration::from_millis(1));
-    let from = now_ns();
-    b.start(&options)?;
-    while b.more() {
-        b.stop.sleep(b.amplitude)?;
-    }
-    b.truth.add(from, now_ns() + 10_000_000_000);
-    Ok(())
-}
-
-/// A quarter more than the disk does is asked for, all the time.
-pub fn saturated(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    options.depth = options.depth.min(2);
-    options.set.clear();
-    let nap = b.amplitude / 5;
-    let rate = u64::from(options.workers * options.depth) * 1_250_000 / nap.as_micros() as u64;
-    options.more = vec!["--rate".into(), format!("{rate}/s")];
-    slow.set(1, nap);
-    let from = now_ns();
-    b.start(&options)?;
-    while b.more() {
-        b.stop.sleep(b.amplitude)?;
-    }
-    b.truth.add(from, now_ns() + 10_000_000_000);
-    Ok(())
 }
 
 /// Pages that a neighbour is just reading from a slow disk, and which the victim wants as well.

@@ -189,6 +189,17 @@ pub fn taken_beside(b: &mut FaultTrial<'_>) -> Result<()> {
     taken(b)
 }
 
+/// The victim's control group may use one CPU, which a thread with real-time priority takes.
+pub fn one_cpu(b: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut b.undo, "cpuset")?;
+    group.set("cpuset.mems", 0)?;
+    group.set("cpuset.cpus", 0)?;
+    let options = pinned(b)?;
+    let pid = b.start(&options)?;
+    group.add_process(pid)?;
+    taken(b)
+}
+
 /// The victim's control group weighs next to nothing, and others want its CPU.
 pub fn light_group(b: &mut FaultTrial<'_>) -> Result<()> {
     let group = LabCgroup::of(&mut b.undo, "cpu")?;

@@ -133,6 +133,27 @@ pub fn overlay(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
+/// The file system below such a layer is frozen.
+pub fn overlay_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let lower = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+    let at = overlaid(&mut b.undo, &lower)?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    super::filesystem::frozen(b, &lower)
+}
+
+/// Writes that are durable one by one, under a limit of writes.
+pub fn durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.set.push("target.options.layout=always".into());
+    options.more = ["--size", "16MiB", "--sync", "dsync"].map(String::from).to_vec();
+    let pid = b.start(&options)?;
+    limit(b, pid, &disk, "write")
+}
+
 /// Every so often the device takes longer: a loop device over a file that sleeps.
 pub fn slow_device(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;

@@ -108,7 +108,16 @@ pub fn frozen(b: &mut FaultTrial<'_>, at: &Path) -> Result<()> {
 
 /// The file system that a loop device's file is in is frozen: the device cannot write.
 pub fn lower_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    below(b, "ext4", 128)
+}
+
+/// The same with XFS.
+pub fn lower_freeze_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    below(b, "xfs", 320)
+}
+
+fn below(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()> {
+    let at = b.disk(mib)?.mount(&mut b.undo, kind)?;
     let upper = upper(b, &at, true)?;
     let options = b.overwriting(&upper.device);
     b.start(&options)?;

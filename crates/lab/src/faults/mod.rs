@@ -3,6 +3,7 @@
 mod beside;
 mod buffered;
 mod cpu;
+mod demand;
 mod disk;
 mod filesystem;
 mod memory;
@@ -141,8 +142,8 @@ pub const FAULTS: &[Fault] = &[
     block("lower-lock", "file_system", beside::lower_lock),
     block("scanner", "file_system", beside::scanner),
     block("shared-limit", "throttle", beside::shared_limit),
-    block("paced", "device", beside::paced),
-    block("bursts", "schedule", beside::bursts),
+    block("paced", "device", demand::paced),
+    block("bursts", "schedule", demand::bursts),
     fault("same-pages", "device|page_cache", beside::same_pages),
     fault("stable-pages", "device|page_cache", beside::stable_pages),
     fault("writeback-limit", "throttle|block_queue", beside::writeback_limit),
@@ -166,7 +167,7 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: &["redis"], ..fault("server-syncs", "server", server::server_syncs) },
     Fault { engines: &["redis"], ..fault("limited-server", "server", server::limited_server) },
     Fault { engines: &["redis"], ..fault("shared-network", "server", server::shared_network) },
-    block("saturated", "schedule", beside::saturated),
+    block("saturated", "schedule", demand::saturated),
     block("mirror", "device", disk::mirror),
     block("kyber", "block_queue", disk::kyber),
     block("real-time-class", "block_queue", disk::real_time_class),
@@ -184,6 +185,16 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: &["redis"], ..fault("swapped-server", "server", server::swapped_server) },
     Fault { engines: &["s3"], ..fault("lost-objects", "server", objects::lost_objects) },
     Fault { engines: &["s3"], ..fault("limited-objects", "server", objects::limited_objects) },
+    Fault { engines: &["rocksdb"], ..fault("log-disk", "device|store", store::log_disk) },
+    Fault { engines: &["redis"], ..fault("sleeping-server", "server", store::sleeping_server) },
+    Fault { engines: &["s3"], ..fault("hogged-objects", "server", objects::hogged_objects) },
+    block("one-cpu", "cpu", cpu::one_cpu),
+    block("overlay-freeze", "file_system", disk::overlay_freeze),
+    block("durable-limit", "throttle", disk::durable_limit),
+    block("resized", "block_queue", beside::resized),
+    block("lower-freeze-xfs", "file_system", filesystem::lower_freeze_xfs),
+    Fault { ms: [5, 10], ..block("brief-freeze", "file_system", filesystem::freeze_ext4) },
+    Fault { ms: [5, 10], ..block("brief-hog", "cpu", cpu::hog) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

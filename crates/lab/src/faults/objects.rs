@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use taillight_s3test::{ID, SECRET};
 
+use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
-use crate::faults::server;
 use crate::faults::stopped::stopped;
 use crate::faults::store::{inside_words, narrowed, shaped};
+use crate::faults::{cpu, server};
 use crate::victim::VictimOptions;
 
 /// An object store that is stopped for a while.
@@ -35,6 +36,13 @@ pub fn slow_object_network(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = stored(b)?;
     let rate = shaped(pid)?;
     narrowed(b, rate)
+}
+
+/// An object store has no CPU, which the victim does not want.
+pub fn hogged_objects(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = stored(b)?;
+    tool("taskset", &["-a", "-c", "-p", "0", &pid.to_string()])?;
+    cpu::taken_beside(b)
 }
 
 /// A victim of an object store; the store's process.

@@ -161,6 +161,19 @@ pub fn hogged_server(b: &mut FaultTrial<'_>) -> Result<()> {
     cpu::taken_beside(b)
 }
 
+/// The server sleeps.
+pub fn sleeping_server(b: &mut FaultTrial<'_>) -> Result<()> {
+    let how = ["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"];
+    let (socket, pid) = redis_with(&mut b.undo, b.stop, &how)?;
+    alone(b, pid)?;
+    let time = b.amplitude.as_secs_f64().to_string();
+    let words = ["-s".as_ref(), socket.as_os_str(), "DEBUG".as_ref(), "SLEEP".as_ref()];
+    let words = [&words[..], &[time.as_ref()]].concat();
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |_| {
+        tool("redis-cli", &words).map(drop)
+    })
+}
+
 /// The network to the server is slow: a packet of a record takes the amplitude.
 pub fn slow_network(b: &mut FaultTrial<'_>) -> Result<()> {
     let (_, pid) = redis(&mut b.undo, b.stop)?;
@@ -282,6 +295,17 @@ fn direct_gets(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
 pub fn slow_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
     let options = synced(updates(b, &at));
+    b.start(&options)?;
+    b.slow_syncs(&slow)
+}
+
+/// The same where only the log is on that disk.
+pub fn log_disk(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(320)?;
+    let log = disk.mount(&mut b.undo, "xfs")?;
+    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let mut options = synced(updates(b, &at));
+    options.set.push(format!("target.options.options=\"wal_dir={}\"", log.join("log").display()));
     b.start(&options)?;
     b.slow_syncs(&slow)
 }

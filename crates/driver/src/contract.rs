@@ -8,6 +8,7 @@
 //! - no allocation per operation; buffers belong to the session and outlive an abandoned I/O;
 //! - no clock of its own except for durations only it can know (`sync_ns`, `first`).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use taillight_core::capability::AdminAction;
@@ -116,6 +117,10 @@ pub trait Target: Send + std::marker::Sync {
     fn admin(&self, action: AdminAction) -> Result<()>;
     /// Facts to disclose in the manifest: (name, value).
     fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// Directories on this machine, beside its path, in which it keeps data as well.
+    fn beside(&self) -> Vec<PathBuf> {
         Vec::new()
     }
     /// What only targets addressed by key have.

@@ -213,10 +213,13 @@ pub fn local(target: &str) -> Option<&Path> {
     (!address && !target.is_empty()).then(|| Path::new(target))
 }
 
-/// Every disk below `path` (a file, a directory, a device), upper ones first.
-pub fn disks_below(sys: &Sys, path: &Path) -> Vec<BlockDevice> {
+/// Every disk below these paths (files, directories, devices), in their order, upper ones first.
+pub fn disks_below(
+    sys: &Sys,
+    paths: impl IntoIterator<Item = impl AsRef<Path>>,
+) -> Vec<BlockDevice> {
     let mut found = Vec::new();
-    if let Some(number) = DeviceNumber::below(path) {
+    for number in paths.into_iter().filter_map(|path| DeviceNumber::below(path.as_ref())) {
         follow(sys, number, LEVELS, &mut found);
     }
     found
@@ -343,7 +346,7 @@ mod tests {
         let link = root.join(format!("sys/dev/block/{number}"));
         std::fs::create_dir_all(link.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(root.join(of), link).unwrap();
-        let disks = disks_below(&Sys::at(root), &root.join("not/there"));
+        let disks = disks_below(&Sys::at(root), [root.join("not/there")]);
         assert_eq!(disks[0].name, "sda");
         assert_eq!(disks.len(), 1);
         assert_eq!(disks[0].number.in_kernel(), 8 << 20);

@@ -5,6 +5,7 @@
 //! the workloads of all runs one after another, and a view says which of them its run means. What it
 //! is not: the decision which runs share a target (the method's). Called by the series runner.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use taillight_core::{Error, Result};
@@ -60,6 +61,9 @@ impl Target for TargetView {
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.target.facts()
+    }
+    fn beside(&self) -> Vec<PathBuf> {
+        self.target.beside()
     }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         self.target.keyed()

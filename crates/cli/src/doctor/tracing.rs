@@ -125,7 +125,7 @@ fn paranoid(sys: &Sys) -> Check {
 fn accounting(sys: &Sys, path: &Path) -> Vec<Check> {
     let name = "disk statistics";
     let mut all = Vec::new();
-    for disk in disks_below(sys, path) {
+    for disk in disks_below(sys, [path]) {
         let number = disk.number;
         let file = format!("/sys/dev/block/{number}/queue/iostats");
         match sys.text(&file).as_deref() {

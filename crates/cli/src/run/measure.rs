@@ -1,5 +1,6 @@
 //! The one call into the engine, with or without tracing.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
@@ -49,6 +50,9 @@ pub fn run(
     sys: &Sys,
 ) -> Result<Measured> {
     let feed = live.feed();
+    let path = plan.target.path.as_deref().and_then(block::local);
+    let mut places = target.beside();
+    places.splice(..0, path.map(Path::to_owned));
     let mut rows = RowCounting { plan, counter: None };
     let mut observers: [&mut dyn Observer; 2] = [live, &mut rows];
     let request = EngineRequest {
@@ -60,7 +64,7 @@ pub fn run(
         stop: signals.stop(),
         observers: &mut observers,
     };
-    let (tracer, trace) = match start(plan, run, feed.clone(), sys) {
+    let (tracer, trace) = match start(plan, run, (path, &places), feed.clone(), sys) {
         None => (None, None),
         Some(Ok(tracer)) => (Some(tracer), None),
         Some(Err(why)) if plan.trace.backend != TracingBackendChoice::Auto => return Err(why),
@@ -69,8 +73,8 @@ pub fn run(
             (None, Some(tracing::untraced(plan, &why)))
         }
     };
-    let drives = drives(plan, run, sys);
-    let sampler = sampler(plan, run, feed, sys);
+    let drives = drives(plan, run, &places, sys);
+    let sampler = sampler(plan, run, &places, feed, sys);
     let Some(tracer) = tracer else {
         let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, run);
@@ -116,14 +120,19 @@ impl Observer for RowCounting<'_> {
 }
 
 /// Starts to sample the machine, if there is one below the load. The run goes on without.
-fn sampler(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Option<Sampler> {
+fn sampler(
+    plan: &Plan,
+    run: &NewRun,
+    places: &[PathBuf],
+    feed: Option<LiveFeed>,
+    sys: &Sys,
+) -> Option<Sampler> {
     if !plan.trace.host || run.clock.source == "virtual" {
         return None;
     }
-    let path = plan.target.path.as_deref().and_then(block::local);
     let interval = Duration::from_nanos(plan.run.interval.0);
     let watch = feed.map(|feed| -> HostWatch { Box::new(move |sample| feed.host(sample)) });
-    match Sampler::start(interval, path, sys, &run.dir, watch) {
+    match Sampler::start(interval, places, sys, &run.dir, watch) {
         Ok(sampler) => Some(sampler),
         Err(e) => {
             output::note(&format!("the machine is not sampled: {e}"));
@@ -133,10 +142,9 @@ fn sampler(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Opti
 }
 
 /// Reads the logs of the NVMe drives below the target.
-fn drives(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Drives> {
-    let path = plan.target.path.as_deref().and_then(block::local)?;
-    let real = plan.trace.host && run.clock.source != "virtual";
-    let disks = block::disks_below(sys, path).into_iter().map(|d| d.name);
+fn drives(plan: &Plan, run: &NewRun, places: &[PathBuf], sys: &Sys) -> Option<Drives> {
+    let real = plan.trace.host && run.clock.source != "virtual" && !places.is_empty();
+    let disks = block::disks_below(sys, places).into_iter().map(|d| d.name);
     real.then(|| Drives::before(sys, &disks.collect::<Vec<_>>()))
 }
 
@@ -162,7 +170,13 @@ fn sampled(sampler: Option<Sampler>) -> Option<HostInfo> {
 }
 
 /// Starts tracing if the plan asks for it.
-fn start(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Option<Result<Tracer>> {
+fn start(
+    plan: &Plan,
+    run: &NewRun,
+    (path, places): (Option<&Path>, &[PathBuf]),
+    feed: Option<LiveFeed>,
+    sys: &Sys,
+) -> Option<Result<Tracer>> {
     if plan.trace.mode == TraceMode::Off {
         return None;
     }
@@ -178,7 +192,8 @@ fn start(plan: &Plan, run: &NewRun, feed: Option<LiveFeed>, sys: &Sys) -> Option
     });
     let wish = TracingRequest {
         plan,
-        path: plan.target.path.as_deref().and_then(block::local),
+        path,
+        places,
         direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),
         single_file: facts.single_file,
         watch,

@@ -17,7 +17,7 @@ mod session;
 mod sys;
 mod target;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
@@ -37,6 +37,10 @@ trait StoreEngine: Send + Sync + 'static {
     /// Opens a new database in the empty `dir` as [`StoreEngine::open`] would, and nothing outside it.
     fn try_open(&self, dir: &Path) -> Result<()> {
         self.open(dir, true).map(drop)
+    }
+    /// Other directories in which the database in `dir` keeps data.
+    fn beside(&self, _dir: &Path) -> Vec<PathBuf> {
+        Vec::new()
     }
     /// Deletes the database in `dir`: the store's own files, nothing else.
     fn destroy(&self, dir: &Path) -> Result<()>;

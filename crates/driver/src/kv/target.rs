@@ -3,7 +3,7 @@
 //! The store closes when its last reference goes. Sessions hold references, so a worker that is
 //! still in the store keeps it open: nothing is ever closed under a running call.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use taillight_core::plan::Plan;
@@ -178,6 +178,9 @@ impl<E: StoreEngine> Target for KvTarget<E> {
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
+    }
+    fn beside(&self) -> Vec<PathBuf> {
+        self.engine.beside(self.directory.path())
     }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)

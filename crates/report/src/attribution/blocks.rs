@@ -46,6 +46,9 @@ pub fn round(
         queued_until(line, alloc, Phase::Tags, doing);
     }
     if let Some(issue) = round.issue {
+        if io.has(flags::FLUSH) {
+            flushed_before(line, io, round, issue, doing);
+        }
         queued_until(line, issue, Phase::Queue, doing);
     }
     let Some(done) = round.done else {
@@ -97,33 +100,67 @@ fn flush(
     done: i64,
     doing: &IoContext<'_>,
 ) -> bool {
-    let (Some(all), Some(dev)) = (doing.all, io.dev.as_deref()) else {
+    let Some(flushes) = flushes(io, round.bio, done, doing) else {
         return false;
     };
-    let Some(disks) = all.disks.flushed_for(dev) else {
+    let Some(flushes) = flushes else {
         line.to(done, Phase::Unobserved);
         return true;
     };
-    if disks.is_empty() {
-        return false;
-    }
-    let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
-    let flushes = || {
-        let rows = all.within(LayerKind::Flush, round.bio, done).filter(own);
-        rows.filter(|r| r.end_ns <= done)
-    };
-    let sent = flushes().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
+    let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
     if let Some(sent) = sent {
-        // The disk does one at a time: it is busy with those of others as well.
-        for row in flushes().filter(|r| r.dev == sent.dev) {
-            line.to(row.start_ns, Phase::Queue);
-            line.to(row.end_ns, Phase::Device);
-        }
+        flushing(line, &flushes, sent);
     }
     // The rest is its end being told, one after another: short, or nobody saw why.
     let told = sent.is_some() && done - line.at < AT_ONCE;
     line.to(done, if told { Phase::Device } else { Phase::Unobserved });
     true
+}
+
+/// The flushes of an I/O's disk that ended in a time and were under way in it; of none where nobody saw any, of
+/// an unknown number where nobody knows the disk.
+fn flushes<'a>(
+    io: &LayerRow,
+    from: i64,
+    to: i64,
+    doing: &IoContext<'a>,
+) -> Option<Option<Vec<&'a LayerRow>>> {
+    let (Some(all), Some(dev)) = (doing.all, io.dev.as_deref()) else {
+        return None;
+    };
+    let Some(disks) = all.disks.flushed_for(dev) else {
+        return Some(None);
+    };
+    if disks.is_empty() {
+        return None;
+    }
+    let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
+    let rows = all.within(LayerKind::Flush, from, to).filter(own);
+    Some(Some(rows.filter(|r| r.end_ns <= to).collect()))
+}
+
+/// The disk does one flush at a time: until the one that was `sent` is done it is busy with those of others, too.
+fn flushing(line: &mut TimeLine, flushes: &[&LayerRow], sent: &LayerRow) {
+    for row in flushes.iter().filter(|r| r.dev == sent.dev && r.end_ns <= sent.end_ns) {
+        line.to(row.start_ns, Phase::Queue);
+        line.to(row.end_ns, Phase::Device);
+    }
+}
+
+/// A write that is to come after all that the disk's cache holds is issued as soon as the cache has been flushed
+/// for it (REQ_PREFLUSH, block/blk-flush.c).
+fn flushed_before(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    round: &BlockRound,
+    issue: i64,
+    doing: &IoContext<'_>,
+) {
+    let Some(Some(flushes)) = flushes(io, round.bio, issue, doing) else { return };
+    let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
+    if let Some(sent) = sent.filter(|r| issue - r.end_ns < AT_ONCE) {
+        flushing(line, &flushes, sent);
+    }
 }
 
 /// After an earlier round: the thread is told of it.

@@ -107,7 +107,7 @@ impl BpfTracing {
         check_workers(plan.workers())?;
         let all = plan.trace.mode == TraceMode::All;
         let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
-        let disks = request.path.map_or_else(Vec::new, |p| disks_below(sys, p));
+        let disks = disks_below(sys, request.places);
         let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
         // I/O that reaches a disk past the page cache leads back to its operation by itself.
         let itself = request.direct && !disks.is_empty();

@@ -14,7 +14,7 @@ mod pressure;
 mod tasks;
 mod temperature;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -147,19 +147,18 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to sample every `interval`; `path` is what is measured, if it is on a local disk. Each
+    /// Begins to sample every `interval`; `places` hold what is measured, if it is on local disks. Each
     /// sample is told to `watch` when it is taken.
     /// Errors: `Unavailable` when no thread can be started.
     pub fn start(
         interval: Duration,
-        path: Option<&Path>,
+        places: &[PathBuf],
         sys: &Sys,
         dir: &RunDir,
         mut watch: Option<HostWatch>,
     ) -> Result<Sampler> {
         let interval = interval.max(SHORTEST);
-        let numbers = path.map_or_else(Vec::new, |p| disks_below(sys, p));
-        let numbers = numbers.iter().map(|d| d.number).collect();
+        let numbers = disks_below(sys, places).iter().map(|d| d.number).collect();
         let disks = disk::DiskSource::new(sys, numbers);
         let info = HostInfo {
             interval_ns: interval.as_nanos() as u64,
@@ -274,6 +273,8 @@ fn rows((start_ns, end_ns, values): &HostSample) -> impl Iterator<Item = HostRow
 /// Synthetic trees.
 #[cfg(test)]
 pub(crate) mod testing {
+    use std::path::Path;
+
     use super::*;
 
     /// Writes a file of a synthetic tree.
@@ -332,7 +333,8 @@ mod tests {
         let sys = Sys::default();
         let (told, watched) = channel();
         let watch: HostWatch = Box::new(move |sample| told.send(sample).unwrap());
-        let sampler = Sampler::start(SHORTEST, Some(home.path()), &sys, &dir, Some(watch)).unwrap();
+        let sampler =
+            Sampler::start(SHORTEST, &[home.path().to_owned()], &sys, &dir, Some(watch)).unwrap();
         std::thread::sleep(Duration::from_millis(350));
         let info = sampler.finish().unwrap();
         assert!(info.samples >= 2 && info.cpu_ns > 0, "{info:?}");

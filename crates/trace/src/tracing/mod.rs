@@ -10,7 +10,7 @@ pub(crate) mod quota;
 pub(crate) mod standstill;
 pub(crate) mod threshold;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
@@ -53,6 +53,8 @@ pub struct TracingRequest<'a> {
     pub plan: &'a Plan,
     /// What is measured, once it is there.
     pub path: Option<&'a Path>,
+    /// The same, and other directories that hold its data.
+    pub places: &'a [PathBuf],
     /// I/Os bypass the page cache.
     pub direct: bool,
     /// Offsets of operations are offsets in the one file there is.

@@ -14,7 +14,7 @@ mod connection {
     pub use sys::RocksDbConnection;
 }
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taillight_core::capability::Capabilities;
@@ -182,6 +182,10 @@ impl StoreEngine for RocksDbEngine {
         options.log_little();
         let family = &self.options.column_family;
         RocksDbStore::open(options, dir, family, true, self.options.wal).map(drop)
+    }
+
+    fn beside(&self, dir: &Path) -> Vec<PathBuf> {
+        options::log_dirs(dir)
     }
 
     fn destroy(&self, dir: &Path) -> Result<()> {

@@ -4,7 +4,7 @@
 //! Order of precedence, weakest first: RocksDB's defaults, `options_file`, `options`, then the
 //! single options here where they differ from their defaults.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -246,21 +246,29 @@ pub fn compresses(strings: &[(&'static str, String)]) -> bool {
     off("compression") != Some(true) || over.into_iter().any(|name| off(name) == Some(false))
 }
 
+fn real(path: &str) -> Option<PathBuf> {
+    std::fs::canonicalize(path.trim_matches(['{', '}'])).ok()
+}
+
+/// Where the database in `dir` has its log.
+pub fn log_dirs(dir: &Path) -> Vec<PathBuf> {
+    let text = newest(dir).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir="));
+    lines.filter_map(real).collect()
+}
+
 /// Refuses a log directory (`wal_dir`) with something in it that is not of the database in `dir`:
 /// RocksDB would replay and delete another's logs. Errors: `Refused`, `Unavailable`.
 pub fn fit_logs(strings: &[(&'static str, String)], dir: Option<&str>) -> Result<()> {
     let (Some(logs), Some(dir)) = (said(strings, "wal_dir"), dir.map(Path::new)) else {
         return Ok(());
     };
-    let real = |path: &str| std::fs::canonicalize(path.trim_matches(['{', '}'])).ok();
     let Some(logs) =
         real(logs).filter(|logs| std::fs::canonicalize(dir).ok().as_ref() != Some(logs))
     else {
         return Ok(());
     };
-    let text = newest(dir).unwrap_or_default();
-    let own = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir="));
-    if is_empty(&logs)? || own.filter_map(real).any(|own| own == logs) {
+    if is_empty(&logs)? || log_dirs(dir).contains(&logs) {
         return Ok(());
     }
     Err(Error::refused("the log directory (wal_dir) is not empty, and not that of this database")

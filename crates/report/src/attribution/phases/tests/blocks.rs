@@ -138,6 +138,37 @@ fn a_flush_is_in_the_device_where_nobody_saw_its_disks_own_ones() {
     assert_eq!(flushed(VDA1, "254:1", &[("254:16", 1600, 1790)]), device);
 }
 
+/// A write of a log, before which the disk's cache is flushed.
+#[test]
+fn a_write_that_follows_a_flush_waits_for_the_device() {
+    use Phase::*;
+    let cut = |io_flags, sent: (i64, i64)| {
+        let vda = serde_json::from_str(VDA1).unwrap();
+        let mut events = Events { disks: Disks::described(&vda), ..Events::default() };
+        events.add(LayerRow {
+            kind: LayerKind::Flush,
+            start_ns: sent.0,
+            end_ns: sent.1,
+            dev: Some("254:0".into()),
+            ..LayerRow::default()
+        });
+        let io = LayerRow {
+            flags: Some(io_flags),
+            dev: Some("254:1".into()),
+            alloc_ns: Some(1100),
+            issue_ns: Some(1700),
+            ..io()
+        };
+        all(&io, &IoContext::of(&events, 0))[..4].to_vec()
+    };
+    let queued = [(100, Submit), (600, Queue), (100, Device), (10, Completion)];
+    let found = cut(flags::FLUSH, (1110, 1690));
+    assert_eq!(found, [(100, Submit), (10, Queue), (580, Device), (10, Queue)]);
+    assert_eq!(cut(0, (1110, 1690)), queued, "it asks for no flush");
+    assert_eq!(cut(flags::FLUSH, (1050, 1690)), queued, "of somebody who came before");
+    assert_eq!(cut(flags::FLUSH, (1110, 1750)), queued, "not done when it was issued");
+}
+
 #[test]
 fn a_flush_of_a_device_that_nobody_knows_is_not_known() {
     use Phase::*;

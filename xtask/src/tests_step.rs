@@ -21,10 +21,12 @@ const MOST_TIME: &str = "40m";
 /// What `timeout` returns when it had to end the command.
 const TIMED_OUT: i32 = 124;
 
-/// Why tests may skip in CI too: a part of their lines, how many skip on any machine, and whether this
-/// machine lacks what they need, so that any number may. What can be installed is not among them: it
-/// belongs into `setup`.
-const ALLOWED_SKIPS: &[(&str, usize, fn() -> bool)] = &[
+/// A part of the lines of tests that skip, how many do on any machine, and whether this machine lacks what they
+/// need, so that any number may.
+type AllowedSkip = (&'static str, usize, fn() -> bool);
+
+/// Why tests may skip in CI too. What can be installed is not among them: it belongs into `setup`.
+const ALLOWED_SKIPS: &[AllowedSkip] = &[
     // The driver s3 is tested on its own servers.
     ("its own tests run the suite", 2, || false),
     ("trace programs", 0, no_bpf),

@@ -113,8 +113,8 @@ impl Score {
 
     /// The same with another's counts.
     fn take_in(&mut self, other: &Score) {
-        if !self.made.split(", ").any(|made| made == other.made) {
-            let comma = if self.made.is_empty() { "" } else { ", " };
+        if !self.made.split("; ").any(|made| made == other.made) {
+            let comma = if self.made.is_empty() { "" } else { "; " };
             self.made = format!("{}{comma}{}", self.made, other.made);
         }
         self.windows += other.windows;

@@ -229,7 +229,7 @@ fn spun(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// A thread with real-time priority takes the first CPU, where the victim is, again and again.
-fn hogged(b: &mut FaultTrial<'_>) -> Result<()> {
+pub fn hogged(b: &mut FaultTrial<'_>) -> Result<()> {
     pin(b)?;
     taken(b)
 }

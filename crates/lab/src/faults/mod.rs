@@ -2,6 +2,7 @@
 
 mod beside;
 mod buffered;
+mod clients;
 mod cpu;
 mod demand;
 mod disk;
@@ -39,6 +40,7 @@ pub struct Fault {
 }
 
 const BOTH: &[&str] = &["sync", "uring"];
+const SERVERS: &[&str] = &["redis", "s3"];
 const STORES: &[&str] = &["rocksdb", "leveldb"];
 const SHORT: Duration = Duration::from_millis(3500);
 
@@ -195,6 +197,17 @@ pub const FAULTS: &[Fault] = &[
     block("lower-freeze-xfs", "file_system", filesystem::lower_freeze_xfs),
     Fault { ms: [5, 10], ..block("brief-freeze", "file_system", filesystem::freeze_ext4) },
     Fault { ms: [5, 10], ..block("brief-hog", "cpu", cpu::hog) },
+    Fault { engines: SERVERS, ..fault("stopped-client", "stopped", clients::stopped_client) },
+    Fault { engines: SERVERS, ..fault("limited-client", "cpu", clients::limited_client) },
+    Fault { engines: SERVERS, ..fault("hogged-client", "cpu", clients::hogged_client) },
+    Fault { engines: STORES, ..fault("hogged-store", "cpu", clients::hogged_store) },
+    Fault { engines: STORES, ..fault("limited-store", "cpu", clients::limited_store) },
+    Fault { engines: &["leveldb"], ..fault("store-syncs", "device|store", clients::store_syncs) },
+    block("nested", "device", clients::nested),
+    fault("swapped-file", "page_cache|device", clients::swapped_file),
+    fault("sync-device-btrfs", "device", clients::syncs_of_btrfs),
+    fault("sync-limit-xfs", "throttle", clients::limited_syncs_of_xfs),
+    block("without-journal", "device", clients::without_journal),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -54,7 +54,7 @@ fn stored(b: &mut FaultTrial<'_>) -> Result<u32> {
     Ok(pid)
 }
 
-fn object_load(b: &FaultTrial<'_>, path: String) -> VictimOptions {
+pub fn object_load(b: &FaultTrial<'_>, path: String) -> VictimOptions {
     let mut options = b.options_of(path.into(), &["s3"]);
     options.set.extend(
         [
@@ -70,7 +70,7 @@ fn object_load(b: &FaultTrial<'_>, path: String) -> VictimOptions {
 }
 
 /// Starts the object store of the tests in a process and a network of its own; where, and the process.
-fn objects(b: &mut FaultTrial<'_>) -> Result<(String, u32)> {
+pub fn objects(b: &mut FaultTrial<'_>) -> Result<(String, u32)> {
     let mut command = Command::new("setpriv");
     let server = "ip link set lo up && exec \"$0\" --serve-objects";
     command.args(["--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", server]);

@@ -18,7 +18,7 @@ use crate::truth::now_ns;
 use crate::victim::VictimOptions;
 
 /// Of a server in a network of its own.
-const PORT: u16 = 6379;
+pub const PORT: u16 = 6379;
 
 /// RocksDB stops its writers: two small memtables, and a flush that takes long. There is no
 /// write-ahead log, so that a writer touches memory only; what it waits for is the store.
@@ -249,7 +249,7 @@ pub fn limited_gets(b: &mut FaultTrial<'_>) -> Result<()> {
     disk::limit(b, pid, &disk, "read")
 }
 
-fn updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+pub fn updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = b.options_of(at.join("db/"), &[b.engine]);
     options.set.extend(
         [
@@ -262,7 +262,7 @@ fn updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     options
 }
 
-fn synced(mut options: VictimOptions) -> VictimOptions {
+pub fn synced(mut options: VictimOptions) -> VictimOptions {
     options.more = ["--sync", "fdatasync"].map(String::from).to_vec();
     options
 }
@@ -341,7 +341,7 @@ fn served(b: &mut FaultTrial<'_>, port: u16) -> Result<()> {
     b.start(&options).map(drop)
 }
 
-fn loaded(b: &FaultTrial<'_>, port: u16) -> VictimOptions {
+pub fn loaded(b: &FaultTrial<'_>, port: u16) -> VictimOptions {
     let address = format!("redis://127.0.0.1:{port}/0");
     let mut options = b.options_of(address.into(), &["redis"]);
     options.set.extend(

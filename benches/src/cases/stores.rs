@@ -360,7 +360,7 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
 /// Random reads by one thread while another overwrites 2 MiB/s (the rate of RocksDB's own `benchmark.sh`),
 /// which is counted on neither side; each on a database of its own that it filled. As fast as it can,
 /// the writer would decide what the reader gets. db_bench's writes what it may in 100 ms at once (RocksDB's rate
-/// limiter), and so does ours: each at its own time would cost more wake-ups.
+/// limiter), as fast as it can, and so does ours: each at its own time would cost more wake-ups.
 fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
     let mut report = Comparison::titled(&format!(
@@ -371,9 +371,9 @@ fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let read = reading(value);
     let write = read.replace("\"get\"", "\"update\"");
     let bytes = 2 << 20;
-    let rate = 5 * bytes / (value + 16);
+    let rate = 100 * bytes / (value + 16);
     let bursts =
-        format!("{{ kind = \"bursts\", rate = \"{rate}/s\", on = \"20ms\", off = \"80ms\" }}");
+        format!("{{ kind = \"bursts\", rate = \"{rate}/s\", on = \"1ms\", off = \"99ms\" }}");
     let work = format!(
         "{read}[[workload]]\nname = \"writer\"\nmeasured = false\narrival = {bursts}\n{write}"
     );

@@ -350,5 +350,7 @@ mod tests {
         assert_eq!(disks[0].name, "sda");
         assert_eq!(disks.len(), 1);
         assert_eq!(disks[0].number.in_kernel(), 8 << 20);
+        let twice = disks_below(&Sys::at(root), [root, &root.join("log")]);
+        assert_eq!(twice, disks, "two directories of one disk");
     }
 }

@@ -35,6 +35,8 @@ pub struct Measured {
     pub untraced: Option<Error>,
     /// From sampling the machine, unless that was off.
     pub host: Option<HostInfo>,
+    /// Further directories of the target, such as a store's log.
+    pub beside: Vec<PathBuf>,
     /// What the rows of `ios.parquet` gave while they were written.
     pub counted: Option<CapturedIos>,
 }
@@ -51,8 +53,9 @@ pub fn run(
 ) -> Result<Measured> {
     let feed = live.feed();
     let path = plan.target.path.as_deref().and_then(block::local);
-    let mut places = target.beside();
-    places.splice(..0, path.map(Path::to_owned));
+    let beside = target.beside();
+    let places = path.into_iter().map(Path::to_owned).chain(beside.iter().cloned());
+    let places: Vec<PathBuf> = places.collect();
     let mut rows = RowCounting { plan, counter: None };
     let mut observers: [&mut dyn Observer; 2] = [live, &mut rows];
     let request = EngineRequest {
@@ -79,7 +82,8 @@ pub fn run(
         let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, run);
         let host = sampled(sampler);
-        return Ok(Measured { outcome, trace, untraced: None, host, counted: rows.finish() });
+        let counted = rows.finish();
+        return Ok(Measured { outcome, trace, untraced: None, host, beside, counted });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
     let outcome = match tracer.probes() {
@@ -92,7 +96,7 @@ pub fn run(
         Ok(info) => (info, None),
         Err(e) => (tracing::untraced(plan, &e), Some(e)),
     };
-    Ok(Measured { outcome, trace: Some(trace), untraced, host, counted: rows.finish() })
+    Ok(Measured { outcome, trace: Some(trace), untraced, host, beside, counted: rows.finish() })
 }
 
 /// Counts the rows of `ios.parquet` while they are written, for the report.

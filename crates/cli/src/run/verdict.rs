@@ -28,7 +28,7 @@ pub fn conclude(
     request: &RunRequest<'_>,
 ) -> (Exit, Option<Summary>) {
     let signals = request.signals;
-    let Measured { outcome, trace, untraced, host, counted } = measured;
+    let Measured { outcome, trace, untraced, host, beside, counted } = measured;
     for e in untraced.iter().chain(&outcome.error) {
         problem::show(e);
     }
@@ -40,6 +40,7 @@ pub fn conclude(
     if !outcome.target_facts.is_empty() {
         environment.add("driver", &outcome.target_facts);
     }
+    environment.add_beside(sys, &beside);
     manifest.environment = environment.after(sys);
     manifest.status = status(&outcome);
     manifest.reason = reason(&outcome, signals);

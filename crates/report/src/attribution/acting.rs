@@ -238,7 +238,8 @@ fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
     waits
 }
 
-/// When the disk of an I/O flushed its cache; where the I/O never came to a disk, any of the target's.
+/// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
+/// single one.
 fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
     let Some(all) = context.all else {
         return Vec::new();
@@ -246,7 +247,7 @@ fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Wa
     let disks = io.dev.as_deref().and_then(|dev| all.disks.flushed_for(dev));
     let own = |r: &&LayerRow| match (&disks, r.dev.as_deref()) {
         (Some(disks), Some(dev)) => disks.contains(&dev),
-        _ => true,
+        _ => all.disks.single(),
     };
     let rows = all.within(LayerKind::Flush, from, to).filter(own);
     let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);

@@ -46,7 +46,9 @@ pub fn round(
         queued_until(line, alloc, Phase::Tags, doing);
     }
     if let Some(issue) = round.issue {
-        if io.has(flags::FLUSH) {
+        // The flag is the operation's. Its last write is the one that follows a flush: of an fdatasync's data and
+        // its flush the data goes first, and never waits for one.
+        if round.ends && io.has(flags::FLUSH) {
             flushed_before(line, io, round, issue, doing);
         }
         queued_until(line, issue, Phase::Queue, doing);

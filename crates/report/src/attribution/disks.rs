@@ -12,7 +12,8 @@ use taillight_rundir::RunDir;
 /// The disks of a run.
 #[derive(Debug, Default)]
 pub struct Disks {
-    target: Device,
+    /// The target's device, and those of its other directories, such as a store's log.
+    targets: Vec<Device>,
     /// Whole disks of which a flush was seen.
     flushed: BTreeSet<Box<str>>,
 }
@@ -34,18 +35,30 @@ struct Device {
 impl Disks {
     /// As the manifest names them; nothing was flushed yet.
     pub fn of(dir: &RunDir) -> Disks {
-        let target = dir.manifest().environment.get("target");
-        target.and_then(|t| t.get("device")).map_or_else(Disks::default, Disks::described)
+        let environment = &dir.manifest().environment;
+        let beside = environment.get("beside").and_then(Value::as_array);
+        let all = environment.get("target").into_iter().chain(beside.into_iter().flatten());
+        Disks::described(all.filter_map(|t| t.get("device")))
     }
 
-    /// From the description of the target's device.
-    pub fn described(device: &Value) -> Disks {
-        Disks { target: Device::described(device), flushed: BTreeSet::new() }
+    /// From the descriptions of the target's devices.
+    pub fn described<'a>(devices: impl IntoIterator<Item = &'a Value>) -> Disks {
+        let targets = devices.into_iter().map(Device::described).collect();
+        Disks { targets, flushed: BTreeSet::new() }
+    }
+
+    fn find(&self, dev: &str) -> Option<&Device> {
+        self.targets.iter().find_map(|d| d.find(dev))
+    }
+
+    /// Whether the target is on one device, and what is below it.
+    pub fn single(&self) -> bool {
+        self.targets.len() < 2
     }
 
     /// What a device is called, like `vda`; its number where the manifest does not know it.
     pub fn name(&self, dev: &str) -> String {
-        let known = self.target.find(dev).map(|d| match &*d.number == dev {
+        let known = self.find(dev).map(|d| match &*d.number == dev {
             true => &*d.name,
             false => &*d.disk_name,
         });
@@ -57,7 +70,7 @@ impl Disks {
         /// Numbers of loop, RAID and network block devices.
         const MADE: [&str; 3] = ["7", "9", "43"];
         let number = dev.split_once(':').map_or(dev, |(major, _)| major);
-        MADE.contains(&number) || self.target.find(dev).is_some_and(|d| !d.made_of.is_empty())
+        MADE.contains(&number) || self.find(dev).is_some_and(|d| !d.made_of.is_empty())
     }
 
     /// A flush of this disk was seen.
@@ -71,7 +84,7 @@ impl Disks {
     /// Empty when none of them was ever flushed in this run; `None` when it cannot be told whose the
     /// flushes are that were seen.
     pub fn flushed_for(&self, dev: &str) -> Option<Vec<&str>> {
-        match self.target.find(dev) {
+        match self.find(dev) {
             Some(device) => Some(device.flushed(&self.flushed)),
             None if self.flushed.is_empty() => Some(Vec::new()),
             // Not a device that the manifest knows: a whole disk is at least its own.
@@ -120,13 +133,13 @@ mod tests {
     fn people_know_a_device_by_its_name() {
         let device =
             json!({"name": "vda1", "number": "254:1", "disk": "vda", "disk_number": "254:0"});
-        let disks = Disks::described(&device);
+        let disks = Disks::described([&device]);
         let names = ["254:1", "254:0", "7:0"].map(|dev| disks.name(dev));
         assert_eq!(names, ["vda1", "vda", "device 7:0"]);
     }
 
     fn disks(device: Value, flushed: &[&str]) -> Disks {
-        let mut disks = Disks::described(&device);
+        let mut disks = Disks::described([&device]);
         flushed.iter().for_each(|d| disks.flush(d));
         disks
     }
@@ -172,6 +185,16 @@ mod tests {
         // A device with flushes of its own needs no others'.
         let own = disks(json!({"number": "7:0"}), &["254:0", "7:0"]);
         assert_eq!(own.flushed_for("7:0"), Some(vec!["7:0"]));
+    }
+
+    #[test]
+    fn a_log_on_a_partition_of_another_disk_has_that_disks_flushes() {
+        let (data, log) = (part("254:1", "254:0"), part("254:17", "254:16"));
+        let mut disks = Disks::described([&data, &log]);
+        ["254:0", "254:16"].iter().for_each(|d| disks.flush(d));
+        assert_eq!(disks.flushed_for("254:17"), Some(vec!["254:16"]));
+        assert_eq!(disks.flushed_for("254:1"), Some(vec!["254:0"]));
+        assert!(!disks.single());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_rundir::layers::{LayerKind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::events::Events;
 use super::judge::Judged;
@@ -49,6 +49,9 @@ pub fn follow(
             continue;
         }
         let pieces = recut(judged[i].pieces.clone(), &told, for_another);
+        if pieces == judged[i].pieces {
+            continue;
+        }
         let again = judge(judged[i].slow, judged[i].row.clone(), pieces);
         judged[i] = Judged { shared: judged[i].shared, ..again };
     }
@@ -135,8 +138,8 @@ fn waits_for_pages(
     waits
 }
 
-/// Times before a worker thread of io_uring began an I/O in which it slept over another one, and what that
-/// one waited for. `tokens`: whose I/O has which.
+/// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
+/// another I/O of the same ring, and what that one waited for. `tokens`: whose I/O has which.
 fn waits_for_turn(
     one: &Judged,
     events: &Events,
@@ -146,14 +149,20 @@ fn waits_for_turn(
     let Some(io) = one.row.as_ref().filter(|io| io.token.is_some()) else {
         return Vec::new();
     };
-    let rows = || events.within(LayerKind::Worker, io.start_ns, io.end_ns);
-    let own = rows().filter(|r| r.token == io.token).map(|r| r.start_ns);
-    let begun = own.chain(io.bio_ns).chain(io.held_ns).min().unwrap_or(io.end_ns);
-    let asleep = rows().filter(|r| r.token != io.token && r.state != Some(0));
+    let handed = io.punt_ns.filter(|_| io.has(flags::PUNTED)).or(io.sync_punt_ns);
+    let Some(from) = handed else { return Vec::new() };
+    let own = [LayerKind::Worker, LayerKind::Reclaim, LayerKind::Round].into_iter();
+    let own = own.flat_map(|kind| events.within(kind, from, io.end_ns));
+    let own = own.filter(|r| r.token == io.token).map(|r| r.start_ns);
+    let seen = own.chain(io.bio_ns).chain(io.held_ns).filter(|at| *at >= from);
+    let begun = seen.min().unwrap_or(io.end_ns);
+    let asleep = events.within(LayerKind::Worker, from, begun);
+    let asleep = asleep.filter(|r| r.token != io.token && r.state != Some(0));
     let behind = asleep.filter_map(|r| {
-        let leader = *tokens.get(&r.token?)?;
+        let leader = &judged[*tokens.get(&r.token?)?];
         let until = r.middle_ns.unwrap_or(r.end_ns).min(begun);
-        Some(meanwhile(&judged[leader], r.start_ns.max(io.start_ns), until))
+        let same_ring = leader.slow.worker == one.slow.worker;
+        same_ring.then(|| meanwhile(leader, r.start_ns.max(from), until))
     });
     behind.flatten().collect()
 }
@@ -261,7 +270,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_the_worker_of_another_one_waits_for_what_that_one_waits_for() {
-        let phases = |begun: i64, token: u64| {
+        let phases = |begun: i64, token: u64, handed: u64| {
             let mut events = Events::default();
             let asleep = |token, start_ns, end_ns| LayerRow {
                 kind: LayerKind::Worker,
@@ -278,6 +287,8 @@ mod tests {
                 start_ns: 5,
                 end_ns,
                 token: Some(token),
+                punt_ns: Some(8),
+                flags: Some(flags::PUNTED * handed),
                 ..LayerRow::default()
             };
             let judged = |one: Judged, token| {
@@ -290,9 +301,10 @@ mod tests {
             list[0].pieces.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
         };
         let (own, device) = (Phase::PageCache, Phase::Device);
-        assert_eq!(phases(9_200_000, 7), [(5, own), (8_999_990, device), (500_000, own)]);
-        assert_eq!(phases(1_000_010, 7), [(5, own), (1_000_000, device), (8_499_990, own)]);
-        assert_eq!(phases(9_200_000, 6), [(9_499_995, own)], "over an I/O that nobody knows");
+        assert_eq!(phases(9_200_000, 7, 1), [(5, own), (8_999_990, device), (500_000, own)]);
+        assert_eq!(phases(1_000_010, 7, 1), [(5, own), (1_000_000, device), (8_499_990, own)]);
+        assert_eq!(phases(9_200_000, 6, 1), [(9_499_995, own)], "over an I/O that nobody knows");
+        assert_eq!(phases(9_200_000, 7, 0), [(9_499_995, own)], "it was never handed to a worker");
     }
 
     #[test]

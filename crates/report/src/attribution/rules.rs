@@ -163,11 +163,14 @@ fn issued(row: &LayerRow, context: &IoContext<'_>) -> bool {
 }
 
 /// Whether most of what counts as the device's was between the I/O's own stamps, not what another one's
-/// wait says.
+/// wait says, or a flush before it that may have been for another part.
 fn own_device_time(row: &LayerRow, pieces: &[Piece]) -> bool {
     let device = || pieces.iter().filter(|p| layer(p.phase) == Layer::Device);
     let sum = |p: &Piece| p.to - p.from;
-    let own = device().filter(|p| row.done_ns.is_none_or(|done| p.to <= done));
+    let single = row.bios == Some(1);
+    let queued = row.bio_ns.zip(row.issue_ns).filter(|_| !single);
+    let before = |p: &&Piece| queued.is_some_and(|(bio, issue)| p.from >= bio && p.from < issue);
+    let own = device().filter(|p| row.done_ns.is_none_or(|done| p.to <= done) && !before(p));
     own.map(sum).sum::<i64>() * 4 >= device().map(sum).sum::<i64>() * 3
 }
 

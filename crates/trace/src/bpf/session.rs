@@ -3,7 +3,7 @@
 //! What it is: what `tracer` starts and ends when the kernel takes trace programs. What it is not:
 //! the choice of the backend.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -107,7 +107,11 @@ impl BpfTracing {
         check_workers(plan.workers())?;
         let all = plan.trace.mode == TraceMode::All;
         let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
-        let disks = disks_below(sys, request.places);
+        // Parts on other disks are nobody's: where one of them is not known, none is left out.
+        let known = |place: &PathBuf| !disks_below(sys, [place]).is_empty();
+        let all_known = request.places.iter().all(known);
+        let places = if all_known { request.places } else { &[] };
+        let disks = disks_below(sys, places);
         let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
         // I/O that reaches a disk past the page cache leads back to its operation by itself.
         let itself = request.direct && !disks.is_empty();

@@ -5,7 +5,7 @@
 
 pub mod device;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -63,6 +63,14 @@ impl Environment {
     pub fn add(&mut self, name: &str, facts: &[(String, String)]) {
         let section = facts.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>();
         self.map.insert(name.to_owned(), Value::Object(section));
+    }
+
+    /// Adds what further directories of the target are on, such as a store's log, in `beside`.
+    pub fn add_beside(&mut self, sys: &Sys, paths: &[PathBuf]) {
+        if !paths.is_empty() {
+            let facts = paths.iter().map(|path| Value::Object(target_facts(sys, path)));
+            self.map.insert("beside".into(), facts.collect());
+        }
     }
 
     /// What was read so far.

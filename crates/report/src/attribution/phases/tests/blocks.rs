@@ -93,7 +93,7 @@ fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phas
         ..io()
     };
     let device = serde_json::from_str(device).unwrap();
-    let mut events = Events { disks: Disks::described(&device), ..Events::default() };
+    let mut events = Events { disks: Disks::described([&device]), ..Events::default() };
     for (disk, start_ns, end_ns) in sent {
         events.add(LayerRow {
             kind: LayerKind::Flush,
@@ -144,7 +144,7 @@ fn a_write_that_follows_a_flush_waits_for_the_device() {
     use Phase::*;
     let cut = |io_flags, sent: (i64, i64)| {
         let vda = serde_json::from_str(VDA1).unwrap();
-        let mut events = Events { disks: Disks::described(&vda), ..Events::default() };
+        let mut events = Events { disks: Disks::described([&vda]), ..Events::default() };
         events.add(LayerRow {
             kind: LayerKind::Flush,
             start_ns: sent.0,

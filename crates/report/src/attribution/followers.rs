@@ -167,21 +167,31 @@ fn waits_for_turn(
     behind.flatten().collect()
 }
 
-/// Whether a worker thread of io_uring slept for something of the file system's (a lock, an entry of its cache)
-/// until another such thread was done with it.
+/// Whether a worker thread of io_uring slept for something of the file system's (a lock, a commit, an entry of its
+/// cache) until another such thread was done with it.
 fn behind_worker(row: &LayerRow) -> bool {
     let reason = row.stack.as_deref().map(stacks::sleep_reason);
     row.kind == LayerKind::Worker
         && row.other.as_deref().is_some_and(|name| name.starts_with("iou-wrk-"))
-        && matches!(reason, Some(SleepReason::Lock(Phase::FileSystem, _)))
+        && matches!(
+            reason,
+            Some(SleepReason::Lock(Phase::FileSystem, _) | SleepReason::For(Phase::FileSystem, _))
+        )
 }
 
-/// The I/O of a worker that was in flight then, where it was a single one.
+/// The I/O of a worker that was in flight then, or that had just ended, where it was a single one: a lock is also
+/// given on by what the thread does next.
 fn in_flight<'a>(of: &[usize], judged: &'a [Judged], at: i64) -> Option<&'a Judged> {
-    let first = of.partition_point(|i| judged[*i].slow.complete_ns < at);
-    let mut then = of[first..].iter().map(|i| &judged[*i]).filter(|j| j.slow.submit_ns <= at);
-    let one = then.next()?;
-    then.next().is_none().then_some(one)
+    let since = |at: i64| {
+        let first = of.partition_point(|i| judged[*i].slow.complete_ns < at);
+        of[first..].iter().map(|i| &judged[*i])
+    };
+    let single = |mut list: Vec<&'a Judged>| list.pop().filter(|_| list.is_empty());
+    let then: Vec<&Judged> = since(at).filter(|j| j.slow.submit_ns <= at).collect();
+    if !then.is_empty() {
+        return single(then);
+    }
+    single(since(at - AT_ONCE).take_while(|j| j.slow.complete_ns < at).collect())
 }
 
 #[cfg(test)]
@@ -332,6 +342,8 @@ mod tests {
         };
         let entry = "squashfs_cache_get;squashfs_readahead;filemap_read;io_wq_worker";
         assert_eq!(layer("iou-wrk-9", entry), Layer::Device);
+        let commit = "wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_fsync;io_wq_worker";
+        assert_eq!(layer("iou-wrk-9", commit), Layer::Device);
         assert_eq!(layer("kworker/0:1", entry), Layer::FileSystem, "woken by whatever else");
         assert_eq!(layer("iou-wrk-9", "request_wait_answer;fuse_read"), Layer::FileSystem);
     }
@@ -342,6 +354,9 @@ mod tests {
         let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
         follow(&mut list, &woken_by(0), again);
         assert_eq!((list[0].layer, list[0].sure, list[0].excess_ns), (Layer::Device, false, 940));
+        let mut list = vec![io(1, 5, 1010, Phase::Store), io(0, 0, 945, Phase::Device)];
+        follow(&mut list, &woken_by(0), again);
+        assert_eq!(list[0].layer, Layer::Device, "woken by what that thread did next");
         let mut list = vec![io(1, 5, 1010, Phase::Store), leader()];
         follow(&mut list, &woken_by(2), again);
         assert_eq!(list[0].layer, Layer::Store, "woken by another thread");

@@ -135,7 +135,7 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 
 /// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
 /// waits for the I/O. One that sleeps on for pages waits for those of others as well.
-pub fn told_of_completion(line: &mut TimeLine, own: &[LayerRow]) {
+fn told_of_completion(line: &mut TimeLine, own: &[LayerRow]) {
     let asleep = own.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
         if let Some(wake) = row.middle_ns {
@@ -145,6 +145,15 @@ pub fn told_of_completion(line: &mut TimeLine, own: &[LayerRow]) {
         } else {
             line.to(row.end_ns, Phase::Unobserved);
         }
+    }
+}
+
+/// After its own parts the worker may sleep on, for what it needs of others: a commit that another thread does.
+pub fn after_parts(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
+    told_of_completion(line, doing.off);
+    let until = io.cqe_ns.unwrap_or(io.end_ns);
+    if let Some(last) = overlapping(doing.off, line.at, until).last() {
+        stretch(line, last.end_ns.min(until), Phase::Completion, false, doing);
     }
 }
 

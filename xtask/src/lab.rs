@@ -14,16 +14,16 @@ const END: &str = "<!-- lab end -->";
 /// Scores of the code as it is, part of the source: whoever makes some kinds again adds to them.
 const RESULTS: &str = "crates/lab/present.jsonl";
 
-/// Makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with the day and the code,
+/// Installs what the lab uses, makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with the day and the code,
 /// prints the matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier ones.
 pub fn main(args: &[&str]) -> Result<bool> {
     let results = tool::root().join(RESULTS);
-    if args.contains(&"--fresh") {
-        let _ = std::fs::remove_file(&results);
-    }
     setup::main(&["lab"])?;
     let packages = ["build", "--package", "taillight-cli", "--package", "taillight-lab"];
     tool::run(&mut tool::cargo(packages))?;
+    if args.contains(&"--fresh") {
+        let _ = std::fs::remove_file(&results);
+    }
     let built = tool::target_dir().join("debug");
     let made = made()?;
     let lab = |more: &[&str]| {

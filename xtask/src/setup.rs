@@ -67,6 +67,7 @@ const LAB: &[Requirement] = &[
     need("mksquashfs", "squashfs-tools", "reads of a compressed image"),
     need("iptables", "iptables", "packets that are lost"),
     need("tc", "iproute2", "a slow network"),
+    need("pgrep", "procps", "threads of the kernel"),
 ];
 
 /// Whether a program can be run or a library loaded.

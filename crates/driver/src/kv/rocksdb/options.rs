@@ -250,11 +250,22 @@ fn real(path: &str) -> Option<PathBuf> {
     std::fs::canonicalize(path.trim_matches(['{', '}'])).ok()
 }
 
+/// A value of an OPTIONS file, where RocksDB puts a backslash before some characters (`EscapeOptionString`,
+/// options/options_helper.cc).
+fn unescaped(value: &str) -> String {
+    let mut chars = value.chars();
+    let next = || match chars.next()? {
+        '\\' => chars.next(),
+        plain => Some(plain),
+    };
+    std::iter::from_fn(next).collect()
+}
+
 /// Where the database in `dir` has its log.
 pub fn log_dirs(dir: &Path) -> Vec<PathBuf> {
     let text = newest(dir).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir="));
-    lines.filter_map(real).collect()
+    lines.filter_map(|path| real(&unescaped(path))).collect()
 }
 
 /// Refuses a log directory (`wal_dir`) with something in it that is not of the database in `dir`:
@@ -396,6 +407,17 @@ mod tests {
 
     fn parse(text: &str) -> Result<RocksDbOptions> {
         RocksDbOptions::parse("rocksdb", &text.parse().unwrap())
+    }
+
+    #[test]
+    fn the_log_is_where_the_options_file_says() {
+        let (home, log) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let odd = log.path().join("a:b");
+        std::fs::create_dir(&odd).unwrap();
+        let text = format!("[DBOptions]\n  wal_dir={}/a\\:b\n", log.path().display());
+        std::fs::write(home.path().join("OPTIONS-000007"), text).unwrap();
+        assert_eq!(log_dirs(home.path()), [std::fs::canonicalize(odd).unwrap()]);
+        assert!(log_dirs(log.path()).is_empty());
     }
 
     #[test]

@@ -245,7 +245,10 @@ mod tests {
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(found[0].starts_with("3 skips and not 2"), "{found:?}");
         assert_eq!(unexpected(&[own], ALLOWED_SKIPS).len(), 2);
-        assert_eq!(unexpected(&[], ALLOWED_SKIPS), ["0 skips and not 2: its own tests run the suite"]);
+        assert_eq!(
+            unexpected(&[], ALLOWED_SKIPS),
+            ["0 skips and not 2: its own tests run the suite"]
+        );
     }
 
     #[test]

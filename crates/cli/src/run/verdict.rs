@@ -40,8 +40,7 @@ pub fn conclude(
     if !outcome.target_facts.is_empty() {
         environment.add("driver", &outcome.target_facts);
     }
-    environment.add_beside(sys, &beside);
-    manifest.environment = environment.after(sys);
+    manifest.environment = environment.add_beside(sys, &beside).after(sys);
     manifest.status = status(&outcome);
     manifest.reason = reason(&outcome, signals);
     manifest.phases = outcome.phases;

@@ -66,11 +66,12 @@ impl Environment {
     }
 
     /// Adds what further directories of the target are on, such as a store's log, in `beside`.
-    pub fn add_beside(&mut self, sys: &Sys, paths: &[PathBuf]) {
+    pub fn add_beside(&mut self, sys: &Sys, paths: &[PathBuf]) -> &Environment {
         if !paths.is_empty() {
             let facts = paths.iter().map(|path| Value::Object(target_facts(sys, path)));
             self.map.insert("beside".into(), facts.collect());
         }
+        self
     }
 
     /// What was read so far.

@@ -170,13 +170,11 @@ fn waits_for_turn(
 /// Whether a worker thread of io_uring slept for something of the file system's (a lock, a commit, an entry of its
 /// cache) until another such thread was done with it.
 fn behind_worker(row: &LayerRow) -> bool {
-    let reason = row.stack.as_deref().map(stacks::sleep_reason);
+    let Some(stack) = row.stack.as_deref() else { return false };
+    let lock = matches!(stacks::sleep_reason(stack), SleepReason::Lock(Phase::FileSystem, _));
     row.kind == LayerKind::Worker
         && row.other.as_deref().is_some_and(|name| name.starts_with("iou-wrk-"))
-        && matches!(
-            reason,
-            Some(SleepReason::Lock(Phase::FileSystem, _) | SleepReason::For(Phase::FileSystem, _))
-        )
+        && (lock || stacks::waits_for_commit(stack))
 }
 
 /// The I/O of a worker that was in flight then, or that had just ended, where it was a single one: a lock is also

@@ -1,5 +1,6 @@
-//! Object stores: gets and puts against a bare hyper client, both on one MinIO on loopback, whose
-//! data is in memory. Same objects, same connections in flight, every request signed, bodies not.
+//! Object stores: gets and puts against a bare hyper client, each run on a MinIO of its own on
+//! loopback, whose data is in memory: it keeps what was deleted for a while, and the puts of a
+//! few runs would fill that. Same objects, same connections in flight, every request signed, bodies not.
 
 use std::process::Command;
 
@@ -63,6 +64,13 @@ fn store() -> Result<(MinioServer, String)> {
     Ok((minio, url))
 }
 
+/// The same with what gets read.
+fn loaded(bytes: u64) -> Result<(MinioServer, String)> {
+    let (minio, url) = store()?;
+    own(&url, "get", bytes, 1, 1)?;
+    Ok((minio, url))
+}
+
 /// What is asked, requests in flight, names of the arms.
 const PAIRS: [(&str, u32, [&str; 2]); 6] = [
     ("get", 1, ["taillight get 1", "hyper get 1"]),
@@ -86,20 +94,27 @@ fn hyper_arm<'a>(name: &'static str, url: &'a str, words: String) -> BenchArm<'a
 }
 
 fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
-    let (_minio, url) = store()?;
     let mut report =
         Comparison::titled(&format!("S3, objects of {shown}, against a bare hyper client"));
-    // Loads what all gets read; does not count.
-    own(&url, "get", bytes, 1, 1)?;
     for (what, depth, names) in PAIRS {
         let ours = BenchArm {
             name: names[0],
             command: taillight::shown(&words(SHOWN, what, bytes, depth, setup.seconds)),
-            run: Box::new(|| own(&url, what, bytes, depth, setup.seconds)),
+            run: Box::new(move || {
+                let (_minio, url) = loaded(bytes)?;
+                own(&url, what, bytes, depth, setup.seconds)
+            }),
         };
         let bare = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
-        let arms = vec![ours, hyper_arm(names[1], &url, bare)];
-        report.arms.extend(pairs::run(setup.pairs, arms)?);
+        let theirs = BenchArm {
+            name: names[1],
+            command: format!("taillight-bench bare-s3 {SHOWN}{bare}"),
+            run: Box::new(move || {
+                let (_minio, url) = loaded(bytes)?;
+                hyper(&format!("{url}{bare}"))
+            }),
+        };
+        report.arms.extend(pairs::run(setup.pairs, vec![ours, theirs])?);
     }
     for (_, _, [ours, theirs]) in PAIRS {
         report.ratio("iops", ours, theirs, Bound::AtLeast(0.97))?;
@@ -111,7 +126,7 @@ fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
 
 /// What a reader must know.
 const NOTE: &str = "The number in a name is the requests in flight, one worker. The server, a MinIO \
-     on loopback with its data in memory, takes most of both CPUs and is in the foreign cores. CPU is \
+     on loopback with its data in memory, new for each run, takes most of both CPUs and is in the foreign cores. CPU is \
      that of the client's process in the measured time. Taillight makes the bytes of every put and keeps every request; \
      the bare client (hyper, tokio's current-thread runtime, a connection for each request in \
      flight) sends the same bytes again and takes no time of a request. Gets read the same objects, \

@@ -14,8 +14,8 @@ const END: &str = "<!-- lab end -->";
 /// Scores of the code as it is, part of the source: whoever makes some kinds again adds to them.
 const RESULTS: &str = "crates/lab/present.jsonl";
 
-/// Installs what the lab uses, makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with the day and the code,
-/// prints the matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier ones.
+/// Installs what the lab uses, makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with
+/// the day and the code, prints the matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier ones.
 pub fn main(args: &[&str]) -> Result<bool> {
     let results = tool::root().join(RESULTS);
     setup::main(&["lab"])?;

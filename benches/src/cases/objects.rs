@@ -30,10 +30,8 @@ pub fn large(setup: &BenchSetup) -> Result<Comparison> {
 /// The same bare client as both arms: the spread that no difference of clients explains.
 pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
     let bytes = 64 << 10;
-    let (_minio, url) = store()?;
     let mut report =
         Comparison::titled("S3, objects of 64 KiB, the bare hyper client against itself");
-    own(&url, "get", bytes, 1, 1)?;
     let pairs = [
         ("get", 4, ["first get 4", "second get 4"]),
         ("get", 32, ["first get 32", "second get 32"]),
@@ -42,7 +40,7 @@ pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
     ];
     for (what, depth, names) in pairs {
         let words = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
-        let arm = |name| hyper_arm(name, &url, words.clone());
+        let arm = |name| hyper_arm(name, bytes, words.clone());
         report.arms.extend(pairs::run(setup.pairs, names.map(arm).into())?);
         for metric in ["iops", "cpu_ns"] {
             report.ratio(metric, names[0], names[1], Bound::None)?;
@@ -56,17 +54,11 @@ pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
     Ok(report)
 }
 
-/// A MinIO of our own with its data in memory, and the address of its bucket.
-fn store() -> Result<(MinioServer, String)> {
+/// A MinIO of our own with its data in memory and the objects that gets read, and the address of its bucket.
+fn loaded(bytes: u64) -> Result<(MinioServer, String)> {
     let program = minio_program().context("no MinIO: cargo xtask setup builds it")?;
     let minio = MinioServer::start(&program, ServerSettings::default());
     let url = format!("http://127.0.0.1:{}/bench/", minio.port());
-    Ok((minio, url))
-}
-
-/// The same with what gets read.
-fn loaded(bytes: u64) -> Result<(MinioServer, String)> {
-    let (minio, url) = store()?;
     own(&url, "get", bytes, 1, 1)?;
     Ok((minio, url))
 }
@@ -85,11 +77,14 @@ const PAIRS: [(&str, u32, [&str; 2]); 6] = [
 const SHOWN: &str = "http://127.0.0.1:9000/bench/";
 
 /// The bare client as an arm.
-fn hyper_arm<'a>(name: &'static str, url: &'a str, words: String) -> BenchArm<'a> {
+fn hyper_arm(name: &'static str, bytes: u64, words: String) -> BenchArm<'static> {
     BenchArm {
         name,
         command: format!("taillight-bench bare-s3 {SHOWN}{words}"),
-        run: Box::new(move || hyper(&format!("{url}{words}"))),
+        run: Box::new(move || {
+            let (_minio, url) = loaded(bytes)?;
+            hyper(&format!("{url}{words}"))
+        }),
     }
 }
 
@@ -106,14 +101,7 @@ fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
             }),
         };
         let bare = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
-        let theirs = BenchArm {
-            name: names[1],
-            command: format!("taillight-bench bare-s3 {SHOWN}{bare}"),
-            run: Box::new(move || {
-                let (_minio, url) = loaded(bytes)?;
-                hyper(&format!("{url}{bare}"))
-            }),
-        };
+        let theirs = hyper_arm(names[1], bytes, bare);
         report.arms.extend(pairs::run(setup.pairs, vec![ours, theirs])?);
     }
     for (_, _, [ours, theirs]) in PAIRS {

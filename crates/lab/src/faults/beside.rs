@@ -353,11 +353,20 @@ pub fn trimmed(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Writes that are durable one by one, on a disk whose syncs take long at times.
 pub fn durable(b: &mut FaultTrial<'_>) -> Result<()> {
+    durably(b, &[], "dsync")
+}
+
+/// Direct writes with syncs to a file system without a journal, on such a disk.
+pub fn without_journal(b: &mut FaultTrial<'_>) -> Result<()> {
+    durably(b, &["-O", "^has_journal"], "fdatasync")
+}
+
+fn durably(b: &mut FaultTrial<'_>, how: &[&str], sync: &str) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
+    let at = disk.mount_ext4(&mut b.undo, how)?;
     let mut options = b.options(at.join("victim"), "randwrite");
     options.set.push("target.options.layout=always".into());
-    options.more = ["--size", "16MiB", "--sync", "dsync"].map(String::from).to_vec();
+    options.more = ["--size", "16MiB", "--sync", sync].map(String::from).to_vec();
     b.start(&options)?;
     b.slow_syncs(&slow)
 }

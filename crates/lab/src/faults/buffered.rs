@@ -10,10 +10,19 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::{disk, filesystem};
 use crate::victim::VictimOptions;
 
-/// Each sync waits for pages whose way to the disk a limit holds back.
+/// Each sync waits for pages whose way to the disk a limit holds back, ext4.
 pub fn sync_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
+    limited_syncs(b, "ext4", 64)
+}
+
+/// The same on XFS.
+pub fn sync_limit_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    limited_syncs(b, "xfs", 320)
+}
+
+fn limited_syncs(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()> {
+    let disk = b.disk(mib)?;
+    let at = disk.mount(&mut b.undo, kind)?;
     let options = synced(b, &at);
     let pid = b.start(&options)?;
     disk::limit(b, pid, &disk, "write")
@@ -36,6 +45,11 @@ pub fn sync_device(b: &mut FaultTrial<'_>) -> Result<()> {
 /// The same on XFS.
 pub fn sync_device_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
     syncs(b, "xfs", 320)
+}
+
+/// The same on btrfs.
+pub fn sync_device_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    syncs(b, "btrfs", 256)
 }
 
 fn syncs(b: &mut FaultTrial<'_>, kind: &str, mib: usize) -> Result<()> {

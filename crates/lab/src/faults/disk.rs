@@ -270,6 +270,15 @@ pub fn mirror(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
+/// A disk over a disk over one that is slow now and then.
+pub fn nested(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let upper = LoopDevice::over(&mut b.undo, &disk.device, true)?;
+    let options = b.options(upper.device, "randread");
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
 /// The victim is served only when nobody else wants the disk.
 pub fn idle_class(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = scheduled(b, "bfq")?;

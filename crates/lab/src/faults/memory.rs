@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::fs::{Advice, fadvise};
 
-use crate::cleanup::{NAME, set, tool};
+use crate::cleanup::{NAME, lab_dir, set, tool};
 use crate::fault_trial::FaultTrial;
+use crate::faults::buffered::through_cache;
 use crate::faults::filesystem::upper;
 use crate::fuse::Brake;
 use crate::stage::LabCgroup;
@@ -113,6 +114,26 @@ pub fn swap(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = b.options(read.device.clone(), "randread");
     b.start_then(&options, |pid| group.add_process(pid))?;
     dropped(b, &slow, &group, |held| held / 8)
+}
+
+/// A file in memory has been swapped out, to a disk that is slow when it is needed again.
+pub fn swapped_file(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (slow, group) = swapped(b)?;
+    let at = lab_dir().join("memory");
+    std::fs::create_dir_all(&at)?;
+    let place = at.to_string_lossy().into_owned();
+    tool("mount", &["-t", "tmpfs", "tmpfs", &place])?;
+    b.undo.add(move || {
+        let _ = tool("umount", &[&place]);
+        let _ = std::fs::remove_dir(place);
+    });
+    let mut options = through_cache(b.options(at.join("victim"), "randread"));
+    options.set.push("target.options.cache=keep".into());
+    options.set.push("target.options.layout=always".into());
+    options.more = ["--size", "24MiB"].map(String::from).to_vec();
+    options.within = group.within();
+    b.start(&options)?;
+    dropped(b, &slow, &group, |held| held * 3 / 4)
 }
 
 /// Makes a slow disk take what leaves the memory of a control group.

@@ -202,12 +202,12 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: SERVERS, ..fault("hogged-client", "cpu", clients::hogged_client) },
     Fault { engines: STORES, ..fault("hogged-store", "cpu", clients::hogged_store) },
     Fault { engines: STORES, ..fault("limited-store", "cpu", clients::limited_store) },
-    Fault { engines: &["leveldb"], ..fault("store-syncs", "device|store", clients::store_syncs) },
-    block("nested", "device", clients::nested),
-    fault("swapped-file", "page_cache|device", clients::swapped_file),
-    fault("sync-device-btrfs", "device", clients::syncs_of_btrfs),
-    fault("sync-limit-xfs", "throttle", clients::limited_syncs_of_xfs),
-    block("without-journal", "device", clients::without_journal),
+    Fault { engines: &["leveldb"], ..fault("store-syncs", "device|store", store::slow_syncs) },
+    block("nested", "device", disk::nested),
+    fault("swapped-file", "page_cache|device", memory::swapped_file),
+    fault("sync-device-btrfs", "device", buffered::sync_device_btrfs),
+    fault("sync-limit-xfs", "throttle", buffered::sync_limit_xfs),
+    block("without-journal", "device", beside::without_journal),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

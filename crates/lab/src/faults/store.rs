@@ -262,7 +262,7 @@ pub fn updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     options
 }
 
-pub fn synced(mut options: VictimOptions) -> VictimOptions {
+fn synced(mut options: VictimOptions) -> VictimOptions {
     options.more = ["--sync", "fdatasync"].map(String::from).to_vec();
     options
 }

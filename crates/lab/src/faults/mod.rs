@@ -4,6 +4,7 @@ mod beside;
 mod buffered;
 mod clients;
 mod cpu;
+mod crossed;
 mod demand;
 mod disk;
 mod filesystem;
@@ -208,6 +209,22 @@ pub const FAULTS: &[Fault] = &[
     fault("sync-device-btrfs", "device", buffered::sync_device_btrfs),
     fault("sync-limit-xfs", "throttle", buffered::sync_limit_xfs),
     block("without-journal", "device", beside::without_journal),
+    block("summed", "device", crossed::summed),
+    block("summed-limit", "throttle", crossed::summed_limit),
+    block("growing", "device", crossed::growing),
+    block("growing-limit", "throttle", crossed::growing_limit),
+    block("truncated", "file_system", crossed::truncated),
+    fault("sync-freeze", "file_system", crossed::sync_freeze),
+    fault("sync-stop", "stopped", crossed::sync_stop),
+    fault("sync-hog", "cpu", crossed::sync_hog),
+    fault("sync-quota", "cpu", crossed::sync_quota),
+    fault("overlay-syncs", "device", crossed::overlay_syncs),
+    fault("cold-hog", "cpu", crossed::cold_hog),
+    fault("cold-frozen", "stopped", crossed::cold_frozen),
+    Fault {
+        engines: STORES,
+        ..fault("store-sync-limit", "throttle|store", crossed::store_sync_limit)
+    },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -217,7 +217,7 @@ pub fn frozen_files(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A store's program is stopped. Its writes sync: else hardly ever one is under way.
 pub fn stopped_store(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
-    let options = synced(updates(b, &at));
+    let options = synced_updates(updates(b, &at));
     let pid = b.start(&options)?;
     stopped(b, pid)
 }
@@ -225,7 +225,7 @@ pub fn stopped_store(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Of two threads whose writes sync one is frozen, at times while it writes for both.
 pub fn frozen_writer(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
-    let mut options = synced(updates(b, &at));
+    let mut options = synced_updates(updates(b, &at));
     options.set.retain(|s| !s.contains("think"));
     let pid = b.start(&options)?;
     first_thread(b, pid)
@@ -262,7 +262,7 @@ pub fn updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     options
 }
 
-fn synced(mut options: VictimOptions) -> VictimOptions {
+pub fn synced_updates(mut options: VictimOptions) -> VictimOptions {
     options.more = ["--sync", "fdatasync"].map(String::from).to_vec();
     options
 }
@@ -294,7 +294,7 @@ fn direct_gets(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
 /// take long.
 pub fn slow_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
-    let options = synced(updates(b, &at));
+    let options = synced_updates(updates(b, &at));
     b.start(&options)?;
     b.slow_syncs(&slow)
 }
@@ -304,7 +304,7 @@ pub fn log_disk(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(320)?;
     let log = disk.mount(&mut b.undo, "xfs")?;
     let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
-    let mut options = synced(updates(b, &at));
+    let mut options = synced_updates(updates(b, &at));
     options.set.push(format!("target.options.options=\"wal_dir={}\"", log.join("log").display()));
     b.start(&options)?;
     b.slow_syncs(&slow)

@@ -1,0 +1,146 @@
+//! Faults of the other files under loads that they do not have there: other file systems, files that grow,
+//! syncs and reads through the page cache.
+
+use std::path::Path;
+
+use anyhow::Result;
+use rustix::fs::{Advice, fadvise};
+
+use crate::fault_trial::FaultTrial;
+use crate::faults::buffered::{synced, through_cache};
+use crate::faults::store::{synced_updates, updates};
+use crate::faults::{cpu, disk, filesystem, server, stopped};
+use crate::stage::overlaid;
+use crate::victim::VictimOptions;
+
+/// Direct writes to btrfs, for which other threads make checksums: to a disk that is slow now and then.
+pub fn summed(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(256)?;
+    let at = disk.mount(&mut b.undo, "btrfs")?;
+    let options = written(b, &at, "16MiB");
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// The same under a limit of writes.
+pub fn summed_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(256)?;
+    let at = disk.mount(&mut b.undo, "btrfs")?;
+    let options = written(b, &at, "16MiB");
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// Direct writes one after another to a file that grows, on a disk that is slow now and then.
+pub fn growing(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut options = written(b, &at, "400MiB");
+    options.load = b.options(at.join("victim"), "write").load;
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// The same on XFS under a limit of writes.
+pub fn growing_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(512)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let mut options = written(b, &at, "400MiB");
+    options.load = b.options(at.join("victim"), "write").load;
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// A neighbour cuts the end off the victim's file while that is on its way to a slow disk.
+pub fn truncated(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let options = VictimOptions {
+        load: b.options(at.join("victim"), "randread").load,
+        ..written(b, &at, "4MiB")
+    };
+    b.start(&options)?;
+    filesystem::hold(b, &at.join("victim"), &slow, 0, |file, at, length| {
+        fadvise(file, at, std::num::NonZeroU64::new(length), Advice::DontNeed)?;
+        Ok(file.set_len(at)?)
+    })
+}
+
+/// Syncs of btrfs, which is frozen.
+pub fn sync_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
+    let options = synced(b, &at);
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// Syncs, and the program is stopped.
+pub fn sync_stop(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = syncs_on(b, "ext4", 64)?;
+    stopped::stopped(b, pid)
+}
+
+/// Syncs on XFS, and the CPU is taken away.
+pub fn sync_hog(b: &mut FaultTrial<'_>) -> Result<()> {
+    syncs_on(b, "xfs", 320)?;
+    cpu::hogged(b)
+}
+
+/// Syncs, and the program may run only so long in each period.
+pub fn sync_quota(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = syncs_on(b, "ext4", 64)?;
+    server::limited(b, pid)
+}
+
+/// Syncs of a file that is seen through a layer of directories, on a disk that is slow now and then.
+pub fn overlay_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let lower = disk.mount(&mut b.undo, "ext4")?;
+    let at = overlaid(&mut b.undo, &lower)?;
+    let options = synced(b, &at);
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Reads that are not in the page cache, and the CPU is taken away.
+pub fn cold_hog(b: &mut FaultTrial<'_>) -> Result<()> {
+    cold(b)?;
+    cpu::hogged(b)
+}
+
+/// Reads that are not in the page cache, and the program is frozen.
+pub fn cold_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = cold(b)?;
+    stopped::frozen(b, pid)
+}
+
+/// Updates of a store with syncs, under a limit of writes.
+pub fn store_sync_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(128)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let options = synced_updates(updates(b, &at));
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+fn written(b: &FaultTrial<'_>, at: &Path, size: &str) -> VictimOptions {
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.more = ["--size", size].map(String::from).to_vec();
+    options
+}
+
+/// Syncs without pauses: a stop that finds nothing in flight slows nothing.
+fn syncs_on(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<u32> {
+    let at = b.disk(mib)?.mount(&mut b.undo, kind)?;
+    let mut options = synced(b, &at);
+    options.set.retain(|s| !s.contains("think"));
+    b.start(&options)
+}
+
+fn cold(b: &mut FaultTrial<'_>) -> Result<u32> {
+    let disk = b.disk(2048)?;
+    let mut options = through_cache(b.options(disk.device.clone(), "randread"));
+    options.set.retain(|s| !s.contains("think"));
+    options.set.push("target.options.cache=drop".into());
+    b.start(&options)
+}

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::{Sys, read};
+use crate::{Sys, mounts, read};
 
 /// How deep loop devices and stacked devices are followed.
 const LEVELS: u32 = 4;
@@ -219,10 +219,46 @@ pub fn disks_below(
     paths: impl IntoIterator<Item = impl AsRef<Path>>,
 ) -> Vec<BlockDevice> {
     let mut found = Vec::new();
-    for number in paths.into_iter().filter_map(|path| DeviceNumber::below(path.as_ref())) {
-        follow(sys, number, LEVELS, &mut found);
+    for path in paths {
+        for number in devices_of(sys, path.as_ref(), LEVELS) {
+            follow(sys, number, LEVELS, &mut found);
+        }
     }
     found
+}
+
+/// Whether the file system at a path, or the device there, has a device number that sysfs knows.
+pub fn has_device(sys: &Sys, path: &Path) -> bool {
+    DeviceNumber::below(path).is_some_and(|number| BlockDevice::find(sys, number).is_some())
+}
+
+/// The devices that hold what is at a path. A file system without a device number of its own has those that
+/// it names: each of btrfs, those of every layer of an overlay. Empty where one of them is not known.
+fn devices_of(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
+    let Some(number) = DeviceNumber::below(path) else { return Vec::new() };
+    if BlockDevice::find(sys, number).is_some() {
+        return vec![number];
+    }
+    let Some(mount) = mounts::mount_of(sys, path) else { return Vec::new() };
+    if mount.fs != "overlay" {
+        return mount.source_device().map_or_else(Vec::new, |device| members(sys, device));
+    }
+    let layers = mount.layers().into_iter().map(|layer| match levels {
+        1.. if layer.exists() => devices_of(sys, &layer, levels - 1),
+        _ => Vec::new(),
+    });
+    let layers: Vec<_> = layers.collect();
+    if layers.iter().any(Vec::is_empty) { Vec::new() } else { layers.concat() }
+}
+
+/// All devices of the btrfs that this one is a part of (`/sys/fs/btrfs`); else itself.
+fn members(sys: &Sys, device: DeviceNumber) -> Vec<DeviceNumber> {
+    let systems = entries(&sys.path("/sys/fs/btrfs")).into_iter();
+    let all = systems.map(|system| {
+        let links = entries(&system.join("devices")).into_iter();
+        links.filter_map(|l| Some(BlockDevice::at(&l)?.number)).collect::<Vec<_>>()
+    });
+    all.into_iter().find(|list| list.contains(&device)).unwrap_or_else(|| vec![device])
 }
 
 fn follow(sys: &Sys, number: DeviceNumber, levels: u32, found: &mut Vec<BlockDevice>) {
@@ -233,11 +269,11 @@ fn follow(sys: &Sys, number: DeviceNumber, levels: u32, found: &mut Vec<BlockDev
         return;
     }
     let below = disk.backing_file();
-    let below = below.and_then(|file| DeviceNumber::below(Path::new(&file)));
     let members: Vec<DeviceNumber> = disk.members().iter().map(|m| m.number).collect();
     found.push(disk);
     if levels > 0 {
-        for number in below.into_iter().chain(members) {
+        let below = below.map(|file| devices_of(sys, Path::new(&file), levels - 1));
+        for number in below.into_iter().flatten().chain(members) {
             follow(sys, number, levels - 1, found);
         }
     }
@@ -303,6 +339,29 @@ mod tests {
         follow(&sys, "9:0".parse().unwrap(), LEVELS, &mut below);
         let names: Vec<&str> = below.iter().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["md0", "dm-0", "sda"]);
+    }
+
+    #[test]
+    fn a_file_system_of_several_disks_has_all_of_them() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path();
+        for (name, number) in [("sda", "8:0"), ("sdb", "8:16"), ("sdc", "8:32")] {
+            device(root, &format!("sys/devices/{name}"), number, &[]);
+        }
+        std::fs::create_dir_all(root.join("sys/fs/btrfs/features")).unwrap();
+        let devices = root.join("sys/fs/btrfs/12-34/devices");
+        std::fs::create_dir_all(&devices).unwrap();
+        for name in ["sda", "sdb"] {
+            let disk = root.join("sys/devices").join(name);
+            std::os::unix::fs::symlink(disk, devices.join(name)).unwrap();
+        }
+        let of = |number: &str| {
+            let mut all = members(&Sys::at(root), number.parse().unwrap());
+            all.sort_by_key(|n| n.in_kernel());
+            all.iter().map(DeviceNumber::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of("8:16"), ["8:0", "8:16"]);
+        assert_eq!(of("8:32"), ["8:32"]);
     }
 
     #[test]

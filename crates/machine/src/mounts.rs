@@ -36,6 +36,15 @@ impl Mount {
         all.join(",")
     }
 
+    /// The directories that an overlay shows as one.
+    pub fn layers(&self) -> Vec<PathBuf> {
+        let options = self.super_options.split(',').filter_map(|o| o.split_once('='));
+        let layers = options
+            .filter(|(key, _)| matches!(*key, "upperdir" | "lowerdir" | "lowerdir+" | "datadir+"));
+        let layers = layers.flat_map(|(_, list)| list.split(':')).filter(|layer| !layer.is_empty());
+        layers.map(|layer| unescape(layer.as_bytes())).collect()
+    }
+
     /// The number of the device its file system is on; some file systems have only a source path.
     pub fn block_device(&self, sys: &Sys) -> Option<DeviceNumber> {
         if sys.exists(&format!("/sys/dev/block/{}", self.device)) {
@@ -149,6 +158,17 @@ pub fn existing(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_overlay_names_its_layers() {
+        let line = b"50 27 0:41 / /merged rw - overlay overlay rw,lowerdir=/a:/b\\040c::/d,\
+            upperdir=/up,workdir=/work,index=off";
+        let mount = parse(line).pop().unwrap();
+        assert_eq!(mount.layers(), ["/a", "/b c", "/d", "/up"].map(PathBuf::from));
+        assert!(
+            parse(b"1 2 0:6 / / rw - ext4 /dev/a rw,errors=x").pop().unwrap().layers().is_empty()
+        );
+    }
 
     #[test]
     fn the_nearest_and_last_mount_holds_a_path() {

@@ -112,6 +112,9 @@ pub struct TraceInfo {
     /// its I/Os do not count.
     #[serde(default)]
     pub neighbours: u64,
+    /// Whether every disk of the target was watched for I/O of others; absent in runs that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks_watched: Option<bool>,
     /// Stretches off the CPU shorter than this are only in sums, ns.
     #[serde(default)]
     pub off_cpu_ns: u64,

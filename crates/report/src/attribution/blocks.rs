@@ -27,7 +27,7 @@ pub fn round(
         told_of_completion(line, round.bio, doing);
     }
     if sure {
-        before(line, io, round, doing);
+        before(line, io, round, on, doing);
     } else {
         stretch(line, round.bio, Phase::Submit, true, doing);
     }
@@ -196,13 +196,13 @@ fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_
     line.to(to, phase);
 }
 
-/// From what came before to the first part in the block layer.
-fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, b: &IoContext<'_>) {
+/// From what came before to the first part in the block layer; `on`: what came before was block I/O.
+fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &IoContext<'_>) {
     let held = round.held.is_some_and(|h| h <= round.bio);
-    if held && line.begun() {
+    let asleep = overlapping(b.off, line.at, round.bio).filter(|r| r.state != Some(0)).last();
+    if held && line.begun() && (on || asleep.is_some()) {
         // Of a later round it was taken away, at the earliest, when the thread went to sleep over it.
-        let asleep = overlapping(b.off, line.at, round.bio).filter(|r| r.state != Some(0));
-        if let Some(row) = asleep.last().filter(|r| r.end_ns >= round.bio) {
+        if let Some(row) = asleep.filter(|r| r.end_ns >= round.bio) {
             stretch(line, row.start_ns, Phase::Submit, false, b);
             line.to(round.bio, Phase::Throttle);
         }

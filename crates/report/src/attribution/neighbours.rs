@@ -50,7 +50,11 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
         said.push(format!("{ios} of the program's own other threads on the disk, {bytes}{who}"));
     }
     if others.is_empty() {
-        if info.whole() && !events.gone && all_seen(events, info) {
+        if info.whole()
+            && info.disks_watched != Some(false)
+            && !events.gone
+            && all_seen(events, info)
+        {
             said.push("nobody else used the disk".to_owned());
         }
         return;

@@ -40,7 +40,7 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     for (i, round) in rounds.iter().enumerate() {
         let mut on = i > 0;
         while let Some(at) = handed.next_if(|at| *at <= round.bio) {
-            hand_over(&mut line, io, at, context, &worker);
+            hand_over(&mut line, io, (at, on), context, &worker);
             (doing, on) = (&worker, false);
         }
         let next = rounds.get(i + 1).map(|r| r.bio);
@@ -49,7 +49,7 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     }
     let mut idle = rounds.is_empty();
     for at in handed {
-        hand_over(&mut line, io, at, context, &worker);
+        hand_over(&mut line, io, (at, !rounds.is_empty()), context, &worker);
         (doing, idle) = (&worker, true);
     }
     if idle {
@@ -61,20 +61,24 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     line.pieces()
 }
 
-/// An I/O, or the sync of a write, goes to an io_uring worker thread.
+/// An I/O, or the sync of a write, goes to an io_uring worker thread; `rounds`: after block I/O.
 fn hand_over(
     line: &mut TimeLine,
     io: &LayerRow,
-    at: i64,
+    (at, rounds): (i64, bool),
     context: &IoContext<'_>,
     worker: &IoContext<'_>,
 ) {
+    if io.has(flags::PUNTED) && io.punt_ns.is_some_and(|punt| punt < at) {
+        workers::until_sync(line, at, rounds, worker);
+    }
     if line.at == io.start_ns {
         stretch(line, at, Phase::Submit, false, context);
     } else {
         after_completion(line, io, at, context);
     }
-    workers::wait_for_worker(line, io, worker, context);
+    let next = io.sync_punt_ns.filter(|next| *next > at);
+    workers::wait_for_worker(line, io, next, worker, context);
 }
 
 /// An I/O without block I/O of its own.

@@ -4,7 +4,7 @@
 //! is not: the block layer, see `phases`. A worker that sleeps or waits for a CPU leaves an event
 //! that names the I/O it was doing.
 
-use taillight_rundir::layers::{LayerKind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
 use super::phase::Phase;
@@ -22,10 +22,12 @@ pub fn own_events(io: &LayerRow, kind: LayerKind, context: &IoContext<'_>) -> Ve
     rows.filter(|r| r.token == io.token).cloned().collect()
 }
 
-/// From the hand-over until the worker is known to be at it. `thread` is who handed it over.
+/// From the hand-over until the worker is known to be at it. `thread` is who handed it over, and `next` when it
+/// handed over what comes after that.
 pub fn wait_for_worker(
     line: &mut TimeLine,
     io: &LayerRow,
+    next: Option<i64>,
     doing: &IoContext<'_>,
     thread: &IoContext<'_>,
 ) {
@@ -34,9 +36,9 @@ pub fn wait_for_worker(
     let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
     let known = known
         .chain(doing.earlier.iter().map(BlockRound::first_seen))
-        .filter(|at| *at >= line.at)
+        .filter(|at| *at >= line.at && next.is_none_or(|next| *at < next))
         .min();
-    let told = io.cqe_ns.filter(|at| *at >= line.at);
+    let told = next.or(io.cqe_ns).filter(|at| *at >= line.at);
     let begun = known.into_iter().chain(told).min().unwrap_or(io.end_ns);
     if doing.blind {
         return line.to(begun, Phase::Unobserved);
@@ -53,7 +55,13 @@ pub fn wait_for_worker(
     }
     // A worker that did it unseen is not one that was waited for: others must have been seen at work.
     let busy = sum + busy_ns(line.at, begun, io, doing);
-    let waited = known.is_some() || begun - line.at < AT_ONCE || busy * 2 >= begun - line.at;
+    let by_others = busy * 2 >= begun - line.at;
+    let held = doing.earlier.iter().filter_map(|r| r.held).chain(io.held_ns);
+    if !by_others && io.has(flags::HELD) && held.into_iter().any(|at| known == Some(at)) {
+        // The worker gave it to a limit before, at a time that has no stamp.
+        return;
+    }
+    let waited = known.is_some() || begun - line.at < AT_ONCE || by_others;
     line.to(begun, if waited { Phase::IoWorker } else { Phase::Unobserved });
     if let Some((_, ran)) = late {
         line.to(ran, Phase::Cpu);
@@ -154,6 +162,18 @@ pub fn after_parts(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
     let until = io.cqe_ns.unwrap_or(io.end_ns);
     if let Some(last) = overlapping(doing.off, line.at, until).last() {
         stretch(line, last.end_ns.min(until), Phase::Completion, false, doing);
+    }
+}
+
+/// The worker is done with the write of an I/O whose sync is handed over next: what it left off the CPU until
+/// `next` was for the write.
+pub fn until_sync(line: &mut TimeLine, next: i64, rounds: bool, doing: &IoContext<'_>) {
+    if rounds {
+        told_of_completion(line, doing.off);
+    }
+    let base = if rounds { Phase::Completion } else { Phase::Submit };
+    if let Some(last) = overlapping(doing.off, line.at, next).last() {
+        stretch(line, last.end_ns.min(next), base, false, doing);
     }
 }
 

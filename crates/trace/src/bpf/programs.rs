@@ -23,6 +23,9 @@ use super::sys::SharedRegion;
 /// The programs, built from `bpf/taillight.bpf.c`.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
 
+/// Numbers of the disks that are watched for I/O of others; of more disks the rest are not.
+pub(super) const DISKS: [&str; 4] = ["cfg_disk0", "cfg_disk1", "cfg_disk2", "cfg_disk3"];
+
 /// One program: its name in the object, its trace point, what cannot be seen without it.
 pub(super) struct TraceProgram {
     pub(super) name: &'static str,
@@ -231,7 +234,6 @@ pub(super) fn open(
     let addresses = symbols.addresses(&names.map(|(_, function)| function));
     let values = names
         .map(|(global, function)| (global, addresses.get(function).copied().unwrap_or(UNKNOWN)));
-    let disks = ["cfg_disk0", "cfg_disk1", "cfg_disk2", "cfg_disk3"];
     let pid = std::process::id();
     let mut loader = EbpfLoader::new();
     let late = u32::from(config.late);
@@ -271,7 +273,7 @@ pub(super) fn open(
     for (global, value) in &values {
         loader.override_global(global, value, true);
     }
-    for (global, disk) in disks.iter().zip(&config.disks) {
+    for (global, disk) in DISKS.iter().zip(&config.disks) {
         loader.override_global(global, disk, true);
     }
     if let Some(bytes) = config.ring {

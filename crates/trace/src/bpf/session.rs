@@ -12,7 +12,7 @@ use crossbeam_channel::unbounded;
 use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
-use taillight_machine::block::disks_below;
+use taillight_machine::block::{disks_below, has_device};
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
@@ -45,6 +45,7 @@ pub(crate) struct BpfTracing {
     stop: EndSignal,
     thread: JoinHandle<CollectedTrace>,
     off_ns: u64,
+    disks_watched: bool,
     /// Cost of the probe in the worker, ns per operation, measured before the run.
     probe_ns: f64,
 }
@@ -113,8 +114,11 @@ impl BpfTracing {
         let places = if all_known { request.places } else { &[] };
         let disks = disks_below(sys, places);
         let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
-        // I/O that reaches a disk past the page cache leads back to its operation by itself.
-        let itself = request.direct && !disks.is_empty();
+        let disks_watched = (1..=programs::DISKS.len()).contains(&disks.len());
+        // I/O that reaches a disk past the page cache leads back to its operation by itself, but for file
+        // systems that have no device of their own (btrfs, overlays).
+        let itself =
+            request.direct && places.iter().all(|p| has_device(sys, p)) && !places.is_empty();
         let config = ProgramConfig {
             disks,
             off_ns: if all { OFF_ALL_NS } else { OFF_NS },
@@ -169,7 +173,8 @@ impl BpfTracing {
             nonce: nonce(),
         };
         let probe_ns = cost::probe_ns(&shared);
-        Ok(BpfTracing { shared, symbols, stop, thread, off_ns: config.off_ns, probe_ns })
+        let off_ns = config.off_ns;
+        Ok(BpfTracing { shared, symbols, stop, thread, off_ns, disks_watched, probe_ns })
     }
 
     /// Probes for the workers.
@@ -201,6 +206,7 @@ impl BpfTracing {
         info.ios_lost = self.shared.counts.lost.load(Relaxed);
         info.events_lost = count(C_LOST) + gathered.events_lost;
         info.neighbours = count(C_NEIGHBOURS);
+        info.disks_watched = Some(self.disks_watched);
         info.kept = gathered.ios.iter().map(|b| b.len() as u64).sum();
         info.stopped = gathered.stopped.map(|at_ns| TracingStopped {
             at_ns,

@@ -107,6 +107,7 @@ fn info(plan: &Plan, backend: TracingBackend) -> TraceInfo {
         ios_lost: 0,
         events_lost: 0,
         neighbours: 0,
+        disks_watched: None,
         off_cpu_ns: 0,
         program_ns_per_op: None,
         probe_ns_per_op: None,

@@ -388,3 +388,58 @@ fn a_worker_whose_first_part_is_held_back_is_told_of_nothing() {
     let it = lengths(&pieces(&io, &IoContext::of(&events, 0)));
     assert_eq!((it.get(Phase::Throttle), it.get(Phase::Completion)), (670, 5));
 }
+
+/// A write that was handed over at 1,010,000, then its sync at 9,000,000, which is at the disk at once.
+fn handed_over_twice(flags: u64) -> LayerRow {
+    LayerRow {
+        token: Some(7),
+        start_ns: 1_000_000,
+        end_ns: 10_000_000,
+        flags: Some(flags::QUEUED | flags | flags::PUNTED),
+        punt_ns: Some(1_010_000),
+        sync_punt_ns: Some(9_000_000),
+        bio_ns: Some(9_010_000),
+        bios: Some(1),
+        parts: Some(1),
+        done_ns: Some(9_900_000),
+        issue_ns: Some(9_020_000),
+        ..LayerRow::default()
+    }
+}
+
+#[test]
+fn what_the_worker_slept_for_before_the_sync_was_handed_over_is_told() {
+    let waits = |state: u64, stack: &str| {
+        let mut events = Events::default();
+        let asleep = worker(Some(7), 1_020_000, Some(8_900_000), 8_950_000, stack);
+        events.add(LayerRow { state: Some(state), ..asleep });
+        let mut context = IoContext::of(&events, 0);
+        let own = [off(1_030_000, Some(8_970_000), 8_990_000, "io_cqring_wait")];
+        context.off = &own;
+        let it = lengths(&pieces(&handed_over_twice(0), &context));
+        [Phase::FileSystem, Phase::Cpu, Phase::Completion].map(|p| it.get(p))
+    };
+    assert_eq!(waits(2, "percpu_rwsem_wait;io_write"), [7_880_000, 70_000, 20_000]);
+    assert_eq!(waits(0, "task_work_run;io_wq_worker"), [0, 7_950_000, 20_000]);
+}
+
+#[test]
+fn a_thread_without_cpu_hands_the_sync_over_late() {
+    let robbed = [LayerRow { state: Some(0), ..off(1_200_000, None, 8_990_000, "task_work_run") }];
+    let context = IoContext { off: &robbed, ..IoContext::default() };
+    let it = lengths(&pieces(&handed_over_twice(0), &context));
+    assert_eq!((it.get(Phase::Cpu), it.get(Phase::IoWorker)), (7_790_000, 190_000 + 10_000));
+}
+
+#[test]
+fn a_limit_that_has_a_part_of_a_worker_is_no_wait_for_the_worker() {
+    let held =
+        LayerRow { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
+    let it = lengths(&pieces(&held, &IoContext::default()));
+    assert_eq!((it.get(Phase::Throttle), it.get(Phase::IoWorker)), (8_000_000, 0));
+    // Others kept the workers from it for most of that time.
+    let mut events = Events::default();
+    events.add(worker(Some(6), 1_000_000, Some(8_900_000), 8_900_100, "submit_bio_wait"));
+    let it = lengths(&pieces(&held, &IoContext::of(&events, 0)));
+    assert_eq!((it.get(Phase::Throttle), it.get(Phase::IoWorker)), (0, 8_000_000));
+}

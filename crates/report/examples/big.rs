@@ -112,6 +112,7 @@ fn trace() -> TraceInfo {
         ios_lost: 0,
         events_lost: 0,
         neighbours: 0,
+        disks_watched: Some(true),
         off_cpu_ns: 0,
         program_ns_per_op: None,
         probe_ns_per_op: None,

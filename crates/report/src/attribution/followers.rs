@@ -18,6 +18,9 @@ use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::{AT_ONCE, Piece, overlapping, recut};
 
+/// How often what leaders inherited themselves is handed on.
+const PASSES: u32 = 4;
+
 /// Gives waits for another slow I/O of the load what that one waited for meanwhile, and has it judged
 /// again by `judge`.
 pub fn follow(
@@ -40,20 +43,28 @@ pub fn follow(
     let tokens = judged.iter().enumerate();
     let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i)));
     let tokens: BTreeMap<u64, usize> = tokens.collect();
-    // Who leads is done before who follows, and so has what it inherits itself.
-    for i in order {
-        let mut told = waits(&judged[i], events, &workers, judged);
-        told.extend(waits_for_pages(i, events, &disk, judged));
-        told.extend(waits_for_turn(&judged[i], events, &tokens, judged));
-        if told.is_empty() {
-            continue;
+    // Who leads is mostly done before who follows, and so has what it inherits itself: then the second pass
+    // changes nothing.
+    for _ in 0..PASSES {
+        let mut changed = false;
+        for i in order.iter().copied() {
+            let mut told = waits(&judged[i], events, &workers, judged);
+            told.extend(waits_for_pages(i, events, &disk, judged));
+            told.extend(waits_for_turn(&judged[i], events, &tokens, judged));
+            if told.is_empty() {
+                continue;
+            }
+            let pieces = recut(judged[i].pieces.clone(), &told, for_another);
+            if pieces == judged[i].pieces {
+                continue;
+            }
+            let again = judge(judged[i].slow, judged[i].row.clone(), pieces);
+            judged[i] = Judged { shared: judged[i].shared, ..again };
+            changed = true;
         }
-        let pieces = recut(judged[i].pieces.clone(), &told, for_another);
-        if pieces == judged[i].pieces {
-            continue;
+        if !changed {
+            break;
         }
-        let again = judge(judged[i].slow, judged[i].row.clone(), pieces);
-        judged[i] = Judged { shared: judged[i].shared, ..again };
     }
 }
 

@@ -142,13 +142,21 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 }
 
 /// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
-/// waits for the I/O. One that sleeps on for pages waits for those of others as well.
+/// waits for the I/O. One that sleeps on for pages waits for those of others as well, one that sleeps for a lock
+/// for who has it.
 fn told_of_completion(line: &mut TimeLine, own: &[LayerRow]) {
     let asleep = own.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
         if let Some(wake) = row.middle_ns {
-            let others = row.stack.as_deref().is_some_and(stacks::waits_for_pages);
-            line.to(wake, if others { Phase::PageCache } else { Phase::Completion });
+            let stack = row.stack.as_deref().unwrap_or_default();
+            line.to(
+                wake,
+                match stacks::sleep_reason(stack) {
+                    SleepReason::Lock(phase, _) => phase,
+                    _ if stacks::waits_for_pages(stack) => Phase::PageCache,
+                    _ => Phase::Completion,
+                },
+            );
             line.to(row.end_ns, Phase::Cpu);
         } else {
             line.to(row.end_ns, Phase::Unobserved);

@@ -20,7 +20,8 @@ pub fn sync_limit_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
     limited_syncs(b, "xfs", 320)
 }
 
-fn limited_syncs(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()> {
+/// The same on a file system of this kind.
+pub fn limited_syncs(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()> {
     let disk = b.disk(mib)?;
     let at = disk.mount(&mut b.undo, kind)?;
     let options = synced(b, &at);

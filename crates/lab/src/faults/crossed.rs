@@ -7,7 +7,7 @@ use anyhow::Result;
 use rustix::fs::{Advice, fadvise};
 
 use crate::fault_trial::FaultTrial;
-use crate::faults::buffered::{synced, through_cache};
+use crate::faults::buffered::{limited_syncs, synced, through_cache};
 use crate::faults::store::{synced_updates, updates};
 use crate::faults::{cpu, disk, filesystem, server, stopped};
 use crate::stage::overlaid;
@@ -31,13 +31,19 @@ pub fn summed_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     disk::limit(b, pid, &disk, "write")
 }
 
+/// The same, and the CPU is taken away.
+pub fn summed_hog(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
+    let options = written(b, &at, "16MiB");
+    b.start(&options)?;
+    cpu::hogged(b)
+}
+
 /// Direct writes one after another to a file that grows, on a disk that is slow now and then.
 pub fn growing(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let mut options = written(b, &at, "400MiB");
-    options.load = b.options(at.join("victim"), "write").load;
-    b.start(&options)?;
+    grown(b, &at)?;
     b.slowed(&slow)
 }
 
@@ -45,16 +51,37 @@ pub fn growing(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn growing_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(512)?;
     let at = disk.mount(&mut b.undo, "xfs")?;
-    let mut options = written(b, &at, "400MiB");
-    options.load = b.options(at.join("victim"), "write").load;
-    let pid = b.start(&options)?;
+    let pid = grown(b, &at)?;
     disk::limit(b, pid, &disk, "write")
+}
+
+/// The same on XFS, which is frozen.
+pub fn growing_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(512)?.mount(&mut b.undo, "xfs")?;
+    grown(b, &at)?;
+    filesystem::frozen(b, &at)
+}
+
+/// The same, and the program is stopped.
+pub fn growing_stop(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(512)?.mount(&mut b.undo, "ext4")?;
+    let pid = grown(b, &at)?;
+    stopped::stopped(b, pid)
 }
 
 /// A neighbour cuts the end off the victim's file while that is on its way to a slow disk.
 pub fn truncated(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
+    cut(b, "ext4", 64)
+}
+
+/// The same on XFS.
+pub fn truncated_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    cut(b, "xfs", 320)
+}
+
+fn cut(b: &mut FaultTrial<'_>, kind: &str, mib: usize) -> Result<()> {
+    let (disk, slow) = b.slow_disk(mib)?;
+    let at = disk.mount(&mut b.undo, kind)?;
     let options = VictimOptions {
         load: b.options(at.join("victim"), "randread").load,
         ..written(b, &at, "4MiB")
@@ -70,6 +97,26 @@ pub fn truncated(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn sync_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
     let options = synced(b, &at);
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// The same under a limit of writes.
+pub fn sync_limit_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    limited_syncs(b, "btrfs", 256)
+}
+
+/// The same, and the program is frozen.
+pub fn sync_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = syncs_on(b, "btrfs", 256)?;
+    stopped::frozen(b, pid)
+}
+
+/// Writes that are durable one by one, to a file system that is frozen.
+pub fn durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
+    let mut options = written(b, &at, "16MiB");
+    options.more.extend(["--sync", "dsync"].map(String::from));
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
@@ -102,6 +149,42 @@ pub fn overlay_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
+/// The same where the file system below is frozen.
+pub fn overlay_sync_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let lower = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+    let at = overlaid(&mut b.undo, &lower)?;
+    let options = synced(b, &at);
+    b.start(&options)?;
+    filesystem::frozen(b, &lower)
+}
+
+/// Direct writes through such a layer, under a limit of writes.
+pub fn overlay_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let lower = disk.mount(&mut b.undo, "ext4")?;
+    let at = overlaid(&mut b.undo, &lower)?;
+    let options = written(b, &at, "16MiB");
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// Reads of a file of btrfs that are not in the page cache, on a disk that is slow now and then.
+pub fn cold_file(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let at = disk.mount(&mut b.undo, "btrfs")?;
+    let mut options = through_cache(b.options(at.join("victim"), "randread"));
+    options.set.push("target.options.cache=drop".into());
+    options.more = ["--size", "256MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Reads that are not in the page cache, and the program may run only so long in each period.
+pub fn cold_quota(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = cold(b)?;
+    server::limited(b, pid)
+}
+
 /// Reads that are not in the page cache, and the CPU is taken away.
 pub fn cold_hog(b: &mut FaultTrial<'_>) -> Result<()> {
     cold(b)?;
@@ -127,6 +210,13 @@ fn written(b: &FaultTrial<'_>, at: &Path, size: &str) -> VictimOptions {
     let mut options = b.options(at.join("victim"), "randwrite");
     options.more = ["--size", size].map(String::from).to_vec();
     options
+}
+
+/// Starts direct writes one after another to a file that grows. Its process.
+fn grown(b: &mut FaultTrial<'_>, at: &Path) -> Result<u32> {
+    let mut options = written(b, at, "400MiB");
+    options.load = b.options(at.join("victim"), "write").load;
+    b.start(&options)
 }
 
 /// Syncs without pauses: a stop that finds nothing in flight slows nothing.

@@ -225,6 +225,17 @@ pub const FAULTS: &[Fault] = &[
         engines: STORES,
         ..fault("store-sync-limit", "throttle|store", crossed::store_sync_limit)
     },
+    block("summed-hog", "cpu", crossed::summed_hog),
+    block("growing-freeze", "file_system", crossed::growing_freeze),
+    block("growing-stop", "stopped", crossed::growing_stop),
+    block("truncated-xfs", "file_system", crossed::truncated_xfs),
+    fault("sync-limit-btrfs", "throttle", crossed::sync_limit_btrfs),
+    fault("sync-frozen", "stopped", crossed::sync_frozen),
+    block("durable-freeze", "file_system", crossed::durable_freeze),
+    fault("overlay-sync-freeze", "file_system", crossed::overlay_sync_freeze),
+    block("overlay-limit", "throttle", crossed::overlay_limit),
+    fault("cold-file", "device|page_cache", crossed::cold_file),
+    fault("cold-quota", "cpu", crossed::cold_quota),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

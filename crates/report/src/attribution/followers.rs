@@ -36,8 +36,7 @@ pub fn follow(
     }
     let mut disk: Vec<(i64, usize)> = Vec::new();
     for (i, one) in judged.iter().enumerate() {
-        let on_disk = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerDevice);
-        disk.extend(one.pieces.iter().filter(on_disk).map(|p| (p.to, i)));
+        disk.extend(one.pieces.iter().filter(|p| is_disk(p.phase)).map(|p| (p.to, i)));
     }
     disk.sort_unstable();
     let tokens = judged.iter().enumerate();
@@ -104,6 +103,16 @@ fn waits(
     waits
 }
 
+fn is_disk(phase: Phase) -> bool {
+    matches!(phase, Phase::Device | Phase::LowerDevice)
+}
+
+/// For how long an I/O had parts at a disk in a time.
+fn on_disk(one: &Judged, from: i64, to: i64) -> i64 {
+    let parts = one.pieces.iter().filter(|p| is_disk(p.phase));
+    parts.map(|p| (p.to.min(to) - p.from.max(from)).max(0)).sum()
+}
+
 /// What an I/O waited for in a time.
 fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Phase)> {
     let told = leader.pieces.iter().filter(|p| tells(p.phase));
@@ -140,7 +149,8 @@ fn waits_for_pages(
         let mut near = near.map(|(_, of)| *of).filter(|of| *of != i);
         let leader = match pages {
             true => near.next(),
-            false => near.min_by_key(|of| judged[*of].slow.submit_ns),
+            // A flush of the disk is in the lines of all who wait for it.
+            false => near.max_by_key(|of| on_disk(&judged[*of], row.start_ns, wake)),
         };
         if let Some(leader) = leader {
             waits.extend(meanwhile(&judged[leader], row.start_ns, wake));
@@ -355,6 +365,37 @@ mod tests {
         assert_eq!(layer("iou-wrk-9", commit), Layer::Device);
         assert_eq!(layer("kworker/0:1", entry), Layer::FileSystem, "woken by whatever else");
         assert_eq!(layer("iou-wrk-9", "request_wait_answer;fuse_read"), Layer::FileSystem);
+    }
+
+    #[test]
+    fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::Worker,
+            start_ns: 10,
+            middle_ns: Some(9_000_100),
+            end_ns: 9_000_200,
+            state: Some(2),
+            token: Some(7),
+            other: Some("iou-wrk-9".into()),
+            stack: Some("wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_wq_worker".into()),
+            ..LayerRow::default()
+        });
+        let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
+        let own = io(0, 5, 9_001_000, Phase::FileSystem);
+        // It waits for the same commit, and the last thing in it was a flush.
+        let mut other = io(0, 0, 9_000_900, Phase::FileSystem);
+        let (from, to) = (0, 8_999_000);
+        other.pieces = vec![
+            Piece { from, to, phase: Phase::FileSystem },
+            Piece { from: to, to: 9_000_000, phase: Phase::Device },
+            Piece { from: 9_000_000, to: 9_000_900, phase: Phase::FileSystem },
+        ];
+        let leader = io(0, 4, 9_000_050, Phase::Device);
+        let row = LayerRow { token: Some(7), ..row };
+        let mut list = vec![again(own.slow, Some(row), own.pieces), other, leader];
+        follow(&mut list, &events, again);
+        assert_eq!(list[0].layer, Layer::Device);
     }
 
     #[test]

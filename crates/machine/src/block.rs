@@ -220,7 +220,7 @@ pub fn disks_below(
 ) -> Vec<BlockDevice> {
     let mut found = Vec::new();
     for path in paths {
-        for number in devices_of(sys, path.as_ref(), LEVELS) {
+        for number in devices_of(sys, path.as_ref()) {
             follow(sys, number, LEVELS, &mut found);
         }
     }
@@ -232,9 +232,13 @@ pub fn has_device(sys: &Sys, path: &Path) -> bool {
     DeviceNumber::below(path).is_some_and(|number| BlockDevice::find(sys, number).is_some())
 }
 
-/// The devices that hold what is at a path. A file system without a device number of its own has those that
+/// The devices that hold what is at a path: the one that it is or is on. A file system without a device number of its own has those that
 /// it names: each of btrfs, those of every layer of an overlay. Empty where one of them is not known.
-fn devices_of(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
+pub fn devices_of(sys: &Sys, path: &Path) -> Vec<DeviceNumber> {
+    devices(sys, path, LEVELS)
+}
+
+fn devices(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
     let Some(number) = DeviceNumber::below(path) else { return Vec::new() };
     if BlockDevice::find(sys, number).is_some() {
         return vec![number];
@@ -244,7 +248,8 @@ fn devices_of(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
         return mount.source_device().map_or_else(Vec::new, |device| members(sys, device));
     }
     let layers = mount.layers().into_iter().map(|layer| match levels {
-        1.. if layer.exists() => devices_of(sys, &layer, levels - 1),
+        // As they were given: a relative one is relative to whoever mounted it.
+        1.. if layer.is_absolute() && layer.exists() => devices(sys, &layer, levels - 1),
         _ => Vec::new(),
     });
     let layers: Vec<_> = layers.collect();
@@ -272,7 +277,7 @@ fn follow(sys: &Sys, number: DeviceNumber, levels: u32, found: &mut Vec<BlockDev
     let members: Vec<DeviceNumber> = disk.members().iter().map(|m| m.number).collect();
     found.push(disk);
     if levels > 0 {
-        let below = below.map(|file| devices_of(sys, Path::new(&file), levels - 1));
+        let below = below.map(|file| devices(sys, Path::new(&file), levels - 1));
         for number in below.into_iter().flatten().chain(members) {
             follow(sys, number, levels - 1, found);
         }

@@ -198,23 +198,26 @@ fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_
 
 /// From what came before to the first part in the block layer; `on`: what came before was block I/O.
 fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &IoContext<'_>) {
-    let held = round.held.is_some_and(|h| h <= round.bio);
-    let asleep = overlapping(b.off, line.at, round.bio).filter(|r| r.state != Some(0)).last();
-    if held && line.begun() && (on || asleep.is_some()) {
-        // Of a later round it was taken away, at the earliest, when the thread went to sleep over it.
-        if let Some(row) = asleep.filter(|r| r.end_ns >= round.bio) {
-            stretch(line, row.start_ns, Phase::Submit, false, b);
-            line.to(round.bio, Phase::Throttle);
-        }
-        stretch(line, round.bio, Phase::Submit, false, b);
-    } else if held {
-        // The very first part came from somebody else's hands. When it was taken away is not
-        // stamped; the way there is a matter of microseconds.
-        let picked = io.enter_ns.unwrap_or(io.start_ns);
-        stretch(line, picked, Phase::Submit, false, b);
+    if !round.held.is_some_and(|h| h <= round.bio) {
+        return stretch(line, round.bio, Phase::Submit, false, b);
+    }
+    let off = || overlapping(b.off, line.at, round.bio);
+    let asleep = off().filter(|r| r.state != Some(0)).last();
+    let asleep = asleep.filter(|r| r.end_ns >= round.bio && line.begun());
+    if let Some(row) = asleep {
+        // It was taken away, at the earliest, when the thread went to sleep over it.
+        stretch(line, row.start_ns, Phase::Submit, false, b);
         line.to(round.bio, Phase::Throttle);
-    } else {
+    } else if on {
         stretch(line, round.bio, Phase::Submit, false, b);
+    } else {
+        // Another thread queued it. When it was taken away is not stamped: after all that a worker was seen to do
+        // before; of a thread's own first part the way there is a matter of microseconds.
+        let room = overlapping(b.reclaim, line.at, round.bio);
+        let seen = off().chain(room).map(|r| r.end_ns).filter(|_| line.begun()).max();
+        let taken = seen.unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
+        stretch(line, taken.min(round.bio), Phase::Submit, false, b);
+        line.to(round.bio, Phase::Throttle);
     }
 }
 

@@ -38,7 +38,11 @@ impl Disks {
         let environment = &dir.manifest().environment;
         let beside = environment.get("beside").and_then(Value::as_array);
         let all = environment.get("target").into_iter().chain(beside.into_iter().flatten());
-        Disks::described(all.filter_map(|t| t.get("device")))
+        let devices = all.flat_map(|target| {
+            let further = target.get("further_devices").and_then(Value::as_array);
+            target.get("device").into_iter().chain(further.into_iter().flatten())
+        });
+        Disks::described(devices)
     }
 
     /// From the descriptions of the target's devices.

@@ -34,22 +34,19 @@ pub fn follow(
     for i in &order {
         workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
     }
-    let mut disk: Vec<(i64, usize)> = Vec::new();
-    for (i, one) in judged.iter().enumerate() {
-        disk.extend(one.pieces.iter().filter(|p| is_disk(p.phase)).map(|p| (p.to, i)));
-    }
-    disk.sort_unstable();
+    let disk = DiskParts::of(judged);
     let tokens = judged.iter().enumerate();
     let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i)));
     let tokens: BTreeMap<u64, usize> = tokens.collect();
-    // Who leads is mostly done before who follows, and so has what it inherits itself: then the second pass
-    // changes nothing.
-    for _ in 0..PASSES {
+    // Who leads is mostly done before who follows, and so has what it inherits itself. Further passes hand on
+    // only what is no wait for another I/O.
+    for pass in 0..PASSES {
         let mut changed = false;
         for i in order.iter().copied() {
             let mut told = waits(&judged[i], events, &workers, judged);
             told.extend(waits_for_pages(i, events, &disk, judged));
             told.extend(waits_for_turn(&judged[i], events, &tokens, judged));
+            told.retain(|(.., phase)| pass == 0 || !for_another(*phase));
             if told.is_empty() {
                 continue;
             }
@@ -103,14 +100,33 @@ fn waits(
     waits
 }
 
-fn is_disk(phase: Phase) -> bool {
-    matches!(phase, Phase::Device | Phase::LowerDevice)
+/// When I/Os had parts at a disk, before any of them inherited such times.
+struct DiskParts {
+    /// By I/O.
+    times: Vec<Vec<(i64, i64)>>,
+    /// Their ends, and whose, by time.
+    ends: Vec<(i64, usize)>,
 }
 
-/// For how long an I/O had parts at a disk in a time.
-fn on_disk(one: &Judged, from: i64, to: i64) -> i64 {
-    let parts = one.pieces.iter().filter(|p| is_disk(p.phase));
-    parts.map(|p| (p.to.min(to) - p.from.max(from)).max(0)).sum()
+impl DiskParts {
+    fn of(judged: &[Judged]) -> DiskParts {
+        let on_disk = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerDevice);
+        let times = judged.iter().map(|one| {
+            let parts = one.pieces.iter().filter(on_disk);
+            parts.map(|p| (p.from, p.to)).collect()
+        });
+        let times: Vec<Vec<(i64, i64)>> = times.collect();
+        let each = times.iter().enumerate();
+        let mut ends: Vec<(i64, usize)> =
+            each.flat_map(|(i, parts)| parts.iter().map(move |(_, to)| (*to, i))).collect();
+        ends.sort_unstable();
+        DiskParts { times, ends }
+    }
+
+    /// For how long an I/O had parts there in a time.
+    fn within(&self, i: usize, from: i64, to: i64) -> i64 {
+        self.times[i].iter().map(|(f, t)| ((*t).min(to) - (*f).max(from)).max(0)).sum()
+    }
 }
 
 /// What an I/O waited for in a time.
@@ -122,11 +138,11 @@ fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = (i64, 
 
 /// Times in which an I/O waited for pages, for a block of the file system's own, or for what another worker
 /// thread of io_uring had, and what the I/O waited for that they belonged to: one whose way to the disk ended
-/// just before. `disk`: when parts of I/Os were done, and whose.
+/// just before.
 fn waits_for_pages(
     i: usize,
     events: &Events,
-    disk: &[(i64, usize)],
+    disk: &DiskParts,
     judged: &[Judged],
 ) -> Vec<(i64, i64, Phase)> {
     let one = &judged[i];
@@ -144,13 +160,15 @@ fn waits_for_pages(
     for row in asleep {
         let pages = row.stack.as_deref().is_some_and(theirs);
         let Some(wake) = row.middle_ns.filter(|_| pages || behind_worker(row)) else { continue };
-        let until = disk.partition_point(|(done, _)| *done <= wake);
-        let near = disk[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
+        let until = disk.ends.partition_point(|(done, _)| *done <= wake);
+        let near = disk.ends[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
         let mut near = near.map(|(_, of)| *of).filter(|of| *of != i);
         let leader = match pages {
             true => near.next(),
             // A flush of the disk is in the lines of all who wait for it.
-            false => near.max_by_key(|of| on_disk(&judged[*of], row.start_ns, wake)),
+            false => near
+                .filter(|of| handed_over(&judged[*of]))
+                .max_by_key(|of| disk.within(*of, row.start_ns, wake)),
         };
         if let Some(leader) = leader {
             waits.extend(meanwhile(&judged[leader], row.start_ns, wake));
@@ -186,6 +204,11 @@ fn waits_for_turn(
         same_ring.then(|| meanwhile(leader, r.start_ns.max(from), until))
     });
     behind.flatten().collect()
+}
+
+/// Whether a worker thread of io_uring had an I/O, or its sync.
+fn handed_over(one: &Judged) -> bool {
+    one.row.as_ref().is_some_and(|io| io.has(flags::PUNTED) || io.sync_punt_ns.is_some())
 }
 
 /// Whether a worker thread of io_uring slept for something of the file system's (a lock, a commit, an entry of its
@@ -354,7 +377,8 @@ mod tests {
             let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
             let row = LayerRow { token: Some(7), ..row };
             let own = io(0, 5, 9_001_000, Phase::FileSystem);
-            let leader = io(0, 0, 9_000_000, Phase::Device);
+            let mut leader = io(0, 0, 9_000_000, Phase::Device);
+            leader.row = Some(LayerRow { flags: Some(flags::PUNTED), ..LayerRow::default() });
             let mut list = vec![again(own.slow, Some(row), own.pieces), leader];
             follow(&mut list, &events, again);
             list[0].layer
@@ -391,11 +415,18 @@ mod tests {
             Piece { from: to, to: 9_000_000, phase: Phase::Device },
             Piece { from: 9_000_000, to: 9_000_900, phase: Phase::FileSystem },
         ];
-        let leader = io(0, 4, 9_000_050, Phase::Device);
+        let handed = || Some(LayerRow { sync_punt_ns: Some(6), ..LayerRow::default() });
+        other.row = handed();
         let row = LayerRow { token: Some(7), ..row };
-        let mut list = vec![again(own.slow, Some(row), own.pieces), other, leader];
-        follow(&mut list, &events, again);
-        assert_eq!(list[0].layer, Layer::Device);
+        let layer = |handed: Option<LayerRow>| {
+            let leader = Judged { row: handed, ..io(0, 4, 9_000_050, Phase::Device) };
+            let own = again(own.slow, Some(row.clone()), own.pieces.clone());
+            let mut list = vec![own, other.clone(), leader];
+            follow(&mut list, &events, again);
+            list[0].layer
+        };
+        assert_eq!(layer(handed()), Layer::Device);
+        assert_eq!(layer(None), Layer::FileSystem, "no worker of io_uring had it");
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     let (held, others) = marked(others, HELD);
     let (unplaced, others) = marked(others, UNPLACED);
     let (own, others) = marked(others, OWN);
+    let (kernel, others): (Vec<&LayerRow>, _) = others.into_iter().partition(|r| {
+        // What is written back, and what a file system has its workers send, may be the run's own.
+        r.comm.as_deref().is_some_and(|name| name.starts_with("kworker/"))
+    });
     let size = |rows: &[&LayerRow]| {
         let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
         (format::counted(rows.len() as u64, "I/O"), format::bytes(bytes))
@@ -49,9 +53,14 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
         let who = busiest(&own);
         said.push(format!("{ios} of the program's own other threads on the disk, {bytes}{who}"));
     }
+    if !kernel.is_empty() {
+        let (ios, bytes) = size(&kernel);
+        said.push(format!("{ios} by the kernel's own threads, for the run or for others, {bytes}"));
+    }
     if others.is_empty() {
-        if info.whole()
-            && info.disks_watched != Some(false)
+        if kernel.is_empty()
+            && info.whole()
+            && info.disks_watched == Some(true)
             && !events.gone
             && all_seen(events, info)
         {
@@ -98,7 +107,11 @@ mod tests {
 
     /// I/Os on the disk by these threads, with a word beside the name, as they are described.
     fn described(rows: &[(&str, Option<&str>)]) -> Vec<String> {
-        let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
+        described_of(rows, r#"{"mode":"outliers","rung":"bpf","disks_watched":true}"#)
+    }
+
+    fn described_of(rows: &[(&str, Option<&str>)], info: &str) -> Vec<String> {
+        let info: TraceInfo = serde_json::from_str(info).unwrap();
         let row = |(comm, other): &(&str, Option<&str>)| LayerRow {
             kind: LayerKind::Neighbour,
             start_ns: 10,
@@ -126,12 +139,22 @@ mod tests {
             [ahead, "1 I/O of others on the disk, 4.00 KiB, most by backup"]
         );
         assert_eq!(said(&[]), ["nobody else used the disk"]);
+        for info in [
+            r#"{"mode":"all","rung":"bpf","disks_watched":false}"#,
+            r#"{"mode":"all","rung":"bpf"}"#,
+        ] {
+            assert!(described_of(&[], info).is_empty(), "nobody looked: {info}");
+        }
+        let kernel = "1 I/O by the kernel's own threads, for the run or for others, 4.00 KiB";
+        assert_eq!(said(&["kworker/u8:2"]), [kernel]);
     }
 
     #[test]
     fn nobody_else_is_said_only_where_each_end_was_seen() {
         let says = |end_ns: i64, counted: u64| {
-            let info = format!(r#"{{"mode":"outliers","rung":"bpf","neighbours":{counted}}}"#);
+            let info = format!(
+                r#"{{"mode":"outliers","rung":"bpf","disks_watched":true,"neighbours":{counted}}}"#
+            );
             let info: TraceInfo = serde_json::from_str(&info).unwrap();
             let row = LayerRow {
                 kind: LayerKind::Neighbour,

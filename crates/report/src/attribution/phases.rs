@@ -40,7 +40,7 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     for (i, round) in rounds.iter().enumerate() {
         let mut on = i > 0;
         while let Some(at) = handed.next_if(|at| *at <= round.bio) {
-            hand_over(&mut line, io, (at, on), context, &worker);
+            hand_over(&mut line, io, (at, i > 0), context, &worker);
             (doing, on) = (&worker, false);
         }
         let next = rounds.get(i + 1).map(|r| r.bio);

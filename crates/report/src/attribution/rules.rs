@@ -136,7 +136,11 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
                 && !held_by_limit(row, context)
                 && !queue_was_closed(row, context)
         }
-        Layer::Throttle => held_by_limit(row, context) || slept_for(blamed, pieces, context),
+        // Of a worker's it has no stamp since when a limit had it.
+        Layer::Throttle => {
+            held_by_limit(row, context) && !row.has(flags::PUNTED)
+                || slept_for(blamed, pieces, context)
+        }
         Layer::FileSystem => {
             (row.served_ns.is_some() && row.answered_ns.is_some())
                 || slept_for(blamed, pieces, context)

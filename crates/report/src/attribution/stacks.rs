@@ -300,6 +300,13 @@ pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
     has(stack, WRITEBACK) && (reads || has(stack, &direct))
 }
 
+/// Whether a thread waits for a lock, which it has a function of its file system for, or the kernel's own.
+pub fn waits_for_lock(stack: &str) -> bool {
+    let innermost = stack.split(';').next().unwrap_or_default();
+    matches!(sleep_reason(stack), SleepReason::Lock(..))
+        && (has(stack, LOCKS) || innermost.contains("lock"))
+}
+
 /// Whether a thread waits for pages, whose own way to or from the disk says why they are late.
 pub fn waits_for_pages(stack: &str) -> bool {
     waits_first_for(stack, &[WRITEBACK, PAGES])

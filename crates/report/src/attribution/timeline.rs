@@ -117,7 +117,7 @@ fn busy(line: &mut TimeLine, to: i64, idle: Phase, context: &IoContext<'_>) {
 }
 
 /// What a sleeping thread waited for.
-fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> Phase {
+pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> Phase {
     match off.stack.as_deref().map(stacks::sleep_reason) {
         Some(SleepReason::Lock(phase, _)) => lock_holder_phase(off, context).unwrap_or(phase),
         Some(SleepReason::For(Phase::Application, _)) if context.store => Phase::Store,

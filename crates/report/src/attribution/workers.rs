@@ -10,7 +10,7 @@ use super::context::IoContext;
 use super::phase::Phase;
 use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
-use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
+use super::timeline::{AT_ONCE, TimeLine, overlapping, sleep_phase, stretch};
 
 /// What the worker that did this very I/O left of a kind, by time: `LayerKind::Worker` its stretches off
 /// the CPU, `LayerKind::Reclaim` its direct reclaims.
@@ -48,9 +48,9 @@ pub fn wait_for_worker(
     let blockers = blockers(line.at, begun, io, doing);
     let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
     if sum * 2 >= begun - line.at {
-        for (from, to, phase) in blockers {
-            line.to(from, Phase::IoWorker);
-            line.to(to, phase);
+        for (from, to, phase) in &blockers {
+            line.to(*from, Phase::IoWorker);
+            line.to(*to, *phase);
         }
     }
     // A worker that did it unseen is not one that was waited for: others must have been seen at work.
@@ -58,7 +58,11 @@ pub fn wait_for_worker(
     let by_others = busy * 2 >= begun - line.at;
     let held = doing.earlier.iter().filter_map(|r| r.held).chain(io.held_ns);
     if !by_others && io.has(flags::HELD) && held.into_iter().any(|at| known == Some(at)) {
-        // The worker gave it to a limit before, at a time that has no stamp.
+        // The worker gave it to a limit before, at a time that has no stamp: after all that kept it from this one.
+        for (from, to, phase) in blockers {
+            line.to(from, Phase::IoWorker);
+            line.to(to, phase);
+        }
         return;
     }
     let waited = known.is_some() || begun - line.at < AT_ONCE || by_others;
@@ -144,19 +148,17 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 /// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
 /// waits for the I/O. One that sleeps on for pages waits for those of others as well, one that sleeps for a lock
 /// for who has it.
-fn told_of_completion(line: &mut TimeLine, own: &[LayerRow]) {
-    let asleep = own.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
+fn told_of_completion(line: &mut TimeLine, doing: &IoContext<'_>) {
+    let asleep = doing.off.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
         if let Some(wake) = row.middle_ns {
             let stack = row.stack.as_deref().unwrap_or_default();
-            line.to(
-                wake,
-                match stacks::sleep_reason(stack) {
-                    SleepReason::Lock(phase, _) => phase,
-                    _ if stacks::waits_for_pages(stack) => Phase::PageCache,
-                    _ => Phase::Completion,
-                },
-            );
+            let phase = match stack {
+                _ if stacks::waits_for_lock(stack) => sleep_phase(row, Phase::Completion, doing),
+                _ if stacks::waits_for_pages(stack) => Phase::PageCache,
+                _ => Phase::Completion,
+            };
+            line.to(wake, phase);
             line.to(row.end_ns, Phase::Cpu);
         } else {
             line.to(row.end_ns, Phase::Unobserved);
@@ -166,7 +168,7 @@ fn told_of_completion(line: &mut TimeLine, own: &[LayerRow]) {
 
 /// After its own parts the worker may sleep on, for what it needs of others: a commit that another thread does.
 pub fn after_parts(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
-    told_of_completion(line, doing.off);
+    told_of_completion(line, doing);
     let until = io.cqe_ns.unwrap_or(io.end_ns);
     if let Some(last) = overlapping(doing.off, line.at, until).last() {
         stretch(line, last.end_ns.min(until), Phase::Completion, false, doing);
@@ -177,7 +179,7 @@ pub fn after_parts(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
 /// `next` was for the write.
 pub fn until_sync(line: &mut TimeLine, next: i64, rounds: bool, doing: &IoContext<'_>) {
     if rounds {
-        told_of_completion(line, doing.off);
+        told_of_completion(line, doing);
     }
     let base = if rounds { Phase::Completion } else { Phase::Submit };
     if let Some(last) = overlapping(doing.off, line.at, next).last() {

@@ -13,7 +13,7 @@ use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::cpu::{CpuInfo, CpuTicks};
 use taillight_machine::memory::{Memory, space};
 use taillight_machine::pressure::MachineLoad;
-use taillight_machine::{BlockDevice, DeviceNumber, Sys, field, mounts};
+use taillight_machine::{BlockDevice, DeviceNumber, Sys, block, field, mounts};
 
 use crate::availability::{clock, direct};
 
@@ -157,7 +157,12 @@ pub fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
     map.insert("path".into(), json!(path.to_string_lossy()));
     let number = DeviceNumber::of_path(path);
     let mount = mounts::mount_of(sys, path).filter(|_| number.is_none());
-    let number = number.or_else(|| mount.as_ref()?.block_device(sys));
+    let mut numbers = match number {
+        Some(number) => vec![number],
+        None => block::devices_of(sys, path),
+    }
+    .into_iter();
+    let number = numbers.next();
     if let Some(mount) = &mount {
         map.insert(
             "file_system".into(),
@@ -179,6 +184,12 @@ pub fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
     }
     if let Some(device) = number.and_then(|n| BlockDevice::find(sys, n)) {
         map.insert("device".into(), Value::Object(device::describe(&device)));
+    }
+    // A file system of several disks, an overlay of several file systems.
+    let more = numbers.filter_map(|n| BlockDevice::find(sys, n));
+    let more: Vec<Value> = more.map(|d| Value::Object(device::describe(&d))).collect();
+    if !more.is_empty() {
+        map.insert("further_devices".into(), json!(more));
     }
     map
 }

@@ -4,7 +4,7 @@ CARGO ?= cargo
 .PHONY: help demo test ci tools
 
 help:
-	@echo 'make demo   build, measure the disk here and stores on it for a minute or two, write one report'
+	@echo 'make demo   build (some minutes the first time), measure the disk here and stores on it for a minute or two, write one report'
 	@echo 'make test   everything CI checks: format, lints, tests, docs, edges, a run of the binary'
 	@echo 'make ci     the same as make test'
 	@echo 'As root on Debian they first install what is missing: the demo a C compiler, RocksDB and LevelDB; the'
@@ -26,6 +26,7 @@ tools:
 	    echo 'A C compiler is missing. As root: apt-get install gcc libc6-dev'; exit 1; fi; }
 
 demo: tools
+	@echo 'demo: first the helper is built (cargo xtask)'
 	@$(CARGO) xtask setup demo
 	@$(CARGO) xtask demo
 

@@ -117,8 +117,10 @@ fn in_short(console: &str) -> String {
     let mut paragraphs = console.split("\n\n").skip(1);
     let verdict = paragraphs.next().unwrap_or_default().trim_end();
     let cause = paragraphs.find(|text| text.starts_with("Why the tail is slow"));
-    let cause = cause.into_iter().flat_map(|text| text.lines().take(3));
-    [verdict].into_iter().chain(cause).collect::<Vec<_>>().join("\n")
+    // Its first sentence, which may take some lines.
+    let cause = cause.unwrap_or_default();
+    let ends = cause.lines().position(|line| line.ends_with('.')).map_or(0, |n| n + 1);
+    [verdict].into_iter().chain(cause.lines().take(ends)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

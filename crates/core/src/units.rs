@@ -141,7 +141,7 @@ impl FromStr for ByteSize {
         scaled(s, &SIZES).map(ByteSize).map_err(|why| match why {
             Some(why) => format!("`{s}` {why}"),
             None => format!(
-                "`{s}` is not a size; {}write a number and a unit: 4KiB, 1GiB, 512B, 10GB",
+                "`{s}` is not a size; {}write a number and a unit, B to PiB: 4KiB, 1GiB, 512B, 10GB",
                 did_you_mean(s, near_size)
             ),
         })

@@ -90,8 +90,10 @@ INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 			__builtin_memcpy(o.mark, "unplaced", 9);
 		else if (ours)
 			__builtin_memcpy(o.mark, "own", 4);
-		else if (held_pages(bio))
+		else if (let_go() && pages_of_run(bio))
 			__builtin_memcpy(o.mark, "held", 5);
+		else if (let_go())
+			__builtin_memcpy(o.mark, "limit", 6);
 	}
 	map_update(&others, &key, &o, 0);
 }

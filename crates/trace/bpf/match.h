@@ -447,13 +447,18 @@ INLINE bool ahead(struct slot *s, struct bio *bio)
 	return b.first << cfg_page_bits >= s->to;
 }
 
-/* Pages of the run's file that a limit lets go of now: whoever waits for them was held back. */
-NOINLINE bool held_pages(struct bio *bio)
+/* Whether the running thread of the kernel queues what a limit had held back. */
+INLINE bool let_go(void)
+{
+	return current_task()->flags & PF_WQ_WORKER && throttled();
+}
+
+/* Pages of the run's file: whoever waits for them waits for this bio. */
+NOINLINE bool pages_of_run(struct bio *bio)
 {
 	struct page_place b;
 
-	return current_task()->flags & PF_WQ_WORKER && cached(bio, &b) && of_run(b.mapping) &&
-	       throttled();
+	return cached(bio, &b) && of_run(b.mapping);
 }
 
 /* The operation that the running thread is submitting, for I/O that does not lead back. */

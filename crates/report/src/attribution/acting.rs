@@ -49,7 +49,9 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     }
     let pages = held_pages::waits(&line, io, context);
     if !pages.is_empty() {
-        line = recut(line, &pages, |phase| matches!(phase, Phase::PageCache | Phase::Unobserved));
+        line = recut(line, &pages, |phase| {
+            matches!(phase, Phase::PageCache | Phase::Unobserved | Phase::FileSystem)
+        });
     }
     let committed = committers(&line, io, context);
     if !committed.is_empty() {

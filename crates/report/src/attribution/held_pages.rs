@@ -8,12 +8,19 @@ use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::context::IoContext;
+use super::events::Events;
 use super::phase::Phase;
 use super::stacks;
 use super::timeline::{AT_ONCE, Piece, overlapping};
 
+/// Who waits for blocks of a file system is woken up this soon after they are done, ns.
+const SOON: i64 = AT_ONCE / 5;
+/// Threads in whose time the kernel tells of completions.
+const KERNEL: [&str; 3] = ["ksoftirqd/", "kworker/", "swapper/"];
 /// Stands beside the name of who queued pages that a limit had held back.
 pub const HELD: &str = "held";
+/// The same beside what else a limit had held back: blocks of the file system's own, I/O of others.
+const LIMIT: &str = "limit";
 /// The name that tracing gives to the kernel's reading ahead for the run's own reads.
 pub const READ_AHEAD: &str = "readahead";
 
@@ -22,7 +29,7 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
     let Some(all) = context.all else {
         return Vec::new();
     };
-    let mut waits = Vec::new();
+    let mut waits = blocks_held_back(line, all, context);
     for piece in line.iter().filter(|p| waits_for_pages(p, io, context)) {
         let another = |r: &LayerRow| {
             let begun = r.start_ns - io.start_ns < AT_ONCE;
@@ -46,6 +53,31 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
     waits
 }
 
+/// Waits in a file system that ended as soon as something was done that a limit had held back, and which the kernel
+/// ended. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
+fn blocks_held_back(
+    line: &[Piece],
+    all: &Events,
+    context: &IoContext<'_>,
+) -> Vec<(i64, i64, Phase)> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
+        let of = |list| overlapping(list, piece.from, piece.to);
+        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+        let asleep = asleep.filter(|r| {
+            let lock = r.stack.as_deref().is_some_and(stacks::waits_for_lock);
+            let by = r.other.as_deref().unwrap_or_default();
+            !lock && KERNEL.iter().any(|thread| by.starts_with(thread))
+        });
+        let wakes: Vec<i64> = asleep.filter_map(|r| r.middle_ns).collect();
+        let held = all.within(LayerKind::Neighbour, piece.from, piece.to);
+        let held = held.filter(|r| matches!(r.other.as_deref(), Some(HELD | LIMIT)));
+        let told = |r: &&LayerRow| wakes.iter().any(|at| (0..SOON).contains(&(at - r.end_ns)));
+        waits.extend(held.filter(told).map(|r| (piece.from, r.start_ns, Phase::Throttle)));
+    }
+    waits
+}
+
 /// Whether this is another program's read of the disk.
 fn read_by_another(row: &LayerRow) -> bool {
     const OPERATION: u64 = 0xff;
@@ -65,7 +97,6 @@ fn waits_for_pages(piece: &Piece, io: &LayerRow, context: &IoContext<'_>) -> boo
 
 #[cfg(test)]
 mod tests {
-    use super::super::events::Events;
     use super::*;
 
     fn found(stack: &str, comm: &str, mark: Option<&str>, end: i64) -> Vec<(i64, i64, Phase)> {
@@ -130,5 +161,40 @@ mod tests {
             found(dirty, "kworker/0:1", Some(HELD), 9_800_000).is_empty(),
             "not for these pages"
         );
+    }
+
+    #[test]
+    fn blocks_of_the_file_system_may_be_held_back_by_a_limit() {
+        let found_by = |waker: &str, stack: &str, mark: &str, wake: i64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Neighbour,
+                start_ns: 9_000_000,
+                end_ns: 9_100_000,
+                comm: Some("kworker/0:1".into()),
+                other: Some(mark.into()),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let asleep = [LayerRow {
+                start_ns: 10,
+                middle_ns: Some(wake),
+                end_ns: wake + 100,
+                state: Some(2),
+                other: Some(waker.into()),
+                stack: Some(stack.into()),
+                ..LayerRow::default()
+            }];
+            let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
+            let line = [Piece { from: 10, to: wake, phase: Phase::FileSystem }];
+            waits(&line, &LayerRow { end_ns: 10_000_000, ..LayerRow::default() }, &context)
+        };
+        let found = |stack: &str, mark: &str, wake| found_by("ksoftirqd/1", stack, mark, wake);
+        let supers = "write_all_supers;btrfs_sync_log;btrfs_sync_file";
+        assert_eq!(found(supers, LIMIT, 9_100_050), [(10, 9_000_000, Phase::Throttle)]);
+        assert!(found(supers, "own", 9_100_050).is_empty(), "no limit");
+        assert!(found_by("backup", supers, LIMIT, 9_100_050).is_empty(), "a program let it go on");
+        assert!(found(supers, LIMIT, 9_900_000).is_empty(), "done long before");
+        assert!(found("rwsem_down_write_slowpath;ext4_write", LIMIT, 9_100_050).is_empty());
     }
 }

@@ -65,9 +65,12 @@ fn blocks_held_back(
         let of = |list| overlapping(list, piece.from, piece.to);
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
         let asleep = asleep.filter(|r| {
-            let lock = r.stack.as_deref().is_some_and(stacks::waits_for_lock);
+            let stack = r.stack.as_deref().unwrap_or_default();
+            let lock = stacks::waits_for_lock(stack);
             let by = r.other.as_deref().unwrap_or_default();
-            !lock && KERNEL.iter().any(|thread| by.starts_with(thread))
+            stacks::waits_for_file_system(stack)
+                && !lock
+                && KERNEL.iter().any(|thread| by.starts_with(thread))
         });
         let wakes: Vec<i64> = asleep.filter_map(|r| r.middle_ns).collect();
         let held = all.within(LayerKind::Neighbour, piece.from, piece.to);
@@ -193,6 +196,7 @@ mod tests {
         let supers = "write_all_supers;btrfs_sync_log;btrfs_sync_file";
         assert_eq!(found(supers, LIMIT, 9_100_050), [(10, 9_000_000, Phase::Throttle)]);
         assert!(found(supers, "own", 9_100_050).is_empty(), "no limit");
+        assert!(found("io_cqring_wait", LIMIT, 9_100_050).is_empty(), "whose worker waits");
         assert!(found_by("backup", supers, LIMIT, 9_100_050).is_empty(), "a program let it go on");
         assert!(found(supers, LIMIT, 9_900_000).is_empty(), "done long before");
         assert!(found("rwsem_down_write_slowpath;ext4_write", LIMIT, 9_100_050).is_empty());

@@ -307,6 +307,12 @@ pub fn waits_for_lock(stack: &str) -> bool {
         && (has(stack, LOCKS) || innermost.contains("lock"))
 }
 
+/// Whether a thread waits for something of its file system's.
+pub fn waits_for_file_system(stack: &str) -> bool {
+    let reason = sleep_reason(stack);
+    matches!(reason, SleepReason::For(phase, _) | SleepReason::Lock(phase, _) if phase == Phase::FileSystem)
+}
+
 /// Whether a thread waits for pages, whose own way to or from the disk says why they are late.
 pub fn waits_for_pages(stack: &str) -> bool {
     waits_first_for(stack, &[WRITEBACK, PAGES])

@@ -326,15 +326,22 @@ proptest! {
             held_ns: stamps[3], alloc_ns: stamps[4], issue_ns: stamps[5],
             done_ns: stamps[6], wake_ns: stamps[7], run_ns: stamps[8],
             low_issue_ns: stamps[9], low_done_ns: stamps[10],
-            rounds: Some(rounds), sync_punt_ns: more[4], punt_ns: more[5], ..io()
+            rounds: Some(rounds), sync_punt_ns: more[4], punt_ns: more[5], token: Some(7), ..io()
         };
+        let mut seen = Events::default();
+        for (i, row) in events.iter().enumerate() {
+            let kind = [LayerKind::Worker, LayerKind::Reclaim, LayerKind::Kthread][i % 3];
+            seen.add(LayerRow { kind, token: Some(7 - bits % 2), ..row.clone() });
+        }
+        seen.sort();
         let early = more[0].zip(more[3]).map(|(start_ns, end_ns)| BlockRound::earlier(&LayerRow {
             kind: LayerKind::Round, start_ns, end_ns, alloc_ns: more[1], issue_ns: more[2],
-            ..LayerRow::default()
+            held_ns: more[1], ..LayerRow::default()
         }));
         let earlier: Vec<BlockRound> = early.into_iter().collect();
-        for blind in [false, true] {
-            let context = IoContext { off: &events, blind, earlier: &earlier, ..IoContext::default() };
+        for (blind, all) in [(false, None), (true, None), (false, Some(&seen)), (true, Some(&seen))] {
+            let context =
+                IoContext { off: &events, blind, earlier: &earlier, all, ..IoContext::default() };
             let pieces = pieces(&io, &context);
             prop_assert_eq!(lengths(&pieces).sum(), 1000);
             prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
@@ -442,4 +449,19 @@ fn a_limit_that_has_a_part_of_a_worker_is_no_wait_for_the_worker() {
     events.add(worker(Some(6), 1_000_000, Some(8_900_000), 8_900_100, "submit_bio_wait"));
     let it = lengths(&pieces(&held, &IoContext::of(&events, 0)));
     assert_eq!((it.get(Phase::Throttle), it.get(Phase::IoWorker)), (0, 8_000_000));
+}
+
+#[test]
+fn what_a_worker_waited_for_before_a_limit_took_it_is_no_limit() {
+    let held =
+        LayerRow { sync_punt_ns: None, held_ns: Some(9_010_000), ..handed_over_twice(flags::HELD) };
+    let line = |kind: LayerKind, state: u64| {
+        let mut events = Events::default();
+        let row = worker(Some(7), 1_020_000, None, 8_900_000, "task_work_run");
+        events.add(LayerRow { kind, state: Some(state), ..row });
+        let it = lengths(&pieces(&held, &IoContext::of(&events, 0)));
+        [Phase::Cpu, Phase::PageCache, Phase::Throttle].map(|p| it.get(p))
+    };
+    assert_eq!(line(LayerKind::Worker, 0), [7_880_000, 0, 110_000], "it had no CPU");
+    assert_eq!(line(LayerKind::Reclaim, 0), [0, 7_880_000, 110_000], "it made room in memory");
 }

@@ -253,17 +253,29 @@ fn devices(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
         _ => Vec::new(),
     });
     let layers: Vec<_> = layers.collect();
-    if layers.iter().any(Vec::is_empty) { Vec::new() } else { layers.concat() }
+    if layers.iter().any(Vec::is_empty) {
+        return Vec::new();
+    }
+    let mut all: Vec<DeviceNumber> = Vec::new();
+    for number in layers.into_iter().flatten() {
+        if !all.contains(&number) {
+            all.push(number);
+        }
+    }
+    all
 }
 
-/// All devices of the btrfs that this one is a part of (`/sys/fs/btrfs`); else itself.
+/// All devices of the btrfs that this one is a part of (`/sys/fs/btrfs`), itself first; else itself.
 fn members(sys: &Sys, device: DeviceNumber) -> Vec<DeviceNumber> {
     let systems = entries(&sys.path("/sys/fs/btrfs")).into_iter();
     let all = systems.map(|system| {
         let links = entries(&system.join("devices")).into_iter();
         links.filter_map(|l| Some(BlockDevice::at(&l)?.number)).collect::<Vec<_>>()
     });
-    all.into_iter().find(|list| list.contains(&device)).unwrap_or_else(|| vec![device])
+    let mut all = all.into_iter().find(|list| list.contains(&device)).unwrap_or_default();
+    all.retain(|other| *other != device);
+    all.insert(0, device);
+    all
 }
 
 fn follow(sys: &Sys, number: DeviceNumber, levels: u32, found: &mut Vec<BlockDevice>) {

@@ -36,21 +36,18 @@ impl Mount {
         all.join(",")
     }
 
-    /// The directories that an overlay shows as one.
+    /// The directories that an overlay shows as one, first the one that is written to.
     pub fn layers(&self) -> Vec<PathBuf> {
         let options = self.super_options.split(',').filter_map(|o| o.split_once('='));
         let layers = options
             .filter(|(key, _)| matches!(*key, "upperdir" | "lowerdir" | "lowerdir+" | "datadir+"));
-        let layers = layers.flat_map(|(_, list)| list.split(':')).filter(|layer| !layer.is_empty());
-        layers.map(|layer| unescape(layer.as_bytes())).collect()
-    }
-
-    /// The number of the device its file system is on; some file systems have only a source path.
-    pub fn block_device(&self, sys: &Sys) -> Option<DeviceNumber> {
-        if sys.exists(&format!("/sys/dev/block/{}", self.device)) {
-            return Some(self.device);
-        }
-        self.source_device()
+        let layers =
+            layers.flat_map(|(key, list)| list.split(':').map(move |l| (key == "upperdir", l)));
+        let layers = layers.filter(|(_, layer)| !layer.is_empty());
+        let layers = layers.map(|(upper, layer)| (!upper, unescape(layer.as_bytes())));
+        let mut layers: Vec<_> = layers.collect();
+        layers.sort_by_key(|(lower, _)| *lower);
+        layers.into_iter().map(|(_, layer)| layer).collect()
     }
 
     /// The number of the block device that was mounted, where the source is the path of one.
@@ -164,7 +161,7 @@ mod tests {
         let line = b"50 27 0:41 / /merged rw - overlay overlay rw,lowerdir=/a:/b\\040c::/d,\
             upperdir=/up,workdir=/work,index=off";
         let mount = parse(line).pop().unwrap();
-        assert_eq!(mount.layers(), ["/a", "/b c", "/d", "/up"].map(PathBuf::from));
+        assert_eq!(mount.layers(), ["/up", "/a", "/b c", "/d"].map(PathBuf::from));
         assert!(
             parse(b"1 2 0:6 / / rw - ext4 /dev/a rw,errors=x").pop().unwrap().layers().is_empty()
         );

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use taillight_core::units::readable::in_line;
 use taillight_machine::memory::space;
-use taillight_machine::{BlockDevice, DeviceNumber, Sys, mounts};
+use taillight_machine::{BlockDevice, DeviceNumber, Sys, block, mounts};
 use taillight_report::format::bytes;
 use taillight_trace::availability::direct;
 use taillight_trace::environment::device;
@@ -25,7 +25,7 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     if number.is_none() {
         all.push(file_system(mount.as_ref(), &existing));
     }
-    let number = number.or_else(|| mount.as_ref()?.block_device(sys));
+    let number = number.or_else(|| block::devices_of(sys, path).first().copied());
     let device = number.and_then(|n| BlockDevice::find(sys, n));
     all.push(match device {
         Some(device) => Check::ok("device", device_text(&device::describe(&device))),

@@ -49,9 +49,11 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     }
     let pages = held_pages::waits(&line, io, context);
     if !pages.is_empty() {
-        line = recut(line, &pages, |phase| {
-            matches!(phase, Phase::PageCache | Phase::Unobserved | Phase::FileSystem)
-        });
+        line = recut(line, &pages, |phase| matches!(phase, Phase::PageCache | Phase::Unobserved));
+    }
+    let blocks = held_pages::blocks_held_back(&line, context);
+    if !blocks.is_empty() {
+        line = recut(line, &blocks, |phase| phase == Phase::FileSystem);
     }
     let committed = committers(&line, io, context);
     if !committed.is_empty() {

@@ -12,7 +12,7 @@ use taillight_rundir::RunDir;
 /// The disks of a run.
 #[derive(Debug, Default)]
 pub struct Disks {
-    /// The target's device, and those of its other directories, such as a store's log.
+    /// The target's devices (a btrfs has several), and those of its other directories, such as a store's log.
     targets: Vec<Device>,
     /// Whole disks of which a flush was seen.
     flushed: BTreeSet<Box<str>>,
@@ -57,7 +57,8 @@ impl Disks {
 
     /// Whether the target is on one device, and what is below it.
     pub fn single(&self) -> bool {
-        self.targets.len() < 2
+        let first = self.targets.first();
+        self.targets.iter().all(|d| first.is_some_and(|first| first.disk == d.disk))
     }
 
     /// What a device is called, like `vda`; its number where the manifest does not know it.

@@ -8,7 +8,6 @@ use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::context::IoContext;
-use super::events::Events;
 use super::phase::Phase;
 use super::stacks;
 use super::timeline::{AT_ONCE, Piece, overlapping};
@@ -29,7 +28,7 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
     let Some(all) = context.all else {
         return Vec::new();
     };
-    let mut waits = blocks_held_back(line, all, context);
+    let mut waits = Vec::new();
     for piece in line.iter().filter(|p| waits_for_pages(p, io, context)) {
         let another = |r: &LayerRow| {
             let begun = r.start_ns - io.start_ns < AT_ONCE;
@@ -53,32 +52,40 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
     waits
 }
 
-/// Waits in a file system that ended as soon as something was done that a limit had held back, and which the kernel
+/// Waits for blocks of a file system's own that ended as soon as something was done that a limit had held back, and which the kernel
 /// ended. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
-fn blocks_held_back(
-    line: &[Piece],
-    all: &Events,
-    context: &IoContext<'_>,
-) -> Vec<(i64, i64, Phase)> {
+pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let blocks = |r: &&LayerRow| {
+        let stack = r.stack.as_deref().unwrap_or_default();
+        let by = r.other.as_deref().unwrap_or_default();
+        (stacks::waits_for_buffers(stack) || stacks::waits_for_commit(stack))
+            && !stacks::waits_for_lock(stack)
+            && KERNEL.iter().any(|thread| by.starts_with(thread))
+    };
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
         let of = |list| overlapping(list, piece.from, piece.to);
-        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-        let asleep = asleep.filter(|r| {
-            let stack = r.stack.as_deref().unwrap_or_default();
-            let lock = stacks::waits_for_lock(stack);
-            let by = r.other.as_deref().unwrap_or_default();
-            stacks::waits_for_file_system(stack)
-                && !lock
-                && KERNEL.iter().any(|thread| by.starts_with(thread))
-        });
-        let wakes: Vec<i64> = asleep.filter_map(|r| r.middle_ns).collect();
-        let held = all.within(LayerKind::Neighbour, piece.from, piece.to);
-        let held = held.filter(|r| matches!(r.other.as_deref(), Some(HELD | LIMIT)));
-        let told = |r: &&LayerRow| wakes.iter().any(|at| (0..SOON).contains(&(at - r.end_ns)));
-        waits.extend(held.filter(told).map(|r| (piece.from, r.start_ns, Phase::Throttle)));
+        let asleep = [context.off, context.worker_off].into_iter().flat_map(of).filter(blocks);
+        for (from, wake) in asleep.filter_map(|r| Some((r.start_ns.max(piece.from), r.middle_ns?)))
+        {
+            let held = all.within(LayerKind::Neighbour, from, wake).filter(|r| {
+                let own = r.other.as_deref() == Some(LIMIT) && is_metadata_write(r);
+                (own || r.other.as_deref() == Some(HELD)) && (0..SOON).contains(&(wake - r.end_ns))
+            });
+            waits.extend(held.map(|r| (from, r.start_ns, Phase::Throttle)));
+        }
     }
     waits
+}
+
+/// Whether a file system wrote something of its own (REQ_META, include/linux/blk_types.h).
+fn is_metadata_write(row: &LayerRow) -> bool {
+    const WRITE: u64 = 1;
+    const META: u64 = 1 << 12;
+    row.flags.is_some_and(|f| f & WRITE != 0 && f & META != 0)
 }
 
 /// Whether this is another program's read of the disk.
@@ -100,6 +107,7 @@ fn waits_for_pages(piece: &Piece, io: &LayerRow, context: &IoContext<'_>) -> boo
 
 #[cfg(test)]
 mod tests {
+    use super::super::events::Events;
     use super::*;
 
     fn found(stack: &str, comm: &str, mark: Option<&str>, end: i64) -> Vec<(i64, i64, Phase)> {
@@ -168,13 +176,15 @@ mod tests {
 
     #[test]
     fn blocks_of_the_file_system_may_be_held_back_by_a_limit() {
-        let found_by = |waker: &str, stack: &str, mark: &str, wake: i64| {
+        const META: u64 = 1 << 12 | 1;
+        let found_of = |flags: u64, waker: &str, stack: &str, mark: &str, wake: i64| {
             let mut events = Events::default();
             events.add(LayerRow {
                 kind: LayerKind::Neighbour,
                 start_ns: 9_000_000,
                 end_ns: 9_100_000,
                 comm: Some("kworker/0:1".into()),
+                flags: Some(flags),
                 other: Some(mark.into()),
                 ..LayerRow::default()
             });
@@ -189,13 +199,18 @@ mod tests {
                 ..LayerRow::default()
             }];
             let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
-            let line = [Piece { from: 10, to: wake, phase: Phase::FileSystem }];
-            waits(&line, &LayerRow { end_ns: 10_000_000, ..LayerRow::default() }, &context)
+            // It begins with a wait for something else.
+            let line = [Piece { from: 5, to: wake, phase: Phase::FileSystem }];
+            blocks_held_back(&line, &context)
         };
+        let found_by =
+            |waker: &str, stack: &str, mark: &str, wake| found_of(META, waker, stack, mark, wake);
         let found = |stack: &str, mark: &str, wake| found_by("ksoftirqd/1", stack, mark, wake);
         let supers = "write_all_supers;btrfs_sync_log;btrfs_sync_file";
         assert_eq!(found(supers, LIMIT, 9_100_050), [(10, 9_000_000, Phase::Throttle)]);
         assert!(found(supers, "own", 9_100_050).is_empty(), "no limit");
+        let data = found_of(1, "ksoftirqd/1", supers, LIMIT, 9_100_050);
+        assert!(data.is_empty(), "anybody's data");
         assert!(found("io_cqring_wait", LIMIT, 9_100_050).is_empty(), "whose worker waits");
         assert!(found_by("backup", supers, LIMIT, 9_100_050).is_empty(), "a program let it go on");
         assert!(found(supers, LIMIT, 9_900_000).is_empty(), "done long before");

@@ -55,7 +55,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     }
     if !kernel.is_empty() {
         let (ios, bytes) = size(&kernel);
-        said.push(format!("{ios} by the kernel's own threads, for the run or for others, {bytes}"));
+        said.push(format!("{ios} by workers of the kernel, for the run or for others, {bytes}"));
     }
     if others.is_empty() {
         if kernel.is_empty()
@@ -145,7 +145,7 @@ mod tests {
         ] {
             assert!(described_of(&[], info).is_empty(), "nobody looked: {info}");
         }
-        let kernel = "1 I/O by the kernel's own threads, for the run or for others, 4.00 KiB";
+        let kernel = "1 I/O by workers of the kernel, for the run or for others, 4.00 KiB";
         assert_eq!(said(&["kworker/u8:2"]), [kernel]);
     }
 

@@ -138,8 +138,8 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
         }
         // Of a worker's it has no stamp since when a limit had it.
         Layer::Throttle => {
-            held_by_limit(row, context) && !row.has(flags::PUNTED)
-                || slept_for(blamed, pieces, context)
+            let handed = row.has(flags::PUNTED) || row.sync_punt_ns.is_some();
+            held_by_limit(row, context) && !handed || slept_for(blamed, pieces, context)
         }
         Layer::FileSystem => {
             (row.served_ns.is_some() && row.answered_ns.is_some())

@@ -273,9 +273,7 @@ pub fn sleep_reason(stack: &str) -> SleepReason {
     if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(stack, names)) {
         return SleepReason::For(*phase, words);
     }
-    // The innermost function of a sleep is often the scheduler's, on whose behalf the next one is.
-    let waits = |f: &&str| !f.starts_with("schedule") && !f.starts_with("wait_");
-    let innermost = stack.split(';').find(waits).unwrap_or_default();
+    let innermost = innermost(stack);
     let part = part(stack);
     if has(stack, LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
         let phase = part.map_or(Phase::FileSystem, |(_, phase, _)| *phase);
@@ -285,6 +283,12 @@ pub fn sleep_reason(stack: &str) -> SleepReason {
         return SleepReason::OwnIo;
     }
     part.map_or(SleepReason::Unknown, |(_, phase, words)| SleepReason::Lock(*phase, words))
+}
+
+/// The innermost function of a sleep that tells something: before it there are often the scheduler's.
+fn innermost(stack: &str) -> &str {
+    let waits = |f: &&str| !f.starts_with("schedule") && !f.starts_with("wait_");
+    stack.split(';').find(waits).unwrap_or_default()
 }
 
 /// The part of the kernel that a stack is in.
@@ -300,17 +304,12 @@ pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
     has(stack, WRITEBACK) && (reads || has(stack, &direct))
 }
 
-/// Whether a thread waits for a lock, which it has a function of its file system for, or the kernel's own.
+/// Whether a thread waits for a lock: the kernel's own kinds, or one that its file system has a function for.
 pub fn waits_for_lock(stack: &str) -> bool {
-    let innermost = stack.split(';').next().unwrap_or_default();
-    matches!(sleep_reason(stack), SleepReason::Lock(..))
-        && (has(stack, LOCKS) || innermost.contains("lock"))
-}
-
-/// Whether a thread waits for something of its file system's.
-pub fn waits_for_file_system(stack: &str) -> bool {
-    let reason = sleep_reason(stack);
-    matches!(reason, SleepReason::For(phase, _) | SleepReason::Lock(phase, _) if phase == Phase::FileSystem)
+    let f = innermost(stack);
+    let named = f.starts_with("lock_") || f.ends_with("lock") && !f.ends_with("block");
+    let named = named || f.contains("_lock_");
+    matches!(sleep_reason(stack), SleepReason::Lock(..)) && (has(stack, LOCKS) || named)
 }
 
 /// Whether a thread waits for pages, whose own way to or from the disk says why they are late.
@@ -378,6 +377,20 @@ mod tests {
         assert!(!others.iter().any(|stack| waits_for_pages(stack)));
         assert!(waits_for_buffers("__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal"));
         assert!(!waits_for_buffers("jbd2_log_wait_commit;ext4_sync_file"));
+    }
+
+    #[test]
+    fn locks_have_names_of_file_systems() {
+        let locks = [
+            "btrfs_inode_lock;btrfs_sync_file",
+            "xfs_ilock;xfs_file_read_iter",
+            "wait_extent_bit;lock_extent;btrfs_read_folio",
+            "btrfs_tree_lock_nested;btrfs_search_slot",
+            "rwsem_down_write_slowpath;ext4_write",
+        ];
+        assert!(locks.iter().all(|stack| waits_for_lock(stack)));
+        let others = ["ext4_wait_block_bitmap;ext4_map", "btrfs_cow_block;btrfs_search_slot"];
+        assert!(!others.iter().any(|stack| waits_for_lock(stack)));
     }
 
     #[test]

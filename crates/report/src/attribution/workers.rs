@@ -58,8 +58,11 @@ pub fn wait_for_worker(
     let by_others = busy * 2 >= begun - line.at;
     let held = doing.earlier.iter().filter_map(|r| r.held).chain(io.held_ns);
     if !by_others && io.has(flags::HELD) && held.into_iter().any(|at| known == Some(at)) {
-        // The worker gave it to a limit before, at a time that has no stamp: after all that kept it from this one.
+        // The worker gave it to a limit before, at a time that has no stamp: after what kept workers from it at first.
         for (from, to, phase) in blockers {
+            if from - line.at >= AT_ONCE {
+                break;
+            }
             line.to(from, Phase::IoWorker);
             line.to(to, phase);
         }

@@ -81,11 +81,12 @@ pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i6
     waits
 }
 
-/// Whether a file system wrote something of its own (REQ_META, include/linux/blk_types.h).
+/// Whether a file system wrote something of its own, or had the disk's cache flushed (REQ_META and REQ_PREFLUSH,
+/// include/linux/blk_types.h).
 fn is_metadata_write(row: &LayerRow) -> bool {
     const WRITE: u64 = 1;
-    const META: u64 = 1 << 12;
-    row.flags.is_some_and(|f| f & WRITE != 0 && f & META != 0)
+    const META_OR_FLUSH: u64 = 1 << 12 | 1 << 18;
+    row.flags.is_some_and(|f| f & WRITE != 0 && f & META_OR_FLUSH != 0)
 }
 
 /// Whether this is another program's read of the disk.
@@ -209,6 +210,8 @@ mod tests {
         let supers = "write_all_supers;btrfs_sync_log;btrfs_sync_file";
         assert_eq!(found(supers, LIMIT, 9_100_050), [(10, 9_000_000, Phase::Throttle)]);
         assert!(found(supers, "own", 9_100_050).is_empty(), "no limit");
+        let flush = found_of(1 << 18 | 1, "swapper/0", supers, LIMIT, 9_100_050);
+        assert_eq!(flush, [(10, 9_000_000, Phase::Throttle)]);
         let data = found_of(1, "ksoftirqd/1", supers, LIMIT, 9_100_050);
         assert!(data.is_empty(), "anybody's data");
         assert!(found("io_cqring_wait", LIMIT, 9_100_050).is_empty(), "whose worker waits");

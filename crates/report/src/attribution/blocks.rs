@@ -198,7 +198,7 @@ fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_
 
 /// From what came before to the first part in the block layer; `on`: what came before was block I/O.
 fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &IoContext<'_>) {
-    if !round.held.is_some_and(|h| h <= round.bio) {
+    if round.held.is_none_or(|h| h > round.bio) {
         return stretch(line, round.bio, Phase::Submit, false, b);
     }
     let off = || overlapping(b.off, line.at, round.bio);

@@ -359,8 +359,9 @@ fn rocksdb_two(setup: &BenchSetup, value: u64) -> Result<Comparison> {
 
 /// Random reads by one thread while another overwrites 2 MiB/s (the rate of RocksDB's own `benchmark.sh`),
 /// which is counted on neither side. Both read the same database, loaded by us: how well values compress decides
-/// what a read costs. As fast as it can, the writer would decide what the reader gets. db_bench's writes what it may in 100 ms at once (RocksDB's rate
-/// limiter), as fast as it can, and so does ours: each at its own time would cost more wake-ups.
+/// what a read costs. (Each writer leaves values of its own in it, for both sides to read in the next round.) As
+/// fast as it can, the writer would decide what the reader gets. db_bench's writes what it may in 100 ms at once
+/// (RocksDB's rate limiter), as fast as it can, and so does ours: each at its own time would cost more wake-ups.
 fn rocksdb_while(setup: &BenchSetup, value: u64) -> Result<Comparison> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
     let mut report = Comparison::titled(&format!(

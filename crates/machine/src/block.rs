@@ -232,8 +232,9 @@ pub fn has_device(sys: &Sys, path: &Path) -> bool {
     DeviceNumber::below(path).is_some_and(|number| BlockDevice::find(sys, number).is_some())
 }
 
-/// The devices that hold what is at a path: the one that it is or is on. A file system without a device number of its own has those that
-/// it names: each of btrfs, those of every layer of an overlay. Empty where one of them is not known.
+/// The devices that hold what is at a path: the one that it is or is on. A file system without a device number of
+/// its own has those that it names: each of btrfs, those of every layer of an overlay. Empty where one of them is
+/// not known.
 pub fn devices_of(sys: &Sys, path: &Path) -> Vec<DeviceNumber> {
     devices(sys, path, LEVELS)
 }

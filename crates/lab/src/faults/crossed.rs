@@ -62,7 +62,7 @@ pub fn growing_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     filesystem::frozen(b, &at)
 }
 
-/// The same, and the program is stopped.
+/// Writes to a file that grows, ext4, and the program is stopped.
 pub fn growing_stop(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(512)?.mount(&mut b.undo, "ext4")?;
     let pid = grown(b, &at)?;
@@ -106,13 +106,13 @@ pub fn sync_limit_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
     limited_syncs(b, "btrfs", 256)
 }
 
-/// The same, and the program is frozen.
+/// Syncs of btrfs without pauses, and the program is frozen.
 pub fn sync_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = syncs_on(b, "btrfs", 256)?;
     stopped::frozen(b, pid)
 }
 
-/// Writes that are durable one by one, to a file system that is frozen.
+/// Writes that are durable one by one, to XFS, which is frozen.
 pub fn durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
     let mut options = written(b, &at, "16MiB");

@@ -273,6 +273,23 @@ mod tests {
         events
     }
 
+    /// The worker thread of io_uring that had token 7 slept in `stack` until it was woken up by this thread.
+    fn worker_asleep(woken_by: &str, stack: &str) -> Events {
+        let mut events = Events::default();
+        events.add(LayerRow {
+            kind: LayerKind::Worker,
+            start_ns: 10,
+            middle_ns: Some(9_000_100),
+            end_ns: 9_000_200,
+            state: Some(2),
+            token: Some(7),
+            other: Some(woken_by.into()),
+            stack: Some(stack.into()),
+            ..LayerRow::default()
+        });
+        events
+    }
+
     /// What an I/O of worker 1 is blamed on that slept in `stack`, in this phase, while one of worker 0 was
     /// held back and then in the device until `done`.
     fn behind(stack: &str, phase: Phase, done: i64) -> Layer {
@@ -362,18 +379,7 @@ mod tests {
     #[test]
     fn who_waits_for_another_worker_of_the_ring_waits_for_what_that_one_waits_for() {
         let layer = |woken_by: &str, stack: &str| {
-            let mut events = Events::default();
-            events.add(LayerRow {
-                kind: LayerKind::Worker,
-                start_ns: 10,
-                middle_ns: Some(9_000_100),
-                end_ns: 9_000_200,
-                state: Some(2),
-                token: Some(7),
-                other: Some(woken_by.into()),
-                stack: Some(stack.into()),
-                ..LayerRow::default()
-            });
+            let events = worker_asleep(woken_by, stack);
             let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
             let row = LayerRow { token: Some(7), ..row };
             let own = io(0, 5, 9_001_000, Phase::FileSystem);
@@ -393,18 +399,8 @@ mod tests {
 
     #[test]
     fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
-        let mut events = Events::default();
-        events.add(LayerRow {
-            kind: LayerKind::Worker,
-            start_ns: 10,
-            middle_ns: Some(9_000_100),
-            end_ns: 9_000_200,
-            state: Some(2),
-            token: Some(7),
-            other: Some("iou-wrk-9".into()),
-            stack: Some("wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_wq_worker".into()),
-            ..LayerRow::default()
-        });
+        let commit = "wait_log_commit;btrfs_sync_log;btrfs_sync_file;io_wq_worker";
+        let events = worker_asleep("iou-wrk-9", commit);
         let row = LayerRow { start_ns: 5, end_ns: 9_001_000, ..LayerRow::default() };
         let own = io(0, 5, 9_001_000, Phase::FileSystem);
         // It waits for the same commit, and the last thing in it was a flush.

@@ -52,8 +52,8 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
     waits
 }
 
-/// Waits for blocks of a file system's own that ended as soon as something was done that a limit had held back, and which the kernel
-/// ended. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
+/// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
+/// back. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
 pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
     let Some(all) = context.all else {
         return Vec::new();

@@ -55,7 +55,7 @@ fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     if idle {
         workers::without_block_io(&mut line, io, doing);
     } else {
-        workers::after_parts(&mut line, io, &worker);
+        workers::after_parts(&mut line, io.cqe_ns.unwrap_or(io.end_ns), &worker);
     }
     after_completion(&mut line, io, io.end_ns, context);
     line.pieces()

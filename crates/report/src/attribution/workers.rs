@@ -169,24 +169,23 @@ fn told_of_completion(line: &mut TimeLine, doing: &IoContext<'_>) {
     }
 }
 
-/// After its own parts the worker may sleep on, for what it needs of others: a commit that another thread does.
-pub fn after_parts(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
+/// After its own parts the worker may sleep on until then, for what it needs of others: a commit that another thread
+/// does.
+pub fn after_parts(line: &mut TimeLine, until: i64, doing: &IoContext<'_>) {
     told_of_completion(line, doing);
-    let until = io.cqe_ns.unwrap_or(io.end_ns);
-    if let Some(last) = overlapping(doing.off, line.at, until).last() {
-        stretch(line, last.end_ns.min(until), Phase::Completion, false, doing);
-    }
+    off_cpu(line, until, Phase::Completion, doing);
 }
 
 /// The worker is done with the write of an I/O whose sync is handed over next: what it left off the CPU until
 /// `next` was for the write.
 pub fn until_sync(line: &mut TimeLine, next: i64, rounds: bool, doing: &IoContext<'_>) {
-    if rounds {
-        told_of_completion(line, doing);
-    }
-    let base = if rounds { Phase::Completion } else { Phase::Submit };
-    if let Some(last) = overlapping(doing.off, line.at, next).last() {
-        stretch(line, last.end_ns.min(next), base, false, doing);
+    if rounds { after_parts(line, next, doing) } else { off_cpu(line, next, Phase::Submit, doing) }
+}
+
+/// Up to the end of the worker's last stretch off the CPU that began before `until`.
+fn off_cpu(line: &mut TimeLine, until: i64, base: Phase, doing: &IoContext<'_>) {
+    if let Some(last) = overlapping(doing.off, line.at, until).last() {
+        stretch(line, last.end_ns.min(until), base, false, doing);
     }
 }
 

@@ -1,12 +1,14 @@
 //! One connection: a buffer of commands to send, a buffer of replies that came.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFlags, Timespec};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, SendFlags};
 use taillight_core::{Error, StopFlag};
 
 use super::address::{DatabaseAddress, ServerAddress};
@@ -19,14 +21,12 @@ const CHUNK: usize = 64 << 10;
 /// Longest reply outside the measured loop: a list of some thousand clients or keys.
 const ANSWER_MAX: usize = 16 << 20;
 
-/// Either kind of socket.
-trait ServerSocket: Read + Write + AsFd + Send {}
-impl ServerSocket for TcpStream {}
-impl ServerSocket for UnixStream {}
+/// Longest that [`RespSocket::receive`] waits for the first byte.
+pub const RECEIVE_WAIT: Duration = Duration::from_millis(20);
 
-/// A connection that never blocks except in [`RespSocket::ask`].
+/// A connection that never blocks except where it is asked to.
 pub struct RespSocket {
-    socket: Box<dyn ServerSocket>,
+    socket: OwnedFd,
     /// Commands; `sent` bytes of them are gone.
     pub out: Vec<u8>,
     sent: usize,
@@ -46,12 +46,8 @@ impl RespSocket {
         stop: &StopFlag,
     ) -> io::Result<RespSocket> {
         let deadline = || Deadline::within(timeout, stop);
-        let socket: Box<dyn ServerSocket> = match &address.server {
-            ServerAddress::Unix(file) => {
-                let socket = UnixStream::connect(file)?;
-                socket.set_nonblocking(true)?;
-                Box::new(socket)
-            }
+        let socket: OwnedFd = match &address.server {
+            ServerAddress::Unix(file) => UnixStream::connect(file)?.into(),
             ServerAddress::Tcp(host, port) => {
                 let mut socket = Err(ErrorKind::AddrNotAvailable.into());
                 for at in patience::resolve(host, *port, &deadline())? {
@@ -62,9 +58,12 @@ impl RespSocket {
                 }
                 let socket = socket?;
                 socket.set_nodelay(true)?;
-                Box::new(socket)
+                socket.into()
             }
         };
+        // Calls say themselves whether they wait.
+        ioctl_fionbio(&socket, false)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_WAIT))?;
         Ok(RespSocket {
             socket,
             out: Vec::with_capacity(CHUNK),
@@ -79,12 +78,13 @@ impl RespSocket {
     /// Sends as much as the socket takes; whether all is sent.
     pub fn send(&mut self) -> io::Result<bool> {
         while self.sent < self.out.len() {
-            match self.socket.write(&self.out[self.sent..]) {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match rustix::net::send(&self.socket, &self.out[self.sent..], flags) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => self.sent += n,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
             }
         }
         self.out.clear();
@@ -92,8 +92,9 @@ impl RespSocket {
         Ok(true)
     }
 
-    /// Takes in what has come, without waiting; whether more may be there.
-    pub fn receive(&mut self) -> io::Result<bool> {
+    /// Takes in what has come, or, with `wait`, what comes first within [`RECEIVE_WAIT`]; whether more may
+    /// be there.
+    pub fn receive(&mut self, wait: bool) -> io::Result<bool> {
         let held = self.end - self.start;
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
@@ -105,15 +106,16 @@ impl RespSocket {
             self.input.resize(room.next_power_of_two(), 0);
         }
         loop {
-            match self.socket.read(&mut self.input[self.end..]) {
-                Ok(0) => return Err(ErrorKind::ConnectionReset.into()),
-                Ok(n) => {
+            let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+            match rustix::net::recv(&self.socket, &mut self.input[self.end..], flags) {
+                Ok((0, _)) => return Err(ErrorKind::ConnectionReset.into()),
+                Ok((n, _)) => {
                     self.end += n;
                     return Ok(self.end == self.input.len());
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
             }
         }
     }
@@ -165,7 +167,7 @@ impl RespSocket {
                 return Err(ErrorKind::InvalidData.into());
             }
             deadline.slice()?;
-            if self.receive()? || self.end - self.start > held {
+            if self.receive(false)? || self.end - self.start > held {
                 continue;
             }
             let events = if unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };

@@ -15,7 +15,7 @@ use taillight_driver::{Driver, OpenSpec, Target};
 use taillight_rundir::manifest::Overhead;
 
 /// Length of the calibration run, ns.
-const CALIBRATION_NS: u64 = 50_000_000;
+const CALIBRATION_NS: u64 = 25_000_000;
 
 /// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null`, as a data
 /// set as large as that of `target`. Errors: `Internal` when `null` fails.
@@ -70,8 +70,8 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
         ..TargetPlan::default()
     };
     plan.workloads.iter_mut().for_each(calibration_workload);
-    // 50 ms at 40 million a second are 32 MB; twice the chunks that needs, whatever the budget.
-    let enough = 16 * u64::from(plan.workers()) * CAPTURE_CHUNK;
+    // 25 ms at 40 million a second are 16 MB; four times that, whatever the budget.
+    let enough = 8 * u64::from(plan.workers()) * CAPTURE_CHUNK;
     plan.capture.budget = ByteSize(plan.capture.budget.0.min(enough));
     plan.capture.dir = None;
     if plan.capture.mode == CaptureMode::Outliers {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
-use taillight_core::plan::{capture_chunk, least_capture};
+use taillight_core::plan::{LEAST_CHUNK, capture_chunk, least_capture};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 use taillight_rundir::chunk::Header;
@@ -18,8 +18,12 @@ use super::sys::ChunkMapping;
 /// Chunks kept ready per worker.
 const READY_PER_WORKER: usize = 3;
 
-/// Chunks beyond the first of each worker made before the start, at most: 64 MiB, some 50 ms.
+/// Chunks beyond the first of each worker made before the start, at most.
 const READY_AT_START: usize = 8;
+
+/// So many chunks of each worker have a quarter of the size, and as many half of it: making memory and giving it
+/// back costs a short run more than all else it does (4 us a page of a virtual machine).
+const SMALLER_PER_WORKER: u64 = 8;
 
 /// How often the keeper looks whether it is to end; each look costs the machine under test a wake-up.
 const LOOK_AROUND: Duration = Duration::from_millis(250);
@@ -109,8 +113,9 @@ pub struct ChunkKey {
 struct PoolState {
     dir: PathBuf,
     made: AtomicU64,
+    workers: u64,
     budget: u64,
-    /// Bytes of one chunk.
+    /// Bytes of the largest chunk.
     chunk: u64,
     used: AtomicU64,
     reserve: u64,
@@ -160,6 +165,7 @@ impl Pool {
         let shared = Arc::new(PoolState {
             dir: dir.to_owned(),
             made: AtomicU64::new(0),
+            workers: workers as u64,
             budget,
             chunk,
             used: AtomicU64::new(0),
@@ -180,10 +186,10 @@ impl Pool {
         // Few workers get all that is kept ready: made later it would cost the start of the load CPU.
         let more = (READY_PER_WORKER - 1) * workers;
         for _ in 0..if more <= READY_AT_START { more } else { 0 } {
-            if !shared.take(false) {
+            let Some(bytes) = shared.take(false) else {
                 break;
-            }
-            let _ = ready_in.try_send(shared.build()?);
+            };
+            let _ = ready_in.try_send(shared.build(bytes)?);
         }
         let keeper =
             SpillThread { shared: shared.clone(), ready: ready_in, full: full_out, done: done_in };
@@ -234,11 +240,11 @@ impl ChunkSource {
         }
         self.shared.waits.fetch_add(1, Ordering::Relaxed);
         // While spilling, the reserve is the slack until the keeper has written the oldest chunk.
-        if !self.shared.take(self.shared.spill.is_some()) {
+        let Some(bytes) = self.shared.take(self.shared.spill.is_some()) else {
             self.shared.exhausted.store(true, Ordering::Relaxed);
             return None;
-        }
-        self.shared.build_or_note()
+        };
+        self.shared.build_or_note(bytes)
     }
 
     /// A chunk from the reserve, for outliers after the budget is spent; `None` when that is
@@ -247,10 +253,7 @@ impl ChunkSource {
         if let Ok(chunk) = self.ready.try_recv() {
             return Some(chunk);
         }
-        if !self.shared.take(true) {
-            return None;
-        }
-        self.shared.build_or_note()
+        self.shared.take(true).and_then(|bytes| self.shared.build_or_note(bytes))
     }
 
     /// Hands back a chunk that holds records.
@@ -261,22 +264,21 @@ impl ChunkSource {
 }
 
 impl PoolState {
-    /// Takes one chunk's bytes from the budget.
-    fn take(&self, reserved: bool) -> bool {
+    /// Takes the next chunk's bytes from the budget.
+    fn take(&self, reserved: bool) -> Option<u64> {
         let limit = if reserved { self.budget } else { self.budget - self.reserve };
-        let bytes = self.chunk;
+        let larger = self.made.load(Ordering::Relaxed) / (SMALLER_PER_WORKER * self.workers);
+        let bytes = (self.chunk >> 2u64.saturating_sub(larger)).max(LEAST_CHUNK);
         let took = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             (used + bytes <= limit).then_some(used + bytes)
         });
-        took.is_ok()
+        took.ok().map(|_| bytes)
     }
 
     /// A worker's first chunk; `start` has checked that the budget holds one for each.
     fn first(&self) -> Result<CaptureChunk> {
-        if !self.take(false) {
-            return Err(Error::internal("the capture budget was checked and is now spent"));
-        }
-        self.build()
+        let spent = || Error::internal("the capture budget was checked and is now spent");
+        self.build(self.take(false).ok_or_else(spent)?)
     }
 
     fn problems(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
@@ -295,14 +297,14 @@ impl PoolState {
 
     /// A chunk, or none: memory that the budget allows but the machine does not have ends the
     /// growth of the capture, not the run.
-    fn build_or_note(&self) -> Option<CaptureChunk> {
-        self.build().map_err(|e| self.note(e.to_string())).ok()
+    fn build_or_note(&self, bytes: u64) -> Option<CaptureChunk> {
+        self.build(bytes).map_err(|e| self.note(e.to_string())).ok()
     }
 
-    fn build(&self) -> Result<CaptureChunk> {
+    fn build(&self, bytes: u64) -> Result<CaptureChunk> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{number:08}.chunk"));
-        Ok(CaptureChunk { map: ChunkMapping::create(&path, self.chunk as usize)?, path })
+        Ok(CaptureChunk { map: ChunkMapping::create(&path, bytes as usize)?, path })
     }
 }
 
@@ -325,8 +327,8 @@ impl SpillThread {
                 return;
             }
             let wanted = !self.ready.is_full() && !self.shared.failed.load(Ordering::Relaxed);
-            if spare.is_none() && wanted && self.shared.take(false) {
-                spare = self.shared.build_or_note();
+            if spare.is_none() && wanted {
+                spare = self.shared.take(false).and_then(|bytes| self.shared.build_or_note(bytes));
             }
             match spare.take().map(|chunk| self.ready.try_send(chunk)) {
                 Some(Ok(())) => continue,
@@ -346,6 +348,7 @@ impl SpillThread {
     /// chunk that cannot be spilled stays where it is.
     fn keep(&self, key: ChunkKey, chunk: CaptureChunk) {
         let CaptureChunk { map, path } = chunk;
+        let bytes = map.bytes().len() as u64;
         let Some(spill) = self.shared.spill.as_ref().filter(|_| self.short()) else {
             let _ = self.done.send(FullChunk { key, path, map: Some(map) });
             return;
@@ -354,7 +357,7 @@ impl SpillThread {
         let to = spill.join(format!("{:05}-{:08}.chunk", key.worker, key.seq));
         let path = match std::fs::copy(&path, &to).and_then(|_| std::fs::remove_file(&path)) {
             Ok(()) => {
-                self.shared.used.fetch_sub(self.shared.chunk, Ordering::AcqRel);
+                self.shared.used.fetch_sub(bytes, Ordering::AcqRel);
                 to
             }
             Err(e) => {
@@ -385,7 +388,7 @@ mod tests {
     #[test]
     fn budget_is_kept_and_reserve_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::start(dir.path(), 8 * CHUNK, None, 1).unwrap();
+        let pool = Pool::start(dir.path(), 16 * CHUNK, None, 1).unwrap();
         let source = pool.source();
         let mut usual = 0;
         while let Some(mut chunk) = source.next() {
@@ -393,21 +396,22 @@ mod tests {
             source.full(key(usual), chunk);
             usual += 1;
         }
-        // One of eight is the reserve; the keeper may still be building the last usual one.
-        assert!((6..=7).contains(&usual), "{usual}");
+        // Eight of a quarter and eight of half the size, then whole ones, but for an eighth as the reserve;
+        // the keeper may still be building the last usual one.
+        assert!((22..=25).contains(&usual), "{usual}");
         let mut taken = usual;
-        while taken < 8 {
-            if let Some(chunk) = source.next_reserved() {
-                source.full(key(taken), chunk);
-                taken += 1;
-            }
+        while let Some(chunk) = source.next_reserved() {
+            source.full(key(taken), chunk);
+            taken += 1;
         }
-        assert!(source.next_reserved().is_none());
         drop(source);
         let report = pool.finish().unwrap();
         assert!(report.exhausted);
-        assert_eq!(report.chunks.len(), 8);
-        assert!(report.chunks.iter().all(|c| c.path.metadata().unwrap().len() == 8 << 20));
+        let size = |chunk: &FullChunk| chunk.path.metadata().unwrap().len();
+        let sizes: Vec<u64> = report.chunks.iter().map(size).collect();
+        let all: u64 = sizes.iter().sum();
+        assert_eq!(sizes.iter().min().zip(sizes.iter().max()), Some((&(CHUNK / 4), &CHUNK)));
+        assert!(report.used >= all && all > 14 * CHUNK && report.used <= 16 * CHUNK, "{sizes:?}");
     }
 
     #[test]
@@ -466,7 +470,7 @@ mod tests {
         assert!(pool.source().next().is_some());
         let sizes = std::fs::read_dir(dir.path()).unwrap().flatten();
         let sizes: Vec<_> = sizes.map(|e| e.metadata().unwrap().len()).collect();
-        assert!(sizes.len() >= 4 && sizes.iter().all(|n| *n == 32 << 10), "{sizes:?}");
+        assert!(sizes.len() >= 4 && sizes.iter().all(|n| *n == 16 << 10), "{sizes:?}");
         assert!(Pool::start(dir.path(), 100 << 10, None, 4).is_err());
     }
 }

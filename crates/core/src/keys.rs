@@ -118,46 +118,21 @@ impl KeyFormat {
     fn number<'a>(&self, n: u64, negative: bool, out: &'a mut [u8; KEY_MAX]) -> &'a [u8] {
         let prefix = self.prefix.as_bytes();
         out[..prefix.len()].copy_from_slice(prefix);
-        let length = count(n) + usize::from(negative);
-        let zeros = self.digits.saturating_sub(length);
-        let start = prefix.len() + zeros;
-        out[prefix.len()..start].fill(b'0');
+        let mut written = itoa::Buffer::new();
+        let number = written.format(n).as_bytes();
+        let length = number.len() + usize::from(negative);
+        let start = prefix.len() + self.digits.saturating_sub(length);
         let end = start + length;
+        // A whole number's worth of zeros at once, where there is room: no call for a few bytes.
+        match out[prefix.len()..].first_chunk_mut::<DIGITS_MAX>() {
+            Some(few) if self.digits <= DIGITS_MAX => *few = [b'0'; DIGITS_MAX],
+            _ => out[prefix.len()..start].fill(b'0'),
+        }
         if negative {
             out[start] = b'-';
         }
-        decimal(n, &mut out[start + usize::from(negative)..end]);
+        out[end - number.len()..end].copy_from_slice(number);
         &out[..end]
-    }
-}
-
-/// Decimal digits of `n`, at least 1.
-#[inline]
-fn count(n: u64) -> usize {
-    n.checked_ilog10().map_or(1, |log| log as usize + 1)
-}
-
-/// `00` to `99`.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut i = 0;
-    while i < 100 {
-        pairs[i] = [b'0' + i as u8 / 10, b'0' + i as u8 % 10];
-        i += 1;
-    }
-    pairs
-};
-
-/// Fills `out`, exactly as long as `n` has digits, from the end, two digits a step.
-#[inline]
-fn decimal(mut n: u64, out: &mut [u8]) {
-    let mut pairs = out.rchunks_exact_mut(2);
-    for pair in &mut pairs {
-        pair.copy_from_slice(&PAIRS[(n % 100) as usize]);
-        n /= 100;
-    }
-    if let [first] = pairs.into_remainder() {
-        *first = b'0' + n as u8;
     }
 }
 

@@ -84,12 +84,19 @@ impl<T> TopK<T> {
         }
     }
 
+    /// The kept items in no order.
+    #[must_use]
+    pub fn into_kept(mut self) -> Vec<Ranked<T>> {
+        self.cut();
+        self.kept
+    }
+
     /// The kept items, largest value first, equal values by rising tie.
     #[must_use]
-    pub fn into_sorted(mut self) -> Vec<Ranked<T>> {
-        self.cut();
-        self.kept.sort_unstable_by_key(Ranked::key);
-        self.kept
+    pub fn into_sorted(self) -> Vec<Ranked<T>> {
+        let mut kept = self.into_kept();
+        kept.sort_unstable_by_key(Ranked::key);
+        kept
     }
 }
 

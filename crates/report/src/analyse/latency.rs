@@ -3,6 +3,8 @@
 //! What it is: the one place where a distribution becomes something that may be shown. Nothing
 //! unresolved leaves here with a value. What it is not: the verdict (see `verdict`).
 
+use std::collections::BTreeMap;
+
 use taillight_core::Percentile;
 use taillight_rundir::latency::{
     EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile,
@@ -56,12 +58,17 @@ pub fn latency(
     out_of_range: Option<u64>,
 ) -> Latency {
     let intervals = Intervals::new(sample, sample.dependence());
-    let quantile = |p: &Percentile| quantile(sample, &intervals.estimate(p), slowest);
-    let entry = |p: &Percentile| PercentileEntry { p: p.to_string(), quantile: quantile(p) };
-    let percentiles = asked.percentiles.iter().map(entry).collect();
+    // Most nines are among the percentiles, too.
+    let mut known: BTreeMap<Percentile, Quantile> = BTreeMap::new();
+    let mut quantile = |p: Percentile| {
+        let found = known.entry(p);
+        found.or_insert_with(|| quantile(sample, &intervals.estimate(&p), slowest)).clone()
+    };
+    let mut entry = |p: &Percentile| PercentileEntry { p: p.to_string(), quantile: quantile(*p) };
+    let percentiles = asked.percentiles.iter().map(&mut entry).collect();
     let nines = (1..=asked.nines)
         .filter_map(|k| Some((k, Percentile::nines(k)?)))
-        .map(|(k, p)| NineEntry { k: u32::from(k), quantile: quantile(&p) })
+        .map(|(k, p)| NineEntry { k: u32::from(k), quantile: quantile(p) })
         .collect();
     Latency {
         count: sample.count(),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
 use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{limited_syncs, synced, through_cache};
@@ -115,8 +115,7 @@ pub fn sync_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Writes that are durable one by one, to XFS, which is frozen.
 pub fn durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let mut options = written(b, &at, "16MiB");
-    options.more.extend(["--sync", "dsync"].map(String::from));
+    let options = durably(b, &at);
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
@@ -204,6 +203,122 @@ pub fn store_sync_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = synced_updates(updates(b, &at));
     let pid = b.start(&options)?;
     disk::limit(b, pid, &disk, "write")
+}
+
+/// Reads and writes of XFS, which is frozen.
+pub fn mixed_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
+    let options = mixed(b, &at);
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// Reads and writes of a file on a disk that is slow now and then.
+pub fn mixed_device(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let options = mixed(b, &at);
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Reads and writes of a file on btrfs, under a limit of writes.
+pub fn mixed_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(256)?;
+    let at = disk.mount(&mut b.undo, "btrfs")?;
+    let options = mixed(b, &at);
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// Reads at a steady rate, and the program is stopped: those that come meanwhile begin late.
+pub fn paced_stop(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let pid = at_a_rate(b, &disk.device)?;
+    stopped::stopped(b, pid)
+}
+
+/// Reads at a steady rate, under a limit that they are above of.
+pub fn paced_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let pid = at_a_rate(b, &disk.device)?;
+    disk::limit(b, pid, &disk, "read")
+}
+
+/// Writes that io_uring's polling thread submits, to a file system that is frozen.
+pub fn polled_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+    let mut options = written(b, &at, "16MiB");
+    options.set.push("target.options.sqpoll=true".into());
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// Writes that are durable one by one, and the CPU is taken away.
+pub fn durable_hog(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+    let options = durably(b, &at);
+    b.start(&options)?;
+    cpu::hogged(b)
+}
+
+/// Writes that are durable one by one, to XFS, and the program is stopped.
+pub fn durable_stop(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
+    let options = durably(b, &at);
+    let pid = b.start(&options)?;
+    stopped::stopped(b, pid)
+}
+
+/// Reads of a file that are not in the page cache, and the program is stopped.
+pub fn cold_stop(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(512)?.mount(&mut b.undo, "ext4")?;
+    let mut options = through_cache(b.options(at.join("victim"), "randread"));
+    options.set.retain(|s| !s.contains("think"));
+    options.set.push("target.options.cache=drop".into());
+    options.more = ["--size", "384MiB"].map(String::from).to_vec();
+    let pid = b.start(&options)?;
+    stopped::stopped(b, pid)
+}
+
+/// A neighbour punches holes behind the victim's part of the file, where pages are dirty.
+pub fn punched(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(320)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let options = written(b, &at, "4MiB");
+    b.start(&options)?;
+    filesystem::hold(b, &at.join("victim"), &slow, 0, |file, at, length| {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(file, how, at, length)?)
+    })
+}
+
+/// A store's syncs on btrfs, on a disk whose syncs take long.
+pub fn store_syncs_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(256)?;
+    let at = disk.mount(&mut b.undo, "btrfs")?;
+    let options = synced_updates(updates(b, &at));
+    b.start(&options)?;
+    b.slow_syncs(&slow)
+}
+
+fn mixed(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+    let load = b.options(at.join("victim"), "randrw").load;
+    VictimOptions { load, ..written(b, at, "16MiB") }
+}
+
+/// Starts reads at a steady rate. Its process.
+fn at_a_rate(b: &mut FaultTrial<'_>, device: &Path) -> Result<u32> {
+    let mut options = b.options(device.to_owned(), "randread");
+    options.set.clear();
+    options.more = ["--rate", "2000/s"].map(String::from).to_vec();
+    b.start(&options)
+}
+
+fn durably(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+    let mut options = written(b, at, "16MiB");
+    options.more.extend(["--sync", "dsync"].map(String::from));
+    options
 }
 
 fn written(b: &FaultTrial<'_>, at: &Path, size: &str) -> VictimOptions {

@@ -91,11 +91,21 @@ pub fn polled_submission(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Puts the victim under a limit of I/Os per second of a kind, `read` or `write`, again and again: what
 /// is in flight at once takes the amplitude.
 pub fn limit(b: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, kind: &str) -> Result<()> {
-    let in_flight = u64::from(b.workers() * b.depth());
-    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
     let group = LabCgroup::of(&mut b.undo, "blkio")?;
     group.add_process(pid)?;
-    let (number, file) = (disk.number()?, format!("blkio.throttle.{kind}_iops_device"));
+    limit_of(b, &group, disk, (&format!("{kind}_iops"), 1))
+}
+
+/// The same of a group and of what its file counts, of which an I/O is so many.
+fn limit_of(
+    b: &mut FaultTrial<'_>,
+    group: &LabCgroup,
+    disk: &LoopDevice,
+    (what, each): (&str, u64),
+) -> Result<()> {
+    let in_flight = u64::from(b.workers() * b.depth()) * each;
+    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
+    let (number, file) = (disk.number()?, format!("blkio.throttle.{what}_device"));
     let limit = |n: u64| group.set(&file, format!("{number} {n}"));
     let (on, after) = (b.amplitude * 5, b.amplitude);
     let done = b.pulses(Duration::from_millis(200), after, |stop| {
@@ -105,6 +115,27 @@ pub fn limit(b: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, kind: &str) ->
     });
     limit(0)?;
     done
+}
+
+/// A limit of bytes per second, and large reads.
+pub fn large_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(256)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set.push("workload.0.block_size=\"1MiB\"".into());
+    let pid = b.start(&options)?;
+    let group = LabCgroup::of(&mut b.undo, "blkio")?;
+    group.add_process(pid)?;
+    limit_of(b, &group, &disk, ("read_bps", MIB))
+}
+
+/// A limit of the control group that the victim's is in.
+pub fn parent_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let options = b.options(disk.device.clone(), "randread");
+    let pid = b.start(&options)?;
+    let group = LabCgroup::of(&mut b.undo, "blkio")?;
+    LabCgroup::named(&mut b.undo, "blkio", &format!("{NAME}/inside"))?.add_process(pid)?;
+    limit_of(b, &group, &disk, ("read_iops", 1))
 }
 
 fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {

@@ -236,6 +236,23 @@ pub const FAULTS: &[Fault] = &[
     block("overlay-limit", "throttle", crossed::overlay_limit),
     fault("cold-file", "device|page_cache", crossed::cold_file),
     fault("cold-quota", "cpu", crossed::cold_quota),
+    block("large-limit", "throttle", disk::large_limit),
+    block("parent-limit", "throttle", disk::parent_limit),
+    block("mixed-freeze", "file_system", crossed::mixed_freeze),
+    block("mixed-device", "device", crossed::mixed_device),
+    block("mixed-limit", "throttle", crossed::mixed_limit),
+    block("paced-stop", "stopped|schedule", crossed::paced_stop),
+    block("paced-limit", "throttle|schedule", crossed::paced_limit),
+    Fault { engines: &["uring"], ..block("polled-freeze", "file_system", crossed::polled_freeze) },
+    block("durable-hog", "cpu", crossed::durable_hog),
+    block("durable-stop", "stopped", crossed::durable_stop),
+    fault("cold-stop", "stopped", crossed::cold_stop),
+    block("punched", "file_system", crossed::punched),
+    Fault {
+        engines: STORES,
+        ..fault("store-syncs-btrfs", "device|store", crossed::store_syncs_btrfs)
+    },
+    Fault { engines: &["s3"], ..fault("frozen-objects", "server", objects::frozen_objects) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -8,7 +8,7 @@ use taillight_s3test::{ID, SECRET};
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
-use crate::faults::stopped::stopped;
+use crate::faults::stopped::{frozen, stopped};
 use crate::faults::store::{inside_words, narrowed, shaped};
 use crate::faults::{cpu, server};
 use crate::victim::VictimOptions;
@@ -17,6 +17,12 @@ use crate::victim::VictimOptions;
 pub fn stopped_objects(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = stored(b)?;
     stopped(b, pid)
+}
+
+/// An object store whose control group is frozen for a while.
+pub fn frozen_objects(b: &mut FaultTrial<'_>) -> Result<()> {
+    let pid = stored(b)?;
+    frozen(b, pid)
 }
 
 /// Packets of an object store are lost for a while.

@@ -4,11 +4,13 @@
 const LINE_MAX: usize = 64 << 10;
 
 /// Begins a command of `parts` parts.
+#[inline]
 pub fn command(out: &mut Vec<u8>, parts: usize) {
     head(out, b'*', parts);
 }
 
 /// One part of a command.
+#[inline]
 pub fn part(out: &mut Vec<u8>, bytes: &[u8]) {
     head(out, b'$', bytes.len());
     out.extend_from_slice(bytes);
@@ -16,6 +18,7 @@ pub fn part(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// One part made of two pieces.
+#[inline]
 pub fn joined(out: &mut Vec<u8>, first: &[u8], second: &[u8]) {
     head(out, b'$', first.len() + second.len());
     out.extend_from_slice(first);
@@ -25,25 +28,20 @@ pub fn joined(out: &mut Vec<u8>, first: &[u8], second: &[u8]) {
 
 /// A number as a part.
 pub fn number(out: &mut Vec<u8>, n: u64) {
-    let mut digits = [0; 20];
-    part(out, decimal(n, &mut digits));
+    part(out, itoa::Buffer::new().format(n).as_bytes());
 }
 
+/// Short ones, of which every command has several, are written at once.
+#[inline]
 fn head(out: &mut Vec<u8>, kind: u8, n: usize) {
-    let mut digits = [0; 20];
-    out.push(kind);
-    out.extend_from_slice(decimal(n as u64, &mut digits));
-    out.extend_from_slice(b"\r\n");
-}
-
-fn decimal(mut n: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            return &digits[at..];
+    let digit = |n: usize| b'0' + (n % 10) as u8;
+    match n {
+        ..10 => out.extend_from_slice(&[kind, digit(n), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, digit(n / 10), digit(n), b'\r', b'\n']),
+        _ => {
+            out.push(kind);
+            out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+            out.extend_from_slice(b"\r\n");
         }
     }
 }

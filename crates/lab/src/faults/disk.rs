@@ -91,18 +91,27 @@ pub fn polled_submission(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Puts the victim under a limit of I/Os per second of a kind, `read` or `write`, again and again: what
 /// is in flight at once takes the amplitude.
 pub fn limit(b: &mut FaultTrial<'_>, pid: u32, disk: &LoopDevice, kind: &str) -> Result<()> {
-    let group = LabCgroup::of(&mut b.undo, "blkio")?;
-    group.add_process(pid)?;
-    limit_of(b, &group, disk, (&format!("{kind}_iops"), 1))
+    limited_to(b, pid, disk, (&format!("{kind}_iops"), 1))
 }
 
-/// The same of a group and of what its file counts, of which an I/O is so many.
-fn limit_of(
+/// The same of bytes per second, where an I/O has so many.
+pub fn limit_bytes(
     b: &mut FaultTrial<'_>,
-    group: &LabCgroup,
+    pid: u32,
+    disk: &LoopDevice,
+    (kind, each): (&str, u64),
+) -> Result<()> {
+    limited_to(b, pid, disk, (&format!("{kind}_bps"), each))
+}
+
+fn limited_to(
+    b: &mut FaultTrial<'_>,
+    pid: u32,
     disk: &LoopDevice,
     (what, each): (&str, u64),
 ) -> Result<()> {
+    let group = LabCgroup::of(&mut b.undo, "blkio")?;
+    group.add_process(pid)?;
     let in_flight = u64::from(b.workers() * b.depth()) * each;
     let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
     let (number, file) = (disk.number()?, format!("blkio.throttle.{what}_device"));
@@ -123,19 +132,7 @@ pub fn large_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let mut options = b.options(disk.device.clone(), "randread");
     options.set.push("workload.0.block_size=\"1MiB\"".into());
     let pid = b.start(&options)?;
-    let group = LabCgroup::of(&mut b.undo, "blkio")?;
-    group.add_process(pid)?;
-    limit_of(b, &group, &disk, ("read_bps", MIB))
-}
-
-/// A limit of the control group that the victim's is in.
-pub fn parent_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
-    let options = b.options(disk.device.clone(), "randread");
-    let pid = b.start(&options)?;
-    let group = LabCgroup::of(&mut b.undo, "blkio")?;
-    LabCgroup::named(&mut b.undo, "blkio", &format!("{NAME}/inside"))?.add_process(pid)?;
-    limit_of(b, &group, &disk, ("read_iops", 1))
+    limit_bytes(b, pid, &disk, ("read", MIB))
 }
 
 fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {

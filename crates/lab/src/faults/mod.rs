@@ -8,6 +8,7 @@ mod crossed;
 mod demand;
 mod disk;
 mod filesystem;
+mod formats;
 mod memory;
 mod objects;
 mod program;
@@ -237,7 +238,6 @@ pub const FAULTS: &[Fault] = &[
     fault("cold-file", "device|page_cache", crossed::cold_file),
     fault("cold-quota", "cpu", crossed::cold_quota),
     block("large-limit", "throttle", disk::large_limit),
-    block("parent-limit", "throttle", disk::parent_limit),
     block("mixed-freeze", "file_system", crossed::mixed_freeze),
     block("mixed-device", "device", crossed::mixed_device),
     block("mixed-limit", "throttle", crossed::mixed_limit),
@@ -253,6 +253,15 @@ pub const FAULTS: &[Fault] = &[
         ..fault("store-syncs-btrfs", "device|store", crossed::store_syncs_btrfs)
     },
     Fault { engines: &["s3"], ..fault("frozen-objects", "server", objects::frozen_objects) },
+    fault("cached-durable", "device", formats::cached_durable),
+    fault("cached-durable-limit", "throttle", formats::cached_durable_limit),
+    fault("cached-durable-freeze", "file_system", formats::cached_durable_freeze),
+    fault("growing-syncs", "device", formats::growing_syncs),
+    fault("journaled", "device|file_system", formats::journaled),
+    fault("ext2", "device", formats::ext2),
+    block("striped", "device", formats::striped),
+    block("large", "device", formats::large),
+    fault("large-syncs-limit", "throttle", formats::large_syncs_limit),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

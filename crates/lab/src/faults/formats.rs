@@ -1,0 +1,113 @@
+//! Faults under loads and on file systems that differ in how they bring data to the disk: writes through the
+//! page cache that are durable one by one, journals that hold the data, no journal at all, stripes, large I/Os.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::cleanup::tool;
+use crate::fault_trial::FaultTrial;
+use crate::faults::buffered::{synced, through_cache};
+use crate::faults::disk::limit_bytes;
+use crate::faults::{disk, filesystem};
+use crate::victim::VictimOptions;
+
+/// Writes through the page cache that are durable one by one, on a disk that is slow now and then.
+pub fn cached_durable(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let options = durably(b, &at);
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// The same on XFS under a limit of writes.
+pub fn cached_durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(320)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let options = durably(b, &at);
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// The same on btrfs, which is frozen.
+pub fn cached_durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
+    let options = durably(b, &at);
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// Syncs of a file that grows, on a disk that is slow now and then.
+pub fn growing_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut options = through_cache(b.options(at.join("victim"), "write"));
+    options.more = ["--size", "400MiB", "--sync", "fdatasync"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Syncs where the journal holds the data, too.
+pub fn journaled(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let device = disk.device.to_string_lossy();
+    tool("mkfs.ext4", &["-q", "-E", "nodiscard", &device])?;
+    tool("tune2fs", &["-o", "journal_data", &device])?;
+    let at = disk.mount_made(&mut b.undo, "ext4")?;
+    syncs(b, &at)?;
+    b.slowed(&slow)
+}
+
+/// Syncs where there is no journal.
+pub fn ext2(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    tool("mkfs.ext2", &["-q", "-E", "nodiscard", &disk.device.to_string_lossy()])?;
+    let at = disk.mount_made(&mut b.undo, "ext2")?;
+    syncs(b, &at)?;
+    b.slowed(&slow)
+}
+
+/// A file in stripes, half of which are on a disk that is slow now and then.
+pub fn striped(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(256)?;
+    let fast = b.disk(256)?;
+    let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
+    let how = ["-q", "-f", "-K", "-d", "raid0", "-m", "raid1"];
+    tool("mkfs.btrfs", &[&how[..], &[&*one, &*other]].concat())?;
+    let at = fast.mount_made(&mut b.undo, "btrfs")?;
+    let mut options = b.options(at.join("victim"), "randread");
+    options.more = ["--size", "64MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Large reads of a disk that is slow now and then.
+pub fn large(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(256)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set.push("workload.0.block_size=\"1MiB\"".into());
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Large writes, each with a sync, under a limit of bytes.
+pub fn large_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(320)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let mut options = synced(b, &at);
+    options.set.push("workload.0.block_size=\"256KiB\"".into());
+    let pid = b.start(&options)?;
+    limit_bytes(b, pid, &disk, ("write", 256 << 10))
+}
+
+fn syncs(b: &mut FaultTrial<'_>, at: &Path) -> Result<()> {
+    let options = synced(b, at);
+    b.start(&options).map(drop)
+}
+
+fn durably(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+    let mut options = synced(b, at);
+    options.more = ["--size", "16MiB", "--sync", "dsync"].map(String::from).to_vec();
+    options
+}

@@ -234,12 +234,44 @@ fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
             let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
             waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
             // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
-            if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
+            let stack = told.stack.as_deref().unwrap_or_default();
+            let room = stacks::waits_for_room_in_journal(stack);
+            if !room {
                 waits.extend(flushes(told.start_ns, wake, io, context));
+            }
+            if !room || stacks::waits_for_committed_block(stack) {
+                waits.extend(journal_write(told.start_ns, wake, io, context));
             }
         }
     }
     waits
+}
+
+/// Bytes that a commit of few entries writes at most.
+const FEW_ENTRIES: u64 = 64 << 10;
+
+/// The one write of ext4's journal that took most of the time in which an I/O waited for it, where the commit had
+/// little to write: not how much there is takes long then, but the disk.
+fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
+    let all = context.all?;
+    let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
+        (Some(one), Some(other)) => all.disks.same(one, other),
+        _ => all.disks.single(),
+    };
+    let rows = || all.within(LayerKind::Neighbour, from, to).filter(own);
+    let written = || rows().filter(|r| r.comm.as_deref().is_some_and(|c| c.starts_with("jbd2/")));
+    let bytes: u64 = written().filter_map(|r| r.size).sum();
+    let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
+    let longest = written().max_by_key(within)?;
+    // Who has the disk filled makes any write wait in its queue.
+    let crowd = rows().filter(|r| r.start_ns < longest.end_ns && r.end_ns > longest.start_ns);
+    let alone = crowd.filter_map(|r| r.size).sum::<u64>() <= FEW_ENTRIES && longest.other.is_none();
+    let most = within(&longest) * 2 >= to - from;
+    (bytes <= FEW_ENTRIES && alone && most).then_some((
+        longest.start_ns.max(from),
+        longest.end_ns.min(to),
+        Phase::Device,
+    ))
 }
 
 /// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
@@ -503,6 +535,36 @@ mod tests {
         assert_eq!(cut(&line, off(), vec![writes])[1], (870, FileSystem));
         let lock = asleep(LayerKind::OffCpu, (10, 900, 1000), "rwsem_down_read_slowpath");
         assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
+    }
+
+    #[test]
+    fn a_commit_of_few_entries_waits_for_the_disk_where_one_write_takes_long() {
+        use Phase::*;
+        let line = [(0, 10, Submit), (10, 900, FileSystem), (900, 1000, Cpu)];
+        let write = |from, to, size| LayerRow {
+            kind: LayerKind::Neighbour,
+            start_ns: from,
+            end_ns: to,
+            size: Some(size),
+            dev: Some("7:1".into()),
+            comm: Some("jbd2/loop1-8".into()),
+            ..LayerRow::default()
+        };
+        let few = || vec![write(20, 30, 4096), write(40, 880, 4096)];
+        let cut_by = |stack, rows: Vec<LayerRow>| {
+            cut(&line, asleep(LayerKind::OffCpu, (10, 900, 1000), stack), rows)
+        };
+        let commit = "jbd2_log_wait_commit;ext4_sync_file";
+        assert_eq!(cut_by(commit, few())[2], (840, Device));
+        assert_eq!(cut_by("do_get_write_access;ext4_map_blocks", few())[2], (840, Device));
+        assert_eq!(cut_by("__jbd2_log_wait_for_space", few()).len(), 3, "waits for room");
+        let more = [few(), vec![write(50, 60, FEW_ENTRIES)]].concat();
+        assert_eq!(cut_by(commit, more).len(), 3, "there was much to write");
+        let mut crowded = few();
+        crowded.push(LayerRow { comm: Some("tar".into()), ..write(30, 890, FEW_ENTRIES) });
+        assert_eq!(cut_by(commit, crowded).len(), 3, "behind others");
+        let short = vec![write(20, 300, 4096), write(310, 600, 4096)];
+        assert_eq!(cut_by(commit, short).len(), 3, "no single one");
     }
 
     #[test]

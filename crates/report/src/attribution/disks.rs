@@ -61,6 +61,12 @@ impl Disks {
         self.targets.iter().all(|d| first.is_some_and(|first| first.disk == d.disk))
     }
 
+    /// Whether two devices are one disk, or parts of one.
+    pub fn same(&self, one: &str, other: &str) -> bool {
+        let disk = |dev| self.find(dev).map(|d| &*d.disk);
+        one == other || disk(one).is_some_and(|one| Some(one) == disk(other))
+    }
+
     /// What a device is called, like `vda`; its number where the manifest does not know it.
     pub fn name(&self, dev: &str) -> String {
         let known = self.find(dev).map(|d| match &*d.number == dev {

@@ -45,12 +45,15 @@ pub fn follow(
         for i in order.iter().copied() {
             let mut told = waits(&judged[i], events, &workers, judged);
             told.extend(waits_for_pages(i, events, &disk, judged));
-            told.extend(waits_for_turn(&judged[i], events, &tokens, judged));
+            let mut turns = waits_for_turn(&judged[i], events, &tokens, judged);
+            turns.extend(waits_for_submission(i, events, &workers, judged));
             told.retain(|(.., phase)| pass == 0 || !for_another(*phase));
-            if told.is_empty() {
+            turns.retain(|(.., phase)| pass == 0 || !for_another(*phase));
+            if told.is_empty() && turns.is_empty() {
                 continue;
             }
             let pieces = recut(judged[i].pieces.clone(), &told, for_another);
+            let pieces = recut(pieces, &turns, |phase| for_another(phase) || not_begun(phase));
             if pieces == judged[i].pieces {
                 continue;
             }
@@ -67,6 +70,11 @@ pub fn follow(
 /// What may be no more than another I/O not going on.
 fn for_another(phase: Phase) -> bool {
     matches!(phase, Phase::Store | Phase::FileSystem | Phase::PageCache)
+}
+
+/// What may be no more than the thread not being at this I/O yet, or not having told of its end.
+fn not_begun(phase: Phase) -> bool {
+    matches!(phase, Phase::IoWorker | Phase::Submit | Phase::Completion | Phase::Unobserved)
 }
 
 /// What says why an I/O does not go on.
@@ -204,6 +212,36 @@ fn waits_for_turn(
         same_ring.then(|| meanwhile(leader, r.start_ns.max(from), until))
     });
     behind.flatten().collect()
+}
+
+/// Times in which the load's thread, while it gave a batch to io_uring, slept over another I/O of the batch, which it
+/// did itself: those behind have not begun, and those before are told of together with the last. What that one
+/// waited for. It is the one that the thread began last before it slept.
+fn waits_for_submission(
+    i: usize,
+    events: &Events,
+    workers: &BTreeMap<u64, Vec<usize>>,
+    judged: &[Judged],
+) -> Vec<(i64, i64, Phase)> {
+    let own = u64::from(judged[i].slow.worker);
+    let (Some(io), Some(of)) = (judged[i].row.as_ref(), workers.get(&own)) else {
+        return Vec::new();
+    };
+    let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
+    let gives = |r: &&LayerRow| r.stack.as_deref().is_some_and(stacks::sleeps_in_submission);
+    let mut waits = Vec::new();
+    for asleep in overlapping(off, io.start_ns, io.end_ns).filter(gives) {
+        let wake = asleep.middle_ns.unwrap_or(asleep.end_ns);
+        let begun = |of: &&usize| judged[**of].row.as_ref().and_then(|row| row.enter_ns);
+        let before = of.iter().filter(|of| begun(of).is_some_and(|at| at <= asleep.start_ns));
+        let Some(leader) = before.max_by_key(begun).filter(|leader| **leader != i) else {
+            continue;
+        };
+        if !handed_over(&judged[*leader]) {
+            waits.extend(meanwhile(&judged[*leader], asleep.start_ns, wake));
+        }
+    }
+    waits
 }
 
 /// Whether a worker thread of io_uring had an I/O, or its sync.
@@ -395,6 +433,48 @@ mod tests {
         assert_eq!(layer("iou-wrk-9", commit), Layer::Device);
         assert_eq!(layer("kworker/0:1", entry), Layer::FileSystem, "woken by whatever else");
         assert_eq!(layer("iou-wrk-9", "request_wait_answer;fuse_read"), Layer::FileSystem);
+    }
+
+    #[test]
+    fn what_the_thread_does_itself_holds_up_the_rest_of_its_batch() {
+        let layers = |stack: &str, handed: u64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::OffCpu,
+                worker: Some(0),
+                start_ns: 100,
+                middle_ns: Some(8_900_000),
+                end_ns: 8_900_100,
+                state: Some(2),
+                stack: Some(stack.into()),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let one = |enter: i64, phase| {
+                let row = LayerRow {
+                    enter_ns: Some(enter),
+                    end_ns: 9_000_000,
+                    flags: Some(flags::PUNTED * handed),
+                    ..LayerRow::default()
+                };
+                let one = io(0, 0, 9_000_000, phase);
+                again(one.slow, Some(row), one.pieces)
+            };
+            let mut list = vec![
+                one(10, Phase::Completion),
+                one(20, Phase::Throttle),
+                one(8_950_000, Phase::Unobserved),
+            ];
+            follow(&mut list, &events, again);
+            list.iter().map(|one| one.layer).collect::<Vec<_>>()
+        };
+        let sync = "submit_bio_wait;blkdev_issue_flush;xfs_file_fsync;io_write;io_submit_sqes";
+        assert_eq!(layers(sync, 0), [Layer::Throttle; 3]);
+        let own = [Layer::Completion, Layer::Throttle, Layer::Unknown];
+        assert_eq!(layers("submit_bio_wait;blkdev_issue_flush;xfs_file_fsync", 0), own);
+        let lock = "rwsem_down_write_slowpath;ext4_buffered_write_iter;io_submit_sqes";
+        assert_eq!(layers(lock, 0), own, "not over an I/O");
+        assert_eq!(layers(sync, 1), own, "io_uring's workers had it");
     }
 
     #[test]

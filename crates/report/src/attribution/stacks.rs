@@ -338,6 +338,16 @@ pub fn waits_for_commit(stack: &str) -> bool {
     [JOURNAL, XFS_LOG, BTRFS_COMMIT].iter().any(|names| has(stack, names))
 }
 
+/// Whether a thread sleeps over an I/O that it does itself while it gives a batch to io_uring.
+pub fn sleeps_in_submission(stack: &str) -> bool {
+    has(stack, &["io_submit_sqes"]) && sleep_reason(stack) == SleepReason::OwnIo
+}
+
+/// Whether a thread waits for blocks that a commit of ext4 is writing.
+pub fn waits_for_committed_block(stack: &str) -> bool {
+    has(stack, &["do_get_write_access"])
+}
+
 /// Whether a thread waits until a journal takes up what it is about to change: the journal is full, or closed
 /// for a commit.
 pub fn waits_for_room_in_journal(stack: &str) -> bool {

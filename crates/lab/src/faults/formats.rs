@@ -9,7 +9,7 @@ use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{synced, through_cache};
 use crate::faults::disk::limit_bytes;
-use crate::faults::{disk, filesystem};
+use crate::faults::{cpu, disk, filesystem, stopped};
 use crate::victim::VictimOptions;
 
 /// Writes through the page cache that are durable one by one, on a disk that is slow now and then.
@@ -42,8 +42,7 @@ pub fn cached_durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn growing_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let mut options = through_cache(b.options(at.join("victim"), "write"));
-    options.more = ["--size", "400MiB", "--sync", "fdatasync"].map(String::from).to_vec();
+    let options = grown(b, &at);
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -99,6 +98,85 @@ pub fn large_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     options.set.push("workload.0.block_size=\"256KiB\"".into());
     let pid = b.start(&options)?;
     limit_bytes(b, pid, &disk, ("write", 256 << 10))
+}
+
+/// Writes to a file that grows, each with a sync, under a limit of writes.
+pub fn growing_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(512)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let options = grown(b, &at);
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// The same on XFS on a disk that is slow now and then.
+pub fn growing_syncs_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let options = grown(b, &at);
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// The same on btrfs, which is frozen.
+pub fn growing_syncs_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(512)?.mount(&mut b.undo, "btrfs")?;
+    let options = grown(b, &at);
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// Writes through the page cache that are durable one by one, and the program is frozen.
+pub fn cached_durable_stop(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+    let mut options = durably(b, &at);
+    options.set.retain(|s| !s.contains("think"));
+    let pid = b.start(&options)?;
+    stopped::frozen(b, pid)
+}
+
+/// The same, and the CPU is taken away.
+pub fn cached_durable_hog(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
+    let options = durably(b, &at);
+    b.start(&options)?;
+    cpu::hogged(b)
+}
+
+/// Syncs where there is no journal, under a limit of writes.
+pub fn ext2_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    tool("mkfs.ext2", &["-q", "-E", "nodiscard", &disk.device.to_string_lossy()])?;
+    let at = disk.mount_made(&mut b.undo, "ext2")?;
+    let options = synced(b, &at);
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// Large direct writes, and the file system is frozen.
+pub fn large_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.set.push("workload.0.block_size=\"256KiB\"".into());
+    options.more = ["--size", "64MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// Large reads that are not in the page cache, of a disk that is slow now and then.
+pub fn large_cold(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let mut options = through_cache(b.options(disk.device.clone(), "randread"));
+    options.set.push("target.options.cache=drop".into());
+    options.set.push("workload.0.block_size=\"64KiB\"".into());
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+fn grown(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+    let mut options = through_cache(b.options(at.join("victim"), "write"));
+    options.more = ["--size", "400MiB", "--sync", "fdatasync"].map(String::from).to_vec();
+    options
 }
 
 fn syncs(b: &mut FaultTrial<'_>, at: &Path) -> Result<()> {

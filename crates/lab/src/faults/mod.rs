@@ -262,6 +262,14 @@ pub const FAULTS: &[Fault] = &[
     block("striped", "device", formats::striped),
     block("large", "device", formats::large),
     fault("large-syncs-limit", "throttle", formats::large_syncs_limit),
+    fault("growing-syncs-limit", "throttle", formats::growing_syncs_limit),
+    fault("growing-syncs-xfs", "device", formats::growing_syncs_xfs),
+    fault("growing-syncs-freeze", "file_system", formats::growing_syncs_freeze),
+    fault("cached-durable-stop", "stopped", formats::cached_durable_stop),
+    fault("cached-durable-hog", "cpu", formats::cached_durable_hog),
+    fault("ext2-limit", "throttle", formats::ext2_limit),
+    block("large-freeze", "file_system", formats::large_freeze),
+    fault("large-cold", "device|page_cache", formats::large_cold),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

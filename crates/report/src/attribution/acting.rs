@@ -9,7 +9,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
 use super::events::Events;
-use super::held_pages;
+use super::held_pages::{self, is_metadata_write};
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
@@ -247,10 +247,10 @@ fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
     waits
 }
 
-/// Bytes that a commit of few entries writes at most.
+/// Bytes that a commit of few entries, and whoever else uses the disk meanwhile, writes at most.
 const FEW_ENTRIES: u64 = 64 << 10;
 
-/// The one write of ext4's journal that took most of the time in which an I/O waited for it, where the commit had
+/// The one write of a file system's own that took most of the time in which an I/O waited for a commit, which had
 /// little to write: not how much there is takes long then, but the disk.
 fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
     let all = context.all?;
@@ -258,16 +258,16 @@ fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> 
         (Some(one), Some(other)) => all.disks.same(one, other),
         _ => all.disks.single(),
     };
-    let rows = || all.within(LayerKind::Neighbour, from, to).filter(own);
-    let written = || rows().filter(|r| r.comm.as_deref().is_some_and(|c| c.starts_with("jbd2/")));
-    let bytes: u64 = written().filter_map(|r| r.size).sum();
+    let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
     let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
-    let longest = written().max_by_key(within)?;
-    // Who has the disk filled makes any write wait in its queue.
-    let crowd = rows().filter(|r| r.start_ns < longest.end_ns && r.end_ns > longest.start_ns);
-    let alone = crowd.filter_map(|r| r.size).sum::<u64>() <= FEW_ENTRIES && longest.other.is_none();
+    let longest = rows(from, to).filter(|r| is_metadata_write(r)).max_by_key(within)?;
+    // What of the commit was on the disk before the wait counts as well; and who has the disk filled makes any
+    // write wait in its queue.
+    let commits = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns);
+    let begun = commits.map(|r| r.start_ns).min().unwrap_or(from).min(longest.start_ns);
+    let bytes: u64 = rows(begun, longest.end_ns).filter_map(|r| r.size).sum();
     let most = within(&longest) * 2 >= to - from;
-    (bytes <= FEW_ENTRIES && alone && most).then_some((
+    (bytes <= FEW_ENTRIES && longest.other.is_none() && most).then_some((
         longest.start_ns.max(from),
         longest.end_ns.min(to),
         Phase::Device,
@@ -547,7 +547,7 @@ mod tests {
             end_ns: to,
             size: Some(size),
             dev: Some("7:1".into()),
-            comm: Some("jbd2/loop1-8".into()),
+            flags: Some(1 << 12 | 1),
             ..LayerRow::default()
         };
         let few = || vec![write(20, 30, 4096), write(40, 880, 4096)];
@@ -561,8 +561,14 @@ mod tests {
         let more = [few(), vec![write(50, 60, FEW_ENTRIES)]].concat();
         assert_eq!(cut_by(commit, more).len(), 3, "there was much to write");
         let mut crowded = few();
-        crowded.push(LayerRow { comm: Some("tar".into()), ..write(30, 890, FEW_ENTRIES) });
+        crowded.push(LayerRow { flags: Some(1), ..write(30, 890, FEW_ENTRIES) });
         assert_eq!(cut_by(commit, crowded).len(), 3, "behind others");
+        let mut begun = few();
+        begun.push(LayerRow { kind: LayerKind::Commit, ..write(-90, 890, 0) });
+        begun.push(write(-80, 5, FEW_ENTRIES));
+        assert_eq!(cut_by(commit, begun).len(), 3, "and most of it was done before");
+        let data = few().into_iter().map(|row| LayerRow { flags: Some(1), ..row }).collect();
+        assert_eq!(cut_by(commit, data).len(), 3, "of whoever else");
         let short = vec![write(20, 300, 4096), write(310, 600, 4096)];
         assert_eq!(cut_by(commit, short).len(), 3, "no single one");
     }

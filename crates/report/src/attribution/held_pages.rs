@@ -83,7 +83,7 @@ pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i6
 
 /// Whether a file system wrote something of its own, or had the disk's cache flushed (REQ_META and REQ_PREFLUSH,
 /// include/linux/blk_types.h).
-fn is_metadata_write(row: &LayerRow) -> bool {
+pub fn is_metadata_write(row: &LayerRow) -> bool {
     const WRITE: u64 = 1;
     const META_OR_FLUSH: u64 = 1 << 12 | 1 << 18;
     row.flags.is_some_and(|f| f & WRITE != 0 && f & META_OR_FLUSH != 0)

@@ -247,10 +247,11 @@ fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
     waits
 }
 
-/// Bytes that a commit of few entries, and whoever else uses the disk meanwhile, writes at most.
-const FEW_ENTRIES: u64 = 64 << 10;
+/// Writes of a commit of few entries, and of whoever else uses the disk meanwhile, at most, and their bytes.
+const FEW_ENTRIES: usize = 16;
+const FEW_BYTES: u64 = 64 << 10;
 
-/// The one write of a file system's own that took most of the time in which an I/O waited for a commit, which had
+/// The one write of ext4's journal that took most of the time in which an I/O waited for it, where the commit had
 /// little to write: not how much there is takes long then, but the disk.
 fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
     let all = context.all?;
@@ -264,10 +265,11 @@ fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> 
     // What of the commit was on the disk before the wait counts as well; and who has the disk filled makes any
     // write wait in its queue.
     let commits = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns);
-    let begun = commits.map(|r| r.start_ns).min().unwrap_or(from).min(longest.start_ns);
+    let begun = commits.map(|r| r.start_ns).min()?.min(longest.start_ns);
     let bytes: u64 = rows(begun, longest.end_ns).filter_map(|r| r.size).sum();
+    let few = rows(begun, longest.end_ns).count() <= FEW_ENTRIES && bytes <= FEW_BYTES;
     let most = within(&longest) * 2 >= to - from;
-    (bytes <= FEW_ENTRIES && longest.other.is_none() && most).then_some((
+    (few && longest.other.is_none() && most).then_some((
         longest.start_ns.max(from),
         longest.end_ns.min(to),
         Phase::Device,
@@ -550,7 +552,8 @@ mod tests {
             flags: Some(1 << 12 | 1),
             ..LayerRow::default()
         };
-        let few = || vec![write(20, 30, 4096), write(40, 880, 4096)];
+        let of_commit = |from| LayerRow { kind: LayerKind::Commit, ..write(from, 890, 0) };
+        let few = || vec![write(20, 30, 4096), write(40, 880, 4096), of_commit(15)];
         let cut_by = |stack, rows: Vec<LayerRow>| {
             cut(&line, asleep(LayerKind::OffCpu, (10, 900, 1000), stack), rows)
         };
@@ -558,18 +561,18 @@ mod tests {
         assert_eq!(cut_by(commit, few())[2], (840, Device));
         assert_eq!(cut_by("do_get_write_access;ext4_map_blocks", few())[2], (840, Device));
         assert_eq!(cut_by("__jbd2_log_wait_for_space", few()).len(), 3, "waits for room");
-        let more = [few(), vec![write(50, 60, FEW_ENTRIES)]].concat();
+        let more = [few(), vec![write(50, 60, 1024); FEW_ENTRIES]].concat();
         assert_eq!(cut_by(commit, more).len(), 3, "there was much to write");
         let mut crowded = few();
-        crowded.push(LayerRow { flags: Some(1), ..write(30, 890, FEW_ENTRIES) });
+        crowded.push(LayerRow { flags: Some(1), ..write(30, 890, FEW_BYTES) });
         assert_eq!(cut_by(commit, crowded).len(), 3, "behind others");
         let mut begun = few();
-        begun.push(LayerRow { kind: LayerKind::Commit, ..write(-90, 890, 0) });
-        begun.push(write(-80, 5, FEW_ENTRIES));
+        begun.extend([of_commit(-90), write(-80, 5, FEW_BYTES)]);
         assert_eq!(cut_by(commit, begun).len(), 3, "and most of it was done before");
+        assert_eq!(cut_by(commit, few()[..2].to_vec()).len(), 3, "no commit that was seen");
         let data = few().into_iter().map(|row| LayerRow { flags: Some(1), ..row }).collect();
         assert_eq!(cut_by(commit, data).len(), 3, "of whoever else");
-        let short = vec![write(20, 300, 4096), write(310, 600, 4096)];
+        let short = vec![write(20, 300, 4096), write(310, 600, 4096), of_commit(15)];
         assert_eq!(cut_by(commit, short).len(), 3, "no single one");
     }
 

@@ -144,7 +144,7 @@ fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = (i64, 
     within.filter(|(from, to, _)| from < to)
 }
 
-/// Times in which an I/O waited for pages, for a block of the file system's own, or for what another worker
+/// Times in which an I/O waited for pages, for a block or the log of the file system's own, or for what another worker
 /// thread of io_uring had, and what the I/O waited for that they belonged to: one whose way to the disk ended
 /// just before.
 fn waits_for_pages(
@@ -164,7 +164,9 @@ fn waits_for_pages(
     let handed = handed.filter(|r| r.token.is_some() && r.token == io.token);
     let asleep = overlapping(off, io.start_ns, io.end_ns).chain(handed);
     let mut waits = Vec::new();
-    let theirs = |s: &str| stacks::waits_for_pages(s) || stacks::waits_for_buffers(s);
+    let theirs = |s: &str| {
+        stacks::waits_for_pages(s) || stacks::waits_for_buffers(s) || stacks::waits_for_log_write(s)
+    };
     for row in asleep {
         let pages = row.stack.as_deref().is_some_and(theirs);
         let Some(wake) = row.middle_ns.filter(|_| pages || behind_worker(row)) else { continue };
@@ -373,6 +375,8 @@ mod tests {
         assert_eq!(layer(9_000_150), Layer::FileSystem, "written by somebody else");
         let lock = behind("rwsem_down_write_slowpath;ext4_write", Phase::FileSystem, 9_000_000);
         assert_eq!(lock, Layer::FileSystem, "nothing that goes to the disk");
+        let log = "xlog_wait_on_iclog;xfs_log_force_seq;xfs_file_fsync";
+        assert_eq!(behind(log, Phase::FileSystem, 9_000_000), Layer::Throttle);
     }
 
     #[test]

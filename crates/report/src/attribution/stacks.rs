@@ -338,6 +338,11 @@ pub fn waits_for_commit(stack: &str) -> bool {
     [JOURNAL, XFS_LOG, BTRFS_COMMIT].iter().any(|names| has(stack, names))
 }
 
+/// Whether a thread waits for a write of XFS's log, which whoever came first has sent.
+pub fn waits_for_log_write(stack: &str) -> bool {
+    has(stack, &["xlog_wait_on_iclog", "xlog_force_lsn"])
+}
+
 /// Whether a thread sleeps over an I/O that it does itself while it gives a batch to io_uring.
 pub fn sleeps_in_submission(stack: &str) -> bool {
     has(stack, &["io_submit_sqes"]) && sleep_reason(stack) == SleepReason::OwnIo

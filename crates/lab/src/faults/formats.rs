@@ -54,16 +54,8 @@ pub fn journaled(b: &mut FaultTrial<'_>) -> Result<()> {
     tool("mkfs.ext4", &["-q", "-E", "nodiscard", &device])?;
     tool("tune2fs", &["-o", "journal_data", &device])?;
     let at = disk.mount_made(&mut b.undo, "ext4")?;
-    syncs(b, &at)?;
-    b.slowed(&slow)
-}
-
-/// Syncs where there is no journal.
-pub fn ext2(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    tool("mkfs.ext2", &["-q", "-E", "nodiscard", &disk.device.to_string_lossy()])?;
-    let at = disk.mount_made(&mut b.undo, "ext2")?;
-    syncs(b, &at)?;
+    let options = synced(b, &at);
+    b.start(&options)?;
     b.slowed(&slow)
 }
 
@@ -177,11 +169,6 @@ fn grown(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = through_cache(b.options(at.join("victim"), "write"));
     options.more = ["--size", "400MiB", "--sync", "fdatasync"].map(String::from).to_vec();
     options
-}
-
-fn syncs(b: &mut FaultTrial<'_>, at: &Path) -> Result<()> {
-    let options = synced(b, at);
-    b.start(&options).map(drop)
 }
 
 fn durably(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {

@@ -258,7 +258,6 @@ pub const FAULTS: &[Fault] = &[
     fault("cached-durable-freeze", "file_system", formats::cached_durable_freeze),
     fault("growing-syncs", "device", formats::growing_syncs),
     fault("journaled", "device|file_system", formats::journaled),
-    fault("ext2", "device", formats::ext2),
     block("striped", "device", formats::striped),
     block("large", "device", formats::large),
     fault("large-syncs-limit", "throttle", formats::large_syncs_limit),

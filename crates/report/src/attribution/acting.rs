@@ -7,9 +7,10 @@
 
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
+use super::commits;
 use super::context::IoContext;
 use super::events::Events;
-use super::held_pages::{self, is_metadata_write};
+use super::held_pages;
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
@@ -23,7 +24,7 @@ const IDLE: u64 = 0x402;
 const SOON: i64 = 20_000;
 
 /// A time, and what it was.
-type Wait = (i64, i64, Phase);
+pub type Wait = (i64, i64, Phase);
 
 /// Puts waits of such threads into a time line.
 pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
@@ -55,7 +56,7 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !blocks.is_empty() {
         line = recut(line, &blocks, |phase| phase == Phase::FileSystem);
     }
-    let committed = committers(&line, io, context);
+    let committed = commits::committers(&line, io, context);
     if !committed.is_empty() {
         line = recut(line, &committed, |phase| phase == Phase::FileSystem);
     }
@@ -139,7 +140,7 @@ pub fn polled<'a>(
 
 /// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were
 /// in the loop device's functions.
-fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+pub fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
     if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
         return Vec::new();
     }
@@ -166,7 +167,7 @@ fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Ve
 
 /// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
 /// the device's time, and when it ran they were told at once.
-fn soft_interrupts(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
+pub fn soft_interrupts(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::Device) {
         let rows = helpers(context, piece.from, piece.to).filter(|row| {
@@ -202,94 +203,13 @@ pub fn concluded(pieces: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> bo
     })
 }
 
-fn woken(row: &LayerRow) -> i64 {
+pub fn woken(row: &LayerRow) -> i64 {
     row.middle_ns.unwrap_or(row.end_ns)
 }
 
 /// Whether a thread of the kernel is of a work queue that is bound to no CPU, as a loop device's is.
 fn unbound(row: &LayerRow) -> bool {
     row.other.as_deref().is_some_and(|name| name.starts_with("kworker/u"))
-}
-
-/// What the thread that commits for a file system waited for, which then woke up who waits for the
-/// commit: a CPU, or the device that flushes its cache.
-fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
-    let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
-        let of = |list| overlapping(list, piece.from, piece.to);
-        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-        for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
-            let wake = told.middle_ns.unwrap_or(told.end_ns);
-            let rows = || helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
-            // What it writes waits for whoever serves the disk.
-            let writes = rows().filter(|r| r.state != Some(0)).map(|r| Piece {
-                from: r.start_ns.max(told.start_ns),
-                to: woken(r).min(wake),
-                phase: Phase::Device,
-            });
-            let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
-            let served = servers_of_loop(&writes, io, context).into_iter();
-            let served = served.chain(soft_interrupts(&writes, context));
-            let late = rows().flat_map(doings).chain(served);
-            let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
-            waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
-            // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
-            let stack = told.stack.as_deref().unwrap_or_default();
-            let room = stacks::waits_for_room_in_journal(stack);
-            if !room {
-                waits.extend(flushes(told.start_ns, wake, io, context));
-            }
-            if !room || stacks::waits_for_committed_block(stack) {
-                waits.extend(journal_write(told.start_ns, wake, io, context));
-            }
-        }
-    }
-    waits
-}
-
-/// Writes of a commit of few entries, and of whoever else uses the disk meanwhile, at most, and their bytes.
-const FEW_ENTRIES: usize = 16;
-const FEW_BYTES: u64 = 64 << 10;
-
-/// The one write of ext4's journal that took most of the time in which an I/O waited for it, where the commit had
-/// little to write: not how much there is takes long then, but the disk.
-fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
-    let all = context.all?;
-    let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
-        (Some(one), Some(other)) => all.disks.same(one, other),
-        _ => all.disks.single(),
-    };
-    let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
-    let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
-    let longest = rows(from, to).filter(|r| is_metadata_write(r)).max_by_key(within)?;
-    // What of the commit was on the disk before the wait counts as well; and who has the disk filled makes any
-    // write wait in its queue.
-    let commits = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns);
-    let begun = commits.map(|r| r.start_ns).min()?.min(longest.start_ns);
-    let bytes: u64 = rows(begun, longest.end_ns).filter_map(|r| r.size).sum();
-    let few = rows(begun, longest.end_ns).count() <= FEW_ENTRIES && bytes <= FEW_BYTES;
-    let most = within(&longest) * 2 >= to - from;
-    (few && longest.other.is_none() && most).then_some((
-        longest.start_ns.max(from),
-        longest.end_ns.min(to),
-        Phase::Device,
-    ))
-}
-
-/// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
-/// single one.
-fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
-    let Some(all) = context.all else {
-        return Vec::new();
-    };
-    let disks = io.dev.as_deref().and_then(|dev| all.disks.flushed_for(dev));
-    let own = |r: &&LayerRow| match (&disks, r.dev.as_deref()) {
-        (Some(disks), Some(dev)) => disks.contains(&dev),
-        _ => all.disks.single(),
-    };
-    let rows = all.within(LayerKind::Flush, from, to).filter(own);
-    let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
-    within.map(|r| (r.start_ns, r.end_ns, Phase::Device)).collect()
 }
 
 /// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
@@ -333,7 +253,7 @@ pub fn linked<'a>(one: &Judged, events: &'a Events) -> Vec<&'a LayerRow> {
     rows.filter(|r| told(r) || serves(r)).collect()
 }
 
-fn helpers<'a>(
+pub fn helpers<'a>(
     context: &IoContext<'a>,
     from: i64,
     to: i64,
@@ -362,6 +282,7 @@ pub fn doings(row: &LayerRow) -> Vec<Wait> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::commits::{FEW_BYTES, FEW_ENTRIES};
     use super::*;
 
     fn asleep(kind: LayerKind, times: (i64, i64, i64), stack: &str) -> LayerRow {

@@ -8,6 +8,7 @@ mod acting;
 mod around;
 mod backlog;
 mod blocks;
+mod commits;
 mod context;
 mod culprits;
 mod disks;

@@ -1,0 +1,94 @@
+//! What an I/O that waits for a commit of the file system waits for: the thread that commits, or the disk.
+//!
+//! What it is: followed from who ended the wait, and from what was on the disk meanwhile. What it is not: sure.
+
+use taillight_rundir::layers::{LayerKind, LayerRow};
+
+use super::acting::{Wait, doings, helpers, servers_of_loop, soft_interrupts, woken};
+use super::context::IoContext;
+use super::held_pages::is_metadata_write;
+use super::phase::Phase;
+use super::stacks;
+use super::timeline::{Piece, overlapping};
+
+/// What the thread that commits for a file system waited for, which then woke up who waits for the
+/// commit: a CPU, or the device that flushes its cache.
+pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
+        let of = |list| overlapping(list, piece.from, piece.to);
+        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+        for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_commit)) {
+            let wake = told.middle_ns.unwrap_or(told.end_ns);
+            let rows = || helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
+            // What it writes waits for whoever serves the disk.
+            let writes = rows().filter(|r| r.state != Some(0)).map(|r| Piece {
+                from: r.start_ns.max(told.start_ns),
+                to: woken(r).min(wake),
+                phase: Phase::Device,
+            });
+            let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
+            let served = servers_of_loop(&writes, io, context).into_iter();
+            let served = served.chain(soft_interrupts(&writes, context));
+            let late = rows().flat_map(doings).chain(served);
+            let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
+            waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
+            // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
+            let stack = told.stack.as_deref().unwrap_or_default();
+            let room = stacks::waits_for_room_in_journal(stack);
+            if !room {
+                waits.extend(flushes(told.start_ns, wake, io, context));
+            }
+            if !room || stacks::waits_for_committed_block(stack) {
+                waits.extend(journal_write(told.start_ns, wake, io, context));
+            }
+        }
+    }
+    waits
+}
+
+/// Writes of a commit of few entries, and of whoever else uses the disk meanwhile, at most, and their bytes.
+pub const FEW_ENTRIES: usize = 16;
+/// See [`FEW_ENTRIES`].
+pub const FEW_BYTES: u64 = 64 << 10;
+
+/// The one write of ext4's journal that took most of the time in which an I/O waited for it, where the commit had
+/// little to write: not how much there is takes long then, but the disk.
+fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
+    let all = context.all?;
+    let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
+        (Some(one), Some(other)) => all.disks.same(one, other),
+        _ => all.disks.single(),
+    };
+    let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
+    let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
+    let longest = rows(from, to).filter(|r| is_metadata_write(r)).max_by_key(within)?;
+    // What of the commit was on the disk before the wait counts as well; and who has the disk filled makes any
+    // write wait in its queue.
+    let commits = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns);
+    let begun = commits.map(|r| r.start_ns).min()?.min(longest.start_ns);
+    let bytes: u64 = rows(begun, longest.end_ns).filter_map(|r| r.size).sum();
+    let few = rows(begun, longest.end_ns).count() <= FEW_ENTRIES && bytes <= FEW_BYTES;
+    let most = within(&longest) * 2 >= to - from;
+    (few && longest.other.is_none() && most).then_some((
+        longest.start_ns.max(from),
+        longest.end_ns.min(to),
+        Phase::Device,
+    ))
+}
+
+/// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
+/// single one.
+fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let Some(all) = context.all else {
+        return Vec::new();
+    };
+    let disks = io.dev.as_deref().and_then(|dev| all.disks.flushed_for(dev));
+    let own = |r: &&LayerRow| match (&disks, r.dev.as_deref()) {
+        (Some(disks), Some(dev)) => disks.contains(&dev),
+        _ => all.disks.single(),
+    };
+    let rows = all.within(LayerKind::Flush, from, to).filter(own);
+    let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
+    within.map(|r| (r.start_ns, r.end_ns, Phase::Device)).collect()
+}

@@ -35,7 +35,7 @@ use crate::units::{ByteSize, Span};
 /// Most bytes that a worker's I/Os are kept in at a time: half a million usual records.
 pub const CAPTURE_CHUNK: u64 = 8 << 20;
 /// Fewest: 700 usual records.
-pub const LEAST_CHUNK: u64 = 16 << 10;
+const LEAST_CHUNK: u64 = 16 << 10;
 
 /// Bytes that the I/Os of each of so many workers are kept in at a time: an eighth of its share, so
 /// that what is held back for outliers is an eighth too. None where the budget does not hold two of

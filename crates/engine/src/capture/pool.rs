@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
-use taillight_core::plan::{LEAST_CHUNK, capture_chunk, least_capture};
+use taillight_core::plan::{CAPTURE_CHUNK, capture_chunk, least_capture};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 use taillight_rundir::chunk::Header;
@@ -21,9 +21,11 @@ const READY_PER_WORKER: usize = 3;
 /// Chunks beyond the first of each worker made before the start, at most.
 const READY_AT_START: usize = 8;
 
-/// So many chunks of each worker have a quarter of the size, and as many half of it: making memory and giving it
-/// back costs a short run more than all else it does (4 us a page of a virtual machine).
+/// So many chunks for each worker, whoever takes them, have a quarter of the size, and as many half of it: making
+/// memory and giving it back costs a short run more than all else it does (4 us a page of a virtual machine).
 const SMALLER_PER_WORKER: u64 = 8;
+/// Workers that count for this: each chunk is a mapping, of which a process has 65,530.
+const SMALLER_WORKERS: u64 = 64;
 
 /// How often the keeper looks whether it is to end; each look costs the machine under test a wake-up.
 const LOOK_AROUND: Duration = Duration::from_millis(250);
@@ -267,12 +269,20 @@ impl PoolState {
     /// Takes the next chunk's bytes from the budget.
     fn take(&self, reserved: bool) -> Option<u64> {
         let limit = if reserved { self.budget } else { self.budget - self.reserve };
-        let larger = self.made.load(Ordering::Relaxed) / (SMALLER_PER_WORKER * self.workers);
-        let bytes = (self.chunk >> 2u64.saturating_sub(larger)).max(LEAST_CHUNK);
+        let bytes = self.next_size();
         let took = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             (used + bytes <= limit).then_some(used + bytes)
         });
         took.ok().map(|_| bytes)
+    }
+
+    /// Where there is little room, chunks are small as it is; those that are spilled come back as they are.
+    fn next_size(&self) -> u64 {
+        if self.chunk < CAPTURE_CHUNK || self.spill.is_some() {
+            return self.chunk;
+        }
+        let smaller = SMALLER_PER_WORKER * self.workers.clamp(1, SMALLER_WORKERS);
+        self.chunk >> 2u64.saturating_sub(self.made.load(Ordering::Relaxed) / smaller)
     }
 
     /// A worker's first chunk; `start` has checked that the budget holds one for each.
@@ -470,7 +480,7 @@ mod tests {
         assert!(pool.source().next().is_some());
         let sizes = std::fs::read_dir(dir.path()).unwrap().flatten();
         let sizes: Vec<_> = sizes.map(|e| e.metadata().unwrap().len()).collect();
-        assert!(sizes.len() >= 4 && sizes.iter().all(|n| *n == 16 << 10), "{sizes:?}");
+        assert!(sizes.len() >= 4 && sizes.iter().all(|n| *n == 32 << 10), "{sizes:?}");
         assert!(Pool::start(dir.path(), 100 << 10, None, 4).is_err());
     }
 }

@@ -238,7 +238,7 @@ pub fn paced_stop(b: &mut FaultTrial<'_>) -> Result<()> {
     stopped::stopped(b, pid)
 }
 
-/// Reads at a steady rate, under a limit that they are above of.
+/// Reads at a steady rate, under a limit below that rate.
 pub fn paced_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(64)?;
     let pid = at_a_rate(b, &disk.device)?;

@@ -1,7 +1,8 @@
 //! Faults under loads and on file systems that differ in how they bring data to the disk: writes through the
 //! page cache that are durable one by one, journals that hold the data, no journal at all, stripes, large I/Os.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -9,14 +10,16 @@ use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{synced, through_cache};
 use crate::faults::disk::limit_bytes;
+use crate::faults::store::{synced_updates, updates};
 use crate::faults::{cpu, disk, filesystem, stopped};
+use crate::fuse::Brake;
 use crate::victim::VictimOptions;
 
 /// Writes through the page cache that are durable one by one, on a disk that is slow now and then.
 pub fn cached_durable(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = durably(b, &at);
+    let options = cached_durably(b, &at);
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -25,7 +28,7 @@ pub fn cached_durable(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn cached_durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(320)?;
     let at = disk.mount(&mut b.undo, "xfs")?;
-    let options = durably(b, &at);
+    let options = cached_durably(b, &at);
     let pid = b.start(&options)?;
     disk::limit(b, pid, &disk, "write")
 }
@@ -33,7 +36,7 @@ pub fn cached_durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
 /// The same on btrfs, which is frozen.
 pub fn cached_durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
-    let options = durably(b, &at);
+    let options = cached_durably(b, &at);
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
@@ -42,7 +45,7 @@ pub fn cached_durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn growing_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = grown(b, &at);
+    let options = grown_with_syncs(b, &at);
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -61,12 +64,7 @@ pub fn journaled(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// A file in stripes, half of which are on a disk that is slow now and then.
 pub fn striped(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(256)?;
-    let fast = b.disk(256)?;
-    let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
-    let how = ["-q", "-f", "-K", "-d", "raid0", "-m", "raid1"];
-    tool("mkfs.btrfs", &[&how[..], &[&*one, &*other]].concat())?;
-    let at = fast.mount_made(&mut b.undo, "btrfs")?;
+    let (at, slow) = stripes(b)?;
     let mut options = b.options(at.join("victim"), "randread");
     options.more = ["--size", "64MiB"].map(String::from).to_vec();
     b.start(&options)?;
@@ -96,16 +94,16 @@ pub fn large_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn growing_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(512)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = grown(b, &at);
+    let options = grown_with_syncs(b, &at);
     let pid = b.start(&options)?;
     disk::limit(b, pid, &disk, "write")
 }
 
-/// The same on XFS on a disk that is slow now and then.
+/// The same without a limit, on XFS, on a disk that is slow now and then.
 pub fn growing_syncs_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
     let at = disk.mount(&mut b.undo, "xfs")?;
-    let options = grown(b, &at);
+    let options = grown_with_syncs(b, &at);
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -113,15 +111,15 @@ pub fn growing_syncs_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
 /// The same on btrfs, which is frozen.
 pub fn growing_syncs_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(512)?.mount(&mut b.undo, "btrfs")?;
-    let options = grown(b, &at);
+    let options = grown_with_syncs(b, &at);
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
 
 /// Writes through the page cache that are durable one by one, and the program is frozen.
-pub fn cached_durable_stop(b: &mut FaultTrial<'_>) -> Result<()> {
+pub fn cached_durable_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
-    let mut options = durably(b, &at);
+    let mut options = cached_durably(b, &at);
     options.set.retain(|s| !s.contains("think"));
     let pid = b.start(&options)?;
     stopped::frozen(b, pid)
@@ -130,7 +128,7 @@ pub fn cached_durable_stop(b: &mut FaultTrial<'_>) -> Result<()> {
 /// The same, and the CPU is taken away.
 pub fn cached_durable_hog(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let options = durably(b, &at);
+    let options = cached_durably(b, &at);
     b.start(&options)?;
     cpu::hogged(b)
 }
@@ -165,13 +163,81 @@ pub fn large_cold(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
-fn grown(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+/// Syncs of a file in stripes, half of which are on a disk that is slow now and then.
+pub fn striped_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (at, slow) = stripes(b)?;
+    let options = synced(b, &at);
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Reads that are not in the page cache, which io_uring's polling thread is asked for, of a slow disk.
+pub fn polled_cold(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(512)?;
+    let mut options = through_cache(b.options(disk.device.clone(), "randread"));
+    options.set.push("target.options.cache=drop".into());
+    options.set.push("target.options.sqpoll=true".into());
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Direct writes that are durable one by one, submitted by that thread.
+pub fn polled_durable(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(64)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.set.push("target.options.layout=always".into());
+    options.set.push("target.options.sqpoll=true".into());
+    options.more = ["--size", "16MiB", "--sync", "dsync"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// Writes at a steady rate to a file system that is frozen.
+pub fn paced_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
+    let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.set.clear();
+    options.more = ["--size", "16MiB", "--rate", "1000/s"].map(String::from).to_vec();
+    b.start(&options)?;
+    filesystem::frozen(b, &at)
+}
+
+/// Syncs of ext4 without a journal, under a limit of writes.
+pub fn without_journal_limit(b: &mut FaultTrial<'_>) -> Result<()> {
+    let disk = b.disk(64)?;
+    let at = disk.mount_ext4(&mut b.undo, &["-O", "^has_journal"])?;
+    let options = synced(b, &at);
+    let pid = b.start(&options)?;
+    disk::limit(b, pid, &disk, "write")
+}
+
+/// A store's syncs on XFS, on a disk whose syncs take long.
+pub fn store_syncs_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (disk, slow) = b.slow_disk(320)?;
+    let at = disk.mount(&mut b.undo, "xfs")?;
+    let options = synced_updates(updates(b, &at));
+    b.start(&options)?;
+    b.slow_syncs(&slow)
+}
+
+/// btrfs over two disks, of which one is slow now and then.
+fn stripes(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
+    let (disk, slow) = b.slow_disk(256)?;
+    let fast = b.disk(256)?;
+    let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
+    let how = ["-q", "-f", "-K", "-d", "raid0", "-m", "raid1"];
+    tool("mkfs.btrfs", &[&how[..], &[&*one, &*other]].concat())?;
+    Ok((fast.mount_made(&mut b.undo, "btrfs")?, slow))
+}
+
+fn grown_with_syncs(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = through_cache(b.options(at.join("victim"), "write"));
     options.more = ["--size", "400MiB", "--sync", "fdatasync"].map(String::from).to_vec();
     options
 }
 
-fn durably(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+fn cached_durably(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = synced(b, at);
     options.more = ["--size", "16MiB", "--sync", "dsync"].map(String::from).to_vec();
     options

@@ -264,11 +264,22 @@ pub const FAULTS: &[Fault] = &[
     fault("growing-syncs-limit", "throttle", formats::growing_syncs_limit),
     fault("growing-syncs-xfs", "device", formats::growing_syncs_xfs),
     fault("growing-syncs-freeze", "file_system", formats::growing_syncs_freeze),
-    fault("cached-durable-stop", "stopped", formats::cached_durable_stop),
+    fault("cached-durable-frozen", "stopped", formats::cached_durable_frozen),
     fault("cached-durable-hog", "cpu", formats::cached_durable_hog),
     fault("ext2-limit", "throttle", formats::ext2_limit),
     block("large-freeze", "file_system", formats::large_freeze),
     fault("large-cold", "device|page_cache", formats::large_cold),
+    fault("striped-syncs", "device", formats::striped_syncs),
+    Fault {
+        engines: &["uring"],
+        ..fault("polled-cold", "device|page_cache", formats::polled_cold)
+    },
+    Fault { engines: &["uring"], ..block("polled-durable", "device", formats::polled_durable) },
+    block("paced-freeze", "file_system|schedule", formats::paced_freeze),
+    fault("without-journal-limit", "throttle", formats::without_journal_limit),
+    Fault { engines: STORES, ..fault("store-syncs-xfs", "device|store", formats::store_syncs_xfs) },
+    Fault { engines: &["redis"], ..fault("pooled-server", "server", store::pooled_server) },
+    Fault { engines: &["s3"], ..fault("large-objects", "server", objects::large_objects) },
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

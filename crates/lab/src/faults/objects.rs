@@ -44,6 +44,17 @@ pub fn slow_object_network(b: &mut FaultTrial<'_>) -> Result<()> {
     narrowed(b, rate)
 }
 
+/// Large objects, and the network to the object store is slow.
+pub fn large_objects(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (path, pid) = objects(b)?;
+    let mut options = object_load(b, path);
+    options.set.push("workload.0.block_size=\"64KiB\"".into());
+    options.within = inside_words(pid);
+    b.start(&options)?;
+    let rate = shaped(pid)?;
+    narrowed(b, rate)
+}
+
 /// An object store has no CPU, which the victim does not want.
 pub fn hogged_objects(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = stored(b)?;

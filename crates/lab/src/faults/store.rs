@@ -138,6 +138,17 @@ pub fn frozen_server(b: &mut FaultTrial<'_>) -> Result<()> {
     frozen(b, pid)
 }
 
+/// The server is stopped for a while, and who is served has several connections to it.
+pub fn pooled_server(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (_, pid) = redis(&mut b.undo, b.stop)?;
+    let mut options = loaded(b, PORT);
+    options.depth = 16;
+    options.set.push("target.options.connections=4".into());
+    options.within = inside_words(pid);
+    b.start(&options)?;
+    stopped(b, pid)
+}
+
 /// The server is busy with somebody else's script.
 pub fn busy_server(b: &mut FaultTrial<'_>) -> Result<()> {
     let (socket, pid) = redis(&mut b.undo, b.stop)?;

@@ -28,7 +28,7 @@ impl SlowestKeeper {
         let kept = self.0.into_kept();
         let mut slowest: Vec<_> = kept.into_iter().map(|r| (r.value, r.item)).collect();
         // In order of time each threshold's I/Os are grouped without sorting them again.
-        slowest.sort_unstable_by_key(|(_, at)| *at);
+        slowest.sort_unstable_by_key(|(ns, at)| (*at, *ns));
         SlowestIos { slowest, span_ns }
     }
 }

@@ -60,6 +60,10 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !committed.is_empty() {
         line = recut(line, &committed, |phase| phase == Phase::FileSystem);
     }
+    let written = commits::journal_writes(&line, io, context);
+    if !written.is_empty() {
+        line = recut(line, &written, |phase| phase == Phase::FileSystem);
+    }
     let given = givers_to_driver(&line, context);
     if !given.is_empty() {
         line = recut(line, &given, |phase| phase == Phase::Queue);
@@ -463,38 +467,51 @@ mod tests {
     #[test]
     fn a_commit_of_few_entries_waits_for_the_disk_where_one_write_takes_long() {
         use Phase::*;
-        let line = [(0, 10, Submit), (10, 900, FileSystem), (900, 1000, Cpu)];
+        const LONG: i64 = 9_000_000;
+        let line = [(0, 10, Submit), (10, LONG, FileSystem), (LONG, LONG + 100, Cpu)];
         let write = |from, to, size| LayerRow {
             kind: LayerKind::Neighbour,
             start_ns: from,
             end_ns: to,
             size: Some(size),
             dev: Some("7:1".into()),
+            comm: Some("jbd2/loop1-8".into()),
             flags: Some(1 << 12 | 1),
             ..LayerRow::default()
         };
-        let of_commit = |from| LayerRow { kind: LayerKind::Commit, ..write(from, 890, 0) };
-        let few = || vec![write(20, 30, 4096), write(40, 880, 4096), of_commit(15)];
+        let of_commit = |from| LayerRow { kind: LayerKind::Commit, ..write(from, LONG - 10, 0) };
+        let few = || vec![write(20, 30, 4096), write(40, LONG - 20, 4096), of_commit(15)];
         let cut_by = |stack, rows: Vec<LayerRow>| {
-            cut(&line, asleep(LayerKind::OffCpu, (10, 900, 1000), stack), rows)
+            let off = asleep(LayerKind::OffCpu, (10, LONG, LONG + 100), stack);
+            cut(&line, off, rows)
         };
         let commit = "jbd2_log_wait_commit;ext4_sync_file";
-        assert_eq!(cut_by(commit, few())[2], (840, Device));
-        assert_eq!(cut_by("do_get_write_access;ext4_map_blocks", few())[2], (840, Device));
+        assert_eq!(cut_by(commit, few())[2], (LONG - 60, Device));
+        let block = "do_get_write_access;ext4_map_blocks";
+        assert_eq!(cut_by(block, few())[2], (LONG - 60, Device));
+        let other = |change: &dyn Fn(&mut LayerRow)| {
+            let mut rows = few();
+            rows.iter_mut().for_each(change);
+            cut_by(commit, rows).len()
+        };
+        assert_eq!(other(&|row| row.comm = Some("tar".into())), 3, "of whoever else");
+        assert_eq!(other(&|row| row.flags = Some(1)), 3, "data");
+        assert_eq!(other(&|row| row.dev = Some("7:2".into())), 3, "another disk's");
         assert_eq!(cut_by("__jbd2_log_wait_for_space", few()).len(), 3, "waits for room");
+        assert_eq!(cut_by("xlog_wait_on_iclog;xfs_log_force_seq", few()).len(), 3, "no journal");
         let more = [few(), vec![write(50, 60, 1024); FEW_ENTRIES]].concat();
         assert_eq!(cut_by(commit, more).len(), 3, "there was much to write");
-        let mut crowded = few();
-        crowded.push(LayerRow { flags: Some(1), ..write(30, 890, FEW_BYTES) });
+        let crowded = [few(), vec![write(30, LONG - 10, FEW_BYTES)]].concat();
         assert_eq!(cut_by(commit, crowded).len(), 3, "behind others");
-        let mut begun = few();
-        begun.extend([of_commit(-90), write(-80, 5, FEW_BYTES)]);
+        let begun = [few(), vec![of_commit(-90), write(-80, 5, FEW_BYTES)]].concat();
         assert_eq!(cut_by(commit, begun).len(), 3, "and most of it was done before");
         assert_eq!(cut_by(commit, few()[..2].to_vec()).len(), 3, "no commit that was seen");
-        let data = few().into_iter().map(|row| LayerRow { flags: Some(1), ..row }).collect();
-        assert_eq!(cut_by(commit, data).len(), 3, "of whoever else");
-        let short = vec![write(20, 300, 4096), write(310, 600, 4096), of_commit(15)];
+        let half = LONG / 3;
+        let short = vec![write(20, half, 4096), write(half, 2 * half, 4096), of_commit(15)];
         assert_eq!(cut_by(commit, short).len(), 3, "no single one");
+        let starved = kworker((20, 25, LONG - 40), 1, "kjournald2;kthread");
+        let it = cut_by(commit, [few(), vec![starved]].concat());
+        assert_eq!(it[2], (LONG - 65, Cpu), "whose CPU was not to be had is not the disk's");
     }
 
     #[test]

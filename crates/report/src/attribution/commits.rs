@@ -9,7 +9,7 @@ use super::context::IoContext;
 use super::held_pages::is_metadata_write;
 use super::phase::Phase;
 use super::stacks;
-use super::timeline::{Piece, overlapping};
+use super::timeline::{AT_ONCE, Piece, overlapping};
 
 /// What the thread that commits for a file system waited for, which then woke up who waits for the
 /// commit: a CPU, or the device that flushes its cache.
@@ -34,47 +34,63 @@ pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
             let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
             waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
             // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
-            let stack = told.stack.as_deref().unwrap_or_default();
-            let room = stacks::waits_for_room_in_journal(stack);
-            if !room {
+            if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
                 waits.extend(flushes(told.start_ns, wake, io, context));
-            }
-            if !room || stacks::waits_for_committed_block(stack) {
-                waits.extend(journal_write(told.start_ns, wake, io, context));
             }
         }
     }
     waits
 }
 
-/// Writes of a commit of few entries, and of whoever else uses the disk meanwhile, at most, and their bytes.
+/// What of waits for a commit of ext4, which is neither another thread's wait for a CPU nor a flush, was one slow write
+/// of the journal's.
+pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    let long = |p: &&Piece| p.phase == Phase::FileSystem && p.to - p.from >= AT_ONCE;
+    for piece in line.iter().filter(long) {
+        let of = |list| overlapping(list, piece.from, piece.to);
+        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
+        for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_journal)) {
+            let (from, to) = (told.start_ns, told.middle_ns.unwrap_or(told.end_ns));
+            waits.extend(journal_write((from, to), io, context));
+        }
+    }
+    waits
+}
+
+/// Writes of a commit of few entries at most, and of others on the disk meanwhile, and their bytes.
 pub const FEW_ENTRIES: usize = 16;
 /// See [`FEW_ENTRIES`].
 pub const FEW_BYTES: u64 = 64 << 10;
 
-/// The one write of ext4's journal that took most of the time in which an I/O waited for it, where the commit had
-/// little to write: not how much there is takes long then, but the disk.
-fn journal_write(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
+/// The one write of the journal that took most of such a wait, where the commit had little to write and others little
+/// in flight: not how much there is takes long then, but the disk. How long it was queued is not known.
+fn journal_write((from, to): (i64, i64), io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
     let all = context.all?;
     let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
         (Some(one), Some(other)) => all.disks.same(one, other),
         _ => all.disks.single(),
     };
     let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
+    let journal = |r: &&LayerRow| {
+        is_metadata_write(r) && r.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"))
+    };
     let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
-    let longest = rows(from, to).filter(|r| is_metadata_write(r)).max_by_key(within)?;
-    // What of the commit was on the disk before the wait counts as well; and who has the disk filled makes any
-    // write wait in its queue.
-    let commits = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns);
+    let longest = rows(from, to).filter(journal).max_by_key(within)?;
+    if within(&longest) * 2 < to - from || longest.other.is_some() {
+        return None;
+    }
+    // What of the commit was on the disk before the wait counts as well.
+    let commits = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns).filter(own);
     let begun = commits.map(|r| r.start_ns).min()?.min(longest.start_ns);
-    let bytes: u64 = rows(begun, longest.end_ns).filter_map(|r| r.size).sum();
-    let few = rows(begun, longest.end_ns).count() <= FEW_ENTRIES && bytes <= FEW_BYTES;
-    let most = within(&longest) * 2 >= to - from;
-    (few && longest.other.is_none() && most).then_some((
-        longest.start_ns.max(from),
-        longest.end_ns.min(to),
-        Phase::Device,
-    ))
+    let (mut writes, mut bytes) = (0, 0);
+    for row in rows(begun, longest.end_ns) {
+        (writes, bytes) = (writes + 1, bytes + row.size.unwrap_or(0));
+        if writes > FEW_ENTRIES || bytes > FEW_BYTES {
+            return None;
+        }
+    }
+    Some((longest.start_ns.max(from), longest.end_ns.min(to), Phase::Device))
 }
 
 /// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a

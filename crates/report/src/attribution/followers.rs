@@ -1,6 +1,6 @@
 //! I/Os that waited for another one of the load: for a lock in the kernel that it held, in the write
-//! group of a store, whose leader works for all, for pages that it had sent to the disk or asked for, or for
-//! the thread of io_uring that was at it.
+//! group of a store, whose leader works for all, for pages or the log that it had sent to the disk, or for the
+//! thread that was at it: a worker of io_uring, or the one that submits a batch.
 //! What that one waited for is theirs.
 //!
 //! What it is: followed from who woke the waiting thread up, of pages from whose way to the disk ended
@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::events::Events;
@@ -35,6 +36,7 @@ pub fn follow(
         workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
     }
     let disk = DiskParts::of(judged);
+    let begun = begun_by_thread(judged);
     let tokens = judged.iter().enumerate();
     let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i)));
     let tokens: BTreeMap<u64, usize> = tokens.collect();
@@ -45,15 +47,19 @@ pub fn follow(
         for i in order.iter().copied() {
             let mut told = waits(&judged[i], events, &workers, judged);
             told.extend(waits_for_pages(i, events, &disk, judged));
-            let mut turns = waits_for_turn(&judged[i], events, &tokens, judged);
-            turns.extend(waits_for_submission(i, events, &workers, judged));
+            let turns = waits_for_turn(&judged[i], events, &tokens, judged);
+            // Few workers with ordinary I/Os at the disk are a lack of workers; what holds those back is not.
+            let held = |(.., phase): &&(i64, i64, Phase)| !on_disk(*phase);
+            let behind: Vec<(i64, i64, Phase)> = turns.iter().filter(held).copied().collect();
+            told.extend(turns);
+            let batch = waits_for_submission(i, events, &begun, (&disk, judged));
             told.retain(|(.., phase)| pass == 0 || !for_another(*phase));
-            turns.retain(|(.., phase)| pass == 0 || !for_another(*phase));
-            if told.is_empty() && turns.is_empty() {
+            if told.is_empty() && batch.is_empty() {
                 continue;
             }
             let pieces = recut(judged[i].pieces.clone(), &told, for_another);
-            let pieces = recut(pieces, &turns, |phase| for_another(phase) || not_begun(phase));
+            let pieces = recut(pieces, &behind, |phase| phase == Phase::IoWorker);
+            let pieces = recut(pieces, &batch, not_begun);
             if pieces == judged[i].pieces {
                 continue;
             }
@@ -74,7 +80,11 @@ fn for_another(phase: Phase) -> bool {
 
 /// What may be no more than the thread not being at this I/O yet, or not having told of its end.
 fn not_begun(phase: Phase) -> bool {
-    matches!(phase, Phase::IoWorker | Phase::Submit | Phase::Completion | Phase::Unobserved)
+    matches!(phase, Phase::Submit | Phase::Completion | Phase::Unobserved)
+}
+
+fn on_disk(phase: Phase) -> bool {
+    matches!(phase, Phase::Device | Phase::LowerDevice)
 }
 
 /// What says why an I/O does not go on.
@@ -118,9 +128,8 @@ struct DiskParts {
 
 impl DiskParts {
     fn of(judged: &[Judged]) -> DiskParts {
-        let on_disk = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerDevice);
         let times = judged.iter().map(|one| {
-            let parts = one.pieces.iter().filter(on_disk);
+            let parts = one.pieces.iter().filter(|p| on_disk(p.phase));
             parts.map(|p| (p.from, p.to)).collect()
         });
         let times: Vec<Vec<(i64, i64)>> = times.collect();
@@ -169,16 +178,17 @@ fn waits_for_pages(
     };
     for row in asleep {
         let pages = row.stack.as_deref().is_some_and(theirs);
+        let log = row.stack.as_deref().is_some_and(stacks::waits_for_log_write);
         let Some(wake) = row.middle_ns.filter(|_| pages || behind_worker(row)) else { continue };
         let until = disk.ends.partition_point(|(done, _)| *done <= wake);
         let near = disk.ends[..until].iter().rev().take_while(|(done, _)| wake - done < AT_ONCE);
         let mut near = near.map(|(_, of)| *of).filter(|of| *of != i);
+        // A flush of the disk is in the lines of all who wait for it.
+        let longest = |of: &usize| disk.within(*of, row.start_ns, wake);
         let leader = match pages {
+            true if log => near.filter(|of| writes(&judged[*of])).max_by_key(longest),
             true => near.next(),
-            // A flush of the disk is in the lines of all who wait for it.
-            false => near
-                .filter(|of| handed_over(&judged[*of]))
-                .max_by_key(|of| disk.within(*of, row.start_ns, wake)),
+            false => near.filter(|of| handed_over(&judged[*of])).max_by_key(longest),
         };
         if let Some(leader) = leader {
             waits.extend(meanwhile(&judged[leader], row.start_ns, wake));
@@ -216,34 +226,57 @@ fn waits_for_turn(
     behind.flatten().collect()
 }
 
+/// Slow I/Os by when their thread began them.
+fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
+    let mut begun: BTreeMap<u64, Vec<(i64, usize)>> = BTreeMap::new();
+    for (i, one) in judged.iter().enumerate() {
+        if let Some(at) = one.row.as_ref().and_then(|row| row.enter_ns) {
+            begun.entry(u64::from(one.slow.worker)).or_default().push((at, i));
+        }
+    }
+    begun.values_mut().for_each(|list| list.sort_unstable());
+    begun
+}
+
 /// Times in which the load's thread, while it gave a batch to io_uring, slept over another I/O of the batch, which it
 /// did itself: those behind have not begun, and those before are told of together with the last. What that one
-/// waited for. It is the one that the thread began last before it slept.
+/// waited for. It is the slow one that the thread began last, just before it slept, or whose way to the disk
+/// ended just before it was woken up.
 fn waits_for_submission(
     i: usize,
     events: &Events,
-    workers: &BTreeMap<u64, Vec<usize>>,
-    judged: &[Judged],
+    begun: &BTreeMap<u64, Vec<(i64, usize)>>,
+    (disk, judged): (&DiskParts, &[Judged]),
 ) -> Vec<(i64, i64, Phase)> {
     let own = u64::from(judged[i].slow.worker);
-    let (Some(io), Some(of)) = (judged[i].row.as_ref(), workers.get(&own)) else {
+    let (Some(io), Some(of)) = (judged[i].row.as_ref(), begun.get(&own)) else {
         return Vec::new();
     };
     let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
     let gives = |r: &&LayerRow| r.stack.as_deref().is_some_and(stacks::sleeps_in_submission);
+    let handed = |of: usize, at: i64| {
+        let row = judged[of].row.as_ref();
+        row.and_then(|r| r.punt_ns.or(r.sync_punt_ns)).is_some_and(|punt| punt <= at)
+    };
     let mut waits = Vec::new();
     for asleep in overlapping(off, io.start_ns, io.end_ns).filter(gives) {
-        let wake = asleep.middle_ns.unwrap_or(asleep.end_ns);
-        let begun = |of: &&usize| judged[**of].row.as_ref().and_then(|row| row.enter_ns);
-        let before = of.iter().filter(|of| begun(of).is_some_and(|at| at <= asleep.start_ns));
-        let Some(leader) = before.max_by_key(begun).filter(|leader| **leader != i) else {
+        let (from, wake) = (asleep.start_ns, asleep.middle_ns.unwrap_or(asleep.end_ns));
+        let with_worker = handed(i, from) && io.cqe_ns.is_none_or(|told| told >= wake);
+        let before = &of[..of.partition_point(|(at, _)| *at <= from)];
+        let Some((at, leader)) = before.last().copied().filter(|(_, leader)| *leader != i) else {
             continue;
         };
-        if !handed_over(&judged[*leader]) {
-            waits.extend(meanwhile(&judged[*leader], asleep.start_ns, wake));
+        let ended = |end: i64| (0..AT_ONCE).contains(&(wake - end));
+        let its = from - at < AT_ONCE || disk.times[leader].iter().any(|(_, to)| ended(*to));
+        if its && !with_worker && !handed(leader, from) {
+            waits.extend(meanwhile(&judged[leader], from, wake));
         }
     }
     waits
+}
+
+fn writes(one: &Judged) -> bool {
+    one.slow.op.request() != OpKind::Read
 }
 
 /// Whether a worker thread of io_uring had an I/O, or its sync.
@@ -280,7 +313,6 @@ fn in_flight<'a>(of: &[usize], judged: &'a [Judged], at: i64) -> Option<&'a Judg
 mod tests {
     use super::super::judge::{JudgeInputs, Layer, judge};
     use super::*;
-    use taillight_core::OpKind;
 
     fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
         let slow = Slow {
@@ -458,7 +490,7 @@ mod tests {
                 let row = LayerRow {
                     enter_ns: Some(enter),
                     end_ns: 9_000_000,
-                    flags: Some(flags::PUNTED * handed),
+                    punt_ns: Some(30).filter(|_| handed == 1),
                     ..LayerRow::default()
                 };
                 let one = io(0, 0, 9_000_000, phase);

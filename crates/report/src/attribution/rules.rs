@@ -125,7 +125,7 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
         // Of a device made of others only what the lowest one did is seen.
         Layer::Device => {
             issued(row, context)
-                && own_device_time(row, pieces)
+                && own_device_time(row, pieces, context)
                 && context.stacked.is_none_or(|stacked| !stacked)
                 && (!row.has(flags::LOWER) || lower_did(row, pieces))
         }
@@ -168,13 +168,17 @@ fn issued(row: &LayerRow, context: &IoContext<'_>) -> bool {
 
 /// Whether most of what counts as the device's was between the I/O's own stamps, not what another one's
 /// wait says, or a flush before it that may have been for another part.
-fn own_device_time(row: &LayerRow, pieces: &[Piece]) -> bool {
+fn own_device_time(row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
     let device = || pieces.iter().filter(|p| layer(p.phase) == Layer::Device);
     let sum = |p: &Piece| p.to - p.from;
     let single = row.bios == Some(1);
     let queued = row.bio_ns.zip(row.issue_ns).filter(|_| !single);
     let before = |p: &&Piece| queued.is_some_and(|(bio, issue)| p.from >= bio && p.from < issue);
+    // Before its first part it was in no device: that was a commit's write.
+    let first = context.earlier.iter().map(|round| round.bio).chain(row.bio_ns).min();
+    let queued_before = |p: &&Piece| first.is_none_or(|bio| p.to > bio);
     let own = device().filter(|p| row.done_ns.is_none_or(|done| p.to <= done) && !before(p));
+    let own = own.filter(queued_before);
     own.map(sum).sum::<i64>() * 4 >= device().map(sum).sum::<i64>() * 3
 }
 

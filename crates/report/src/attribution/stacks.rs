@@ -348,9 +348,10 @@ pub fn sleeps_in_submission(stack: &str) -> bool {
     has(stack, &["io_submit_sqes"]) && sleep_reason(stack) == SleepReason::OwnIo
 }
 
-/// Whether a thread waits for blocks that a commit of ext4 is writing.
-pub fn waits_for_committed_block(stack: &str) -> bool {
-    has(stack, &["do_get_write_access"])
+/// Whether a thread waits for a commit of ext4, or for a block that one is writing; not for room in the journal.
+pub fn waits_for_journal(stack: &str) -> bool {
+    has(stack, JOURNAL)
+        && (!waits_for_room_in_journal(stack) || has(stack, &["do_get_write_access"]))
 }
 
 /// Whether a thread waits until a journal takes up what it is about to change: the journal is full, or closed

@@ -96,14 +96,16 @@ impl RedisSockets {
     }
 
     /// Waits until a connection has something to say or takes more of what is to be sent, or `until`; not
-    /// at all without `wait`. Returns how many are ready: [`RedisSockets::ready`] takes them.
+    /// at all without `wait`. Returns how many are ready: [`RedisSockets::ready`] takes them. A single connection
+    /// that may be waited for long counts as ready: its next [`RedisSockets::receive`] waits.
     pub fn wait(&mut self, wait: bool, until: Option<Stamp>) -> io::Result<usize> {
         let left = match until {
             _ if !wait => Some(0),
             Some(until) => Some(until.since(MonoClock.now()).max(0)),
             None => None,
         };
-        let long = left.is_none_or(|ns| ns > RECEIVE_WAIT.as_nanos() as i64);
+        // The kernel counts a receive's wait in ticks, of up to 10 ms, and rounds up.
+        let long = left.is_none_or(|ns| ns > 2 * RECEIVE_WAIT.as_nanos() as i64);
         self.to_wait = self.sockets.len() == 1 && self.unsent.is_empty() && long;
         if self.to_wait {
             // One system call less of each reply.

@@ -105,18 +105,16 @@ impl RespSocket {
         if self.input.len() < room {
             self.input.resize(room.next_power_of_two(), 0);
         }
-        loop {
-            let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-            match rustix::net::recv(&self.socket, &mut self.input[self.end..], flags) {
-                Ok((0, _)) => return Err(ErrorKind::ConnectionReset.into()),
-                Ok((n, _)) => {
-                    self.end += n;
-                    return Ok(self.end == self.input.len());
-                }
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
+        let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        match rustix::net::recv(&self.socket, &mut self.input[self.end..], flags) {
+            Ok((0, _)) => Err(ErrorKind::ConnectionReset.into()),
+            Ok((n, _)) => {
+                self.end += n;
+                Ok(self.end == self.input.len())
             }
+            // A signal ends a wait: whoever waits looks at the time.
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(e) => Err(e.into()),
         }
     }
 

@@ -286,16 +286,21 @@ pub fn real_time_class(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// A file system that keeps all twice, once on a disk that is slow now and then.
 pub fn mirror(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(256)?;
-    let fast = b.disk(256)?;
-    let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
-    let how = ["-q", "-f", "-K", "-d", "raid1", "-m", "raid1"];
-    tool("mkfs.btrfs", &[&how[..], &[&*one, &*other]].concat())?;
-    let at = fast.mount_made(&mut b.undo, "btrfs")?;
+    let (at, slow) = two_disks(b, "raid1")?;
     let mut options = b.options(at.join("victim"), "randwrite");
     options.more = ["--size", "16MiB"].map(String::from).to_vec();
     b.start(&options)?;
     b.slowed(&slow)
+}
+
+/// btrfs over two disks, of which one is slow now and then, with this profile for data.
+pub fn two_disks(b: &mut FaultTrial<'_>, data: &str) -> Result<(PathBuf, Arc<Brake>)> {
+    let (disk, slow) = b.slow_disk(256)?;
+    let fast = b.disk(256)?;
+    let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
+    let how = ["-q", "-f", "-K", "-d", data, "-m", "raid1"];
+    tool("mkfs.btrfs", &[&how[..], &[&*one, &*other]].concat())?;
+    Ok((fast.mount_made(&mut b.undo, "btrfs")?, slow))
 }
 
 /// A disk over a disk over one that is slow now and then.

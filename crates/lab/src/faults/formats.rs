@@ -1,18 +1,16 @@
 //! Faults under loads and on file systems that differ in how they bring data to the disk: writes through the
 //! page cache that are durable one by one, journals that hold the data, no journal at all, stripes, large I/Os.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use anyhow::Result;
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{synced, through_cache};
-use crate::faults::disk::limit_bytes;
+use crate::faults::disk::{limit_bytes, two_disks};
 use crate::faults::store::{synced_updates, updates};
 use crate::faults::{cpu, disk, filesystem, stopped};
-use crate::fuse::Brake;
 use crate::victim::VictimOptions;
 
 /// Writes through the page cache that are durable one by one, on a disk that is slow now and then.
@@ -64,7 +62,7 @@ pub fn journaled(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// A file in stripes, half of which are on a disk that is slow now and then.
 pub fn striped(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (at, slow) = stripes(b)?;
+    let (at, slow) = two_disks(b, "raid0")?;
     let mut options = b.options(at.join("victim"), "randread");
     options.more = ["--size", "64MiB"].map(String::from).to_vec();
     b.start(&options)?;
@@ -165,7 +163,7 @@ pub fn large_cold(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Syncs of a file in stripes, half of which are on a disk that is slow now and then.
 pub fn striped_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (at, slow) = stripes(b)?;
+    let (at, slow) = two_disks(b, "raid0")?;
     let options = synced(b, &at);
     b.start(&options)?;
     b.slowed(&slow)
@@ -219,16 +217,6 @@ pub fn store_syncs_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = synced_updates(updates(b, &at));
     b.start(&options)?;
     b.slow_syncs(&slow)
-}
-
-/// btrfs over two disks, of which one is slow now and then.
-fn stripes(b: &mut FaultTrial<'_>) -> Result<(PathBuf, Arc<Brake>)> {
-    let (disk, slow) = b.slow_disk(256)?;
-    let fast = b.disk(256)?;
-    let (one, other) = (fast.device.to_string_lossy(), disk.device.to_string_lossy());
-    let how = ["-q", "-f", "-K", "-d", "raid0", "-m", "raid1"];
-    tool("mkfs.btrfs", &[&how[..], &[&*one, &*other]].concat())?;
-    Ok((fast.mount_made(&mut b.undo, "btrfs")?, slow))
 }
 
 fn grown_with_syncs(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {

@@ -204,7 +204,7 @@ int bio_queue(u64 *ctx)
 	if (s && !ours && !(current_task()->flags & PF_KTHREAD))
 		s = 0;
 	if (!s && ours) {
-		token = elsewhere(bio) ? 0 : of_current((u32)ids, bio);
+		token = elsewhere(bio) ? 0 : of_current(bio);
 		s = slot_of(token);
 		if (s && ahead(s, bio)) {
 			reads_ahead = 1;

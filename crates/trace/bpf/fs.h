@@ -57,7 +57,7 @@ int fuse_send(u64 *ctx)
 
 	if ((u32)(ids >> 32) != cfg_tgid)
 		return 0;
-	token = of_current((u32)ids, 0);
+	token = of_current(0);
 	s = slot_of(token);
 	if (!s)
 		return 0;

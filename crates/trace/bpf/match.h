@@ -11,6 +11,23 @@ enum { DIO_IS_SYNC = 2 };
 enum { REQ_OP_MASK = 0xff, REQ_OP_FLUSH = 2, S_IFMT = 0170000, S_IFBLK = 0060000 };
 enum { PF_IO_WORKER = 0x10, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 
+#define POLLS 0x2d7071732d756f69ull /* "iou-sqp-" */
+
+/* The thread of the load whose submission queue this one polls, from 1 on, 0 for another one: its name
+ * is made of that one's number (io_sq_thread, io_uring/sqpoll.c). */
+INLINE u32 polls_for(struct task_struct *task)
+{
+	char name[16] __attribute__((aligned(8))) = {};
+	u32 pid = 0, index;
+
+	read_kernel(name, sizeof(name), task->comm);
+	if (*(u64 *)name != POLLS)
+		return 0;
+	for (int i = 8; i < 15 && name[i] >= '0' && name[i] <= '9'; i++)
+		pid = pid * 10 + name[i] - '0';
+	return thread_of(pid, &index) ? index + 1 : 0;
+}
+
 /* The operation a thread with one operation at a time is in. */
 INLINE u64 of_thread(struct thread *t)
 {
@@ -461,12 +478,25 @@ NOINLINE bool pages_of_run(struct bio *bio)
 	return cached(bio, &b) && of_run(b.mapping);
 }
 
-/* The operation that the running thread is submitting, for I/O that does not lead back. */
-INLINE u64 of_current(u32 pid, struct bio *bio)
+/* The thread of the load whose operations the running thread submits: itself, or the one that it polls
+ * for. 0 for any other. */
+INLINE struct thread *submits_for(struct task_struct *me)
 {
 	u32 index;
-	struct thread *t = thread_of(pid, &index);
-	struct task_struct *me;
+	struct thread *t = thread_of(me->pid, &index);
+
+	if (t || !(me->flags & PF_IO_WORKER))
+		return t;
+	/* 0 - 1 is no thread's index. */
+	index = polls_for(me) - 1;
+	return map_lookup(&threads, &index);
+}
+
+/* The operation that the running thread is submitting, for I/O that does not lead back. */
+INLINE u64 of_current(struct bio *bio)
+{
+	struct task_struct *me = current_task();
+	struct thread *t = submits_for(me);
 	u64 found;
 
 	if (t) {
@@ -483,6 +513,5 @@ INLINE u64 of_current(u32 pid, struct bio *bio)
 			unplaced(t);
 		return found;
 	}
-	me = current_task();
 	return me->flags & PF_IO_WORKER ? of_worker(address(me)) : 0;
 }

@@ -142,23 +142,6 @@ enum { TASK_INTERRUPTIBLE = 1, TASK_IDLE = 0x402 };
 /* Says only that the sleep may be frozen (TASK_FREEZABLE, 6.1). */
 enum { TASK_FREEZABLE = 0x2000 };
 
-#define POLLS 0x2d7071732d756f69ull /* "iou-sqp-" */
-
-/* The thread of the load whose submission queue this one polls, from 1 on, 0 for another one: its name
- * is made of that one's number (io_sq_thread, io_uring/sqpoll.c). */
-INLINE u32 polls_for(struct task_struct *task)
-{
-	char name[16] __attribute__((aligned(8))) = {};
-	u32 pid = 0, index;
-
-	read_kernel(name, sizeof(name), task->comm);
-	if (*(u64 *)name != POLLS)
-		return 0;
-	for (int i = 8; i < 15 && name[i] >= '0' && name[i] <= '9'; i++)
-		pid = pid * 10 + name[i] - '0';
-	return thread_of(pid, &index) ? index + 1 : 0;
-}
-
 INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u64 now)
 {
 	u32 pid = next->pid;

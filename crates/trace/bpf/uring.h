@@ -2,32 +2,31 @@
 /* io_uring requests: picked up, handed to a worker thread, complete. user_data is the token. */
 #pragma once
 
-#include "shared.h"
+#include "match.h"
 
-/* The running thread of the load: most often the one that the slot belongs to, which is found without
- * a search. 0 for another. */
-INLINE struct thread *submitter(struct slot *s, u32 pid)
+/* The thread of the load that a request is of. What is no operation goes on with none of that thread's. */
+INLINE struct thread *owner(struct slot *s)
 {
 	u32 index = s ? (u32)s->worker : 0;
 	struct thread *t = s ? map_lookup(&threads, &index) : 0;
 
-	return t && t->pid == pid ? t : thread_of(pid, &index);
+	return t ? t : submits_for(current_task());
 }
 
 SEC("tp_btf/io_uring_submit_req")
 int uring_submit(u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[0];
-	u64 ids = current_pid_tgid(), data, token;
+	u64 data, token;
 	struct thread *t;
 	struct slot *s;
 
-	if ((u32)(ids >> 32) != cfg_tgid)
+	if ((u32)(current_pid_tgid() >> 32) != cfg_tgid)
 		return 0;
 	data = request->cqe.user_data;
 	token = token_of(data);
 	s = slot_of(token);
-	t = submitter(s, (u32)ids);
+	t = owner(s);
 	if (t)
 		t->current = token;
 	/* A write is picked up once, whatever its sync does later. */

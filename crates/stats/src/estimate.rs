@@ -140,7 +140,12 @@ fn agreed(it: Estimate, below: Option<Estimate>, above: Option<Estimate>) -> Est
         true => upper(|e| e.bound.filter(|_| is_upper(&e.pct))).into_iter().chain(hi).min(),
         false => lower(|e| e.bound.filter(|_| !is_upper(&e.pct))).max(lo),
     };
+    // What lies deeper in a tail needs no less.
+    let shallower = if is_upper(&it.pct) { below } else { above };
+    let least = shallower.filter(|e| is_upper(&e.pct) == is_upper(&it.pct));
+    let least = least.and_then(|e| e.interval_needs);
     let interval_needs = it.interval_needs.filter(|_| lo.is_none() || hi.is_none());
+    let interval_needs = interval_needs.max(interval_needs.and(least));
     Estimate { lo, hi, bound, interval_needs, ..it }
 }
 
@@ -313,6 +318,10 @@ mod tests {
             for two in all.windows(2) {
                 assert!(two[1].lo >= two[0].lo, "{seed} {two:?}");
                 assert!(two[1].hi.is_none() || two[0].hi.is_some_and(|hi| Some(hi) <= two[1].hi));
+            }
+            for two in intervals.ladder.windows(2).filter(|two| is_upper(&two[0].pct)) {
+                let less = two[1].interval_needs.is_some_and(|n| Some(n) < two[0].interval_needs);
+                assert!(!less, "{seed} {two:?}");
             }
             for ceiling in [1, 90_000, 150_000, 400_000, 5_000_000, 10_000_000_000] {
                 let checks = list.map(|p| intervals.check_ceiling(ceiling, &p));

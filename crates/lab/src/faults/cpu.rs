@@ -112,7 +112,7 @@ pub fn preempted_holder(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 /// Threads of the kernel that are bound to no CPU may use these.
-fn workqueues(b: &mut FaultTrial<'_>, cpus: u32) -> Result<()> {
+pub fn workqueues(b: &mut FaultTrial<'_>, cpus: u32) -> Result<()> {
     let mask = "/sys/devices/virtual/workqueue/cpumask";
     let before = std::fs::read_to_string(mask)?;
     b.undo.add(move || drop(set(Path::new(mask), before.trim())));

@@ -302,33 +302,33 @@ pub fn store_syncs_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slow_syncs(&slow)
 }
 
-fn mixed(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+pub fn mixed(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let load = b.options(at.join("victim"), "randrw").load;
     VictimOptions { load, ..written(b, at, "16MiB") }
 }
 
 /// Starts reads at a steady rate. Its process.
-fn at_a_rate(b: &mut FaultTrial<'_>, device: &Path) -> Result<u32> {
+pub fn at_a_rate(b: &mut FaultTrial<'_>, device: &Path) -> Result<u32> {
     let mut options = b.options(device.to_owned(), "randread");
     options.set.clear();
     options.more = ["--rate", "2000/s"].map(String::from).to_vec();
     b.start(&options)
 }
 
-fn durably(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+pub fn durably(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = written(b, at, "16MiB");
     options.more.extend(["--sync", "dsync"].map(String::from));
     options
 }
 
-fn written(b: &FaultTrial<'_>, at: &Path, size: &str) -> VictimOptions {
+pub fn written(b: &FaultTrial<'_>, at: &Path, size: &str) -> VictimOptions {
     let mut options = b.options(at.join("victim"), "randwrite");
     options.more = ["--size", size].map(String::from).to_vec();
     options
 }
 
 /// Starts direct writes one after another to a file that grows. Its process.
-fn grown(b: &mut FaultTrial<'_>, at: &Path) -> Result<u32> {
+pub fn grown(b: &mut FaultTrial<'_>, at: &Path) -> Result<u32> {
     let mut options = written(b, at, "400MiB");
     options.load = b.options(at.join("victim"), "write").load;
     b.start(&options)

@@ -13,8 +13,10 @@ mod memory;
 mod objects;
 mod program;
 mod server;
+mod stacked;
 mod stopped;
 mod store;
+mod varied;
 mod workers;
 
 use std::time::Duration;
@@ -280,6 +282,54 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: STORES, ..fault("store-syncs-xfs", "device|store", formats::store_syncs_xfs) },
     Fault { engines: &["redis"], ..fault("pooled-server", "server", store::pooled_server) },
     Fault { engines: &["s3"], ..fault("large-objects", "server", objects::large_objects) },
+    fault("lower-limit-syncs", "throttle", stacked::lower_limit_syncs),
+    fault("lower-freeze-syncs", "file_system", stacked::lower_freeze_syncs),
+    fault("nested-syncs", "device", stacked::nested_syncs),
+    fault("lower-limit-cold", "throttle", stacked::lower_limit_cold),
+    fault("overlay-cold", "device|page_cache", stacked::overlay_cold),
+    block("durable-btrfs", "device", stacked::durable_btrfs),
+    block("durable-limit-btrfs", "throttle", stacked::durable_limit_btrfs),
+    block("mixed-hog", "cpu", stacked::mixed_hog),
+    block("mixed-stop", "stopped", stacked::mixed_stop),
+    Fault {
+        engines: &["uring"],
+        ..fault("polled-cold-limit", "throttle", stacked::polled_cold_limit)
+    },
+    Fault { engines: &["uring"], ..fault("polled-cold-hog", "cpu", stacked::polled_cold_hog) },
+    Fault { engines: &["redis"], ..fault("saving-server", "server", stacked::saving_server) },
+    Fault {
+        engines: STORES,
+        ..fault("store-sync-freeze", "file_system|store", stacked::store_sync_freeze)
+    },
+    Fault { engines: STORES, ..fault("store-sync-hog", "cpu|store", stacked::store_sync_hog) },
+    block("large-hog", "cpu", stacked::large_hog),
+    block("growing-hog", "cpu", stacked::growing_hog),
+    block("paced-hog", "cpu|schedule", stacked::paced_hog),
+    fault("paced-syncs", "device|schedule", stacked::paced_syncs),
+    Fault { engines: &["redis"], ..fault("pipelined-server", "server", stacked::pipelined_server) },
+    Fault {
+        engines: &["redis"],
+        ..fault("pipelined-client", "stopped", stacked::pipelined_client)
+    },
+    fault("loop-worker-syncs", "cpu", stacked::loop_worker_syncs),
+    fault("flushed-buffers", "device|page_cache", varied::flushed_buffers),
+    Fault { engines: &["uring"], ..block("deep-queue", "device", varied::deep_queue) },
+    block("many-files-freeze", "file_system", varied::many_files_freeze),
+    block("zeroed", "file_system", varied::zeroed),
+    block("trims-hog", "cpu", varied::trims_hog),
+    block("trims-stop", "stopped", varied::trims_stop),
+    fault("eighth-synced", "device", varied::eighth_synced),
+    Fault { engines: &["s3"], ..fault("pooled-objects", "server", varied::pooled_objects) },
+    Fault { engines: &["rocksdb"], ..fault("slow-scans", "device", varied::slow_scans) },
+    Fault { engines: &["rocksdb"], ..fault("scans-limit", "throttle", varied::scans_limit) },
+    Fault { engines: STORES, ..fault("store-mixed", "device|store", varied::store_mixed) },
+    block("crowded-device", "device", varied::crowded_device),
+    fault("crowded-syncs", "device", varied::crowded_syncs),
+    block("crowded-freeze", "file_system", varied::crowded_freeze),
+    block("crowded-quota", "cpu", varied::crowded_quota),
+    fault("single-syncs-limit", "throttle", varied::single_syncs_limit),
+    fault("single-syncs", "device", varied::single_syncs),
+    block("snapshots", "device|file_system", varied::snapshots),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

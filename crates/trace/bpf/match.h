@@ -11,23 +11,6 @@ enum { DIO_IS_SYNC = 2 };
 enum { REQ_OP_MASK = 0xff, REQ_OP_FLUSH = 2, S_IFMT = 0170000, S_IFBLK = 0060000 };
 enum { PF_IO_WORKER = 0x10, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 
-#define POLLS 0x2d7071732d756f69ull /* "iou-sqp-" */
-
-/* The thread of the load whose submission queue this one polls, from 1 on, 0 for another one: its name
- * is made of that one's number (io_sq_thread, io_uring/sqpoll.c). */
-INLINE u32 polls_for(struct task_struct *task)
-{
-	char name[16] __attribute__((aligned(8))) = {};
-	u32 pid = 0, index;
-
-	read_kernel(name, sizeof(name), task->comm);
-	if (*(u64 *)name != POLLS)
-		return 0;
-	for (int i = 8; i < 15 && name[i] >= '0' && name[i] <= '9'; i++)
-		pid = pid * 10 + name[i] - '0';
-	return thread_of(pid, &index) ? index + 1 : 0;
-}
-
 /* The operation a thread with one operation at a time is in. */
 INLINE u64 of_thread(struct thread *t)
 {
@@ -482,14 +465,13 @@ NOINLINE bool pages_of_run(struct bio *bio)
  * for. 0 for any other. */
 INLINE struct thread *submits_for(struct task_struct *me)
 {
-	u32 index;
-	struct thread *t = thread_of(me->pid, &index);
+	u32 pid = me->pid, index, *polled;
+	struct thread *t = thread_of(pid, &index);
 
 	if (t || !(me->flags & PF_IO_WORKER))
 		return t;
-	/* 0 - 1 is no thread's index. */
-	index = polls_for(me) - 1;
-	return map_lookup(&threads, &index);
+	polled = map_lookup(&pollers, &pid);
+	return polled ? map_lookup(&threads, polled) : 0;
 }
 
 /* The operation that the running thread is submitting, for I/O that does not lead back. */

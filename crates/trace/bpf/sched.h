@@ -115,6 +115,28 @@ INLINE void unseen(struct idle *before, u64 now)
 		    before->wake || !before->state);
 }
 
+#define POLLS 0x2d7071732d756f69ull /* "iou-sqp-" */
+
+/* The thread of the load whose submission queue this one polls, from 1 on, 0 for another one: its name
+ * is made of that one's number (io_sq_thread, io_uring/sqpoll.c). */
+INLINE u32 polls_for(struct task_struct *task)
+{
+	char name[16] __attribute__((aligned(8))) = {};
+	u32 own = task->pid, *polled = map_lookup(&pollers, &own), pid = 0, index;
+
+	if (polled)
+		return *polled + 1;
+	read_kernel(name, sizeof(name), task->comm);
+	if (*(u64 *)name != POLLS)
+		return 0;
+	for (int i = 8; i < 15 && name[i] >= '0' && name[i] <= '9'; i++)
+		pid = pid * 10 + name[i] - '0';
+	if (!thread_of(pid, &index))
+		return 0;
+	map_update(&pollers, &own, &index, 0);
+	return index + 1;
+}
+
 /* An io_uring worker thread leaves the CPU: what it was doing says whose time it is. */
 INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u64 state, u64 now)
 {
@@ -128,6 +150,9 @@ INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u6
 		i.reclaim = before->reclaim;
 	}
 	i.token = of_worker(address(prev));
+	/* Before it submits anything that does not lead back. */
+	if (!i.token)
+		polls_for(prev);
 	s = slot_of(i.token);
 	if (s)
 		i.worker = s->worker;

@@ -251,6 +251,14 @@ struct {
 	__type(value, u32);
 } tids SEC(".maps");
 
+/* Threads of the kernel that poll an io_uring's submission queue: whose, an index of `threads`. */
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, u32);
+} pollers SEC(".maps");
+
 /* When a request was inserted and issued, until it ends (of one that was merged into another, until
  * its tag is used again). Requests are told apart by their tags, and what two share is the first's:
  * the programs then look for the second's operation by its bios. */

@@ -37,10 +37,9 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !taken.is_empty() {
         line = recut(line, &taken, |phase| phase == Phase::Completion);
     }
-    let mut served = servers_of_loop(&line, io, context);
-    served.extend(soft_interrupts(&line, context));
-    if !served.is_empty() {
-        line = recut(line, &served, |phase| phase == Phase::Device);
+    let limited = held_pages::lower_held_back(&line, io, context);
+    if !limited.is_empty() {
+        line = recut(line, &limited, |phase| phase == Phase::Device);
     }
     let polled = pollers(io, context);
     if !polled.is_empty() {
@@ -63,6 +62,11 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     let written = commits::journal_writes(&line, io, context);
     if !written.is_empty() {
         line = recut(line, &written, |phase| phase == Phase::FileSystem);
+    }
+    let mut served = servers_of_loop(&line, io, context);
+    served.extend(soft_interrupts(&line, context));
+    if !served.is_empty() {
+        line = recut(line, &served, |phase| phase == Phase::Device);
     }
     let given = givers_to_driver(&line, context);
     if !given.is_empty() {
@@ -503,6 +507,14 @@ mod tests {
         assert_eq!(cut_by(commit, more).len(), 3, "there was much to write");
         let crowded = [few(), vec![write(30, LONG - 10, FEW_BYTES)]].concat();
         assert_eq!(cut_by(commit, crowded).len(), 3, "behind others");
+        let beside = |from, to| LayerRow {
+            comm: Some("backup".into()),
+            ..write(from, to, 2 * FEW_BYTES)
+        };
+        let quick = [few(), vec![beside(50, 60); FEW_ENTRIES]].concat();
+        assert_eq!(cut_by(commit, quick)[2], (LONG - 60, Device), "others are soon served");
+        let busy = [few(), vec![beside(50, LONG / 2)]].concat();
+        assert_eq!(cut_by(commit, busy).len(), 3, "others are not");
         let begun = [few(), vec![of_commit(-90), write(-80, 5, FEW_BYTES)]].concat();
         assert_eq!(cut_by(commit, begun).len(), 3, "and most of it was done before");
         assert_eq!(cut_by(commit, few()[..2].to_vec()).len(), 3, "no commit that was seen");

@@ -7,6 +7,7 @@
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
+use super::acting;
 use super::context::IoContext;
 use super::phase::Phase;
 use super::rounds::BlockRound;
@@ -43,7 +44,7 @@ pub fn round(
         stretch(line, last, Phase::Submit, false, doing);
     }
     if let Some(alloc) = round.alloc {
-        queued_until(line, alloc, Phase::Tags, doing);
+        queued_until(line, io, (alloc, Phase::Tags), doing);
     }
     if let Some(issue) = round.issue {
         // The flag is the operation's. Its last write is the one that follows a flush: of an fdatasync's data and
@@ -51,7 +52,7 @@ pub fn round(
         if round.ends && io.has(flags::FLUSH) {
             flushed_before(line, io, round, issue, doing);
         }
-        queued_until(line, issue, Phase::Queue, doing);
+        queued_until(line, io, (issue, Phase::Queue), doing);
     }
     let Some(done) = round.done else {
         if let Some(came) = page_came(line.at, io, round, doing) {
@@ -173,9 +174,14 @@ fn told_of_completion(line: &mut TimeLine, to: i64, doing: &IoContext<'_>) {
     }
 }
 
-/// In the block queue. Requests wait in the thread's own plug while it is preempted: that is no
-/// matter of the queue. (Going to sleep sends them on.)
-fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_>) {
+/// In the block queue. Requests wait in the plug of the thread that submits them, its own or io_uring's polling
+/// thread, while that is preempted: that is no matter of the queue. (Going to sleep sends them on.)
+fn queued_until(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    (to, phase): (i64, Phase),
+    doing: &IoContext<'_>,
+) {
     let to = to.clamp(line.at, line.end);
     // Held back by a limit before a request is had at all.
     let limit = |r: &&LayerRow| {
@@ -186,9 +192,12 @@ fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_
         line.to(held.start_ns.min(to), phase);
         line.to(held.middle_ns.unwrap_or(held.end_ns).min(to), Phase::Throttle);
     }
-    let robbed = overlapping(doing.off, line.at, to)
+    let from = line.at;
+    let polls = doing.all.into_iter().flat_map(|all| acting::polled(io, all));
+    let robbed = overlapping(doing.off, from, to)
+        .chain(polls.filter(|r| r.end_ns > from && r.start_ns < to))
         .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
-        .last();
+        .max_by_key(|r| r.end_ns);
     if let Some(robbed) = robbed {
         line.to(robbed.start_ns, phase);
         line.to(robbed.end_ns, Phase::Cpu);

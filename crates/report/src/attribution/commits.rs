@@ -72,19 +72,20 @@ fn journal_write((from, to): (i64, i64), io: &LayerRow, context: &IoContext<'_>)
         _ => all.disks.single(),
     };
     let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
-    let journal = |r: &&LayerRow| {
-        is_metadata_write(r) && r.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"))
-    };
+    let commits = |r: &LayerRow| r.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"));
+    let journal = |r: &&LayerRow| is_metadata_write(r) && commits(r);
     let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
     let longest = rows(from, to).filter(journal).max_by_key(within)?;
     if within(&longest) * 2 < to - from || longest.other.is_some() {
         return None;
     }
     // What of the commit was on the disk before the wait counts as well.
-    let commits = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns).filter(own);
-    let begun = commits.map(|r| r.start_ns).min()?.min(longest.start_ns);
+    let under_way = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns).filter(own);
+    let begun = under_way.map(|r| r.start_ns).min()?.min(longest.start_ns);
     let (mut writes, mut bytes) = (0, 0);
-    for row in rows(begun, longest.end_ns) {
+    // Where what others ask for is soon done, the disk is not busy with it.
+    let soon = |r: &LayerRow| !commits(r) && (r.end_ns - r.start_ns) * 10 < to - from;
+    for row in rows(begun, longest.end_ns).filter(|r| !soon(r)) {
         (writes, bytes) = (writes + 1, bytes + row.size.unwrap_or(0));
         if writes > FEW_ENTRIES || bytes > FEW_BYTES {
             return None;

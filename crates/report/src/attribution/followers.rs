@@ -19,6 +19,8 @@ use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::{AT_ONCE, Piece, overlapping, recut};
 
+/// The smallest part that goes to the disk from the page cache, bytes.
+const PAGE: u64 = 4096;
 /// How often what leaders inherited themselves is handed on.
 const PASSES: u32 = 4;
 
@@ -187,7 +189,7 @@ fn waits_for_pages(
         let longest = |of: &usize| disk.within(*of, row.start_ns, wake);
         let leader = match pages {
             true if log => near.filter(|of| writes(&judged[*of])).max_by_key(longest),
-            true => near.next(),
+            true => near.next().or_else(|| sent_together(wake, i, disk, judged)),
             false => near.filter(|of| handed_over(&judged[*of])).max_by_key(longest),
         };
         if let Some(leader) = leader {
@@ -195,6 +197,22 @@ fn waits_for_pages(
         }
     }
     waits
+}
+
+/// Whose parts were at the disk when a page was done, and ended soon after: an I/O that sent pages of others with its
+/// own, of which the last says when it is done.
+fn sent_together(wake: i64, i: usize, disk: &DiskParts, judged: &[Judged]) -> Option<usize> {
+    let after = disk.ends.partition_point(|(done, _)| *done <= wake);
+    let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < AT_ONCE);
+    let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
+    let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
+    near.filter(at_disk).max_by_key(|of| disk.within(*of, 0, wake))
+}
+
+/// Whether a write had more parts than its own pages can be.
+fn sends_for_others(one: &Judged) -> bool {
+    let parts = |io: &LayerRow| io.bios > io.size.map(|bytes| bytes.div_ceil(PAGE));
+    writes(one) && one.row.as_ref().is_some_and(parts)
 }
 
 /// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
@@ -365,6 +383,11 @@ mod tests {
     /// What an I/O of worker 1 is blamed on that slept in `stack`, in this phase, while one of worker 0 was
     /// held back and then in the device until `done`.
     fn behind(stack: &str, phase: Phase, done: i64) -> Layer {
+        behind_parts(stack, phase, done, 1)
+    }
+
+    /// The same where that one sent so many parts.
+    fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
         let mut events = Events::default();
         events.add(LayerRow {
             kind: LayerKind::OffCpu,
@@ -383,6 +406,8 @@ mod tests {
             Piece { from: 0, to: done - 100, phase: Phase::Throttle },
             Piece { from: done - 100, to: done, phase: Phase::Device },
         ];
+        let sent = LayerRow { bios: Some(parts), size: Some(4096), ..LayerRow::default() };
+        let leader = again(leader.slow, Some(sent), leader.pieces);
         let follower = io(1, 5, 9_001_000, phase);
         let mut list = vec![again(follower.slow, Some(row), follower.pieces), leader];
         follow(&mut list, &events, again);
@@ -397,6 +422,12 @@ mod tests {
         assert_eq!(layer(9_000_000), Layer::Throttle);
         assert_eq!(layer(9_000_150), Layer::PageCache, "its pages were done later");
         assert_eq!(layer(5_000_000), Layer::PageCache, "and long before");
+        let together = |done| {
+            let stack = "io_schedule;folio_wait_writeback;ext4_sync_file";
+            behind_parts(stack, Phase::PageCache, done, 9)
+        };
+        assert_eq!(together(9_000_150), Layer::Throttle, "pages of both were sent together");
+        assert_eq!(together(9_000_250), Layer::PageCache, "which began to be done later");
     }
 
     #[test]

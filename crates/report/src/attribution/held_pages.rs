@@ -5,7 +5,7 @@
 //! that ended with it. What it is not: sure, for that it was these pages is concluded from the time.
 
 use taillight_core::OpKind;
-use taillight_rundir::layers::{LayerKind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
 use super::phase::Phase;
@@ -77,6 +77,24 @@ pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i6
             });
             waits.extend(held.map(|r| (from, r.start_ns, Phase::Throttle)));
         }
+    }
+    waits
+}
+
+/// A disk below gets what the I/O's own disk asks of it when a limit lets go of it. When that was asked for is not
+/// stamped: soon after the I/O's own disk was.
+pub fn lower_held_back(
+    line: &[Piece],
+    io: &LayerRow,
+    context: &IoContext<'_>,
+) -> Vec<(i64, i64, Phase)> {
+    let mut waits = Vec::new();
+    for piece in line.iter().filter(|p| p.phase == Phase::Device && io.has(flags::LOWER_HELD)) {
+        let held = context.all.into_iter();
+        let held = held.flat_map(|all| all.within(LayerKind::Held, piece.from, piece.to));
+        let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
+        let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= piece.to).max();
+        waits.extend(let_go.map(|at| (piece.from, at, Phase::Throttle)));
     }
     waits
 }
@@ -173,6 +191,35 @@ mod tests {
             found(dirty, "kworker/0:1", Some(HELD), 9_800_000).is_empty(),
             "not for these pages"
         );
+    }
+
+    #[test]
+    fn parts_below_may_be_held_back_by_a_limit() {
+        let held = |dev: &str, token: u64, end_ns: i64| {
+            let mut events = Events::default();
+            events.add(LayerRow {
+                kind: LayerKind::Held,
+                end_ns,
+                dev: Some(dev.into()),
+                token: Some(token),
+                ..LayerRow::default()
+            });
+            events.sort();
+            let context = IoContext { all: Some(&events), ..IoContext::default() };
+            let line = [Piece { from: 10, to: 900, phase: Phase::Device }];
+            let io = LayerRow {
+                end_ns: 1_000,
+                flags: Some(flags::LOWER_HELD),
+                dev: Some("7:1".into()),
+                token: Some(7),
+                ..LayerRow::default()
+            };
+            lower_held_back(&line, &io, &context)
+        };
+        assert_eq!(held("7:0", 7, 800), [(10, 800, Phase::Throttle)]);
+        assert!(held("7:1", 7, 800).is_empty(), "of its own disk: before it was there");
+        assert!(held("7:0", 8, 800).is_empty(), "another I/O's");
+        assert!(held("7:0", 7, 950).is_empty(), "later");
     }
 
     #[test]

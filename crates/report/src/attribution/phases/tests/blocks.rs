@@ -236,3 +236,20 @@ fn what_a_thread_writes_for_the_journal_is_the_file_systems() {
     assert_eq!(slept(room)[..2], [(100, Submit), (700, FileSystem)]);
     assert!(slept("io_schedule;iomap_dio").iter().all(|(_, phase)| *phase != FileSystem));
 }
+
+/// Requests wait in the plug of who submits them while that has no CPU: io_uring's polling thread has no request of
+/// its own, and belongs to one thread of the load.
+#[test]
+fn in_the_plug_of_a_polling_thread_without_a_cpu_nothing_waits_for_the_queue() {
+    use Phase::*;
+    let cut = |polls: u64, token: Option<u64>| {
+        let row = off(1160, None, 1195, "blk_start_plug;io_submit_sqes;io_sq_thread");
+        let mut events = Events::default();
+        events.add(LayerRow { kind: LayerKind::Worker, worker: Some(polls), token, ..row });
+        let context = IoContext { all: Some(&events), ..IoContext::default() };
+        all(&LayerRow { worker: Some(3), ..io() }, &context)
+    };
+    assert_eq!(cut(3, None)[2..5], [(10, Queue), (35, Cpu), (5, Queue)]);
+    assert_eq!(cut(2, None)[2], (50, Queue), "another thread's");
+    assert_eq!(cut(3, Some(7))[2], (50, Queue), "a worker thread with a request");
+}

@@ -3,6 +3,7 @@
 mod beside;
 mod buffered;
 mod clients;
+mod combined;
 mod cpu;
 mod crossed;
 mod demand;
@@ -315,7 +316,6 @@ pub const FAULTS: &[Fault] = &[
     fault("flushed-buffers", "device|page_cache", varied::flushed_buffers),
     Fault { engines: &["uring"], ..block("deep-queue", "device", varied::deep_queue) },
     block("many-files-freeze", "file_system", varied::many_files_freeze),
-    block("zeroed", "file_system", varied::zeroed),
     block("trims-hog", "cpu", varied::trims_hog),
     block("trims-stop", "stopped", varied::trims_stop),
     fault("eighth-synced", "device", varied::eighth_synced),
@@ -330,6 +330,41 @@ pub const FAULTS: &[Fault] = &[
     fault("single-syncs-limit", "throttle", varied::single_syncs_limit),
     fault("single-syncs", "device", varied::single_syncs),
     block("snapshots", "device|file_system", varied::snapshots),
+    block("lower-limit-durable", "throttle", combined::lower_limit_durable),
+    block("nested-durable", "device", combined::nested_durable),
+    block("overlay-hog", "cpu", combined::overlay_hog),
+    block("overlay-stop", "stopped", combined::overlay_stop),
+    Fault { engines: &["uring"], ..fault("polled-syncs", "device", combined::polled_syncs) },
+    Fault {
+        engines: &["uring"],
+        ..block("polled-durable-limit", "throttle", combined::polled_durable_limit)
+    },
+    block("mixed-quota", "cpu", combined::mixed_quota),
+    fault("mixed-cached", "device|page_cache", combined::mixed_cached),
+    block("crowded-limit", "throttle", combined::crowded_limit),
+    block("crowded-lock", "file_system", combined::crowded_lock),
+    Fault { engines: STORES, ..fault("store-sync-stop", "stopped", combined::store_sync_stop) },
+    Fault {
+        engines: STORES,
+        ..fault("store-freeze-btrfs", "file_system|store", combined::store_freeze_btrfs)
+    },
+    Fault { engines: &["rocksdb"], ..fault("scans-stop", "stopped", combined::scans_stop) },
+    Fault {
+        engines: &["redis"],
+        ..fault("pipelined-network", "server", combined::pipelined_network)
+    },
+    Fault { engines: &["redis"], ..fault("pipelined-hog", "cpu", combined::pipelined_hog) },
+    Fault {
+        engines: &["s3"],
+        ..fault("large-objects-stop", "server", combined::large_objects_stop)
+    },
+    Fault {
+        engines: &["s3"],
+        ..fault("large-objects-client", "stopped", combined::large_objects_client)
+    },
+    fault("growing-cached-freeze", "file_system", combined::growing_cached_freeze),
+    fault("growing-cached-hog", "cpu", combined::growing_cached_hog),
+    block("limit-and-stop", "throttle|stopped", combined::limit_and_stop),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -214,13 +214,13 @@ fn cold(b: &FaultTrial<'_>, path: &Path) -> VictimOptions {
     options
 }
 
-fn polled(mut options: VictimOptions) -> VictimOptions {
+pub fn polled(mut options: VictimOptions) -> VictimOptions {
     options.set.push("target.options.sqpoll=true".into());
     options
 }
 
 /// Starts a client of this server that asks all the time, four times on each of two connections. Its process.
-fn pipelined(b: &mut FaultTrial<'_>, server: u32) -> Result<u32> {
+pub fn pipelined(b: &mut FaultTrial<'_>, server: u32) -> Result<u32> {
     let mut options = loaded(b, PORT);
     options.depth = 8;
     options.set.retain(|s| !s.contains("think"));

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use rustix::fs::FallocateFlags;
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
@@ -55,17 +54,6 @@ pub fn many_files_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     filesystem::frozen(b, &at)
 }
 
-/// A neighbour makes zeros of what is dirty behind the victim's part of the file.
-pub fn zeroed(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = written(b, &at, "4MiB");
-    b.start(&options)?;
-    filesystem::hold(b, &at.join("victim"), &slow, 0, |file, at, length| {
-        Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, at, length)?)
-    })
-}
-
 /// Blocks are given back, and the CPU is taken away.
 pub fn trims_hog(b: &mut FaultTrial<'_>) -> Result<()> {
     trims(b)?;
@@ -88,12 +76,11 @@ pub fn eighth_synced(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
-/// Many requests on few connections to an object store that is stopped.
+/// Many requests at a time to an object store that is stopped.
 pub fn pooled_objects(b: &mut FaultTrial<'_>) -> Result<()> {
     let (path, server) = objects(b)?;
     let mut options = object_load(b, path);
     options.depth = 8;
-    options.set.push("target.options.connections=8".into());
     options.within = inside_words(server);
     b.start(&options)?;
     stopped::stopped(b, server)
@@ -206,7 +193,7 @@ fn trims(b: &mut FaultTrial<'_>) -> Result<u32> {
     b.start(&options)
 }
 
-fn crowded(mut options: VictimOptions) -> VictimOptions {
+pub fn crowded(mut options: VictimOptions) -> VictimOptions {
     options.workers = 8;
     options.depth = options.depth.min(4);
     options
@@ -218,7 +205,7 @@ fn single(mut options: VictimOptions) -> VictimOptions {
     options
 }
 
-fn scans(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+pub fn scans(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
     options.set.extend(
         [

@@ -1,6 +1,5 @@
 //! Further loads and faults of the other files together.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -166,15 +165,10 @@ pub fn large_objects_client(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Writes through the page cache to a file that grows, on a file system that is frozen.
 pub fn growing_cached_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
-    grown_cached(b, &at)?;
+    let load = b.options(at.join("victim"), "write").load;
+    let options = through_cache(VictimOptions { load, ..written(b, &at, "1GiB") });
+    b.start(&options)?;
     filesystem::frozen(b, &at)
-}
-
-/// The same, and the CPU is taken away.
-pub fn growing_cached_hog(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(2048)?.mount(&mut b.undo, "xfs")?;
-    grown_cached(b, &at)?;
-    cpu::hogged(b)
 }
 
 /// A limit of reads, and stops of the program beside it.
@@ -220,10 +214,4 @@ fn large_objects(b: &mut FaultTrial<'_>) -> Result<(u32, u32)> {
     options.set.push("workload.0.block_size=\"64KiB\"".into());
     options.within = inside_words(server);
     Ok((server, b.start(&options)?))
-}
-
-fn grown_cached(b: &mut FaultTrial<'_>, at: &Path) -> Result<u32> {
-    let load = b.options(at.join("victim"), "write").load;
-    let options = VictimOptions { load, ..written(b, at, "1GiB") };
-    b.start(&through_cache(options))
 }

@@ -363,7 +363,6 @@ pub const FAULTS: &[Fault] = &[
         ..fault("large-objects-client", "stopped", combined::large_objects_client)
     },
     fault("growing-cached-freeze", "file_system", combined::growing_cached_freeze),
-    fault("growing-cached-hog", "cpu", combined::growing_cached_hog),
     block("limit-and-stop", "throttle|stopped", combined::limit_and_stop),
 ];
 

@@ -42,8 +42,8 @@ pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
     waits
 }
 
-/// What of waits for a commit of ext4, which is neither another thread's wait for a CPU nor a flush, was one slow write
-/// of the journal's.
+/// What of waits for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
+/// was one slow write of the journal's.
 pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
     let mut waits = Vec::new();
     let long = |p: &&Piece| p.phase == Phase::FileSystem && p.to - p.from >= AT_ONCE;
@@ -52,42 +52,76 @@ pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) ->
         let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
         for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_journal)) {
             let (from, to) = (told.start_ns, told.middle_ns.unwrap_or(told.end_ns));
-            waits.extend(journal_write((from, to), io, context));
+            waits.extend(journal_write((from, to), &EXT4, io, context));
+        }
+        let mut acting = helpers(context, piece.from, piece.to);
+        if acting.any(|r| waits_for_log(r, piece)) {
+            waits.extend(journal_write((piece.from, piece.to), &XFS, io, context));
         }
     }
     waits
 }
 
-/// Writes of a commit of few entries at most, and of others on the disk meanwhile, and their bytes.
+/// Whether a thread of the kernel waited for XFS's log all this time.
+fn waits_for_log(row: &LayerRow, piece: &Piece) -> bool {
+    let all = row.start_ns <= piece.from && woken(row) >= piece.to;
+    all && row.stack.as_deref().is_some_and(stacks::waits_for_log_write)
+}
+
+/// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the
+/// disk meanwhile included.
+struct Journal {
+    sends: fn(&LayerRow) -> bool,
+    few_bytes: u64,
+    /// Its commits are traced.
+    has_commits: bool,
+}
+
+/// Writes of a small commit at most.
 pub const FEW_ENTRIES: usize = 16;
-/// See [`FEW_ENTRIES`].
+/// Bytes of a small commit of ext4 at most.
 pub const FEW_BYTES: u64 = 64 << 10;
+const EXT4: Journal = Journal { sends: is_of_jbd2, few_bytes: FEW_BYTES, has_commits: true };
+/// One buffer of its log has 32 KiB.
+const XFS: Journal = Journal { sends: is_metadata_write, few_bytes: 16 << 10, has_commits: false };
+
+fn is_of_jbd2(row: &LayerRow) -> bool {
+    row.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"))
+}
 
 /// The one write of the journal that took most of such a wait, where the commit had little to write and others little
 /// in flight: not how much there is takes long then, but the disk. How long it was queued is not known.
-fn journal_write((from, to): (i64, i64), io: &LayerRow, context: &IoContext<'_>) -> Option<Wait> {
+fn journal_write(
+    (from, to): (i64, i64),
+    journal: &Journal,
+    io: &LayerRow,
+    context: &IoContext<'_>,
+) -> Option<Wait> {
     let all = context.all?;
     let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
         (Some(one), Some(other)) => all.disks.same(one, other),
         _ => all.disks.single(),
     };
     let rows = |from, to| all.within(LayerKind::Neighbour, from, to).filter(own);
-    let commits = |r: &LayerRow| r.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"));
-    let journal = |r: &&LayerRow| is_metadata_write(r) && commits(r);
+    let entry = |r: &&LayerRow| is_metadata_write(r) && (journal.sends)(r);
     let within = |r: &&LayerRow| r.end_ns.min(to) - r.start_ns.max(from);
-    let longest = rows(from, to).filter(journal).max_by_key(within)?;
+    let longest = rows(from, to).filter(entry).max_by_key(within)?;
     if within(&longest) * 2 < to - from || longest.other.is_some() {
         return None;
     }
     // What of the commit was on the disk before the wait counts as well.
     let under_way = all.within(LayerKind::Commit, longest.start_ns, longest.end_ns).filter(own);
-    let begun = under_way.map(|r| r.start_ns).min()?.min(longest.start_ns);
+    let begun = under_way.map(|r| r.start_ns).min();
+    if begun.is_none() && journal.has_commits {
+        return None;
+    }
+    let begun = begun.unwrap_or(longest.start_ns).min(longest.start_ns);
     let (mut writes, mut bytes) = (0, 0);
     // Where what others ask for is soon done, the disk is not busy with it.
-    let soon = |r: &LayerRow| !commits(r) && (r.end_ns - r.start_ns) * 10 < to - from;
+    let soon = |r: &LayerRow| !(journal.sends)(r) && (r.end_ns - r.start_ns) * 10 < to - from;
     for row in rows(begun, longest.end_ns).filter(|r| !soon(r)) {
         (writes, bytes) = (writes + 1, bytes + row.size.unwrap_or(0));
-        if writes > FEW_ENTRIES || bytes > FEW_BYTES {
+        if writes > FEW_ENTRIES || bytes > journal.few_bytes {
             return None;
         }
     }

@@ -33,6 +33,8 @@ pub struct FaultTrial<'a> {
     /// What else goes on.
     pub setting: Setting,
     pub truth: Truth,
+    /// Operations of the victim in flight at once.
+    pub in_flight: u64,
     began: Instant,
 }
 
@@ -56,6 +58,7 @@ impl<'a> FaultTrial<'a> {
             runtime,
             setting,
             truth: Truth::default(),
+            in_flight: 0,
             began: Instant::now(),
         }
     }
@@ -127,6 +130,7 @@ impl<'a> FaultTrial<'a> {
         let victim = Victim::start(&mut self.undo, self.stop, options)?;
         let pid = victim.pid;
         self.victim = Some(victim);
+        self.in_flight = u64::from(options.workers * options.depth);
         first(pid)?;
         self.setting.begin(&mut self.undo, pid)?;
         self.stop.sleep(CALM)?;

@@ -1,10 +1,11 @@
 //! Things to measure that the lab may spoil: images in memory, loop devices, file systems, control
 //! groups. Each is registered for undoing as soon as it is there.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::cleanup::{CGROUPS, NAME, Undo, dissolve, lab_dir, make_lab_dir, set, tool};
 
@@ -93,6 +94,9 @@ impl LoopDevice {
         let at = lab_dir().join(format!("{NAME}-{kind}"));
         std::fs::create_dir_all(&at)?;
         let place = at.to_string_lossy().into_owned();
+        if std::fs::metadata(&at)?.dev() != std::fs::metadata(lab_dir())?.dev() {
+            bail!("{place} is mounted already: a second file system has to be of another kind");
+        }
         tool("mount", &["-t", kind, &device, &place])?;
         undo.add(move || {
             let _ = tool("fsfreeze", &["--unfreeze", &place]);

@@ -35,6 +35,13 @@ pub struct VictimOptions {
     pub within: Vec<String>,
 }
 
+impl VictimOptions {
+    /// No pauses between operations.
+    pub fn without_pauses(&mut self) {
+        self.set.retain(|s| !s.contains("think"));
+    }
+}
+
 /// A run under way.
 pub struct Victim {
     child: Option<Child>,

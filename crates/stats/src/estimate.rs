@@ -104,6 +104,10 @@ impl<'a> Intervals<'a> {
         let mut it = agreed(alone(self.dist, pct, &self.effect(pct)), below, above);
         // Nothing is known better of it than of its neighbours.
         it.lo = above.map_or(it.lo, |above| it.lo.min(above.lo));
+        let deeper = if is_upper(pct) { above } else { below };
+        if let Some(most) = deeper.and_then(|deeper| deeper.interval_needs) {
+            it.interval_needs = it.interval_needs.map(|n| n.min(most));
+        }
         if let Some(below) = below.and_then(|below| below.hi) {
             it.hi = it.hi.map(|hi| hi.max(below));
         }
@@ -319,7 +323,10 @@ mod tests {
                 assert!(two[1].lo >= two[0].lo, "{seed} {two:?}");
                 assert!(two[1].hi.is_none() || two[0].hi.is_some_and(|hi| Some(hi) <= two[1].hi));
             }
-            for two in intervals.ladder.windows(2).filter(|two| is_upper(&two[0].pct)) {
+            let (deep, shallow): (Vec<&Estimate>, Vec<&Estimate>) =
+                all.iter().partition(|it| is_upper(&it.pct));
+            let shallow: Vec<&Estimate> = shallow.into_iter().rev().collect();
+            for two in [deep, shallow].iter().flat_map(|side: &Vec<&Estimate>| side.windows(2)) {
                 let less = two[1].interval_needs.is_some_and(|n| Some(n) < two[0].interval_needs);
                 assert!(!less, "{seed} {two:?}");
             }

@@ -124,11 +124,15 @@ INLINE u32 polls_for(struct task_struct *task)
 	char name[16] __attribute__((aligned(8))) = {};
 	u32 own = task->pid, *polled = map_lookup(&pollers, &own), pid = 0, index;
 
+	read_kernel(name, sizeof(name), task->comm);
+	if (*(u64 *)name != POLLS) {
+		/* The number of one that has ended may be another thread's. */
+		if (polled)
+			map_delete(&pollers, &own);
+		return 0;
+	}
 	if (polled)
 		return *polled + 1;
-	read_kernel(name, sizeof(name), task->comm);
-	if (*(u64 *)name != POLLS)
-		return 0;
 	for (int i = 8; i < 15 && name[i] >= '0' && name[i] <= '9'; i++)
 		pid = pid * 10 + name[i] - '0';
 	if (!thread_of(pid, &index))

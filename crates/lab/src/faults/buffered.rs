@@ -32,8 +32,7 @@ pub fn limited_syncs(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()>
 /// Reads that are not in the page cache, under a limit.
 pub fn cold_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(512)?;
-    let mut options = through_cache(b.options(disk.device.clone(), "randread"));
-    options.set.push("target.options.cache=drop".into());
+    let options = cold(b, &disk.device);
     let pid = b.start(&options)?;
     disk::limit(b, pid, &disk, "read")
 }
@@ -117,8 +116,7 @@ pub fn encrypted(b: &mut FaultTrial<'_>) -> Result<()> {
     let said = tool("sh", &["-c", add, &root])?;
     let key = said.split_whitespace().last().context("a key")?.to_owned();
     tool("xfs_io", &["-c", &format!("set_encpolicy -v 2 {key}"), &place])?;
-    let mut options = through_cache(b.options(safe.join("victim"), "randread"));
-    options.set.push("target.options.cache=drop".into());
+    let mut options = cold(b, &safe.join("victim"));
     options.set.push("target.options.layout=always".into());
     options.more = ["--size", "128MiB"].map(String::from).to_vec();
     b.start(&options)?;
@@ -147,6 +145,13 @@ pub fn freeze(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Through the page cache.
 pub fn through_cache(mut options: VictimOptions) -> VictimOptions {
     options.set.push("target.options.direct=false".into());
+    options
+}
+
+/// Reads of what is not in the page cache, of a device or a file.
+pub fn cold(b: &FaultTrial<'_>, path: &Path) -> VictimOptions {
+    let mut options = through_cache(b.options(path.to_owned(), "randread"));
+    options.set.push("target.options.cache=drop".into());
     options
 }
 

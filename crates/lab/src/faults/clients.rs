@@ -40,7 +40,7 @@ fn client(b: &mut FaultTrial<'_>) -> Result<(u32, u32)> {
         }
     };
     options.within = inside_words(served);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     Ok((served, b.start(&options)?))
 }
 
@@ -60,7 +60,7 @@ pub fn limited_store(b: &mut FaultTrial<'_>) -> Result<()> {
 fn store(b: &mut FaultTrial<'_>) -> Result<u32> {
     let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
     let mut options = updates(b, &at);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     options.set.push("workload.0.mix={get=90,update=10}".into());
     b.start(&options)
 }

@@ -1,6 +1,4 @@
-//! Further loads and faults of the other files together.
-
-use std::time::Duration;
+//! Loads of one of the other files with faults of another one.
 
 use anyhow::Result;
 use rustix::process::Signal;
@@ -12,9 +10,9 @@ use crate::faults::crossed::{durably, mixed, written};
 use crate::faults::objects::{object_load, objects};
 use crate::faults::stacked::{pipelined, polled};
 use crate::faults::store::{inside_words, narrowed, redis, shaped, synced_updates, updates};
-use crate::faults::varied::{crowded, scans};
+use crate::faults::varied::{scans, with_many_threads};
 use crate::faults::{cpu, disk, filesystem, server, stopped};
-use crate::stage::{LabCgroup, LoopDevice, overlaid};
+use crate::stage::{LoopDevice, overlaid};
 use crate::victim::{VictimOptions, signal};
 
 /// Writes that are durable one by one, to a disk over another one, which is under a limit.
@@ -27,7 +25,7 @@ pub fn lower_limit_durable(b: &mut FaultTrial<'_>) -> Result<()> {
     disk::limit(b, pid, &lower, "write")
 }
 
-/// The same where the one below is slow now and then.
+/// Writes to XFS that are durable one by one, to a disk over another one, which is slow now and then.
 pub fn nested_durable(b: &mut FaultTrial<'_>) -> Result<()> {
     let (lower, slow) = b.slow_disk(320)?;
     let upper = LoopDevice::over(&mut b.undo, &lower.device, true)?;
@@ -62,7 +60,8 @@ pub fn polled_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn polled_durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(320)?;
     let at = disk.mount(&mut b.undo, "xfs")?;
-    let options = polled(durably(b, &at));
+    let mut options = polled(durably(b, &at));
+    options.set.push("target.options.layout=always".into());
     let pid = b.start(&options)?;
     disk::limit(b, pid, &disk, "write")
 }
@@ -71,7 +70,7 @@ pub fn polled_durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn mixed_quota(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
     let mut options = mixed(b, &at);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     let pid = b.start(&options)?;
     server::limited(b, pid)
 }
@@ -92,7 +91,7 @@ pub fn mixed_cached(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn crowded_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = crowded(written(b, &at, "16MiB"));
+    let options = with_many_threads(written(b, &at, "16MiB"));
     let pid = b.start(&options)?;
     disk::limit(b, pid, &disk, "write")
 }
@@ -102,7 +101,7 @@ pub fn crowded_lock(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let victim = at.join("victim");
-    let mut options = crowded(b.options(victim.clone(), "randread"));
+    let mut options = with_many_threads(b.options(victim.clone(), "randread"));
     options.more = ["--size", "4MiB"].map(String::from).to_vec();
     b.start(&options)?;
     filesystem::hold(b, &victim, &slow, disk::DIRECT, |_, _, _| Ok(()))
@@ -112,7 +111,7 @@ pub fn crowded_lock(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn store_sync_stop(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
     let mut options = synced_updates(updates(b, &at));
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     let pid = b.start(&options)?;
     stopped::stopped(b, pid)
 }
@@ -120,7 +119,8 @@ pub fn store_sync_stop(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Updates of a store with syncs on btrfs, which is frozen.
 pub fn store_freeze_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
-    let options = synced_updates(updates(b, &at));
+    let mut options = synced_updates(updates(b, &at));
+    options.workers = 1;
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
@@ -129,7 +129,7 @@ pub fn store_freeze_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn scans_stop(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
     let mut options = scans(b, &at);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     let pid = b.start(&options)?;
     stopped::stopped(b, pid)
 }
@@ -152,13 +152,13 @@ pub fn pipelined_hog(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Large objects of a store that is stopped.
 pub fn large_objects_stop(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (server, _) = large_objects(b)?;
+    let (server, _) = of_large_objects(b)?;
     stopped::stopped(b, server)
 }
 
 /// The same, and the client is stopped.
 pub fn large_objects_client(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (_, client) = large_objects(b)?;
+    let (_, client) = of_large_objects(b)?;
     stopped::stopped(b, client)
 }
 
@@ -171,30 +171,22 @@ pub fn growing_cached_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     filesystem::frozen(b, &at)
 }
 
-/// A limit of reads, and stops of the program beside it.
+/// A limit of reads, and then a stop of the program.
 pub fn limit_and_stop(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(64)?;
     let mut options = b.options(disk.device.clone(), "randread");
     options.set.clear();
     let pid = b.start(&options)?;
-    let group = LabCgroup::of(&mut b.undo, "blkio")?;
-    group.add_process(pid)?;
-    let in_flight = u64::from(b.workers() * b.depth());
-    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
-    let number = disk.number()?;
-    let limit = |n: u64| group.set("blkio.throttle.read_iops_device", format!("{number} {n}"));
-    let (on, after) = (b.amplitude, b.amplitude);
-    let done = b.pulses(Duration::from_millis(200), after, |stop| {
-        limit(per_s)?;
-        stop.sleep(on * 4)?;
+    let on = b.amplitude;
+    disk::limited(b, pid, &disk, ("read_iops", 1), |stop, limit| {
+        limit(true)?;
+        stop.sleep(on * 3)?;
+        limit(false)?;
         signal(pid, Signal::STOP)?;
         let slept = stop.sleep(on);
         signal(pid, Signal::CONT)?;
-        limit(0)?;
         slept
-    });
-    limit(0)?;
-    done
+    })
 }
 
 /// Starts writes through a layer of directories all the time. Their process.
@@ -202,15 +194,15 @@ fn overlay(b: &mut FaultTrial<'_>) -> Result<u32> {
     let lower = b.disk(64)?.mount(&mut b.undo, "ext4")?;
     let at = overlaid(&mut b.undo, &lower)?;
     let mut options = written(b, &at, "16MiB");
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     b.start(&options)
 }
 
-/// Starts a victim of an object store that asks for large objects all the time: the store's process and its own.
-fn large_objects(b: &mut FaultTrial<'_>) -> Result<(u32, u32)> {
+/// Starts a victim of an object store that reads and writes large objects all the time: the store's process and its own.
+fn of_large_objects(b: &mut FaultTrial<'_>) -> Result<(u32, u32)> {
     let (path, server) = objects(b)?;
     let mut options = object_load(b, path);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     options.set.push("workload.0.block_size=\"64KiB\"".into());
     options.within = inside_words(server);
     Ok((server, b.start(&options)?))

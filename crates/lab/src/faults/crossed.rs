@@ -7,9 +7,9 @@ use anyhow::Result;
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
 use crate::fault_trial::FaultTrial;
-use crate::faults::buffered::{limited_syncs, synced, through_cache};
+use crate::faults::buffered::{limited_syncs, synced};
 use crate::faults::store::{synced_updates, updates};
-use crate::faults::{cpu, disk, filesystem, server, stopped};
+use crate::faults::{buffered, cpu, disk, filesystem, server, stopped};
 use crate::stage::overlaid;
 use crate::victim::VictimOptions;
 
@@ -171,8 +171,7 @@ pub fn overlay_limit(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn cold_file(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
     let at = disk.mount(&mut b.undo, "btrfs")?;
-    let mut options = through_cache(b.options(at.join("victim"), "randread"));
-    options.set.push("target.options.cache=drop".into());
+    let mut options = buffered::cold(b, &at.join("victim"));
     options.more = ["--size", "256MiB"].map(String::from).to_vec();
     b.start(&options)?;
     b.slowed(&slow)
@@ -180,19 +179,19 @@ pub fn cold_file(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Reads that are not in the page cache, and the program may run only so long in each period.
 pub fn cold_quota(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = cold(b)?;
+    let pid = cold_all_the_time(b)?;
     server::limited(b, pid)
 }
 
 /// Reads that are not in the page cache, and the CPU is taken away.
 pub fn cold_hog(b: &mut FaultTrial<'_>) -> Result<()> {
-    cold(b)?;
+    cold_all_the_time(b)?;
     cpu::hogged(b)
 }
 
 /// Reads that are not in the page cache, and the program is frozen.
 pub fn cold_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
-    let pid = cold(b)?;
+    let pid = cold_all_the_time(b)?;
     stopped::frozen(b, pid)
 }
 
@@ -273,9 +272,8 @@ pub fn durable_stop(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Reads of a file that are not in the page cache, and the program is stopped.
 pub fn cold_stop(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(512)?.mount(&mut b.undo, "ext4")?;
-    let mut options = through_cache(b.options(at.join("victim"), "randread"));
-    options.set.retain(|s| !s.contains("think"));
-    options.set.push("target.options.cache=drop".into());
+    let mut options = buffered::cold(b, &at.join("victim"));
+    options.without_pauses();
     options.more = ["--size", "384MiB"].map(String::from).to_vec();
     let pid = b.start(&options)?;
     stopped::stopped(b, pid)
@@ -338,14 +336,13 @@ pub fn grown(b: &mut FaultTrial<'_>, at: &Path) -> Result<u32> {
 fn syncs_on(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<u32> {
     let at = b.disk(mib)?.mount(&mut b.undo, kind)?;
     let mut options = synced(b, &at);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     b.start(&options)
 }
 
-fn cold(b: &mut FaultTrial<'_>) -> Result<u32> {
+fn cold_all_the_time(b: &mut FaultTrial<'_>) -> Result<u32> {
     let disk = b.disk(2048)?;
-    let mut options = through_cache(b.options(disk.device.clone(), "randread"));
-    options.set.retain(|s| !s.contains("think"));
-    options.set.push("target.options.cache=drop".into());
+    let mut options = buffered::cold(b, &disk.device);
+    options.without_pauses();
     b.start(&options)
 }

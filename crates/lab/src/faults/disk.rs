@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::gettid;
 
-use crate::cleanup::{NAME, set, tool};
+use crate::cleanup::{NAME, StopSignal, set, tool};
 use crate::fault_trial::FaultTrial;
+use crate::faults::buffered;
 use crate::fuse::Brake;
 use crate::stage::{LabCgroup, LoopDevice, overlaid};
 
@@ -37,21 +38,21 @@ pub fn clean(b: &mut FaultTrial<'_>) -> Result<()> {
 /// A limit of I/Os per second for the victim's control group.
 pub fn cgroup_io(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(64)?;
-    limited(b, &disk, &disk)
+    reads_limited(b, &disk, &disk)
 }
 
 /// The same limit on the disk below the one that the victim reads.
 pub fn lower_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let lower = b.disk(64)?;
     let upper = LoopDevice::over(&mut b.undo, &lower.device, true)?;
-    limited(b, &upper, &lower)
+    reads_limited(b, &upper, &lower)
 }
 
 /// The same limit two disks below.
 pub fn deep_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     let lowest = b.disk(64)?;
     let read = twice(b, &lowest)?;
-    limited(b, &read, &lowest)
+    reads_limited(b, &read, &lowest)
 }
 
 /// The slow disk is two below the one that the victim reads.
@@ -72,9 +73,7 @@ fn twice(b: &mut FaultTrial<'_>, lowest: &LoopDevice) -> Result<LoopDevice> {
 /// Reads through the page cache that are not there, of a slow disk.
 pub fn cold_reads(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
-    let mut options = b.options(disk.device.clone(), "randread");
-    options.set.push("target.options.direct=false".into());
-    options.set.push("target.options.cache=drop".into());
+    let options = buffered::cold(b, &disk.device);
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -110,19 +109,29 @@ fn limited_to(
     disk: &LoopDevice,
     (what, each): (&str, u64),
 ) -> Result<()> {
+    let on = b.amplitude * 5;
+    limited(b, pid, disk, (what, each), |stop, limit| {
+        limit(true)?;
+        stop.sleep(on)?;
+        limit(false)
+    })
+}
+
+/// Does something again and again with such a limit, which it sets and takes away.
+pub fn limited(
+    b: &mut FaultTrial<'_>,
+    pid: u32,
+    disk: &LoopDevice,
+    (what, each): (&str, u64),
+    mut fault: impl FnMut(&StopSignal, &dyn Fn(bool) -> Result<()>) -> Result<()>,
+) -> Result<()> {
     let group = LabCgroup::of(&mut b.undo, "blkio")?;
     group.add_process(pid)?;
-    let in_flight = u64::from(b.workers() * b.depth()) * each;
-    let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
+    let per_s = (b.in_flight * each * 1000 / b.amplitude.as_millis() as u64).max(1);
     let (number, file) = (disk.number()?, format!("blkio.throttle.{what}_device"));
-    let limit = |n: u64| group.set(&file, format!("{number} {n}"));
-    let (on, after) = (b.amplitude * 5, b.amplitude);
-    let done = b.pulses(Duration::from_millis(200), after, |stop| {
-        limit(per_s)?;
-        stop.sleep(on)?;
-        limit(0)
-    });
-    limit(0)?;
+    let limit = |on: bool| group.set(&file, format!("{number} {}", if on { per_s } else { 0 }));
+    let done = b.pulses(Duration::from_millis(200), b.amplitude, |stop| fault(stop, &limit));
+    limit(false)?;
     done
 }
 
@@ -135,7 +144,7 @@ pub fn large_limit(b: &mut FaultTrial<'_>) -> Result<()> {
     limit_bytes(b, pid, &disk, ("read", MIB))
 }
 
-fn limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {
+fn reads_limited(b: &mut FaultTrial<'_>, read: &LoopDevice, limited: &LoopDevice) -> Result<()> {
     let options = b.options(read.device.clone(), "randread");
     let pid = b.start(&options)?;
     limit(b, pid, limited, "read")

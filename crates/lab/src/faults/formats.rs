@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
-use crate::faults::buffered::{synced, through_cache};
+use crate::faults::buffered::{cold, synced, through_cache};
 use crate::faults::disk::{limit_bytes, two_disks};
 use crate::faults::store::{synced_updates, updates};
 use crate::faults::{cpu, disk, filesystem, stopped};
@@ -118,7 +118,7 @@ pub fn growing_syncs_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn cached_durable_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
     let mut options = cached_durably(b, &at);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     let pid = b.start(&options)?;
     stopped::frozen(b, pid)
 }
@@ -154,8 +154,7 @@ pub fn large_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Large reads that are not in the page cache, of a disk that is slow now and then.
 pub fn large_cold(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
-    let mut options = through_cache(b.options(disk.device.clone(), "randread"));
-    options.set.push("target.options.cache=drop".into());
+    let mut options = cold(b, &disk.device);
     options.set.push("workload.0.block_size=\"64KiB\"".into());
     b.start(&options)?;
     b.slowed(&slow)
@@ -172,8 +171,7 @@ pub fn striped_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Reads that are not in the page cache, which io_uring's polling thread is asked for, of a slow disk.
 pub fn polled_cold(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(512)?;
-    let mut options = through_cache(b.options(disk.device.clone(), "randread"));
-    options.set.push("target.options.cache=drop".into());
+    let mut options = cold(b, &disk.device);
     options.set.push("target.options.sqpoll=true".into());
     b.start(&options)?;
     b.slowed(&slow)

@@ -300,13 +300,13 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: &["redis"], ..fault("saving-server", "server", stacked::saving_server) },
     Fault {
         engines: STORES,
-        ..fault("store-sync-freeze", "file_system|store", stacked::store_sync_freeze)
+        ..fault("store-sync-freeze", "file_system", stacked::store_sync_freeze)
     },
-    Fault { engines: STORES, ..fault("store-sync-hog", "cpu|store", stacked::store_sync_hog) },
+    Fault { engines: STORES, ..fault("store-sync-hog", "cpu", stacked::store_sync_hog) },
     block("large-hog", "cpu", stacked::large_hog),
     block("growing-hog", "cpu", stacked::growing_hog),
     block("paced-hog", "cpu|schedule", stacked::paced_hog),
-    fault("paced-syncs", "device|schedule", stacked::paced_syncs),
+    fault("paced-syncs", "device", stacked::paced_syncs),
     Fault { engines: &["redis"], ..fault("pipelined-server", "server", stacked::pipelined_server) },
     Fault {
         engines: &["redis"],
@@ -346,7 +346,7 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: STORES, ..fault("store-sync-stop", "stopped", combined::store_sync_stop) },
     Fault {
         engines: STORES,
-        ..fault("store-freeze-btrfs", "file_system|store", combined::store_freeze_btrfs)
+        ..fault("store-freeze-btrfs", "file_system", combined::store_freeze_btrfs)
     },
     Fault { engines: &["rocksdb"], ..fault("scans-stop", "stopped", combined::scans_stop) },
     Fault {

@@ -1,14 +1,13 @@
-//! Faults below stacked disks, beside the page cache, and of clients, with loads that they do not have in the
-//! other files.
+//! Faults below stacked disks, and of the CPU, stops and servers, with loads that they do not have in the other
+//! files.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::cleanup::tool;
 use crate::fault_trial::FaultTrial;
-use crate::faults::buffered::{synced, through_cache};
+use crate::faults::buffered::{cold, synced};
 use crate::faults::crossed::{at_a_rate, durably, grown, mixed};
 use crate::faults::store::{PORT, inside_words, loaded, mounted, redis, redis_with};
 use crate::faults::store::{alone, synced_updates, updates};
@@ -28,7 +27,7 @@ pub fn lower_limit_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Syncs of a file system whose disk is a file of another one, which is frozen.
 pub fn lower_freeze_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let below = b.disk(128)?.mount(&mut b.undo, "ext4")?;
+    let below = b.disk(320)?.mount(&mut b.undo, "xfs")?;
     let at = filesystem::upper(b, &below, true)?.mount(&mut b.undo, "ext4")?;
     let mut options = synced(b, &at);
     options.more[1] = "8MiB".into();
@@ -87,16 +86,17 @@ pub fn durable_limit_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Reads and writes of a file, and the CPU is taken away.
 pub fn mixed_hog(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let options = mixed(b, &at);
+    let mut options = mixed(b, &at);
+    options.without_pauses();
     b.start(&options)?;
     cpu::hogged(b)
 }
 
-/// The same without pauses, and the program is stopped.
+/// Reads and writes of a file without pauses, and the program is stopped.
 pub fn mixed_stop(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
     let mut options = mixed(b, &at);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     let pid = b.start(&options)?;
     stopped::stopped(b, pid)
 }
@@ -113,12 +113,12 @@ pub fn polled_cold_limit(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn polled_cold_hog(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(2048)?;
     let mut options = polled(cold(b, &disk.device));
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     b.start(&options)?;
     cpu::hogged(b)
 }
 
-/// A server that saves all it holds before it goes on, to a disk that is slow then.
+/// A server that saves all it holds before it goes on, to a disk whose syncs take long then.
 pub fn saving_server(b: &mut FaultTrial<'_>) -> Result<()> {
     let (at, slow) = mounted(b)?;
     let dir = at.to_string_lossy();
@@ -137,7 +137,8 @@ pub fn saving_server(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Updates of a store with syncs on XFS, which is frozen.
 pub fn store_sync_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let options = synced_updates(updates(b, &at));
+    let mut options = synced_updates(updates(b, &at));
+    options.workers = 1;
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
@@ -146,7 +147,8 @@ pub fn store_sync_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn store_sync_hog(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
     let mut options = synced_updates(updates(b, &at));
-    options.set.retain(|s| !s.contains("think"));
+    options.workers = 1;
+    options.without_pauses();
     b.start(&options)?;
     cpu::hogged(b)
 }
@@ -179,8 +181,8 @@ pub fn paced_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let mut options = synced(b, &at);
-    options.set.retain(|s| !s.contains("think"));
-    options.more.extend(["--rate", "300/s"].map(String::from));
+    options.without_pauses();
+    options.more.extend(["--rate", "1000/s"].map(String::from));
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -208,12 +210,6 @@ pub fn loop_worker_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     cpu::taken_beside(b)
 }
 
-fn cold(b: &FaultTrial<'_>, path: &Path) -> VictimOptions {
-    let mut options = through_cache(b.options(path.to_owned(), "randread"));
-    options.set.push("target.options.cache=drop".into());
-    options
-}
-
 pub fn polled(mut options: VictimOptions) -> VictimOptions {
     options.set.push("target.options.sqpoll=true".into());
     options
@@ -223,7 +219,7 @@ pub fn polled(mut options: VictimOptions) -> VictimOptions {
 pub fn pipelined(b: &mut FaultTrial<'_>, server: u32) -> Result<u32> {
     let mut options = loaded(b, PORT);
     options.depth = 8;
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     options.set.push("target.options.connections=2".into());
     options.within = inside_words(server);
     b.start(&options)

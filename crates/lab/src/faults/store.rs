@@ -45,7 +45,7 @@ fn flushes(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
 pub fn frozen_flush(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
     let mut options = small_memtables(b, &at);
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     let pid = b.start(&options)?;
     let group = LabCgroup::of(&mut b.undo, "freezer")?;
     for tid in threads(pid, "rocksdb:")? {
@@ -237,7 +237,7 @@ pub fn stopped_store(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn frozen_writer(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
     let mut options = synced_updates(updates(b, &at));
-    options.set.retain(|s| !s.contains("think"));
+    options.without_pauses();
     let pid = b.start(&options)?;
     first_thread(b, pid)
 }
@@ -286,7 +286,7 @@ pub fn slow_gets(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
-fn direct_gets(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+pub fn direct_gets(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
     let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
     options.set.extend(
         [

@@ -11,7 +11,7 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{synced, through_cache};
 use crate::faults::crossed::written;
 use crate::faults::objects::{object_load, objects};
-use crate::faults::store::{inside_words, mounted, synced_updates, updates};
+use crate::faults::store::{direct_gets, inside_words, mounted, synced_updates, updates};
 use crate::faults::{cpu, disk, filesystem, stopped};
 use crate::victim::VictimOptions;
 
@@ -115,7 +115,7 @@ pub fn store_mixed(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Many threads read a disk that is slow now and then.
 pub fn crowded_device(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
-    let options = crowded(b.options(disk.device.clone(), "randread"));
+    let options = with_many_threads(b.options(disk.device.clone(), "randread"));
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -124,7 +124,7 @@ pub fn crowded_device(b: &mut FaultTrial<'_>) -> Result<()> {
 pub fn crowded_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(64)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = crowded(synced(b, &at));
+    let options = with_many_threads(synced(b, &at));
     b.start(&options)?;
     b.slowed(&slow)
 }
@@ -132,7 +132,7 @@ pub fn crowded_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Many threads write to a file system that is frozen.
 pub fn crowded_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
     let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let options = crowded(written(b, &at, "16MiB"));
+    let options = with_many_threads(written(b, &at, "16MiB"));
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
@@ -140,7 +140,7 @@ pub fn crowded_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Many threads read, and the program may run only so long in each period.
 pub fn crowded_quota(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = b.disk(64)?;
-    let mut options = crowded(b.options(disk.device.clone(), "randread"));
+    let mut options = with_many_threads(b.options(disk.device.clone(), "randread"));
     options.set.clear();
     let pid = b.start(&options)?;
     super::server::limited(b, pid)
@@ -164,7 +164,7 @@ pub fn single_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     b.slowed(&slow)
 }
 
-/// A neighbour makes snapshots of the file system that the victim writes to, whose large writes are slow.
+/// A neighbour makes snapshots of the file system that the victim writes to, and its disk is slow meanwhile.
 pub fn snapshots(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(256)?;
     let at = disk.mount(&mut b.undo, "btrfs")?;
@@ -193,7 +193,7 @@ fn trims(b: &mut FaultTrial<'_>) -> Result<u32> {
     b.start(&options)
 }
 
-pub fn crowded(mut options: VictimOptions) -> VictimOptions {
+pub fn with_many_threads(mut options: VictimOptions) -> VictimOptions {
     options.workers = 8;
     options.depth = options.depth.min(4);
     options
@@ -206,16 +206,7 @@ fn single(mut options: VictimOptions) -> VictimOptions {
 }
 
 pub fn scans(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
-    let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
-    options.set.extend(
-        [
-            "workload.0.mix={scan=1}",
-            "workload.0.block_size=\"1KiB\"",
-            "workload.0.keys={count=20000}",
-            "target.options.direct_reads=true",
-            "target.options.block_cache=\"1MiB\"",
-        ]
-        .map(String::from),
-    );
+    let mut options = direct_gets(b, at);
+    options.set.push("workload.0.mix={scan=1}".into());
     options
 }

@@ -37,9 +37,10 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !taken.is_empty() {
         line = recut(line, &taken, |phase| phase == Phase::Completion);
     }
+    line = served(line, io, context);
     let limited = held_pages::lower_held_back(&line, io, context);
     if !limited.is_empty() {
-        line = recut(line, &limited, |phase| phase == Phase::Device);
+        line = recut(line, &limited, |p| matches!(p, Phase::Device | Phase::LowerQueue));
     }
     let polled = pollers(io, context);
     if !polled.is_empty() {
@@ -63,11 +64,8 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     if !written.is_empty() {
         line = recut(line, &written, |phase| phase == Phase::FileSystem);
     }
-    let mut served = servers_of_loop(&line, io, context);
-    served.extend(soft_interrupts(&line, context));
-    if !served.is_empty() {
-        line = recut(line, &served, |phase| phase == Phase::Device);
-    }
+    // The journal's writes wait for whoever serves the disk, too.
+    line = served(line, io, context);
     let given = givers_to_driver(&line, context);
     if !given.is_empty() {
         line = recut(line, &given, |phase| phase == Phase::Queue);
@@ -77,6 +75,16 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
         line = recut(line, &stopped, waits_for_program);
     }
     line
+}
+
+/// With the waits of who serves the disk and tells of its ends.
+fn served(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut served = servers_of_loop(&line, io, context);
+    served.extend(soft_interrupts(&line, context));
+    match served.is_empty() {
+        true => line,
+        false => recut(line, &served, |phase| phase == Phase::Device),
+    }
 }
 
 /// What is no more than the program itself not going on.
@@ -223,7 +231,7 @@ fn unbound(row: &LayerRow) -> bool {
 /// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
 /// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
 /// at once.
-fn givers_to_driver(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
+pub fn givers_to_driver(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
         let rows = helpers(context, piece.from, piece.to);

@@ -193,9 +193,8 @@ fn queued_until(
         line.to(held.middle_ns.unwrap_or(held.end_ns).min(to), Phase::Throttle);
     }
     let from = line.at;
-    let polls = doing.all.into_iter().flat_map(|all| acting::polled(io, all));
     let robbed = overlapping(doing.off, from, to)
-        .chain(polls.filter(|r| r.end_ns > from && r.start_ns < to))
+        .chain(submitter_for(io, (from, to), doing))
         .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
         .max_by_key(|r| r.end_ns);
     if let Some(robbed) = robbed {
@@ -203,6 +202,20 @@ fn queued_until(
         line.to(robbed.end_ns, Phase::Cpu);
     }
     line.to(to, phase);
+}
+
+/// The times off the CPU of io_uring's polling thread while it submitted requests, where that may have taken long.
+fn submitter_for<'a>(
+    io: &LayerRow,
+    (from, to): (i64, i64),
+    doing: &IoContext<'a>,
+) -> impl Iterator<Item = &'a LayerRow> {
+    let all = doing.all.filter(|_| to - from >= AT_ONCE / 5).into_iter();
+    let polls = all.flat_map(|all| acting::polled(io, all));
+    polls.filter(move |r| {
+        let submits = r.stack.as_deref().is_some_and(stacks::in_submission);
+        submits && r.end_ns > from && r.start_ns < to
+    })
 }
 
 /// From what came before to the first part in the block layer; `on`: what came before was block I/O.

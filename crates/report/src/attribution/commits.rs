@@ -4,7 +4,9 @@
 
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
-use super::acting::{Wait, doings, helpers, servers_of_loop, soft_interrupts, woken};
+use super::acting::{
+    Wait, doings, givers_to_driver, helpers, servers_of_loop, soft_interrupts, woken,
+};
 use super::context::IoContext;
 use super::held_pages::is_metadata_write;
 use super::phase::Phase;
@@ -30,6 +32,8 @@ pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
             let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
             let served = servers_of_loop(&writes, io, context).into_iter();
             let served = served.chain(soft_interrupts(&writes, context));
+            let queued = writes.iter().map(|p| Piece { phase: Phase::Queue, ..*p });
+            let served = served.chain(givers_to_driver(&queued.collect::<Vec<_>>(), context));
             let late = rows().flat_map(doings).chain(served);
             let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
             waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
@@ -48,24 +52,27 @@ pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) ->
     let mut waits = Vec::new();
     let long = |p: &&Piece| p.phase == Phase::FileSystem && p.to - p.from >= AT_ONCE;
     for piece in line.iter().filter(long) {
-        let of = |list| overlapping(list, piece.from, piece.to);
-        let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
-        for told in asleep.filter(|r| r.stack.as_deref().is_some_and(stacks::waits_for_journal)) {
-            let (from, to) = (told.start_ns, told.middle_ns.unwrap_or(told.end_ns));
-            waits.extend(journal_write((from, to), &EXT4, io, context));
-        }
-        let mut acting = helpers(context, piece.from, piece.to);
-        if acting.any(|r| waits_for_log(r, piece)) {
-            waits.extend(journal_write((piece.from, piece.to), &XFS, io, context));
+        let of = |list| overlapping(list, piece.from, io.end_ns);
+        let own = || [context.off, context.worker_off].into_iter().flat_map(of);
+        let asleep = own().filter(|r| r.start_ns < piece.to);
+        for told in asleep.chain(own().flat_map(|told| who_told(told, piece, context))) {
+            let journal = told.stack.as_deref().and_then(Journal::waited_for);
+            let wait = (told.start_ns, told.middle_ns.unwrap_or(told.end_ns));
+            waits.extend(journal.and_then(|it| journal_write(wait, it, io, context)));
         }
     }
     waits
 }
 
-/// Whether a thread of the kernel waited for XFS's log all this time.
-fn waits_for_log(row: &LayerRow, piece: &Piece) -> bool {
-    let all = row.start_ns <= piece.from && woken(row) >= piece.to;
-    all && row.stack.as_deref().is_some_and(stacks::waits_for_log_write)
+/// The kernel's threads that woke an I/O's own up, and did something else all the time of a piece.
+fn who_told<'a>(
+    told: &LayerRow,
+    piece: &Piece,
+    context: &IoContext<'a>,
+) -> impl Iterator<Item = &'a LayerRow> + use<'a> {
+    let (piece, by) = (*piece, told.waker_pid);
+    let rows = helpers(context, piece.from, piece.to).filter(move |r| by.is_some() && r.pid == by);
+    rows.filter(move |r| r.start_ns <= piece.from && woken(r) >= piece.to)
 }
 
 /// Of whose journal a write is, and how much its commit writes at most if it is a small one: what others have on the
@@ -83,7 +90,24 @@ pub const FEW_ENTRIES: usize = 16;
 pub const FEW_BYTES: u64 = 64 << 10;
 const EXT4: Journal = Journal { sends: is_of_jbd2, few_bytes: FEW_BYTES, has_commits: true };
 /// One buffer of its log has 32 KiB.
-const XFS: Journal = Journal { sends: is_metadata_write, few_bytes: 16 << 10, has_commits: false };
+const XFS: Journal = Journal { sends: is_of_xfs_log, few_bytes: 16 << 10, has_commits: false };
+
+impl Journal {
+    /// Of a thread that sleeps there.
+    fn waited_for(stack: &str) -> Option<&'static Journal> {
+        match stacks::waits_for_journal(stack) {
+            true => Some(&EXT4),
+            false => stacks::waits_for_log_write(stack).then_some(&XFS),
+        }
+    }
+}
+
+/// Who sends the log is any thread; xfsaild writes what the log is for.
+fn is_of_xfs_log(row: &LayerRow) -> bool {
+    let others = ["jbd2/", "xfsaild/"];
+    let comm = row.comm.as_deref().unwrap_or_default();
+    row.size.is_some_and(|bytes| bytes > 0) && !others.iter().any(|name| comm.starts_with(name))
+}
 
 fn is_of_jbd2(row: &LayerRow) -> bool {
     row.comm.as_deref().is_some_and(|comm| comm.starts_with("jbd2/"))
@@ -115,13 +139,16 @@ fn journal_write(
     if begun.is_none() && journal.has_commits {
         return None;
     }
-    let begun = begun.unwrap_or(longest.start_ns).min(longest.start_ns);
-    let (mut writes, mut bytes) = (0, 0);
-    // Where what others ask for is soon done, the disk is not busy with it.
-    let soon = |r: &LayerRow| !(journal.sends)(r) && (r.end_ns - r.start_ns) * 10 < to - from;
-    for row in rows(begun, longest.end_ns).filter(|r| !soon(r)) {
-        (writes, bytes) = (writes + 1, bytes + row.size.unwrap_or(0));
-        if writes > FEW_ENTRIES || bytes > journal.few_bytes {
+    let begun = begun.unwrap_or(from).min(longest.start_ns);
+    let (mut writes, mut bytes, mut others) = (0, 0, 0);
+    // Where what others ask for is soon done, and is little in all, the disk is not busy with it.
+    let soon = |r: &LayerRow| !entry(&r) && (r.end_ns - r.start_ns) * 10 < to - from;
+    for row in rows(begun, longest.end_ns) {
+        match soon(row) {
+            true => others += row.end_ns - row.start_ns,
+            false => (writes, bytes) = (writes + 1, bytes + row.size.unwrap_or(0)),
+        }
+        if writes > FEW_ENTRIES || bytes > journal.few_bytes || others * 4 > to - from {
             return None;
         }
     }

@@ -19,8 +19,8 @@ use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::{AT_ONCE, Piece, overlapping, recut};
 
-/// The smallest part that goes to the disk from the page cache, bytes.
-const PAGE: u64 = 4096;
+/// The smallest block of a file system, which may be a part of its own, bytes.
+const SMALLEST_BLOCK: u64 = 1024;
 /// How often what leaders inherited themselves is handed on.
 const PASSES: u32 = 4;
 
@@ -189,7 +189,7 @@ fn waits_for_pages(
         let longest = |of: &usize| disk.within(*of, row.start_ns, wake);
         let leader = match pages {
             true if log => near.filter(|of| writes(&judged[*of])).max_by_key(longest),
-            true => near.next().or_else(|| sent_together(wake, i, disk, judged)),
+            true => near.next().or_else(|| sent_together((row.start_ns, wake), i, disk, judged)),
             false => near.filter(|of| handed_over(&judged[*of])).max_by_key(longest),
         };
         if let Some(leader) = leader {
@@ -201,18 +201,30 @@ fn waits_for_pages(
 
 /// Whose parts were at the disk when a page was done, and ended soon after: an I/O that sent pages of others with its
 /// own, of which the last says when it is done.
-fn sent_together(wake: i64, i: usize, disk: &DiskParts, judged: &[Judged]) -> Option<usize> {
+fn sent_together(
+    (from, wake): (i64, i64),
+    i: usize,
+    disk: &DiskParts,
+    judged: &[Judged],
+) -> Option<usize> {
     let after = disk.ends.partition_point(|(done, _)| *done <= wake);
     let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < AT_ONCE);
     let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
     let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
-    near.filter(at_disk).max_by_key(|of| disk.within(*of, 0, wake))
+    let covered = |of: &usize| -> i64 {
+        meanwhile(&judged[*of], from, wake).map(|(from, to, _)| to - from).sum()
+    };
+    near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
 }
 
-/// Whether a write had more parts than its own pages can be.
+/// Whether a write had more parts than its own data can be.
 fn sends_for_others(one: &Judged) -> bool {
-    let parts = |io: &LayerRow| io.bios > io.size.map(|bytes| bytes.div_ceil(PAGE));
-    writes(one) && one.row.as_ref().is_some_and(parts)
+    let more = |io: &LayerRow| {
+        let parts = io.bios.unwrap_or(0).saturating_sub(u64::from(io.has(flags::FLUSH)));
+        let own = io.size.unwrap_or(0).div_ceil(SMALLEST_BLOCK);
+        !io.has(flags::SPLIT) && own > 0 && parts > own
+    };
+    writes(one) && one.row.as_ref().is_some_and(more)
 }
 
 /// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over

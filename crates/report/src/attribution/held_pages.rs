@@ -82,14 +82,15 @@ pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i6
 }
 
 /// A disk below gets what the I/O's own disk asks of it when a limit lets go of it. When that was asked for is not
-/// stamped: soon after the I/O's own disk was.
+/// stamped: soon after the I/O's own disk was, or who serves that had a CPU again.
 pub fn lower_held_back(
     line: &[Piece],
     io: &LayerRow,
     context: &IoContext<'_>,
 ) -> Vec<(i64, i64, Phase)> {
     let mut waits = Vec::new();
-    for piece in line.iter().filter(|p| p.phase == Phase::Device && io.has(flags::LOWER_HELD)) {
+    let below = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerQueue);
+    for piece in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {
         let held = context.all.into_iter();
         let held = held.flat_map(|all| all.within(LayerKind::Held, piece.from, piece.to));
         let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn parts_below_may_be_held_back_by_a_limit() {
-        let held = |dev: &str, token: u64, end_ns: i64| {
+        let held_in = |phase: Phase, flags: u64, (dev, token, end_ns): (&str, u64, i64)| {
             let mut events = Events::default();
             events.add(LayerRow {
                 kind: LayerKind::Held,
@@ -206,17 +207,23 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let line = [Piece { from: 10, to: 900, phase: Phase::Device }];
+            let line = [Piece { from: 10, to: 900, phase }];
             let io = LayerRow {
                 end_ns: 1_000,
-                flags: Some(flags::LOWER_HELD),
+                flags: Some(flags),
                 dev: Some("7:1".into()),
                 token: Some(7),
                 ..LayerRow::default()
             };
             lower_held_back(&line, &io, &context)
         };
+        let held = |dev: &str, token, end_ns| {
+            held_in(Phase::Device, flags::LOWER_HELD, (dev, token, end_ns))
+        };
         assert_eq!(held("7:0", 7, 800), [(10, 800, Phase::Throttle)]);
+        let queued = held_in(Phase::LowerQueue, flags::LOWER_HELD, ("7:0", 7, 800));
+        assert_eq!(queued, [(10, 800, Phase::Throttle)], "the last of several");
+        assert!(held_in(Phase::Device, flags::LOWER, ("7:0", 7, 800)).is_empty(), "nothing was");
         assert!(held("7:1", 7, 800).is_empty(), "of its own disk: before it was there");
         assert!(held("7:0", 8, 800).is_empty(), "another I/O's");
         assert!(held("7:0", 7, 950).is_empty(), "later");

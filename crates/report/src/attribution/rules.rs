@@ -174,11 +174,16 @@ fn own_device_time(row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) ->
     let single = row.bios == Some(1);
     let queued = row.bio_ns.zip(row.issue_ns).filter(|_| !single);
     let before = |p: &&Piece| queued.is_some_and(|(bio, issue)| p.from >= bio && p.from < issue);
-    // Before its first part it was in no device: that was a commit's write.
-    let first = context.earlier.iter().map(|round| round.bio).chain(row.bio_ns).min();
-    let queued_before = |p: &&Piece| first.is_none_or(|bio| p.to > bio);
+    // Where none of its parts was queued it was in no device: that was a commit's write.
+    let rounds = context.earlier.iter().map(|round| (round.bio, round.done));
+    let rounds: Vec<_> = rounds.chain(row.bio_ns.map(|bio| (bio, row.done_ns))).collect();
+    let in_round = |p: &&Piece| {
+        let of =
+            |(bio, done): &(i64, Option<i64>)| p.to > *bio && done.is_none_or(|done| p.from < done);
+        rounds.is_empty() || rounds.iter().any(of)
+    };
     let own = device().filter(|p| row.done_ns.is_none_or(|done| p.to <= done) && !before(p));
-    let own = own.filter(queued_before);
+    let own = own.filter(in_round);
     own.map(sum).sum::<i64>() * 4 >= device().map(sum).sum::<i64>() * 3
 }
 
@@ -190,7 +195,8 @@ fn lower_did(row: &LayerRow, pieces: &[Piece]) -> bool {
     row.has(flags::LOWER) && sum(Phase::LowerDevice) > 4 * sum(Phase::Device)
 }
 
-/// Whether who queued it in its place did so for a limit.
+/// Whether who queued it in its place did so for a limit. When a disk below was asked for something is not known: what
+/// a limit lets go there is not looked at.
 fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
     let Some(all) = context.all else {
         return false;
@@ -198,7 +204,7 @@ fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
     let mut held = all.within(LayerKind::Held, row.start_ns, row.end_ns);
     held.any(|h| {
         let own = h.token.is_none() || h.token == row.token;
-        own && h.stack.as_deref().is_some_and(|s| reason_is(s, Layer::Throttle))
+        own && h.dev == row.dev && h.stack.as_deref().is_some_and(|s| reason_is(s, Layer::Throttle))
     })
 }
 

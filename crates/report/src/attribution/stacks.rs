@@ -343,9 +343,14 @@ pub fn waits_for_log_write(stack: &str) -> bool {
     has(stack, &["xlog_wait_on_iclog", "xlog_force_lsn"])
 }
 
+/// Whether a thread is taking requests from io_uring's queue.
+pub fn in_submission(stack: &str) -> bool {
+    has(stack, &["io_submit_sqes"])
+}
+
 /// Whether a thread sleeps over an I/O that it does itself while it gives a batch to io_uring.
 pub fn sleeps_in_submission(stack: &str) -> bool {
-    has(stack, &["io_submit_sqes"]) && sleep_reason(stack) == SleepReason::OwnIo
+    in_submission(stack) && sleep_reason(stack) == SleepReason::OwnIo
 }
 
 /// Whether a thread waits for a commit of ext4, or for a block that one is writing; not for room in the journal.

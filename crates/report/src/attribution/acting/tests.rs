@@ -166,7 +166,14 @@ fn a_commit_waits_for_the_cpu_of_its_thread_and_for_the_flush() {
     };
     let it = cut(&line, off(), vec![writes.clone(), server]);
     assert_eq!(it[..3], [(10, Submit), (20, FileSystem), (840, Cpu)], "the loop's");
-    assert_eq!(cut(&line, off(), vec![writes])[1], (870, FileSystem));
+    assert_eq!(cut(&line, off(), vec![writes.clone()])[1], (870, FileSystem));
+    let gives = LayerRow {
+        pid: Some(80),
+        other: Some("kworker/0:1H".into()),
+        ..kworker((-50, 60, 870), IDLE, "worker_thread")
+    };
+    let it = cut(&line, off(), vec![writes, gives]);
+    assert_eq!(it[1..3], [(50, FileSystem), (810, Cpu)], "who gives the disk its writes");
     let lock = asleep(LayerKind::OffCpu, (10, 900, 1000), "rwsem_down_read_slowpath");
     assert_eq!(cut(&line, lock, vec![starved]).len(), 3, "no commit");
 }
@@ -214,6 +221,8 @@ fn a_commit_of_few_entries_waits_for_the_disk_where_one_write_takes_long() {
         |from, to| LayerRow { comm: Some("backup".into()), ..write(from, to, 2 * FEW_BYTES) };
     let quick = [few(), vec![beside(50, 60); FEW_ENTRIES]].concat();
     assert_eq!(cut_by(commit, quick)[2], (LONG - 60, Device), "others are soon served");
+    let queue = vec![beside(50, LONG / 11); 3];
+    assert_eq!(cut_by(commit, [few(), queue].concat()).len(), 3, "quick, but many at a time");
     let busy = [few(), vec![beside(50, LONG / 2)]].concat();
     assert_eq!(cut_by(commit, busy).len(), 3, "others are not");
     let begun = [few(), vec![of_commit(-90), write(-80, 5, FEW_BYTES)]].concat();
@@ -243,15 +252,30 @@ fn who_finishes_an_io_and_waits_for_the_log_of_xfs_waits_for_the_disk() {
         flags: Some(1 << 12 | 1),
         ..LayerRow::default()
     };
-    let cut_by = |writes: Vec<LayerRow>| {
+    let cut_off = |wait: &LayerRow, writes: Vec<LayerRow>| {
         let off = asleep(LayerKind::OffCpu, (5, LONG - 20, LONG), "io_cqring_wait");
         let parts = cut(&line, off, [vec![wait.clone()], writes].concat());
         parts.into_iter().max().expect("parts")
     };
+    let cut_by = |writes: Vec<LayerRow>| cut_off(&wait, writes);
     assert_eq!(cut_by(vec![write(70, 4096)]), (LONG - 110, Device));
     assert_eq!(cut_by(vec![write(70, 32 << 10)]).1, FileSystem, "a whole buffer");
     assert_eq!(cut_by(vec![write(LONG / 2 + 1_000, 4096)]).1, FileSystem, "not most of it");
     assert_eq!(cut_by(vec![]).1, FileSystem, "nothing was on the disk");
+    let changed = |change: &dyn Fn(&mut LayerRow)| {
+        let mut row = write(70, 4096);
+        change(&mut row);
+        cut_by(vec![row]).1
+    };
+    assert_eq!(changed(&|row| row.size = Some(0)), FileSystem, "a flush");
+    assert_eq!(changed(&|row| row.flags = Some(1)), FileSystem, "data");
+    assert_eq!(changed(&|row| row.dev = Some("7:2".into())), FileSystem, "another disk's");
+    assert_eq!(changed(&|row| row.comm = Some("jbd2/loop1-8".into())), FileSystem, "ext4's");
+    let much = vec![LayerRow { end_ns: LONG / 4, ..write(70, 32 << 10) }; 4];
+    let much = [much, vec![write(LONG / 4, 4096)]].concat();
+    assert_eq!(cut_by(much).1, FileSystem, "most of it was done before");
+    let another = LayerRow { pid: Some(78), ..wait.clone() };
+    assert_ne!(cut_off(&another, vec![write(70, 4096)]).1, Device, "who did not tell of it");
 }
 
 #[test]

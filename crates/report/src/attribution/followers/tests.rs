@@ -76,7 +76,8 @@ fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
         Piece { from: 0, to: done - 100, phase: Phase::Throttle },
         Piece { from: done - 100, to: done, phase: Phase::Device },
     ];
-    let sent = LayerRow { bios: Some(parts), size: Some(4096), ..LayerRow::default() };
+    let flags = Some(flags::FLUSH);
+    let sent = LayerRow { bios: Some(parts), size: Some(4096), flags, ..LayerRow::default() };
     let leader = again(leader.slow, Some(sent), leader.pieces);
     let follower = io(1, 5, 9_001_000, phase);
     let mut list = vec![again(follower.slow, Some(row), follower.pieces), leader];
@@ -91,12 +92,13 @@ fn who_waits_for_pages_of_another_waits_for_what_that_one_waits_for() {
     assert_eq!(layer(9_000_000), Layer::Throttle);
     assert_eq!(layer(9_000_150), Layer::PageCache, "its pages were done later");
     assert_eq!(layer(5_000_000), Layer::PageCache, "and long before");
-    let together = |done| {
+    let together = |done, parts| {
         let stack = "io_schedule;folio_wait_writeback;ext4_sync_file";
-        behind_parts(stack, Phase::PageCache, done, 9)
+        behind_parts(stack, Phase::PageCache, done, parts)
     };
-    assert_eq!(together(9_000_150), Layer::Throttle, "pages of both were sent together");
-    assert_eq!(together(9_000_250), Layer::PageCache, "which began to be done later");
+    assert_eq!(together(9_000_150, 9), Layer::Throttle, "pages of both were sent together");
+    assert_eq!(together(9_000_250, 9), Layer::PageCache, "which began to be done later");
+    assert_eq!(together(9_000_150, 5), Layer::PageCache, "its own blocks and a flush");
 }
 
 #[test]

@@ -242,14 +242,27 @@ fn what_a_thread_writes_for_the_journal_is_the_file_systems() {
 #[test]
 fn in_the_plug_of_a_polling_thread_without_a_cpu_nothing_waits_for_the_queue() {
     use Phase::*;
-    let cut = |polls: u64, token: Option<u64>| {
-        let row = off(1160, None, 1195, "blk_start_plug;io_submit_sqes;io_sq_thread");
+    const MS: i64 = 1_000_000;
+    let queued = LayerRow {
+        worker: Some(3),
+        end_ns: 5 * MS,
+        issue_ns: Some(3 * MS),
+        done_ns: Some(4 * MS),
+        wake_ns: None,
+        run_ns: None,
+        ..io()
+    };
+    let cut = |polls: u64, token: Option<u64>, stack: &str| {
+        let row = off(MS, None, 3 * MS - 5, stack);
         let mut events = Events::default();
         events.add(LayerRow { kind: LayerKind::Worker, worker: Some(polls), token, ..row });
         let context = IoContext { all: Some(&events), ..IoContext::default() };
-        all(&LayerRow { worker: Some(3), ..io() }, &context)
+        let line = pieces(&queued, &context);
+        lengths(&line).get(Queue)
     };
-    assert_eq!(cut(3, None)[2..5], [(10, Queue), (35, Cpu), (5, Queue)]);
-    assert_eq!(cut(2, None)[2], (50, Queue), "another thread's");
-    assert_eq!(cut(3, Some(7))[2], (50, Queue), "a worker thread with a request");
+    let (submits, all) = ("blk_start_plug;io_submit_sqes;io_sq_thread", (3 * MS - 1150) as u64);
+    assert_eq!(cut(3, None, submits), MS as u64 - 1150 + 5);
+    assert_eq!(cut(2, None, submits), all, "another thread's");
+    assert_eq!(cut(3, Some(7), submits), all, "a worker thread with a request");
+    assert_eq!(cut(3, None, "io_sq_thread"), all, "which submits nothing has no plug");
 }

@@ -1,13 +1,14 @@
 //! Faults below I/O that goes through the page cache: what the cache itself asks of the disk is held
 //! back, slow, or not possible.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::cleanup::{lab_dir, tool};
 use crate::fault_trial::FaultTrial;
 use crate::faults::{disk, filesystem};
+use crate::stage::LoopDevice;
 use crate::victim::VictimOptions;
 
 /// Each sync waits for pages whose way to the disk a limit holds back, ext4.
@@ -108,6 +109,16 @@ pub fn compressed(b: &mut FaultTrial<'_>) -> Result<()> {
 /// Reads through the page cache of a file that is encrypted, on a slow disk.
 pub fn encrypted(b: &mut FaultTrial<'_>) -> Result<()> {
     let (disk, slow) = b.slow_disk(192)?;
+    let safe = encrypted_in(b, &disk)?;
+    let mut options = cold(b, &safe.join("victim"));
+    options.set.push("target.options.layout=always".into());
+    options.more = ["--size", "128MiB"].map(String::from).to_vec();
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// A directory on this disk whose files are encrypted.
+pub fn encrypted_in(b: &mut FaultTrial<'_>, disk: &LoopDevice) -> Result<PathBuf> {
     let at = disk.mount_ext4(&mut b.undo, &["-O", "encrypt"])?;
     let safe = at.join("safe");
     std::fs::create_dir(&safe)?;
@@ -116,11 +127,7 @@ pub fn encrypted(b: &mut FaultTrial<'_>) -> Result<()> {
     let said = tool("sh", &["-c", add, &root])?;
     let key = said.split_whitespace().last().context("a key")?.to_owned();
     tool("xfs_io", &["-c", &format!("set_encpolicy -v 2 {key}"), &place])?;
-    let mut options = cold(b, &safe.join("victim"));
-    options.set.push("target.options.layout=always".into());
-    options.more = ["--size", "128MiB"].map(String::from).to_vec();
-    b.start(&options)?;
-    b.slowed(&slow)
+    Ok(safe)
 }
 
 /// Writes through the page cache of a part of a page, whose rest has to be read from a slow disk.

@@ -199,7 +199,7 @@ fn overlay(b: &mut FaultTrial<'_>) -> Result<u32> {
 }
 
 /// Starts a victim of an object store that reads and writes large objects all the time: the store's process and its own.
-fn of_large_objects(b: &mut FaultTrial<'_>) -> Result<(u32, u32)> {
+pub fn of_large_objects(b: &mut FaultTrial<'_>) -> Result<(u32, u32)> {
     let (path, server) = objects(b)?;
     let mut options = object_load(b, path);
     options.without_pauses();

@@ -15,6 +15,7 @@ mod objects;
 mod program;
 mod server;
 mod stacked;
+mod staged;
 mod stopped;
 mod store;
 mod varied;
@@ -364,6 +365,37 @@ pub const FAULTS: &[Fault] = &[
     },
     fault("growing-cached-freeze", "file_system", combined::growing_cached_freeze),
     block("limit-and-stop", "throttle|stopped", combined::limit_and_stop),
+    block("striped-limit", "throttle", staged::striped_limit),
+    fault("mirror-syncs", "device", staged::mirror_syncs),
+    fault("encrypted-syncs", "device", staged::encrypted_syncs),
+    fault("overlay-cold-limit", "throttle", staged::overlay_cold_limit),
+    block("overlay-durable", "device", staged::overlay_durable),
+    fault("nested-cold", "device|page_cache", staged::nested_cold),
+    fault("loop-worker-cold", "cpu", staged::loop_worker_cold),
+    block("growing-durable", "device", staged::growing_durable),
+    block("growing-durable-limit", "throttle", staged::growing_durable_limit),
+    block("crowded-durable", "device", staged::crowded_durable),
+    fault("crowded-sync-limit", "throttle", staged::crowded_sync_limit),
+    fault("crowded-sync-freeze", "file_system", staged::crowded_sync_freeze),
+    block("crowded-hog", "cpu", staged::crowded_hog),
+    Fault {
+        engines: &["uring"],
+        ..fault("polled-cached-freeze", "file_system", staged::polled_cached_freeze)
+    },
+    Fault { engines: &["uring"], ..block("polled-quota", "cpu", staged::polled_quota) },
+    Fault { engines: &["rocksdb"], ..fault("scans-hog", "cpu", staged::scans_hog) },
+    Fault {
+        engines: STORES,
+        ..fault("store-mixed-limit", "throttle|store", staged::store_mixed_limit)
+    },
+    Fault { engines: STORES, ..fault("crowded-store", "device|store", staged::crowded_store) },
+    Fault { engines: &["redis"], ..fault("pipelined-lossy", "server", staged::pipelined_lossy) },
+    Fault {
+        engines: &["s3"],
+        ..fault("lossy-large-objects", "server", staged::lossy_large_objects)
+    },
+    block("file-lock-xfs", "file_system", staged::file_lock_xfs),
+    fault("swap-syncs", "page_cache", staged::swap_syncs),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -394,7 +394,6 @@ pub const FAULTS: &[Fault] = &[
         engines: &["s3"],
         ..fault("lossy-large-objects", "server", staged::lossy_large_objects)
     },
-    block("file-lock-xfs", "file_system", staged::file_lock_xfs),
     fault("swap-syncs", "page_cache", staged::swap_syncs),
 ];
 

@@ -197,15 +197,6 @@ pub fn lossy_large_objects(b: &mut FaultTrial<'_>) -> Result<()> {
     server::lossy(b, pid)
 }
 
-/// A neighbour holds the lock of a file of XFS while the slow disk has its data.
-pub fn file_lock_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(320)?;
-    let at = disk.mount(&mut b.undo, "xfs")?;
-    let options = written(b, &at, "4MiB");
-    b.start(&options)?;
-    filesystem::hold(b, &at.join("victim"), &slow, disk::DIRECT, |_, _, _| Ok(()))
-}
-
 /// The memory of a program that syncs has been swapped out, to a disk that is slow when it is needed again.
 pub fn swap_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let (slow, group) = memory::swapped(b)?;

@@ -30,12 +30,18 @@ pub struct Events {
     pub disks: Disks,
     /// Between these two samples a store held its writers back for so long, ns.
     pub stalls: Vec<(i64, i64, u64)>,
+    /// The latest end in each block of a list of `other`, so that most of a long list need not be looked at.
+    pub block_ends: BTreeMap<LayerKind, Vec<i64>>,
 }
+
+/// Events of a block.
+const BLOCK: usize = 256;
 
 impl Events {
     /// Takes an event in.
     pub fn add(&mut self, row: LayerRow) {
         let worker = row.worker.unwrap_or(u64::MAX);
+        self.block_ends.clear();
         if let (LayerKind::Flush, Some(disk)) = (row.kind, &row.dev) {
             self.disks.flush(disk);
         }
@@ -58,6 +64,15 @@ impl Events {
         for list in self.gaps.values_mut() {
             *list = merged(std::mem::take(list));
         }
+        self.find_block_ends();
+    }
+
+    fn find_block_ends(&mut self) {
+        let latest = |rows: &[LayerRow]| rows.iter().map(|r| r.end_ns).max().unwrap_or(i64::MIN);
+        let ends = |(kind, list): (&LayerKind, &Vec<LayerRow>)| {
+            (*kind, list.chunks(BLOCK).map(latest).collect())
+        };
+        self.block_ends = self.other.iter().map(ends).collect();
     }
 
     /// Forgets what was over before a time.
@@ -66,13 +81,20 @@ impl Events {
         for list in threads.chain(self.gaps.values_mut()).chain(self.other.values_mut()) {
             list.retain(|r| r.end_ns >= before_ns);
         }
+        self.find_block_ends();
     }
 
-    /// Events of a kind that overlap a window.
+    /// Events of a kind that overlap a window, by their begin.
     pub fn within(&self, kind: LayerKind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
         let list = self.other.get(&kind).map_or(&[][..], Vec::as_slice);
-        let first = list.partition_point(|r| r.start_ns < from - LONGEST_NS);
-        list[first..].iter().take_while(move |r| r.start_ns <= to).filter(move |r| r.end_ns >= from)
+        let ends = self.block_ends.get(&kind).map_or(&[][..], Vec::as_slice);
+        let first = list.partition_point(|r| r.start_ns < from - LONGEST_NS) / BLOCK;
+        let blocks = list.chunks(BLOCK).enumerate().skip(first);
+        let begun =
+            blocks.take_while(move |(_, rows)| rows.first().is_some_and(|r| r.start_ns <= to));
+        let reach = begun.filter(move |(at, _)| ends.get(*at).is_none_or(|end| *end >= from));
+        let rows = reach.flat_map(|(_, rows)| rows).take_while(move |r| r.start_ns <= to);
+        rows.filter(move |r| r.end_ns >= from)
     }
 }
 
@@ -93,3 +115,34 @@ pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
 
 /// Events longer than this may be missed in a window that begins late in them.
 const LONGEST_NS: i64 = 10_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those found by looking at each.
+    #[test]
+    fn what_overlaps_a_window_is_found_in_order() {
+        let row = |start_ns: i64, end_ns| LayerRow {
+            kind: LayerKind::Flush,
+            start_ns,
+            end_ns,
+            ..LayerRow::default()
+        };
+        let mut events = Events::default();
+        // Most are short; some reach over many others.
+        (0..5_000)
+            .for_each(|i| events.add(row(i * 10, i * 10 + if i % 997 == 0 { 20_000 } else { 15 })));
+        events.sort();
+        for (from, to) in [(0, 5), (12_345, 12_400), (29_000, 31_000), (49_999, 60_000)] {
+            let all = events.other[&LayerKind::Flush].iter();
+            let all: Vec<_> = all.filter(|r| r.start_ns <= to && r.end_ns >= from).collect();
+            let found: Vec<_> = events.within(LayerKind::Flush, from, to).collect();
+            assert_eq!(found, all, "{from} to {to}");
+            assert!(!all.is_empty());
+        }
+        events.forget(30_000);
+        let first = events.within(LayerKind::Flush, 0, 100_000).next();
+        assert!(first.is_some_and(|r| r.start_ns < 30_000 && r.end_ns >= 30_000));
+    }
+}

@@ -285,8 +285,8 @@ pub fn doings(row: &LayerRow) -> Vec<Wait> {
     }
     let wake = row.middle_ns.unwrap_or(row.end_ns);
     let mut waits = vec![(wake, row.end_ns, Phase::Cpu)];
-    let phase = match row.stack.as_deref().map(stacks::sleep_reason) {
-        _ if row.state == Some(IDLE) => None,
+    let stack = row.stack.as_deref().filter(|_| row.state != Some(IDLE));
+    let phase = match stack.map(stacks::sleep_reason) {
         Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => Some(phase),
         // I/O of its own that it makes for another one, as a sync behind a write.
         Some(SleepReason::OwnIo) => Some(Phase::Device),

@@ -374,7 +374,7 @@ pub const FAULTS: &[Fault] = &[
     fault("loop-worker-cold", "cpu", staged::loop_worker_cold),
     block("growing-durable", "device", staged::growing_durable),
     block("growing-durable-limit", "throttle", staged::growing_durable_limit),
-    block("crowded-durable", "device", staged::crowded_durable),
+    Fault { engines: &["sync"], ..block("crowded-durable", "device", staged::crowded_durable) },
     fault("crowded-sync-limit", "throttle", staged::crowded_sync_limit),
     fault("crowded-sync-freeze", "file_system", staged::crowded_sync_freeze),
     block("crowded-hog", "cpu", staged::crowded_hog),

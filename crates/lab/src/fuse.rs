@@ -55,6 +55,14 @@ impl Brake {
         self.every.store(every, Relaxed);
     }
 
+    /// Every request takes this much longer while `doing` goes on.
+    pub fn during<T>(&self, nap: Duration, doing: impl FnOnce() -> T) -> T {
+        self.set(1, nap);
+        let done = doing();
+        self.set(0, Duration::ZERO);
+        done
+    }
+
     /// Each sync takes this much longer.
     pub fn set_syncs(&self, sleep: Duration) {
         self.syncs_ns.store(sleep.as_nanos() as u64, Relaxed);

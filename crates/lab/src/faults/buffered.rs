@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::cleanup::{lab_dir, tool};
 use crate::fault_trial::FaultTrial;
-use crate::faults::{disk, filesystem};
+use crate::faults::{disk, filesystem, staged};
 use crate::stage::LoopDevice;
 use crate::victim::VictimOptions;
 
@@ -23,11 +23,7 @@ pub fn sync_limit_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// The same on a file system of this kind.
 pub fn limited_syncs(b: &mut FaultTrial<'_>, kind: &str, mib: u64) -> Result<()> {
-    let disk = b.disk(mib)?;
-    let at = disk.mount(&mut b.undo, kind)?;
-    let options = synced(b, &at);
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, (kind, mib), synced, "write")
 }
 
 /// Reads that are not in the page cache, under a limit.
@@ -54,11 +50,7 @@ pub fn sync_device_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
 }
 
 fn syncs(b: &mut FaultTrial<'_>, kind: &str, mib: usize) -> Result<()> {
-    let (disk, slow) = b.slow_disk(mib)?;
-    let at = disk.mount(&mut b.undo, kind)?;
-    let options = synced(b, &at);
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, (kind, mib), synced)
 }
 
 /// Reads one after another, which the kernel reads ahead of: of a disk that is slow now and then.

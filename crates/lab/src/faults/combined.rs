@@ -1,5 +1,7 @@
 //! Loads of one of the other files with faults of another one.
 
+use std::path::Path;
+
 use anyhow::Result;
 use rustix::process::Signal;
 
@@ -8,10 +10,10 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{synced, through_cache};
 use crate::faults::crossed::{durably, mixed, written};
 use crate::faults::objects::{object_load, objects};
-use crate::faults::stacked::{pipelined, polled};
+use crate::faults::stacked::{pipelined, polled, updates_of_one};
 use crate::faults::store::{inside_words, narrowed, redis, shaped, synced_updates, updates};
 use crate::faults::varied::{scans, with_many_threads};
-use crate::faults::{cpu, disk, filesystem, server, stopped};
+use crate::faults::{cpu, disk, filesystem, server, staged, stopped};
 use crate::stage::{LoopDevice, overlaid};
 use crate::victim::{VictimOptions, signal};
 
@@ -49,11 +51,7 @@ pub fn overlay_stop(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Syncs of what io_uring's polling thread is asked for, on a disk that is slow now and then.
 pub fn polled_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = polled(synced(b, &at));
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("ext4", 64), |b, at| polled(synced(b, at)))
 }
 
 /// Writes that are durable one by one and that thread submits, under a limit of writes.
@@ -68,10 +66,7 @@ pub fn polled_durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Reads and writes of a file of btrfs, and the program may run only so long in each period.
 pub fn mixed_quota(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
-    let mut options = mixed(b, &at);
-    options.without_pauses();
-    let pid = b.start(&options)?;
+    let pid = staged::undisturbed(b, ("btrfs", 256), mixed)?;
     server::limited(b, pid)
 }
 
@@ -89,11 +84,7 @@ pub fn mixed_cached(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Many threads write to a file, under a limit of writes.
 pub fn crowded_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = with_many_threads(written(b, &at, "16MiB"));
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("ext4", 64), |b, at| with_many_threads(written(b, at, "16MiB")), "write")
 }
 
 /// Many threads read a file whose lock a neighbour holds while the slow disk has its data.
@@ -109,28 +100,19 @@ pub fn crowded_lock(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Updates of a store with syncs all the time, and the program is stopped.
 pub fn store_sync_stop(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
-    let mut options = synced_updates(updates(b, &at));
-    options.without_pauses();
-    let pid = b.start(&options)?;
+    let load = |b: &FaultTrial<'_>, at: &Path| synced_updates(updates(b, at));
+    let pid = staged::undisturbed(b, ("ext4", 2048), load)?;
     stopped::stopped(b, pid)
 }
 
 /// Updates of a store with syncs on btrfs, which is frozen.
 pub fn store_freeze_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
-    let mut options = synced_updates(updates(b, &at));
-    options.workers = 1;
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("btrfs", 256), updates_of_one)
 }
 
 /// Scans of a store all the time, and the program is stopped.
 pub fn scans_stop(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(128)?.mount(&mut b.undo, "ext4")?;
-    let mut options = scans(b, &at);
-    options.without_pauses();
-    let pid = b.start(&options)?;
+    let pid = staged::undisturbed(b, ("ext4", 128), scans)?;
     stopped::stopped(b, pid)
 }
 

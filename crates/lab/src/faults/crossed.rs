@@ -9,26 +9,18 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{limited_syncs, synced};
 use crate::faults::store::{synced_updates, updates};
-use crate::faults::{buffered, cpu, disk, filesystem, server, stopped};
+use crate::faults::{buffered, cpu, disk, filesystem, server, staged, stopped};
 use crate::stage::overlaid;
 use crate::victim::VictimOptions;
 
 /// Direct writes to btrfs, for which other threads make checksums: to a disk that is slow now and then.
 pub fn summed(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(256)?;
-    let at = disk.mount(&mut b.undo, "btrfs")?;
-    let options = written(b, &at, "16MiB");
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("btrfs", 256), |b, at| written(b, at, "16MiB"))
 }
 
 /// The same under a limit of writes.
 pub fn summed_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(256)?;
-    let at = disk.mount(&mut b.undo, "btrfs")?;
-    let options = written(b, &at, "16MiB");
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("btrfs", 256), |b, at| written(b, at, "16MiB"), "write")
 }
 
 /// The same, and the CPU is taken away.
@@ -95,10 +87,7 @@ fn cut(b: &mut FaultTrial<'_>, kind: &str, mib: usize) -> Result<()> {
 
 /// Syncs of btrfs, which is frozen.
 pub fn sync_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
-    let options = synced(b, &at);
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("btrfs", 256), synced)
 }
 
 /// The same under a limit of writes.
@@ -114,10 +103,7 @@ pub fn sync_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Writes that are durable one by one, to XFS, which is frozen.
 pub fn durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let options = durably(b, &at);
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("xfs", 320), durably)
 }
 
 /// Syncs, and the program is stopped.
@@ -197,37 +183,22 @@ pub fn cold_frozen(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Updates of a store with syncs, under a limit of writes.
 pub fn store_sync_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(128)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = synced_updates(updates(b, &at));
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("ext4", 128), |b, at| synced_updates(updates(b, at)), "write")
 }
 
 /// Reads and writes of XFS, which is frozen.
 pub fn mixed_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let options = mixed(b, &at);
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("xfs", 320), mixed)
 }
 
 /// Reads and writes of a file on a disk that is slow now and then.
 pub fn mixed_device(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = mixed(b, &at);
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("ext4", 64), mixed)
 }
 
 /// Reads and writes of a file on btrfs, under a limit of writes.
 pub fn mixed_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(256)?;
-    let at = disk.mount(&mut b.undo, "btrfs")?;
-    let options = mixed(b, &at);
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("btrfs", 256), mixed, "write")
 }
 
 /// Reads at a steady rate, and the program is stopped: those that come meanwhile begin late.

@@ -10,42 +10,27 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{cold, synced, through_cache};
 use crate::faults::disk::{limit_bytes, two_disks};
 use crate::faults::store::{synced_updates, updates};
-use crate::faults::{cpu, disk, filesystem, stopped};
+use crate::faults::{cpu, disk, filesystem, staged, stopped};
 use crate::victim::VictimOptions;
 
 /// Writes through the page cache that are durable one by one, on a disk that is slow now and then.
 pub fn cached_durable(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = cached_durably(b, &at);
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("ext4", 64), cached_durably)
 }
 
 /// The same on XFS under a limit of writes.
 pub fn cached_durable_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(320)?;
-    let at = disk.mount(&mut b.undo, "xfs")?;
-    let options = cached_durably(b, &at);
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("xfs", 320), cached_durably, "write")
 }
 
 /// The same on btrfs, which is frozen.
 pub fn cached_durable_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(256)?.mount(&mut b.undo, "btrfs")?;
-    let options = cached_durably(b, &at);
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("btrfs", 256), cached_durably)
 }
 
 /// Syncs of a file that grows, on a disk that is slow now and then.
 pub fn growing_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(512)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = grown_with_syncs(b, &at);
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("ext4", 512), grown_with_syncs)
 }
 
 /// Syncs where the journal holds the data, too.
@@ -90,28 +75,17 @@ pub fn large_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Writes to a file that grows, each with a sync, under a limit of writes.
 pub fn growing_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(512)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = grown_with_syncs(b, &at);
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("ext4", 512), grown_with_syncs, "write")
 }
 
 /// The same without a limit, on XFS, on a disk that is slow now and then.
 pub fn growing_syncs_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(512)?;
-    let at = disk.mount(&mut b.undo, "xfs")?;
-    let options = grown_with_syncs(b, &at);
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("xfs", 512), grown_with_syncs)
 }
 
 /// The same on btrfs, which is frozen.
 pub fn growing_syncs_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(512)?.mount(&mut b.undo, "btrfs")?;
-    let options = grown_with_syncs(b, &at);
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("btrfs", 512), grown_with_syncs)
 }
 
 /// Writes through the page cache that are durable one by one, and the program is frozen.

@@ -57,10 +57,7 @@ fn slowed_down(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
     // twice the amplitude, for long enough, makes even a single writer wait that long.
     let (nap, on) = (b.amplitude * 2, b.amplitude * 16);
     b.pulses(Duration::from_millis(300), b.amplitude * 2, |stop| {
-        slow.set(1, nap);
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
-        slept
+        slow.during(nap, || stop.sleep(on))
     })
 }
 
@@ -98,10 +95,7 @@ fn short_of_memory(b: &mut FaultTrial<'_>, slow: &Brake, group: &LabCgroup) -> R
         // lab's own work, on the CPU: the fault begins after it.
         group.limit_memory(Some(group.unreclaimable()? + ROOM))?;
         b.pulse(Duration::from_millis(300), b.amplitude * 2, |stop| {
-            slow.set(1, nap);
-            let slept = stop.sleep(on);
-            slow.set(0, Duration::ZERO);
-            slept
+            slow.during(nap, || stop.sleep(on))
         })?;
     }
     Ok(())
@@ -164,10 +158,7 @@ pub fn dropped(
         // As much as can be goes out; it may be less than asked for.
         let _ = group.limit_memory(Some(limit(group.unreclaimable()?)));
         group.limit_memory(None)?;
-        slow.set(1, nap);
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
-        slept
+        slow.during(nap, || stop.sleep(on))
     })?;
     b.only_naps(slow);
     Ok(())
@@ -212,14 +203,13 @@ pub fn dirty_file(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, data) = (std::fs::File::options().write(true).open(&victim)?, vec![1; 64 << 10]);
     let (on, nap, mut at) = (b.amplitude * 4, b.amplitude, 0);
     b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
-        slow.set(1, nap);
-        for _ in 0..4 {
-            file.write_all_at(&data, at)?;
-            at = (at + data.len() as u64) % (2 * MIB);
-        }
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
-        slept
+        slow.during(nap, || {
+            for _ in 0..4 {
+                file.write_all_at(&data, at)?;
+                at = (at + data.len() as u64) % (2 * MIB);
+            }
+            stop.sleep(on)
+        })
     })?;
     b.only_naps(&slow);
     Ok(())

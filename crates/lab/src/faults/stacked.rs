@@ -1,6 +1,7 @@
 //! Faults below stacked disks, and of the CPU, stops and servers, with loads that they do not have in the other
 //! files.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,7 +12,7 @@ use crate::faults::buffered::{cold, synced};
 use crate::faults::crossed::{at_a_rate, durably, grown, mixed};
 use crate::faults::store::{PORT, inside_words, loaded, mounted, redis, redis_with};
 use crate::faults::store::{alone, synced_updates, updates};
-use crate::faults::{cpu, disk, filesystem, stopped};
+use crate::faults::{cpu, disk, filesystem, staged, stopped};
 use crate::stage::{LoopDevice, overlaid};
 use crate::victim::VictimOptions;
 
@@ -67,37 +68,23 @@ pub fn overlay_cold(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Writes to btrfs that are durable one by one, to a disk that is slow now and then.
 pub fn durable_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(256)?;
-    let at = disk.mount(&mut b.undo, "btrfs")?;
-    let options = durably(b, &at);
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("btrfs", 256), durably)
 }
 
 /// The same under a limit of writes.
 pub fn durable_limit_btrfs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(256)?;
-    let at = disk.mount(&mut b.undo, "btrfs")?;
-    let options = durably(b, &at);
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("btrfs", 256), durably, "write")
 }
 
 /// Reads and writes of a file, and the CPU is taken away.
 pub fn mixed_hog(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let mut options = mixed(b, &at);
-    options.without_pauses();
-    b.start(&options)?;
+    staged::undisturbed(b, ("xfs", 320), mixed)?;
     cpu::hogged(b)
 }
 
 /// Reads and writes of a file without pauses, and the program is stopped.
 pub fn mixed_stop(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(64)?.mount(&mut b.undo, "ext4")?;
-    let mut options = mixed(b, &at);
-    options.without_pauses();
-    let pid = b.start(&options)?;
+    let pid = staged::undisturbed(b, ("ext4", 64), mixed)?;
     stopped::stopped(b, pid)
 }
 
@@ -136,20 +123,12 @@ pub fn saving_server(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Updates of a store with syncs on XFS, which is frozen.
 pub fn store_sync_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let mut options = synced_updates(updates(b, &at));
-    options.workers = 1;
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("xfs", 320), updates_of_one)
 }
 
 /// Updates of a store with syncs all the time, and the CPU is taken away.
 pub fn store_sync_hog(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(2048)?.mount(&mut b.undo, "ext4")?;
-    let mut options = synced_updates(updates(b, &at));
-    options.workers = 1;
-    options.without_pauses();
-    b.start(&options)?;
+    staged::undisturbed(b, ("ext4", 2048), updates_of_one)?;
     cpu::hogged(b)
 }
 
@@ -208,6 +187,11 @@ pub fn loop_worker_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
     let options = synced(b, &at);
     b.start(&options)?;
     cpu::taken_beside(b)
+}
+
+/// Updates of a store with syncs by one thread, which waits for no other writer.
+pub fn updates_of_one(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+    VictimOptions { workers: 1, ..synced_updates(updates(b, at)) }
 }
 
 pub fn polled(mut options: VictimOptions) -> VictimOptions {

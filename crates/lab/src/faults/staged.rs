@@ -12,15 +12,16 @@ use crate::faults::crossed::{durably, written};
 use crate::faults::disk::two_disks;
 use crate::faults::stacked::{pipelined, polled};
 use crate::faults::store::{redis, synced_updates, updates};
-use crate::faults::varied::{scans, with_many_threads};
+use crate::faults::varied::{reads_and_updates, scans, with_many_threads};
 use crate::faults::{cpu, disk, filesystem, memory, server};
 use crate::stage::{LoopDevice, overlaid};
 use crate::victim::VictimOptions;
 
+/// What the victim does with files there.
 type Load = fn(&FaultTrial<'_>, &Path) -> VictimOptions;
 
 /// On a disk that is slow now and then.
-fn slowed(b: &mut FaultTrial<'_>, (kind, mib): (&str, usize), load: Load) -> Result<()> {
+pub fn slowed(b: &mut FaultTrial<'_>, (kind, mib): (&str, usize), load: Load) -> Result<()> {
     let (disk, slow) = b.slow_disk(mib)?;
     let at = disk.mount(&mut b.undo, kind)?;
     let options = load(b, &at);
@@ -29,7 +30,12 @@ fn slowed(b: &mut FaultTrial<'_>, (kind, mib): (&str, usize), load: Load) -> Res
 }
 
 /// Under a limit of `read`s or `write`s.
-fn limited(b: &mut FaultTrial<'_>, (kind, mib): (&str, u64), load: Load, what: &str) -> Result<()> {
+pub fn limited(
+    b: &mut FaultTrial<'_>,
+    (kind, mib): (&str, u64),
+    load: Load,
+    what: &str,
+) -> Result<()> {
     let disk = b.disk(mib)?;
     let at = disk.mount(&mut b.undo, kind)?;
     let options = load(b, &at);
@@ -38,15 +44,15 @@ fn limited(b: &mut FaultTrial<'_>, (kind, mib): (&str, u64), load: Load, what: &
 }
 
 /// On a file system that is frozen.
-fn frozen(b: &mut FaultTrial<'_>, (kind, mib): (&str, u64), load: Load) -> Result<()> {
+pub fn frozen(b: &mut FaultTrial<'_>, (kind, mib): (&str, u64), load: Load) -> Result<()> {
     let at = b.disk(mib)?.mount(&mut b.undo, kind)?;
     let options = load(b, &at);
     b.start(&options)?;
     filesystem::frozen(b, &at)
 }
 
-/// All the time; its process.
-fn undisturbed(b: &mut FaultTrial<'_>, (kind, mib): (&str, u64), load: Load) -> Result<u32> {
+/// Without pauses and undisturbed so far; its process.
+pub fn undisturbed(b: &mut FaultTrial<'_>, (kind, mib): (&str, u64), load: Load) -> Result<u32> {
     let at = b.disk(mib)?.mount(&mut b.undo, kind)?;
     let mut options = load(b, &at);
     options.without_pauses();
@@ -171,12 +177,7 @@ pub fn scans_hog(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Reads beside synced updates of a store, under a limit.
 pub fn store_mixed_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let load: Load = |b, at| {
-        let mut options = synced_updates(updates(b, at));
-        options.set.push("workload.0.mix={get=50,update=50}".into());
-        options
-    };
-    limited(b, ("ext4", 128), load, "write")
+    limited(b, ("ext4", 128), reads_and_updates, "write")
 }
 
 /// Synced updates of a store by many threads, on a slow disk.

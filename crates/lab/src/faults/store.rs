@@ -34,10 +34,7 @@ fn flushes(b: &mut FaultTrial<'_>, slow: &Brake) -> Result<()> {
     let on = b.amplitude * 5;
     let nap = b.amplitude / 2;
     b.pulses(Duration::from_millis(300), b.amplitude * 4, |stop| {
-        slow.set(1, nap);
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
-        slept
+        slow.during(nap, || stop.sleep(on))
     })
 }
 

@@ -11,8 +11,8 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::buffered::{synced, through_cache};
 use crate::faults::crossed::written;
 use crate::faults::objects::{object_load, objects};
-use crate::faults::store::{direct_gets, inside_words, mounted, synced_updates, updates};
-use crate::faults::{cpu, disk, filesystem, stopped};
+use crate::faults::store::{direct_gets, inside_words, synced_updates, updates};
+use crate::faults::{cpu, filesystem, staged, stopped};
 use crate::victim::VictimOptions;
 
 /// A neighbour empties the page cache of the disk that the victim reads, and the disk is slow.
@@ -25,11 +25,10 @@ pub fn flushed_buffers(b: &mut FaultTrial<'_>) -> Result<()> {
     b.start(&options)?;
     let (nap, on) = (b.amplitude, b.amplitude * 3);
     b.pulses(Duration::from_millis(150), Duration::ZERO, |stop| {
-        slow.set(1, nap);
-        tool("blockdev", &["--flushbufs", &name])?;
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
-        slept
+        slow.during(nap, || {
+            tool("blockdev", &["--flushbufs", &name])?;
+            stop.sleep(on)
+        })
     })?;
     b.only_naps(&slow);
     Ok(())
@@ -88,28 +87,17 @@ pub fn pooled_objects(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Scans of a store, of a device that is slow now and then.
 pub fn slow_scans(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (at, slow) = mounted(b)?;
-    let options = scans(b, &at);
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("ext4", 128), scans)
 }
 
 /// The same under a limit of reads.
 pub fn scans_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(128)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = scans(b, &at);
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "read")
+    staged::limited(b, ("ext4", 128), scans, "read")
 }
 
 /// Reads beside synced updates of a store, on a disk that is slow now and then.
 pub fn store_mixed(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (at, slow) = mounted(b)?;
-    let mut options = synced_updates(updates(b, &at));
-    options.set.push("workload.0.mix={get=50,update=50}".into());
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("ext4", 128), reads_and_updates)
 }
 
 /// Many threads read a disk that is slow now and then.
@@ -122,19 +110,12 @@ pub fn crowded_device(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Many threads sync, on a disk that is slow now and then.
 pub fn crowded_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = with_many_threads(synced(b, &at));
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("ext4", 64), |b, at| with_many_threads(synced(b, at)))
 }
 
 /// Many threads write to a file system that is frozen.
 pub fn crowded_freeze(b: &mut FaultTrial<'_>) -> Result<()> {
-    let at = b.disk(320)?.mount(&mut b.undo, "xfs")?;
-    let options = with_many_threads(written(b, &at, "16MiB"));
-    b.start(&options)?;
-    filesystem::frozen(b, &at)
+    staged::frozen(b, ("xfs", 320), |b, at| with_many_threads(written(b, at, "16MiB")))
 }
 
 /// Many threads read, and the program may run only so long in each period.
@@ -148,20 +129,12 @@ pub fn crowded_quota(b: &mut FaultTrial<'_>) -> Result<()> {
 
 /// Syncs, one at a time, under a limit of writes.
 pub fn single_syncs_limit(b: &mut FaultTrial<'_>) -> Result<()> {
-    let disk = b.disk(64)?;
-    let at = disk.mount(&mut b.undo, "ext4")?;
-    let options = single(synced(b, &at));
-    let pid = b.start(&options)?;
-    disk::limit(b, pid, &disk, "write")
+    staged::limited(b, ("ext4", 64), |b, at| single(synced(b, at)), "write")
 }
 
 /// Syncs, one at a time, of a disk that is slow now and then.
 pub fn single_syncs(b: &mut FaultTrial<'_>) -> Result<()> {
-    let (disk, slow) = b.slow_disk(320)?;
-    let at = disk.mount(&mut b.undo, "xfs")?;
-    let options = single(synced(b, &at));
-    b.start(&options)?;
-    b.slowed(&slow)
+    staged::slowed(b, ("xfs", 320), |b, at| single(synced(b, at)))
 }
 
 /// A neighbour makes snapshots of the file system that the victim writes to, and its disk is slow meanwhile.
@@ -173,10 +146,10 @@ pub fn snapshots(b: &mut FaultTrial<'_>) -> Result<()> {
     let (nap, on) = (b.amplitude, b.amplitude * 2);
     let (from, to) = (at.to_string_lossy().into_owned(), at.join("snapshot"));
     b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
-        slow.set(1, nap);
-        tool("btrfs", &["subvolume", "snapshot", &from, &to.to_string_lossy()])?;
-        let slept = stop.sleep(on);
-        slow.set(0, Duration::ZERO);
+        let slept = slow.during(nap, || {
+            tool("btrfs", &["subvolume", "snapshot", &from, &to.to_string_lossy()])?;
+            stop.sleep(on)
+        });
         tool("btrfs", &["subvolume", "delete", &to.to_string_lossy()])?;
         slept
     })?;
@@ -202,6 +175,13 @@ pub fn with_many_threads(mut options: VictimOptions) -> VictimOptions {
 /// One request at a time of one thread.
 fn single(mut options: VictimOptions) -> VictimOptions {
     (options.workers, options.depth) = (1, 1);
+    options
+}
+
+/// Reads of a store beside updates with syncs.
+pub fn reads_and_updates(b: &FaultTrial<'_>, at: &Path) -> VictimOptions {
+    let mut options = synced_updates(updates(b, at));
+    options.set.push("workload.0.mix={get=50,update=50}".into());
     options
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::cases::CASES;
 use crate::machine;
 use crate::pairs::{Bound, BoundCheck, Comparison, median, spread};
 
@@ -126,17 +127,68 @@ fn number(value: f64) -> String {
     text + part
 }
 
-/// Writes JSON and replaces the table between the markers of `docs/overhead.md`.
+/// Writes JSON and replaces the table between the markers of `docs/overhead.md`, and the overview.
 pub fn keep(name: &str, report: &Comparison) -> Result<()> {
-    let results = Path::new("benches/results");
-    fs::create_dir_all(results)?;
+    fs::create_dir_all(RESULTS)?;
     let text = serde_json::to_string(&json(report))? + "\n";
-    fs::write(results.join(format!("{name}.json")), text)?;
+    fs::write(results(name), text)?;
     let page = PathBuf::from("docs/overhead.md");
     let old = fs::read_to_string(&page).context("docs/overhead.md: run in the repository")?;
     let body = format!("{}\nMachine: {}.\n", markdown(report), machine::line());
-    fs::write(&page, replaced(&old, name, &body))?;
+    let new = replaced(&old, name, &body);
+    fs::write(&page, replaced(&new, "overview", &overview()?))?;
     Ok(())
+}
+
+const RESULTS: &str = "benches/results";
+
+fn results(name: &str) -> PathBuf {
+    Path::new(RESULTS).join(format!("{name}.json"))
+}
+
+/// Every comparison with a bound, as last measured: how many bounds are kept, and the others.
+fn overview() -> Result<String> {
+    let mut text = "| comparison | bounds kept | missed: median, asked |\n|---|---|---|\n".to_owned();
+    for case in CASES {
+        let Ok(kept) = fs::read_to_string(results(case.name)) else {
+            continue;
+        };
+        let kept = serde_json::from_str(&kept).with_context(|| case.name)?;
+        text.extend(overview_line(&kept));
+    }
+    Ok(text)
+}
+
+/// Nothing where no bound is asked.
+fn overview_line(kept: &Value) -> Option<String> {
+    let bounds: Vec<&Value> =
+        kept["checks"].as_array()?.iter().filter(|check| !check["asked"].is_null()).collect();
+    let missed: Vec<String> = bounds
+        .iter()
+        .filter(|check| check["met"] == false)
+        .map(|check| {
+            let figure = |value: &Value| number(value.as_f64().unwrap_or(f64::NAN));
+            let asked = &check["asked"];
+            let asked = match asked["at_least"].is_null() {
+                true => format!("at most {}", figure(&asked["at_most"])),
+                false => format!("at least {}", figure(&asked["at_least"])),
+            };
+            let what = check["what"].as_str().unwrap_or_default();
+            format!("{what}: {}, {asked}", figure(&check["median"]))
+        })
+        .collect();
+    let met = bounds.len() - missed.len();
+    let title = kept["title"].as_str()?;
+    let line = format!("| {title} | {met} of {} | {} |\n", bounds.len(), missed.join("<br>"));
+    (!bounds.is_empty()).then_some(line)
+}
+
+fn asked(bound: Bound) -> Value {
+    match bound {
+        Bound::AtLeast(least) => json!({ "at_least": least }),
+        Bound::AtMost(most) => json!({ "at_most": most }),
+        Bound::None => Value::Null,
+    }
 }
 
 fn json(report: &Comparison) -> Value {
@@ -152,7 +204,7 @@ fn json(report: &Comparison) -> Value {
             let (low, high) = spread(&check.values);
             json!({"what": check.what, "unit": check.unit, "values": check.values,
                 "median": median(&check.values), "low": low, "high": high,
-                "asked": format!("{:?}", check.bound), "met": check.met()})
+                "asked": asked(check.bound), "met": check.met()})
         })
         .collect();
     json!({"title": report.title, "machine": machine::line(), "arms": arms, "checks": checks,
@@ -190,6 +242,23 @@ mod tests {
             let got = number(value);
             assert!(got == text || got.replace(',', "") == text.replace(',', ""), "{got} {text}");
         }
+    }
+
+    #[test]
+    fn the_overview_names_what_is_missed() {
+        let check = |what: &str, values: Vec<f64>, bound| BoundCheck {
+            what: what.into(),
+            unit: "x",
+            values,
+            bound,
+        };
+        let mut report = Comparison::titled("A / B");
+        report.checks.push(check("seen only", vec![3.0], Bound::None));
+        assert_eq!(overview_line(&json(&report)), None);
+        report.checks.push(check("iops", vec![0.9, 1.1, 0.8], Bound::AtLeast(1.0)));
+        report.checks.push(check("cpu", vec![0.9], Bound::AtMost(1.0)));
+        let line = overview_line(&json(&report)).unwrap();
+        assert_eq!(line, "| A / B | 1 of 2 | iops: 0.900, at least 1.00 |\n");
     }
 
     #[test]

@@ -109,15 +109,19 @@ fn parse(summary: &Value) -> Result<Figures> {
             sample.insert(name, ns);
         }
     }
-    let percentile = |op: &Value, p: &str| {
-        let list = op["service"]["percentiles"].as_array()?;
+    let percentile = |latency: &Value, p: &str| {
+        let list = latency["percentiles"].as_array()?;
         list.iter().find(|it| it["p"] == p)?["ns"].as_f64()
     };
     let write = ops.get("write").unwrap_or(&Value::Null);
-    for (op, p, name) in
-        [(read, "50", "p50_ns"), (read, "99", "p99_ns"), (write, "99", "write_p99_ns")]
-    {
-        sample.extend(percentile(op, p).map(|ns| (name, ns)));
+    for (latency, p, name) in [
+        (&read["service"], "50", "p50_ns"),
+        (&read["service"], "99", "p99_ns"),
+        (&write["service"], "99", "write_p99_ns"),
+        (&read["after_issue"], "50", "sent_p50_ns"),
+        (&read["after_issue"], "99", "sent_p99_ns"),
+    ] {
+        sample.extend(percentile(latency, p).map(|ns| (name, ns)));
     }
     Ok(sample)
 }

@@ -149,7 +149,7 @@ pub fn two_workers(setup: &BenchSetup) -> Result<Comparison> {
             },
         ];
         report.arms.extend(pairs::run(setup.pairs, arms)?);
-        report.ratio("iops", names.0, names.1, Bound::AtLeast(0.95))?;
+        report.ratio("iops", names.0, names.1, Bound::AtLeast(0.97))?;
     }
     Ok(report)
 }

@@ -226,7 +226,7 @@ mod tests {
     fn empty_has_no_values() {
         let d = Dist::default();
         assert_eq!((d.count(), d.min(), d.max(), d.sum()), (0, None, None, 0));
-        assert_eq!((d.mean(), d.stddev(), d.skewness(), d.kurtosis()), (None, None, None, None));
+        assert_eq!((d.mean(), d.moments()), (None, None));
         assert_eq!(d.percentile(&Percentile::MEDIAN), None);
         assert_eq!(d.count_above(0), 0);
         assert_eq!(d, Dist::from_values(vec![]));

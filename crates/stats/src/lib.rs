@@ -41,6 +41,7 @@ pub use exact::ExactCounter;
 pub use grid::{GridFiller, TimeGrid, TimeWindow};
 pub use knee::{DemandPoint, Knee, knee};
 pub use littles_law::littles_law_ratio;
+pub use moments::Moments;
 pub use recovery::{Recovery, RecoveryRule};
 pub use series::SeriesSummary;
 pub use slc::{SbkSlc, Slc};

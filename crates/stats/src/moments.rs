@@ -18,63 +18,63 @@ impl Dist {
         Some((sum / count) as f64 + (sum % count) as f64 / count as f64)
     }
 
-    /// Standard deviation in nanoseconds of the population: the squared distances are divided by
-    /// the count, not by one less, because all I/Os are in it.
+    /// Spread and shape of the population, if any value was measured. Two passes over the distinct values,
+    /// so that large offsets do not cancel.
     #[must_use]
-    pub fn stddev(&self) -> Option<f64> {
-        Some(self.central_moments()?[0].sqrt())
-    }
-
-    /// Population skewness `m3 / m2^1.5`, without unit; none when all values are equal.
-    #[must_use]
-    pub fn skewness(&self) -> Option<f64> {
-        let [m2, m3, _] = self.central_moments()?;
-        (m2 > 0.0).then(|| m3 / (m2 * m2.sqrt()))
-    }
-
-    /// Population *excess* kurtosis `m4 / m2^2 - 3`, without unit: 0 for a normal distribution;
-    /// none when all values are equal.
-    #[must_use]
-    pub fn kurtosis(&self) -> Option<f64> {
-        let [m2, _, m4] = self.central_moments()?;
-        (m2 > 0.0).then(|| m4 / (m2 * m2) - 3.0)
-    }
-
-    /// Second to fourth central moment, divided by the count; two passes, so that large offsets
-    /// do not cancel.
-    fn central_moments(&self) -> Option<[f64; 3]> {
-        let count = u128::from(self.count());
-        if count == 0 {
+    pub fn moments(&self) -> Option<Moments> {
+        let all = u128::from(self.count());
+        if all == 0 {
             return None;
         }
         let sum = self.sum();
-        let (whole, part) = (sum / count, (sum % count) as f64 / count as f64);
-        let mut totals = [Compensated::default(); 3];
+        // A mean lies between its values.
+        let (whole, part) = ((sum / all) as u64, (sum % all) as f64 / all as f64);
+        let mut totals = [CompensatedSum::default(); 3];
         for (value, count) in self.iter() {
-            // Both operands are below 2^64, so the signed difference is exact.
-            let distance = (i128::from(value) - whole as i128) as f64 - part;
+            let apart = value.abs_diff(whole) as f64;
+            let distance = if value >= whole { apart } else { -apart } - part;
             let square = distance * distance;
             let count = count as f64;
             totals[0].add(square * count);
             totals[1].add(square * distance * count);
             totals[2].add(square * square * count);
         }
-        Some(totals.map(|t| t.total() / count as f64))
+        let [m2, m3, m4] = totals.map(|t| t.total() / all as f64);
+        let varies = m2 > 0.0;
+        Some(Moments {
+            stddev: m2.sqrt(),
+            skewness: varies.then(|| m3 / (m2 * m2.sqrt())),
+            kurtosis: varies.then(|| m4 / (m2 * m2) - 3.0),
+        })
     }
 }
 
-/// A sum that carries its rounding error along (Neumaier's variant of Kahan summation).
+/// Spread and shape of a population: central moments are divided by the count, not by one less, because all
+/// I/Os are in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    /// Standard deviation, ns.
+    pub stddev: f64,
+    /// `m3 / m2^1.5`, without unit; none when all values are equal.
+    pub skewness: Option<f64>,
+    /// *Excess* kurtosis `m4 / m2^2 - 3`, without unit: 0 for a normal distribution; none when all values
+    /// are equal.
+    pub kurtosis: Option<f64>,
+}
+
+/// A sum that carries its rounding error along (Knuth's two-sum: no branch on which is larger, which no CPU
+/// could foresee).
 #[derive(Clone, Copy, Debug, Default)]
-struct Compensated {
+struct CompensatedSum {
     sum: f64,
     lost: f64,
 }
 
-impl Compensated {
+impl CompensatedSum {
     fn add(&mut self, x: f64) {
         let next = self.sum + x;
-        self.lost +=
-            if self.sum.abs() >= x.abs() { (self.sum - next) + x } else { (x - next) + self.sum };
+        let added = next - self.sum;
+        self.lost += (self.sum - (next - added)) + (x - added);
         self.sum = next;
     }
 
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn empty_has_no_moments() {
         let d = Dist::default();
-        assert_eq!((d.mean(), d.stddev(), d.skewness(), d.kurtosis()), (None, None, None, None));
+        assert_eq!((d.mean(), d.moments()), (None, None));
     }
 
     #[test]
@@ -103,18 +103,21 @@ mod tests {
         // 2 4 4 4 5 5 7 9: mean 5, variance 4, m3 = 42/8, m4 = 356/8.
         let d = Dist::from_values(vec![9, 2, 4, 5, 4, 7, 5, 4]);
         close(d.mean(), 5.0);
-        close(d.stddev(), 2.0);
-        close(d.skewness(), 5.25 / 8.0);
-        close(d.kurtosis(), 44.5 / 16.0 - 3.0);
+        let moments = d.moments().expect("values");
+        close(Some(moments.stddev), 2.0);
+        close(moments.skewness, 5.25 / 8.0);
+        close(moments.kurtosis, 44.5 / 16.0 - 3.0);
         let flat = Dist::from_values(vec![7; 3]);
-        assert_eq!((flat.stddev(), flat.skewness(), flat.kurtosis()), (Some(0.0), None, None));
+        let equal = Moments { stddev: 0.0, skewness: None, kurtosis: None };
+        assert_eq!(flat.moments(), Some(equal));
     }
 
     #[test]
     fn moments_survive_a_large_offset() {
         let base = 1u64 << 62;
         let d = Dist::from_values([2, 4, 4, 4, 5, 5, 7, 9].map(|v| v + base).to_vec());
-        close(d.stddev(), 2.0);
-        close(d.skewness(), 5.25 / 8.0);
+        let moments = d.moments().expect("values");
+        close(Some(moments.stddev), 2.0);
+        close(moments.skewness, 5.25 / 8.0);
     }
 }

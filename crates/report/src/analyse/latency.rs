@@ -70,14 +70,15 @@ pub fn latency(
         .filter_map(|k| Some((k, Percentile::nines(k)?)))
         .map(|(k, p)| NineEntry { k: u32::from(k), quantile: quantile(p) })
         .collect();
+    let moments = sample.moments();
     Latency {
         count: sample.count(),
         min_ns: sample.min(),
         max_ns: sample.max(),
         mean_ns: sample.mean(),
-        stddev_ns: sample.stddev(),
-        skewness: sample.skewness(),
-        kurtosis: sample.kurtosis(),
+        stddev_ns: moments.map(|m| m.stddev),
+        skewness: moments.and_then(|m| m.skewness),
+        kurtosis: moments.and_then(|m| m.kurtosis),
         source: origin.source,
         error: origin.error,
         percentiles,

@@ -155,16 +155,18 @@ struct thread {
 	u32 slot;  /* its first slot */
 	u32 depth; /* how many slots it has: operations at a time */
 	u32 by; /* thread of the load that woke it up, from 1 on; BY_OWN */
-	u64 current; /* token of the io_uring request submitted, or gone on with, last; STALE */
-	u64 off;     /* stamp of the last switch out, 0 while running */
-	u64 wake;    /* stamp of the wake-up after it */
-	u32 state;   /* task state at the switch out, 0 = still runnable */
-	u32 waker_pid; /* who woke it up, or was interrupted by who did */
+	/* What the thread itself reads at each operation, in one cache line. */
+	u64 off; /* stamp of the last switch out, 0 while running */
 	u64 blocked_ns;
 	u64 waited_ns; /* runnable but not running, after a wake-up */
 	u64 robbed_ns; /* runnable but not running, after a preemption */
-	u64 last_wake; /* of the last stretch off the CPU */
 	u64 last_in;
+
+	u64 current; /* token of the io_uring request submitted, or gone on with, last; STALE */
+	u64 wake;    /* stamp of the wake-up after the last switch out */
+	u32 state;   /* task state at the switch out, 0 = still runnable */
+	u32 waker_pid; /* who woke it up, or was interrupted by who did */
+	u64 last_wake; /* of the last stretch off the CPU */
 	u64 reclaim;
 	char taker[16];
 	char waker[16];

@@ -141,16 +141,16 @@ pub struct ThreadState {
     /// How many slots it has.
     pub depth: AtomicU32,
     by: AtomicU32,
-    current: AtomicU64,
     /// When it left the CPU; 0 since it was seen to come back.
     pub off: AtomicU64,
-    wake: AtomicU64,
-    state: AtomicU64,
     pub blocked_ns: AtomicU64,
     pub waited_ns: AtomicU64,
     pub robbed_ns: AtomicU64,
-    pub last_wake: AtomicU64,
     pub last_in: AtomicU64,
+    current: AtomicU64,
+    wake: AtomicU64,
+    state: AtomicU64,
+    pub last_wake: AtomicU64,
     reclaim: AtomicU64,
     taker: [AtomicU64; 2],
     waker: [AtomicU64; 2],
@@ -292,7 +292,8 @@ mod tests {
         assert_eq!(std::mem::offset_of!(OperationSlot, seen_part), 256);
         assert_eq!(std::mem::offset_of!(OperationSlot, unplaced), 280);
         assert_eq!(size_of::<EarlierRounds>(), 1280);
-        assert_eq!(std::mem::offset_of!(ThreadState, off), 24);
+        assert_eq!(std::mem::offset_of!(ThreadState, off), 16);
+        assert_eq!(std::mem::offset_of!(ThreadState, last_wake), 80);
         assert_eq!(EVENT_BYTES, 256);
     }
 

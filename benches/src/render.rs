@@ -148,7 +148,8 @@ fn results(name: &str) -> PathBuf {
 
 /// Every comparison with a bound, as last measured: how many bounds are kept, and the others.
 fn overview() -> Result<String> {
-    let mut text = "| comparison | bounds kept | missed: median, asked |\n|---|---|---|\n".to_owned();
+    let mut text =
+        "| comparison | bounds kept | missed: median, asked |\n|---|---|---|\n".to_owned();
     for case in CASES {
         let Ok(kept) = fs::read_to_string(results(case.name)) else {
             continue;

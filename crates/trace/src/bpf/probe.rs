@@ -132,11 +132,15 @@ impl Probe for BpfProbe {
         }
         let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
-            (begun.op, begun.offset, begun.size) = (op.kind, op.offset, op.size);
-            begun.submit = at.0;
-            begun.blocked = thread.blocked_ns.load(Relaxed);
-            begun.waited = thread.waited_ns.load(Relaxed);
-            begun.robbed = thread.robbed_ns.load(Relaxed);
+            *begun = OperationStart {
+                op: op.kind,
+                offset: op.offset,
+                size: op.size,
+                submit: at.0,
+                blocked: thread.blocked_ns.load(Relaxed),
+                waited: thread.waited_ns.load(Relaxed),
+                robbed: thread.robbed_ns.load(Relaxed),
+            };
         }
         let shared = self.shared.programs.slots.get(slot as usize);
         if self.shared.plain {

@@ -14,6 +14,7 @@ pub mod conformance;
 pub mod contract;
 pub mod file;
 pub mod guard;
+pub mod identity;
 pub mod kv;
 pub mod memory;
 pub mod null;

@@ -4,6 +4,7 @@
 //! since it was last discarded whole, and the file that carries this from run to run. So the round at
 //! which a series of runs becomes steady is known exactly. Not a model of any real device.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -189,16 +190,21 @@ impl UseFile {
         }
     }
 
-    /// Keeps it for later runs. Errors: `Unavailable`.
+    /// Keeps it for later runs. Errors: `Unavailable`, `Refused` when something else is there by now.
     pub fn write(&self, used: DeviceUse) -> Result<()> {
         let record = UseRecord { taillight_sim: used, before: self.before, run: self.run.clone() };
         let text = serde_json::to_vec(&record)
             .map_err(|e| Error::internal("the state cannot be written").source(e))?;
+        UseFile::open(&self.path, None)?;
         let mut part = self.path.clone().into_os_string();
-        part.push(".part");
-        std::fs::write(&part, text)
-            .and_then(|()| std::fs::rename(&part, &self.path))
-            .map_err(|e| cannot("write", &self.path, e))
+        part.push(format!(".part-{}", std::process::id()));
+        // Nothing that has the name already is followed, overwritten or removed.
+        let new = std::fs::OpenOptions::new().write(true).create_new(true).open(&part);
+        let mut new = new.map_err(|e| cannot("write", Path::new(&part), e))?;
+        new.write_all(&text).and_then(|()| std::fs::rename(&part, &self.path)).map_err(|e| {
+            let _ = std::fs::remove_file(&part);
+            cannot("write", &self.path, e)
+        })
     }
 }
 
@@ -286,5 +292,12 @@ mod tests {
         std::fs::write(&path, "{\"mine\": 1}").expect("written");
         assert!(open(None).expect_err("refused").to_string().contains("state"));
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"mine\": 1}");
+        assert!(file.write(used).is_err(), "it came after the look");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"mine\": 1}");
+        std::fs::remove_file(&path).expect("removed");
+        let part = format!("state.json.part-{}", std::process::id());
+        std::os::unix::fs::symlink(dir.path().join("theirs"), dir.path().join(part))
+            .expect("a link");
+        assert!(file.write(used).is_err() && !dir.path().join("theirs").exists());
     }
 }

@@ -227,6 +227,47 @@ fn a_log_directory_goes_with_its_database_and_no_other() {
     }
 }
 
+/// RocksDB deletes tables and logs that it finds in its log directories and does not know.
+#[test]
+fn log_directories_of_another_database_are_refused() {
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let theirs = StoreDirectory::new("rocksdb");
+        let target = theirs.open("keep = true").unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        let names = || {
+            let entries = std::fs::read_dir(&theirs.dir).unwrap().flatten();
+            entries.map(|e| (e.file_name(), e.metadata().unwrap().len())).collect::<Vec<_>>()
+        };
+        let before = names();
+        let file = place.dir.with_file_name("OPTIONS");
+        for option in ["db_log_dir", "wal_dir"] {
+            let said = format!("{option}={}", theirs.dir.display());
+            let text = format!("[DBOptions]\n  {said}\n[CFOptions \"default\"]\n");
+            std::fs::write(&file, text).unwrap();
+            let from_file = format!("options_file = \"{}\"", file.display());
+            for options in [format!("options = \"max_open_files=9;{said}\""), from_file] {
+                let e = place.error(&options);
+                assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+                assert!(e.message().contains(option), "{e}");
+                let mut plan = place.plan(&options);
+                plan.target.destroy = true;
+                assert_eq!(open(&plan, Some(&place.dir)).err().unwrap().kind(), ErrorKind::Refused);
+            }
+        }
+        assert_eq!(names(), before);
+        // A directory of messages is shared.
+        let shared = place.dir.with_file_name("messages");
+        let options = format!("options = \"db_log_dir={}\"\nkeep = true", shared.display());
+        for _ in 0..2 {
+            let target = place.open(&options).unwrap();
+            load(target.as_ref(), 10);
+            target.close().unwrap();
+        }
+        assert!(has(theirs.open("").unwrap().as_ref(), 9));
+    }
+}
+
 #[test]
 fn a_directory_of_other_things_and_no_directory() {
     for place in stores() {

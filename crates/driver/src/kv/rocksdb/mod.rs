@@ -103,7 +103,7 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         RocksDbEngine { strings, library: RocksDbLibrary::load(&options.library)?, options };
     engine.config()?;
     if !ask.read_only {
-        options::fit_logs(&engine.strings, spec.plan.target.path.as_deref())?;
+        options::fit_outside(&engine.strings, spec.plan.target.path.as_deref())?;
     }
     if ask.snapshot && options::updates_in_place(&engine.strings) {
         return Err(Error::usage(

@@ -13,6 +13,7 @@ use taillight_core::{Error, Result, regular};
 
 use crate::kv::directory::is_empty;
 use crate::options::{DriverOptions, OrDefault};
+use crate::path_error::cannot;
 
 /// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -224,10 +225,36 @@ pub fn chooses_its_log(strings: &[(&'static str, String)]) -> bool {
     strings.iter().any(|(_, s)| s.contains("info_log_level="))
 }
 
+/// The options of an option string, as RocksDB takes it apart (`StringToMap`, options/options_helper.cc):
+/// `;` inside braces belongs to a value, and braces around a value do not.
+fn assignments(text: &str) -> Vec<(&str, &str)> {
+    let mut text = text.trim();
+    while let Some(inside) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+        text = inside.trim();
+    }
+    let mut depth = 0_u32;
+    let separates = |c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ';' && depth == 0
+    };
+    let pairs = text.split(separates).filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.trim(), unbraced(value))).collect()
+}
+
+fn unbraced(value: &str) -> &str {
+    let value = value.trim();
+    let inside = value.strip_prefix('{').and_then(|value| value.strip_suffix('}'));
+    inside.map_or(value, str::trim)
+}
+
 /// The value in force of one of RocksDB's options, as far as some option string says it.
 fn said<'a>(strings: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
-    let mut all = strings.iter().flat_map(|(_, s)| s.split(';')).filter_map(|s| s.split_once('='));
-    let value = all.rfind(|(n, _)| n.trim() == name)?.1.trim();
+    let all = strings.iter().flat_map(|(_, s)| assignments(s));
+    let value = all.filter(|(n, _)| *n == name).last()?.1;
     Some(value).filter(|value| !value.is_empty())
 }
 
@@ -247,7 +274,7 @@ pub fn compresses(strings: &[(&'static str, String)]) -> bool {
 }
 
 fn real(path: &str) -> Option<PathBuf> {
-    std::fs::canonicalize(path.trim_matches(['{', '}'])).ok()
+    std::fs::canonicalize(path).ok()
 }
 
 /// A value of an OPTIONS file, where RocksDB puts a backslash before some characters (`EscapeOptionString`,
@@ -268,24 +295,80 @@ pub fn log_dirs(dir: &Path) -> Vec<PathBuf> {
     lines.filter_map(|path| real(&unescaped(path))).collect()
 }
 
-/// Refuses a log directory (`wal_dir`) with something in it that is not of the database in `dir`:
-/// RocksDB would replay and delete another's logs. Errors: `Refused`, `Unavailable`.
-pub fn fit_logs(strings: &[(&'static str, String)], dir: Option<&str>) -> Result<()> {
-    let (Some(logs), Some(dir)) = (said(strings, "wal_dir"), dir.map(Path::new)) else {
-        return Ok(());
-    };
-    let Some(logs) =
-        real(logs).filter(|logs| std::fs::canonicalize(dir).ok().as_ref() != Some(logs))
-    else {
-        return Ok(());
-    };
-    if is_empty(&logs)? || log_dirs(dir).contains(&logs) {
-        return Ok(());
+/// RocksDB's options that lead it to other places, where the guard cannot look. Those of its own two log
+/// directories are looked at.
+const ELSEWHERE: [&str; 4] = ["env", "file_system", "db_paths", "cf_paths"];
+
+/// Refuses directories outside the database in `dir` with something in them that RocksDB would delete or
+/// replay: it takes every table and log in its `wal_dir` and `db_log_dir` for its own. Allowed are new and
+/// empty ones, the database's own logs, and a `db_log_dir` with nothing but messages of databases. Also
+/// refuses what would have to be made in a directory that is not there. Errors: `Refused`, `Unavailable`.
+pub fn fit_outside(strings: &[(&'static str, String)], dir: Option<&str>) -> Result<()> {
+    if let Some(name) = ELSEWHERE.into_iter().find(|name| said(strings, name).is_some()) {
+        return Err(Error::refused(format!(
+            "`{name}` lets RocksDB write where Taillight cannot see whose data is there"
+        ))
+        .with("option", name)
+        .hint("leave it out, and name the directory of the database as path"));
     }
-    Err(Error::refused("the log directory (wal_dir) is not empty, and not that of this database")
-        .with("wal_dir", logs.display())
+    let Some(dir) = dir.map(Path::new) else { return Ok(()) };
+    let home = std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir));
+    let home = home.map_err(|e| cannot("cannot resolve the path", dir, e))?;
+    for name in ["wal_dir", "db_log_dir"] {
+        let Some(logs) = said(strings, name).map(Path::new) else { continue };
+        let Ok(real) = std::fs::canonicalize(logs) else {
+            absent(name, logs, &home)?;
+            continue;
+        };
+        let own = match name {
+            "wal_dir" => log_dirs(&home).contains(&real) && only(&real, is_log)?,
+            _ => only(&real, is_messages)?,
+        };
+        if real == home || is_empty(&real)? || own {
+            continue;
+        }
+        return Err(Error::refused(format!(
+            "the log directory ({name}) is not empty, and not that of this database alone"
+        ))
+        .with(name, real.display())
         .with("path", dir.display())
-        .hint("name a new or empty one in target.options.options, or leave wal_dir out"))
+        .hint(format!("name a new or empty one in target.options.options, or leave {name} out")));
+    }
+    Ok(())
+}
+
+/// A log directory that is not there: RocksDB makes it, but not the one above, and says so only after a
+/// database has been given up for it.
+fn absent(name: &'static str, logs: &Path, home: &Path) -> Result<()> {
+    let above = std::path::absolute(logs).ok().and_then(|path| path.parent().map(Path::to_owned));
+    match above.is_some_and(|above| above.is_dir() || above == home) {
+        true if logs.symlink_metadata().is_err() => Ok(()),
+        _ => Err(Error::unavailable(format!("the log directory ({name}) cannot be made"))
+            .with(name, logs.display())
+            .hint("make the directory first, or name one whose parent is there")),
+    }
+}
+
+/// Whether a directory has only files with such names.
+fn only(dir: &Path, fits: fn(&str) -> bool) -> Result<bool> {
+    let failed = |e| cannot("cannot list the directory", dir, e);
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        if !entry.map_err(failed)?.file_name().to_str().is_some_and(fits) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A write-ahead log, or the directory of old ones.
+fn is_log(name: &str) -> bool {
+    let number = name.strip_suffix(".log").unwrap_or_default();
+    name == "archive" || !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// What a database says of itself in its `db_log_dir`.
+fn is_messages(name: &str) -> bool {
+    name.ends_with("_LOG") || name.contains("_LOG.old.")
 }
 
 /// The section of an options file that a line opens.
@@ -404,6 +487,7 @@ pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
 mod tests {
     use super::*;
     use crate::options::complete;
+    use taillight_core::ErrorKind;
 
     fn parse(text: &str) -> Result<RocksDbOptions> {
         RocksDbOptions::parse("rocksdb", &text.parse().unwrap())
@@ -418,6 +502,50 @@ mod tests {
         std::fs::write(home.path().join("OPTIONS-000007"), text).unwrap();
         assert_eq!(log_dirs(home.path()), [std::fs::canonicalize(odd).unwrap()]);
         assert!(log_dirs(log.path()).is_empty());
+    }
+
+    #[test]
+    fn option_strings_are_taken_apart_as_rocksdb_does_it() {
+        let found = |text: &'static str, name| {
+            said(&[("options", text.to_owned())], name).map(str::to_owned)
+        };
+        for text in [
+            "wal_dir=/a/b",
+            " {{ max_open_files = 9 ; wal_dir = { /a/b } }} ",
+            "table={x={y=1;z=2};wal_dir=/no};wal_dir=/first;wal_dir=/a/b;",
+        ] {
+            assert_eq!(found(text, "wal_dir").as_deref(), Some("/a/b"), "{text}");
+        }
+        assert_eq!(found("table={wal_dir=/no}", "wal_dir"), None);
+        assert_eq!(found("wal_dir=;x=1", "wal_dir"), None);
+    }
+
+    #[test]
+    fn directories_outside_are_new_empty_or_its_own() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = tmp.path().join("db");
+        let fit =
+            |text: String| fit_outside(&[("options", text)], dir.to_str()).map_err(|e| e.kind());
+        let at = |name: &str| tmp.path().join(name).display().to_string();
+        std::fs::create_dir(at("theirs")).unwrap();
+        for option in ["wal_dir", "db_log_dir"] {
+            let ask = |place: &str| fit(format!("max_open_files=9;{option} = {{{place}}}"));
+            assert_eq!(ask(&at("new")), Ok(()));
+            assert_eq!(ask(&at("db/logs")), Ok(()));
+            assert_eq!(ask(&at("theirs")), Ok(()), "empty");
+            assert_eq!(ask(&at("no/such")), Err(ErrorKind::Unavailable));
+            for file in ["000005.sst", "000006.log", "thesis.tex"] {
+                std::fs::write(tmp.path().join("theirs").join(file), "mine").unwrap();
+                assert_eq!(ask(&at("theirs")), Err(ErrorKind::Refused), "{file}");
+                std::fs::remove_file(tmp.path().join("theirs").join(file)).unwrap();
+            }
+        }
+        std::fs::write(at("theirs/srv_db_LOG.old.17"), "").unwrap();
+        assert_eq!(fit(format!("db_log_dir={}", at("theirs"))), Ok(()));
+        assert_eq!(fit(format!("wal_dir={}", at("theirs"))), Err(ErrorKind::Refused));
+        for text in ["env=mem", "db_paths={{path=/x;target_size=1}}", "x=1;file_system={id=a}"] {
+            assert_eq!(fit(text.to_owned()), Err(ErrorKind::Refused), "{text}");
+        }
     }
 
     #[test]

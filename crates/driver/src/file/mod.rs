@@ -126,7 +126,7 @@ fn open(
 ) -> Result<Box<dyn Target>> {
     let (engine, resolved, asked) = open_request(driver, options, spec)?;
     let ring = (engine == IoEngine::Uring).then(|| RingSetup::probe(options)).transpose()?;
-    let opened = OpenedTarget::from(resolved, &asked, ring.is_some(), progress)?;
+    let opened = OpenedTarget::from(resolved, &asked, ring.as_ref(), progress)?;
     opened.into_target(&asked, ring, progress).map(|t| Box::new(t) as Box<dyn Target>)
 }
 
@@ -207,9 +207,10 @@ impl OpenedTarget {
     fn from(
         resolved: TargetPath,
         asked: &FileOpenSpec<'_>,
-        uring: bool,
+        ring: Option<&RingSetup>,
         progress: &mut OnProgress<'_>,
     ) -> Result<OpenedTarget> {
+        let uring = ring.is_some();
         match resolved {
             TargetPath::Device { path } => {
                 if asked.options.files > 1 {
@@ -218,6 +219,7 @@ impl OpenedTarget {
                 }
                 let opened = device::open(&path, asked)?;
                 check_io(&[opened.fd.as_fd()], opened.size, asked, (uring, true))?;
+                target::try_workers(asked.spec.plan, &[opened.fd.as_fd()], ring, true)?;
                 let purged = device::purge(&opened, &path, asked, progress)?;
                 let filled = device::fill(&opened, asked, progress)?;
                 let stat = rustix::fs::fstat(&opened.fd)
@@ -237,6 +239,9 @@ impl OpenedTarget {
             TargetPath::Files(file_set) => {
                 let planned = regular::plan_preparation(&file_set, asked)?;
                 check_io(&planned.there(), planned.file_size, asked, (uring, false))?;
+                if planned.replaces() {
+                    target::try_workers(asked.spec.plan, &planned.there(), ring, false)?;
+                }
                 let ready = regular::open(&file_set, planned, asked, progress)?;
                 let kind = if file_set.whole_dir { "directory" } else { "file" };
                 let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];

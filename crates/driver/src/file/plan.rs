@@ -151,6 +151,21 @@ fn holey(path: &Path, empty: u64, of: u64) -> Error {
     .hint("write real data into it first, or set options.allow_holes = true")
 }
 
+/// Whether this process may write files so large (setrlimit(2), `RLIMIT_FSIZE`). Errors: `Unavailable`.
+fn largest(file_size: u64) -> Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(most) if most < file_size => {
+            Err(Error::unavailable("the files are larger than this process may write")
+                .with("file", ByteSize(file_size))
+                .with("most", bytes(most))
+                .hint(
+                    "raise the limit on the size of files (ulimit -f), or ask for a smaller size",
+                ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Room for what will be allocated, with some for the file system's own records; returns how much that
 /// is. Errors: `Unavailable`, with the numbers.
 pub fn check_space(
@@ -169,9 +184,10 @@ pub fn check_space(
             file_size.saturating_mul(whole).saturating_sub(allocated(f))
         })
         .fold(0, u64::saturating_add);
-    if needed == 0 {
+    if needed == 0 && preparations.iter().all(|p| *p == FilePreparation::Nothing) {
         return Ok(0);
     }
+    largest(file_size)?;
     let needed = needed.saturating_add(needed / 512);
     let dir = file_set.nearest_dir();
     let available = free_space(dir)?;

@@ -126,6 +126,15 @@ impl PreparationPlan {
         existing.map(|existing| existing.fd.as_fd()).collect()
     }
 
+    /// Whether data that is there gives way to other data before the run.
+    pub fn replaces(&self) -> bool {
+        let mut all = self.entries.iter().zip(&self.preparations);
+        let changes = |preparation| {
+            preparation == FilePreparation::Truncate || FilePreparation::fills(preparation)
+        };
+        all.any(|(found, preparation)| found.existing.is_some() && changes(*preparation))
+    }
+
     /// Lays out a file of no name in extents that lie apart, before one that is there is emptied for
     /// that. Errors: as for the file itself.
     fn try_extents(&self, file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {

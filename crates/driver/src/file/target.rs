@@ -1,11 +1,11 @@
 //! An opened file set or device, shared by all workers.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate, fsync};
 use rustix::io::ReadWriteFlags;
-use taillight_core::plan::Sync;
+use taillight_core::plan::{Plan, Sync};
 use taillight_core::{Error, Result};
 
 use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
@@ -16,6 +16,7 @@ use crate::file::fill::RandomBytes;
 use crate::buffers::Buffers;
 use crate::file::sync::SyncSession;
 use crate::file::sys::{self, Mapping};
+use crate::file::uring::setup::RingSetup;
 use crate::file::uring::{RingConfig, UringSession};
 use crate::ownership::MarkedFiles;
 
@@ -26,8 +27,57 @@ pub enum IoMethod {
     Uring(RingConfig),
 }
 
+/// Tries whether every worker of the plan gets its memory and ring here: before data is given up for a run
+/// that could not begin. `files` are some of those that it uses. Errors: as [`Target::session`].
+pub fn try_workers(
+    plan: &Plan,
+    files: &[BorrowedFd<'_>],
+    ring: Option<&RingSetup>,
+    device: bool,
+) -> Result<()> {
+    let cannot = |e| Error::unavailable("cannot open the file once more").source(e);
+    let files = files.iter().map(|fd| fd.try_clone_to_owned()).collect::<std::io::Result<_>>();
+    let files = Arc::new(files.map_err(cannot)?);
+    let mut memory = Vec::new();
+    let mut rings = Vec::new();
+    for (workload, w) in plan.workloads.iter().enumerate() {
+        for _ in 0..w.workers {
+            let worker = (memory.len() + rings.len()) as u16;
+            let spec = SessionSpec {
+                worker,
+                workload: workload as u16,
+                keep: false,
+                depth: w.queue_depth,
+                buffer_size: w.block_size.max(),
+                seed: 0,
+            };
+            let buffers = memory_of(&spec)?;
+            let Some(setup) = ring else {
+                memory.push(buffers);
+                continue;
+            };
+            let files = Arc::clone(&files);
+            let shared = RingConfig { files, setup: *setup, device, submit_batch: 1 };
+            rings.push(UringSession::new(&shared, &spec, buffers, 0)?);
+        }
+    }
+    Ok(())
+}
+
+fn memory_of(spec: &SessionSpec) -> Result<Buffers> {
+    Buffers::new(spec.depth, spec.buffer_size).map_err(|e| {
+        Error::unavailable("not enough memory for the worker's buffers")
+            .with("queue_depth", spec.depth)
+            .with("buffer_bytes", spec.buffer_size)
+            .source(e)
+    })
+}
+
 /// The target.
 pub struct FileTarget {
+    /// What the end deletes or seals; `None` for devices. Goes first: an open file's inode number is not
+    /// given to another.
+    pub made: Option<MarkedFiles>,
     /// Open files, or the one device.
     pub files: Arc<Vec<OwnedFd>>,
     pub geometry: Geometry,
@@ -41,8 +91,6 @@ pub struct FileTarget {
     pub facts: Facts,
     /// Keeps a warmed cache in use.
     pub warm: Vec<Mapping>,
-    /// What the end deletes or seals; `None` for devices.
-    pub made: Option<MarkedFiles>,
 }
 
 impl FileTarget {
@@ -79,12 +127,7 @@ impl Target for FileTarget {
     }
 
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        let mut buffers = Buffers::new(spec.depth, spec.buffer_size).map_err(|e| {
-            Error::unavailable("not enough memory for the worker's buffers")
-                .with("queue_depth", spec.depth)
-                .with("buffer_bytes", spec.buffer_size)
-                .source(e)
-        })?;
+        let mut buffers = memory_of(spec)?;
         RandomBytes::new(spec.seed).fill(buffers.all());
         let write_flags = self.write_flags(spec.worker);
         match &self.method {

@@ -131,6 +131,9 @@ fn kept_files_are_reused_and_others_leave_no_trace() {
     theirs.write_all_at(b"mine now", 0).unwrap();
     assert_eq!(ask("files = 2", "r4").open().err().unwrap().kind(), ErrorKind::Refused);
     theirs.set_modified(untouched).unwrap();
+    assert_eq!(ask("files = 2", "r4").open().err().unwrap().kind(), ErrorKind::Refused);
+    std::fs::remove_file(&name).unwrap();
+    ask("files = 2\nkeep = true", "r4").open().unwrap().close().unwrap();
 
     // A larger size grows them; a copy under the same name is not Taillight's any more.
     let grown = Ask { size: Some(4 * MIB), ..ask("files = 2", "r4") }.open().unwrap();
@@ -141,24 +144,72 @@ fn kept_files_are_reused_and_others_leave_no_trace() {
     assert_eq!(ask("files = 2", "r5").open().err().unwrap().kind(), ErrorKind::Refused);
 }
 
+/// Without a write since its files were prepared, a killed run leaves what is known to be its own.
 #[test]
 fn what_a_killed_run_left_is_taken_over_and_removed() {
     let tmp = scratch();
     let dir = tmp.path().join("set/");
     let ask = Ask { size: Some(MIB), ..Ask::new(&dir, WRITE) };
     std::mem::forget(ask.open().unwrap());
-    assert!(dir.join(".taillight-owner.json").exists());
+    let (sidecar, name) = (dir.join(".taillight-owner.json"), dir.join("taillight-0.dat"));
+    assert!(sidecar.exists());
     // The lock of the forgotten target is still held: as if the other run was still going.
     assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Refused);
-    let name = dir.join("taillight-0.dat");
-    let mark = std::fs::read_to_string(dir.join(".taillight-owner.json")).unwrap();
-    let inode = std::fs::metadata(&name).unwrap().ino().to_string();
+    // No killed one holds it: go on in another inode, under the mark that it would have.
     std::fs::copy(&name, dir.join("unlocked")).unwrap();
     std::fs::rename(dir.join("unlocked"), &name).unwrap();
-    let now = std::fs::metadata(&name).unwrap().ino().to_string();
-    std::fs::write(dir.join(".taillight-owner.json"), mark.replace(&inode, &now)).unwrap();
+    let marked = |file: &str| marked_as(&sidecar, file);
+    marked(name.to_str().unwrap());
+    let written = std::fs::OpenOptions::new().write(true).open(&name).unwrap();
+    written.write_all_at(b"mine", 0).unwrap();
+    let e = ask.open().err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Refused);
+    assert!(e.to_string().contains("left by a killed run, or changed since"), "{e}");
+    marked(name.to_str().unwrap());
     ask.open().unwrap().close().unwrap();
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+}
+
+/// Rewrites the one mark of a sidecar to be that of this file as it is now.
+fn marked_as(sidecar: &std::path::Path, file: &str) {
+    use taillight_driver::identity::FileIdentity;
+    let mut mark: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(sidecar).unwrap()).unwrap();
+    let is = FileIdentity::of(&std::fs::File::open(file).unwrap()).unwrap();
+    let of = &mut mark["files"][0];
+    of["inode"] = is.inode.into();
+    of["birth_ns"] = is.birth_ns.into();
+    of["size"] = is.size.into();
+    of["modified_ns"] = is.modified_ns.into();
+    of["changed_ns"] = is.changed_ns.into();
+    std::fs::write(sidecar, serde_json::to_vec(&mark).unwrap()).unwrap();
+}
+
+/// Marks are written a few times for all files, not once for each.
+#[test]
+fn many_files_have_their_marks_at_once() {
+    let tmp = scratch();
+    let dir = tmp.path().join("set/");
+    let ask = Ask {
+        size: Some(300 * 4096),
+        options: "files = 300\nkeep = true",
+        ..Ask::new(&dir, WRITE)
+    };
+    std::fs::create_dir(&dir).unwrap();
+    let sidecar = dir.join(".taillight-owner.json");
+    let target = ask.open().unwrap();
+    let text = std::fs::read_to_string(&sidecar).unwrap();
+    assert_eq!(text.matches("\"changed_ns\"").count(), 300);
+    target.close().unwrap();
+    let (first, last) = (dir.join("taillight-0.dat"), dir.join("taillight-299.dat"));
+    std::fs::write(&last, "mine").unwrap();
+    let e = ask.open().err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Refused);
+    assert!(e.to_string().contains("taillight-299.dat"), "{e}");
+    std::fs::remove_file(&last).unwrap();
+    let goes = Ask { options: "files = 300", destroy: Some(&dir), ..Ask::new(&dir, WRITE) };
+    Ask { size: Some(300 * 4096), ..goes }.open().unwrap().close().unwrap();
+    assert!(first.exists() && !last.exists(), "what was kept stays, what this run made goes");
 }
 
 /// The file of a stream that was killed, then `cp results.csv stream.dat`, which keeps the inode.
@@ -177,12 +228,11 @@ fn what_a_killed_stream_left_is_nobodys_without_confirmation() {
     let mark = std::fs::read_to_string(&sidecar).unwrap();
     assert!(mark.contains("\"grows\": true"), "{mark}");
     // The forgotten target still holds the lock, as no killed one does: go on in another inode.
-    let was = std::fs::metadata(&path).unwrap().ino().to_string();
     let theirs = [b'7'; 3 * 4096];
-    std::fs::write(tmp.path().join("unlocked"), theirs).unwrap();
+    std::fs::write(tmp.path().join("unlocked"), "").unwrap();
     std::fs::rename(tmp.path().join("unlocked"), &path).unwrap();
-    let now = std::fs::metadata(&path).unwrap().ino().to_string();
-    std::fs::write(&sidecar, mark.replace(&was, &now)).unwrap();
+    marked_as(&sidecar, path.to_str().unwrap());
+    std::fs::write(&path, theirs).unwrap();
 
     let e = stream(&ask(WRITE, None)).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Refused);

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, ftruncate, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, ftruncate, openat, statat};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
@@ -17,7 +17,7 @@ use crate::file::path::FileSet;
 use crate::file::plan::{self, FilePreparation};
 use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock, no_extents};
 use crate::file::sys;
-use crate::ownership::sidecar::device;
+use crate::identity::FileIdentity;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 
 /// Creates, marks, sizes and fills. Errors: `Unavailable` when it cannot be done or progress says
@@ -33,30 +33,27 @@ pub fn prepare(
     let to_fill = preparations.iter().filter(|s| s.fills()).count() as u64;
     let mut meter =
         LayoutProgress { on: progress, what: "laying out", done: 0, total: to_fill * file_size };
-    let mut ready = Vec::with_capacity(entries.len());
     let (mut new, mut reused) = (0, 0);
     let mut allocates = false;
-    for (n, (found, preparation)) in entries.into_iter().zip(preparations).enumerate() {
+    let mut held = Vec::with_capacity(entries.len());
+    for (found, preparation) in entries.into_iter().zip(preparations) {
         let is_new = found.existing.is_none();
         let blocks = found.existing.as_ref().map_or(0, ExistingFile::allocated);
         let writes = asked.needs.writes && !preparation.fills();
         allocates |= writes && (*preparation == FilePreparation::Truncate || blocks < file_size);
-        let (held, mark) = take_over(found, file_size, made.dir(), asked)?;
-        if let Some(mark) = mark {
-            let stays = mark.keep && !is_new && !asked.options.keep && !asked.grows();
-            if stays && held.size < file_size {
-                made.enlarged(&held.name, held.size);
-            }
-            made.mark(mark, is_new)?;
-        }
+        held.push(take_over(found, *preparation, file_size, &mut made, asked)?);
         new += u32::from(is_new);
         reused += u32::from(!is_new);
+    }
+    made.note()?;
+    for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
         let extent = asked.options.extent().unwrap_or(0);
-        perform(*preparation, &held, (file_size, extent), seed, made.dir(), &mut meter)?;
-        ready.push(held.file);
+        perform(*preparation, held, (file_size, extent), seed, made.dir(), &mut meter)?;
     }
+    let ready: Vec<OwnedFd> = held.into_iter().map(|held| held.file).collect();
     let filled = fill_up(&mut made, asked, meter.on)?;
+    made.seal()?;
     let fragments = fragments(&ready, file_size, asked)?;
     let mut facts = vec![
         ("files.new".to_owned(), new.to_string()),
@@ -134,14 +131,16 @@ pub fn check_fill(
 /// Bytes that the file which fills the file system takes now. Errors: `Refused` for a file of somebody
 /// else in its place.
 fn fill_blocks(dir: &OwnedDirectory) -> Result<u64> {
-    let Ok(stat) = statat(dir.fd(), fill_level::NAME, AtFlags::SYMLINK_NOFOLLOW) else {
-        return Ok(0);
-    };
-    match dir.marks()?.iter().any(|m| m.name == fill_level::NAME && m.fits(&stat)) {
+    let Ok(found) = FileIdentity::at(dir.fd(), fill_level::NAME) else { return Ok(0) };
+    let stat = statat(dir.fd(), fill_level::NAME, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(|e| cannot("cannot stat the file", &dir.path().join(fill_level::NAME), e))?;
+    match dir.marks()?.iter().any(|m| m.name == fill_level::NAME && m.proves(&found)) {
         true => Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)),
-        false => Err(Error::refused("a file that Taillight did not make is in the way")
-            .with("path", dir.path().join(fill_level::NAME).display())
-            .hint("move it away, or leave `fill` out")),
+        false => Err(Error::refused(
+            "a file is in the way that Taillight did not make, or that was changed since",
+        )
+        .with("path", dir.path().join(fill_level::NAME).display())
+        .hint("delete it if nobody needs it, move it away, or leave `fill` out")),
     }
 }
 
@@ -158,26 +157,19 @@ fn fill_up(
     }
     let path = made.dir().path().join(fill_level::NAME);
     let failed = |e: Errno| cannot("cannot fill the file system", &path, e);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = fill_blocks(made.dir())?;
     // The data may have reached the level by what the file system noted down of it.
     let bytes = Room::of(made.dir().fd())?.missing(level, held).unwrap_or(0);
+    // What is there is ours, or appeared since it was looked at: that is not opened.
+    let new = if held > 0 { OFlags::empty() } else { OFlags::CREATE | OFlags::EXCL };
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | new;
     let file = openat(made.dir().fd(), fill_level::NAME, flags, Mode::from_raw_mode(0o600));
     let file = file.map_err(failed)?;
     lock(&file, &path, true)?;
-    let stat = fstat(&file).map_err(failed)?;
-    let mark = FileMark {
-        name: fill_level::NAME.to_owned(),
-        inode: stat.st_ino,
-        device: device(&stat),
-        size: bytes,
-        // Until it is whole it has any size.
-        grows: true,
-        run_id: asked.spec.run_id.to_owned(),
-        keep: asked.options.keep,
-        modified_ns: None,
-    };
-    made.mark(mark, stat.st_size == 0)?;
+    let found = FileIdentity::of(&file).map_err(|e| cannot("cannot stat the file", &path, e))?;
+    let mark = FileMark::new(fill_level::NAME, &found, asked.spec.run_id, asked.options.keep);
+    made.take(mark, !new.is_empty(), None);
+    made.note()?;
     ftruncate(&file, bytes).map_err(failed)?;
     let empty = layout::holes(file.as_fd(), bytes).unwrap_or(bytes);
     if empty > 0 {
@@ -198,57 +190,55 @@ struct OpenFile {
     file: OwnedFd,
     name: String,
     size: u64,
+    /// What it was when it was looked at, where its loss is not confirmed.
+    seen: Option<FileIdentity>,
 }
 
-/// Creates what is absent; says under which mark the file stands from now on.
+/// Creates what is absent, and puts what is ours under a mark.
 fn take_over(
     found: DataFile,
+    preparation: FilePreparation,
     file_size: u64,
-    dir: &OwnedDirectory,
+    made: &mut MarkedFiles,
     asked: &FileOpenSpec<'_>,
-) -> Result<(OpenFile, Option<FileMark>)> {
-    let keep = asked.options.keep;
+) -> Result<OpenFile> {
+    let (keep, grows) = (asked.options.keep, asked.grows());
     let name = found.name;
-    let mark_of = |stat: &Stat, size: u64, keep: bool| FileMark {
-        name: name.clone(),
-        inode: stat.st_ino,
-        device: device(stat),
-        size,
-        grows: asked.grows(),
-        run_id: asked.spec.run_id.to_owned(),
-        keep,
-        modified_ns: None,
+    let mark_of = |file: &FileIdentity, keep: bool| FileMark {
+        grows,
+        ..FileMark::new(&name, file, asked.spec.run_id, keep)
     };
-    let (file, mark, size) = match found.existing {
-        None => {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-            let created = openat(
-                dir.fd(),
-                name.as_str(),
-                flags | OFlags::CLOEXEC,
-                Mode::from_raw_mode(0o644),
-            );
-            let fd = created.map_err(|e| no_create(&found.path, e))?;
-            let stat = fstat(&fd).map_err(|e| no_create(&found.path, e))?;
-            lock(&fd, &found.path, true)?;
-            (fd, Some(mark_of(&stat, file_size, keep)), 0)
-        }
-        Some(existing) => {
-            let size = existing.size();
-            let mark = match &existing.mark {
-                // What an earlier run was asked to keep stays; what it left by accident goes.
-                Some(m) => Some(mark_of(&existing.stat, size.max(file_size), m.keep || keep)),
-                // Empty and not ours: usable, never deleted.
-                None if size == 0 => Some(mark_of(&existing.stat, file_size, true)),
-                None => None,
-            };
-            (existing.fd, mark, size)
-        }
+    let Some(existing) = found.existing else {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC;
+        let created = openat(made.dir().fd(), name.as_str(), flags, Mode::from_raw_mode(0o644));
+        let file = created.map_err(|e| no_create(&found.path, e))?;
+        let identity = FileIdentity::of(&file).map_err(|e| no_create(&found.path, e))?;
+        made.take(mark_of(&identity, keep), true, None);
+        lock(&file, &found.path, true)?;
+        return Ok(OpenFile { file, name, size: 0, seen: None });
     };
-    Ok((OpenFile { file, name, size }, mark))
+    let (size, identity) = (existing.size(), existing.identity);
+    let mark = match &existing.mark {
+        // What an earlier run was asked to keep stays; what it left by accident goes.
+        Some(earlier) => Some(mark_of(&identity, earlier.keep || keep)),
+        // Empty and not ours: usable, never deleted.
+        None if size == 0 => Some(mark_of(&identity, true)),
+        None => None,
+    };
+    if let Some(mut mark) = mark {
+        if preparation == FilePreparation::Nothing {
+            mark.seal(&identity);
+        }
+        // It has the size again that it had, unless the new one was asked for.
+        let former = (mark.keep && !keep && !grows && size < file_size).then_some(size);
+        made.take(mark, false, former);
+    }
+    let seen = Some(identity).filter(|_| existing.ours && !asked.confirmed);
+    Ok(OpenFile { file: existing.fd, name, size, seen })
 }
 
-fn no_create(path: &Path, e: Errno) -> Error {
+fn no_create(path: &Path, e: impl Into<std::io::Error>) -> Error {
     cannot("cannot create the file", path, e)
 }
 
@@ -260,20 +250,30 @@ fn perform(
     dir: &OwnedDirectory,
     meter: &mut LayoutProgress<'_, '_>,
 ) -> Result<()> {
-    if preparation == FilePreparation::Nothing {
+    if preparation == FilePreparation::Nothing && held.seen.is_none() {
         return Ok(());
     }
     let failed = |what: &str, e: Errno| cannot(what, &dir.path().join(&held.name), e);
+    let changed = || {
+        Error::refused("the file was replaced or changed while it was opened")
+            .with("path", dir.path().join(&held.name).display())
+            .hint("look what else uses it, then run again")
+    };
+    let now = FileIdentity::of(&held.file).ok();
+    if held.seen.is_some() && held.seen != now {
+        return Err(changed());
+    }
+    if preparation == FilePreparation::Nothing {
+        return Ok(());
+    }
     // A plan that only reads holds the file read-only; preparing it takes a second descriptor
     // to the very same inode.
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let writable = openat(dir.fd(), held.name.as_str(), flags, Mode::empty())
         .map_err(|e| failed("cannot open the file for writing", e))?;
-    let same = |fd: &OwnedFd| fstat(fd).map(|s| (s.st_dev, s.st_ino));
-    if same(&writable) != same(&held.file) {
-        return Err(
-            Error::refused("the file was replaced while it was opened").with("file", &held.name)
-        );
+    let opened = FileIdentity::of(&writable).ok();
+    if !opened.zip(now).is_some_and(|(opened, now)| opened.same_file(&now)) {
+        return Err(changed());
     }
     if preparation == FilePreparation::Truncate {
         return ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e));

@@ -2,6 +2,7 @@
 //!
 //! Nothing is created or written until every file passed the guard and the space suffices.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use crate::file::path::FileSet;
 use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
 use crate::file::prepare::{check_fill, prepare};
 use crate::guard;
+use crate::identity::FileIdentity;
+use crate::ownership::files::by_name;
 use crate::ownership::{FileMark, MarkedFiles, NamedTarget, OwnedDirectory, refusal};
 
 /// Everything the decision needs.
@@ -70,6 +73,8 @@ pub struct ExistingFile {
     pub fd: OwnedFd,
     /// As it was when opened.
     pub stat: Stat,
+    /// What it was when opened.
+    pub identity: FileIdentity,
     pub mark: Option<FileMark>,
     /// Its data may be replaced: Taillight's own, empty, or confirmed.
     pub ours: bool,
@@ -99,7 +104,8 @@ pub fn open(
         Some(dir) => dir,
         None => make_dir(&file_set.dir, asked.spec.stop)?,
     };
-    let made = MarkedFiles::new(dir, made_dir && !asked.options.keep);
+    let goes = made_dir && !asked.options.keep;
+    let made = MarkedFiles::new(dir, goes, asked.needs.changes());
     let PreparationPlan { entries, preparations, file_size, .. } = decided;
     prepare(entries, &preparations, file_size, made, asked, progress)
 }
@@ -200,7 +206,7 @@ fn find_files(
     dir: Option<&OwnedDirectory>,
     asked: &FileOpenSpec<'_>,
 ) -> Result<Vec<DataFile>> {
-    let marks = dir.map_or(Ok(Vec::new()), OwnedDirectory::marks)?;
+    let marks = by_name(dir.map_or(Ok(Vec::new()), OwnedDirectory::marks)?);
     let mut entries = Vec::with_capacity(file_set.names.len());
     for name in &file_set.names {
         let path = file_set.dir.join(name);
@@ -225,7 +231,7 @@ fn examine(
     dir: &OwnedDirectory,
     name: &str,
     path: &Path,
-    marks: &[FileMark],
+    marks: &HashMap<String, FileMark>,
     asked: &FileOpenSpec<'_>,
 ) -> Result<Option<ExistingFile>> {
     let failed = |what: &str, e: Errno| cannot(what, path, e);
@@ -249,23 +255,19 @@ fn examine(
     if asked.needs.changes() {
         guard::written_by_others(&stat, path, asked.spec.stop)?;
     }
-    let unfinished =
-        stat.st_size > 0 && marks.iter().any(|m| m.name == name && m.unfinished(&stat));
-    // Unconfirmed, such a mark counts for nothing: a run that only reads must not delete the file
-    // in the end either.
-    let known = |m: &&FileMark| m.name == name && m.fits(&stat) && (!unfinished || asked.confirmed);
-    let mark = marks.iter().find(known).cloned();
-    let existing = ExistingFile {
-        ours: mark.is_some() || own_and_empty(&stat) || asked.confirmed,
-        fd,
-        stat,
-        mark,
-    };
+    let identity = FileIdentity::of(&fd).map_err(|e| cannot("cannot stat the file", path, e))?;
+    let marked = marks.get(name).filter(|mark| mark.same_file(&identity));
+    let proven = marked.is_some_and(|mark| mark.proves(&identity)) || own_and_empty(&stat);
+    // What a mark does not prove counts for nothing without confirmation: a run that only reads must not
+    // delete the file in the end either.
+    let mark = marked.filter(|_| proven || asked.confirmed).cloned();
+    let existing = ExistingFile { ours: proven || asked.confirmed, fd, stat, identity, mark };
     if asked.needs.changes() && !existing.ours {
-        if unfinished {
-            refusal::unfinished(asked.confirmed, &NamedTarget::from(path))?;
+        let target = NamedTarget::from(path);
+        match marked {
+            Some(_) => refusal::unfinished(asked.confirmed, &target)?,
+            None => refusal::foreign(asked.confirmed, &target, None)?,
         }
-        refusal::foreign(asked.confirmed, &NamedTarget::from(path), None)?;
     }
     Ok(Some(existing))
 }

@@ -1,18 +1,23 @@
 //! The directory of a database: found, claimed by the rules of `ownership`, and left in the end.
 //!
-//! Decides before anything is touched. A database is Taillight's when the mark in its directory
-//! names that directory; everything else needs `destroy` and `--destroy`. What this run made is
-//! deleted at the end unless it is kept; what was kept before stays.
+//! Decides before anything is touched. A database is Taillight's when the mark in its directory names that
+//! directory and the very files in it, as they were when the last run ended. Everything else needs
+//! `destroy` and `--destroy`: also what a killed run left, since nobody can tell it from what was put in its
+//! place or written into it since. What this run made is deleted at the end unless it is kept; what was kept
+//! before stays.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use taillight_core::{Error, Result, StopFlag};
+use taillight_core::{Error, Result};
+use taillight_machine::Sys;
 
 use super::rules;
 use crate::contract::OpenSpec;
+use crate::identity::FileIdentity;
+use crate::ownership::content::fingerprint;
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
@@ -33,6 +38,8 @@ pub struct DirectoryRequest<'a> {
     pub read_only: bool,
     /// The store may keep less than it is given.
     pub compresses: bool,
+    /// Other directories in which the database in a directory keeps data.
+    pub beside: &'a dyn Fn(&Path) -> Vec<PathBuf>,
 }
 
 /// A database directory past the guard.
@@ -83,7 +90,9 @@ impl DatabaseDirectory {
             _ => {}
         }
         let dir = OwnedDirectory::open(&path, request.spec.stop)?;
-        (mark.identity.inode, mark.identity.device) = dir.identity()?;
+        mark.identity.located(&dir.identity()?);
+        // From now on the store changes them.
+        mark.identity.files = None;
         let (_, forgets) = rules::changes(request.spec.plan);
         let mark = HeldMark::new(mark, forgets);
         // Before the first byte of data, so that a killed run leaves what the next one knows.
@@ -117,12 +126,12 @@ impl DatabaseDirectory {
         confirmed: bool,
     ) -> Result<(DatabaseMark, OwnershipDecision<DirectoryIdentity>)> {
         let driver = request.driver.to_owned();
-        let identity = DirectoryIdentity { driver, inode: 0, device: String::new() };
+        let identity = DirectoryIdentity { driver, ..DirectoryIdentity::default() };
         let form = rules::form(request.spec.plan);
         let mark = DatabaseMark::new(identity, request.spec.run_id, request.keep, form);
         let decision = match absent || is_empty(path)? {
             true => OwnershipDecision::Create,
-            false => existing(&mark, path, confirmed, request.spec.stop)?,
+            false => existing(request, &mark, path, confirmed)?,
         };
         check_space(request, path, absent, &decision)?;
         Ok((mark, decision))
@@ -167,12 +176,28 @@ impl DatabaseDirectory {
         }
     }
 
-    /// Deletes what goes: `wipe` the database, then the mark, then the directory. Errors:
-    /// `Unavailable` when something cannot be removed.
-    pub fn leave(&mut self, wipe: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
-        let Some(owned) = self.owned.take_if(|owned| !owned.mark.keeps()) else {
-            return Ok(());
-        };
+    /// Deletes what goes: `wipe` the database, then the mark, then the directory. Seals the mark of what
+    /// stays with its files, in `beside` too. The database is closed. Errors: `Unavailable` when something
+    /// cannot be removed, `Refused` when another directory is in the place.
+    pub fn leave(
+        &mut self,
+        wipe: &dyn Fn(&Path) -> Result<()>,
+        beside: &dyn Fn(&Path) -> Vec<PathBuf>,
+    ) -> Result<()> {
+        let Some(owned) = self.owned.take() else { return Ok(()) };
+        let here = FileIdentity::at(rustix::fs::CWD, self.path.as_path());
+        if here.ok().is_none_or(|here| owned.dir.identity().is_ok_and(|is| !is.same_file(&here))) {
+            return Err(Error::refused(
+                "the directory of the database was replaced while it was used",
+            )
+            .with("path", self.path.display())
+            .hint("what is there now was left as it is"));
+        }
+        if owned.mark.keeps() {
+            let files = fingerprint(&places(&self.path, beside))?;
+            owned.mark.identify(|identity| identity.files = Some(files));
+            return owned.dir.renew(&owned.mark.bytes()?);
+        }
         wipe(&self.path)?;
         owned.dir.remove()?;
         if owned.made_dir {
@@ -183,14 +208,19 @@ impl DatabaseDirectory {
     }
 }
 
+/// The directories that hold the data of the database in `path`.
+fn places(path: &Path, beside: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
+    std::iter::once(path.to_owned()).chain(beside(path)).collect()
+}
+
 /// What a directory with something in it means for the run that would write the mark `wanted`.
 fn existing(
+    request: &DirectoryRequest<'_>,
     wanted: &DatabaseMark,
     path: &Path,
     confirmed: bool,
-    stop: &StopFlag,
 ) -> Result<OwnershipDecision<DirectoryIdentity>> {
-    let dir = OwnedDirectory::open(path, stop)?;
+    let dir = OwnedDirectory::open(path, request.spec.stop)?;
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {
         Error::corrupt("the ownership mark cannot be understood")
@@ -198,8 +228,8 @@ fn existing(
             .source(e)
     })?;
     // A mark that came here with a copy of its directory says nothing.
-    let (inode, device) = dir.identity()?;
-    let found = found.filter(|mark| mark.identity.inode == inode && mark.identity.device == device);
+    let here = dir.identity()?;
+    let found = found.filter(|mark| mark.identity.same_directory(&here));
     if let Some(mark) = &found
         && mark.identity.driver != wanted.identity.driver
     {
@@ -208,11 +238,36 @@ fn existing(
             .with("driver", &mark.identity.driver)
             .hint("choose another path, or delete the directory"));
     }
+    if let (Some(mark), false) = (&found, confirmed) {
+        let files = fingerprint(&places(path, request.beside))?;
+        if mark.identity.files.as_ref() != Some(&files) {
+            unused(path)?;
+            refusal::unfinished(confirmed, &NamedTarget::from(path))?;
+        }
+    }
     let contents = match found {
         Some(_) => Contents::Records,
         None => Contents::Foreign(None),
     };
     OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, &NamedTarget::from(path))
+}
+
+/// Whether no process holds the lock that RocksDB and LevelDB take on a database, as far as
+/// `/proc/locks` shows (proc_locks(5)); opening the lock file and closing it would free a lock of our own.
+/// Errors: `Unavailable` when one does.
+fn unused(path: &Path) -> Result<()> {
+    let Ok(lock) = FileIdentity::at(rustix::fs::CWD, path.join("LOCK").as_path()) else {
+        return Ok(());
+    };
+    let (major, minor) = (rustix::fs::major(lock.device), rustix::fs::minor(lock.device));
+    let file = format!("{major:02x}:{minor:02x}:{}", lock.inode);
+    let locks = std::fs::read_to_string(Sys::default().path("proc/locks")).unwrap_or_default();
+    match locks.split_ascii_whitespace().any(|word| word == file) {
+        false => Ok(()),
+        true => Err(Error::unavailable("the database is in use by another process")
+            .with("path", path.display())
+            .hint("end what uses it, or choose another path")),
+    }
 }
 
 /// Whether the records that are missing fit, once what goes is gone. Errors: `Unavailable`.

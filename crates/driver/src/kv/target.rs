@@ -33,10 +33,15 @@ pub struct DatabaseSpec<'a> {
 }
 
 impl DatabaseSpec<'_> {
-    fn directory(&self, driver: &'static str) -> DirectoryRequest<'_> {
+    fn directory<'a>(
+        &'a self,
+        driver: &'static str,
+        beside: &'a dyn Fn(&Path) -> Vec<PathBuf>,
+    ) -> DirectoryRequest<'a> {
         DirectoryRequest {
             spec: self.spec,
             driver,
+            beside,
             keep: self.keep,
             read_only: self.read_only,
             compresses: self.compresses,
@@ -58,10 +63,10 @@ pub struct KvTarget<E: StoreEngine> {
 
 impl<E: StoreEngine> KvTarget<E> {
     /// What [`KvTarget::open`] would refuse; nothing is changed. Errors: as there.
-    pub fn check(ask: &DatabaseSpec<'_>) -> Result<()> {
+    pub fn check(engine: &E, ask: &DatabaseSpec<'_>) -> Result<()> {
         let mut workloads = ask.spec.plan.workloads.iter();
         workloads.try_for_each(|w| WorkloadRules::of(w, ask.bounded).map(drop))?;
-        DatabaseDirectory::check(&ask.directory(E::NAME))
+        DatabaseDirectory::check(&ask.directory(E::NAME, &|dir| engine.beside(dir)))
     }
 
     /// Passes the guard and opens. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
@@ -82,11 +87,13 @@ impl<E: StoreEngine> KvTarget<E> {
             }
             wipe(dir)
         };
-        let mut directory = DatabaseDirectory::take(&ask.directory(E::NAME), &try_and_wipe)?;
+        let beside = |dir: &Path| engine.beside(dir);
+        let request = ask.directory(E::NAME, &beside);
+        let mut directory = DatabaseDirectory::take(&request, &try_and_wipe)?;
         let store = match engine.open(directory.path(), directory.creates()) {
             Ok(store) => store,
             Err(e) => {
-                let _ = directory.leave(&wipe);
+                let _ = directory.leave(&wipe, &beside);
                 return Err(e);
             }
         };
@@ -146,7 +153,7 @@ impl<E: StoreEngine> KvTarget<E> {
             return Err(Error::internal("the database is closed while a worker uses it"));
         }
         let engine = &self.engine;
-        self.directory.leave(&|dir: &Path| engine.destroy(dir))
+        self.directory.leave(&|dir: &Path| engine.destroy(dir), &|dir: &Path| engine.beside(dir))
     }
 }
 

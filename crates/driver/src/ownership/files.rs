@@ -1,16 +1,20 @@
 //! Regular files that Taillight made: their marks, and what the end of a run does to them.
 //!
-//! A file is Taillight's when its mark names its inode, device and size, and nobody changed it since
-//! the run that kept it ended. A file that a killed run was still appending to has neither a final
-//! size nor a time of change: its mark proves nothing, so that it needs confirmation. The mark is
-//! written before the first byte of data and removed after the file, so that a killed run leaves
-//! files that the next run still knows.
+//! A mark names a file by device, inode and time of birth, and is sealed with the time of change that the
+//! file had when Taillight last wrote the mark: after the file was prepared, and again at the end of the run
+//! that keeps it. A later run trusts a mark as long as that time stands, since every write, rename and
+//! setting of times moves it. What a killed run wrote after its seal cannot be told from what somebody
+//! wrote after the kill: such a file needs confirmation. Marks are written before the first byte of data and
+//! removed after the file.
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, ftruncate, openat, statat, unlinkat};
+use std::collections::HashMap;
+
+use rustix::fs::{Mode, OFlags, ftruncate, openat};
 use serde::{Deserialize, Serialize};
 use taillight_core::Result;
 
 use super::sidecar::{OwnedDirectory, device};
+use crate::identity::FileIdentity;
 use crate::path_error::cannot;
 
 /// One file that Taillight made.
@@ -21,64 +25,97 @@ pub struct FileMark {
     pub inode: u64,
     /// Device of the file system, "major:minor".
     pub device: String,
+    /// When the inode was made, ns since the epoch; absent where the file system does not keep it, and in
+    /// marks of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub birth_ns: Option<i64>,
     /// Size, bytes.
     pub size: u64,
-    /// It is being appended to: any size up to `size` is right.
+    /// The run appends to it. Nothing depends on it any more; earlier versions read it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub grows: bool,
     /// Run that made it.
     pub run_id: String,
     /// Stays after the run.
     pub keep: bool,
-    /// When it was last changed, ns since the epoch; absent while a run uses it.
+    /// Time of modification at the seal, ns since the epoch; absent before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ns: Option<i64>,
+    /// Time of change at the seal, ns since the epoch; absent before it, and in marks of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_ns: Option<i64>,
 }
 
 impl FileMark {
-    /// Whether this is the mark of the file with this `stat`, as far as the run that uses it can
-    /// tell; a later run asks [`FileMark::unfinished`] too.
-    pub fn fits(&self, stat: &Stat) -> bool {
-        let size = u64::try_from(stat.st_size);
-        self.same_file(stat)
-            && size.is_ok_and(|size| size == self.size || (self.grows && size < self.size))
-            && self.modified_ns.is_none_or(|at| at == modified_ns(stat))
+    /// The mark of `file` as it is now, not sealed.
+    pub fn new(name: &str, file: &FileIdentity, run_id: &str, keep: bool) -> FileMark {
+        FileMark {
+            name: name.to_owned(),
+            inode: file.inode,
+            device: device(file.device),
+            birth_ns: file.birth_ns,
+            size: file.size,
+            grows: false,
+            run_id: run_id.to_owned(),
+            keep,
+            modified_ns: None,
+            changed_ns: None,
+        }
     }
-    /// Notes when the file was last changed and how large it became: from now on a later change
-    /// makes it foreign.
-    pub fn seal(&mut self, stat: &Stat) {
-        self.size = u64::try_from(stat.st_size).unwrap_or(self.size);
-        self.grows = false;
-        self.modified_ns = Some(modified_ns(stat));
+
+    /// Whether it is the mark of this file, whatever has been written into it since.
+    pub fn same_file(&self, file: &FileIdentity) -> bool {
+        let births = self.birth_ns.zip(file.birth_ns);
+        self.inode == file.inode
+            && self.device == device(file.device)
+            && births.is_none_or(|(mark, file)| mark == file)
     }
-    /// Whether a run that appended to this very file was killed: what is in it now may be anybody's.
-    pub fn unfinished(&self, stat: &Stat) -> bool {
-        self.grows && self.modified_ns.is_none() && self.same_file(stat)
+
+    /// Whether nobody has changed the file since the seal, so that all in it is Taillight's. A mark of an
+    /// earlier version has no time of change: the last write of its run set both times alike, and whoever
+    /// sets the one back moves the other.
+    pub fn proves(&self, file: &FileIdentity) -> bool {
+        let unchanged = match (self.changed_ns, self.modified_ns) {
+            (Some(at), _) => file.changed_ns == at,
+            (None, Some(at)) => file.modified_ns == at && file.changed_ns == at,
+            (None, None) => false,
+        };
+        unchanged && self.size == file.size && self.same_file(file)
     }
-    pub(super) fn same_file(&self, stat: &Stat) -> bool {
-        self.inode == stat.st_ino && self.device == device(stat)
+
+    /// Seals it: a later change makes the file somebody else's.
+    pub fn seal(&mut self, file: &FileIdentity) {
+        self.size = file.size;
+        self.modified_ns = Some(file.modified_ns);
+        self.changed_ns = Some(file.changed_ns);
     }
 }
 
-fn modified_ns(stat: &Stat) -> i64 {
-    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanos)
+/// A file under this run's mark.
+struct MarkedFile {
+    mark: FileMark,
+    /// This run made it.
+    new: bool,
+    /// Size that the file had before, where this run enlarges one that stays: it has it again afterwards.
+    former: Option<u64>,
 }
 
 /// Files and directory that stand under this run's marks.
 pub struct MarkedFiles {
     dir: OwnedDirectory,
-    temporary: Vec<FileMark>,
-    kept: Vec<FileMark>,
-    /// Kept files that this run enlarged and was not asked to keep, with the sizes they had.
-    enlarged: Vec<(String, u64)>,
+    files: Vec<MarkedFile>,
+    /// So many of the files, the first, have their marks on disk.
+    noted: usize,
     made_dir: bool,
+    /// The run changes its files.
+    writes: bool,
 }
 
 impl MarkedFiles {
-    /// Nothing yet; with `made_dir`, the directory itself goes in the end.
-    pub fn new(dir: OwnedDirectory, made_dir: bool) -> MarkedFiles {
-        MarkedFiles { dir, temporary: Vec::new(), kept: Vec::new(), enlarged: Vec::new(), made_dir }
+    /// Nothing yet; with `made_dir`, the directory itself goes in the end. `writes` says whether the run
+    /// changes its files after they are prepared.
+    pub fn new(dir: OwnedDirectory, made_dir: bool, writes: bool) -> MarkedFiles {
+        MarkedFiles { dir, files: Vec::new(), noted: 0, made_dir, writes }
     }
 
     pub fn dir(&self) -> &OwnedDirectory {
@@ -87,70 +124,73 @@ impl MarkedFiles {
 
     /// Whether files stay behind.
     pub fn keeps(&self) -> bool {
-        !self.kept.is_empty()
+        self.files.iter().any(|file| file.mark.keep)
     }
 
-    /// Puts a file under this run's mark, before its first byte is written; one that the run has just made
-    /// (`new`) does not stay without. Errors: `Unavailable` when the mark cannot be written.
-    pub fn mark(&mut self, mark: FileMark, new: bool) -> Result<()> {
-        self.dir.add(std::slice::from_ref(&mark)).inspect_err(|_| {
-            if new {
-                let _ = unlinkat(self.dir.fd(), mark.name.as_str(), AtFlags::empty());
+    /// Takes a file under this run's mark, `new` when the run has just made it. `former` is the size that a
+    /// file which stays has after the run again. [`MarkedFiles::note`] writes the mark.
+    pub fn take(&mut self, mark: FileMark, new: bool, former: Option<u64>) {
+        self.files.push(MarkedFile { mark, new, former });
+    }
+
+    /// Writes the marks of all that was taken, at once, before the first byte of data. New files that get
+    /// none do not stay. Errors: `Unavailable` when the marks cannot be written.
+    pub fn note(&mut self) -> Result<()> {
+        let noted = self.write();
+        match noted {
+            Ok(()) => self.noted = self.files.len(),
+            Err(_) => self.drop_unnoted(),
+        }
+        noted
+    }
+
+    /// Seals the marks of the files that were just prepared; one that was good as it was has its seal.
+    /// Errors: as [`MarkedFiles::note`].
+    pub fn seal(&mut self) -> Result<()> {
+        for mark in self.files.iter_mut().map(|file| &mut file.mark) {
+            if let (None, Some(found)) = (mark.changed_ns, self.dir.found(mark)) {
+                mark.seal(&found);
             }
-        })?;
-        let list = if mark.keep { &mut self.kept } else { &mut self.temporary };
-        list.push(mark);
-        Ok(())
+        }
+        self.write()
     }
 
-    /// Takes note that a file which stays had this size before the run: it has it again after it.
-    pub fn enlarged(&mut self, name: &str, size: u64) {
-        self.enlarged.push((name.to_owned(), size));
+    fn write(&self) -> Result<()> {
+        let marks: Vec<FileMark> = self.files.iter().map(|file| file.mark.clone()).collect();
+        if marks.is_empty() { Ok(()) } else { self.dir.add(&marks) }
     }
 
-    /// Cuts a file to the size it had, if it is still the file of its mark.
-    fn shrink(&self, mark: &mut FileMark) -> Result<()> {
-        let Some((name, size)) = self.enlarged.iter().find(|(name, _)| *name == mark.name) else {
-            return Ok(());
-        };
-        let failed =
-            |e| cannot("cannot give the file its former size", &self.dir.path().join(name), e);
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(self.dir.fd(), name.as_str(), flags, Mode::empty()).map_err(failed)?;
-        match mark.same_file(&fstat(&fd).map_err(failed)?) {
-            true => {
-                ftruncate(&fd, *size).map_err(failed)?;
-                mark.size = *size;
-                Ok(())
-            }
-            false => Ok(()),
+    fn drop_unnoted(&mut self) {
+        for file in self.files.drain(self.noted..).filter(|file| file.new) {
+            let _ = self.dir.unlink(&file.mark);
         }
     }
 
-    /// Deletes what goes, marks last; notes when kept files were last changed, so that a later
-    /// run can tell whether somebody else has used them since. Errors: `Unavailable` when something
-    /// cannot be removed or noted.
+    /// Deletes what goes, marks last, and seals the marks of what stays. Errors: `Unavailable` when
+    /// something cannot be removed or noted.
     pub fn finish(&mut self) -> Result<()> {
-        let temporary = std::mem::take(&mut self.temporary);
-        let deleted = match temporary.is_empty() {
-            true => Ok(()),
-            false => self.dir.delete(&temporary),
-        };
-        let mut kept = std::mem::take(&mut self.kept);
+        self.drop_unnoted();
+        let (kept, temporary): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.files).into_iter().partition(|file| file.mark.keep);
+        let gone: Vec<FileMark> = temporary.into_iter().map(|file| file.mark).collect();
+        let deleted = if gone.is_empty() { Ok(()) } else { self.dir.delete(&gone) };
+        self.files = kept;
         let mut shrunk = Ok(());
-        for mark in &mut kept {
-            shrunk = shrunk.and(self.shrink(mark));
-            let stat = statat(self.dir.fd(), mark.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-            if let Ok(stat) = stat
-                && mark.fits(&stat)
-            {
-                mark.seal(&stat);
+        for MarkedFile { mark, former, .. } in &mut self.files {
+            let Some(found) = self.dir.found(mark) else { continue };
+            // Where the run only read, what changed the file is somebody else: the seal stays broken.
+            let intact = self.writes || mark.proves(&found);
+            if let Some(size) = former {
+                shrunk = shrunk.and(shrink(&self.dir, mark, *size));
+            }
+            mark.grows = false;
+            if let (true, Some(found)) = (intact, self.dir.found(mark)) {
+                mark.seal(&found);
             }
         }
-        let sealed = match kept.is_empty() {
-            true => Ok(()),
-            false => self.dir.add(&kept),
-        };
+        let sealed = self.write();
+        self.files.clear();
+        self.noted = 0;
         if std::mem::take(&mut self.made_dir) {
             // Not empty any more: somebody else's files are in it, so it stays.
             let _ = std::fs::remove_dir(self.dir.path());
@@ -163,4 +203,23 @@ impl Drop for MarkedFiles {
     fn drop(&mut self) {
         let _ = self.finish();
     }
+}
+
+/// Cuts a file to the size it had, if it is still the file of its mark.
+fn shrink(dir: &OwnedDirectory, mark: &FileMark, size: u64) -> Result<()> {
+    let failed = |e: std::io::Error| {
+        cannot("cannot give the file its former size", &dir.path().join(&mark.name), e)
+    };
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd =
+        openat(dir.fd(), mark.name.as_str(), flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+    match mark.same_file(&FileIdentity::of(&fd).map_err(failed)?) {
+        true => ftruncate(&fd, size).map_err(|e| failed(e.into())),
+        false => Ok(()),
+    }
+}
+
+/// Marks by the names of their files.
+pub fn by_name(marks: Vec<FileMark>) -> HashMap<String, FileMark> {
+    marks.into_iter().map(|mark| (mark.name.clone(), mark)).collect()
 }

@@ -7,6 +7,7 @@
 //! [`refusal`]. Drivers ask before anything is created or written, and when a run ends. Whether a
 //! target is in use by something else is not asked here but in `guard`.
 
+pub mod content;
 pub mod files;
 pub mod refusal;
 pub mod sidecar;
@@ -146,6 +147,11 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
 
     fn lock(&self) -> MutexGuard<'_, OwnershipMark<I>> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what the mark says of where its records are.
+    pub fn identify(&self, change: impl FnOnce(&mut I)) {
+        change(&mut self.lock().identity);
     }
 
     /// Records known to be there.

@@ -75,16 +75,17 @@ pub fn foreign(confirmed: bool, target: &NamedTarget, example: Option<&str>) -> 
         .hint(target.way_out()))
 }
 
-/// Refuses to write over what a killed run was appending to: nobody knows its last size, so that it
-/// cannot be told from what somebody wrote into it since. Errors: `Refused`, saying how to confirm.
+/// Refuses to write over what Taillight made and was changed after its mark was sealed: by the run, which was
+/// then killed, or by somebody since, which cannot be told. Errors: `Refused`, saying how to confirm.
 pub fn unfinished(confirmed: bool, target: &NamedTarget) -> Result<()> {
     if confirmed {
         return Ok(());
     }
-    let what = "the file was left by a killed run, or changed since";
+    let what = "what is there was left by a killed run, or changed since: nothing proves that all \
+                of it is Taillight's";
     Err(Error::refused(what)
         .with("target", &target.shown)
-        .hint(format!("delete it, or {}", target.way_out())))
+        .hint(format!("delete it if nobody needs it, or {}", target.way_out())))
 }
 
 /// The refusal of kept records whose keys or values have another form than the plan's.

@@ -3,13 +3,13 @@
 //!
 //! It is replaced as a whole, under a lock on the directory. A sidecar of another user is not trusted.
 
-use std::ffi::OsStr;
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag};
@@ -17,6 +17,7 @@ use taillight_core::{Error, Result, StopFlag};
 use super::files::FileMark;
 use super::{MarkStore, OwnershipMark, refusal};
 use crate::guard;
+use crate::identity::FileIdentity;
 use crate::path_error::cannot;
 use crate::patience;
 
@@ -24,6 +25,10 @@ use crate::patience;
 pub const SIDECAR: &str = ".taillight-owner.json";
 /// Version of its format.
 const VERSION: u32 = 1;
+/// Largest sidecar that is read or written, bytes: the marks of 65,535 files with the longest names.
+const MOST_BYTES: u64 = 128 << 20;
+/// Names that are tried for a new sidecar before it takes the place of the old one.
+const TEMPORARY_NAMES: u32 = 100;
 
 /// How long another run may take to change the sidecar, and how often it is asked.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -32,12 +37,12 @@ const LOCK_RETRY: Duration = Duration::from_millis(5);
 const LOCK_BRIEFLY: Duration = Duration::from_millis(300);
 
 /// "major:minor" of the file system that holds a file.
-pub fn device(stat: &Stat) -> String {
-    format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev))
+pub fn device(number: u64) -> String {
+    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
 
 /// What tells a database directory from a copy of it, and from a database of another driver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryIdentity {
     /// Driver that made the database.
     pub driver: String,
@@ -45,6 +50,31 @@ pub struct DirectoryIdentity {
     pub inode: u64,
     /// Device of the file system, "major:minor".
     pub device: String,
+    /// When the directory was made, ns since the epoch; absent where the file system does not keep it, and
+    /// in marks of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub birth_ns: Option<i64>,
+    /// What the files of the database were when its run ended ([`super::content::fingerprint`]); absent
+    /// while a run uses it, and in marks of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+}
+
+impl DirectoryIdentity {
+    /// Takes over which directory it is.
+    pub fn located(&mut self, directory: &FileIdentity) {
+        self.inode = directory.inode;
+        self.device = device(directory.device);
+        self.birth_ns = directory.birth_ns;
+    }
+
+    /// Whether it is this directory, and no copy of it.
+    pub fn same_directory(&self, directory: &FileIdentity) -> bool {
+        let births = self.birth_ns.zip(directory.birth_ns);
+        self.inode == directory.inode
+            && self.device == device(directory.device)
+            && births.is_none_or(|(mark, found)| mark == found)
+    }
 }
 
 /// The mark of a database.
@@ -95,11 +125,9 @@ impl OwnedDirectory {
         Ok(self.load()?.unwrap_or_default().files)
     }
 
-    /// Inode and device of the directory itself. Errors: `Unavailable` when it cannot be asked.
-    pub fn identity(&self) -> Result<(u64, String)> {
-        let stat =
-            rustix::fs::fstat(&self.fd).map_err(|e| self.failed("cannot stat the directory", e))?;
-        Ok((stat.st_ino, device(&stat)))
+    /// What the directory itself is. Errors: `Unavailable` when it cannot be asked.
+    pub fn identity(&self) -> Result<FileIdentity> {
+        FileIdentity::of(&self.fd).map_err(|e| self.failed("cannot stat the directory", e))
     }
 
     /// `None`: the mark file is another user's.
@@ -118,8 +146,17 @@ impl OwnedDirectory {
         }
         let mut text = String::new();
         std::fs::File::from(fd)
+            .take(MOST_BYTES + 1)
             .read_to_string(&mut text)
             .map_err(|e| self.failed("cannot read the ownership mark", e))?;
+        if text.len() as u64 > MOST_BYTES {
+            return Err(Error::corrupt(
+                "the ownership mark is larger than any that Taillight writes",
+            )
+            .with("path", self.path.join(SIDECAR).display())
+            .with("most bytes", MOST_BYTES)
+            .hint("delete it; files it named then count as not made by Taillight"));
+        }
         let sidecar: Sidecar = serde_json::from_str(&text).map_err(|e| {
             Error::corrupt("the ownership mark cannot be understood")
                 .with("path", self.path.join(SIDECAR).display())
@@ -137,31 +174,39 @@ impl OwnedDirectory {
     /// Adds or replaces the marks of these files. Errors: `Unavailable` when the mark cannot be
     /// written.
     pub fn add(&self, new: &[FileMark]) -> Result<()> {
+        let names: HashSet<&str> = new.iter().map(|mark| mark.name.as_str()).collect();
         self.change(|sidecar| {
-            sidecar.files.retain(|m| !new.iter().any(|n| n.name == m.name));
+            sidecar.files.retain(|mark| !names.contains(mark.name.as_str()));
             sidecar.files.extend_from_slice(new);
         })
+    }
+
+    /// The file of a mark, if the name still means it.
+    pub fn found(&self, mark: &FileMark) -> Option<FileIdentity> {
+        let found = FileIdentity::at(&self.fd, mark.name.as_str()).ok()?;
+        Some(found).filter(|found| mark.same_file(found))
+    }
+
+    /// Deletes the file of a mark, if the name still means it. Errors: `Unavailable`.
+    pub fn unlink(&self, mark: &FileMark) -> Result<()> {
+        if self.found(mark).is_none() {
+            return Ok(());
+        }
+        rustix::fs::unlinkat(&self.fd, mark.name.as_str(), AtFlags::empty())
+            .map_err(|e| self.failed("cannot delete a file", e))
     }
 
     /// Deletes the files of these marks, if the names still mean them, then the marks. Errors:
     /// `Unavailable` for the first file or mark that cannot be removed.
     pub fn delete(&self, gone: &[FileMark]) -> Result<()> {
-        let mut first_error = None;
+        let mut deleted = Ok(());
         for mark in gone {
-            match rustix::fs::statat(&self.fd, mark.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if mark.same_file(&stat) => {
-                    let rc = rustix::fs::unlinkat(&self.fd, mark.name.as_str(), AtFlags::empty());
-                    if let Err(e) = rc {
-                        first_error.get_or_insert(self.failed("cannot delete a file", e));
-                    }
-                }
-                _ => {}
-            }
+            deleted = deleted.and(self.unlink(mark));
         }
-        match first_error {
-            Some(e) => Err(e),
-            None => self.change(|sidecar| sidecar.files.retain(|m| !gone.contains(m))),
-        }
+        deleted?;
+        let of = |mark: &FileMark| (mark.name.clone(), mark.run_id.clone());
+        let gone: HashSet<(String, String)> = gone.iter().map(of).collect();
+        self.change(|sidecar| sidecar.files.retain(|mark| !gone.contains(&of(mark))))
     }
 
     /// Reads, changes and replaces the mark file under a lock on the directory.
@@ -209,24 +254,56 @@ impl OwnedDirectory {
         }
         let text = serde_json::to_vec_pretty(sidecar)
             .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))?;
-        let temporary = format!("{SIDECAR}.{}", std::process::id());
-        let temporary = OsStr::new(&temporary);
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let _ = rustix::fs::unlinkat(&self.fd, temporary, AtFlags::empty());
-        let written = rustix::fs::openat(&self.fd, temporary, flags, Mode::from_raw_mode(0o644))
-            .map_err(std::io::Error::from)
-            .and_then(|fd| {
-                let mut file = std::fs::File::from(fd);
-                file.write_all(&text)?;
-                file.sync_all()?;
-                rustix::fs::renameat(&self.fd, temporary, &self.fd, SIDECAR)?;
-                Ok(rustix::fs::fsync(self.fd.as_fd())?)
-            });
+        if text.len() as u64 > MOST_BYTES {
+            return Err(Error::unavailable("the directory has too many ownership marks")
+                .with("path", self.path.display())
+                .hint("use a directory of its own for these files"));
+        }
+        let (file, temporary) = self.temporary()?;
+        let named = FileIdentity::of(&file);
+        let written = self.replace(file, &temporary, &text);
         written.map_err(|e| {
-            let _ = rustix::fs::unlinkat(&self.fd, temporary, AtFlags::empty());
+            let found = FileIdentity::at(&self.fd, temporary.as_str());
+            if let (Ok(named), Ok(found)) = (named, found)
+                && named.same_file(&found)
+            {
+                let _ = rustix::fs::unlinkat(&self.fd, temporary.as_str(), AtFlags::empty());
+            }
             self.failed("cannot write the ownership mark", e)
         })
+    }
+
+    /// Puts `text` in the place of the sidecar by way of `file`, which is called `temporary`.
+    fn replace(
+        &self,
+        mut file: std::fs::File,
+        temporary: &str,
+        text: &[u8],
+    ) -> std::io::Result<()> {
+        file.write_all(text)?;
+        file.sync_all()?;
+        rustix::fs::renameat(&self.fd, temporary, &self.fd, SIDECAR)?;
+        Ok(rustix::fs::fsync(self.fd.as_fd())?)
+    }
+
+    /// A new file beside the sidecar, under a name that nothing had.
+    fn temporary(&self) -> Result<(std::fs::File, String)> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let mut last = Errno::EXIST;
+        for n in 0..TEMPORARY_NAMES {
+            let name = format!("{SIDECAR}.{}-{n}", std::process::id());
+            match rustix::fs::openat(&self.fd, name.as_str(), flags, mode) {
+                Ok(fd) => return Ok((fd.into(), name)),
+                Err(Errno::EXIST) => {}
+                Err(e) => {
+                    last = e;
+                    break;
+                }
+            }
+        }
+        Err(self.failed("cannot write the ownership mark", last))
     }
 
     fn parsed(&self, mark: &[u8]) -> Result<DatabaseMark> {
@@ -273,37 +350,66 @@ impl MarkStore for OwnedDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     fn mark(dir: &OwnedDirectory, name: &str) -> FileMark {
-        let stat = rustix::fs::statat(&dir.fd, name, AtFlags::empty()).unwrap();
-        FileMark {
-            name: name.to_owned(),
-            inode: stat.st_ino,
-            device: device(&stat),
-            size: u64::try_from(stat.st_size).unwrap(),
-            grows: false,
-            run_id: "r1".to_owned(),
-            keep: false,
-            modified_ns: None,
-        }
+        FileMark::new(name, &FileIdentity::at(&dir.fd, name).unwrap(), "r1", false)
     }
 
     #[test]
-    fn a_growing_file_is_known_at_any_size_until_it_is_sealed() {
+    fn a_mark_proves_what_nobody_changed_since_its_seal() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        std::fs::write(tmp.path().join("a"), b"12345").unwrap();
-        let stat = || rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
-        let mut mark = FileMark { size: 9, grows: true, ..mark(&dir, "a") };
-        assert!(mark.fits(&stat()));
-        std::fs::write(tmp.path().join("a"), b"1234567890").unwrap();
-        assert!(!mark.fits(&stat()), "larger than the run could make it");
-        std::fs::write(tmp.path().join("a"), b"1234").unwrap();
-        mark.seal(&stat());
-        assert!(mark.fits(&stat()));
-        std::fs::write(tmp.path().join("a"), b"123").unwrap();
-        assert!(!mark.fits(&stat()), "smaller than it was left");
+        let path = tmp.path().join("a");
+        std::fs::write(&path, b"12345").unwrap();
+        let now = || FileIdentity::at(&dir.fd, "a").unwrap();
+        let mut mark = mark(&dir, "a");
+        assert!(mark.same_file(&now()) && !mark.proves(&now()), "in use, or its run was killed");
+        mark.seal(&now());
+        assert!(mark.proves(&now()));
+        // As earlier versions sealed it.
+        let earlier = FileMark { birth_ns: None, changed_ns: None, ..mark.clone() };
+        assert!(earlier.proves(&now()));
+        let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+        std::fs::write(&path, b"54321").unwrap();
+        assert!(!mark.proves(&now()) && !earlier.proves(&now()));
+        std::fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+        assert_eq!(now().modified_ns, mark.modified_ns.unwrap());
+        assert!(!mark.proves(&now()) && !earlier.proves(&now()), "its times were set back");
+        // A file made anew that got the same inode number.
+        let anew = FileIdentity { birth_ns: now().birth_ns.map(|at| at + 1), ..now() };
+        mark.seal(&now());
+        assert!(anew.birth_ns.is_none() || !mark.same_file(&anew) && !mark.proves(&anew));
+    }
+
+    #[test]
+    fn temporary_names_of_others_stay() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+        std::fs::write(tmp.path().join("a"), b"x").unwrap();
+        let theirs = tmp.path().join("theirs");
+        std::fs::write(&theirs, b"mine").unwrap();
+        let name = |n: u32| format!("{SIDECAR}.{}-{n}", std::process::id());
+        std::os::unix::fs::symlink(&theirs, tmp.path().join(name(0))).unwrap();
+        std::fs::write(tmp.path().join(name(1)), b"mine too").unwrap();
+        let earlier = tmp.path().join(format!("{SIDECAR}.{}", std::process::id()));
+        std::fs::write(&earlier, b"mine as well").unwrap();
+        dir.add(&[mark(&dir, "a")]).unwrap();
+        assert_eq!(dir.marks().unwrap().len(), 1);
+        assert_eq!(std::fs::read(&theirs).unwrap(), b"mine");
+        assert_eq!(std::fs::read(tmp.path().join(name(1))).unwrap(), b"mine too");
+        assert_eq!(std::fs::read(&earlier).unwrap(), b"mine as well");
+        assert!(!tmp.path().join(name(2)).exists());
+    }
+
+    #[test]
+    fn a_mark_too_large_to_be_one_is_not_read_whole() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+        let huge = std::fs::File::create(tmp.path().join(SIDECAR)).unwrap();
+        huge.set_len(64 << 30).unwrap();
+        let e = dir.marks().unwrap_err();
+        assert_eq!(e.kind(), taillight_core::ErrorKind::Corrupt);
+        assert!(e.message().contains("larger than any"), "{e}");
     }
 
     #[test]
@@ -317,8 +423,8 @@ mod tests {
         let marks = dir.marks().unwrap();
         assert_eq!(marks.len(), 2);
         let file = std::fs::File::open(tmp.path().join("a")).unwrap();
-        let stat = rustix::fs::fstat(file.as_fd()).unwrap();
-        assert!(marks[0].fits(&stat) && !marks[1].fits(&stat));
+        let file = FileIdentity::of(&file).unwrap();
+        assert!(marks[0].same_file(&file) && !marks[1].same_file(&file));
 
         dir.delete(&marks[..1]).unwrap();
         assert!(!tmp.path().join("a").exists() && tmp.path().join("b").exists());
@@ -343,8 +449,9 @@ mod tests {
     fn a_database_has_one_mark_beside_those_of_files() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        let (inode, device) = dir.identity().unwrap();
-        let identity = DirectoryIdentity { driver: "rocksdb".to_owned(), inode, device };
+        let mut identity = DirectoryIdentity { driver: "rocksdb".to_owned(), ..Default::default() };
+        identity.located(&dir.identity().unwrap());
+        identity.files = Some("3 files 0123456789abcdef".to_owned());
         let database = DatabaseMark::new(identity, "r1", true, "user".to_owned());
         let bytes = database.bytes().unwrap();
         dir.create(&bytes).unwrap();
@@ -363,20 +470,9 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_file_and_a_broken_mark() {
+    fn a_broken_mark() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        std::fs::write(tmp.path().join("a"), b"x").unwrap();
-        let mut mine = mark(&dir, "a");
-        let stat = rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
-        mine.seal(&stat);
-        assert!(mine.fits(&stat));
-        mine.modified_ns = mine.modified_ns.map(|at| at - 1);
-        assert!(!mine.fits(&stat), "changed since the run that kept it");
-        mine.modified_ns = None;
-        std::fs::write(tmp.path().join("a"), b"xx").unwrap();
-        let stat = rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
-        assert!(!mine.fits(&stat));
         std::fs::write(tmp.path().join(SIDECAR), b"{").unwrap();
         assert_eq!(dir.marks().unwrap_err().kind(), taillight_core::ErrorKind::Corrupt);
         std::fs::write(tmp.path().join(SIDECAR), b"{\"taillight_owner\":9,\"files\":[]}").unwrap();

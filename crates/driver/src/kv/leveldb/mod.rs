@@ -61,7 +61,8 @@ impl Driver for LevelDbDriver {
         Ok(TestTarget::local(dir, "db", &all))
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        KvTarget::<LevelDbEngine>::check(&engine(spec)?.1)
+        let (engine, ask) = engine(spec)?;
+        KvTarget::check(&engine, &ask)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let (engine, ask) = engine(spec)?;

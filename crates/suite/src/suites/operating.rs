@@ -5,8 +5,6 @@
 //! count (`matrix_method`), the rule of the knee (`taillight_stats::knee`), words and tables
 //! (`operating_words`).
 
-use std::cmp::Ordering;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use taillight_core::units::Span;
@@ -19,6 +17,10 @@ use crate::method::PointResult;
 
 /// Share of the highest figure that counts as all of it, as for the knee.
 pub(super) const OF_HIGHEST: f64 = 0.98;
+
+/// Figures count as equal within this share of the best: a minute on a quiet machine repeats no better, and
+/// what SNIA calls equal is not told by the last digit of a quotient.
+pub(super) const EQUAL: f64 = 0.01;
 
 /// Settings that the results of an earlier phase choose.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -65,10 +67,11 @@ pub enum ChosenRounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PickedPoint {
-    /// The highest figure under the ceiling; among equals the fewest I/Os outstanding.
+    /// The highest figure under the ceiling; among equals, within 1 % of it, the fewest I/Os outstanding,
+    /// then the lower time.
     Max,
     /// Closest to half way between `min` and `max` by the figure, under the ceiling; several lie
-    /// evenly between them.
+    /// evenly between them. Equals as for `max`.
     Middle,
     /// The fewest I/Os outstanding.
     Min,
@@ -195,19 +198,19 @@ impl ChosenPoints {
         let settings: Vec<SettingFigures<'a>> = settings.iter().filter_map(of).collect();
         let under: Vec<usize> = (0..settings.len()).filter(|i| self.kept(&settings[*i])).collect();
         // Without a point under the ceiling, the one closest to it is all that is left.
-        let lowest = (0..settings.len()).min_by(|a, b| {
-            let (a, b) = (&settings[*a], &settings[*b]);
-            a.under.total_cmp(&b.under).then(a.outstanding.cmp(&b.outstanding))
-        })?;
+        let all: Vec<usize> = (0..settings.len()).collect();
+        let least = settings.iter().map(|s| s.under).fold(f64::INFINITY, f64::min);
+        let lowest = fewest(&settings, &all, |s| s.under <= least * (1.0 + EQUAL))?;
         let eligible = if under.is_empty() { vec![lowest] } else { under.clone() };
-        let max = eligible.iter().copied().max_by(|a, b| better(&settings[*a], &settings[*b]))?;
-        let min = (0..settings.len()).min_by(|a, b| less(&settings[*a], &settings[*b]))?;
-        let highest = settings[max].figure;
+        let figures = eligible.iter().map(|i| settings[*i].figure);
+        let highest = figures.fold(f64::NEG_INFINITY, f64::max);
+        let max = fewest(&settings, &eligible, |s| s.figure >= highest - EQUAL * highest.abs())?;
+        let min = fewest(&settings, &all, |_| true)?;
         let near = |i: &&usize| settings[**i].figure >= OF_HIGHEST * highest;
         let within = under.iter().filter(near).count();
         let knee = knee_of(&settings, &under);
         let mut points: Vec<Option<OperatingPoint>> = Vec::new();
-        let all = self.pick.iter().filter(|p| **p == PickedPoint::Middle).count();
+        let middles = self.pick.iter().filter(|p| **p == PickedPoint::Middle).count();
         let mut nth = 0;
         for (pick, name) in self.pick.iter().zip(self.names()) {
             let at = match pick {
@@ -216,8 +219,8 @@ impl ChosenPoints {
                 PickedPoint::Knee => knee.ok(),
                 PickedPoint::Middle => {
                     nth += 1;
-                    let ends = (settings[min].figure, highest);
-                    let wanted = ends.1 - (ends.1 - ends.0) * nth as f64 / (all + 1) as f64;
+                    let ends = (settings[min].figure, settings[max].figure);
+                    let wanted = ends.1 - (ends.1 - ends.0) * nth as f64 / (middles + 1) as f64;
                     closest(&settings, &eligible, wanted)
                 }
             };
@@ -239,23 +242,22 @@ impl ChosenPoints {
     }
 }
 
-/// Higher figure; among equals fewer outstanding, then the lower time.
-fn better(a: &SettingFigures<'_>, b: &SettingFigures<'_>) -> Ordering {
-    let by_figure = a.figure.total_cmp(&b.figure);
-    by_figure.then(b.outstanding.cmp(&a.outstanding)).then(b.under.total_cmp(&a.under))
-}
-
-/// Fewer outstanding; among equals the lower time.
-fn less(a: &SettingFigures<'_>, b: &SettingFigures<'_>) -> Ordering {
-    a.outstanding.cmp(&b.outstanding).then(a.under.total_cmp(&b.under))
+/// Of those that count, the one with the fewest outstanding; among equals the one with the lower time.
+fn fewest(
+    settings: &[SettingFigures<'_>],
+    among: &[usize],
+    counts: impl Fn(&SettingFigures<'_>) -> bool,
+) -> Option<usize> {
+    among.iter().copied().filter(|i| counts(&settings[*i])).min_by(|a, b| {
+        let (a, b) = (&settings[*a], &settings[*b]);
+        a.outstanding.cmp(&b.outstanding).then(a.under.total_cmp(&b.under))
+    })
 }
 
 fn closest(settings: &[SettingFigures<'_>], among: &[usize], wanted: f64) -> Option<usize> {
-    let off = |i: usize| (settings[i].figure - wanted).abs();
-    among
-        .iter()
-        .copied()
-        .min_by(|a, b| off(*a).total_cmp(&off(*b)).then(less(&settings[*a], &settings[*b])))
+    let off = |s: &SettingFigures<'_>| (s.figure - wanted).abs();
+    let least = among.iter().map(|i| off(&settings[*i])).fold(f64::INFINITY, f64::min);
+    fewest(settings, among, |s| off(s) <= least + EQUAL * wanted.abs())
 }
 
 /// The knee over all settings `under` the ceiling, the best of those with as many I/Os outstanding

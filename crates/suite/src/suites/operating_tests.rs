@@ -131,6 +131,35 @@ fn a_window_counts_all_its_rounds() {
     assert!(p99.choose(&settings, &[&results[0]]).is_none(), "no such figures");
 }
 
+/// Eight servers of a millisecond: from eight outstanding on the rate is the same, and only the time grows.
+/// What differs is the sixteenth digit, or what was in flight at the ends of the measurement.
+#[test]
+fn equal_rates_are_chosen_by_the_fewest_outstanding_whatever_their_last_digits() {
+    for excess in [0.0, 1e-15, -1e-15, 1e-6, 2e-3, 9e-3] {
+        let results: Vec<PointResult> = [1, 2, 4, 8, 16, 32]
+            .into_iter()
+            .map(|n| {
+                let full = if n > 8 { 1.0 + excess } else { 1.0 };
+                let rate = 1_000.0 * f64::from(n.min(8)) * full;
+                result(1, (1, n), rate, f64::from(n.max(8)) / 8.0)
+            })
+            .collect();
+        let found = choose(&rule(&format!("ceiling = \"5ms\"\n{PICK}")), &results);
+        let depths: Vec<u64> = chosen(&found).iter().map(|p| p.2).collect();
+        assert_eq!(depths, [8, 4, 1, 8], "{excess}");
+        // With nothing under the ceiling the lowest time decides, and it is the same up to eight.
+        let results: Vec<PointResult> = [8, 4, 2]
+            .into_iter()
+            .map(|n| result(1, (1, n), 1e3, 1.0 - excess * f64::from(n) / 8.0))
+            .collect();
+        let found = choose(&rule("ceiling = \"1us\"\npick = [\"max\"]\n"), &results);
+        assert_eq!(chosen(&found)[0].2, 2, "{excess}");
+    }
+    // Two per cent more is more.
+    let results = [result(1, (1, 8), 8_000.0, 1.0), result(1, (1, 16), 8_160.0, 2.0)];
+    assert_eq!(chosen(&choose(&rule("pick = [\"max\"]\n"), &results))[0].2, 16);
+}
+
 #[test]
 fn an_unfinished_result_is_no_candidate() {
     let mut results = vec![result(1, (1, 1), 100.0, 1.0), result(1, (1, 2), 200.0, 1.0)];

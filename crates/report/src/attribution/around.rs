@@ -99,7 +99,7 @@ fn median(track: &HostTrack) -> f64 {
 /// A rough number is enough: the words around it say how much it stands out.
 fn value(value: f64, unit: &str) -> String {
     let number = match value {
-        v if v < 10.0 => format!("{v:.1}").trim_end_matches(".0").to_owned(),
+        v if v < 10.0 => format::trimmed(&format!("{v:.1}")),
         v => format::count(v.round() as u64),
     };
     match unit {

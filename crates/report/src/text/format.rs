@@ -77,6 +77,25 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A text without the zeros that end the fractions of its numbers: `10 us` for `10.0 us`, `x 3` for
+/// `x 3.00`.
+pub fn trimmed(text: &str) -> String {
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(begin) = rest.find(is_number) {
+        let length = rest[begin..].find(|c: char| !is_number(c)).unwrap_or(rest.len() - begin);
+        let (before, number) = rest[..begin + length].split_at(begin);
+        out.push_str(before);
+        out.push_str(match number.contains('.') {
+            true => number.trim_end_matches('0').trim_end_matches('.'),
+            false => number,
+        });
+        rest = &rest[begin + length..];
+    }
+    out + rest
+}
+
 /// A dimensionless factor: `0.301`, `14.4`, `2,483`.
 pub fn factor(value: f64) -> String {
     if value.abs() >= 99.95 {
@@ -124,7 +143,33 @@ mod tests {
         assert_eq!(nines_label(4), "99.99 %");
     }
 
+    #[test]
+    fn only_zeros_at_the_end_of_a_fraction_say_nothing() {
+        for (text, short) in [
+            ("x 3.00", "x 3"),
+            ("x 30.0", "x 30"),
+            ("x 10.05", "x 10.05"),
+            ("+5.0 %", "+5 %"),
+            ("10.0 us (100 %)", "10 us (100 %)"),
+            ("1.05 k", "1.05 k"),
+            ("1.50 k", "1.5 k"),
+            ("1,000", "1,000"),
+            ("0.0 s", "0 s"),
+            ("?", "?"),
+        ] {
+            assert_eq!(trimmed(text), short);
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn a_trimmed_number_is_the_same_number(value in 0.0..1e6f64, digits in 0usize..6) {
+            let text = format!("{value:.digits$}");
+            let short = trimmed(&text);
+            proptest::prop_assert_eq!(short.parse::<f64>().unwrap(), text.parse::<f64>().unwrap());
+            proptest::prop_assert!(!short.contains('.') || !short.ends_with('0'));
+        }
+
         #[test]
         fn figures_are_short_whatever_they_say(value in proptest::num::f64::ANY) {
             for text in [duration(value), rate(value), short(value), factor(value)] {

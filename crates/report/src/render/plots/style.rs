@@ -170,7 +170,7 @@ pub fn ratio_axis(title: &str, values: impl Iterator<Item = f64>) -> Axis {
             shown.push(ratio);
         }
     }
-    let text = shown.iter().map(|ratio| change(*ratio).replace(".0", "")).collect();
+    let text = shown.iter().map(|ratio| format::trimmed(&change(*ratio))).collect();
     axis(title)
         .type_(AxisType::Log)
         .range(vec![lo.log10() - room, hi.log10() + room])
@@ -185,12 +185,12 @@ pub fn tick(ns: f64) -> String {
         // Decades of seconds are no round minutes.
         return format!("{} s", format::count((ns / 1e9).round() as u64));
     }
-    format::duration(ns).replace(".00 ", " ").replace(".0 ", " ")
+    format::trimmed(&format::duration(ns))
 }
 
 /// A tick label of a count: `10k`.
 pub fn short_tick(count: f64) -> String {
-    format::short(count).replace(".00", "").replace(".0", "").replace(' ', "")
+    format::trimmed(&format::short(count)).replace(' ', "")
 }
 
 /// The latency range that shows every given value, with a little room.
@@ -218,5 +218,29 @@ impl AxisScale {
             AxisScale::Linear => "linear",
             AxisScale::Log => "log",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_say_the_number_they_stand_at() {
+        let said: Vec<String> = RATIOS.iter().map(|r| format::trimmed(&change(*r))).collect();
+        let wanted = [
+            "-99 %", "-90 %", "-75 %", "-50 %", "-25 %", "-10 %", "-5 %", "-2 %", "0 %", "+2 %",
+            "+5 %", "+10 %", "+25 %", "+50 %", "+100 %", "x 3", "x 5", "x 10", "x 100",
+        ];
+        assert_eq!(said, wanted);
+        assert_eq!([1.0, 950.0, 1_050.0, 10_500.0].map(short_tick), ["1", "950", "1.05k", "10.5k"]);
+        assert_eq!(
+            [1e3, 1e4, 1.05e6, 3e9, 1e11].map(tick),
+            ["1 us", "10 us", "1.05 ms", "3 s", "100 s"]
+        );
+        let axis = serde_json::to_value(ratio_axis("", [0.01, 100.0].into_iter())).unwrap();
+        let text: Vec<&str> =
+            axis["ticktext"].as_array().unwrap().iter().filter_map(|t| t.as_str()).collect();
+        assert!(text.contains(&"x 3") && !text.contains(&"x 30"), "{text:?}");
     }
 }

@@ -251,6 +251,43 @@ mod tests {
         real(&FIG_21, 0.001_801_8, 1.016_143);
     }
 
+    /// docs/measurement.md has the list and an example of each reading; both come from here.
+    #[test]
+    fn the_page_has_the_list_and_the_example() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurement.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        let list = |all: Vec<String>| format!(": {}.", all.join(", "));
+        let listed = list(SBK_21_LIST.iter().map(ToString::to_string).collect());
+        assert!(text.contains(&listed), "{listed}");
+        let values = list(MIXED.iter().map(ToString::to_string).collect());
+        assert!(text.contains(&values), "{values}");
+        let x: Vec<f64> = MIXED.iter().map(|v| *v as f64).collect();
+        let (m, n) = (MEDIAN_OF_21 + 1, x.len());
+        let (first, median) = (x[0], x[m - 1]);
+        let from = |base: f64, of: &[f64]| of.iter().map(|v| v - base).sum::<f64>();
+        let last = x[m - 1] - x[m - 2];
+        let written =
+            [(from(first, &x[1..m - 1]) + last) / m as f64 / first, (x[n - 1] - median) / median];
+        let sums = [
+            from(first, &x[1..m]) / (first * m as f64),
+            from(x[m], &x[m..]) / (median * (n - m) as f64),
+        ];
+        let Slc { slc1, slc2 } = Slc::from_values(&MIXED);
+        let rows = [
+            ("here", [slc1.unwrap(), slc2.unwrap()]),
+            ("the paper's sums", sums),
+            ("the paper's formulas written out", written),
+        ];
+        for (name, [slc1, slc2]) in rows {
+            let row = format!("| {name} | {slc1:.3} | {slc2:.3} |");
+            assert!(text.contains(&row), "{row}");
+        }
+        let sbk = SbkSlc::from_values(&MIXED.map(|v| v as i64), 150);
+        let row = format!("| as SBK prints it | {} | {} |", sbk.slc1, sbk.slc2);
+        assert!(text.contains(&row), "{row}");
+    }
+
     #[test]
     fn a_zero_base_is_undefined_not_zero() {
         let slc = Slc::from_values(&steps(0, 3, 50));

@@ -119,6 +119,10 @@ pub trait Target: Send + std::marker::Sync {
     fn facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
+    /// Further facts that are known once every session is there: asked once, before the load begins.
+    fn session_facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// Directories on this machine, beside its path, in which it keeps data as well.
     fn beside(&self) -> Vec<PathBuf> {
         Vec::new()

@@ -3,13 +3,14 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use support::{Ask, MIB, fact, op, scratch, session};
+use support::{Ask, BLOCK, MIB, fact, op, open, scratch, session};
 use taillight_core::plan::{AccessKind, BlockSize};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind, Status};
-use taillight_driver::conformance::one;
+use taillight_driver::conformance::{self, one};
 use taillight_driver::{AdminAction, Target};
 
 const READ: &[OpKind] = &[OpKind::Read];
@@ -380,6 +381,31 @@ fn the_cache_is_dropped_or_warm_at_the_start() {
     if fact_of_fs(&path) != "tmpfs" {
         assert_eq!(dropped, "0.00 %");
     }
+}
+
+#[test]
+fn pages_and_requests_do_not_change_with_block_size_or_depth() {
+    let tmp = scratch();
+    let path = tmp.path().join("pages");
+    std::fs::write(&path, vec![1u8; 8 << 20]).unwrap();
+    let mut seen = BTreeSet::new();
+    for (block, depth) in [(BLOCK, 1), (BLOCK, 64), (MIB, 1), (MIB, 2)] {
+        let ask = Ask { options: "engine = \"uring\"", depth, ..Ask::new(&path, READ) };
+        let mut plan = ask.plan();
+        plan.workloads[0].block_size = BlockSize::Fixed(ByteSize(block));
+        let Ok(target) = open(&plan, None, "test") else { continue };
+        let s = conformance::session(target.as_ref(), block, depth);
+        let facts: BTreeMap<String, String> = target.session_facts().into_iter().collect();
+        assert!(facts["buffers.bytes"].parse::<u64>().unwrap() >= 2 * MIB, "{facts:?}");
+        seen.insert(facts["buffers.page"].clone());
+        if facts["buffers.page"] == "2 MiB" {
+            assert_eq!(facts["buffers.segments_per_block"], "1", "{block} B, depth {depth}");
+        }
+        drop(s);
+        target.close().unwrap();
+    }
+    // Huge pages, or where this machine has none the reason; the same for all.
+    assert!(seen.len() <= 1, "{seen:?}");
 }
 
 fn fact_of_fs(path: &std::path::Path) -> String {

@@ -114,6 +114,8 @@ struct LoadResult {
     verify: Option<Arc<crate::verify::VerifyState>>,
     /// The target's own statistics, if it has any.
     samples: Option<TableWriter<StoreRow>>,
+    /// What the target said of its sessions.
+    session_facts: Vec<(String, String)>,
     /// The workers read the CPU's counter.
     counter: bool,
 }
@@ -133,7 +135,7 @@ pub fn run_probed<B: Probes>(
     probes: Arc<B>,
 ) -> Result<EngineOutcome> {
     let overhead = crate::calibrate::calibrate(request.plan, &*target)?;
-    let facts = target.facts();
+    let mut facts = target.facts();
     let before = match before::run(&*target, &mut request) {
         Ok(phases) => phases,
         Err(error) => {
@@ -144,6 +146,7 @@ pub fn run_probed<B: Probes>(
     };
     let mut loaded = launch::load(target, &mut request, probes)?;
     let capture = loaded.capture.take();
+    facts.append(&mut loaded.session_facts);
     let mut outcome = outcome(&request, &loaded, overhead, facts);
     outcome.phases.splice(0..0, before);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {

@@ -62,6 +62,9 @@ impl Target for TargetView {
     fn facts(&self) -> Vec<(String, String)> {
         self.target.facts()
     }
+    fn session_facts(&self) -> Vec<(String, String)> {
+        self.target.session_facts()
+    }
     fn beside(&self) -> Vec<PathBuf> {
         self.target.beside()
     }

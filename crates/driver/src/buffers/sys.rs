@@ -1,6 +1,4 @@
-//! Memory for what is written and read: aligned for direct I/O, in huge pages where there is enough
-//! of it, so that filling a large buffer and copying it into a socket or the page cache miss the
-//! TLB less.
+//! The memory itself: aligned for direct I/O, in whole huge pages of its own.
 //!
 //! Called by sessions that move data through buffers of their own.
 #![allow(unsafe_code)]
@@ -12,8 +10,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Alignment of every slot buffer; fits direct I/O on any device with blocks up to 4 KiB.
 pub const PAGE: usize = 4096;
-/// From this size on, huge pages are asked for.
-const HUGE: usize = 2 << 20;
+/// A huge page: buffers begin at one and end with one. Where the kernel has none, or larger ones, they
+/// are in ordinary pages.
+pub const HUGE: usize = 2 << 20;
 
 /// Page-aligned slot buffers in one anonymous mapping.
 #[derive(Debug)]
@@ -33,22 +32,32 @@ impl Buffers {
         let stride = size.max(1).checked_next_multiple_of(PAGE).ok_or_else(too_big)?;
         let slots = slots.max(1) as usize;
         let bytes = stride.checked_mul(slots).ok_or_else(too_big)?;
-        let unit = if bytes >= HUGE { HUGE } else { PAGE };
-        let len = bytes.checked_next_multiple_of(unit).ok_or_else(too_big)?;
+        let len = bytes.checked_next_multiple_of(HUGE).ok_or_else(too_big)?;
+        // Kernels before 6.7 put a mapping at any page: one huge page more has a place to begin at.
+        let whole = len.checked_add(HUGE).ok_or_else(too_big)?;
         // SAFETY: a new private anonymous mapping at an address the kernel chooses aliases nothing.
-        let base = unsafe {
+        let mapped = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
-                len,
+                whole,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE,
             )?
         };
+        let before = mapped.align_offset(HUGE);
+        // SAFETY: `before` is less than HUGE, so that the `len` bytes from `base` on lie inside the mapping
+        // of `len + HUGE` bytes made above. What is unmapped are its rest on both sides, whole pages
+        // that nothing refers to. The advice is a wish; failing is fine.
+        let base = unsafe {
+            let base = mapped.byte_add(before);
+            if before > 0 {
+                munmap(mapped, before)?;
+            }
+            munmap(base.byte_add(len), HUGE - before)?;
+            let _ = madvise(base, len, Advice::LinuxHugepage);
+            base
+        };
         let base: NonNull<u8> = NonNull::new(base.cast()).ok_or_else(too_big)?;
-        if unit == HUGE {
-            // SAFETY: the range is the mapping made above. The advice is a wish; failing is fine.
-            let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
-        }
         Ok(Buffers { base, len, size, stride, slots })
     }
 
@@ -111,10 +120,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn buffers_take_whole_huge_pages_whatever_their_size() {
+        for (slots, size) in
+            [(1, 1), (1, 4096), (1, 1 << 20), (32, 4096), (2, 1 << 20), (3, 3 << 20)]
+        {
+            let mut b = Buffers::new(slots, size).unwrap();
+            let all = b.all();
+            assert_eq!((all.as_ptr().addr() % HUGE, all.len() % HUGE), (0, 0), "{slots} of {size}");
+            all.fill(1);
+        }
+    }
+
+    #[test]
     fn buffers_are_aligned_and_apart() {
         let mut b = Buffers::new(3, 5000).unwrap();
         for slot in 0..3 {
             assert_eq!(b.slot(slot).as_ptr().addr() % PAGE, 0);
+            assert_eq!(b.slot(0).as_ptr().addr() % HUGE, 0);
             assert_eq!(b.slot(slot).len(), 5000);
             b.slot(slot).fill(slot as u8 + 1);
         }

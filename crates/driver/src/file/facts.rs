@@ -11,7 +11,7 @@ use taillight_machine::{BlockDevice, Sys};
 pub type Facts = Vec<(String, String)>;
 
 /// Queue settings worth knowing, as sysfs calls them.
-const QUEUE: [&str; 11] = [
+const QUEUE: [&str; 13] = [
     "scheduler",
     "nr_requests",
     "rotational",
@@ -22,6 +22,8 @@ const QUEUE: [&str; 11] = [
     "io_poll",
     "wbt_lat_usec",
     "max_sectors_kb",
+    "max_segments",
+    "max_segment_size",
     "discard_max_bytes",
 ];
 

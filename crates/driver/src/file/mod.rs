@@ -34,6 +34,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_machine::{BlockDevice, Sys};
 
+use crate::buffers::RequestLimits;
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, Driver, Geometry, OpenSpec, Target};
@@ -297,6 +298,10 @@ impl OpenedTarget {
             IoMethod::Uring(shared) => {
                 let ring = format!("uring {}", shared.setup.describe());
                 facts.push(("io.engine".to_owned(), ring));
+                if options.fixed_buffers && !shared.setup.fixed_buffers {
+                    let why = "no: this process may lock a limited amount of memory only";
+                    facts.push(("io.fixed_buffers".to_owned(), why.to_owned()));
+                }
                 let batch = match shared.submit_batch {
                     u32::MAX => "what is due".to_owned(),
                     n => n.to_string(),
@@ -306,8 +311,10 @@ impl OpenedTarget {
         }
         let share = resident.map_or("unknown".to_owned(), |s| format!("{:.2} %", s * 100.0));
         facts.push(("cache.resident_at_start".to_owned(), share));
-        describe(&files[0], device, &mut facts);
+        let below = describe(&files[0], device, &mut facts);
         Ok(FileTarget {
+            shape: options.direct.then(|| needs::largest_block(asked.spec.plan)).flatten(),
+            limits: below.as_ref().and_then(RequestLimits::of),
             geometry: Geometry { files: options.files, file_size, align },
             method,
             device: is_device,
@@ -398,7 +405,8 @@ fn polled(fd: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-fn describe(fd: &OwnedFd, device: Option<BlockDevice>, facts: &mut Facts) {
+/// Adds what is below the target, and returns the block device there.
+fn describe(fd: &OwnedFd, device: Option<BlockDevice>, facts: &mut Facts) -> Option<BlockDevice> {
     let mut below = device;
     if below.is_none() {
         if let Some(mount) = facts::mount_of(fd) {
@@ -406,7 +414,8 @@ fn describe(fd: &OwnedFd, device: Option<BlockDevice>, facts: &mut Facts) {
         }
         below = rustix::fs::fstat(fd).ok().and_then(|stat| block_device(stat.st_dev));
     }
-    if let Some(block) = below {
-        facts::add_device(&block, facts);
+    if let Some(block) = &below {
+        facts::add_device(block, facts);
     }
+    below
 }

@@ -5,6 +5,8 @@ use taillight_core::plan::{BlockSize, Plan, Sync, WorkloadPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, OpKind, Result};
 
+use crate::buffers::BlockShape;
+
 /// Linux moves at most this much in one call.
 const MAX_BLOCK: u64 = 0x7fff_f000;
 
@@ -41,6 +43,12 @@ impl AccessNeeds {
     pub fn changes(&self) -> bool {
         self.writes || self.trims
     }
+}
+
+/// The largest block that is read or written, and how many of them a worker has in flight.
+pub fn largest_block(plan: &Plan) -> Option<BlockShape> {
+    let of = |w: &WorkloadPlan| BlockShape { block: w.block_size.max(), slots: w.queue_depth };
+    plan.workloads.iter().map(of).max_by_key(|shape| (shape.block, shape.slots))
 }
 
 /// The durability of each worker's writes, by worker number.

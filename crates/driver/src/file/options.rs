@@ -150,8 +150,8 @@ pub struct FileOptions {
     /// one out of an allocation twice as large (ext4, XFS); 0 = as the file system does.
     #[schemars(with = "String", title = "a size")]
     pub extent_size: ByteSize,
-    /// uring: buffers are registered with the ring once (needs locked memory of workers x depth x
-    /// block size).
+    /// uring: buffers are registered with the ring once, where the process may lock memory without a
+    /// limit (root, CAP_IPC_LOCK, or `ulimit -l unlimited`); elsewhere they are not, whatever their size.
     pub fixed_buffers: bool,
     /// uring: files are registered with the ring once.
     pub registered_files: bool,

@@ -7,13 +7,14 @@ use rustix::fs::{FallocateFlags, fallocate, fsync};
 use rustix::io::ReadWriteFlags;
 use taillight_core::plan::{Plan, Sync};
 use taillight_core::{Error, Result};
+use taillight_machine::Sys;
 
 use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
 use crate::file::cache;
 use crate::file::facts::Facts;
 use crate::file::fill::RandomBytes;
 
-use crate::buffers::Buffers;
+use crate::buffers::{self, BlockShape, Buffers, RequestLimits};
 use crate::file::sync::SyncSession;
 use crate::file::sys::{self, Mapping};
 use crate::file::uring::setup::RingSetup;
@@ -89,6 +90,10 @@ pub struct FileTarget {
     pub durability: Vec<Sync>,
     /// Facts for the manifest.
     pub facts: Facts,
+    /// The largest block, with direct I/O.
+    pub shape: Option<BlockShape>,
+    /// What the device below takes in one request, where there is one.
+    pub limits: Option<RequestLimits>,
     /// Keeps a warmed cache in use.
     pub warm: Vec<Mapping>,
 }
@@ -128,6 +133,7 @@ impl Target for FileTarget {
 
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let mut buffers = memory_of(spec)?;
+        // Touches every page: what is got is seen in `session_facts`.
         RandomBytes::new(spec.seed).fill(buffers.all());
         let write_flags = self.write_flags(spec.worker);
         match &self.method {
@@ -160,6 +166,10 @@ impl Target for FileTarget {
 
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
+    }
+
+    fn session_facts(&self) -> Facts {
+        buffers::facts(self.shape, self.limits, &Sys::default())
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {

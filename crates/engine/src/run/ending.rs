@@ -88,6 +88,7 @@ pub fn loaded(
         stood_still_ns: 0,
         verify: None,
         samples: None,
+        session_facts: Vec::new(),
         counter: false,
     }
 }

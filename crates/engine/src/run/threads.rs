@@ -99,6 +99,7 @@ pub fn run<B: Probes>(
         }
         return Err(error);
     }
+    let session_facts = target.session_facts();
     if let Some(origin) = origin {
         // The counter's rate comes from here to the workers' start.
         let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
@@ -111,7 +112,7 @@ pub fn run<B: Probes>(
         let _ = start.send(timeline);
     }
     let loaded = collect(shared, target, (threads, ended), timeline, samples, context)?;
-    Ok(LoadResult { counter: origin.is_some(), ..loaded })
+    Ok(LoadResult { counter: origin.is_some(), session_facts, ..loaded })
 }
 
 /// One worker's life: session, start signal, load. `None` when it never started.

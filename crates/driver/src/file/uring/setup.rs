@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use io_uring::{Builder, IoUring};
+use rustix::process::{Resource, getrlimit};
 use taillight_core::{Error, Result};
+use taillight_machine::{Sys, field};
 
 use crate::file::options::FileOptions;
 
@@ -23,12 +25,15 @@ pub struct RingSetup {
     pub sqpoll: bool,
     /// CPU of that thread.
     pub sqpoll_cpu: Option<u32>,
+    /// Asked for, and this process may lock memory without a limit.
     pub fixed_buffers: bool,
     pub registered_files: bool,
     /// Worker threads of a ring at most; 0 leaves it to the kernel.
     pub io_workers: u32,
 }
 
+/// The capability to lock memory beyond the limit.
+const IPC_LOCK: u32 = 14;
 /// Idle time after which a submitting kernel thread sleeps.
 const SQPOLL_IDLE_MS: u32 = 1000;
 
@@ -43,7 +48,8 @@ impl RingSetup {
             iopoll: options.iopoll,
             sqpoll: options.sqpoll,
             sqpoll_cpu: u32::try_from(options.sqpoll_cpu).ok(),
-            fixed_buffers: options.fixed_buffers,
+            fixed_buffers: options.fixed_buffers
+                && locks_freely(getrlimit(Resource::Memlock).current, &Sys::default()),
             registered_files: options.registered_files,
             io_workers: options.io_workers,
         };
@@ -84,6 +90,17 @@ impl RingSetup {
         }
         on.join(" ")
     }
+}
+
+/// Whether this process may lock as much memory as it likes. A limit would let some points of a sweep
+/// register their buffers and others not: the kernel counts a whole huge page for each of them.
+fn locks_freely(limit: Option<u64>, sys: &Sys) -> bool {
+    let status = sys.text("proc/self/status").unwrap_or_default();
+    let mask = field(&status, ':', "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let ids = sys.text("proc/self/uid_map").unwrap_or_default();
+    // The right counts in the machine's own user namespace alone, where all ids are themselves.
+    let own = ids.split_whitespace().eq(["0", "0", "4294967295"]);
+    limit.is_none() || own && mask.is_some_and(|mask| mask >> IPC_LOCK & 1 == 1)
 }
 
 /// A builder with room for `entries` submissions and their completions.
@@ -139,4 +156,29 @@ pub fn probe_discard(fd: impl AsFd) -> Result<()> {
     }
     Err(Error::unavailable("discard through io_uring needs Linux 6.12")
         .hint("set options.engine = \"sync\" with queue_depth = 1 for trims on devices"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_registered_by_the_right_to_and_not_by_their_size() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |caps: &str, ids: &str| {
+            let dir = root.path().join("proc/self");
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("status"), format!("Name:\tx\nCapEff:\t{caps}\n")).unwrap();
+            std::fs::write(dir.join("uid_map"), ids).unwrap();
+        };
+        let (limit, sys) = (Some(8 << 20), Sys::at(root.path()));
+        let machine = "         0          0 4294967295\n";
+        put("000001ffffffffff", machine);
+        assert!(locks_freely(limit, &sys), "root");
+        put("000001ffffffffff", "         0       1000          1\n");
+        assert!(!locks_freely(limit, &sys), "root of a container without rights on the machine");
+        put("0000000000000000", machine);
+        assert!(!locks_freely(limit, &sys), "a plain user");
+        assert!(locks_freely(None, &sys), "a plain user without a limit");
+    }
 }

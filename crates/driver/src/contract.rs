@@ -54,6 +54,9 @@ pub trait Driver: Send + std::marker::Sync {
     }
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}
+    /// Settles what the driver would else choose for each run by its queue depth: runs of one series
+    /// are compared, and have to be made in one way. `deepest` is the deepest queue of them all.
+    fn settle(&self, _target: &mut TargetPlan, _deepest: u32) {}
     /// What [`Driver::open`] would refuse as things stand, without a change to anything: for who
     /// looks at a plan before running it. A driver that cannot tell says nothing. Errors: as
     /// [`Driver::open`].

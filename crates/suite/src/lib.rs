@@ -24,3 +24,4 @@ pub mod suites;
 
 mod differences;
 mod resume;
+mod settle;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use common::{SimHost, plan, source};
 use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
 use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::series::{PointStatus, SeriesFile};
 use taillight_rundir::{JsonFile, RunDir, RunStatus};
@@ -494,5 +495,46 @@ fn each_ceiling_of_a_disk_has_an_answer_and_an_interval() {
         let share = &ceiling["check"]["share"];
         let at = |end: &str| share[end].as_f64().expect("an end");
         assert!(at("lo") < 0.005 && 0.005 < at("hi"), "{ceiling}");
+    }
+}
+
+/// A job on files, of which the engine is not said.
+const FILES: &str = "[run]\nduration = \"1s\"\nseed = 3\n[target]\ndriver = \"file\"\npath = \"x\"\n\
+                     size = \"1GiB\"\n[[workload]]\nmix = \"read\"\nblock_size = \"4KiB\"\n";
+
+fn engine(plan: &Plan) -> &str {
+    plan.target.options["engine"].as_str().expect("a word")
+}
+
+#[test]
+fn one_engine_serves_all_depths_of_a_series() {
+    let engines = |more: &str, depths: &str| -> Vec<String> {
+        let text = format!(
+            "rule = \"matrix\"\nname = \"mine\"\nabout = \"x\"\n[job]\n{}\n{more}\n[[phase]]\n\
+             name = \"p\"\n[[phase.loop]]\npath = \"workload.0.queue_depth\"\nvalues = {depths}\n",
+            FILES
+                .replace("[run]", "[job.run]")
+                .replace("[target]", "[job.target]")
+                .replace("[[workload]]", "[[job.workload]]")
+        );
+        let suite = SuiteFile::parse(&source(&text)).expect("a suite");
+        let prepared = suite.prepare(SuiteRequest::default(), Rc::new(plan)).expect("plans");
+        prepared.plans.iter().map(|plan| engine(plan).to_owned()).collect()
+    };
+    assert_eq!(engines("", "[1, 2]"), ["uring", "uring"]);
+    assert_eq!(engines("", "[1]"), ["auto"], "nothing to settle");
+    let deep = "[[phase]]\nname = \"before\"\nrole = \"precondition\"\n\
+                set = { \"workload.0.queue_depth\" = 8 }\n";
+    assert_eq!(engines(deep, "[1]"), ["auto", "auto"], "what prepares decides nothing");
+
+    let search = FILES.replace("duration = \"1s\"\n", "")
+        + "[search]\nqueue_depth = { from = 1, to = 64 }\nat = \"99\"\nceiling = \"4ms\"\n";
+    let searched = plan(&source(&search), &[]).expect("a plan");
+    let mut method = SearchMethod::new(&searched, None, String::new()).expect("a search");
+    match method.next(&[]).expect("a point") {
+        Next::Point(point) => {
+            assert_eq!((point.plan.workloads[0].queue_depth, engine(&point.plan)), (1, "uring"));
+        }
+        Next::End => panic!("a search without a probe"),
     }
 }

@@ -99,6 +99,13 @@ impl Driver for File {
             |engine| format!("target.options.engine = \"auto\" becomes {engine} with this plan.");
         engine(plan).map(note).into_iter().collect()
     }
+    fn settle(&self, target: &mut TargetPlan, deepest: u32) {
+        let auto = FileOptions::parse(self.name(), &target.options)
+            .is_ok_and(|options| options.engine == IoEngine::Auto);
+        if auto && deepest > 1 {
+            target.options.insert("engine".to_owned(), "uring".into());
+        }
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         let options = FileOptions::parse(self.name(), &spec.plan.target.options)?;
         check(self.name(), &options, spec)

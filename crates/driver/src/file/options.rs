@@ -12,7 +12,7 @@ use crate::options::DriverOptions;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IoEngine {
-    /// `uring` when any workload has a queue deeper than 1, else `sync`.
+    /// `uring` when any workload has a queue deeper than 1, in any run of the series, else `sync`.
     #[default]
     Auto,
     /// pread and pwrite, one at a time.
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for SubmitBatch {
 #[serde(deny_unknown_fields, default)]
 pub struct FileOptions {
     /// How I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; auto
-    /// takes uring when a queue is deeper than 1.
+    /// takes uring when a queue is deeper than 1, in all runs of a sweep when one of them has such a queue.
     pub engine: IoEngine,
     /// Bypass the page cache (O_DIRECT); sizes and offsets must then fit the device's blocks.
     pub direct: bool,

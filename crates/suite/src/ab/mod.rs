@@ -30,6 +30,7 @@ use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView,
 };
 use crate::saved::MOST_IN_FULL;
+use crate::settle;
 
 /// Its name in `series.json`.
 pub const NAME: &str = "ab";
@@ -72,8 +73,10 @@ impl AbMethod {
     /// Pairs of runs of these jobs; pair n has the seed of base's plan and n - 1 more. Errors: `Usage` for
     /// jobs that cannot be compared, a gate over an operation that one does not have, or a number of
     /// pairs that says nothing.
-    pub fn new(sides: [AbSide; 2], request: AbRequest) -> Result<AbMethod> {
+    pub fn new(mut sides: [AbSide; 2], request: AbRequest) -> Result<AbMethod> {
         check(&sides, &request)?;
+        let deepest = settle::deepest(sides.iter().map(|side| &side.plan));
+        sides.iter_mut().for_each(|side| settle::settle(&mut side.plan, deepest));
         let [base, new] = &sides;
         let count = request.pairs;
         let places = (1..=count).flat_map(|pair| [(pair, 0), (pair, 1)]);

@@ -30,6 +30,7 @@ use crate::host::JobSource;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
+use crate::settle;
 use bisection::{Bisection, ProbeRequest, SearchEnd, SearchRange, SearchStep, ValueScale};
 
 /// Confidence of a pass: the upper end of a two-sided 95 % interval is under the ceiling.
@@ -39,6 +40,8 @@ const CONFIDENCE: f64 = 0.975;
 pub struct SearchMethod {
     head: SeriesHead,
     plan: Plan,
+    /// The deepest queue of any probe.
+    deepest: u32,
     search: SearchPlan,
     /// Index of the varied workload.
     workload: usize,
@@ -57,6 +60,7 @@ impl SearchMethod {
         let workload = search.varied(plan).ok_or_else(bug)?;
         let range = range(&search).ok_or_else(bug)?;
         let report = empty(plan, &search, workload, range);
+        let varied = if report.varied == Varied::QueueDepth { range.to as u32 } else { 1 };
         let field = match report.varied {
             Varied::Rate => "arrival.rate",
             Varied::QueueDepth => "queue_depth",
@@ -74,6 +78,7 @@ impl SearchMethod {
                 ..SeriesHead::new("search", &plan.run.name, plan.run.seed)
             },
             plan: plan.clone(),
+            deepest: settle::deepest([plan]).max(varied),
             search,
             workload,
             range,
@@ -145,6 +150,7 @@ impl SearchMethod {
         let seed = plan.run.seed.wrapping_add(before.count() as u64);
         plan.run.seed = seed & i64::MAX as u64;
         plan.run.repeat = 1;
+        settle::settle(&mut plan, self.deepest);
         request_percentiles(&mut plan, &[self.search.at]);
         // With one workload the report's own check is the search's; with several it would take
         // them together.

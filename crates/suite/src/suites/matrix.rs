@@ -26,6 +26,7 @@ use super::{Planner, PreparedSuite, SuiteFile, SuiteRequest, head, share_target}
 use crate::differences::differences;
 use crate::host::JobSource;
 use crate::method::{Point, SeriesHead};
+use crate::settle;
 
 /// Phases of loops over fields of one job.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -388,6 +389,7 @@ pub(super) fn prepare(
     targets::repeat_phases(&mut suite, &targets);
     let maker = PointMaker { job, request, planner };
     let mut points = maker.points(&suite)?;
+    settle_measured(&suite, &mut points);
     if suite.standard.is_some() {
         deviations.extend(no_devices(&points));
     }
@@ -412,6 +414,27 @@ pub(super) fn prepare(
     method.check()?;
     method.head.introduction = matrix_words::introduction(&method);
     Ok(PreparedSuite { method: Box::new(method), plans, notes: Vec::new(), work_directory: None })
+}
+
+/// Settles the plans of all measured points together; what only brings the target into a state goes by
+/// itself.
+fn settle_measured(suite: &MatrixSuite, points: &mut [PhasePoint]) {
+    let deepest = deepest_measured(suite, points);
+    for point in points.iter_mut().filter(|p| !prepares(suite, p)) {
+        settle::settle(&mut point.point.plan, deepest);
+    }
+}
+
+/// The deepest queue of all measured points.
+pub(super) fn deepest_measured(suite: &MatrixSuite, points: &[PhasePoint]) -> u32 {
+    let measured = points.iter().filter(|p| !prepares(suite, p));
+    settle::deepest(measured.map(|p| &p.point.plan))
+}
+
+/// Whether what a point measures is nobody's result: it brings the target into a state, or empties it.
+fn prepares(suite: &MatrixSuite, point: &PhasePoint) -> bool {
+    let phase = &suite.phases[point.phase];
+    point.before || phase.preconditions() || phase.purge.is_some()
 }
 
 /// That a target is no block device, for each that is none.

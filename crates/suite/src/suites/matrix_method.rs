@@ -14,7 +14,7 @@ use taillight_core::{Error, Result};
 use taillight_rundir::series::Decision;
 
 use super::loops::{load_ns, settings};
-use super::matrix::{MatrixSuite, SuitePhase};
+use super::matrix::{MatrixSuite, SuitePhase, deepest_measured};
 use super::matrix_points::{PointMaker, PointPlace, coordinates};
 use super::matrix_words as words;
 use super::operating::{ChosenRounds, OperatingPoints};
@@ -26,6 +26,7 @@ use crate::exit::worst;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
+use crate::settle;
 use taillight_report::sweep::SweepData;
 
 /// A point and its phase.
@@ -274,7 +275,9 @@ impl MatrixMethod {
                 let Point { id, round, .. } = planned.point.clone();
                 let place = PointPlace { id, round, draw: 0 };
                 let seed = Some(self.head.seed);
-                let point = self.maker.point(&self.suite, phase, place, &setting, seed)?;
+                let mut point = self.maker.point(&self.suite, phase, place, &setting, seed)?;
+                let deepest = deepest_measured(&self.suite, &self.points);
+                settle::settle(&mut point.plan, deepest);
                 let about = format!("{}: {}", chosen.name, point.about);
                 return Ok(Point { about, ..point });
             }

@@ -1,0 +1,19 @@
+//! What drivers would choose for each run by its queue depth, settled once for a series: along a sweep
+//! over depth the load changes, and nothing else.
+//!
+//! Called by every method whose runs may differ in depth.
+
+use taillight_core::plan::Plan;
+
+/// The deepest queue of any workload of these plans; 1 without any.
+pub(crate) fn deepest<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> u32 {
+    let depths = plans.into_iter().flat_map(|plan| plan.workloads.iter().map(|w| w.queue_depth));
+    depths.max().unwrap_or(1)
+}
+
+/// The plan as one of a series with queues up to `deepest`.
+pub(crate) fn settle(plan: &mut Plan, deepest: u32) {
+    if let Some(driver) = taillight_driver::find(&plan.target.driver) {
+        driver.settle(&mut plan.target, deepest);
+    }
+}

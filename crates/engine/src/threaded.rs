@@ -11,20 +11,35 @@ use crate::worker::{Worker, WorkerEnd, WorkerWait};
 
 /// A sleeping thread wakes late by at least this much; shorter waits are spun.
 const SPIN_NS: u64 = 10_000;
-/// Spun at most before something is due, where each worker can have a CPU. Idle CPUs, virtual ones
-/// above all, wake a thread 20 to 100 us late, which would be charged to the storage.
+/// Spun at most before something is due. Idle CPUs, virtual ones above all, wake a thread 20 to 100 us
+/// late, which would be charged to the storage.
 const LONGEST_SPIN_NS: u64 = 100_000;
-/// This part of a wait may be spun: precision costs a worker 1/16 of a core at most.
+/// This part of a wait may be spun: precision costs a worker 1/16 of a core at most, and all of them 1/16
+/// of the machine.
 const SPUN_PART: u64 = 16;
 /// Longest sleep, so that a stop request is seen.
 const NAP_NS: u64 = 50_000_000;
 
-/// How long one of so many workers may spin before something is due, ns. Workers that share CPUs
-/// would take the time from each other.
-pub fn longest_spin(workers: usize) -> u64 {
-    match std::thread::available_parallelism() {
-        Ok(cpus) if workers <= cpus.get() => LONGEST_SPIN_NS,
-        _ => SPIN_NS,
+/// How much of a wait each worker may spin. Workers that share CPUs share the sixteenth of the machine; they
+/// also wait longer for the same rate, so that what is spun before an operation stays the same.
+#[derive(Debug, Clone, Copy)]
+pub struct SpinShare {
+    /// At least `cpus`.
+    workers: u64,
+    cpus: u64,
+}
+
+impl SpinShare {
+    /// Of one of so many workers on so many CPUs.
+    pub fn new(workers: usize, cpus: usize) -> SpinShare {
+        let cpus = cpus.max(1) as u64;
+        SpinShare { workers: cpus.max(workers as u64), cpus }
+    }
+
+    /// What may be spun of a wait of `left`, ns.
+    fn of(self, left: u64) -> u64 {
+        let share = left.saturating_mul(self.cpus) / self.workers / SPUN_PART;
+        share.clamp(SPIN_NS, LONGEST_SPIN_NS)
     }
 }
 
@@ -51,13 +66,12 @@ impl StopSignals<'_> {
     }
 }
 
-/// Runs `worker` to its end. `stop` ends it early: in-flight operations are still recorded. `spin`
-/// is what [`longest_spin`] says. Errors: only when the run cannot go on; what was recorded is
-/// kept.
+/// Runs `worker` to its end. `stop` ends it early: in-flight operations are still recorded. Errors: only
+/// when the run cannot go on; what was recorded is kept.
 pub fn drive<C: DisciplinedClock, P: Probe>(
     mut worker: Worker<C, P>,
     start: Stamp,
-    spin: u64,
+    spin: SpinShare,
     stop: StopSignals<'_>,
 ) -> (Result<()>, WorkerEnd) {
     while MonoClock.now() < start {
@@ -69,7 +83,7 @@ pub fn drive<C: DisciplinedClock, P: Probe>(
 
 fn drive_loop<C: DisciplinedClock, P: Probe>(
     worker: &mut Worker<C, P>,
-    spin: u64,
+    spin: SpinShare,
     stop: StopSignals<'_>,
 ) -> Result<()> {
     loop {
@@ -88,7 +102,7 @@ fn drive_loop<C: DisciplinedClock, P: Probe>(
 }
 
 /// Sleeps and spins until close to `until`; the rest is left to the caller's loop.
-fn sleep_until(until: Stamp, spin: u64) {
+fn sleep_until(until: Stamp, spin: SpinShare) {
     let now = MonoClock.now();
     let left = until.since(now).max(0) as u64;
     if left <= SPIN_NS {
@@ -100,16 +114,15 @@ fn sleep_until(until: Stamp, spin: u64) {
     // An early wake by a signal is harmless: the caller looks at the clock again.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
     // After a nap that ended early the caller comes again.
-    let meant = SPIN_NS as i64 + 1..=spin as i64;
+    let meant = SPIN_NS as i64 + 1..=LONGEST_SPIN_NS as i64;
     while meant.contains(&until.since(MonoClock.now())) {
         std::hint::spin_loop();
     }
 }
 
 /// How much of a wait of `left` to sleep, ns.
-fn nap(left: u64, spin: u64) -> u64 {
-    let spun = (left / SPUN_PART).clamp(SPIN_NS, spin.max(SPIN_NS));
-    (left - spun.min(left)).min(NAP_NS)
+fn nap(left: u64, spin: SpinShare) -> u64 {
+    (left - spin.of(left).min(left)).min(NAP_NS)
 }
 
 #[cfg(test)]
@@ -118,15 +131,25 @@ mod tests {
 
     #[test]
     fn a_wait_is_spun_for_a_sixteenth_at_most_and_never_longer_than_the_spin() {
-        for (left, spin, expected) in [
-            (100_000, LONGEST_SPIN_NS, 90_000),
-            (1_000_000, LONGEST_SPIN_NS, 937_500),
-            (10_000_000, LONGEST_SPIN_NS, 9_900_000),
-            (10_000_000, SPIN_NS, 9_990_000),
-            (1_000_000_000, LONGEST_SPIN_NS, NAP_NS),
-            (5_000, LONGEST_SPIN_NS, 0),
+        for (left, workers, expected) in [
+            (100_000, 1, 90_000),
+            (1_000_000, 2, 937_500),
+            (10_000_000, 2, 9_900_000),
+            (1_000_000, 8, 984_375),
+            (1_000_000_000, 1, NAP_NS),
+            (5_000, 1, 0),
         ] {
-            assert_eq!(nap(left, spin), expected, "{left} {spin}");
+            assert_eq!(nap(left, SpinShare::new(workers, 2)), expected, "{left} {workers}");
         }
+    }
+
+    #[test]
+    fn more_workers_at_one_rate_spin_as_long_before_an_operation() {
+        // 1,000 a second on two CPUs.
+        for workers in [2, 3, 4, 32, 500] {
+            let left = workers as u64 * 1_000_000;
+            assert_eq!(SpinShare::new(workers, 2).of(left), LONGEST_SPIN_NS, "{workers} workers");
+        }
+        assert_eq!(SpinShare::new(1, 0).of(u64::MAX), LONGEST_SPIN_NS);
     }
 }

@@ -5,10 +5,12 @@
 #[macro_use]
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use support::{Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, op, run, session};
+use support::{Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, op, open, run, session};
 use taillight_core::op::SyncKind;
+use taillight_core::plan::BlockSize;
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
@@ -71,6 +73,44 @@ fn reads_past_a_truncated_backing_fail_as_statuses() {
         target.close().unwrap();
         file.set_len(16 * MIB).unwrap();
     }
+}
+
+/// At depth 1 a block of 1 MiB in pages of 4 KiB was two requests, at depth 2 in huge pages one.
+#[test]
+fn a_block_is_as_many_requests_at_each_depth_as_the_run_says() {
+    const READS: u64 = 64;
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let stat = format!("/sys/block/{}/stat", disk.device.file_name().unwrap().to_str().unwrap());
+    let requests = || {
+        let text = std::fs::read_to_string(&stat).unwrap();
+        text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    let mut seen = BTreeSet::new();
+    for (engine, depth) in [("sync", 1), ("uring", 1), ("uring", 2), ("uring", 8)] {
+        let options = format!("engine = \"{engine}\"");
+        let ask = Ask { options: &options, depth, ..Ask::new(&disk.device, &[OpKind::Read]) };
+        let mut plan = ask.plan();
+        plan.workloads[0].block_size = BlockSize::Fixed(ByteSize(MIB));
+        let target = open(&plan, None, "test").unwrap();
+        let mut s = conformance::session(target.as_ref(), MIB, depth);
+        let facts: BTreeMap<String, String> = target.session_facts().into_iter().collect();
+        let before = requests();
+        for n in 0..READS {
+            let read = Op { size: MIB, ..op(OpKind::Read, n % 16 * MIB) };
+            assert!(one(s.as_mut(), &read).status.is_ok());
+        }
+        // Whoever looks at a new device reads a few blocks of it, too.
+        let each = (requests() - before) / READS;
+        let told = &facts["buffers.requests_per_block"];
+        match told.strip_prefix("at most ") {
+            None => assert_eq!(told, &each.to_string(), "{options}, depth {depth}"),
+            Some(most) => assert!(each <= most.parse().unwrap(), "{each}, {told}"),
+        }
+        seen.insert(told.clone());
+        drop(s);
+        target.close().unwrap();
+    }
+    assert_eq!(seen.len(), 1, "{seen:?}");
 }
 
 #[test]

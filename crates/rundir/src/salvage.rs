@@ -205,9 +205,10 @@ fn kind(path: &Path) -> Result<Kind> {
     File::open(path)
         .and_then(|f| f.take(MAGIC.len() as u64).read_to_end(&mut head))
         .map_err(|e| cannot("read", path, e))?;
+    // A chunk is made whole: a shorter one was cut.
     Ok(if head == MAGIC {
         Kind::Chunk
-    } else if head.iter().all(|b| *b == 0) {
+    } else if head.len() == MAGIC.len() && head.iter().all(|b| *b == 0) {
         Kind::Unused
     } else {
         Kind::Damaged

@@ -58,6 +58,8 @@ pub fn run_method(
         Some(file) => file.command.clone(),
         None => std::env::args().skip(1).collect(),
     };
+    let signals = host.signals;
+    let _in_series = signals.in_series(dir);
     let setup = SeriesSetup { dir: dir.to_owned(), command, resumed };
     run_series(method, host, setup)
 }

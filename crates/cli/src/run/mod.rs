@@ -216,6 +216,7 @@ fn run_on_target(
     tracing::require_backend(plan, &sys)?;
     let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(block::local));
     let run = directory::create(plan, job, destroy, environment.map())?;
+    let _named = signals.in_run(run.dir.path());
     let feed = feed(request, &run);
     let mut live = Live::new(plan, quiet, feed.clone(), request.live.screen);
     let before = feed.as_ref().map(LiveFeed::cost);
@@ -229,6 +230,7 @@ fn run_on_target(
         let about = taillight_report::model::about::about(run.dir.manifest());
         output::line(&table::wrap(&about, table::width()).join("\n"));
     }
+    signals.measuring();
     let measured = measure::run(plan, target, &run, signals, &mut live, &sys);
     live.end();
     let mut measured = match measured {

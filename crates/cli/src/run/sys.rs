@@ -2,42 +2,72 @@
 //! program.
 #![allow(unsafe_code)]
 
-use std::io::Result;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{Error, Result, stderr};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::low_level::{emulate_default_handler, register};
 use taillight_live::screen::restore;
 
-/// When `signal` comes and `ends` is set: another handler, registered later, ends the program then.
-pub fn restore_when(signal: i32, ends: Arc<AtomicBool>) -> Result<()> {
-    let action = move || {
-        if ends.load(Ordering::Relaxed) {
-            restore();
+/// A text that a signal handler writes, made beforehand.
+#[derive(Debug, Default)]
+pub struct LastWords(AtomicPtr<String>);
+
+impl LastWords {
+    /// Replaces the text. The one before is never freed, a handler may be reading it: some hundred bytes a run.
+    pub fn set(&self, text: String) {
+        self.0.store(Box::leak(Box::new(text)), Ordering::Release);
+    }
+
+    /// Gives the terminal back and writes the text to standard error, unless that would wait for a reader.
+    pub fn say(&self) {
+        let text = self.0.load(Ordering::Acquire);
+        // SAFETY: null or what `set` has leaked, which nobody changes or frees.
+        if let Some(text) = unsafe { text.as_ref() } {
+            say(text);
         }
-    };
-    // SAFETY: the action only loads and stores atomics and makes system calls (`restore`).
+    }
+}
+
+/// Only system calls.
+fn say(text: &str) {
+    restore();
+    let err = stderr();
+    let mut ready = [PollFd::new(&err, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut ready, Some(&now)).is_ok_and(|n| n > 0) {
+        let _ = rustix::io::write(&err, text.as_bytes());
+    }
+}
+
+/// When `signal` comes, `action` is done, by atomics and system calls alone.
+pub fn when(signal: i32, action: impl Fn() + Send + Sync + 'static) -> Result<()> {
+    // SAFETY: by the condition above, which the callers in `signals` and here keep.
     unsafe { register(signal, action) }.map(drop)
+}
+
+/// The same, without the handler that is there: that of the Rust runtime for SIGBUS resets it to the default, and
+/// another thread would end the program before `action` is done.
+pub fn instead_of_default(signal: i32, action: impl Fn() + Send + Sync + 'static) -> Result<()> {
+    // SAFETY: sets a disposition, to the default.
+    if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+        return Err(Error::last_os_error());
+    }
+    when(signal, action)
 }
 
 /// When `signal` comes, `text` goes to standard error; then it does what it does by default.
 pub fn say_when(signal: i32, text: &'static str) -> Result<()> {
-    let action = move || {
-        restore();
-        let _ = rustix::io::write(std::io::stderr(), text.as_bytes());
+    when(signal, move || {
+        say(text);
         let _ = emulate_default_handler(signal);
-    };
-    // SAFETY: the action only makes system calls, on memory that lives as long as the program, and
-    // `emulate_default_handler` is made for handlers.
-    unsafe { register(signal, action) }.map(drop)
+    })
 }
 
-/// When `signal` comes, which then does what it does by default.
+/// When `signal` comes, the terminal is given back; then it does what it does by default.
 pub fn restore_before(signal: i32) -> Result<()> {
-    let action = move || {
+    when(signal, move || {
         restore();
         let _ = emulate_default_handler(signal);
-    };
-    // SAFETY: as above; `emulate_default_handler` is made for handlers.
-    unsafe { register(signal, action) }.map(drop)
+    })
 }

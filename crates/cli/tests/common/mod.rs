@@ -101,7 +101,12 @@ pub fn start_as(dir: &Path, before: &[&str], line: &str) -> Child {
 /// Starts a run and waits until its first interval is shown; the rest of its output is read on, so
 /// that it never waits for us.
 pub fn start_measuring(dir: &Path, line: &str) -> Child {
-    let mut child = start(dir, line);
+    start_measuring_as(dir, &[], line)
+}
+
+/// As `start_measuring`, through another program.
+pub fn start_measuring_as(dir: &Path, before: &[&str], line: &str) -> Child {
+    let mut child = start_as(dir, before, line);
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     if !lines.any(|l| l.is_ok_and(|l| l.contains("measure"))) {
         let output = child.wait_with_output().expect("it ends");

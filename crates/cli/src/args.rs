@@ -203,7 +203,8 @@ pub struct RunArgs {
     /// Show the resolved plan as a job file and do nothing.
     #[arg(long, help_heading = FURTHER)]
     pub print_plan: bool,
-    /// The summary as JSON on standard output; words go to standard error.
+    /// The summary as JSON on standard output, a list of those of several jobs, or report.json of a series;
+    /// words go to standard error.
     #[arg(long, help_heading = FURTHER, conflicts_with = "print_plan")]
     pub json: bool,
     #[command(flatten)]
@@ -239,8 +240,8 @@ pub struct ReportArgs {
     /// taillight-report/ for several].
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// The summary as JSON on standard output: that of the run, a list of several, or report.json of a
-    /// series.
+    /// The summary as JSON on standard output: that of the run, a list of several or of the jobs of one file,
+    /// or report.json of a series.
     #[arg(long)]
     pub json: bool,
 }

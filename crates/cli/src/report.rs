@@ -108,17 +108,23 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
     }
 }
 
-/// Prints what the directory of a run or of a series says of itself, for programs: summary.json, or
-/// report.json. Errors: `Unavailable` when standard output cannot be written; `Corrupt` for a file that
-/// cannot be read.
+/// Prints what the directory of a run or of a series says of itself, for programs: summary.json, report.json,
+/// or for a series without one a list of its summaries. Errors: `Unavailable` when standard output cannot be
+/// written; `Corrupt` for a file that is missing or cannot be read.
 pub fn json_of(dir: &Path) -> Result<()> {
     if let Some(series) = SeriesReportFile::read(dir)? {
         return output::json(&series);
     }
-    match Summary::read(dir)? {
-        Some(summary) => output::json(&summary),
-        None => Ok(()),
+    let none = || Error::corrupt("there is no summary").with("path", dir.display());
+    let Some(series) = saved::read(dir)? else {
+        return output::json(&Summary::read(dir)?.ok_or_else(none)?);
+    };
+    let summaries = series.runs.iter().filter_map(|run| Summary::read(run).transpose());
+    let summaries = summaries.collect::<Result<Vec<_>>>()?;
+    if summaries.is_empty() {
+        return Err(none());
     }
+    output::json(&summaries)
 }
 
 /// [`json_of`] after a load that is over and kept: that it cannot be printed is told, and no reason to say

@@ -205,6 +205,7 @@ pub fn summary(run_id: &str) -> Summary {
         schema: crate::SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").into(),
         run_id: run_id.into(),
+        name: "fixture".into(),
         status: RunStatus::Complete,
         verdict: Verdict {
             status: VerdictStatus::Errors,

@@ -21,6 +21,9 @@ pub struct Summary {
     pub taillight: String,
     /// The run it summarises.
     pub run_id: String,
+    /// Its name (`run.name`); of another benchmark's file, that of the job. Absent in summaries of earlier versions.
+    #[serde(default)]
+    pub name: String,
     /// How the run ended.
     pub status: RunStatus,
     /// The answer in words.

@@ -45,6 +45,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         schema: SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").to_owned(),
         run_id: analysis.manifest.run_id.clone(),
+        name: analysis.manifest.plan.run.name.clone(),
         status: analysis.status,
         verdict: verdict::placeholder(),
         totals: view.totals(&sets.all),

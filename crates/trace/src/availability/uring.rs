@@ -11,9 +11,9 @@ pub enum UringAccess {
     Blocked { why: String, fix: String },
 }
 
-/// Makes a small ring and lets it go.
+/// Makes a small ring, enters it and lets it go.
 pub fn probe(sys: &Sys) -> UringAccess {
-    match io_uring::IoUring::new(2) {
+    match io_uring::IoUring::new(2).and_then(|ring| ring.submit()) {
         Ok(_) => UringAccess::Works,
         Err(e) => blocked(sys, &e),
     }

@@ -59,7 +59,9 @@ impl RingSetup {
         let mut last = io::Error::from_raw_os_error(libc::EINVAL);
         for setup in [wanted, older, old, oldest] {
             match builder(&setup, 1).build(1) {
-                Ok(ring) if ring.params().is_feature_ext_arg() => return Ok(setup),
+                Ok(mut ring) if ring.params().is_feature_ext_arg() => {
+                    return super::sys::enter(&mut ring).map(|()| setup).map_err(no_entry);
+                }
                 Ok(_) => {
                     return Err(Error::unavailable(
                         "this kernel's io_uring is too old (Linux 5.11)",
@@ -130,6 +132,14 @@ pub fn builder(setup: &RingSetup, entries: u32) -> Builder {
     b
 }
 
+/// A ring that can be made and not used.
+fn no_entry(e: io::Error) -> Error {
+    Error::unavailable("cannot use an io_uring: io_uring_enter is refused").source(e).hint(
+        "a container's seccomp profile allows io_uring_setup alone; allow io_uring_enter and \
+         io_uring_register, too, or set options.engine = \"sync\" with queue_depth = 1",
+    )
+}
+
 fn no_ring(e: io::Error) -> Error {
     let hint = match e.raw_os_error() {
         Some(libc::EPERM) => {
@@ -180,5 +190,28 @@ mod tests {
         put("0000000000000000", machine);
         assert!(!locks_freely(limit, &sys), "a plain user");
         assert!(locks_freely(None, &sys), "a plain user without a limit");
+    }
+
+    /// What a thread of its own is told that may not make the call.
+    fn refused(call: libc::c_long) -> Option<Error> {
+        let probed = std::thread::spawn(move || {
+            crate::file::uring::sys::forbid(call).unwrap();
+            RingSetup::probe(&FileOptions::default())
+        });
+        probed.join().unwrap().err()
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_made_or_entered_is_told_before_the_run() {
+        if let Err(e) = RingSetup::probe(&FileOptions::default()) {
+            eprintln!("skipped: a_ring_that_cannot_be_made_or_entered_is_told_before_the_run: {e}");
+            return;
+        }
+        for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter] {
+            let e = refused(call).expect("a refusal");
+            assert!(e.hint_text().is_some_and(|h| h.contains("engine = \"sync\"")), "{e}");
+            assert!(e.hint_text().is_some_and(|h| h.contains("seccomp")), "{e}");
+        }
+        assert!(refused(libc::SYS_uname).is_none(), "the filter forbids nothing else");
     }
 }

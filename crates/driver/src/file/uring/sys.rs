@@ -332,6 +332,36 @@ fn update_ring(raw: RawFd, what: u32, mut update: RingUpdate) -> Option<u32> {
     (rc == 1).then_some(update.offset)
 }
 
+/// From now on this thread may not make the system call of that number, as in a container. Errors: what the kernel
+/// says.
+#[cfg(test)]
+pub fn forbid(call: libc::c_long) -> io::Result<()> {
+    let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let errno = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let mut filter = [
+        // The number of the call.
+        step((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0),
+        step((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, 1, call as u32),
+        step((libc::BPF_RET | libc::BPF_K) as u16, 0, errno),
+        step((libc::BPF_RET | libc::BPF_K) as u16, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel copies the program, which outlives the calls; it concerns this thread alone.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) == 0
+    };
+    if set { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the ring do nothing, once: that one can be made does not say that it may be entered. Errors: what the kernel,
+/// or a seccomp filter, says.
+pub fn enter(uring: &mut IoUring) -> io::Result<()> {
+    // SAFETY: the entry points at no memory.
+    unsafe { uring.submission().push(&opcode::Nop::new().build()).map_err(io::Error::other)? };
+    uring.submit_and_wait(1).map(drop)
+}
+
 /// The kernel's answer to an empty discard through a ring, which moves nothing.
 pub fn empty_discard(fd: RawFd) -> io::Result<i32> {
     let mut uring = IoUring::new(1)?;

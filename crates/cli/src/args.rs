@@ -3,6 +3,7 @@
 mod comparing;
 mod general;
 mod switches;
+mod words;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use crate::run::LiveArgs;
 pub use comparing::{AbArgs, CompareArgs, DropFlag, HistoryArgs, JudgeArgs};
 pub use general::{CompletionsArgs, ManArgs, SelftestArgs, VoiceArgs};
 pub use switches::joined;
+pub use words::check;
 
 /// Storage benchmark: every I/O measured, truthful tails.
 #[derive(Debug, Parser)]

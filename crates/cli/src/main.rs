@@ -49,7 +49,11 @@ fn main() -> ExitCode {
 fn command() -> Exit {
     let mut definition = Cli::command();
     definition.build();
-    let words = args::joined(std::env::args_os().collect(), &definition);
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Err(e) = args::check(&words, &definition) {
+        return problem::show(&e);
+    }
+    let words = args::joined(words, &definition);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(mut e) => return problem::command_line(&mut e),

@@ -5,21 +5,25 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use taillight_core::Error;
 use taillight_core::exit::Exit;
-use taillight_core::units::readable::in_line;
+use taillight_core::units::readable::{MOST_FOREIGN, bounded, foreign, in_line};
 
 use crate::output;
+
+/// Characters of a hint, at most: it may list names, or hold a command with a path.
+const MOST_HINT: usize = 5000;
 
 /// Prints what clap has to say: help and version are no errors, the rest is a bad command line.
 pub fn command_line(e: &mut clap::Error) -> Exit {
     // Its advice on an unknown flag is to pass it as the name of a job.
     e.remove(ContextKind::Suggested);
-    // It repeats words of the command line, which must not move the cursor.
-    let moves = |word: OsString| {
-        let word = word.to_string_lossy();
-        in_line(&word) != word
-    };
-    match e.use_stderr() && std::env::args_os().any(moves) {
-        true => output::problem(e.render().to_string().trim_end()),
+    // It repeats words of the command line, which must not move the cursor or fill the screen.
+    let plain = |word: OsString| foreign(word.to_string_lossy()) == word.to_string_lossy();
+    match e.use_stderr() && !std::env::args_os().all(plain) {
+        true => {
+            let text = e.render().to_string();
+            let lines = text.trim_end().lines().map(|line| bounded(line, MOST_FOREIGN));
+            output::problem(&lines.collect::<Vec<_>>().join("\n"));
+        }
         // Nothing to do when nobody reads it.
         false => drop(e.print()),
     }
@@ -71,7 +75,7 @@ fn instead(e: &clap::Error) -> Option<String> {
     };
     let flag = given.split('=').next().unwrap_or_default();
     // Other commands have other flags, and their usage line names them.
-    let run = std::env::args().nth(1).is_some_and(|c| c == "run");
+    let run = std::env::args_os().nth(1).is_some_and(|c| c == "run");
     let known = INSTEAD.iter().find(|(name, _)| *name == flag && run);
     match known {
         Some((_, other)) => Some(format!("write {other}")),
@@ -94,7 +98,7 @@ fn text(e: &Error) -> String {
     let mut text = format!("error: {e}");
     if let Some(hint) = e.hint_text() {
         text.push_str("\nhint: ");
-        text.push_str(&in_line(hint));
+        text.push_str(&bounded(&in_line(hint), MOST_HINT));
     }
     if e.exit() == Exit::Internal {
         text.push_str("\nThis is a bug in Taillight; please report it with the command you ran.");

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::exit::Exit;
-use crate::units::readable::in_line;
+use crate::units::readable::{MOST_FOREIGN, bounded, foreign, visible};
 
 /// Shorthand used across the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -148,15 +148,16 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A name with a line break would forge lines of its own.
-        f.write_str(&in_line(&self.0.message))?;
+        f.write_str(&foreign(&self.0.message))?;
         for (i, (key, value)) in self.0.context.iter().enumerate() {
-            write!(f, "{}{key}: {}", if i == 0 { " (" } else { ", " }, in_line(value))?;
+            write!(f, "{}{key}: {}", if i == 0 { " (" } else { ", " }, foreign(value))?;
         }
         if !self.0.context.is_empty() {
             write!(f, ")")?;
         }
         if let Some(source) = &self.0.source {
-            write!(f, ": {source}")?;
+            // Parsers say in several lines what they mean.
+            write!(f, ": {}", bounded(&visible(&source.to_string()), MOST_FOREIGN))?;
         }
         Ok(())
     }
@@ -186,5 +187,15 @@ mod tests {
             .source(std::io::Error::other("why"));
         assert_eq!(e.to_string(), "size does not divide (size: 10KiB, block_size: 4KiB): why");
         assert_eq!(e.exit(), Exit::Usage);
+    }
+
+    #[test]
+    fn foreign_text_is_bounded_and_holds_no_secret() {
+        let long = "x".repeat(100_000);
+        let e = Error::usage(long.clone()).with("path", &long).source(std::io::Error::other(long));
+        assert!(e.to_string().len() < 4_000 && e.to_string().contains("99000 characters left out"));
+        let e = Error::usage("no `redis://:pw1@h`").with("url", "http://me:pw2@h/?token=pw3");
+        let e = e.source(std::io::Error::other("password = pw4"));
+        assert!(!e.to_string().contains("pw"), "{e}");
     }
 }

@@ -20,6 +20,7 @@ pub mod probe;
 pub mod progress;
 pub mod record;
 pub mod regular;
+pub mod secret;
 pub mod stop;
 pub mod suggest;
 pub mod units;

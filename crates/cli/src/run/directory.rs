@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::capability::TargetKind;
 use taillight_core::job::DriverView;
 use taillight_core::plan::Plan;
+use taillight_core::secret::masked;
 use taillight_core::{Clock, Error, MonoClock, Result, clock};
 use taillight_driver::ownership::SIDECAR;
 use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
@@ -54,7 +55,7 @@ pub fn create(
         run_id: run_id.clone(),
         status: RunStatus::Running,
         plan: plan.clone(),
-        command: command_line(std::env::args()),
+        command: command_line(words()),
         seed: plan.run.seed,
         clock: clock.clone(),
         phases: Vec::new(),
@@ -233,7 +234,7 @@ pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
     if let Some(job) = job {
         text.push_str(&format!("\n# The job file as it was given ({}):\n#\n", job.name));
         for line in job.text.lines() {
-            text.push_str(format!("# {line}").trim_end());
+            text.push_str(format!("# {}", masked(line)).trim_end());
             text.push('\n');
         }
     }
@@ -259,6 +260,11 @@ fn free_name(name: &str) -> Result<PathBuf> {
         })
         .find(|p| !p.exists())
         .ok_or_else(|| Error::unavailable("no free name for the run directory").with("name", name))
+}
+
+/// The words of this command; those that are no text are refused before anything is kept of them.
+pub fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }
 
 /// Words as a shell takes them.

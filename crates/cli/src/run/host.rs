@@ -56,7 +56,7 @@ pub fn run_method(
 ) -> Result<SeriesOutcome> {
     let command = match &resumed {
         Some(file) => file.command.clone(),
-        None => std::env::args().skip(1).collect(),
+        None => directory::words().skip(1).collect(),
     };
     let signals = host.signals;
     let _in_series = signals.in_series(dir);

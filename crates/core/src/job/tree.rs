@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::{FlagValue, Job, message, place};
-use crate::{Error, Result};
+use crate::{Error, Result, secret};
 
 /// One assignment from the command line.
 #[derive(Debug, Clone)]
@@ -104,7 +104,39 @@ impl Job {
         if self.sweep_taken {
             root.get_mut().remove("sweep");
         }
+        self.refuse_secrets("", root.get_ref())?;
         Ok(root)
+    }
+
+    /// A job is copied into every run directory. Errors: `Usage` with the field and its place, without the secret.
+    fn refuse_secrets(&self, above: &str, table: &DeTable<'_>) -> Result<()> {
+        for (name, value) in table {
+            let path = format!("{above}{}", name.get_ref());
+            let full = !matches!(value.get_ref(), DeValue::String(text) if text.is_empty());
+            if secret::is_secret_name(name.get_ref()) && full {
+                return Err(self.secret(&path, name.span().start));
+            }
+            self.refuse_secret(&path, value)?;
+        }
+        Ok(())
+    }
+
+    fn refuse_secret(&self, path: &str, value: &Spanned<DeValue<'_>>) -> Result<()> {
+        match value.get_ref() {
+            DeValue::String(text) if secret::holds_secret(text) => {
+                Err(self.secret(path, value.span().start))
+            }
+            DeValue::Table(table) => self.refuse_secrets(&format!("{path}."), table),
+            DeValue::Array(items) => items.iter().try_for_each(|v| self.refuse_secret(path, v)),
+            _ => Ok(()),
+        }
+    }
+
+    fn secret(&self, path: &str, at: usize) -> Error {
+        Error::usage("a job holds no password, key or token")
+            .with("field", path)
+            .with_some("at", self.place(at))
+            .hint(secret::INSTEAD)
     }
 
     /// Where a byte of the virtual text comes from, for people.

@@ -7,6 +7,10 @@ use std::borrow::Cow;
 use std::fmt::Display;
 
 use super::{SIZES, TIMES};
+use crate::secret::masked;
+
+/// What is printed of a text from somewhere else, at most, in characters.
+pub const MOST_FOREIGN: usize = 1000;
 
 /// Three significant digits, without exponent; whole numbers from 100 on.
 pub fn digits3(value: f64) -> String {
@@ -69,7 +73,7 @@ pub fn bytes_per_s(rate: f64) -> String {
 }
 
 /// Text with its control characters written out, so that a name from somewhere else can neither move
-/// the cursor nor turn or colour what follows. Lines and tabs stay.
+/// the cursor nor turn or colour what follows, and with its secrets masked. Lines and tabs stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
     written_out(text, |c| c != '\n' && c != '\t')
 }
@@ -79,12 +83,30 @@ pub fn in_line(name: impl Display) -> String {
     written_out(&name.to_string(), |_| true).into_owned()
 }
 
+/// Text from somewhere else as part of an error: in one line, and of at most [`MOST_FOREIGN`] characters.
+pub fn foreign(text: impl Display) -> String {
+    bounded(&in_line(text), MOST_FOREIGN).into_owned()
+}
+
+/// The beginning and the end of a text that has more than `most` characters, with how many are left out.
+pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {
+    let count = if text.len() <= most { 0 } else { text.chars().count() };
+    if count <= most {
+        return text.into();
+    }
+    let end = most / 4;
+    let head: String = text.chars().take(most - end).collect();
+    let tail: String = text.chars().skip(count - end).collect();
+    format!("{head} [{} characters left out] {tail}", count - most).into()
+}
+
 fn written_out(text: &str, may: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Direction of writing: what follows would be read backwards.
     let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let hidden = |c: char| (c.is_control() || turns(c)) && may(c);
+    let text = masked(text);
     if !text.contains(hidden) {
-        return text.into();
+        return text;
     }
     let written = |c: char| match hidden(c) {
         true => c.escape_default().to_string(),
@@ -127,6 +149,13 @@ mod tests {
         assert_eq!(visible("a\x1b[2Jb\r"), "a\\u{1b}[2Jb\\r");
         assert_eq!(visible("a\u{202e}b\u{2069}"), "a\\u{202e}b\\u{2069}");
         assert_eq!(in_line("a\tb\n\u{2066}"), "a\\tb\\n\\u{2066}");
+        assert_eq!(in_line("redis://:pw@h"), "redis://***@h");
+    }
+
+    #[test]
+    fn long_texts_say_how_much_is_left_out() {
+        assert_eq!(bounded("abcdefgh", 8), "abcdefgh");
+        assert_eq!(bounded("äbcdefghij", 8), "äbcdef [2 characters left out] ij");
     }
 
     #[test]

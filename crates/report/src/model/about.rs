@@ -1,6 +1,7 @@
 //! A run's plan in one line, for people.
 
 use taillight_core::plan::{BlockSize, Sync, WorkloadPlan};
+use taillight_core::units::readable::{MOST_FOREIGN, bounded};
 use taillight_rundir::Manifest;
 
 use crate::format;
@@ -9,7 +10,10 @@ use crate::format;
 pub fn about(manifest: &Manifest) -> String {
     let plan = &manifest.plan;
     let target = match &plan.target.path {
-        Some(path) => format!("{} {path}{}", plan.target.driver, cache(&plan.target.options)),
+        Some(path) => {
+            let path = bounded(path, MOST_FOREIGN);
+            format!("{} {path}{}", plan.target.driver, cache(&plan.target.options))
+        }
         None => plan.target.driver.clone(),
     };
     let several = plan.workloads.len() > 1;

@@ -15,6 +15,7 @@ use taillight_rundir::JsonFile;
 use taillight_rundir::compare::{CompareFile, CompareVerdict};
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::ab::{AbMethod, AbRequest, AbSide, pairs_of};
+use taillight_suite::method::{Method, Next};
 use taillight_suite::runner::{SeriesSetup, run_series};
 
 const SERIES: u64 = 20;
@@ -103,4 +104,19 @@ fn the_pairs_of_a_series_are_read_back_with_the_same_answer() {
     assert_eq!(order, "AB BA BA AB BA AB ");
     assert_eq!(request().judge(&pairs).figures, found.figures);
     assert_eq!(file.decisions.len(), 4, "a look at the median after pairs 3 to 6");
+}
+
+#[test]
+fn sides_of_different_depth_have_one_engine() {
+    let side = |name: &str, depth: u32| {
+        let job = source(&format!(
+            "[run]\nduration = \"1s\"\nseed = 3\n[target]\ndriver = \"file\"\npath = \"x\"\n\
+             size = \"1GiB\"\n[[workload]]\nmix = \"read\"\nqueue_depth = {depth}\n"
+        ));
+        AbSide { name: name.to_owned(), plan: plan(&job, &[]).expect("a plan"), job: Some(job) }
+    };
+    let mut method = AbMethod::new([side("a", 1), side("b", 8)], request()).expect("two jobs");
+    let Next::Point(first) = method.next(&[]).expect("a point") else { panic!("no pair") };
+    assert_eq!(first.plan.workloads[0].queue_depth, 1);
+    assert_eq!(first.plan.target.options["engine"].as_str(), Some("uring"));
 }

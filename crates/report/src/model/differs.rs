@@ -156,7 +156,8 @@ fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
     }
     let disclosed = manifest.environment.get("driver").and_then(Value::as_object);
     for (name, value) in disclosed.into_iter().flatten() {
-        let wanted = ["store.", "s3.server", "redis.", "fs.type", "fs.options", "device."];
+        let wanted =
+            ["store.", "s3.server", "redis.", "fs.type", "fs.options", "device.", "io.engine"];
         let told = wanted.iter().any(|w| name.starts_with(w)) && !name.starts_with(LEFT_OUT);
         if let (true, Some(text)) = (told, value.as_str()) {
             facts.insert(name.clone(), text.to_owned());
@@ -204,6 +205,17 @@ mod tests {
         // However many runs: said once.
         let many = of(&[("a", &small), ("b", &small), ("c", &small)]).unwrap();
         assert_eq!((many.rows.len(), many.columns.len()), (1, 2));
+    }
+
+    #[test]
+    fn an_engine_that_was_chosen_by_depth_is_a_difference() {
+        let chose = |engine: &str| {
+            let mut manifest = fixture::manifest("r");
+            let driver = serde_json::json!({ "io.engine": engine });
+            manifest.environment.insert("driver".to_owned(), driver);
+            manifest
+        };
+        assert_eq!(names(&chose("sync"), &chose("uring fixed_buffers")), ["io.engine"]);
     }
 
     #[test]

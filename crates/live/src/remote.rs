@@ -5,9 +5,9 @@
 //! waits and tries again: the run directory stays, and what was sent twice is stored once.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 use prost::{Message, Oneof};
 use taillight_core::{Error, Result};
@@ -18,9 +18,11 @@ use crate::metrics::{Family, HistogramValue, SampleValue};
 use crate::native::{SCHEMA, ZERO_THRESHOLD};
 use crate::openmetrics::number;
 
+/// Longest answer, bytes; what is behind it is not read.
+const ANSWER_MAX: usize = 1 << 20;
 /// Samples of one request, about.
 const BATCH: usize = 20_000;
-/// For an answer.
+/// For a whole request, from connecting to the end of its answer, however it drips.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, PartialEq, Message)]
@@ -217,6 +219,8 @@ struct RemoteServer {
     /// With a port.
     host: String,
     path: String,
+    /// For a whole request.
+    patience: Duration,
 }
 
 impl RemoteServer {
@@ -237,7 +241,47 @@ impl RemoteServer {
         } else {
             ":80".to_owned()
         };
-        Ok(RemoteServer { host: format!("{host}{port}"), path: format!("/{path}") })
+        let (host, path) = (format!("{host}{port}"), format!("/{path}"));
+        Ok(RemoteServer { host, path, patience: PATIENCE })
+    }
+
+    /// Sends a request and reads its answer, within one deadline for all of it. Errors: `TimedOut` at the
+    /// deadline, or why the connection ended.
+    fn exchange(&self, request: &[u8]) -> std::io::Result<Vec<u8>> {
+        let until = Instant::now() + self.patience;
+        let late = |e: std::io::Error| match e.kind() {
+            ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+            _ => e,
+        };
+        let mut made = Err(ErrorKind::AddrNotAvailable.into());
+        for address in self.host.to_socket_addrs()? {
+            made = TcpStream::connect_timeout(&address, left(until)?);
+            if made.is_ok() {
+                break;
+            }
+        }
+        let mut stream = made?;
+        let mut sent = 0;
+        while sent < request.len() {
+            stream.set_write_timeout(Some(left(until)?))?;
+            match stream.write(&request[sent..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => sent += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(late(e)),
+            }
+        }
+        let (mut answer, mut bytes) = (Vec::new(), [0; 4096]);
+        while answer.len() < ANSWER_MAX {
+            stream.set_read_timeout(Some(left(until)?))?;
+            match stream.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(n) => answer.extend_from_slice(&bytes[..n]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(late(e)),
+            }
+        }
+        Ok(answer)
     }
 
     /// Errors: `Unavailable` unless the server says that it took it.
@@ -246,25 +290,16 @@ impl RemoteServer {
         let body = snap::raw::Encoder::new()
             .compress_vec(&request.encode_to_vec())
             .map_err(|e| Error::internal("the samples cannot be packed").source(e))?;
-        let exchange = || -> std::io::Result<Vec<u8>> {
-            let mut stream = TcpStream::connect(&self.host)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            write!(
-                stream,
-                "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-protobuf\r\n\
-                 Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\n\
-                 User-Agent: taillight\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                self.path,
-                self.host,
-                body.len()
-            )?;
-            stream.write_all(&body)?;
-            let mut answer = Vec::new();
-            stream.take(1 << 20).read_to_end(&mut answer)?;
-            Ok(answer)
-        };
-        let answer = exchange().map_err(|e| {
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-protobuf\r\n\
+             Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\n\
+             User-Agent: taillight\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            self.path,
+            self.host,
+            body.len()
+        );
+        let request = [head.into_bytes(), body].concat();
+        let answer = self.exchange(&request).map_err(|e| {
             no("the server of metrics cannot be reached")
                 .source(e)
                 .hint("is it running, with --web.enable-remote-write-receiver?")
@@ -285,9 +320,39 @@ impl RemoteServer {
     }
 }
 
+/// What is left until then. Errors: `TimedOut` when nothing is.
+fn left(until: Instant) -> std::io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever drips bytes, or takes none, holds an export for one deadline and no longer.
+    #[test]
+    fn a_server_that_drips_does_not_hold_the_request() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    while (&client).write_all(b"x").is_ok() {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                });
+            }
+        });
+        for size in [10, 64 << 20] {
+            let (done, waits) = std::sync::mpsc::channel();
+            let patience = Duration::from_millis(300);
+            let server = RemoteServer { host: host.clone(), path: "/w".to_owned(), patience };
+            std::thread::spawn(move || done.send(server.exchange(&vec![0; size])));
+            let said = waits.recv_timeout(Duration::from_secs(20)).expect("it ends");
+            assert_eq!(said.unwrap_err().kind(), ErrorKind::TimedOut, "{size} bytes sent");
+        }
+    }
 
     #[test]
     fn an_endpoint_is_a_plain_http_url() {

@@ -1,8 +1,12 @@
 //! One thread that answers browsers and scrapers of a run.
 //!
-//! What it is: a loop over `poll` with a few connections, none of which can hold it up: whoever does
-//! not read is dropped. It sleeps until somebody asks; with nobody connected nothing wakes it. It runs
+//! What it is: a loop over `poll` with a number of connections, none of which can hold it up: whoever does
+//! not ask or read is dropped, at the latest when another one comes. Pages that get events have a number
+//! of their own, so that there is always room for a scrape. It sleeps until somebody asks; with nobody connected nothing wakes it. It runs
 //! at nice 19 and off the workers' CPUs. What it is not: answers (`page`, `metrics`) or HTTP (`head`).
+
+#[cfg(test)]
+mod tests;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,10 +25,18 @@ use crate::feed::{LiveFeed, LiveState, Waker};
 use crate::head::{self, Head};
 use crate::page::{self, Answer};
 
-/// Most connections; more wait until one ends.
-const CONNECTIONS: usize = 32;
-/// From being accepted to a whole head, and for reading an answer.
+/// Most connections. For one more, that goes which has been without a request for the longest time.
+const CONNECTIONS: usize = 128;
+/// Most of them that get events; the next one is told so.
+const STREAMS: usize = 32;
+/// Most that are accepted before those are heard that were: each has its turn before it may have to go.
+const ACCEPTED: usize = 16;
+/// Most reads of one connection at a time.
+const READS: usize = 8;
+/// From being accepted to a whole head, and until a client takes more of an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// For reading a whole answer: a few MB over a slow line.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Least time between two events.
 const EVENT_PAUSE: Duration = Duration::from_millis(950);
 /// A comment keeps the connection of a page alive that has no news.
@@ -191,8 +203,8 @@ fn listen(asked: Option<&str>) -> Result<(TcpListener, Vec<String>)> {
 enum ClientStage {
     /// The head is not whole yet.
     Asking(Vec<u8>),
-    /// Closed when the answer is out.
-    Answering,
+    /// Closed when the answer is out; since when.
+    Answering(Instant),
     /// A page that gets events; the version of the model it has.
     Events(u64),
 }
@@ -271,9 +283,7 @@ impl Service {
             let out = if c.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             fds.push(PollFd::new(&c.stream, PollFlags::IN | out));
         }
-        if self.connections.len() < CONNECTIONS {
-            fds.push(PollFd::new(&self.listener, PollFlags::IN));
-        }
+        fds.push(PollFd::new(&self.listener, PollFlags::IN));
         match poll(&mut fds, pause.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return false,
@@ -291,10 +301,13 @@ impl Service {
     }
 
     fn accept(&mut self) {
-        while self.connections.len() < CONNECTIONS {
+        for _ in 0..ACCEPTED {
             let Ok((stream, _)) = self.listener.accept() else { return };
             if stream.set_nonblocking(true).is_err() {
                 continue;
+            }
+            if self.connections.len() >= CONNECTIONS {
+                self.make_room();
             }
             let _ = stream.set_nodelay(true);
             self.connections.push(LiveClient {
@@ -306,12 +319,28 @@ impl Service {
         }
     }
 
+    /// Drops the connection that has been without a whole request for the longest time; where all have
+    /// one, the answer that has been under way for the longest.
+    fn make_room(&mut self) {
+        let rank = |c: &LiveClient| match c.stage {
+            ClientStage::Asking(_) => (0, c.since),
+            ClientStage::Answering(began) => (1, began),
+            ClientStage::Events(_) => (2, c.since),
+        };
+        let all = self.connections.iter().enumerate();
+        if let Some((nth, _)) = all.min_by_key(|(_, c)| rank(c)) {
+            self.connections.swap_remove(nth);
+        }
+    }
+
     /// Reads what came in; answers whole heads.
     fn answer(&mut self) {
         let mut connections = std::mem::take(&mut self.connections);
+        let events = |c: &&LiveClient| matches!(c.stage, ClientStage::Events(_));
+        let mut streams = connections.iter().filter(events).count();
         connections.retain_mut(|c| {
             let mut bytes = [0; 2048];
-            loop {
+            for _ in 0..READS {
                 match (&c.stream).read(&mut bytes) {
                     // The client closed; one that only ended its half is answered no more either.
                     Ok(0) => return false,
@@ -332,18 +361,25 @@ impl Service {
                 && !input.is_empty()
             {
                 let head = head::read(input, &self.hosts);
-                self.begin_answer(c, head);
+                self.begin_answer(c, head, &mut streams);
             }
             true
         });
         self.connections = connections;
     }
 
-    fn begin_answer(&self, c: &mut LiveClient, head: Head) {
+    fn begin_answer(&self, c: &mut LiveClient, head: Head, streams: &mut usize) {
         let (answer, head_only) = match head {
             Head::Partial => return,
             Head::Refused(status, words) => (Answer::words(status, words), false),
+            Head::Request(request)
+                if request.path == "/events" && !request.head_only && *streams >= STREAMS =>
+            {
+                let words = "as many pages as there may be get events already: close one of them\n";
+                (Answer::words("503 Service Unavailable", words), false)
+            }
             Head::Request(request) if request.path == "/events" && !request.head_only => {
+                *streams += 1;
                 c.output = page::EVENTS_HEAD.as_bytes().to_vec();
                 c.stage = ClientStage::Events(request.last_event.unwrap_or(0));
                 c.since = Instant::now();
@@ -367,7 +403,8 @@ impl Service {
             }
         };
         c.output = answer.bytes(head_only);
-        (c.stage, c.since) = (ClientStage::Answering, Instant::now());
+        c.since = Instant::now();
+        c.stage = ClientStage::Answering(c.since);
     }
 
     fn put_event(&self, c: &mut LiveClient) {
@@ -419,15 +456,16 @@ impl Service {
                     Err(_) => return false,
                 }
             }
-            !matches!(c.stage, ClientStage::Answering)
+            !matches!(c.stage, ClientStage::Answering(_))
         });
     }
 
     /// Drops whoever neither asks nor reads.
     fn drop_late(&mut self) {
-        self.connections.retain(|c| {
-            let waits = matches!(c.stage, ClientStage::Events(_)) && c.output.is_empty();
-            waits || c.since.elapsed() < PATIENCE
+        self.connections.retain(|c| match c.stage {
+            ClientStage::Events(_) if c.output.is_empty() => true,
+            ClientStage::Answering(began) if began.elapsed() >= ANSWER_PATIENCE => false,
+            _ => c.since.elapsed() < PATIENCE,
         });
     }
 }

@@ -4,6 +4,8 @@
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,9 @@ use taillight_core::StopFlag;
 /// The stop flag is looked at so often.
 const SLICE: Duration = Duration::from_millis(100);
 
+/// Between two attempts to enter the queue of a unix socket.
+const QUEUE_PAUSE: Duration = Duration::from_millis(5);
+
 /// The end of one wait, whatever comes in meanwhile.
 pub struct Deadline<'a> {
     until: Instant,
@@ -24,6 +29,13 @@ pub struct Deadline<'a> {
 impl Deadline<'_> {
     pub fn within(most: Duration, stop: &StopFlag) -> Deadline<'_> {
         Deadline { until: Instant::now() + most, stop }
+    }
+
+    /// The share of what is left that one of `waits` may have, one after the other.
+    pub fn share(&self, waits: usize) -> Deadline<'_> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        let waits = u32::try_from(waits.max(1)).unwrap_or(u32::MAX);
+        Deadline { until: Instant::now() + left / waits, stop: self.stop }
     }
 
     /// How long to wait before asking again. Errors: `TimedOut`, `Interrupted` when the run is to stop.
@@ -106,6 +118,35 @@ pub fn connect(to: SocketAddr, deadline: &Deadline<'_>) -> io::Result<TcpStream>
         }
         if tcp.peer_addr().is_ok() {
             return Ok(tcp);
+        }
+    }
+}
+
+/// Connects to the first of these addresses that takes it, within one deadline: each has its share of
+/// what is left. Errors: as [`connect`], of the last one; `AddrNotAvailable` when there is none.
+pub fn connect_any(all: &[SocketAddr], deadline: &Deadline<'_>) -> io::Result<TcpStream> {
+    let mut made = Err(ErrorKind::AddrNotAvailable.into());
+    for (nth, at) in all.iter().enumerate() {
+        made = connect(*at, &deadline.share(all.len() - nth));
+        if made.is_ok() {
+            break;
+        }
+    }
+    made
+}
+
+/// Connects to a unix socket. A server that takes no connections is waited for, but not longer than
+/// `deadline`. Errors: as [`connect`].
+pub fn connect_unix(file: &Path, deadline: &Deadline<'_>) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = rustix::net::SocketAddrUnix::new(file)?;
+    loop {
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) => return Ok(UnixStream::from(fd)),
+            // Its queue of connections is full; no event says when it is not.
+            Err(Errno::AGAIN) => std::thread::sleep(deadline.slice()?.min(QUEUE_PAUSE)),
+            Err(e) => return Err(e.into()),
         }
     }
 }

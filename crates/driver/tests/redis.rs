@@ -4,9 +4,12 @@
 #[macro_use]
 mod support;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use taillight_core::plan::{BlockSize, Plan, Values};
+use taillight_core::plan::{BlockSize, Keys, Plan, Values};
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status, StopFlag};
@@ -379,5 +382,192 @@ fn what_does_not_fit_into_a_socket_is_sent_later() {
     for slot in 0..4 {
         let c = one(s.as_mut(), &Op::keyed(OpKind::Get, slot, 0));
         assert_eq!((c.moved, s.buffer(0)[size as usize - 1]), (size, slot as u8));
+    }
+}
+
+/// A target with these records written, 400 bytes each, and their keys.
+fn written(server: &RedisServer, plan: &Plan, records: u64) -> (Box<dyn Target>, Vec<String>) {
+    let target = open(plan, None).unwrap();
+    let mut s = session(target.as_ref(), 1);
+    for key in 0..records {
+        assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, key, 400)).status.is_ok());
+    }
+    drop(s);
+    let keys = server.cli(&["KEYS", "taillight:user*"]);
+    let mut keys: Vec<_> = keys.split_whitespace().map(str::to_owned).collect();
+    keys.sort();
+    assert_eq!(keys.len() as u64, records);
+    (target, keys)
+}
+
+/// Records whose keys can be typed.
+fn typed(server: &TemporaryRedis, options: &str) -> Plan {
+    let mut plan = server.plan(options, 1, false);
+    plan.workloads[0].keys = Some(Keys::default());
+    plan
+}
+
+#[test]
+fn only_what_the_run_wrote_is_deleted_by_name() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    for (options, index) in [("", false), ("index = true", true)] {
+        let (target, ours) = written(&server, &typed(&server, options), 5);
+        let theirs = ["taillight:mine", "taillight:user1", "taillight:b:user7", "other"];
+        theirs.iter().for_each(|key| drop(server.cli(&["SET", key, "precious"])));
+        assert_eq!(server.cli(&["EXISTS", "taillight:taillight-index"]) == "1", index);
+        // Under names of the run: a value of another length, and one of another type.
+        server.cli(&["SET", &ours[0], "precious"]);
+        server.cli(&["DEL", &ours[1]]);
+        server.cli(&["LPUSH", &ours[1], "precious"]);
+        let e = target.close().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Target, "{e}");
+        let left = server.cli(&["KEYS", "*"]);
+        let mut left: Vec<_> = left.split_whitespace().collect();
+        left.sort();
+        let mut wanted = [&theirs[..], &[ours[0].as_str(), ours[1].as_str()]].concat();
+        wanted.sort();
+        assert_eq!(left, wanted);
+        server.cli(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_goes_and_nothing_else() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let plan = typed(&server, "");
+    let (target, ours) = written(&server, &plan, 5);
+    let mark = server.cli(&["GET", "taillight:taillight-owner"]);
+    target.close().unwrap();
+    let value = "x".repeat(400);
+    let leave = || {
+        server.cli(&["FLUSHALL"]);
+        server.cli(&["SET", "taillight:taillight-owner", &mark]);
+        ours.iter().for_each(|key| drop(server.cli(&["SET", key, &value])));
+    };
+    let list: [&[&str]; 3] = [
+        &["SET", "taillight:mine", "precious"],
+        // A record's name with another value, and another type.
+        &["SET", &ours[2], "precious"],
+        &["HSET", "taillight:user1", "a", "b"],
+    ];
+    for theirs in list {
+        leave();
+        server.cli(theirs);
+        let before = server.cli(&["DBSIZE"]);
+        let e = open(&plan, None).err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        assert!(e.to_string().contains(theirs[1]), "{e}");
+        assert_eq!(server.cli(&["DBSIZE"]), before);
+    }
+    leave();
+    // Even when the plan names its keys in another way.
+    let other = server.plan("", 1, false);
+    let target = open(&other, None).unwrap();
+    assert_eq!(server.cli(&["KEYS", "*"]), "taillight:taillight-owner");
+    target.close().unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+}
+
+#[test]
+fn prefixes_inside_each_other_clash() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let plan = |prefix: &str, keep: bool| {
+        server.plan(&format!("prefix = \"{prefix}\"\nkeep = {keep}"), 1, false)
+    };
+    for (there, asked) in [("a", "a:b"), ("a", "a:b:c"), ("a:b", "a")] {
+        for keep in [false, true] {
+            let first = open(&plan(there, keep), None).unwrap();
+            let refused = || {
+                let e = open(&plan(asked, false), None).err().unwrap();
+                assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+                e.to_string()
+            };
+            assert!(refused().contains("another run is using"));
+            first.close().unwrap();
+            if keep {
+                let said = refused();
+                assert!(said.contains(&format!("{there}:taillight-owner")), "{said}");
+            }
+            server.cli(&["FLUSHALL"]);
+        }
+    }
+    let beside = open(&plan("a", false), None).unwrap();
+    open(&plan("ab", false), None).unwrap().close().unwrap();
+    beside.close().unwrap();
+}
+
+#[test]
+fn a_huge_mark_is_not_read_and_stays() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let key = "taillight:taillight-owner";
+    let plan = server.plan("", 1, false);
+    for (last, says) in [("0", "not Taillight's"), ("100000000", "not Taillight's")] {
+        server.cli(&["SETRANGE", key, last, "x"]);
+        let e = open(&plan, None).err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        assert!(e.to_string().contains(says), "{e}");
+    }
+    assert_eq!(server.cli(&["STRLEN", key]), "100000001");
+    server.cli(&["SET", key, ""]);
+    assert_eq!(open(&plan, None).err().unwrap().kind(), ErrorKind::Refused);
+    assert_eq!(server.cli(&["EXISTS", key]), "1");
+}
+
+/// The server takes deletions and no more data: what the user gives up stays until the mark is written.
+#[test]
+fn a_start_that_the_server_refuses_deletes_nothing() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    server.cli(&["SET", "taillight:theirs", "precious"]);
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let mut plan = server.plan("", 1, false);
+    plan.target.destroy = true;
+    plan.workloads[0].keys.iter_mut().for_each(|keys| keys.count = 0);
+    let name = plan.target.path.clone().unwrap();
+    let e = open(&plan, Some(&name)).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert_eq!(server.cli(&["GET", "taillight:theirs"]), "precious");
+}
+
+#[test]
+fn an_end_without_the_server_says_what_stays() {
+    let mut server = or_skip!(TemporaryRedis::start(&[]));
+    let plan = typed(&server, "");
+    let (target, _) = written(&server, &plan, 3);
+    server.server.kill();
+    let said = target.close().unwrap_err().to_string();
+    assert!(said.contains("leftovers") && said.contains("taillight:*"), "{said}");
+}
+
+/// Keys that appear at any moment of a run that begins and ends: none is lost.
+#[test]
+fn two_hundred_races_lose_no_key() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let socket = server.address().trim_start_matches("unix:").to_owned();
+    for round in 0..200 {
+        let plan = server.plan(&format!("prefix = \"r{round}\""), 1, false);
+        let ended = AtomicBool::new(false);
+        let made = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut stream = UnixStream::connect(&socket).unwrap();
+                let mut made = 0;
+                while !ended.load(Ordering::Relaxed) {
+                    write!(stream, "SET r{round}:theirs-{made} precious\r\n").unwrap();
+                    stream.read_exact(&mut [0; 5]).unwrap();
+                    made += 1;
+                }
+                made
+            });
+            // Refused when the other was faster.
+            if let Ok(target) = open(&plan, None) {
+                let mut s = session(target.as_ref(), 1);
+                assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400)).status.is_ok());
+                drop(s);
+                target.close().unwrap();
+            }
+            ended.store(true, Ordering::Relaxed);
+            other.join().unwrap()
+        });
+        assert_eq!(server.cli(&["DBSIZE"]), made.to_string(), "round {round}");
+        server.cli(&["FLUSHALL"]);
     }
 }

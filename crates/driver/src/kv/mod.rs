@@ -16,6 +16,7 @@ pub(crate) mod rules;
 mod session;
 mod sys;
 mod target;
+pub(crate) mod written;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

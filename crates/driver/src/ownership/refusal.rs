@@ -22,7 +22,8 @@ impl NamedTarget {
         NamedTarget { shown: path.to_string(), confirm: path.to_string(), instead: "another path" }
     }
 
-    fn way_out(&self) -> String {
+    /// What to do instead, or how to confirm.
+    pub fn way_out(&self) -> String {
         format!(
             "choose {}; or if all of it may be lost, set `destroy = true` under [target] and add: \
              --destroy {}",

@@ -1,7 +1,8 @@
 //! The connection to a server outside the measured loop: it locks the prefix, keeps the ownership
 //! mark in the key `PREFIX:taillight-owner`, walks and deletes keys, and asks for statistics.
 //!
-//! Keys under the prefix without a mark are somebody else's: refused, unless their loss is confirmed.
+//! Keys under the prefix without a mark are somebody else's: refused, unless their loss is confirmed. So
+//! are those beside a killed run's mark that it did not write. Prefixes inside each other clash.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use taillight_core::{Clock, Error, MonoClock, Result, Stamp, StopFlag};
 
 use super::address::DatabaseAddress;
+use super::records::{KnownRecords, RecordForm};
+use super::resp;
 use super::wire::{Reply, RespSocket, refused, unreachable};
 use crate::ownership::{
     Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, refusal,
@@ -18,9 +21,14 @@ use crate::ownership::{
 /// How long a server may take to notice that the run before has closed its connections.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// A key cannot be copied unnoticed: its name is all the identity it has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyIdentity {}
+/// A key cannot be copied unnoticed: its name is all the identity it has. Beside it stands what the run
+/// writes, by which a later one tells what a killed run left.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyIdentity {
+    /// Absent in marks of versions that did not say it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub written: Vec<RecordForm>,
+}
 
 /// The mark of the keys under a prefix.
 pub type KeyMark = OwnershipMark<KeyIdentity>;
@@ -33,6 +41,15 @@ const REST_NS: u64 = 10_000_000_000;
 const NOTICE: Duration = Duration::from_secs(1);
 /// How long a server may take to answer once, after the run was stopped.
 const MOMENT: Duration = Duration::from_millis(700);
+
+/// Bytes of the largest mark.
+const MARK_MAX: usize = 64 << 10;
+/// What the key of a mark ends in.
+const MARK: &str = ":taillight-owner";
+/// What the key of the sorted set of all keys ends in.
+pub const INDEX: &str = ":taillight-index";
+/// What the form of records says of that set.
+pub const INDEXED: &str = "; indexed";
 
 /// A server asked outside the measured loop.
 pub struct AdminConnection {
@@ -90,6 +107,32 @@ impl AdminConnection {
     }
 
     fn ask_within(&mut self, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
+        let write = |out: &mut Vec<u8>| {
+            resp::command(out, parts.len());
+            parts.iter().for_each(|part| resp::part(out, part));
+        };
+        match self.ask_many_within(1, write, timeout)?.pop() {
+            Some(Reply::Error(says)) => Err(refused(&self.address, &says)),
+            said => Ok(said.unwrap_or(Reply::Nil)),
+        }
+    }
+
+    /// Sends the `count` commands that `write` makes, one behind the other, and gives their replies.
+    /// Errors: `Unavailable` when the server is gone; a reply that is an error is none.
+    pub fn ask_many(
+        &mut self,
+        count: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Vec<Reply>> {
+        self.ask_many_within(count, write, self.timeout)
+    }
+
+    fn ask_many_within(
+        &mut self,
+        count: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+        timeout: Duration,
+    ) -> Result<Vec<Reply>> {
         if self.stop.stopped() {
             return Err(Error::unavailable("stopped before the server was asked"));
         }
@@ -97,15 +140,13 @@ impl AdminConnection {
             Some(wire) => wire,
             None => self.connect(timeout, NOTICE)?,
         };
-        let said = self.exchange(&mut wire, parts, timeout);
+        write(&mut wire.out);
+        let said = wire.answers(count, timeout, &self.stop);
         // An answer that says no is an answer: only a command without one breaks the connection.
         if said.is_ok() {
             self.wire = Some(wire);
         }
-        match said? {
-            Reply::Error(says) => Err(refused(&self.address, &says)),
-            said => Ok(said),
-        }
+        said.map_err(|e| unreachable(&self.address, e))
     }
 
     fn exchange(&self, wire: &mut RespSocket, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
@@ -123,7 +164,7 @@ impl AdminConnection {
         let stop = std::mem::take(&mut self.stop);
         if stop.stopped() {
             let key = self.mark_key();
-            let asked = self.ask_within(&[b"GET", key.as_bytes()], self.timeout.min(MOMENT));
+            let asked = self.ask_within(&[b"EXISTS", key.as_bytes()], self.timeout.min(MOMENT));
             asked.inspect_err(|_| self.stop = stop)?;
         }
         Ok(())
@@ -141,12 +182,18 @@ impl AdminConnection {
     }
 
     fn mark_key(&self) -> String {
-        format!("{}:taillight-owner", self.prefix)
+        format!("{}{MARK}", self.prefix)
+    }
+
+    /// The sorted set of all keys, where there is one.
+    pub fn index_key(&self) -> String {
+        format!("{}{INDEX}", self.prefix)
     }
 
     /// Locks the prefix; see [`AdminConnection::open`].
     fn lock(&self, wire: &mut RespSocket, timeout: Duration, patience: Duration) -> Result<()> {
-        let name = format!("taillight:db{}:{}", self.address.db, self.prefix);
+        let server = format!("taillight:db{}:", self.address.db);
+        let name = format!("{server}{}", self.prefix);
         let set: [&[u8]; 3] = [b"CLIENT", b"SETNAME", name.as_bytes()];
         if let Reply::Error(says) = self.exchange(wire, &set, timeout)? {
             return Err(refused(&self.address, &says));
@@ -162,7 +209,8 @@ impl AdminConnection {
                     ));
                 }
             };
-            let others = holders(&list, &name);
+            let others = holders(&list, &server, &self.prefix);
+            // One of them is this connection.
             if others.len() <= 1 {
                 return Ok(());
             }
@@ -170,7 +218,10 @@ impl AdminConnection {
                 return Err(Error::refused("another run is using the prefix")
                     .with("target", self.named().shown)
                     .with("connections", others.join(" "))
-                    .hint("wait until it is over, or choose another options.prefix"));
+                    .hint(
+                        "wait until it is over, or choose an options.prefix that is not inside \
+                         another run's, nor the other way round",
+                    ));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -202,29 +253,56 @@ impl AdminConnection {
         }
     }
 
-    /// How many keys are under the prefix. Errors: `Unavailable` when the server is gone or refuses.
-    pub fn count(&mut self) -> Result<u64> {
-        let mut count = 0;
-        self.walk(|_, keys| {
-            count += keys.len() as u64;
-            Ok(true)
-        })?;
-        Ok(count)
+    /// Deletes keys by name. Errors: `Unavailable` when the server is gone or refuses.
+    pub fn unlink<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        let mut parts = vec![&b"UNLINK"[..]];
+        for key in keys {
+            parts.push(key);
+            if parts.len() > 1000 {
+                self.ask(&parts)?;
+                parts.truncate(1);
+            }
+        }
+        if parts.len() > 1 {
+            self.ask(&parts)?;
+        }
+        Ok(())
     }
 
-    /// Deletes every key under the prefix but the mark, so that a broken-off end is known. Errors:
-    /// `Unavailable` when the server is gone or refuses.
-    pub fn wipe(&mut self) -> Result<()> {
-        let mark = self.mark_key();
-        self.walk(|admin, keys| {
-            let mut parts: Vec<&[u8]> = vec![b"UNLINK"];
-            let others = keys.iter().filter(|k| k.as_slice() != mark.as_bytes());
-            parts.extend(others.map(Vec::as_slice));
-            if parts.len() > 1 {
-                admin.ask(&parts)?;
+    /// Looks for a mark of a run whose prefix this one is inside. Errors: `Refused` naming it;
+    /// `Unavailable`.
+    fn check_outer(&mut self) -> Result<()> {
+        let prefix = self.prefix.clone();
+        for (at, _) in prefix.match_indices(':') {
+            let key = format!("{}{MARK}", &prefix[..at]);
+            if self.ask(&[b"EXISTS", key.as_bytes()])? != Reply::Text(b"0".to_vec()) {
+                return Err(self.clash("the prefix lies inside that of another run", &key));
             }
-            Ok(true)
-        })
+        }
+        Ok(())
+    }
+
+    fn clash(&self, what: &str, key: &str) -> Error {
+        Error::refused(what)
+            .with("target", self.named().shown)
+            .with("its mark", key)
+            .hint("choose an options.prefix that is not inside another run's, nor around one")
+    }
+
+    /// Whether the key is a sorted set, or absent.
+    fn holds_index(&mut self, key: &str) -> Result<bool> {
+        let said = self.ask(&[b"TYPE", key.as_bytes()])?;
+        Ok([&b"zset"[..], b"none"].iter().any(|kind| said == Reply::Text(kind.to_vec())))
+    }
+
+    /// Deletes the sorted set of all keys; false when something else stands there. Errors:
+    /// `Unavailable`.
+    pub fn delete_index(&mut self) -> Result<bool> {
+        let key = self.index_key();
+        if !self.holds_index(&key)? {
+            return Ok(false);
+        }
+        self.unlink([key.as_bytes()].into_iter()).map(|()| true)
     }
 
     /// The prefix and its server, for refusals.
@@ -236,10 +314,9 @@ impl AdminConnection {
         }
     }
 
-    fn unreadable(&self, e: serde_json::Error) -> Error {
+    fn unreadable(&self) -> Error {
         Error::refused("the owner's mark under the prefix is not Taillight's")
             .with("key", self.mark_key())
-            .source(e)
             .hint("choose another options.prefix")
     }
 }
@@ -253,7 +330,16 @@ impl MarkStore for Mutex<AdminConnection> {
     fn read(&self) -> Result<Option<Vec<u8>>> {
         let mut admin = lock(self);
         let key = admin.mark_key();
-        match admin.ask(&[b"GET", key.as_bytes()])? {
+        let key = key.as_bytes();
+        let most = MARK_MAX.to_string();
+        match admin.ask(&[b"GETRANGE", key, b"0", most.as_bytes()])? {
+            Reply::Text(text) if text.len() > MARK_MAX => {
+                Err(admin.unreadable().with("bytes", format!("more than {MARK_MAX}")))
+            }
+            Reply::Text(text) if text.is_empty() => match admin.ask(&[b"EXISTS", key])? {
+                Reply::Text(count) if count == b"0" => Ok(None),
+                _ => Ok(Some(text)),
+            },
             Reply::Text(text) => Ok(Some(text)),
             _ => Ok(None),
         }
@@ -284,57 +370,107 @@ impl MarkStore for Mutex<AdminConnection> {
 /// The mark under the prefix. Errors: `Refused` for one that no version of Taillight wrote.
 pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
     let mark = admin.read()?.map(|bytes| KeyMark::parse(&bytes));
-    mark.transpose().map_err(|e| lock(admin).unreadable(e))
+    mark.transpose().map_err(|e| lock(admin).unreadable().source(e))
 }
 
-/// Whether there is a mark, and what becomes of the keys for the run that would write the mark `new`;
-/// nothing is changed. Errors: `Refused` when keys are there that Taillight did not make, or of another
-/// form; `Unavailable`.
-pub fn decide(
-    admin: &Mutex<AdminConnection>,
-    new: &KeyMark,
-    confirmed: bool,
-) -> Result<(bool, OwnershipDecision<KeyIdentity>)> {
+/// What a prefix means for a run.
+pub struct Decided {
+    /// There is a mark.
+    marked: bool,
+    pub decision: OwnershipDecision<KeyIdentity>,
+    /// Keys that go: those that were seen, and none that appear later.
+    pub goes: Vec<Vec<u8>>,
+}
+
+/// What becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
+/// changed. Errors: `Refused` when keys are there that Taillight did not make, of another form, or of a
+/// run whose prefix is around this one or inside it; `Unavailable`.
+pub fn decide(admin: &Mutex<AdminConnection>, new: &KeyMark, confirmed: bool) -> Result<Decided> {
     let found = mark(admin)?;
-    let mut contents = Contents::Records;
-    if found.is_none() {
-        contents = Contents::Empty;
-        lock(admin).walk(|_, keys| {
-            let key = keys.first().map(|key| String::from_utf8_lossy(key).into_owned());
-            contents = Contents::Foreign(key);
-            Ok(false)
-        })?;
+    let mut admin = lock(admin);
+    admin.check_outer()?;
+    let own = admin.mark_key();
+    // Kept records are not deleted, and of foreign ones an example is enough.
+    let all = confirmed || found.as_ref().is_some_and(|mark| !mark.keep);
+    let (mut keys, mut inner) = (Vec::new(), None);
+    admin.walk(|_, page| {
+        for key in page.iter().filter(|key| key.as_slice() != own.as_bytes()) {
+            if key.ends_with(MARK.as_bytes()) {
+                inner = Some(String::from_utf8_lossy(key).into_owned());
+            }
+            if all || keys.is_empty() {
+                keys.push(key.clone());
+            }
+        }
+        Ok(confirmed || inner.is_none())
+    })?;
+    if let (Some(inner), false) = (inner, confirmed) {
+        let what = "another run's prefix lies inside this one";
+        return Err(admin.clash(what, &inner).hint(admin.named().way_out()));
     }
-    let named = lock(admin).named();
-    let decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &named)?;
-    Ok((found.is_some(), decision))
+    let foreign = match &found {
+        None => keys.first().cloned(),
+        Some(mark) if mark.keep || confirmed => None,
+        Some(mark) => stranger(&mut admin, mark, new, &keys)?,
+    };
+    let contents = match foreign {
+        Some(key) => Contents::Foreign(Some(String::from_utf8_lossy(&key).into_owned())),
+        None if found.is_none() => Contents::Empty,
+        None => Contents::Records,
+    };
+    let decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &admin.named())?;
+    let goes = if decision == OwnershipDecision::Wipe { keys } else { Vec::new() };
+    Ok(Decided { marked: found.is_some(), decision, goes })
 }
 
-/// Does what was decided: writes the mark `new`, or takes the one that is there over. `forgets`: no
-/// records outlast the run. Errors: `Unavailable`; `Refused` when another run was faster.
+/// A key that the killed run of `mark` did not write, if there is one.
+fn stranger(
+    admin: &mut AdminConnection,
+    mark: &KeyMark,
+    new: &KeyMark,
+    keys: &[Vec<u8>],
+) -> Result<Option<Vec<u8>>> {
+    // A mark that does not say what was written: records of the same form are written as now.
+    let forms = match mark.identity.written.as_slice() {
+        [] if mark.form == new.form => &new.identity.written,
+        written => written,
+    };
+    let index = admin.index_key();
+    let indexed = mark.form.ends_with(INDEXED) && admin.holds_index(&index)?;
+    let keys: Vec<_> =
+        keys.iter().filter(|k| !indexed || k.as_slice() != index.as_bytes()).cloned().collect();
+    KnownRecords::of(&admin.prefix.clone(), forms)?.foreign(admin, &keys)
+}
+
+/// Does what was decided: writes the mark `new`, or takes the one that is there over; what goes is deleted
+/// when the server has taken the mark. `forgets`: no records outlast the run. Errors: `Unavailable`;
+/// `Refused` when another run was faster.
 pub fn claim(
     admin: &Mutex<AdminConnection>,
     new: KeyMark,
-    (marked, decision): (bool, OwnershipDecision<KeyIdentity>),
+    decided: Decided,
     forgets: bool,
 ) -> Result<HeldMark<KeyIdentity>> {
-    match decision {
-        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
-        OwnershipDecision::Wipe => lock(admin).wipe()?,
-        OwnershipDecision::Create => {}
+    if let OwnershipDecision::Reuse(kept) = decided.decision {
+        return Ok(HeldMark::new(kept, forgets));
     }
     let text = new.bytes()?;
-    match marked {
+    match decided.marked {
         false => admin.create(&text)?,
         true => admin.renew(&text)?,
     }
+    lock(admin).unlink(decided.goes.iter().map(Vec::as_slice))?;
     Ok(HeldMark::new(new, forgets))
 }
 
-/// Addresses of the clients of this name, from CLIENT LIST.
-fn holders<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
-    let field = format!("name={name}");
-    let lines = list.lines().filter(|line| line.split(' ').any(|word| word == field));
+/// Addresses of the clients that hold this prefix, one around it or one inside it, from CLIENT LIST.
+fn holders<'a>(list: &'a str, server: &str, prefix: &str) -> Vec<&'a str> {
+    let inside = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.starts_with(':'));
+    let holds = |word: &str| {
+        let held = word.strip_prefix("name=").and_then(|name| name.strip_prefix(server));
+        held.is_some_and(|p| p == prefix || inside(p, prefix) || inside(prefix, p))
+    };
+    let lines = list.lines().filter(|line| line.split(' ').any(holds));
     lines.filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr="))).collect()
 }
 
@@ -370,6 +506,17 @@ pub fn greet(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prefixes_inside_each_other_are_held_together() {
+        let line = |p: &str| format!("id=1 addr={p} name=taillight:db0:{p} db=0\n");
+        let list: String = ["a", "a:b", "ab", "a:b:c", "x"].map(line).concat();
+        let of = |prefix| holders(&list, "taillight:db0:", prefix);
+        assert_eq!(of("a"), ["a", "a:b", "a:b:c"]);
+        assert_eq!(of("a:b"), ["a", "a:b", "a:b:c"]);
+        assert_eq!((of("ab"), of("y").len()), (vec!["ab"], 0));
+        assert!(holders(&list, "taillight:db1:", "a").is_empty());
+    }
 
     #[test]
     fn marks_of_earlier_versions_are_read() {

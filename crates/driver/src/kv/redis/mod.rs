@@ -8,6 +8,7 @@
 mod address;
 mod admin;
 mod options;
+mod records;
 pub mod resp;
 mod session;
 mod sockets;

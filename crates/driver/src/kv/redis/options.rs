@@ -14,7 +14,8 @@ const PREFIX_MAX: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedisOptions {
-    /// Only keys that begin with this and a colon are touched.
+    /// Only keys that begin with this and a colon are touched. One inside another run's prefix, or around
+    /// it, is refused.
     #[schemars(title = "letters, digits, _ - . :")]
     pub prefix: String,
     /// Connections of each worker. Its queue depth is divided over them: depth 32 over 32 connections is
@@ -24,7 +25,8 @@ pub struct RedisOptions {
     /// Keep a sorted set of all keys: makes scans possible, and costs a ZADD with every insert
     /// (O(log n), in its latency) and the memory of every key again.
     pub index: bool,
-    /// Leave the records this run makes.
+    /// Leave the records this run makes. Otherwise they are deleted at the end, by name, where type and
+    /// length are still what the run wrote; a server keeps nothing else that says who wrote a value.
     pub keep: bool,
     /// Longest wait to connect, and for an answer outside the measured loop.
     pub timeout: Span,

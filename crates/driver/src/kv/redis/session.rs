@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use taillight_core::keys::KEY_MAX;
@@ -16,7 +17,7 @@ use super::resp::{self, RespValue};
 use super::sockets::{RedisSockets, of_slot};
 use super::wire::RespSocket;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
-use crate::kv::{fields, rules::WorkloadRules};
+use crate::kv::{fields, rules::WorkloadRules, written::WrittenKeys};
 
 /// How a workload's records are stored.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct RecordLayout {
     pub index: Vec<u8>,
     /// Names of the fields of a record; empty when it is one string.
     pub names: Vec<String>,
+    /// What all sessions write.
+    pub written: Arc<WrittenKeys>,
 }
 
 /// What a reply is to.
@@ -500,7 +503,10 @@ impl Session for RedisSession {
         let send = self.sockets.out(of_slot(slot, state.replies.len()));
         match op.kind {
             OpKind::Get => state.get(op, slot, send),
-            OpKind::Insert | OpKind::Put | OpKind::Update => state.put(op, slot, send),
+            OpKind::Insert | OpKind::Put | OpKind::Update => {
+                state.layout.written.note(op.key, op.count, op.size);
+                state.put(op, slot, send);
+            }
             OpKind::Delete => state.delete(op, slot, send),
             OpKind::Scan => state.scan(op, slot, send),
             other => {

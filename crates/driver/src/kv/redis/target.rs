@@ -1,18 +1,20 @@
 //! A server's keys under one prefix as a target: sessions, administration, statistics, clean-up.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, ErrorKind, Result};
 
 use super::address::DatabaseAddress;
-use super::admin::{self, AdminConnection, KeyIdentity, KeyMark};
+use super::admin::{self, AdminConnection, Decided, INDEX, INDEXED, KeyIdentity, KeyMark};
 use super::options::RedisOptions;
+use super::records::{KnownRecords, RecordForm};
 use super::session::{RecordLayout, RedisSession};
 use super::wire::Reply;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
+use crate::kv::written::{ForeignRecords, WrittenKeys};
 use crate::options::DriverOptions;
 use crate::ownership::{HeldMark, MarkStore, OwnershipDecision};
 use crate::space;
@@ -45,6 +47,11 @@ pub struct RedisTarget {
     options: RedisOptions,
     password: Option<String>,
     layouts: Vec<RecordLayout>,
+    written: Arc<WrittenKeys>,
+    /// The records of this run's plan.
+    forms: Vec<RecordForm>,
+    /// Records of an earlier run are there, of whatever size.
+    reused: bool,
     admin: Mutex<AdminConnection>,
     mark: HeldMark<KeyIdentity>,
     facts: Vec<(String, String)>,
@@ -62,6 +69,7 @@ struct Connected {
     options: RedisOptions,
     password: Option<String>,
     layouts: Vec<RecordLayout>,
+    written: Arc<WrittenKeys>,
     admin: Mutex<AdminConnection>,
     /// The mark that the run would write.
     new: KeyMark,
@@ -77,7 +85,8 @@ impl Connected {
         let address = DatabaseAddress::parse(target.path.as_deref())?;
         let confirmed = admin::confirmed(target.destroy, spec.destroy, &address)?;
         check_connections(plan, &options)?;
-        let layouts = layouts(plan, &options)?;
+        let written = Arc::new(WrittenKeys::of(plan));
+        let layouts = layouts(plan, &options, &written)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
         let admin = AdminConnection::open(
@@ -88,29 +97,29 @@ impl Connected {
             spec.stop,
         )?;
         let admin = Mutex::new(admin);
-        let index = if options.index { "; indexed" } else { "" };
+        let index = if options.index { INDEXED } else { "" };
         let form = rules::form(plan) + index;
-        let new = KeyMark::new(KeyIdentity {}, spec.run_id, options.keep, form);
-        Ok(Connected { address, options, password, layouts, admin, new, confirmed })
+        let identity = KeyIdentity { written: RecordForm::of(plan) };
+        let new = KeyMark::new(identity, spec.run_id, options.keep, form);
+        Ok(Connected { address, options, password, layouts, written, admin, new, confirmed })
     }
 
     /// What becomes of the keys that are there; nothing is changed. Errors: as [`admin::decide`], and
     /// `Unavailable` when the records of the plan do not fit.
-    fn decide(&self, plan: &Plan) -> Result<(bool, OwnershipDecision<KeyIdentity>)> {
+    fn decide(&self, plan: &Plan) -> Result<Decided> {
         let decided = admin::decide(&self.admin, &self.new, self.confirmed)?;
-        let mut admin = admin::lock(&self.admin);
-        let info = info(&mut admin)?;
+        let info = info(&mut admin::lock(&self.admin))?;
         let Some(free) = room(&info) else { return Ok(decided) };
-        let (have, wiped) = match &decided.1 {
-            OwnershipDecision::Reuse(mark) => (mark.records, false),
-            decision => (0, *decision == OwnershipDecision::Wipe),
+        let have = match &decided.decision {
+            OwnershipDecision::Reuse(mark) => mark.records,
+            _ => 0,
         };
         let fits = |free| space::fits(plan, have, free, |w| space::record_bytes(w) + RECORD);
         let mut fit = fits(free);
-        if fit.is_err() && wiped {
+        if fit.is_err() && !decided.goes.is_empty() {
             // What goes makes room: its share of all keys, since nobody knows the size of each.
             let data = number(&info, "used_memory_dataset").unwrap_or(0) as f64;
-            let share = admin.count()? as f64 / keys(&info).max(1) as f64;
+            let share = decided.goes.len() as f64 / keys(&info).max(1) as f64;
             fit = fits(free.saturating_add((data * share.min(1.0)) as u64));
         }
         fit.map(|()| decided)
@@ -123,10 +132,25 @@ impl RedisTarget {
     pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
         let at = Connected::to(spec)?;
         let decided = at.decide(spec.plan)?;
-        let Connected { address, options, password, layouts, admin, new, .. } = at;
-        let mark = admin::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
+        let Connected { address, options, password, layouts, written, admin, new, .. } = at;
+        let reused = matches!(decided.decision, OwnershipDecision::Reuse(_));
+        let forms = new.identity.written.clone();
+        // Asked before anything is changed.
         let facts = facts(&mut admin::lock(&admin), &address)?;
-        Ok(RedisTarget { address, options, password, layouts, admin, mark, facts, closed: false })
+        let mark = admin::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
+        Ok(RedisTarget {
+            address,
+            options,
+            password,
+            layouts,
+            written,
+            forms,
+            reused,
+            admin,
+            mark,
+            facts,
+            closed: false,
+        })
     }
 
     fn admin(&self) -> MutexGuard<'_, AdminConnection> {
@@ -141,6 +165,17 @@ impl RedisTarget {
         if self.mark.keeps() {
             return Ok(());
         }
+        self.leave().map_err(|e| match e.kind() {
+            ErrorKind::Unavailable => {
+                let prefix = &self.options.prefix;
+                let left = format!("keys {prefix}:* that the run wrote, and its mark");
+                e.with("leftovers", left)
+            }
+            _ => e,
+        })
+    }
+
+    fn leave(&self) -> Result<()> {
         self.admin().settle()?;
         // An absent mark is nobody's.
         let run_id = self.mark.run_id();
@@ -151,8 +186,25 @@ impl RedisTarget {
             .with("options.prefix", &self.options.prefix)
             .hint("look what is under the prefix before you use it again"));
         }
-        self.admin().wipe()?;
-        self.admin.remove()
+        let foreign = self.purge()?;
+        self.admin.remove()?;
+        foreign.told()
+    }
+
+    /// Deletes the records of this run, and those of earlier ones that its mark names.
+    fn purge(&self) -> Result<ForeignRecords> {
+        let known = KnownRecords::of(&self.options.prefix, &self.forms)?;
+        let known = known.with_sizes(match self.reused {
+            true => 1..=u64::MAX,
+            false => self.written.sizes(),
+        });
+        let mut admin = self.admin();
+        let mut foreign = known.delete(&mut admin, &self.written.range(self.mark.records()))?;
+        if self.options.index && !admin.delete_index()? {
+            foreign.note(admin.index_key().as_bytes());
+        }
+        self.written.clear();
+        Ok(foreign)
     }
 }
 
@@ -169,7 +221,11 @@ fn check_connections(plan: &Plan, options: &RedisOptions) -> Result<()> {
 }
 
 /// How each workload's records are stored.
-fn layouts(plan: &Plan, options: &RedisOptions) -> Result<Vec<RecordLayout>> {
+fn layouts(
+    plan: &Plan,
+    options: &RedisOptions,
+    written: &Arc<WrittenKeys>,
+) -> Result<Vec<RecordLayout>> {
     let layout = |w| -> Result<RecordLayout> {
         let rules = WorkloadRules::of(w, false)?;
         let value = w.value.clone().unwrap_or_default();
@@ -181,10 +237,11 @@ fn layouts(plan: &Plan, options: &RedisOptions) -> Result<Vec<RecordLayout>> {
             rules,
             prefix: format!("{}:", options.prefix).into_bytes(),
             index: match options.index {
-                true => format!("{}:taillight-index", options.prefix).into_bytes(),
+                true => format!("{}{INDEX}", options.prefix).into_bytes(),
                 false => Vec::new(),
             },
             names,
+            written: written.clone(),
         })
     };
     plan.workloads.iter().map(layout).collect()
@@ -263,8 +320,9 @@ impl Target for RedisTarget {
                 "a server in memory has nothing to compact and no caches to drop",
             )),
             AdminAction::Purge => {
-                self.admin().wipe()?;
-                self.mark.note(&self.admin, 0)
+                let foreign = self.purge()?;
+                self.mark.note(&self.admin, 0)?;
+                foreign.told()
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFlags, Timespec};
@@ -45,18 +44,12 @@ impl RespSocket {
         timeout: Duration,
         stop: &StopFlag,
     ) -> io::Result<RespSocket> {
-        let deadline = || Deadline::within(timeout, stop);
+        let deadline = Deadline::within(timeout, stop);
         let socket: OwnedFd = match &address.server {
-            ServerAddress::Unix(file) => UnixStream::connect(file)?.into(),
+            ServerAddress::Unix(file) => patience::connect_unix(file.as_ref(), &deadline)?.into(),
             ServerAddress::Tcp(host, port) => {
-                let mut socket = Err(ErrorKind::AddrNotAvailable.into());
-                for at in patience::resolve(host, *port, &deadline())? {
-                    socket = patience::connect(at, &deadline());
-                    if socket.is_ok() {
-                        break;
-                    }
-                }
-                let socket = socket?;
+                let found = patience::resolve(host, *port, &deadline)?;
+                let socket = patience::connect_any(&found, &deadline)?;
                 socket.set_nodelay(true)?;
                 socket.into()
             }
@@ -154,7 +147,21 @@ impl RespSocket {
         for part in parts {
             resp::part(&mut self.out, part);
         }
+        self.answer(&Deadline::within(timeout, stop))
+    }
+
+    /// Sends the `count` commands in `out` and waits for the replies of all. Errors: as [`RespSocket::ask`].
+    pub fn answers(
+        &mut self,
+        count: usize,
+        timeout: Duration,
+        stop: &StopFlag,
+    ) -> io::Result<Vec<Reply>> {
         let deadline = Deadline::within(timeout, stop);
+        (0..count).map(|_| self.answer(&deadline)).collect()
+    }
+
+    fn answer(&mut self, deadline: &Deadline<'_>) -> io::Result<Reply> {
         loop {
             let unsent = !self.send()?;
             if let Some(said) = self.take(|reply, _| Reply::of(reply))? {

@@ -75,7 +75,8 @@ fn get(bucket: &Bucket, ask: &S3Call<'_>) -> HttpReply {
     let Some(object) = bucket.objects.get(&ask.key) else {
         return HttpReply::error(404, "NoSuchKey", "there is no such object");
     };
-    let whole = HttpReply::data(200, object.data.clone()).with("etag", &object.etag);
+    let mut whole = HttpReply::data(200, object.data.clone()).with("etag", &object.etag);
+    whole.headers.extend(object.metadata.iter().cloned());
     let Some(range) = ask.request.header("range") else {
         return whole;
     };
@@ -123,11 +124,17 @@ fn sums(request: &HttpRequest, wanted: Option<BodyChecksum>) -> Result<String, H
     }
 }
 
+fn metadata(request: &HttpRequest) -> Vec<(String, String)> {
+    let all = request.headers.iter();
+    all.filter(|(name, _)| name.starts_with("x-amz-meta-")).cloned().collect()
+}
+
 fn put(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     if let Err(refused) = sums(ask.request, None) {
         return refused;
     }
-    let object = StoredObject::new(ask.request.body.clone());
+    let metadata = metadata(ask.request);
+    let object = StoredObject { metadata, ..StoredObject::new(ask.request.body.clone()) };
     let reply = HttpReply::empty(200).with("etag", &object.etag);
     bucket.objects.insert(ask.key.clone(), object);
     reply
@@ -178,12 +185,21 @@ fn delete_many(bucket: &mut Bucket, request: &HttpRequest) -> HttpReply {
     if objects.is_empty() || objects.len() > KEYS_MAX {
         return HttpReply::error(400, "MalformedXML", "1 to 1000 names");
     }
+    let mut failed = String::new();
     for object in objects {
-        if let Some(key) = text::element(object, "Key") {
-            bucket.objects.remove(&key);
+        let Some(key) = text::element(object, "Key") else { continue };
+        let there = bucket.objects.get(&key).map(|object| object.etag.clone());
+        match text::element(object, "ETag") {
+            Some(wanted) if there.as_ref().is_some_and(|etag| *etag != wanted) => {
+                failed += &format!(
+                    "<Error><Key>{}</Key><Code>PreconditionFailed</Code></Error>",
+                    text::escaped(&key)
+                );
+            }
+            _ => drop(bucket.objects.remove(&key)),
         }
     }
-    HttpReply::xml(200, "<DeleteResult></DeleteResult>")
+    HttpReply::xml(200, &format!("<DeleteResult>{failed}</DeleteResult>"))
 }
 
 fn begin(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
@@ -194,7 +210,11 @@ fn begin(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
             None => return HttpReply::error(400, "InvalidRequest", "no such checksum here"),
         },
     };
-    let id = text::escaped(&bucket.begin(&ask.key, sum));
+    let id = bucket.begin(&ask.key, sum);
+    if let Some(upload) = bucket.uploads.get_mut(&id) {
+        upload.metadata = metadata(ask.request);
+    }
+    let id = text::escaped(&id);
     let xml = format!("<UploadId>{id}</UploadId>");
     HttpReply::xml(
         200,

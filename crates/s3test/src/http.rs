@@ -36,7 +36,7 @@ impl HttpRequest {
 pub struct HttpReply {
     pub code: u16,
     /// Headers besides the length.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(String, String)>,
     pub body: Arc<[u8]>,
     /// Part of the body that is sent.
     pub range: (usize, usize),
@@ -64,8 +64,8 @@ impl HttpReply {
         )
     }
     /// With a header more.
-    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> HttpReply {
-        self.headers.push((name, value.into()));
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> HttpReply {
+        self.headers.push((name.to_owned(), value.into()));
         self
     }
 

@@ -51,13 +51,15 @@ impl BodyChecksum {
 pub struct StoredObject {
     pub data: Arc<[u8]>,
     pub etag: String,
+    /// Metadata of the user, by header.
+    pub metadata: Vec<(String, String)>,
 }
 
 impl StoredObject {
     /// Of these bytes. Only MD5 of AWS means anything as an ETag, and clients must not rely on it.
     pub fn new(data: Vec<u8>) -> StoredObject {
         let etag = format!("\"{}\"", &text::sha256(&data)[..32]);
-        StoredObject { data: Arc::from(data), etag }
+        StoredObject { data: Arc::from(data), etag, metadata: Vec::new() }
     }
 }
 
@@ -70,6 +72,8 @@ pub struct PartUpload {
     pub sum: Option<BodyChecksum>,
     /// Parts by number, each with its checksum.
     pub parts: BTreeMap<u32, (StoredObject, String)>,
+    /// Metadata of the object that it will be.
+    pub metadata: Vec<(String, String)>,
 }
 
 /// A bucket.
@@ -95,7 +99,8 @@ impl Bucket {
         self.last += 1;
         // Characters that a client must encode when it sends it back.
         let id = format!("upload/{}=", self.last);
-        let upload = PartUpload { key: key.to_owned(), sum, parts: BTreeMap::new() };
+        let upload =
+            PartUpload { key: key.to_owned(), sum, parts: BTreeMap::new(), metadata: Vec::new() };
         self.uploads.insert(id.clone(), upload);
         id
     }
@@ -126,7 +131,8 @@ impl Bucket {
             }
             all.extend_from_slice(&object.data);
         }
-        let object = StoredObject::new(all);
+        let metadata = upload.metadata.clone();
+        let object = StoredObject { metadata, ..StoredObject::new(all) };
         let key = upload.key.clone();
         self.objects.insert(key, object.clone());
         self.uploads.remove(id);

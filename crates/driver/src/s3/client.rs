@@ -2,7 +2,7 @@
 //! the prefix is, lists, deletions. Never used while measuring.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use quick_xml::escape::escape;
@@ -22,6 +22,12 @@ use crate::patience::{self, Deadline};
 const MOMENT: Duration = Duration::from_millis(700);
 /// Objects deleted by one request.
 const BATCH: usize = 1000;
+/// Heads asked for at a time, each on a connection of its own.
+const ASKERS: usize = 32;
+/// Fewest heads for which a connection is made.
+const SHARE: usize = 8;
+/// Bytes of the largest owner object.
+const MARK_MAX: usize = 64 << 10;
 /// Stores hang up on idle connections, the first of them after 5 s, and firewalls forget them: one
 /// that was idle for longer than this is made anew.
 const IDLE: Duration = Duration::from_secs(3);
@@ -39,6 +45,8 @@ pub struct S3Client {
     /// Housekeeping's connection is not used again after being idle for longer.
     pub idle: Duration,
     credentials: Credentials,
+    /// The run that objects name as their maker, once it is known.
+    pub maker: Arc<OnceLock<String>>,
     admin: Mutex<Option<Housekeeping>>,
     /// Ends what waits for a server, until [`S3Client::settle`].
     stop: Mutex<StopFlag>,
@@ -57,6 +65,25 @@ pub struct S3Answer {
     pub text: String,
     /// `Server` header.
     pub server: String,
+    /// What a HEAD says.
+    pub head: ObjectHead,
+}
+
+/// An object as a HEAD shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObjectHead {
+    pub etag: String,
+    pub size: u64,
+    /// The run that it names as its maker; empty where it names none.
+    pub maker: String,
+}
+
+/// An object in a listing, or to be deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedObject {
+    pub name: String,
+    /// Deleted only while it has this tag, where the store can tell; empty: whatever it has.
+    pub etag: String,
 }
 
 /// Why there is no answer.
@@ -118,6 +145,7 @@ impl S3Client {
             tls,
             idle: IDLE,
             credentials,
+            maker: Arc::default(),
             admin: Mutex::new(None),
             stop: Mutex::new(stop.clone()),
         })
@@ -125,7 +153,10 @@ impl S3Client {
 
     /// For the requests of one worker.
     pub fn api(&self) -> RequestWriter {
-        RequestWriter::new(&self.location, &self.options, self.credentials.clone())
+        let credentials = self.credentials.clone();
+        let mut writer = RequestWriter::new(&self.location, &self.options, credentials);
+        writer.maker = self.maker.clone();
+        writer
     }
 
     /// How many servers there are.
@@ -171,29 +202,22 @@ impl S3Client {
     }
 
     /// Connects and waits for it. The first time, all addresses of the name are tried.
-    fn connect(
-        &self,
-        server: usize,
-        timeout: Duration,
-        stop: &StopFlag,
-    ) -> std::io::Result<Transport> {
-        let deadline = || Deadline::within(timeout, stop);
+    fn connect(&self, server: usize, deadline: &Deadline<'_>) -> std::io::Result<Transport> {
         let tls = self.tls.get(server);
         let settled = &self.settled[server];
         if let Some(address) = settled.get() {
-            return Transport::made(*address, tls, &deadline());
+            return Transport::made(*address, tls, deadline);
         }
-        let mut failed = None;
-        for address in &self.addresses[server] {
-            match Transport::made(*address, tls, &deadline()) {
-                Ok(transport) => {
-                    let _ = settled.set(*address);
-                    return Ok(transport);
-                }
-                Err(e) => failed = Some(e),
+        let all = &self.addresses[server];
+        let mut made = Err(std::io::ErrorKind::AddrNotAvailable.into());
+        for (nth, address) in all.iter().enumerate() {
+            made = Transport::made(*address, tls, &deadline.share(all.len() - nth));
+            if made.is_ok() {
+                let _ = settled.set(*address);
+                break;
             }
         }
-        Err(failed.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
+        made
     }
 
     /// Performs one request on the first server and waits for its answer. Between two of them the
@@ -236,11 +260,11 @@ impl S3Client {
         timeout: Duration,
     ) -> std::result::Result<S3Answer, NoAnswer> {
         let stop = self.stop();
+        let deadline = Deadline::within(timeout, &stop);
         if connection.transport().is_none() {
-            let made = self.connect(server, timeout, &stop);
+            let made = self.connect(server, &deadline);
             connection.connect(made.map_err(NoAnswer::Waited)?);
         }
-        let deadline = Deadline::within(timeout, &stop);
         api.write(server, request, &mut connection.head);
         connection.head.extend_from_slice(request.body);
         let spec = RequestSpec {
@@ -255,10 +279,16 @@ impl S3Client {
         loop {
             match connection.drive(&mut [], &mut scratch) {
                 IoProgress::Answered => {
+                    let reply = &connection.reply;
                     return Ok(S3Answer {
-                        code: connection.reply.code,
+                        code: reply.code,
                         text: String::from_utf8_lossy(&connection.text).into_owned(),
-                        server: connection.reply.server.clone(),
+                        server: reply.server.clone(),
+                        head: ObjectHead {
+                            etag: reply.etag.clone(),
+                            size: reply.size,
+                            maker: reply.maker.clone(),
+                        },
                     });
                 }
                 IoProgress::Waits => {
@@ -364,14 +394,60 @@ impl S3Client {
             .hint(hint)
     }
 
-    /// The text of an object; `None` when there is none. Errors: `Unavailable`.
+    /// The text of an owner object; `None` when there is none. Errors: `Refused` for one that is too large
+    /// to be one, or no text; `Unavailable`.
     pub fn get(&self, name: &str) -> Result<Option<String>> {
-        let answer = self.call(&S3Request::new("GET", name.as_bytes()))?;
+        let most = MARK_MAX as u64;
+        let request =
+            S3Request { range: Some((0, most)), ..S3Request::new("GET", name.as_bytes()) };
+        let answer = self.call(&request)?;
         match answer.code {
-            200 => Ok(Some(answer.text)),
+            // A range of an empty object is an error to stores.
+            416 => Ok(Some(String::new())),
+            200 | 206 if answer.text.len() > MARK_MAX || answer.text.contains('\u{fffd}') => {
+                Err(Error::refused("the owner object of the prefix is not Taillight's")
+                    .with("object", name)
+                    .hint("see what it is; delete it, or choose another prefix"))
+            }
+            200 | 206 => Ok(Some(answer.text)),
             404 if answer.error_code() == "NoSuchKey" => Ok(None),
             _ => Err(self.refusal("read its owner mark", &answer)),
         }
+    }
+
+    /// What a HEAD says of an object; `None` when there is none. Errors: `Unavailable`.
+    pub fn head(&self, name: &str) -> Result<Option<ObjectHead>> {
+        self.headed(self.call(&S3Request::new("HEAD", name.as_bytes()))?)
+    }
+
+    fn headed(&self, answer: S3Answer) -> Result<Option<ObjectHead>> {
+        match answer.code {
+            200..300 => Ok(Some(answer.head)),
+            404 => Ok(None),
+            _ => Err(self.refusal("say what an object is", &answer)),
+        }
+    }
+
+    /// [`S3Client::head`] of many, some at a time. Errors: as there.
+    pub fn heads(&self, objects: &[ListedObject]) -> Result<Vec<Option<ObjectHead>>> {
+        let ask = |objects: &[ListedObject]| -> Result<Vec<Option<ObjectHead>>> {
+            let (mut api, mut connection) = (self.api(), HttpConnection::new());
+            let one = |object: &ListedObject| {
+                let request = S3Request::new("HEAD", object.name.as_bytes());
+                let own = (&mut api, &mut connection);
+                let answer = self.exchange(0, own, &request, self.timeout());
+                self.headed(answer.map_err(|why| self.error(0, why))?)
+            };
+            objects.iter().map(one).collect()
+        };
+        let share = objects.len().div_ceil(ASKERS).max(SHARE);
+        let lost = |_| Err(Error::internal("a thread that asks for heads of objects ended"));
+        std::thread::scope(|scope| {
+            let shares = objects.chunks(share);
+            let askers: Vec<_> = shares.map(|some| scope.spawn(|| ask(some))).collect();
+            let heads = askers.into_iter().map(|asker| asker.join().unwrap_or_else(lost));
+            Ok(heads.collect::<Result<Vec<_>>>()?.concat())
+        })
     }
 
     /// Writes an object. Errors: `Unavailable`.
@@ -384,9 +460,9 @@ impl S3Client {
         }
     }
 
-    /// Shows the names under the prefix, a page at a time; ends when `page` says false. Errors:
+    /// Shows the objects under the prefix, a page at a time; ends when `page` says false. Errors:
     /// `Unavailable`.
-    pub fn list(&self, page: &mut dyn FnMut(Vec<String>) -> Result<bool>) -> Result<String> {
+    pub fn list(&self, page: &mut dyn FnMut(Vec<ListedObject>) -> Result<bool>) -> Result<String> {
         let mut next: Option<String> = None;
         loop {
             let from = next
@@ -395,9 +471,10 @@ impl S3Client {
             let query = format!("{from}list-type=2&prefix={}", encoded(&self.location.prefix));
             let answer = self.call(&S3Request { query: &query, ..S3Request::new("GET", b"") })?;
             self.listed(&answer)?;
-            let inside = |name: &String| name.starts_with(&self.location.prefix);
-            let names = xml::all(&answer.text, "Key")?.into_iter();
-            let more = page(names.filter(inside).collect())?;
+            let inside = |object: &ListedObject| object.name.starts_with(&self.location.prefix);
+            let listed = xml::each(&answer.text, "Contents", ["Key", "ETag"])?.into_iter();
+            let listed = listed.map(|[name, etag]| ListedObject { name, etag });
+            let more = page(listed.filter(inside).collect())?;
             next = xml::first(&answer.text, "NextContinuationToken");
             if !more || next.is_none() {
                 return Ok(answer.server);
@@ -405,15 +482,22 @@ impl S3Client {
         }
     }
 
-    /// Deletes objects under the prefix, by name. Errors: `Unavailable` when one of them stays.
-    pub fn delete(&self, names: &[String]) -> Result<()> {
-        for batch in names.chunks(BATCH) {
+    /// Deletes objects under the prefix, by name; the names of those that were another one by then, and
+    /// stay. Errors: `Unavailable` when one stays for another reason.
+    pub fn delete(&self, objects: &[ListedObject]) -> Result<Vec<String>> {
+        let mut stay = Vec::new();
+        for batch in objects.chunks(BATCH) {
             let mut body = String::from("<Delete><Quiet>true</Quiet>");
-            for name in batch {
+            for ListedObject { name, etag } in batch {
                 if !name.starts_with(&self.location.prefix) {
                     return Err(Error::internal("a deletion outside the prefix").with("name", name));
                 }
-                body += &format!("<Object><Key>{}</Key></Object>", escape(name.as_str()));
+                body += &format!("<Object><Key>{}</Key>", escape(name.as_str()));
+                // Stores that know no condition pass over it.
+                if !etag.is_empty() {
+                    body += &format!("<ETag>{}</ETag>", escape(etag.as_str()));
+                }
+                body += "</Object>";
             }
             body += "</Delete>";
             let answer = self.call(&S3Request {
@@ -422,11 +506,16 @@ impl S3Client {
                 hashed: true,
                 ..S3Request::new("POST", b"")
             })?;
-            if answer.code != 200 || answer.text.contains("<Error>") {
+            let failed = answer.text.contains("<Error>");
+            let codes = if failed { xml::all(&answer.text, "Code")? } else { Vec::new() };
+            if answer.code != 200 || codes.iter().any(|code| code != "PreconditionFailed") {
                 return Err(self.refusal("delete", &answer));
             }
+            if failed {
+                stay.extend(xml::all(&answer.text, "Key")?);
+            }
         }
-        Ok(())
+        Ok(stay)
     }
 }
 

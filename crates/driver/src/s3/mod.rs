@@ -21,6 +21,7 @@ pub mod response;
 mod scan;
 mod session;
 mod sign;
+mod tags;
 mod target;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use taillight_core::plan::{Keys, WorkloadPlan};
 use taillight_core::{Error, Result};
 
 /// How one workload names its objects.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectNaming {
     prefix: String,
     format: KeyFormat,
@@ -45,6 +45,13 @@ impl ObjectNaming {
         out.resize(from + 2 * key.len(), 0);
         // Cannot fail: the lengths fit.
         let _ = hex::encode_to_slice(key, &mut out[from..]);
+    }
+
+    /// The name of key number `n`.
+    pub fn name(&self, n: u64) -> String {
+        let mut name = Vec::new();
+        self.write(n, &mut name);
+        String::from_utf8_lossy(&name).into_owned()
     }
 
     /// Whether a name under the prefix could be one of these.

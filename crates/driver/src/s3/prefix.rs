@@ -1,19 +1,20 @@
 //! The prefix: whose it is, the owner object that says so, and what goes in the end.
 //!
 //! As with a database directory, a prefix is Taillight's when its owner object names it. Foreign
-//! objects need `destroy` and `--destroy`. What goes at the end are the names of the key numbers
-//! that this run wrote, and nothing else.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! objects need `destroy` and `--destroy`. Every object names its run as its maker, in its metadata. What
+//! goes at the end are objects under the names of the key numbers that this run wrote, which have the tag
+//! the store gave for it or name the run; nothing else does. Prefixes inside each other clash.
 
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
-use super::client::S3Client;
+use super::client::{ListedObject, ObjectHead, S3Client};
 use super::location::PrefixLocation;
 use super::naming::ObjectNaming;
+use super::tags::{self, PutTags};
 use crate::contract::OpenSpec;
 use crate::kv::rules;
+use crate::kv::written::{ForeignRecords, WrittenKeys};
 use crate::ownership::{
     Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, SIDECAR, refusal,
 };
@@ -24,7 +25,13 @@ pub struct PrefixIdentity {
     taillight_owner: u32,
     bucket: String,
     prefix: String,
+    /// Objects name the run as their maker. Earlier versions wrote some that do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    named: bool,
 }
+
+/// Objects asked about together.
+const BATCH: usize = 8192;
 
 /// The owner object.
 type PrefixMark = OwnershipMark<PrefixIdentity>;
@@ -32,9 +39,19 @@ type PrefixMark = OwnershipMark<PrefixIdentity>;
 /// A prefix past the guard.
 pub struct OwnedPrefix {
     mark: HeldMark<PrefixIdentity>,
-    start: u64,
-    /// One past the highest key number written; `start` when none is.
-    written: AtomicU64,
+    /// Objects of an earlier version are there, which name no maker.
+    unnamed: bool,
+    pub written: WrittenKeys,
+    /// By workload.
+    pub tags: Vec<PutTags>,
+}
+
+/// A name that the run has written.
+struct KnownPut {
+    /// Its hash.
+    name: u64,
+    /// That of the object's tag; 0 where it is not known.
+    tag: u64,
 }
 
 /// What a prefix means for a run.
@@ -46,6 +63,8 @@ pub struct Decided {
     /// The mark that the run would write.
     mark: PrefixMark,
     decision: OwnershipDecision<PrefixIdentity>,
+    /// Objects that go: those that were seen, and none that appear later.
+    goes: Vec<ListedObject>,
 }
 
 impl OwnedPrefix {
@@ -56,29 +75,26 @@ impl OwnedPrefix {
         spec: &OpenSpec<'_>,
         names: &[ObjectNaming],
     ) -> Result<(OwnedPrefix, String)> {
-        let Decided { text: before, server, mut mark, decision } =
+        let Decided { text: before, server, mut mark, decision, goes } =
             OwnedPrefix::decide(store, spec, names)?;
-        let goes = match decision {
-            OwnershipDecision::Reuse(kept) => {
-                mark = kept;
-                false
-            }
-            OwnershipDecision::Create | OwnershipDecision::Wipe => true,
-        };
+        if let OwnershipDecision::Reuse(kept) = decision {
+            mark = kept;
+        }
         spec.run_id.clone_into(&mut mark.last_run);
-        let keys = spec.plan.workloads.iter().filter_map(|w| w.keys.as_ref());
-        let start = keys.map(|k| k.start).min().unwrap_or(0);
+        let unnamed = !mark.identity.named;
+        store.maker.get_or_init(|| mark.run_id.clone());
         let owned = OwnedPrefix {
             mark: HeldMark::new(mark, rules::changes(spec.plan).1),
-            start,
-            written: AtomicU64::new(start),
+            unnamed,
+            written: WrittenKeys::of(spec.plan),
+            tags: spec.plan.workloads.iter().map(PutTags::of).collect(),
         };
         let text = owned.mark.bytes()?;
         store.create(&text)?;
         let agreed = store.check_same_store(&owner(store), &text);
         // What a killed run left, or the user gave up, goes once it is known to be the one store.
         agreed
-            .and_then(|()| if goes { wipe(store) } else { Ok(()) })
+            .and_then(|()| store.delete(&goes).map(drop))
             .map_err(|e| undo(store, before.as_deref(), e))?;
         Ok((owned, server))
     }
@@ -97,13 +113,27 @@ impl OwnedPrefix {
             PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.location)
         };
         let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
+        check_outer(store)?;
         let (found, server) = look(store, names)?;
         store.check_endpoints()?;
+        if let (Some(inner), false) = (&found.inner, confirmed) {
+            let what = "another run's prefix lies inside this one";
+            return Err(clash(store, what, inner).hint(named.way_out()));
+        }
+        let (mut contents, mut goes) = (found.contents, Vec::new());
+        let before = found.mark.as_ref();
+        if confirmed {
+            goes = found.objects;
+        } else if let Some(killed) = before.filter(|mark| !mark.keep) {
+            match left_by(store, killed, &found.objects)? {
+                Ok(left) => (contents, goes) = (Contents::Records, left),
+                Err(foreign) => contents = Contents::Foreign(Some(foreign)),
+            }
+        }
         let form = rules::form(spec.plan);
         let mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
-        let before = found.mark.as_ref();
-        let decision = PrefixMark::decide(&mark, before, found.contents, confirmed, &named)?;
-        Ok(Decided { text: found.text, server, mark, decision })
+        let decision = PrefixMark::decide(&mark, before, contents, confirmed, &named)?;
+        Ok(Decided { text: found.text, server, mark, decision, goes })
     }
 
     /// Records known to be there.
@@ -111,38 +141,84 @@ impl OwnedPrefix {
         self.mark.records()
     }
 
-    /// A key number is about to be written.
-    #[inline]
-    pub fn writes(&self, key: u64) {
-        if self.written.load(Ordering::Relaxed) <= key {
-            self.written.fetch_max(key + 1, Ordering::Relaxed);
-        }
-    }
-
     /// Takes note of `records`. Errors: `Unavailable` when the owner object cannot be written.
     pub fn note(&self, store: &S3Client, records: u64) -> Result<()> {
         self.mark.note(store, records)
     }
 
-    /// Deletes the records written so far, by every naming. Errors: `Unavailable` when one stays.
-    pub fn purge(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
-        // Records of earlier runs are ours as well: the mark vouches for them.
-        let end = self.written.load(Ordering::Relaxed);
-        let end = end.max(self.start.saturating_add(self.records()));
-        let mut batch: Vec<String> = Vec::with_capacity(1000);
-        let mut name = Vec::new();
-        for naming in names {
-            for key in self.start..end {
-                naming.write(key, &mut name);
-                batch.push(String::from_utf8_lossy(&name).into_owned());
-                if batch.len() == 1000 {
-                    store.delete(&batch)?;
-                    batch.clear();
+    /// Deletes the records written so far, by every naming; those under the same names that are another's
+    /// stay. Errors: `Unavailable` when one of the run's stays.
+    pub fn purge(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<ForeignRecords> {
+        let mut foreign = ForeignRecords::default();
+        let known = self.known(names);
+        if !known.is_empty() {
+            let (mut goes, mut asked) = (Vec::new(), Vec::new());
+            store.list(&mut |page| {
+                for object in page {
+                    let name = tags::hash(&object.name);
+                    let from = known.partition_point(|put| put.name < name);
+                    let mut puts = known[from..].iter().take_while(|put| put.name == name);
+                    let tag = tags::hash(&object.etag);
+                    match puts.clone().any(|put| put.tag == tag) {
+                        true => goes.push(object),
+                        false => asked.extend(puts.next().map(|_| object)),
+                    }
+                }
+                Ok(true)
+            })?;
+            self.ask(store, asked, &mut goes, &mut foreign)?;
+            store.delete(&goes)?.iter().for_each(|name| foreign.note(name.as_bytes()));
+        }
+        self.written.clear();
+        Ok(foreign)
+    }
+
+    /// Every name that the run has written, in the order of their hashes. Records of earlier runs are ours
+    /// as well: the mark vouches for them.
+    fn known(&self, names: &[ObjectNaming]) -> Vec<KnownPut> {
+        let mut known = Vec::new();
+        for (naming, tags) in names.iter().zip(&self.tags) {
+            for key in self.written.range(self.records()) {
+                known.push(KnownPut { name: tags::hash(&naming.name(key)), tag: tags.get(key) });
+            }
+        }
+        known.sort_unstable_by_key(|put| put.name);
+        known
+    }
+
+    /// Asks objects that have another tag than the run's for their maker: those that it made go, and others
+    /// are foreign.
+    fn ask(
+        &self,
+        store: &S3Client,
+        asked: Vec<ListedObject>,
+        goes: &mut Vec<ListedObject>,
+        foreign: &mut ForeignRecords,
+    ) -> Result<()> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        // A store that gives the owner object without its maker keeps no metadata.
+        let named = store.head(&owner(store))?.is_some_and(|head| !head.maker.is_empty());
+        let (run_id, sizes) = (self.mark.run_id(), self.written.sizes());
+        let is_ours = |head: &ObjectHead| match (head.maker.is_empty(), named) {
+            (false, _) => head.maker == run_id,
+            // The mark vouches for what an earlier version wrote.
+            (true, true) => self.unnamed,
+            // What a store without metadata can tell.
+            (true, false) => self.unnamed || sizes.contains(&head.size),
+        };
+        for objects in asked.chunks(BATCH) {
+            for (object, head) in objects.iter().zip(store.heads(objects)?) {
+                match head {
+                    None => {}
+                    Some(head) if is_ours(&head) => {
+                        goes.push(ListedObject { name: object.name.clone(), etag: head.etag });
+                    }
+                    Some(_) => foreign.note(object.name.as_bytes()),
                 }
             }
         }
-        store.delete(&batch)?;
-        self.written.store(self.start, Ordering::Relaxed);
         Ok(())
     }
 
@@ -152,12 +228,16 @@ impl OwnedPrefix {
         if self.mark.keeps() {
             return Ok(());
         }
-        store.settle()?;
         let shown = store.location.shown();
-        self.purge(store, names)
-            .map_err(|e| e.with("leftovers", format!("objects under {shown}")))?;
-        MarkStore::remove(store)
-            .map_err(|e| e.with("leftovers", format!("only the owner mark {shown}{SIDECAR}")))
+        let none = self.written.range(self.records()).is_empty();
+        let left = |e: Error, none: bool| match none {
+            true => e.with("leftovers", format!("only the owner mark {shown}{SIDECAR}")),
+            false => e.with("leftovers", format!("objects under {shown} that the run wrote")),
+        };
+        store.settle().map_err(|e| left(e, none))?;
+        let foreign = self.purge(store, names).map_err(|e| left(e, none))?;
+        MarkStore::remove(store).map_err(|e| left(e, true))?;
+        foreign.told()
     }
 }
 
@@ -174,7 +254,7 @@ impl MarkStore for S3Client {
         self.put(&owner(self), mark)
     }
     fn remove(&self) -> Result<()> {
-        self.delete(&[owner(self)])
+        self.delete(&[ListedObject { name: owner(self), etag: String::new() }]).map(drop)
     }
 }
 
@@ -183,7 +263,50 @@ fn identity(store: &S3Client) -> PrefixIdentity {
         taillight_owner: 1,
         bucket: store.location.bucket.clone(),
         prefix: store.location.prefix.clone(),
+        named: true,
     }
+}
+
+/// Looks for the owner object of a run whose prefix this one is inside. Errors: `Refused` naming it;
+/// `Unavailable`.
+fn check_outer(store: &S3Client) -> Result<()> {
+    let prefix = &store.location.prefix;
+    let inner = prefix.len() - 1;
+    for (at, _) in prefix.match_indices('/').filter(|(at, _)| *at < inner) {
+        let outer = format!("{}{SIDECAR}", &prefix[..=at]);
+        if store.head(&outer)?.is_some() {
+            return Err(clash(store, "the prefix lies inside that of another run", &outer));
+        }
+    }
+    Ok(())
+}
+
+fn clash(store: &S3Client, what: &str, mark: &str) -> Error {
+    Error::refused(what)
+        .with("target", store.location.shown())
+        .with("its mark", mark)
+        .hint("choose a prefix that is not inside another run's, nor around one")
+}
+
+/// The objects that the killed run of `mark` left; or one that it did not make.
+fn left_by(
+    store: &S3Client,
+    mark: &PrefixMark,
+    objects: &[ListedObject],
+) -> Result<std::result::Result<Vec<ListedObject>, String>> {
+    let mut left = Vec::with_capacity(objects.len());
+    for objects in objects.chunks(BATCH) {
+        for (object, head) in objects.iter().zip(store.heads(objects)?) {
+            match head {
+                Some(head) if head.maker == mark.run_id => {
+                    left.push(ListedObject { name: object.name.clone(), etag: head.etag });
+                }
+                Some(_) => return Ok(Err(object.name.clone())),
+                None => {}
+            }
+        }
+    }
+    Ok(Ok(left))
 }
 
 fn owner(store: &S3Client) -> String {
@@ -210,21 +333,33 @@ struct PrefixContents {
     /// The owner object, whoever wrote it.
     text: Option<Vec<u8>>,
     contents: Contents,
+    /// All but the owner object.
+    objects: Vec<ListedObject>,
+    /// The owner object of a run whose prefix is inside this one.
+    inner: Option<String>,
 }
 
 fn look(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, String)> {
     let owner = owner(store);
-    let (mut contents, mut marked) = (Contents::Empty, false);
+    let (mut contents, mut marked, mut inner) = (Contents::Empty, false, None);
+    let mut all = Vec::new();
     let server = store.list(&mut |page| {
-        for name in page {
-            if name == owner {
+        for object in page {
+            let name = &object.name;
+            if *name == owner {
                 marked = true;
-            } else if !names.iter().any(|n| n.could_be(&name)) {
-                contents = Contents::Foreign(Some(name));
-                return Ok(false);
-            } else {
+                continue;
+            }
+            if name.strip_suffix(SIDECAR).is_some_and(|outside| outside.ends_with('/')) {
+                inner.get_or_insert_with(|| name.clone());
+            }
+            let record = names.iter().any(|n| n.could_be(name));
+            if !record && !matches!(contents, Contents::Foreign(_)) {
+                contents = Contents::Foreign(Some(name.clone()));
+            } else if contents == Contents::Empty {
                 contents = Contents::Records;
             }
+            all.push(object);
         }
         Ok(true)
     })?;
@@ -241,18 +376,7 @@ fn look(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, Str
     if mark.is_none() && marked && contents == Contents::Empty {
         contents = Contents::Foreign(Some(owner));
     }
-    Ok((PrefixContents { mark, text, contents }, server))
-}
-
-/// Deletes everything under the prefix but the owner mark; only after the guard has passed.
-fn wipe(store: &S3Client) -> Result<()> {
-    let mut all = Vec::new();
-    let owner = owner(store);
-    store.list(&mut |page| {
-        all.extend(page.into_iter().filter(|name| *name != owner));
-        Ok(true)
-    })?;
-    store.delete(&all)
+    Ok((PrefixContents { mark, text, contents, objects: all, inner }, server))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Requests of S3 as bytes: path, query, headers, signature.
 
 use std::io::Write as _;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -24,7 +25,12 @@ pub struct RequestWriter {
     path: Vec<u8>,
     sum: String,
     token: Option<String>,
+    /// The run that objects name as their maker, once it is known.
+    pub maker: Arc<OnceLock<String>>,
 }
+
+/// The metadata by which an object names its maker.
+pub const MAKER: &str = "x-amz-meta-taillight-run";
 
 /// One request.
 pub struct S3Request<'a> {
@@ -91,6 +97,7 @@ impl RequestWriter {
             signed: o.signed_payload,
             path: Vec::with_capacity(1024),
             sum: String::with_capacity(64),
+            maker: Arc::default(),
         }
     }
 
@@ -123,7 +130,7 @@ impl RequestWriter {
         let kind = self.checksum().map(|(kind, _)| kind);
         let host = self.hosts.get(host).map_or("", String::as_str);
 
-        let mut headers: [(&str, &[u8]); 5] = [("", b""); 5];
+        let mut headers: [(&str, &[u8]); 6] = [("", b""); 6];
         let mut n = 0;
         let mut add = |name, value| {
             headers[n] = (name, value);
@@ -138,6 +145,11 @@ impl RequestWriter {
         }
         add("x-amz-content-sha256", payload.as_bytes());
         add("x-amz-date", &date);
+        // An upload in parts has it of the request that begins it.
+        let makes = r.creates || (r.data && r.query.is_empty());
+        if let (true, Some(run)) = (makes, self.maker.get()) {
+            add(MAKER, run.as_bytes());
+        }
         if let Some(token) = &self.token {
             add("x-amz-security-token", token.as_bytes());
         }

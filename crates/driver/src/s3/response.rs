@@ -1,5 +1,7 @@
 //! Answers of HTTP/1.1: head and framing of the body. Bytes in, meaning out; no connection.
 
+use super::request::MAKER;
+
 /// How the end of a body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFraming {
@@ -37,6 +39,9 @@ pub struct ResponseHead {
     /// `ETag`, quotes included; memory is used again.
     pub etag: String,
     pub server: String,
+    /// Of the answer to HEAD: bytes of the object, and the run it names as its maker.
+    pub size: u64,
+    pub maker: String,
 }
 
 impl Default for ResponseHead {
@@ -47,6 +52,8 @@ impl Default for ResponseHead {
             close: false,
             etag: String::new(),
             server: String::new(),
+            size: 0,
+            maker: String::new(),
         }
     }
 }
@@ -71,6 +78,7 @@ impl ResponseHead {
         self.code = head.code.ok_or(MalformedResponse)?;
         self.close = head.version == Some(0);
         self.etag.clear();
+        self.maker.clear();
         let (mut size, mut chunked) = (None, false);
         for line in head.headers.iter() {
             let text = || std::str::from_utf8(line.value).map_err(|_| MalformedResponse);
@@ -83,10 +91,13 @@ impl ResponseHead {
                 self.close |= text()?.eq_ignore_ascii_case("close");
             } else if is("etag") {
                 self.etag.push_str(text()?);
+            } else if bodiless && is(MAKER) {
+                self.maker.push_str(text()?);
             } else if is("server") && self.server.is_empty() {
                 self.server.push_str(text()?);
             }
         }
+        self.size = size.unwrap_or(0);
         let none = bodiless || self.code == 204 || self.code == 304 || self.code < 200;
         self.framing = match (none, chunked, size) {
             (true, ..) => BodyFraming::Length(0),

@@ -242,6 +242,12 @@ impl S3Session {
     fn end(&mut self, n: usize, status: Status) {
         let slot = &mut self.slots[n];
         let Some(job) = slot.job.take() else { return };
+        if writes(job.op.kind) {
+            // An upload in parts has a tag that its last answer says in its body.
+            let known = status.is_ok() && !slot.upload.active();
+            let etag = if known { slot.connection.reply.etag.as_str() } else { "" };
+            self.shared.prefix.tags[self.workload].note(job.op.key, etag);
+        }
         slot.upload.reset();
         slot.scan.reset();
         slot.ended = MonoClock.now();
@@ -320,6 +326,10 @@ impl S3Session {
     }
 }
 
+fn writes(kind: OpKind) -> bool {
+    !matches!(kind, OpKind::Get | OpKind::Stat | OpKind::List | OpKind::Scan | OpKind::Delete)
+}
+
 /// What the listing asks: at most `keys` from behind the key on, encoded, names in order.
 fn list_query(shared: &S3Shared, name: &[u8], keys: u32, query: &mut String) {
     use std::fmt::Write as _;
@@ -357,18 +367,14 @@ impl Session for S3Session {
         }
         let options = &self.shared.store.options;
         let deadline = now.plus(options.timeout.0);
-        let writes = !matches!(
-            op.kind,
-            OpKind::Get | OpKind::Stat | OpKind::List | OpKind::Scan | OpKind::Delete
-        );
         if op.kind == OpKind::Scan {
             self.slots[n].scan.begin();
         }
-        if writes {
+        if writes(op.kind) {
             if op.size > self.buffers.size() {
                 return Err(Error::internal("value larger than the buffer").with("size", op.size));
             }
-            self.shared.prefix.writes(op.key);
+            self.shared.prefix.written.note(op.key, 1, op.size);
             if op.size > options.part_size.0 {
                 self.slots[n].upload.begin(op.size, options.part_size.0);
             }

@@ -155,8 +155,9 @@ impl Target for S3Target {
             AdminAction::Flush => Ok(()),
             AdminAction::Purge => {
                 let S3Shared { store, prefix, names, .. } = &*self.shared;
-                prefix.purge(store, names)?;
-                prefix.note(store, 0)
+                let foreign = prefix.purge(store, names)?;
+                prefix.note(store, 0)?;
+                foreign.told()
             }
             AdminAction::Compact | AdminAction::DropCaches => Err(Error::unavailable(
                 "an object store cannot be told to compact or to drop its caches",

@@ -5,14 +5,29 @@ use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
 use taillight_core::{Error, Result};
 
+/// Of every element `name` the texts of those elements inside it, unescaped; empty where there is none.
+/// Errors: as [`all`].
+pub fn each<const N: usize>(text: &str, name: &str, inside: [&str; N]) -> Result<Vec<[String; N]>> {
+    let mut found: Vec<[String; N]> = Vec::new();
+    let names: Vec<&str> = [name].into_iter().chain(inside).collect();
+    let whole =
+        walk(text, &names, |nth, text| match (nth.checked_sub(1), text, found.last_mut()) {
+            (None, None, _) => found.push(std::array::from_fn(|_| String::new())),
+            (Some(nth), Some(text), Some(last)) => last[nth] = text,
+            _ => {}
+        });
+    if whole { Ok(found) } else { Err(malformed(name)) }
+}
+
+fn malformed(name: &str) -> Error {
+    Error::unavailable("the store's listing is not well-formed XML").with("element", name)
+}
+
 /// Texts of all elements `name`, unescaped, in order. Errors: `Unavailable` when the text is not
 /// well-formed: what stands behind the mistake must not be taken for absent.
 pub fn all(text: &str, name: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    if collect(text, name, &mut found) {
-        return Ok(found);
-    }
-    Err(Error::unavailable("the store's listing is not well-formed XML").with("element", name))
+    if collect(text, name, &mut found) { Ok(found) } else { Err(malformed(name)) }
 }
 
 /// The text of the first element `name`, as far as the text is XML.
@@ -24,8 +39,14 @@ pub fn first(text: &str, name: &str) -> Option<String> {
 
 /// Appends the texts of elements `name`; false where the text stops being XML.
 fn collect(text: &str, name: &str, found: &mut Vec<String>) -> bool {
+    walk(text, &[name], |_, text| found.extend(text))
+}
+
+/// Shows elements of these names by their number: at its start without a text, at its end with it. False
+/// where the text stops being XML.
+fn walk(text: &str, names: &[&str], mut show: impl FnMut(usize, Option<String>)) -> bool {
     let mut reader = Reader::from_str(text);
-    let mut inside = None::<String>;
+    let mut inside = None::<(usize, String)>;
     loop {
         let event = match reader.read_event() {
             Ok(Event::Eof) => return inside.is_none(),
@@ -33,15 +54,21 @@ fn collect(text: &str, name: &str, found: &mut Vec<String>) -> bool {
             Err(_) => return false,
         };
         match (event, inside.as_mut()) {
-            (Event::Text(piece), Some(text)) => text.push_str(&piece),
-            (Event::GeneralRef(entity), Some(text)) => match character(&entity) {
+            (Event::Text(piece), Some((_, text))) => text.push_str(&piece),
+            (Event::GeneralRef(entity), Some((_, text))) => match character(&entity) {
                 Some(character) => text.push(character),
                 None => return false,
             },
-            (Event::Start(tag), _) if tag.local_name().as_ref() == name => {
-                inside = Some(String::new());
+            (Event::Start(tag), _) => {
+                if let Some(nth) = names.iter().position(|name| tag.local_name().as_ref() == *name)
+                {
+                    show(nth, None);
+                    inside = Some((nth, String::new()));
+                }
             }
-            (Event::End(_), _) => found.extend(inside.take()),
+            (Event::End(_), _) => {
+                inside.take().into_iter().for_each(|(nth, text)| show(nth, Some(text)));
+            }
             _ => {}
         }
     }
@@ -69,6 +96,17 @@ mod tests {
         assert_eq!(first(text, "Code"), None);
         assert_eq!(first("<Key>never ends", "Key"), None);
         assert_eq!(first("<Key>a</Key> no < XML", "Key").as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn texts_of_each_stand_together() {
+        let text = "<L><Contents><Key>a</Key><ETag>&quot;1&quot;</ETag><Size>3</Size></Contents>\
+                    <Contents><Size>4</Size><Key>b</Key></Contents><Key>no</Key></L>";
+        let found = each(text, "Contents", ["Key", "ETag"]).unwrap();
+        // An element behind the last one is outside of it, and no store sends one.
+        assert_eq!(found[0], ["a", "\"1\""]);
+        assert_eq!((found.len(), found[1][1].as_str()), (2, ""));
+        assert!(each("<L><Contents><Key>a", "Contents", ["Key"]).is_err());
     }
 
     #[test]

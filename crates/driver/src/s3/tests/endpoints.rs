@@ -77,7 +77,7 @@ fn a_refused_endpoint_changes_nothing_on_the_first() {
     again.close().unwrap();
 }
 
-fn store_at(path: &str, addresses: Vec<SocketAddr>) -> S3Client {
+pub fn store_at(path: &str, addresses: Vec<SocketAddr>) -> S3Client {
     let options = S3Options::parse("s3", &"timeout = \"5s\"".parse().unwrap()).unwrap();
     let location = PrefixLocation::parse(Some(path), &[]).unwrap();
     let credentials = Credentials::new(ID, SECRET, None);

@@ -4,6 +4,7 @@
 
 mod bad;
 mod endpoints;
+mod owned;
 mod server;
 mod tls;
 
@@ -12,7 +13,7 @@ use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
 use taillight_s3test::{Certs, ObjectServer, ServerSettings};
 
 use crate::conformance::{TestCase, assert_kept, one, session};
-use crate::contract::{AdminAction, Completion, Session};
+use crate::contract::{Completion, Session};
 use server::{Known, SECRET, open, plan, plan_on};
 
 fn put(session: &mut dyn Session, key: u64, size: u64) -> Completion {
@@ -155,22 +156,6 @@ fn foreign_objects_are_refused_and_stay() {
     let path = plan.target.path.clone().unwrap();
     open(&plan, Some(&path)).unwrap().close().unwrap();
     assert!(!store.holds("theirs"));
-}
-
-#[test]
-fn what_others_add_while_it_runs_stays() {
-    let store = ObjectServer::start();
-    let target = open(&plan_on(&store, "", "shared/", 10, 1), None).unwrap();
-    let mut s = session(target.as_ref(), 10, 1);
-    assert!(put(s.as_mut(), 1, 10).status.is_ok());
-    drop(s);
-    let other = open(&plan_on(&store, "keep = true", "shared/other/", 10, 1), None).unwrap();
-    other.close().unwrap();
-    target.admin(AdminAction::Flush).unwrap();
-    target.close().unwrap();
-    assert!(store.holds("shared/other"));
-    let left = store.names("shared/");
-    assert!(left.iter().all(|n| n.starts_with("shared/other/")), "only theirs: {left:?}");
 }
 
 #[test]

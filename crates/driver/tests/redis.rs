@@ -550,7 +550,7 @@ fn two_hundred_races_lose_no_key() {
             let other = scope.spawn(|| {
                 let mut stream = UnixStream::connect(&socket).unwrap();
                 let mut made = 0;
-                while !ended.load(Ordering::Relaxed) {
+                while !ended.load(Ordering::Relaxed) && made < 100_000 {
                     write!(stream, "SET r{round}:theirs-{made} precious\r\n").unwrap();
                     stream.read_exact(&mut [0; 5]).unwrap();
                     made += 1;

@@ -269,14 +269,24 @@ impl AdminConnection {
         Ok(())
     }
 
-    /// Looks for a mark of a run whose prefix this one is inside. Errors: `Refused` naming it;
-    /// `Unavailable`.
+    /// Looks for a mark of a run whose prefix this one is inside. Where the user's rights do not reach
+    /// outside the prefix, nobody knows of one. Errors: `Refused` naming it; `Unavailable`.
     fn check_outer(&mut self) -> Result<()> {
-        let prefix = self.prefix.clone();
-        for (at, _) in prefix.match_indices(':') {
-            let key = format!("{}{MARK}", &prefix[..at]);
-            if self.ask(&[b"EXISTS", key.as_bytes()])? != Reply::Text(b"0".to_vec()) {
-                return Err(self.clash("the prefix lies inside that of another run", &key));
+        let outer = self.prefix.match_indices(':').map(|(at, _)| &self.prefix[..at]);
+        let keys: Vec<_> = outer.map(|outer| format!("{outer}{MARK}")).collect();
+        let said = self.ask_many(keys.len(), |out| {
+            for key in &keys {
+                resp::command(out, 2);
+                resp::part(out, b"EXISTS");
+                resp::part(out, key.as_bytes());
+            }
+        })?;
+        for (key, said) in keys.iter().zip(said) {
+            match said {
+                Reply::Text(count) if count == b"0" => {}
+                Reply::Error(says) if says.starts_with("NOPERM") => {}
+                Reply::Error(says) => return Err(refused(&self.address, &says)),
+                _ => return Err(self.clash("the prefix lies inside that of another run", key)),
             }
         }
         Ok(())

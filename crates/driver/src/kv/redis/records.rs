@@ -21,7 +21,7 @@ use crate::kv::written::ForeignRecords;
 const BATCH: usize = 1000;
 /// Numbers without a key behind the last one found, after which there are none: a run writes numbers one
 /// after the other and deletes the first ones.
-const GAP: u64 = 4 << 20;
+const GAP: u64 = 1 << 20;
 
 /// The records of a workload, as the mark tells them to a later run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

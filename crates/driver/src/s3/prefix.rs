@@ -11,6 +11,7 @@ use taillight_core::{Error, Result};
 use super::client::{ListedObject, ObjectHead, S3Client};
 use super::location::PrefixLocation;
 use super::naming::ObjectNaming;
+use super::request::S3Request;
 use super::tags::{self, PutTags};
 use crate::contract::OpenSpec;
 use crate::kv::rules;
@@ -267,15 +268,21 @@ fn identity(store: &S3Client) -> PrefixIdentity {
     }
 }
 
-/// Looks for the owner object of a run whose prefix this one is inside. Errors: `Refused` naming it;
-/// `Unavailable`.
+/// Looks for the owner object of a run whose prefix this one is inside. Where the credentials do not reach
+/// outside the prefix, nobody knows of one, and neither run could delete what is the other's. Errors:
+/// `Refused` naming it; `Unavailable`.
 fn check_outer(store: &S3Client) -> Result<()> {
     let prefix = &store.location.prefix;
     let inner = prefix.len() - 1;
     for (at, _) in prefix.match_indices('/').filter(|(at, _)| *at < inner) {
         let outer = format!("{}{SIDECAR}", &prefix[..=at]);
-        if store.head(&outer)?.is_some() {
-            return Err(clash(store, "the prefix lies inside that of another run", &outer));
+        let answer = store.call(&S3Request::new("HEAD", outer.as_bytes()))?;
+        match answer.code {
+            200..300 => {
+                return Err(clash(store, "the prefix lies inside that of another run", &outer));
+            }
+            403 | 404 => {}
+            _ => return Err(store.refusal("say whether an outer prefix is in use", &answer)),
         }
     }
     Ok(())

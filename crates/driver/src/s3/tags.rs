@@ -21,14 +21,12 @@ pub struct PutTags {
 }
 
 impl PutTags {
-    /// None yet, with memory for the records that the plan begins with.
+    /// None yet, with memory for the first ones.
     pub fn of(w: &WorkloadPlan) -> PutTags {
-        let keys = w.keys.clone().unwrap_or_default();
+        let start = w.keys.as_ref().map_or(0, |keys| keys.start);
         let chunks = (0..CHUNKS).map(|_| OnceLock::new()).collect();
-        let tags = PutTags { start: keys.start, chunks };
-        for number in (0..=keys.count).step_by(CHUNK).take(CHUNKS) {
-            tags.at(keys.start + number);
-        }
+        let tags = PutTags { start, chunks };
+        tags.at(start);
         tags
     }
 

@@ -9,6 +9,7 @@ use super::endpoints::store_at;
 use super::server::{open, plan_on};
 use super::{error, one, put, session};
 use crate::contract::{AdminAction, Target};
+use crate::ownership::SIDECAR;
 use crate::s3::client::{ListedObject, S3Client};
 
 /// Somebody else at the same bucket.
@@ -24,7 +25,7 @@ fn written(store: &ObjectServer, options: &str, keys: u64) -> (Box<dyn Target>, 
     (0..keys).for_each(|key| assert!(put(s.as_mut(), key, 10).status.is_ok()));
     drop(s);
     let mut names = store.names("p/");
-    names.retain(|name| !name.ends_with("owner"));
+    names.retain(|name| !name.ends_with(SIDECAR));
     assert_eq!(names.len(), keys as usize);
     (target, names)
 }
@@ -113,11 +114,11 @@ fn prefixes_inside_each_other_clash() {
 #[test]
 fn an_owner_object_that_is_none_is_refused_and_stays() {
     let store = ObjectServer::start();
-    let name = "p/.taillight-owner";
+    let name = "p/.taillight-owner.json";
     let mut plan = plan_on(&store, "", "p/", 10, 1);
     plan.target.destroy = true;
     let path = plan.target.path.clone().unwrap();
-    let large = vec![b'x'; 20 << 20];
+    let large = vec![b'x'; 9 << 20];
     for body in [&large[..], &large[..65 << 10], b"\xff\xfe no text"] {
         somebody(&store).put(name, body).unwrap();
         let e = error(&plan, Some(&path));
@@ -139,7 +140,7 @@ fn two_hundred_races_lose_no_object() {
         let made = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let (client, mut made) = (somebody(&store), Vec::new());
-                while !ended.load(Ordering::Relaxed) {
+                while !ended.load(Ordering::Relaxed) && made.len() < 20_000 {
                     made.push(format!("{prefix}theirs-{}", made.len()));
                     client.put(&made[made.len() - 1], b"precious").unwrap();
                 }

@@ -1,5 +1,6 @@
 //! `taillight compare`: whether two sides of runs differ.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use taillight_compare::{CompareRequest, FoundRuns, GateRequest, SideRun, compare};
@@ -10,7 +11,7 @@ use taillight_core::{Error, Result};
 use taillight_report::table::paragraph;
 use taillight_report::{MadeReport, ReportOptions, side_words};
 use taillight_rundir::compare::{ComparableVerdict, CompareFile};
-use taillight_rundir::{JsonFile, atomic, names};
+use taillight_rundir::{JsonFile, RunDir, atomic, names, sums};
 use taillight_suite::ab::exit_of;
 use taillight_suite::saved::MOST_IN_FULL;
 
@@ -31,6 +32,8 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
     };
     let all: Vec<PathBuf> =
         found.base.iter().chain(&found.new).map(|run| PathBuf::from(&run.dir)).collect();
+    // The page is made of all files of a run.
+    all.iter().try_for_each(|run| sums::intact(&RunDir::open(run)?))?;
     let place = args.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
     taillight_report::check_output(&all, Some(&place))?;
     refuse(&found, args.judged.anyway)?;
@@ -45,10 +48,13 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
     if let Some(path) = &args.judged.junit {
         write_junit(path, &found)?;
     }
-    found.write(&place)?;
     let mut markdown = taillight_compare::markdown(&found);
     markdown.extend(said.iter().map(|said| format!("\n{said}\n")));
-    atomic::write(&place, names::COMPARE_MARKDOWN, markdown.as_bytes())?;
+    // A name of a page asks for the page alone.
+    if place.is_dir() {
+        found.write(&place)?;
+        atomic::write(&place, names::COMPARE_MARKDOWN, markdown.as_bytes())?;
+    }
     match (args.json, args.markdown) {
         (true, _) => output::json(&found)?,
         (false, true) => output::text(&markdown)?,
@@ -114,25 +120,27 @@ fn no_gate(flag: &str) -> Error {
 }
 
 /// Directory and name of the file. Errors: `Usage` where it names no file in a directory that is there.
-fn junit_place(path: &Path) -> Result<(&Path, String)> {
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match path.file_name().filter(|_| dir.is_dir() && !path.is_dir()) {
-        Some(name) => Ok((dir, name.to_string_lossy().into_owned())),
-        None => Err(Error::usage("--junit names no file that can be written")
+fn junit_place(path: &Path) -> Result<(&Path, &OsStr)> {
+    match atomic::place(path) {
+        Ok(place) if place.0.is_dir() => Ok(place),
+        _ => Err(Error::usage("--junit names no file that can be written")
             .with("path", path.display())
             .hint("name a file in a directory that is there")),
     }
 }
 
-/// Whether the file can be had: a wrong name must not cost a series. Errors: `Usage`.
+/// Whether the file can be had: a wrong name must not cost a series. Errors: `Usage`, also where
+/// something is there that no comparison wrote.
 pub fn check_junit(path: &Path) -> Result<()> {
-    junit_place(path).map(|_| ())
+    junit_place(path)?;
+    atomic::may_write(path, |head| atomic::says(head, taillight_compare::JUNIT))
 }
 
 /// Writes JUnit XML. Errors: as [`check_junit`]; `Unavailable` when it cannot be written.
 pub fn write_junit(path: &Path, found: &CompareFile) -> Result<()> {
+    check_junit(path)?;
     let (dir, name) = junit_place(path)?;
-    atomic::write(dir, &name, taillight_compare::junit(found).as_bytes())
+    atomic::write(dir, name, taillight_compare::junit(found).as_bytes())
 }
 
 /// `10%` as 0.1. Errors: `Usage`.

@@ -6,7 +6,7 @@ use std::path::Path;
 use taillight_core::exit::Exit;
 use taillight_core::job::Job;
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, atomic};
 use taillight_import::EXPORTS;
 use taillight_report::format::counted;
 use taillight_rundir::series::SeriesFile;
@@ -14,7 +14,6 @@ use taillight_rundir::{JsonFile, RunDir};
 use taillight_suite::points;
 
 use crate::args::{CSV, ExportArgs, OPENMETRICS, REMOTE_WRITE};
-use crate::import::write_new;
 use crate::{output, run};
 
 /// Runs the command. Errors: `Usage` for a job that the format cannot express at all, and for a
@@ -39,7 +38,7 @@ pub fn main(args: &ExportArgs) -> Result<Exit> {
         None => return Err(no_table(&args.of)),
     };
     match args.output.as_deref().filter(|p| *p != Path::new("-")) {
-        Some(path) => write_new(path, &text)?,
+        Some(path) => atomic::write_new(path, text.as_bytes())?,
         None => output::text(&text)?,
     }
     Ok(Exit::Ok)

@@ -11,6 +11,7 @@ use taillight_core::units::Span;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_report::{ReportContext, html};
+use taillight_rundir::compare::ComparedRun;
 use taillight_rundir::history::{HistoryFile, HistorySuspect};
 use taillight_rundir::{JsonFile, atomic, names};
 
@@ -20,8 +21,6 @@ use crate::run::directory::command_line;
 
 /// Where the history goes where nothing else is asked.
 const OUTPUT: &str = "taillight-history";
-/// The history for pull requests.
-const MARKDOWN: &str = "changes.md";
 /// In it, links to the nights that the newest one is set beside.
 const BEFORE: &str = "before";
 /// Nights that are linked: as many as make the band.
@@ -102,22 +101,36 @@ fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
             .hint("name another directory with --output")
     })?;
     atomic::write(place, names::REPORT, html::page(&[], &context)?.as_bytes())?;
-    atomic::write(place, MARKDOWN, markdown(found).as_bytes())?;
+    atomic::write(place, names::CHANGES_MARKDOWN, markdown(found).as_bytes())?;
+    // Links of an earlier history are known by its nights; one that is damaged names none.
+    let earlier = HistoryFile::read(place).ok().flatten();
+    link(found, &place.join(BEFORE), earlier.as_ref())?;
     found.write(place)?;
-    link(found, &place.join(BEFORE))?;
     Ok(place.join(names::REPORT))
 }
 
 /// One run of each night that a suspect is set beside, so that nights are the units of the comparison.
-fn link(found: &HistoryFile, before: &Path) -> Result<()> {
+fn link(found: &HistoryFile, before: &Path, earlier: Option<&HistoryFile>) -> Result<()> {
     let failed = |e: std::io::Error| {
         Error::unavailable("cannot link the nights before").with("path", before.display()).source(e)
     };
-    for entry in std::fs::read_dir(before).into_iter().flatten() {
-        let entry = entry.map_err(failed)?;
-        // Of an earlier history; anything else in it is not ours.
-        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-            std::fs::remove_file(entry.path()).map_err(failed)?;
+    // A manifest may come from anywhere: an id that is a path names no link.
+    let place = |run: &ComparedRun| {
+        let plain = Path::new(&run.run_id).file_name().is_some_and(|name| *name == *run.run_id);
+        plain.then(|| before.join(&run.run_id))
+    };
+    if before.is_symlink() {
+        return Err(Error::usage("the directory for links to nights is a link itself")
+            .with("path", before.display())
+            .hint("remove it, or name another directory with --output"));
+    }
+    // Anything else in it is not ours.
+    let runs = earlier.iter().flat_map(|file| &file.nights).flat_map(|night| &night.runs);
+    for old in runs.filter_map(place).filter(|path| path.is_symlink()) {
+        // Another history that is made at the same time may have been faster.
+        match std::fs::remove_file(old) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
         }
     }
     let suspects = found.figures.iter().filter_map(|track| track.suspect.as_ref());
@@ -125,8 +138,12 @@ fn link(found: &HistoryFile, before: &Path) -> Result<()> {
     let Some((first, newest)) = suspects.map(|s| (since(s), s.night)).max() else { return Ok(()) };
     std::fs::create_dir_all(before).map_err(failed)?;
     for run in found.nights[first..newest].iter().filter_map(|night| night.runs.first()) {
+        let Some(link) = place(run) else { continue };
         let dir = std::fs::canonicalize(&run.dir).map_err(failed)?;
-        std::os::unix::fs::symlink(dir, before.join(&run.run_id)).map_err(failed)?;
+        match std::os::unix::fs::symlink(&dir, &link) {
+            Err(_) if link.read_link().is_ok_and(|to| to == dir) => {}
+            linked => linked.map_err(failed)?,
+        }
     }
     Ok(())
 }

@@ -1,11 +1,10 @@
 //! `taillight import`: another benchmark's job file as Taillight job files.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::units::readable::in_line;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, atomic};
 use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
 
@@ -46,13 +45,13 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
     match (to, jobs.as_slice()) {
         (None, [one]) => output::text(&one.toml)?,
         (None, _) => return Err(several(&jobs)),
-        (Some(path), [one]) if !is_directory(path) => write_new(path, &one.toml)?,
+        (Some(path), [one]) if !is_directory(path) => atomic::write_new(path, one.toml.as_bytes())?,
         (Some(path), _) if !is_directory(path) => return Err(several(&jobs)),
         (Some(path), _) => {
             std::fs::create_dir_all(path).map_err(|e| cannot_write(path, e))?;
             for job in &jobs {
                 let file = path.join(format!("{}.toml", job.name));
-                write_new(&file, &job.toml)?;
+                atomic::write_new(&file, job.toml.as_bytes())?;
                 output::line(&in_line(file.display()));
             }
         }
@@ -98,21 +97,6 @@ fn several(jobs: &[ImportedJob]) -> Error {
 /// It is one, or is meant to become one.
 fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/')
-}
-
-/// Writes a file that is not there yet. Errors: `Usage` when it is, `Unavailable` when it cannot be
-/// written.
-pub fn write_new(path: &Path, text: &str) -> Result<()> {
-    let mut open = std::fs::OpenOptions::new();
-    let mut file = match open.write(true).create_new(true).open(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::usage("the output file exists already")
-                .with("path", path.display())
-                .hint("remove it, or give another name"));
-        }
-        opened => opened.map_err(|e| cannot_write(path, e))?,
-    };
-    file.write_all(text.as_bytes()).map_err(|e| cannot_write(path, e))
 }
 
 fn cannot_write(path: &Path, e: std::io::Error) -> Error {

@@ -53,6 +53,8 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
             "no page: the run directory cannot be written; --output DIR makes it elsewhere",
         );
     }
+    // A report elsewhere, or of several runs, is no reason to touch them.
+    let write = write && taillight_report::at_home(&runs, output.as_deref());
     let options =
         ReportOptions { output, html: pages, texts: pages, write, ..ReportOptions::default() };
     let report = make(&runs, options)?;
@@ -91,7 +93,7 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
         ));
     }
     output::result(words(&context).trim_end());
-    let made = of_series(&runs, place, context)?;
+    let made = series_page(&runs, place, context, place == dir)?;
     output::line(
         &made.html.map_or(String::new(), |page| format!("\nReport  {}", in_line(page.display()))),
     );
@@ -254,7 +256,19 @@ pub fn unwritten(path: &Path) -> Result<MadeReport> {
 /// Makes one report over runs that belong together, into the directory that holds theirs. Errors:
 /// `Unavailable` when the directory cannot be written.
 pub fn of_series(runs: &[PathBuf], into: &Path, context: ReportContext) -> Result<MadeReport> {
-    make(runs, ReportOptions { output: Some(into.to_owned()), context, ..ReportOptions::default() })
+    series_page(runs, into, context, true)
+}
+
+fn series_page(
+    runs: &[PathBuf],
+    into: &Path,
+    context: ReportContext,
+    write: bool,
+) -> Result<MadeReport> {
+    make(
+        runs,
+        ReportOptions { output: Some(into.to_owned()), context, write, ..Default::default() },
+    )
 }
 
 /// Makes a report in the console's colours, and shows how far it is.

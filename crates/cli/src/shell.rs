@@ -2,14 +2,13 @@
 //! the definitions that parse it. Packages install what these print.
 
 use std::io::Write as _;
-use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use taillight_core::exit::Exit;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, atomic};
 use taillight_driver::DRIVERS;
 use taillight_suite::suites;
 
@@ -73,16 +72,20 @@ pub fn man(args: &ManArgs) -> Result<Exit> {
         output::text(pages.first().map_or("", |(_, page)| page))?;
         return Ok(Exit::Ok);
     };
-    write(dir, &pages).map_err(|e| {
+    std::fs::create_dir_all(dir).map_err(|e| {
         Error::unavailable("cannot write the manual").with("path", dir.display()).source(e)
     })?;
+    let file = |name: &str| format!("{name}.1");
+    // Pages of the same name that are not ours are seen before the first is written.
+    for (name, _) in &pages {
+        atomic::may_write(&dir.join(file(name)), |head| atomic::says(head, OURS))?;
+    }
+    pages.iter().try_for_each(|(name, page)| atomic::write(dir, file(name), page.as_bytes()))?;
     Ok(Exit::Ok)
 }
 
-fn write(dir: &Path, pages: &[(String, String)]) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir)?;
-    pages.iter().try_for_each(|(name, page)| std::fs::write(dir.join(format!("{name}.1")), page))
-}
+/// What every page says of itself.
+const OURS: &str = ".TH TAILLIGHT";
 
 /// The page of the program and one of each of its commands, by name.
 fn pages() -> Vec<(String, String)> {

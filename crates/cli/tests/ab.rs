@@ -65,13 +65,23 @@ fn a_junit_file_that_cannot_be_written_costs_no_answer() {
     let dir = scratch();
     let at = dir.path();
     jobs(at);
-    // In the way of the file's temporary name.
-    std::fs::create_dir(at.join(".ci.xml.tmp")).expect("made");
-    let (_, err) = run_line(at, "ab a.toml b.toml --junit ci.xml --output out", 5);
+    // It comes into the way while the runs go on.
+    let child = common::start(at, "ab a.toml b.toml --junit ci.xml --output out");
+    while !at.join("out/series.json").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    std::fs::create_dir(at.join("ci.xml")).expect("made");
+    let (_, err) = common::ended(&child.wait_with_output().expect("it ends"), 5);
     assert!(err.contains("ci.xml") && common::unwrapped(&err).contains("not lost"), "{err}");
-    std::fs::remove_dir(at.join(".ci.xml.tmp")).expect("removed");
+    std::fs::remove_dir(at.join("ci.xml")).expect("removed");
+    run_line(at, "compare out --junit ci.xml --output again", 0);
     run_line(at, "compare out --junit ci.xml --output again", 0);
     assert!(at.join("ci.xml").is_file());
+    // What somebody else wrote stays.
+    std::fs::write(at.join("ci.xml"), "<testsuite name=\"theirs\"/>").expect("written");
+    let (_, err) = run_line(at, "compare out --junit ci.xml --output again", 2);
+    assert!(err.contains("exists already"), "{err}");
+    assert!(std::fs::read_to_string(at.join("ci.xml")).expect("read").contains("theirs"));
 }
 
 #[test]

@@ -36,12 +36,15 @@ fn a_run_whose_end_cannot_be_noted_is_not_lost() {
     let dir = scratch();
     let line = "run --driver null --rate 1000/s --runtime 1s --output out";
     let child = start_measuring(dir.path(), line);
-    // In the way of the manifest's temporary name.
-    let cause = dir.path().join("out/.manifest.json.tmp");
-    std::fs::create_dir(&cause).expect("made");
+    // In the way of the manifest's name.
+    let manifest = dir.path().join("out/manifest.json");
+    let aside = dir.path().join("aside");
+    std::fs::rename(&manifest, &aside).expect("moved");
+    std::fs::create_dir(&manifest).expect("made");
     let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
     assert!(err.contains("manifest") && err.contains("is not lost"), "{err}");
-    std::fs::remove_dir(&cause).expect("removed");
+    std::fs::remove_dir(&manifest).expect("removed");
+    std::fs::rename(&aside, &manifest).expect("moved");
     common::run(dir.path(), &["report", "out"], 5);
     assert_eq!(summary(dir.path(), "out")["totals"]["count"], 1000);
 }

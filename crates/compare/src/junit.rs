@@ -6,6 +6,9 @@ use taillight_rundir::compare::{CompareFile, CompareVerdict, GateStatus};
 
 use crate::text::sentence;
 
+/// What a file of ours says of itself.
+pub const JUNIT: &str = "name=\"taillight compare\"";
+
 /// The whole file. The gate's figure fails with the gate; without one, figures that are worse do. What is
 /// undecided is skipped.
 pub fn junit(found: &CompareFile) -> String {
@@ -56,7 +59,7 @@ pub fn junit(found: &CompareFile) -> String {
         );
     }
     format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"taillight compare\" \
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite {JUNIT} \
          tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\">\n{cases}</testsuite>\n",
         cases.lines().count()
     )

@@ -31,7 +31,7 @@ use taillight_rundir::history::LeftOutRun;
 use figures::Units;
 
 pub use gate::GateRequest;
-pub use junit::junit;
+pub use junit::{JUNIT, junit};
 pub use pairs::{DropRule, PairPlan, RunPair, base_first, is_hopeless};
 pub use side::{FoundRuns, SideRun};
 pub use text::{console, context, gate_words, markdown, primary, sentence, table, words};

@@ -1,9 +1,10 @@
 //! Vocabulary shared by every crate: units, clock, operations, records, plan, errors.
 //!
 //! What it is: plain types with their meaning and units. What it is not: threads, network,
-//! storage access (beyond opening a file that somebody names), or policy. Every other crate depends
-//! on this one and on nothing sideways.
+//! storage access (beyond opening a file that somebody names, and writing one whole), or policy. Every
+//! other crate depends on this one and on nothing sideways.
 
+pub mod atomic;
 pub mod block_size_file;
 pub mod capability;
 pub mod clock;

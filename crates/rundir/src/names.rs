@@ -46,6 +46,8 @@ pub const COMPARE: &str = "compare.json";
 pub const COMPARE_MARKDOWN: &str = "compare.md";
 /// When figures of a series of nights changed.
 pub const CHANGES: &str = "changes.json";
+/// The same for pull requests.
+pub const CHANGES_MARKDOWN: &str = "changes.md";
 /// The points of a series of runs, in the directory that holds their run directories.
 pub const SERIES: &str = "series.json";
 /// The same as a table: one row per point, workload and operation.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, atomic};
 
 use crate::atomic::cannot;
 use crate::chunk::MAGIC;
@@ -219,8 +219,7 @@ fn kind(path: &Path) -> Result<Kind> {
 fn remove_leftovers(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with('.') && name.ends_with(".tmp") {
+        if atomic::is_temporary(&name.to_string_lossy()) {
             let _ = fs::remove_file(entry.path());
         }
     }

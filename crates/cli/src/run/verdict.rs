@@ -79,7 +79,7 @@ pub fn conclude(
             }
             (report.summaries.into_iter().next(), None)
         }
-        // "Not possible here" is for runs that measured nothing.
+        // "Not possible here" and "nothing was touched" are for runs that measured nothing.
         Err(e) => {
             let exit = problem::show(&e);
             // Where there is no room for the report, its words are all the more wanted.
@@ -88,7 +88,8 @@ pub fn conclude(
             {
                 output::result(&format!("\n{}", report.text.trim_end()));
             }
-            let exit = if exit == Exit::Unavailable { Exit::TargetFailed } else { exit };
+            let nothing = [Exit::Unavailable, Exit::Usage].contains(&exit);
+            let exit = if nothing { Exit::TargetFailed } else { exit };
             (None, Some(exit))
         }
     };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{Error, Op, OpKind, Result, Stamp, regular};
+use taillight_core::{Error, Op, OpKind, Result, Stamp, atomic, regular};
 
 /// How service times of writes grow with use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -170,10 +170,12 @@ struct UseRecord {
 impl UseFile {
     /// What the file says, or a new device where there is no file. A run into the directory of the
     /// last one repeats it, as after a kill, and finds what that one found. Errors: `Refused` for a
-    /// file that is something else; `Unavailable` when it cannot be read.
+    /// file that is something else; `Usage` for what is no regular file; `Unavailable` when it cannot be read.
     pub fn open(path: &Path, run: Option<&str>) -> Result<(UseFile, DeviceUse)> {
         let run = run.map(str::to_owned);
         let of = |before, run| (UseFile { path: path.to_owned(), before, run }, before);
+        // What cannot be written at the end is no state from the start.
+        atomic::may_write(path, |_| true)?;
         let text = match regular::read(path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -196,15 +198,8 @@ impl UseFile {
         let text = serde_json::to_vec(&record)
             .map_err(|e| Error::internal("the state cannot be written").source(e))?;
         UseFile::open(&self.path, None)?;
-        let mut part = self.path.clone().into_os_string();
-        part.push(format!(".part-{}", std::process::id()));
-        // Nothing that has the name already is followed, overwritten or removed.
-        let new = std::fs::OpenOptions::new().write(true).create_new(true).open(&part);
-        let mut new = new.map_err(|e| cannot("write", Path::new(&part), e))?;
-        new.write_all(&text).and_then(|()| std::fs::rename(&part, &self.path)).map_err(|e| {
-            let _ = std::fs::remove_file(&part);
-            cannot("write", &self.path, e)
-        })
+        let (dir, name) = atomic::place(&self.path)?;
+        atomic::write(dir, name, &text)
     }
 }
 
@@ -294,10 +289,20 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"mine\": 1}");
         assert!(file.write(used).is_err(), "it came after the look");
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"mine\": 1}");
-        std::fs::remove_file(&path).expect("removed");
-        let part = format!("state.json.part-{}", std::process::id());
-        std::os::unix::fs::symlink(dir.path().join("theirs"), dir.path().join(part))
-            .expect("a link");
-        assert!(file.write(used).is_err() && !dir.path().join("theirs").exists());
+    }
+
+    #[test]
+    fn links_beside_the_state_and_in_its_place_are_not_followed() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, victim) = (dir.path().join("state.json"), dir.path().join("victim"));
+        std::fs::write(&victim, "precious").expect("written");
+        symlink(&victim, dir.path().join("state.json.part")).expect("linked");
+        let (file, used) = UseFile::open(&path, None).expect("a new device");
+        file.write(used).expect("written");
+        symlink(&victim, dir.path().join("link")).expect("linked");
+        let e = UseFile::open(&dir.path().join("link"), None).expect_err("refused");
+        assert!(e.to_string().contains("symbolic link"), "{e}");
+        assert_eq!(std::fs::read_to_string(&victim).expect("there"), "precious");
     }
 }

@@ -14,8 +14,9 @@ use taillight_rundir::{RunDir, Summary, atomic, names};
 
 use output::OutputPlace;
 
-pub use output::check_output;
+pub use output::{at_home, check_output};
 
+use crate::analyse::damage::damaged;
 use crate::analyse::{Analysis, CapturedIos, analyse};
 use crate::attribution::{Explanation, explain};
 use crate::model::{
@@ -43,7 +44,8 @@ pub struct ReportOptions {
     pub detail: bool,
     /// What runs have in common that none of them says by itself.
     pub context: ReportContext,
-    /// Whether `summary.json` is written anew into each run directory.
+    /// Whether `summary.json` is written anew into each run directory; of a damaged run only where none
+    /// is left from before the damage.
     pub write: bool,
 }
 
@@ -144,7 +146,7 @@ pub fn make_counted<'a>(
     }
     for (dir, run) in dirs.iter().zip(&mut runs) {
         refresh_files(dir, &mut run.summary)?;
-        if options.write {
+        if options.write && !(damaged(&run.summary.verdict) && sound_summary(dir)) {
             dir.write(&run.summary)?;
         }
     }
@@ -189,6 +191,11 @@ fn explained(
         }
         Err(e) => Err(e),
     }
+}
+
+/// Whether `summary.json` is as it was made, and from files that were sound.
+fn sound_summary(dir: &RunDir) -> bool {
+    matches!(dir.read::<Summary>(), Ok(Some(was)) if !damaged(&was.verdict))
 }
 
 /// Lists the files as they are now; the summary cannot know its own size.

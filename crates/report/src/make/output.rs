@@ -9,13 +9,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
-use taillight_rundir::names;
+use taillight_rundir::{atomic, names};
 
 use crate::render::TEXTS;
 
 /// How a page of ours is known: as it begins now, and what pages of former versions hold.
 const PAGE: &str = r#"<meta name="generator" content="Taillight">"#;
 const FORMER_PAGE: &str = r#"<span class="brand">Taillight storage benchmark</span>"#;
+
+/// What the JSON files say.
+const JSON: &str = "\"taillight\": \"";
 
 /// A page has either mark after its styles at the latest.
 const HEAD_BYTES: u64 = 256 << 10;
@@ -48,6 +51,18 @@ impl OutputPlace {
             (None, _) => OutputPlace { dir: PathBuf::from("taillight-report"), page: None },
         }
     }
+
+    /// Whether it is the directory of the only run, whose own files are then made again.
+    pub fn is_home_of(&self, runs: &[&Path]) -> bool {
+        matches!(runs, [one] if same(one, &self.dir))
+            && self.page.as_deref().is_none_or(|page| page == names::REPORT)
+    }
+}
+
+/// Whether a report over these runs goes where their own is: the directory of the only run.
+pub fn at_home(runs: &[PathBuf], output: Option<&Path>) -> bool {
+    let paths: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
+    OutputPlace::of(&paths, output).is_home_of(&paths)
 }
 
 /// Whether a report over these runs may be written to `output` (None = the default of
@@ -56,10 +71,7 @@ impl OutputPlace {
 pub fn check_output(runs: &[PathBuf], output: Option<&Path>) -> Result<()> {
     let paths: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
     let place = OutputPlace::of(&paths, output);
-    if let [one] = paths.as_slice()
-        && same(one, &place.dir)
-        && place.page.as_deref().is_none_or(|p| p == names::REPORT)
-    {
+    if place.is_home_of(&paths) {
         return Ok(());
     }
     match &place.page {
@@ -74,12 +86,7 @@ fn page(dir: &Path, name: &str) -> Result<()> {
     if name == names::REPORT && owned(dir).is_some() {
         return Err(of_a_run(&path));
     }
-    match is_new(&path) || is_page(&path) {
-        true => Ok(()),
-        false => Err(Error::usage("the output file exists already")
-            .with("path", path.display())
-            .hint("it is no report of Taillight: remove it, or give another name")),
-    }
+    atomic::may_write(&path, says_page)
 }
 
 /// The whole report: a new or empty directory, or one that holds a report of ours.
@@ -101,8 +108,9 @@ fn directory(dir: &Path) -> Result<()> {
     let page = dir.join(names::REPORT);
     let foreign = TEXTS.iter().map(|t| (dir.join(t.file), t.head));
     let foreign = foreign.filter(|(path, head)| !is_new(path) && !begins(path, head));
+    let mut foreign = foreign.map(|(path, _)| path).chain(foreign_beside(dir));
     let foreign = match is_page(&page) {
-        true => foreign.map(|(path, _)| path).next(),
+        true => foreign.next(),
         false => Some(dir.to_owned()),
     };
     match foreign {
@@ -114,6 +122,23 @@ fn directory(dir: &Path) -> Result<()> {
             .with("path", path.display())
             .hint("it is no report of Taillight: remove it, or name another directory")),
     }
+}
+
+/// Files beside a page that a comparison or a history would replace, and that neither wrote. Its Markdown
+/// is known by the JSON that was written with it.
+fn foreign_beside(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let pairs =
+        [(names::COMPARE, names::COMPARE_MARKDOWN), (names::CHANGES, names::CHANGES_MARKDOWN)];
+    pairs.into_iter().filter_map(move |(json, text)| {
+        let (json, text) = (dir.join(json), dir.join(text));
+        let ours = head(&json).is_some_and(|h| atomic::says(&h, JSON));
+        match (is_new(&json), is_new(&text)) {
+            (false, _) if !ours => Some(json),
+            (true, false) => Some(text),
+            (false, false) if head(&text).is_none() => Some(text),
+            _ => None,
+        }
+    })
 }
 
 fn of_a_run(path: &Path) -> Error {
@@ -140,19 +165,20 @@ fn is_new(path: &Path) -> bool {
 }
 
 fn is_page(path: &Path) -> bool {
-    head(path).is_some_and(|h| {
-        let text = String::from_utf8_lossy(&h);
-        text.contains(PAGE) || text.contains(FORMER_PAGE)
-    })
+    head(path).is_some_and(|h| says_page(&h))
+}
+
+fn says_page(head: &[u8]) -> bool {
+    atomic::says(head, PAGE) || atomic::says(head, FORMER_PAGE)
 }
 
 fn begins(path: &Path, with: &str) -> bool {
     head(path).is_some_and(|h| h.starts_with(with.as_bytes()))
 }
 
-/// The first bytes of a regular file; a pipe of that name is not waited for.
+/// The first bytes of a regular file; a pipe of that name is not waited for, a link not followed.
 fn head(path: &Path) -> Option<Vec<u8>> {
-    if !path.is_file() {
+    if !fs::symlink_metadata(path).ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();

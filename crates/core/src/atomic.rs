@@ -1,0 +1,314 @@
+//! Files that appear whole or not at all: temporary name, sync, rename, sync of the directory.
+//!
+//! What it is: the one way in which Taillight writes a file of its output, wherever that lies. What it is
+//! not: a judgement whether a regular file that is there may be replaced; who is given a name by a person
+//! looks at it first. Whatever else has the name (a link, a directory, a device, a pipe) is refused.
+
+use std::collections::hash_map::RandomState;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, Permissions};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::{Error, Result, regular};
+
+/// What a file is known by stands in so many of its first bytes.
+const HEAD_BYTES: u64 = 256 << 10;
+
+/// End of the temporary names.
+const ENDING: &str = ".tmp";
+
+/// A file being written under a temporary name of its own. Dropped without [`TempFile::commit`], it is
+/// removed.
+#[derive(Debug)]
+pub struct TempFile {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+    /// Nothing is replaced.
+    new: bool,
+    committed: bool,
+}
+
+impl TempFile {
+    /// Starts the file that will be called `name` in `dir`, and takes over the rights of a regular file
+    /// that is replaced. Errors: `Usage` when `name` is no plain file name or something else has it;
+    /// `Unavailable` when it cannot be made.
+    pub fn create(dir: &Path, name: impl AsRef<OsStr>) -> Result<TempFile> {
+        TempFile::begin(dir, name.as_ref(), false)
+    }
+
+    /// As [`TempFile::create`], of a file that is not there yet. Errors: also `Usage` when it is.
+    pub fn create_new(dir: &Path, name: impl AsRef<OsStr>) -> Result<TempFile> {
+        TempFile::begin(dir, name.as_ref(), true)
+    }
+
+    fn begin(dir: &Path, name: &OsStr, new: bool) -> Result<TempFile> {
+        let path = dir.join(name);
+        if Path::new(name).file_name() != Some(name) {
+            return Err(Error::usage("the output names no file").with("path", path.display()));
+        }
+        let was = replaced(&path, new)?;
+        // A name that nobody can foresee; one that is taken all the same is an error, never followed.
+        let random = RandomState::new().build_hasher().finish();
+        let temporary = dir.join(format!(".taillight-{random:016x}{ENDING}"));
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        options.mode(if was.is_some() { 0o600 } else { 0o666 });
+        let file = options.open(&temporary).map_err(|e| cannot("create", &path, e))?;
+        let made = TempFile { file, temporary, path, new, committed: false };
+        was.map_or(Ok(()), |was| made.keep_rights(&was))?;
+        Ok(made)
+    }
+
+    /// What was private stays private, and whose it was keeps it where we may give it.
+    fn keep_rights(&self, was: &Metadata) -> Result<()> {
+        let cannot = |e| cannot("create", &self.path, e);
+        let is = self.file.metadata().map_err(cannot)?;
+        let mut mode = was.mode() & 0o777;
+        if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
+            if fchown(&self.file, Some(was.uid()), Some(was.gid())).is_err() {
+                // Rights of a group are rights of that group only.
+                mode &= 0o707;
+            }
+        }
+        self.file.set_permissions(Permissions::from_mode(mode)).map_err(cannot)
+    }
+
+    /// A second handle to the same open file. Errors: `Unavailable` when the process may open no
+    /// more files.
+    pub fn handle(&self) -> Result<File> {
+        self.file.try_clone().map_err(|e| cannot("open", &self.path, e))
+    }
+
+    /// Syncs the data, gives the file its name and syncs the directory. Errors: as
+    /// [`TempFile::create`]; the temporary file is then removed.
+    pub fn commit(mut self) -> Result<()> {
+        self.file.sync_all().map_err(|e| cannot("sync", &self.path, e))?;
+        replaced(&self.path, self.new)?;
+        let flags = if self.new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+        let renamed = match renameat_with(CWD, &self.temporary, CWD, &self.path, flags) {
+            Err(Errno::EXIST) if self.new => return Err(exists(&self.path)),
+            // A file system without this flag: it was looked just now.
+            Err(Errno::INVAL | Errno::NOSYS) => fs::rename(&self.temporary, &self.path),
+            done => done.map_err(io::Error::from),
+        };
+        renamed.map_err(|e| cannot("rename", &self.path, e))?;
+        self.committed = true;
+        match self.path.parent() {
+            Some(dir) => sync_dir(dir),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Write for TempFile {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.file.write(buf)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if !self.committed {
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// The regular file that has this name, if any. Errors: `Usage` for anything else, and with `new` for any.
+fn replaced(path: &Path, new: bool) -> Result<Option<Metadata>> {
+    let found = match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(|e| cannot("create", path, e))?,
+    };
+    if new {
+        return Err(exists(path));
+    }
+    let kind = found.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(Some(found)),
+        () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_dir() => "a directory",
+        () => "no regular file",
+    };
+    Err(Error::usage(format!("the output is {what}, which is neither followed nor replaced"))
+        .with("path", path.display())
+        .hint("remove it, or give another name"))
+}
+
+/// Whether an output that a person named may be written: nothing has its name, or a regular file that is
+/// empty or that `ours` knows by its first bytes. Reads only. Errors: `Usage` where it may not;
+/// `Unavailable` when what is there cannot be read.
+pub fn may_write(path: &Path, ours: impl FnOnce(&[u8]) -> bool) -> Result<()> {
+    if replaced(path, false)?.is_none() {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    let file = regular::open(path).map_err(|e| cannot("read", path, e))?;
+    file.take(HEAD_BYTES).read_to_end(&mut head).map_err(|e| cannot("read", path, e))?;
+    match head.is_empty() || ours(&head) {
+        true => Ok(()),
+        false => Err(exists(path)),
+    }
+}
+
+/// Whether `text` stands in the first bytes of a file.
+pub fn says(head: &[u8], text: &str) -> bool {
+    head.windows(text.len()).any(|w| w.eq_ignore_ascii_case(text.as_bytes()))
+}
+
+fn exists(path: &Path) -> Error {
+    Error::usage("the output file exists already")
+        .with("path", path.display())
+        .hint("Taillight did not write it for this: remove it, or give another name")
+}
+
+/// Writes `bytes` as `name` in `dir`, whole or not at all. Errors: as [`TempFile::create`];
+/// `Unavailable` also without space.
+pub fn write(dir: &Path, name: impl AsRef<OsStr>, bytes: &[u8]) -> Result<()> {
+    filled(TempFile::create(dir, name)?, bytes)
+}
+
+/// As [`write()`], of a file that is not there yet. Errors: also `Usage` when it is.
+pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let (dir, name) = place(path)?;
+    filled(TempFile::create_new(dir, name)?, bytes)
+}
+
+fn filled(mut file: TempFile, bytes: &[u8]) -> Result<()> {
+    file.write_all(bytes).map_err(|e| cannot("write", &file.path, e))?;
+    file.commit()
+}
+
+/// Directory and name of a file. Errors: `Usage` where the path names none.
+pub fn place(path: &Path) -> Result<(&Path, &OsStr)> {
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let named = !path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    path.file_name().filter(|_| named).map(|name| (dir, name)).ok_or_else(|| {
+        Error::usage("the output names no file")
+            .with("path", path.display())
+            .hint("give the name of a file")
+    })
+}
+
+/// Whether a file of this name is one that was being written, and nobody's any more once its writer ended.
+pub fn is_temporary(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(ENDING)
+}
+
+/// Makes names in `dir` durable. Errors: `Unavailable` when the directory cannot be synced.
+pub fn sync_dir(dir: &Path) -> Result<()> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| cannot("sync", dir, e))
+}
+
+/// "cannot `what` the file", with the path, a hint for a full disk, and the cause.
+pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
+    let hint = match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("free some space there, or choose another directory with --output")
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Some("choose a directory you may write to with --output")
+        }
+        io::ErrorKind::FileTooLarge => Some("raise the limit on the size of files (ulimit -f)"),
+        io::ErrorKind::NotFound if what == "create" => {
+            Some("no file can be made there: name another with --output")
+        }
+        _ => None,
+    };
+    Error::unavailable(format!("cannot {what} a file of the output"))
+        .with("path", path.display())
+        .source(e)
+        .hint_some(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::ErrorKind;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let list = fs::read_dir(dir).expect("listed");
+        let mut names: Vec<String> =
+            list.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_neither_followed_nor_replaced() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let (dir, victim) = (tmp.path().join("out"), tmp.path().join("victim"));
+        fs::create_dir(&dir).expect("made");
+        fs::write(&victim, "precious").expect("written");
+        symlink(&victim, dir.join("link")).expect("linked");
+        symlink(tmp.path().join("nowhere"), dir.join("dangling")).expect("linked");
+        fs::create_dir(dir.join("folder")).expect("made");
+        let pipe = std::process::Command::new("mkfifo").arg(dir.join("pipe")).status();
+        assert!(pipe.expect("mkfifo").success());
+        let before = names(&dir);
+        for name in ["link", "dangling", "folder", "pipe", "", ".", "..", "a/b", "folder/"] {
+            let e = write(&dir, name, b"x").expect_err(name);
+            assert_eq!(e.kind(), ErrorKind::Usage, "{name}");
+            assert!(write_new(&dir.join(name), b"x").is_err(), "{name}");
+        }
+        assert_eq!(names(&dir), before);
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "precious");
+        assert!(!tmp.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_link_that_comes_while_a_file_is_written_stays() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let file = TempFile::create(tmp.path(), "a").expect("made");
+        symlink("/nowhere", tmp.path().join("a")).expect("linked");
+        assert_eq!(file.commit().expect_err("refused").kind(), ErrorKind::Usage);
+        assert_eq!(names(tmp.path()), ["a"]);
+        let new = TempFile::create_new(tmp.path(), "b").expect("made");
+        fs::write(tmp.path().join("b"), "theirs").expect("written");
+        assert_eq!(new.commit().expect_err("refused").kind(), ErrorKind::Usage);
+        assert_eq!(fs::read_to_string(tmp.path().join("b")).expect("read"), "theirs");
+    }
+
+    #[test]
+    fn a_private_file_stays_private_and_old_temporary_names_are_left_alone() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let (path, victim) = (tmp.path().join("a.json"), tmp.path().join("victim"));
+        fs::write(&victim, "precious").expect("written");
+        symlink(&victim, tmp.path().join(".a.json.tmp")).expect("linked");
+        fs::write(&path, "old").expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        write(tmp.path(), "a.json", b"new").expect("replaced");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        assert_eq!(fs::read_to_string(&path).expect("read"), "new");
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "precious");
+    }
+
+    #[test]
+    fn writers_at_the_same_time_leave_one_whole_file() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let text = |n: u8| vec![b'a' + n; 1 << 20];
+        std::thread::scope(|s| {
+            for n in 0..8u8 {
+                let dir = tmp.path();
+                s.spawn(move || (0..4).for_each(|_| write(dir, "a", &text(n)).expect("written")));
+            }
+        });
+        assert_eq!(names(tmp.path()), ["a"]);
+        let left = fs::read(tmp.path().join("a")).expect("read");
+        assert_eq!(left, text(left[0] - b'a'));
+    }
+}

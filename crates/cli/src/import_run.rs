@@ -10,7 +10,7 @@ use taillight_core::exit::Exit;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile};
-use taillight_rundir::{RunDir, SCHEMA_VERSION};
+use taillight_rundir::{RunDir, SCHEMA_VERSION, names, sums};
 use taillight_trace::bus::{self, mapping::BusMapping};
 use taillight_trace::nvme::json;
 
@@ -30,10 +30,13 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
             .hint("import when it has ended"));
     }
     report::rescue(run)?;
-    let dir = RunDir::open(run)?;
+    let mut dir = RunDir::open(run)?;
     let given = read(&args.file)?;
     match &args.map {
-        Some(map) => add_bus_table(&dir, &args.file, &given, &BusMapping::parse(&read(map)?)?)?,
+        Some(map) => {
+            add_bus_table(&dir, &args.file, &given, &BusMapping::parse(&read(map)?)?)?;
+            sums::add(&mut dir, names::BUS)?;
+        }
         None if json::looks_like(&given) => add_drive_logs(&dir, args, json::parse(&given)?)?,
         None => {
             let what = "the file is of no kind that can be added to a run";
@@ -43,7 +46,7 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
         }
     }
     report::of_run(dir.path(), None, true)?;
-    let page = dir.file(taillight_rundir::names::REPORT);
+    let page = dir.file(names::REPORT);
     output::line(&format!("Report  {}", in_line(page.display())));
     Ok(Exit::Ok)
 }

@@ -61,7 +61,7 @@ fn traced(dir: &Path, name: &str) {
 fn change(run: &Path, change: impl FnOnce(&mut Value)) {
     let mut manifest = json(&run.join("manifest.json"));
     change(&mut manifest);
-    std::fs::write(run.join("manifest.json"), manifest.to_string()).expect("written");
+    common::write_uncovered(&run.join("manifest.json"), &manifest);
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_wall_clock_that_was_set_is_told_and_moves_no_figure() {
     let mut first = json(&path);
     let real = first["clock"]["realtime_ns"].as_i64().expect("a stamp");
     first["clock"]["realtime_ns"] = (real + 3_600_000_000_000).into();
-    std::fs::write(&path, first.to_string()).expect("written");
+    common::write_uncovered(&path, &first);
     let (out, _) = run_line(dir.path(), "suite --resume out", 0);
     let said = common::unwrapped(&out);
     assert!(said.contains("The wall clock was set back by"), "{out}");

@@ -76,8 +76,7 @@ fn a_table_sweeps_in_rounds_in_an_order_of_the_seed() {
     for number in [1, 7] {
         series["points"][number]["status"] = "running".into();
     }
-    let text = serde_json::to_string(&series).expect("JSON");
-    std::fs::write(dir.path().join("out/series.json"), text).expect("written");
+    common::write_uncovered(&dir.path().join("out/series.json"), &series);
     run(dir.path(), &["suite", "--resume", "out"], 0);
     let resumed = points(dir.path());
     assert_eq!(resumed.len(), all.len());

@@ -7,7 +7,7 @@ use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::history::LeftOutRun;
 use taillight_rundir::intervals::read_intervals;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
-use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, names};
+use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, names, sums};
 
 /// A run with what is compared.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ impl SideRun {
                 .hint("taillight report RUN makes it from what the run kept"));
         };
         let mut rates: BTreeMap<OpKind, Vec<f64>> = BTreeMap::new();
-        if let Some(path) = run.existing(names::INTERVALS) {
+        if let Some(path) = sums::believed(&run, names::INTERVALS)? {
             let rows = read_intervals(&path)?;
             let measured = || rows.iter().filter(|r| r.phase == "measure");
             // The last one is shorter where the load ended within it.

@@ -72,11 +72,10 @@ impl TempFile {
         let cannot = |e| cannot("create", &self.path, e);
         let is = self.file.metadata().map_err(cannot)?;
         let mut mode = was.mode() & 0o777;
-        if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
-            if fchown(&self.file, Some(was.uid()), Some(was.gid())).is_err() {
-                // Rights of a group are rights of that group only.
-                mode &= 0o707;
-            }
+        let other = (was.uid(), was.gid()) != (is.uid(), is.gid());
+        // Rights of a group are rights of that group only.
+        if other && fchown(&self.file, Some(was.uid()), Some(was.gid())).is_err() {
+            mode &= 0o707;
         }
         self.file.set_permissions(Permissions::from_mode(mode)).map_err(cannot)
     }
@@ -131,11 +130,9 @@ fn replaced(path: &Path, new: bool) -> Result<Option<Metadata>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found.map_err(|e| cannot("create", path, e))?,
     };
-    if new {
-        return Err(exists(path));
-    }
     let kind = found.file_type();
     let what = match () {
+        () if kind.is_file() && new => return Err(exists(path)),
         () if kind.is_file() => return Ok(Some(found)),
         () if kind.is_symlink() => "a symbolic link",
         () if kind.is_dir() => "a directory",
@@ -143,7 +140,7 @@ fn replaced(path: &Path, new: bool) -> Result<Option<Metadata>> {
     };
     Err(Error::usage(format!("the output is {what}, which is neither followed nor replaced"))
         .with("path", path.display())
-        .hint("remove it, or give another name"))
+        .hint("give the name of a file"))
 }
 
 /// Whether an output that a person named may be written: nothing has its name, or a regular file that is

@@ -13,7 +13,7 @@ use taillight_engine::collector::{ClosedInterval, ClosedOp};
 use taillight_rundir::histlog::each_histogram;
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::manifest::LiveViewCost;
-use taillight_rundir::{RunDir, names};
+use taillight_rundir::{RunDir, names, sums};
 
 use crate::feed::{LiveEvent, RunFacts};
 use crate::metrics::{Family, Labels, MetricSample, families};
@@ -84,13 +84,15 @@ pub fn replay(dir: &RunDir, each: &mut dyn FnMut(Vec<Family>, f64)) -> Result<()
 fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
     let manifest = dir.manifest();
     let mut all: BTreeMap<i64, Vec<ClosedOp>> = BTreeMap::new();
-    for row in read_intervals(&dir.file(names::INTERVALS))? {
+    let log = sums::believed(dir, names::HISTOGRAMS)?;
+    let table = sums::believed(dir, names::INTERVALS)?;
+    for row in read_intervals(&table.unwrap_or_else(|| dir.file(names::INTERVALS)))? {
         if row.phase == "measure" {
             let op = ClosedOp { row, ..ClosedOp::default() };
             all.entry(op.row.start_ns).or_default().push(op);
         }
     }
-    let Some(log) = dir.existing(names::HISTOGRAMS) else { return Ok(all) };
+    let Some(log) = log else { return Ok(all) };
     let workload = |name: &str| {
         let clean = |s: &str| s.replace(['/', ',', ' ', '\r', '\n'], "_");
         let mut workloads = manifest.plan.workloads.iter();

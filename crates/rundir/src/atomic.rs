@@ -1,4 +1,5 @@
-//! JSON files that appear whole; the way in which all files are written is [`taillight_core::atomic`].
+//! JSON files that appear whole and carry their own checksum; the way in which all files are written is
+//! [`taillight_core::atomic`].
 
 use std::io;
 use std::path::Path;
@@ -10,6 +11,8 @@ pub use taillight_core::atomic::{
 };
 use taillight_core::{Error, Result, regular};
 
+use crate::own_sum;
+
 /// Writes `value` as JSON, whole or not at all. Errors: as [`write`]; `Internal` when it would not
 /// read back.
 pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
@@ -18,11 +21,10 @@ pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
     value: &T,
 ) -> Result<()> {
     let bug = |e| Error::internal(format!("{name} cannot be written as JSON")).source(e);
-    let mut text = serde_json::to_string_pretty(value).map_err(bug)?;
+    let text = serde_json::to_string_pretty(value).map_err(bug)?;
     // A NaN becomes null and would make the file unreadable: find out now, not later.
     serde_json::from_str::<T>(&text).map_err(bug)?;
-    text.push('\n');
-    write(dir, name, text.as_bytes())
+    write(dir, name, own_sum::sealed(&text).as_bytes())
 }
 
 /// Reads what [`write_json`] wrote, if it is there. Errors: `Unavailable` when it cannot be read;

@@ -12,6 +12,7 @@ use crate::atomic::{self, TempFile, cannot};
 use crate::json_file::JsonFile;
 use crate::manifest::{Manifest, RunStatus};
 use crate::names;
+use crate::own_sum;
 use crate::summary::FileEntry;
 
 /// One run directory, being written or read.
@@ -256,5 +257,6 @@ pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &[u8]) -> Result<T> {
         }
         None => return Err(Error::corrupt(format!("{name} states no schema version"))),
     }
+    own_sum::check(name, text, &value)?;
     T::deserialize(value).map_err(bad)
 }

@@ -27,6 +27,7 @@ pub mod leftover;
 pub mod manifest;
 pub mod names;
 pub mod nvme;
+pub mod own_sum;
 pub mod points;
 mod process;
 mod reorder;

@@ -37,8 +37,9 @@ pub const ALL: [&str; 15] = [
     VERIFY, LEDGER, REPORT,
 ];
 
-/// The files that hold what was measured: written once, never changed afterwards.
-pub const MEASURED: [&str; 7] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, LEDGER];
+/// The files whose checksums the manifest has: what was asked and what was measured, written once. JSON
+/// files carry their own; what else there is nobody reads back.
+pub const SUMMED: [&str; 9] = [JOB, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, BUS, LEDGER];
 
 /// What differs between two sides of runs.
 pub const COMPARE: &str = "compare.json";

@@ -1,12 +1,13 @@
-//! Checksums of the files that hold what was measured: taken when a run ends, compared by readers.
+//! Checksums of what was asked and measured: taken when a run ends, compared by readers. JSON files carry
+//! their own (see [`crate::own_sum`]).
 //!
 //! Parquet pages written here carry no checksum of their own, so a flipped bit may decode to a
 //! wrong latency. What this is not: a signature; it finds damage, not intent. Callers: `cli` and
-//! salvage (taking), `report` (comparing), imports (both).
+//! salvage (taking), all who read a run (comparing), imports (both).
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
 
@@ -27,60 +28,80 @@ pub struct ChangedFile {
     pub what: String,
 }
 
-/// Sizes and checksums of the measured files there are. Errors: `Unavailable` when one cannot be
+/// Sizes and checksums of the files there are. Errors: `Unavailable` when one cannot be
 /// read.
 pub fn file_sums(dir: &RunDir) -> Result<Vec<FileSum>> {
-    let there = names::MEASURED.iter().filter_map(|name| Some((name, dir.existing(name)?)));
+    let there = names::SUMMED.iter().filter_map(|name| Some((name, dir.existing(name)?)));
     there.map(|(name, path)| sum(name, &path)).collect()
 }
 
-/// Takes the checksum of a file that was added after the run; those of the others stay, so that
-/// damage to them is still seen. Errors: `Unavailable` when it cannot be read.
-pub fn add(dir: &RunDir, files: &mut Vec<FileSum>, name: &str) -> Result<()> {
-    let new = sum(name, &dir.file(name))?;
-    files.retain(|f| f.name != name);
-    files.push(new);
-    Ok(())
+/// Notes the checksum of a file that was added after the run; those of the others stay, so that
+/// damage to them is still seen. A manifest without checksums stays so. Errors: `Unavailable` when the
+/// file cannot be read or the manifest not written.
+pub fn add(dir: &mut RunDir, name: &str) -> Result<()> {
+    let mut manifest = dir.manifest().clone();
+    if manifest.files.is_empty() {
+        return Ok(());
+    }
+    manifest.files.retain(|f| f.name != name);
+    manifest.files.push(sum(name, &dir.file(name))?);
+    dir.write_manifest(&manifest)
 }
 
-/// Refuses a run whose measured files are damaged. One that is gone was taken away: no damage.
-/// Errors: `Corrupt` with the damaged files; `Unavailable` when one cannot be read.
+/// Refuses a run with damaged files. One that is gone was taken away: no damage. Errors: `Corrupt` with
+/// the damaged files; `Unavailable` when one cannot be read.
 pub fn intact(dir: &RunDir) -> Result<()> {
-    let mut damaged = changed(dir)?;
+    refuse(dir, changed(dir)?)
+}
+
+/// Path of a file that is about to be read and believed, if it is there. Errors: as [`intact`], of this
+/// file.
+pub fn believed(dir: &RunDir, name: &str) -> Result<Option<PathBuf>> {
+    let change = dir.manifest().files.iter().find(|f| f.name == name).map(|was| change(dir, was));
+    refuse(dir, change.transpose()?.flatten().into_iter().collect())?;
+    Ok(dir.existing(name))
+}
+
+fn refuse(dir: &RunDir, mut damaged: Vec<ChangedFile>) -> Result<()> {
     damaged.retain(|c| dir.existing(&c.name).is_some());
     if damaged.is_empty() {
         return Ok(());
     }
     let said: Vec<String> = damaged.iter().map(|c| format!("{} {}", c.name, c.what)).collect();
-    Err(Error::corrupt("the run directory is damaged, so nothing is added to it")
+    Err(Error::corrupt("the run directory is damaged")
         .with("path", dir.path().display())
         .with("damage", said.join(", "))
-        .hint("import into an undamaged copy of the run directory"))
+        .hint("use an undamaged copy of it; `taillight report` says what can still be read"))
 }
 
 /// Files that differ from what the manifest says. Empty for a manifest without checksums. Errors:
 /// `Unavailable` when one cannot be read.
 pub fn changed(dir: &RunDir) -> Result<Vec<ChangedFile>> {
-    let mut changed = Vec::new();
-    for was in &dir.manifest().files {
-        // A manifest may come from anywhere: only the names this crate owns are opened.
-        if !names::MEASURED.contains(&was.name.as_str()) {
-            continue;
-        }
-        let what = match dir.existing(&was.name) {
-            None => "is missing".to_owned(),
-            Some(path) => {
-                let is = sum(&was.name, &path)?;
-                match (is.bytes == was.bytes, is.crc32 == was.crc32) {
-                    (true, true) => continue,
-                    (false, _) => format!("has {} bytes, not {}", is.bytes, was.bytes),
-                    (true, false) => "has another checksum than when the run ended".to_owned(),
-                }
+    // A manifest may come from anywhere: only the names this crate owns are opened.
+    let ours = dir.manifest().files.iter().filter(|f| names::SUMMED.contains(&f.name.as_str()));
+    ours.filter_map(|was| change(dir, was).transpose()).collect()
+}
+
+/// What is different about a file, if anything.
+fn change(dir: &RunDir, was: &FileSum) -> Result<Option<ChangedFile>> {
+    let what = match dir.existing(&was.name) {
+        None => "is missing".to_owned(),
+        Some(path) => {
+            let is = sum(&was.name, &path)?;
+            match (is.bytes == was.bytes, is.crc32 == was.crc32) {
+                (true, true) => return Ok(None),
+                (false, _) => format!("has {} bytes, not {}", is.bytes, was.bytes),
+                (true, false) => "has another checksum than when the run ended".to_owned(),
             }
-        };
-        changed.push(ChangedFile { name: was.name.clone(), what });
-    }
-    Ok(changed)
+        }
+    };
+    Ok(Some(ChangedFile { name: was.name.clone(), what }))
+}
+
+/// CRC-32 (ISO-HDLC) in hexadecimal digits.
+pub(crate) fn crc32(bytes: &[u8]) -> String {
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, bytes);
+    format!("{sum:08x}")
 }
 
 fn sum(name: &str, path: &Path) -> Result<FileSum> {

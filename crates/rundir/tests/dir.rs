@@ -53,7 +53,7 @@ fn what_is_written_is_read_and_optional_files_may_be_missing() {
     assert_eq!(read.status(), RunStatus::Complete);
     let names: Vec<String> = read.files().unwrap().into_iter().map(|f| f.name).collect();
     assert_eq!(names, ["manifest.json", "job.toml", "summary.json", "notes.md"]);
-    for bad in ["", "a/b", "../x", ".hidden"] {
+    for bad in ["", "a/b", "../x", ".."] {
         assert!(dir.write_text(bad, "x").is_err(), "{bad}");
     }
 }
@@ -97,7 +97,12 @@ fn damaged_manifests_give_one_clear_error() {
         assert!(e.to_string().contains("manifest.json"), "{e}");
     }
     // Fields of a later Taillight with the same schema do no harm.
-    fs::write(&path, good.replacen('{', "{\"later\": 1,", 1)).unwrap();
+    let mut later: serde_json::Value = serde_json::from_str(&good).unwrap();
+    later["later"] = 1.into();
+    fs::write(&path, later.to_string()).unwrap();
+    assert_eq!(RunDir::open(root.path()).unwrap_err().kind(), ErrorKind::Corrupt, "changed");
+    later.as_object_mut().unwrap().remove("crc32");
+    fs::write(&path, later.to_string()).unwrap();
     RunDir::open(root.path()).unwrap();
 }
 

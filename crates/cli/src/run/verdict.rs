@@ -89,8 +89,7 @@ pub fn conclude(
                 output::result(&format!("\n{}", report.text.trim_end()));
             }
             let nothing = [Exit::Unavailable, Exit::Usage].contains(&exit);
-            let exit = if nothing { Exit::TargetFailed } else { exit };
-            (None, Some(exit))
+            (None, Some(if nothing { Exit::TargetFailed } else { exit }))
         }
     };
     if !request.quiet {

@@ -4,7 +4,6 @@
 //! since it was last discarded whole, and the file that carries this from run to run. So the round at
 //! which a series of runs becomes steady is known exactly. Not a model of any real device.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;

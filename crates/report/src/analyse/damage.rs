@@ -9,9 +9,20 @@ use taillight_rundir::{RunDir, names, sums};
 
 use super::analysis::ReadProblem;
 
-/// Codes of troubles that mean a measured file is not what it was.
-const CODES: [&str; 4] =
-    [CODE, "capture_unreadable", "intervals_unreadable", "histograms_unreadable"];
+/// Codes of troubles that mean a file is not what it was.
+const CODES: [&str; 11] = [
+    CODE,
+    "capture_unreadable",
+    "intervals_unreadable",
+    "histograms_unreadable",
+    "layers_unreadable",
+    "host_unreadable",
+    "store_unreadable",
+    "verify_unreadable",
+    "nvme_unreadable",
+    "bus_unreadable",
+    "job_unreadable",
+];
 const CODE: &str = "file_damaged";
 
 /// What must not be read.

@@ -15,7 +15,7 @@ use taillight_report::format::{count, percent};
 use taillight_report::table::{Cell, Table, Tone};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::series::Decision;
-use taillight_rundir::{RunDir, names};
+use taillight_rundir::{RunDir, names, sums};
 use taillight_stats::{Recovery, RecoveryRule, SteadyRule};
 
 use super::matrix_words::figure;
@@ -263,7 +263,8 @@ impl IntervalSamples {
         let mut all = IntervalSamples { interval_s: step_ns as f64 / 1e9, samples: Vec::new() };
         let measured = manifest.phases.iter().find(|p| p.name == "measure");
         let span = measured.and_then(|p| Some((p.start_ns, p.end_ns?)));
-        let (Some((start_ns, end_ns)), Some(path)) = (span, run.existing(names::INTERVALS)) else {
+        let path = sums::believed(&run, names::INTERVALS)?;
+        let (Some((start_ns, end_ns)), Some(path)) = (span, path) else {
             return Ok(all);
         };
         // What is left over at the end is no whole interval.

@@ -16,6 +16,7 @@ pub mod mounts;
 pub mod nvme;
 pub mod openers;
 pub mod pressure;
+pub mod rights;
 mod root;
 
 pub use block::{BlockDevice, DeviceNumber};

@@ -6,34 +6,33 @@ use std::path::Path;
 use taillight_core::Error;
 use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
+use taillight_machine::rights::{Capability, TRACING, hint};
 use taillight_rundir::trace_info::{ProgramInfo, TracingBackend};
 use taillight_trace::availability::rights::{self, Rights};
 use taillight_trace::tracing::{self, BackendAttempt};
 
 use super::Check;
 
-/// Symbols need this, or root.
-const HIDDEN: &str = "run as root, or add cap_syslog to the capabilities of the taillight binary";
 /// Above this an unprivileged user may not watch even his own threads.
 const PARANOID_MOST: i64 = 2;
 
 pub fn checks(sys: &Sys) -> Vec<Check> {
     vec![
-        capabilities(Rights::read(sys)),
+        capabilities(Rights::read(sys), sys),
         types(rights::has_btf(sys)),
         trace_points(rights::tracefs(sys)),
         lockdown(rights::lockdown(sys).as_deref()),
     ]
 }
 
-fn capabilities(rights: Rights) -> Check {
+fn capabilities(rights: Rights, sys: &Sys) -> Check {
     if rights.tracing() {
         return Check::ok("tracing rights", "this process may load trace programs");
     }
     Check::no(
         "tracing rights",
         format!("missing {}", rights.missing_for_tracing().join(" and ")),
-        "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
+        &hint(sys, &TRACING),
     )
 }
 
@@ -96,7 +95,7 @@ fn symbols(sys: &Sys) -> Check {
         name,
         "/proc/kallsyms hides addresses: reasons for sleeping stay unknown, and which of several I/Os in \
          flight a part is of",
-        HIDDEN,
+        &hint(sys, &[Capability::Syslog]),
     )
 }
 
@@ -105,12 +104,15 @@ fn paranoid(sys: &Sys) -> Check {
     let name = "perf events";
     let file = "/proc/sys/kernel/perf_event_paranoid";
     match sys.text(file).and_then(|t| t.parse::<i64>().ok()) {
+        Some(n) if Rights::read(sys).perfmon() => {
+            Check::ok(name, format!("CAP_PERFMON is there (perf_event_paranoid is {n})"))
+        }
         Some(n) if n <= PARANOID_MOST => {
             Check::ok(name, format!("perf_event_paranoid is {n}: own threads can be watched"))
         }
         Some(n) => Check::warn(
             name,
-            format!("perf_event_paranoid is {n}: only root can watch threads"),
+            format!("perf_event_paranoid is {n}: watching threads takes CAP_PERFMON"),
             "sysctl kernel.perf_event_paranoid=2",
         ),
         None => Check::warn(

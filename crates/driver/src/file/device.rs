@@ -11,6 +11,8 @@ use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result, StopFlag};
+use taillight_machine::Sys;
+use taillight_machine::rights::hint;
 
 use crate::file::erase;
 use crate::file::facts::Facts;
@@ -164,6 +166,6 @@ fn why_not(path: &Path, e: io::Error) -> Error {
         _ => Error::unavailable("cannot open the device")
             .with("target", path.display())
             .source(e)
-            .hint("devices usually need root, and writing needs one that is not read-only"),
+            .hint(hint(&Sys::default(), &[]) + "; writing needs a device that is not read-only"),
     }
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, Result};
+use taillight_machine::Sys;
 use taillight_machine::nvme::{AdminCommand, check_size, le, send};
+use taillight_machine::rights::{Capability, hint};
 
 use super::options::DevicePurge;
 
@@ -39,7 +41,10 @@ impl DrivePort for OpenDrive<'_> {
                 .with("status", format!("{:#x}", reply.status))),
             Err(e) => Err(Error::unavailable(format!("cannot send the drive a command: {what}"))
                 .source(e)
-                .hint("NVMe commands need root (CAP_SYS_ADMIN); purge with nvme-cli before, and set \"none\"")),
+                .hint(format!(
+                    "{}; or purge with nvme-cli before, and set \"none\"",
+                    hint(&Sys::default(), &[Capability::SysAdmin])
+                ))),
         }
     }
     fn wait(&mut self, pause: Duration) {

@@ -28,6 +28,10 @@ impl Rights {
     pub fn tracing(self) -> bool {
         self.has(SYS_ADMIN) || (self.has(BPF) && self.has(PERFMON))
     }
+    /// Threads may be watched whatever `perf_event_paranoid` says.
+    pub fn perfmon(self) -> bool {
+        self.has(SYS_ADMIN) || self.has(PERFMON)
+    }
     /// What tracing misses, by name.
     pub fn missing_for_tracing(self) -> Vec<&'static str> {
         if self.has(SYS_ADMIN) {

@@ -1,5 +1,6 @@
 //! Whether this process may use `io_uring`, and what stops it if not.
 
+use taillight_machine::rights::{Capability, hint};
 use taillight_machine::{Sys, field};
 
 /// The answer for people.
@@ -24,6 +25,10 @@ fn blocked(sys: &Sys, e: &std::io::Error) -> UringAccess {
     let status = sys.text("/proc/self/status").unwrap_or_default();
     let filtered = field(&status, ':', "Seccomp") == Some("2");
     let errno = e.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    let uring_hint = format!(
+        "join the group of kernel.io_uring_group; or {}",
+        hint(sys, &[Capability::SysAdmin])
+    );
     let (why, fix) = match (errno, switch) {
         (_, 2) => (
             "switched off for everyone (kernel.io_uring_disabled = 2)".to_owned(),
@@ -31,7 +36,7 @@ fn blocked(sys: &Sys, e: &std::io::Error) -> UringAccess {
         ),
         (_, 1) => (
             "switched off for this user (kernel.io_uring_disabled = 1)".to_owned(),
-            "run as root or join the group of kernel.io_uring_group",
+            uring_hint.as_str(),
         ),
         (Some(rustix::io::Errno::NOSYS), _) if !filtered => (
             "the kernel has no io_uring".to_owned(),

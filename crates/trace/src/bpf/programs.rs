@@ -10,6 +10,7 @@ use aya::programs::tp_btf::BtfTracePointLinkId as Link;
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
+use taillight_machine::rights::{TRACING, hint};
 use taillight_rundir::trace_info::ProgramInfo;
 
 use super::kernel_cast::KernelCast;
@@ -184,9 +185,9 @@ pub fn load(
     }
     if info.iter().all(|p| p.missing.is_some()) {
         let why = info.first().and_then(|p| p.missing.clone()).unwrap_or_default();
-        return Err(Error::unavailable("the kernel refuses trace programs").with("why", why).hint(
-            "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
-        ));
+        return Err(Error::unavailable("the kernel refuses trace programs")
+            .with("why", why)
+            .hint(hint(&Sys::default(), &TRACING)));
     }
     share(ebpf, ready, info, issue)
 }
@@ -282,9 +283,9 @@ pub(super) fn open(
     let casts = u32::from(cast.known());
     loader.override_global("cfg_cast", &casts, true);
     loader.load(&cast.placed(OBJECT)).map_err(|e| {
-        Error::unavailable("trace programs cannot be prepared").source(e).hint(
-            "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
-        )
+        Error::unavailable("trace programs cannot be prepared")
+            .source(e)
+            .hint(hint(&Sys::default(), &TRACING))
     })
 }
 

@@ -5,7 +5,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use taillight_core::{Error, Result};
+use taillight_machine::Sys;
 use taillight_machine::nvme::{AdminCommand, send};
+use taillight_machine::rights::{Capability, hint};
 
 use super::NvmeAdmin;
 
@@ -21,10 +23,12 @@ impl NvmeDevice {
     /// device, or not permitted.
     pub fn open(path: &Path) -> Result<NvmeDevice> {
         let cannot = |e: std::io::Error| {
+            let refused = e.kind() == std::io::ErrorKind::PermissionDenied;
+            let right = refused.then(|| hint(&Sys::default(), &[Capability::SysAdmin]) + "; or ");
             Error::unavailable("the drive's logs cannot be read")
                 .with("path", path.display())
                 .source(e)
-                .hint("run as root, or import what `nvme smart-log -o json` prints")
+                .hint(right.unwrap_or_default() + "import what `nvme smart-log -o json` prints")
         };
         let file = File::open(path).map_err(cannot)?;
         let kind = file.metadata().map_err(cannot)?.file_type();

@@ -1,0 +1,103 @@
+//! How this process gets a right that it lacks: a hint that knows who asks.
+//!
+//! What it is: the one text for "run as root" and what else may be missing. What it is not: a test whether
+//! something is allowed; whoever was refused asks here what to say.
+
+use crate::root::{Sys, field};
+
+/// Capabilities that something here needs, with their bits (include/uapi/linux/capability.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    SysAdmin = 21,
+    Syslog = 34,
+    Perfmon = 38,
+    Bpf = 39,
+}
+
+impl Capability {
+    /// The name, in lower case as `setcap` takes it.
+    fn name(self) -> &'static str {
+        match self {
+            Capability::SysAdmin => "cap_sys_admin",
+            Capability::Syslog => "cap_syslog",
+            Capability::Perfmon => "cap_perfmon",
+            Capability::Bpf => "cap_bpf",
+        }
+    }
+
+    /// Whether a mask of capabilities gives this right.
+    fn within(self, mask: u64) -> bool {
+        let has = |c: Capability| mask & (1 << c as u32) != 0;
+        let part = matches!(self, Capability::Perfmon | Capability::Bpf);
+        has(self) || part && has(Capability::SysAdmin)
+    }
+}
+
+/// What trace programs need with all they tell.
+pub const TRACING: [Capability; 3] = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
+
+/// What to do about a refusal of something that needs these; with none of a file or device.
+pub fn hint(sys: &Sys, needed: &[Capability]) -> String {
+    let status = sys.text("/proc/self/status").unwrap_or_default();
+    let user = field(&status, ':', "Uid").and_then(|ids| ids.split_whitespace().nth(1));
+    let mask = field(&status, ':', "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    if user != Some("0") && needed.is_empty() {
+        return "run as root, or as a user or group that may open it".to_owned();
+    }
+    if user != Some("0") {
+        let names: Vec<&str> = needed.iter().map(|c| c.name()).collect();
+        return format!("run as root, or: setcap {}+ep on the taillight binary", names.join(","));
+    }
+    let lacking = needed.iter().filter(|c| !c.within(mask.unwrap_or(0)));
+    let lacking: Vec<String> = lacking.map(|c| c.name().to_uppercase()).collect();
+    if !lacking.is_empty() {
+        return format!(
+            "this is root without {}: whoever started it (a container, a service) can add that \
+             (docker run --cap-add, AmbientCapabilities= of systemd)",
+            lacking.join(" and ")
+        );
+    }
+    let map = sys.text("/proc/self/uid_map").unwrap_or_default();
+    if !map.split_whitespace().eq(["0", "0", "4294967295"]) && !map.is_empty() {
+        return "this is root of a user namespace only: run as root of the host".to_owned();
+    }
+    "this is root with every capability it takes: a kernel lockdown, a seccomp profile, a container's \
+     list of devices or a security module refuses it; `dmesg` may name it"
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::put;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let home = tempfile::tempdir().unwrap();
+        let sys = Sys::at(home.path());
+        let of = |user: u32, mask: &str, map: &str| {
+            let status = format!("Name:\tx\nUid:\t1000\t{user}\t0\t0\nCapEff:\t{mask}\n");
+            put(home.path(), "proc/self/status", &status);
+            put(home.path(), "proc/self/uid_map", map);
+            hint(&sys, &TRACING)
+        };
+        let (all, host) = ("000001ffffffffff", "         0          0 4294967295\n");
+        let said = of(1000, "0", host);
+        assert!(
+            said.contains("run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep"),
+            "{said}"
+        );
+        // CAP_SYS_ADMIN alone: enough for the programs, not for the kernel's addresses.
+        let said = of(0, "0000000000200000", host);
+        assert!(said.contains("root without CAP_SYSLOG:"), "{said}");
+        let said = of(0, "00000000a80425fb", host);
+        assert!(said.contains("CAP_BPF and CAP_PERFMON and CAP_SYSLOG"), "{said}");
+        assert!(!hint(&sys, &[]).contains("run as root"));
+        let said = of(0, all, "0 1000 1\n");
+        assert!(said.contains("user namespace"), "{said}");
+        let said = of(0, all, host);
+        assert!(said.contains("lockdown") && !said.contains("run as root"), "{said}");
+        std::fs::remove_file(home.path().join("proc/self/status")).unwrap();
+        assert!(hint(&sys, &TRACING).contains("run as root"), "not known who asks");
+    }
+}

@@ -220,3 +220,37 @@ fn fio_ends_after_the_passes_of_an_exported_job() {
     assert_eq!(by_taillight(dir.path()), expected);
     assert_eq!(by_fio(dir.path(), "job.fio"), expected);
 }
+
+#[test]
+fn sums_of_an_export_are_those_of_the_ios() {
+    use taillight_rundir::ios::{ColumnSet, read_ios};
+
+    let dir = scratch();
+    let line = "run --driver sim --size 1GiB --ops 20000 --rate 3000/s --output out";
+    run(dir.path(), &line.split(' ').collect::<Vec<_>>(), 0);
+    let (mut service, mut response) = (0i64, 0i64);
+    let columns = ColumnSet::PHASE
+        | ColumnSet::INTENDED
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE
+        | ColumnSet::STATUS;
+    read_ios(&dir.path().join("out/ios.parquet"), columns, &mut |batch| {
+        for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == "measure") {
+            let intended = batch.intended(i).unwrap_or(batch.submit(i)).min(batch.submit(i));
+            service += batch.complete(i) - batch.submit(i);
+            response += batch.complete(i) - intended;
+        }
+        Ok(())
+    })
+    .expect("rows");
+    let (text, _) = run(dir.path(), &["export", "out", "--format", "openmetrics"], 0);
+    let sum = |name: &str| {
+        let of = |line: &&str| line.starts_with(&format!("taillight_io_{name}_seconds_sum{{"));
+        let last = text.lines().rfind(of).unwrap_or_else(|| panic!("no {name}: {text}"));
+        let value: f64 =
+            last.split(' ').nth_back(1).expect("value, time").parse().expect("a number");
+        (value * 1e9).round() as i64
+    };
+    assert!(response > service, "some were late");
+    assert_eq!((sum("service"), sum("response")), (service, response));
+}

@@ -1,8 +1,8 @@
 //! A finished run as metrics with the times of its intervals: the same model, names and buckets as
 //! `/metrics`. As OpenMetrics text for `promtool tsdb create-blocks-from openmetrics`; `remote` sends them.
 //!
-//! Counts are exact. Sums are of interval means, and where intervals have none (response times), of
-//! histograms: within 0.1 %.
+//! Counts and sums are exact, but for sums of response and end-to-end times of old runs, whose intervals have
+//! none: those are of histograms, within 0.1 %.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -124,10 +124,14 @@ fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
     Ok(all)
 }
 
-/// The sum of service times, ns, from the mean that the interval has.
+/// The sum that the interval has, ns. Of response and end-to-end times old runs have none.
 fn exact_sum(row: &IntervalRow, kind: LatencyKind) -> Option<u64> {
-    let mean = row.mean_ns.filter(|_| kind == LatencyKind::Service)?;
-    Some((mean * (row.ops - row.errors) as f64).round() as u64)
+    match kind {
+        LatencyKind::Service => Some((row.mean_ns? * (row.ops - row.errors) as f64).round() as u64),
+        LatencyKind::Response => row.response_sum_ns,
+        LatencyKind::EndToEnd => row.end_to_end_sum_ns,
+        _ => None,
+    }
 }
 
 /// Samples of many times, each series by itself and in order of time, as the format wants it.

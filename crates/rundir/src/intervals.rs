@@ -64,6 +64,10 @@ table_row! {
         pub depth_mean: f64 = Double,
         /// Records that successes covered; absent where each operation is one record.
         pub records: Option<u64> = Nullable<UInt64>,
+        /// Sum of response times (complete - intended), ns; rate-limited runs only.
+        pub response_sum_ns: Option<u64> = Nullable<UInt64>,
+        /// Sum of end-to-end times, ns, where I/Os had them.
+        pub end_to_end_sum_ns: Option<u64> = Nullable<UInt64>,
     }
 }
 

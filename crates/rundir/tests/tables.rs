@@ -42,6 +42,8 @@ fn intervals() -> Vec<IntervalRow> {
         slc1: Some(0.5),
         slc2: Some(14.25),
         backlog: Some(77),
+        response_sum_ns: Some(13),
+        end_to_end_sum_ns: Some(14),
         ..row(2)
     };
     vec![row(0), stall, busy]

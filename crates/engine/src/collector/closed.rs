@@ -129,6 +129,8 @@ fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
     let at = |q: f64| Some(p.latencies.service.value_at_quantile(q).min(p.max_ns));
     row.min_ns = Some(p.min_ns);
     row.mean_ns = Some(p.sums_ns.service as f64 / p.ops as f64);
+    row.response_sum_ns = p.sums_ns.get(LatencyKind::Response).copied();
+    row.end_to_end_sum_ns = p.sums_ns.get(LatencyKind::EndToEnd).copied();
     row.max_ns = Some(p.max_ns);
     (row.p10_ns, row.p25_ns, row.p50_ns) = (at(0.1), at(0.25), at(0.5));
     (row.p75_ns, row.p90_ns, row.p95_ns) = (at(0.75), at(0.9), at(0.95));

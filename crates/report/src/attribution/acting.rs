@@ -98,7 +98,7 @@ fn stops(io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
     let stopped = |r: &&LayerRow| {
-        let reason = r.stack.as_deref().map(stacks::sleep_reason);
+        let reason = stacks::reason_of(r);
         r.state != Some(0) && matches!(reason, Some(SleepReason::For(Phase::Stopped, _)))
     };
     asleep

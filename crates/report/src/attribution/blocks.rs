@@ -185,7 +185,7 @@ fn queued_until(
     let to = to.clamp(line.at, line.end);
     // Held back by a limit before a request is had at all.
     let limit = |r: &&LayerRow| {
-        let wait = r.stack.as_deref().map(stacks::sleep_reason);
+        let wait = stacks::reason_of(r);
         r.state != Some(0) && matches!(wait, Some(SleepReason::For(Phase::Throttle, _)))
     };
     for held in overlapping(doing.off, line.at, to).filter(limit) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
-use taillight_rundir::trace_info::TraceInfo;
+use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
 use super::acting;
@@ -169,7 +169,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
         share: ns as f64 / total.max(1) as f64,
         evidence: evidence(list, seen, (start_ns, end_ns)),
         culprits: culprits(list, seen.events, (start_ns, end_ns)),
-        next: next(blamed, list.iter().all(|j| j.always)),
+        next: next(blamed, list.iter().all(|j| j.always), seen.info),
         sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
         traits: Traits::of(list, seen.events),
         picture: Vec::new(),
@@ -207,7 +207,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
             time(*longest)
         ));
     }
-    unseen(list, events, span, &mut said);
+    unseen(list, seen, span, &mut said);
     let held: u64 = events
         .stalls
         .iter()
@@ -256,8 +256,25 @@ fn as_always(list: &[Judged], said: &mut Vec<String>) {
     }
 }
 
+/// Why there is a gap: the log of context switches has one only where it lost records; trace programs only where
+/// they did not run (what they lose when their ring is full leaves none).
+fn why_unseen(info: &TraceInfo, until_ns: i64) -> String {
+    match info.backend {
+        _ if info.stopped.as_ref().is_some_and(|s| s.at_ns < until_ns) => {
+            "something stopped the tracing".to_owned()
+        }
+        TracingBackend::Perf if info.events_lost > 0 => {
+            let lost = format::counted(info.events_lost, "trace record");
+            format!("{lost} were lost in the run")
+        }
+        TracingBackend::Perf => "the log of context switches has a gap".to_owned(),
+        _ => "the kernel did not run the trace programs".to_owned(),
+    }
+}
+
 /// What could not be seen, and signs of why.
-fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<String>) {
+fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut Vec<String>) {
+    let EpisodeContext { events, info, .. } = *seen;
     let time = |ns: u64| format::duration_ns(ns);
     let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
     let (blocked, all): (u64, u64) =
@@ -290,11 +307,7 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
     let own = events.within(LayerKind::Gap, span.0, span.1);
     let own = own.filter(|g| g.token.is_some_and(|t| tokens.contains(&t)));
     if gaps.chain(own).count() > 0 {
-        said.push(
-            "in a part of it nothing was seen: trace records were lost, or the kernel did not run \
-             the trace programs"
-                .to_owned(),
-        );
+        said.push(format!("in a part of it nothing was seen: {}", why_unseen(info, span.1)));
     }
 }
 
@@ -315,7 +328,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 Some(0) => row.start_ns,
                 _ => row.end_ns,
             });
-            let reason = row.stack.as_deref().map(stacks::sleep_reason);
+            let reason = stacks::reason_of(row);
             if let Some((SleepReason::Unknown, stack)) = reason.zip(row.stack.as_deref())
                 && wake > row.start_ns
                 && row.state != Some(0)
@@ -530,5 +543,22 @@ mod tests {
             assert!(said.starts_with("asleep in the store"), "{said}");
             assert!(!said.contains("woken up"), "{said}");
         }
+    }
+
+    #[test]
+    fn records_are_said_to_be_lost_where_some_were() {
+        let why = |json: &str| why_unseen(&serde_json::from_str(json).unwrap(), 100);
+        let programs = "the kernel did not run the trace programs";
+        assert_eq!(why(r#"{"mode":"all","rung":"bpf"}"#), programs);
+        // What finds the programs' ring full leaves no gap.
+        assert_eq!(why(r#"{"mode":"all","rung":"bpf","events_lost":7}"#), programs);
+        let lost = why(r#"{"mode":"all","rung":"perf","events_lost":1234}"#);
+        assert_eq!(lost, "1,234 trace records were lost in the run");
+        let none = why(r#"{"mode":"all","rung":"perf"}"#);
+        assert_eq!(none, "the log of context switches has a gap");
+        let stopped =
+            |at| format!(r#"{{"mode":"all","rung":"bpf","stopped":{{"at_ns":{at},"what":"x"}}}}"#);
+        assert_eq!(why(&stopped(99)), "something stopped the tracing");
+        assert_eq!(why(&stopped(101)), programs, "later");
     }
 }

@@ -1,10 +1,14 @@
 //! What to do next about a verdict: one line for each layer, the measurement that confirms it or the
 //! setting that mends it.
 
+use taillight_core::plan::TraceMode;
+use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
+
 use super::judge::Layer;
 
-/// The line for a layer; `always` where its I/Os are no slower than usual.
-pub fn next(layer: Layer, always: bool) -> &'static str {
+/// The line for a layer; `always` where its I/Os are no slower than usual. Where nothing was seen it depends on
+/// how the run was traced.
+pub fn next(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
     if always {
         return "the ceiling is below what this storage usually takes: raise it, or try a smaller queue \
                 depth, a smaller block size or other storage";
@@ -65,8 +69,31 @@ pub fn next(layer: Layer, always: bool) -> &'static str {
         Layer::Mixed => {
             "several causes at once: look at the time lines of the slowest ones in the report"
         }
-        Layer::Unknown => {
-            "run again with trace.mode = \"all\" as root; what stays unknown says why in the evidence"
-        }
+        Layer::Unknown => match (info.backend, info.mode) {
+            (TracingBackend::TracePoints, TraceMode::All) => {
+                "everything that can be seen here was traced: the evidence says what was not seen"
+            }
+            (TracingBackend::TracePoints, _) => {
+                "run again with trace.mode = \"all\"; what stays unknown says why in the evidence"
+            }
+            _ => {
+                "run again with trace points, which see every layer: `taillight doctor --trace` says what \
+                 they lack here"
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_do_what_was_done() {
+        let of = |json: &str| next(Layer::Unknown, false, &serde_json::from_str(json).unwrap());
+        assert!(!of(r#"{"mode":"all","rung":"bpf"}"#).contains("run again"));
+        assert!(of(r#"{"mode":"outliers","rung":"bpf"}"#).contains("trace.mode = \"all\""));
+        let less = of(r#"{"mode":"all","rung":"perf"}"#);
+        assert!(less.contains("doctor --trace") && !less.contains("root"), "{less}");
     }
 }

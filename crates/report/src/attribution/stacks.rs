@@ -1,5 +1,7 @@
 //! What a sleeping thread waits for, read from the kernel functions it sleeps in.
 
+use taillight_rundir::layers::LayerRow;
+
 use super::phase::Phase;
 
 /// What a stack says.
@@ -14,6 +16,12 @@ pub enum SleepReason {
     OwnIo,
     Unknown,
 }
+
+/// Bits of a thread's state: stopped by a signal, held by its tracer (include/linux/sched.h).
+const TASK_STOPPED: u64 = 4;
+const TASK_TRACED: u64 = 8;
+const STOPPED_WORDS: &str = "the program was stopped by a signal";
+const TRACED_WORDS: &str = "the program was held by a debugger or tracer (ptrace: gdb, strace)";
 
 /// Waits for a commit of ext4's journal, of XFS's log, of btrfs.
 const JOURNAL: &[&str] = &[
@@ -65,10 +73,11 @@ const FROZEN_QUEUE: &[&str] = &["__bio_queue_enter", "blk_queue_enter", "bio_que
 /// the end the system calls that mean a wait by themselves.
 const KNOWN: &[(&[&str], Phase, &str)] = &[
     (
-        &["do_signal_stop", "ptrace_stop", "do_jobctl_trap"],
+        &["ptrace_stop", "ptrace_do_notify", "ptrace_notify", "do_jobctl_trap"],
         Phase::Stopped,
-        "the program was stopped by a signal",
+        TRACED_WORDS,
     ),
+    (&["do_signal_stop"], Phase::Stopped, STOPPED_WORDS),
     (
         &["__refrigerator", "do_freezer_trap", "get_signal"],
         Phase::Stopped,
@@ -268,6 +277,19 @@ fn has(stack: &str, names: &[&str]) -> bool {
     stack.split(';').any(|f| names.iter().any(|n| f.starts_with(n)))
 }
 
+/// Why a thread slept: its state says how it was stopped, else its stack. None where neither says anything.
+pub fn reason_of(row: &LayerRow) -> Option<SleepReason> {
+    match row.state {
+        Some(state) if state & TASK_TRACED != 0 => {
+            Some(SleepReason::For(Phase::Stopped, TRACED_WORDS))
+        }
+        Some(state) if state & TASK_STOPPED != 0 => {
+            Some(SleepReason::For(Phase::Stopped, STOPPED_WORDS))
+        }
+        _ => row.stack.as_deref().map(sleep_reason),
+    }
+}
+
 /// Reads a stack (functions separated by `;`, innermost first).
 pub fn sleep_reason(stack: &str) -> SleepReason {
     if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(stack, names)) {
@@ -398,6 +420,26 @@ mod tests {
         assert!(!others.iter().any(|stack| waits_for_pages(stack)));
         assert!(waits_for_buffers("__sync_dirty_buffer;ext4_write_inode;ext4_fsync_nojournal"));
         assert!(!waits_for_buffers("jbd2_log_wait_commit;ext4_sync_file"));
+    }
+
+    #[test]
+    fn a_debugger_is_no_signal() {
+        let words = |state, stack: Option<&str>| {
+            let stack = stack.map(Into::into);
+            match reason_of(&LayerRow { state: Some(state), stack, ..LayerRow::default() }) {
+                Some(SleepReason::For(Phase::Stopped, words)) => words,
+                other => panic!("{other:?}"),
+            }
+        };
+        let traced = "schedule;ptrace_stop;ptrace_do_notify;get_signal";
+        assert_eq!(words(8, Some(traced)), TRACED_WORDS);
+        assert_eq!(words(4, Some("schedule;do_signal_stop;get_signal")), STOPPED_WORDS);
+        // Where the kernel has no function of its own for a stop, and where no stack was seen.
+        assert_eq!(words(4, Some("schedule;get_signal")), STOPPED_WORDS);
+        assert_eq!((words(0x108, None), words(4, None)), (TRACED_WORDS, STOPPED_WORDS));
+        // Where no state was.
+        assert_eq!(words(1, Some(traced)), TRACED_WORDS);
+        assert_eq!(words(1, Some("schedule;get_signal")), "the program was frozen");
     }
 
     #[test]

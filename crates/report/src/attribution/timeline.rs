@@ -118,7 +118,7 @@ fn busy(line: &mut TimeLine, to: i64, idle: Phase, context: &IoContext<'_>) {
 
 /// What a sleeping thread waited for.
 pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> Phase {
-    match off.stack.as_deref().map(stacks::sleep_reason) {
+    match stacks::reason_of(off) {
         Some(SleepReason::Lock(phase, _)) => lock_holder_phase(off, context).unwrap_or(phase),
         Some(SleepReason::For(Phase::Application, _)) if context.store => Phase::Store,
         Some(SleepReason::For(phase, _)) => phase,
@@ -149,7 +149,7 @@ fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
     let mut sums = Phases::default();
     for row in overlapping(rows, from, to).filter(|r| r.state != Some(0)) {
         let until = row.middle_ns.unwrap_or(row.end_ns).min(to);
-        if let Some(SleepReason::For(phase, _)) = row.stack.as_deref().map(stacks::sleep_reason) {
+        if let Some(SleepReason::For(phase, _)) = stacks::reason_of(row) {
             sums.0[phase as usize] += (until - row.start_ns.max(from)).max(0) as u64;
         }
     }

@@ -112,7 +112,7 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i6
         let wake = row.middle_ns.unwrap_or(row.end_ns);
         if row.token.is_some()
             && let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) =
-                row.stack.as_deref().map(stacks::sleep_reason)
+                stacks::reason_of(row)
         {
             // As long as such I/Os always take: then it is not this one that is to blame, but that
             // there are so few workers.

@@ -379,8 +379,8 @@ fn done_before_others(plan: &Plan) -> &'static str {
 fn stood_still(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
     let ns = analysis.manifest.overhead.stood_still_ns?;
     let text = format!(
-        "Nothing of the run itself ran for {} of it: it was stopped by a signal, frozen, or without \
-         a CPU. Latencies of that time are not the target's.",
+        "Nothing of the run itself ran for {} of it: it was stopped (by a signal or a \
+         debugger), frozen, or without a CPU. Latencies of that time are not the target's.",
         format::duration_ns(ns)
     );
     Some((VerdictStatus::Warned, reason("stood_still", text)))

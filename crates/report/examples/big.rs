@@ -111,11 +111,13 @@ fn trace() -> TraceInfo {
         kept: 0,
         ios_lost: 0,
         events_lost: 0,
+        events_forgotten: 0,
         neighbours: 0,
         disks_watched: Some(true),
         off_cpu_ns: 0,
         program_ns_per_op: None,
         probe_ns_per_op: None,
+        collector_ns_per_op: None,
     }
 }
 

@@ -5,7 +5,9 @@
 //! have is null. Rows of kind `io` come last, by worker and submit stamp, each after its rows of kind `round`,
 //! which are by time.
 
+use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use taillight_core::{OpKind, Result};
 
@@ -17,8 +19,8 @@ use crate::{names, table};
 
 /// Earlier rounds of parts kept of an I/O, see [`LayerKind::Round`]: the first ones, and the longest of the rest.
 pub const EARLIER_ROUNDS: usize = 32;
-/// Rows of a row group.
-const GROUP_ROWS: usize = 1 << 16;
+/// Rows of a row group: so many are in memory when they are written and read, about 1 KiB each.
+const GROUP_ROWS: usize = 1 << 14;
 
 /// What a row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -27,8 +29,8 @@ pub enum LayerKind {
     #[default]
     Io,
     /// A thread of the load off the CPU; `middle_ns` is its wake-up, null when it was preempted.
-    /// `comm` ran before it came back (preempted: took its place), `other` woke it up, or was
-    /// interrupted by who did ([`flags::WOKEN_BY_OWN`]: surely woke it up). With backend perf
+    /// `comm` ran before it came back (preempted: took its place), `other` woke it up, or may have been
+    /// interrupted by who did ([`flags::WOKEN_BY_OWN`]: surely woke it up); nobody is named where that is sure. With backend perf
     /// the wake-up is not seen: then it was asleep for `blocked_ns` at least, and waited for a CPU
     /// for `waited_ns` at least, at the end.
     OffCpu,
@@ -50,7 +52,7 @@ pub enum LayerKind {
     /// queue (SQPOLL).
     Worker,
     /// Nothing was seen of a worker in this time, or of all when `worker` is null: records were
-    /// lost, or something stopped tracing. With a `token` it is only a gap in that I/O. With `state` 0 the
+    /// lost (backend perf), the kernel did not run the trace programs, or something stopped tracing. With a `token` it is only a gap in that I/O. With `state` 0 the
     /// thread could have run.
     Gap,
     /// The thread that gathers events did not run although it could have: the whole program stood
@@ -67,7 +69,7 @@ pub enum LayerKind {
     /// `issue_ns` the latest. `token` is the I/O's.
     Round,
     /// As `off_cpu`, for a thread of the kernel that may work for an I/O (`kworker`, a journal's): `pid`
-    /// and `other` are the thread's own, `comm` ran before it came back. [`flags::WOKEN_BY_OWN`]: a thread
+    /// and `other` are the thread's own, `comm` is as in `off_cpu`. [`flags::WOKEN_BY_OWN`]: a thread
     /// of the program woke it up. Without work (`state` 1026) it waits for a CPU from `middle_ns` on.
     Kthread,
     /// A hypervisor took `cpu` for `blocked_ns` in this time, in which a thread of the load came back to it.
@@ -159,7 +161,7 @@ table_row! {
         /// See [`flags`]; the operation flags of a neighbour.
         pub flags: Option<u64> = Nullable<UInt64>,
         /// Device, as `major:minor`.
-        pub dev: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        pub dev: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
         /// First 512-byte sector on it.
         pub sector: Option<u64> = Nullable<UInt64>,
         /// Parts queued to the block layer.
@@ -191,7 +193,7 @@ table_row! {
         pub wake_ns: Option<i64> = Nullable<Int64>,
         /// It ran again last.
         pub run_ns: Option<i64> = Nullable<Int64>,
-        pub low_dev: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        pub low_dev: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
         /// First part queued there.
         pub low_bio_ns: Option<i64> = Nullable<Int64>,
         /// Its last-completing request was allocated there.
@@ -211,11 +213,11 @@ table_row! {
         /// Task state when it left the CPU; 0 = it could have gone on.
         pub state: Option<u64> = Nullable<UInt64>,
         pub pid: Option<u64> = Nullable<UInt64>,
-        pub comm: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        pub comm: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
         /// See [`LayerKind::OffCpu`].
-        pub other: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        pub other: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
         /// Kernel functions, innermost first, separated by `;`.
-        pub stack: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        pub stack: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
         /// Names an I/O while it is in flight; the same later means another one.
         pub token: Option<u64> = Nullable<UInt64>,
         /// Handed to an io_uring worker thread.
@@ -238,10 +240,23 @@ table_row! {
         pub sync_punt_ns: Option<i64> = Nullable<Int64>,
         /// Thread that woke this one up, or was interrupted by who did.
         pub waker_pid: Option<u64> = Nullable<UInt64>,
-        /// Control group of `pid`.
-        pub cgroup: Option<Box<str>> = Nullable<Utf8<Box<str>>>,
+        /// Control group of `comm`'s process.
+        pub cgroup: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
         /// CPU that a thread came back to.
         pub cpu: Option<u64> = Nullable<UInt64>,
+        /// Thread that `comm` is the name of, both from one event. (Before there was this column, `pid` of
+        /// one that was preempted was another thread's.)
+        pub comm_tid: Option<u64> = Nullable<UInt64>,
+        /// Its process.
+        pub comm_pid: Option<u64> = Nullable<UInt64>,
+        /// Command line of that process, where the thread was still there when it was looked up.
+        pub command: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
+        /// Process of `other`, whose thread is `waker_pid`, of kind `kthread` `pid`.
+        pub other_pid: Option<u64> = Nullable<UInt64>,
+        /// Its command line.
+        pub other_command: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
+        /// Its control group.
+        pub other_cgroup: Option<Arc<str>> = Nullable<Utf8<Arc<str>>>,
     }
 }
 
@@ -252,8 +267,21 @@ impl LayerWriter {
     /// Of that run directory.
     pub fn begin(dir: &RunDir) -> LayerWriter {
         let dictionary = &[
-            "kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags",
-            "cgroup", "cpu",
+            "kind",
+            "op",
+            "dev",
+            "low_dev",
+            "comm",
+            "other",
+            "stack",
+            "worker",
+            "size",
+            "flags",
+            "cgroup",
+            "cpu",
+            "command",
+            "other_command",
+            "other_cgroup",
         ];
         LayerWriter(TableWriter::new(dir, (names::LAYERS, COLUMNS), dictionary, GROUP_ROWS))
     }
@@ -272,8 +300,9 @@ impl LayerWriter {
 /// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged,
 /// lacks a column, or a row lacks what its kind always has; else what `each` returns.
 pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()>) -> Result<()> {
-    let mut first_row = 0;
-    read_table(path, COLUMNS, &mut |rows| {
+    let (mut first_row, mut known) = (0, KnownTexts::default());
+    read_table(path, COLUMNS, &mut |mut rows: Vec<LayerRow>| {
+        rows.iter_mut().for_each(|row| known.share(row));
         for (row, number) in rows.iter().zip(first_row..) {
             if let Some(column) = row.lacking() {
                 let why = format!("it is null in a row of kind `{}`", row.kind.name());
@@ -283,6 +312,33 @@ pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()
         first_row += rows.len() as u64;
         each(rows)
     })
+}
+
+/// Texts that were read: there are few, in many rows.
+#[derive(Default)]
+struct KnownTexts(HashSet<Arc<str>>);
+
+impl KnownTexts {
+    /// Lets a row share its texts with others.
+    fn share(&mut self, row: &mut LayerRow) {
+        let texts = [
+            &mut row.dev,
+            &mut row.low_dev,
+            &mut row.comm,
+            &mut row.other,
+            &mut row.stack,
+            &mut row.cgroup,
+            &mut row.command,
+            &mut row.other_command,
+            &mut row.other_cgroup,
+        ];
+        for text in texts.into_iter().flatten() {
+            match self.0.get(text) {
+                Some(known) => text.clone_from(known),
+                None => drop(self.0.insert(text.clone())),
+            }
+        }
+    }
 }
 
 impl LayerRow {

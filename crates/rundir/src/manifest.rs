@@ -250,6 +250,9 @@ pub struct Overhead {
     /// Time of the worker's own part of tracing per I/O, ns, measured before the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_ns_per_op: Option<f64>,
+    /// CPU time of the thread that gathers what tracing saw, per I/O, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector_ns_per_op: Option<f64>,
     /// Nanoseconds of `null_ns_per_op` that keeping every I/O takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture_ns_per_op: Option<f64>,

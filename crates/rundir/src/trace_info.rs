@@ -107,6 +107,9 @@ pub struct TraceInfo {
     /// Events that found the ring full, or no room.
     #[serde(default)]
     pub events_lost: u64,
+    /// Events that no kept I/O needs and that were forgotten to make room.
+    #[serde(default)]
+    pub events_forgotten: u64,
     /// I/Os on the disks under test that are none of the load's: other programs', those of the program's own
     /// other threads, what the kernel read ahead. Parts of the load's own that could not be given to one of
     /// its I/Os do not count.
@@ -122,9 +125,13 @@ pub struct TraceInfo {
     /// the run; absent when it could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_ns_per_op: Option<f64>,
-    /// Time of the worker's own part of tracing per operation, ns, measured before the load.
+    /// Time of the worker's own part of tracing per operation, ns, measured before the load: by how much it
+    /// lengthens reads of 4 KiB from memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_ns_per_op: Option<f64>,
+    /// CPU time of the thread that gathers what was seen, per operation, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector_ns_per_op: Option<f64>,
 }
 
 /// One trace program.

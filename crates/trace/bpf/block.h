@@ -70,7 +70,7 @@ INLINE bool loads(u32 pid)
  * this program, the kernel's own reading ahead, or the run's own where it is not known whose. */
 INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 {
-	struct other o = { .dev = bio->bi_bdev->bd_dev, .pid = pid };
+	struct other o = { .dev = bio->bi_bdev->bd_dev };
 	u64 key = address(bio);
 	bool of_load;
 
@@ -83,9 +83,10 @@ INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 	o.sector = bio->bi_iter.bi_sector;
 	o.what = (u64)bio->bi_opf << 32 | bio->bi_iter.bi_size;
 	if (reads_ahead) {
-		__builtin_memcpy(o.comm, "readahead", 10);
+		/* No thread's name, and so without anybody's number. */
+		__builtin_memcpy(o.who.comm, "readahead", 10);
 	} else {
-		current_comm(o.comm, sizeof(o.comm));
+		who_is(&o.who, current_task());
 		if (of_load)
 			__builtin_memcpy(o.mark, "unplaced", 9);
 		else if (ours)
@@ -115,16 +116,15 @@ INLINE void neighbour_done(struct bio *bio, u64 now)
 		e->a = o->sector;
 		e->b = o->what;
 		e->dev = o->dev;
-		e->pid = o->pid;
-		__builtin_memcpy(e->comm, o->comm, sizeof(e->comm));
-		__builtin_memcpy(e->other, o->mark, sizeof(e->other));
+		e->who = o->who;
+		__builtin_memcpy(e->other.comm, o->mark, sizeof(o->mark));
 		ring_submit(e, RB_NO_WAKEUP);
 	}
 	map_delete(&others, &key);
 }
 
 /* A bio of ours queued by somebody else: it was held back, and the stack says by whom. */
-INLINE void foreign(struct slot *s, struct bio *bio, u32 pid, u64 now, bool lower)
+INLINE void foreign(struct slot *s, struct bio *bio, u64 now, bool lower)
 {
 	struct event *e;
 	long bytes;
@@ -144,8 +144,7 @@ INLINE void foreign(struct slot *s, struct bio *bio, u32 pid, u64 now, bool lowe
 	e->end = now;
 	e->a = s->token;
 	e->dev = bio->bi_bdev->bd_dev;
-	e->pid = pid;
-	current_comm(e->comm, sizeof(e->comm));
+	who_is(&e->who, current_task());
 	bytes = task_stack(current_task(), e->stack, sizeof(e->stack), 0);
 	e->stack_bytes = bytes > 0 ? bytes : 0;
 	ring_submit(e, RB_NO_WAKEUP);
@@ -230,7 +229,7 @@ int bio_queue(u64 *ctx)
 		s->flags |= F_LOWER;
 		/* A look at the stack costs more than the rest; shorter waits are not told anyway. */
 		if (now - s->begin >= cfg_off_ns && throttled())
-			foreign(s, bio, (u32)ids, now, 1);
+			foreign(s, bio, now, 1);
 		return 0;
 	}
 	done = s->done;
@@ -250,7 +249,7 @@ int bio_queue(u64 *ctx)
 	if (bio->bi_opf & REQ_PREFLUSH)
 		s->flags |= F_FLUSH;
 	if (!ours)
-		foreign(s, bio, (u32)ids, now, 0);
+		foreign(s, bio, now, 0);
 	return 0;
 }
 

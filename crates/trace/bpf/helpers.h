@@ -26,7 +26,6 @@ static long (*map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*ktime_ns)(void) = (void *)5;
 static u32 (*this_cpu)(void) = (void *)8;
 static u64 (*current_pid_tgid)(void) = (void *)14;
-static long (*current_comm)(void *buffer, u32 size) = (void *)16;
 static long (*read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static void *(*ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*ring_submit)(void *event, u64 flags) = (void *)132;

@@ -30,6 +30,7 @@ struct task_struct {
 	s32 pid;
 	s32 tgid;
 	char comm[16];
+	u64 start_boottime;
 	void *worker_private;
 	struct sched_entity se;
 };

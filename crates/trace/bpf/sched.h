@@ -35,8 +35,7 @@ INLINE void unseen_return(struct thread *t, u32 index, u64 now)
 	e->start = t->off;
 	e->middle = e->end = t->wake;
 	e->a = t->state;
-	e->dev = t->waker_pid;
-	__builtin_memcpy(e->other, t->waker, sizeof(e->other));
+	e->other = t->by_whom;
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
@@ -48,10 +47,10 @@ INLINE void leaves(struct thread *t, u32 index, struct task_struct *next, u64 st
 	t->off = now;
 	t->state = state;
 	t->wake = state ? 0 : now;
-	t->by = t->waker_pid = 0;
-	t->waker[0] = 0;
+	t->by = 0;
+	__builtin_memset(&t->by_whom, 0, sizeof(t->by_whom));
 	if (!state)
-		read_kernel(t->taker, sizeof(t->taker), next->comm);
+		who_is(&t->by_whom, next);
 }
 
 INLINE struct cpu *cpu_here(void)
@@ -94,12 +93,16 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	e->middle = wake;
 	e->end = now;
 	e->a = t->state;
-	e->pid = prev->pid;
-	e->waker = t->state ? t->by & ~BY_OWN : 0;
-	e->b = t->state ? t->by & BY_OWN : 0;
-	e->dev = t->state ? t->waker_pid : 0;
-	read_kernel(e->comm, sizeof(e->comm), t->state ? prev->comm : t->taker);
-	__builtin_memcpy(e->other, t->waker, sizeof(e->other));
+	/* Name and numbers come from one switch: who took the CPU is seen when the thread leaves it, who had
+	 * it last when it comes back. */
+	if (t->state) {
+		who_is(&e->who, prev);
+		e->other = t->by_whom;
+		e->waker = t->by & ~BY_OWN;
+		e->b = t->by & BY_OWN;
+	} else {
+		e->who = t->by_whom;
+	}
 	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
 	e->stack_bytes = bytes > 0 ? bytes : 0;
 	ring_submit(e, RB_NO_WAKEUP);
@@ -160,8 +163,10 @@ INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u6
 	s = slot_of(i.token);
 	if (s)
 		i.worker = s->worker;
-	if (!state)
-		read_kernel(i.taker, sizeof(i.taker), next->comm);
+	if (!state) {
+		i.wake = now;
+		who_is(&i.by_whom, next);
+	}
 	map_update(&idles, &pid, &i, 0);
 }
 
@@ -204,11 +209,13 @@ INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u6
 	e->end = now;
 	e->a = i->state;
 	e->b = i->token;
-	e->pid = prev->pid;
-	e->waker = i->waker;
-	e->dev = i->state ? i->waker_pid : 0;
-	read_kernel(e->comm, sizeof(e->comm), i->state ? prev->comm : i->taker);
-	__builtin_memcpy(e->other, i->name, sizeof(e->other));
+	if (i->state) {
+		who_is(&e->who, prev);
+		e->other = i->by_whom;
+		e->waker = i->waker;
+	} else {
+		e->who = i->by_whom;
+	}
 	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
 	e->stack_bytes = bytes > 0 ? bytes : 0;
 	ring_submit(e, RB_NO_WAKEUP);
@@ -221,9 +228,12 @@ INLINE struct kthread *kthread_of(struct task_struct *task)
 	return task->flags & PF_KTHREAD && task->pid ? map_lookup(&kthreads, &index) : 0;
 }
 
-INLINE void kthread_leaves(struct kthread *k, struct task_struct *prev, u64 state, u64 now)
+INLINE void kthread_leaves(struct kthread *k, struct task_struct *prev,
+			   struct task_struct *next, u64 state, u64 now)
 {
 	k->pid = prev->pid;
+	if (!state)
+		who_is(&k->taker, next);
 	k->state = state & ~TASK_FREEZABLE;
 	k->off = now;
 	k->wake = state ? 0 : now;
@@ -253,9 +263,11 @@ INLINE void kthread_enters(struct kthread *k, struct task_struct *prev, struct t
 	e->end = now;
 	e->a = k->state;
 	e->b = k->own;
-	e->pid = next->pid;
-	read_kernel(e->comm, sizeof(e->comm), prev->comm);
-	read_kernel(e->other, sizeof(e->other), next->comm);
+	if (k->state)
+		who_is(&e->who, prev);
+	else
+		e->who = k->taker;
+	who_is(&e->other, next);
 	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
 	e->stack_bytes = bytes > 0 ? bytes : 0;
 	ring_submit(e, RB_NO_WAKEUP);
@@ -274,7 +286,7 @@ int sched_switch(u64 *ctx)
 	k = kthread_of(prev);
 	if (k) {
 		now = ktime_ns();
-		kthread_leaves(k, prev, state, now);
+		kthread_leaves(k, prev, next, state, now);
 	}
 	k = kthread_of(next);
 	if (k) {
@@ -301,22 +313,21 @@ int sched_switch(u64 *ctx)
 	return 0;
 }
 
-/* Who wakes up: the running thread, but in an interrupt, where that has nothing to do with it. Only of
- * this program's threads this is made sure. BY_OWN for these, with the index of one of the load, from
- * 1 on; else 0. */
-INLINE u32 waker(char *name)
+/* Who wakes up: the running thread, but in an interrupt, where that has nothing to do with it: then nobody
+ * is named. Of other programs' threads this is made sure where the sleep was long enough to be told. BY_OWN
+ * for one of this program's, with the index of one of the load, from 1 on; else 0. */
+INLINE u32 waker(struct who *w, u64 since)
 {
-	u64 ids = current_pid_tgid();
+	struct task_struct *me = current_task();
+	bool own = (u32)me->tgid == cfg_tgid;
 	u32 index;
 
-	if ((u32)(ids >> 32) == cfg_tgid) {
-		if (interrupted())
-			return 0;
-		current_comm(name, 16);
-		return BY_OWN | (thread_of((u32)ids, &index) ? index + 1 : 0);
-	}
-	current_comm(name, 16);
-	return 0;
+	if (own ? interrupted() : cfg_irq_to && ktime_ns() - since >= cfg_off_ns && interrupted())
+		return 0;
+	who_is(w, me);
+	if (!own)
+		return 0;
+	return BY_OWN | (thread_of(me->pid, &index) ? index + 1 : 0);
 }
 
 /* Who of this program sleeps and is not yet said to wake up: a thread of the load in `t`, else one of
@@ -364,11 +375,9 @@ int sched_waking(u64 *ctx)
 	}
 	sleeper(task, &t, &i);
 	if (t) {
-		t->by = waker(t->waker);
-		t->waker_pid = (u32)ids;
+		t->by = waker(&t->by_whom, t->off);
 	} else if (i) {
-		i->waker = waker(i->name) & ~BY_OWN;
-		i->waker_pid = (u32)ids;
+		i->waker = waker(&i->by_whom, i->off) & ~BY_OWN;
 	}
 	return 0;
 }
@@ -415,7 +424,7 @@ INLINE void robbed(struct task_struct *me, u64 start, u64 now)
 	e->start = start;
 	e->end = now;
 	e->b = t ? 0 : token;
-	__builtin_memcpy(e->comm, "the hypervisor", 15);
+	__builtin_memcpy(e->who.comm, "the hypervisor", 15);
 	ring_submit(e, RB_NO_WAKEUP);
 }
 

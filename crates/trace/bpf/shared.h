@@ -149,6 +149,15 @@ struct earlier {
 	struct round rounds[EARLIER];
 };
 
+/* Who it was, all of it seen at one moment; zeros where that is not known. A number alone is not enough:
+ * it may be another thread's, and the thread another program, by the time that somebody looks it up. */
+struct who {
+	u32 tid;
+	u32 pid;   /* its process */
+	u64 start; /* when that thread began, ns since boot */
+	char comm[16];
+};
+
 /* One thread of the load. */
 struct thread {
 	u32 pid;
@@ -165,11 +174,10 @@ struct thread {
 	u64 current; /* token of the io_uring request submitted, or gone on with, last; STALE */
 	u64 wake;    /* stamp of the wake-up after the last switch out */
 	u32 state;   /* task state at the switch out, 0 = still runnable */
-	u32 waker_pid; /* who woke it up, or was interrupted by who did */
+	u32 pad;
 	u64 last_wake; /* of the last stretch off the CPU */
 	u64 reclaim;
-	char taker[16];
-	char waker[16];
+	struct who by_whom; /* the CPU was taken; else who woke it up */
 };
 
 enum kinds {
@@ -193,13 +201,13 @@ struct event {
 	u64 end;
 	u64 a;
 	u64 b;
-	u32 pid;
+	struct who who;
+	struct who other;
 	u32 dev;
-	char comm[16];
-	char other[16];
 	u16 stack_bytes;
 	u16 cpu; /* where it was written */
 	u32 waker; /* thread of the load that woke it up, from 1 on */
+	u32 pad;
 	u64 stack[FRAMES];
 };
 
@@ -295,10 +303,7 @@ struct idle {
 	u64 reclaim; /* since when it makes room in memory, 0 when it does not */
 	u32 waker;
 	u32 worker; /* index of the thread whose operation that was; ~0 for none */
-	u32 waker_pid;
-	u32 pad;
-	char taker[16];
-	char name[16]; /* of the waker */
+	struct who by_whom; /* as of a thread of the load */
 };
 struct {
 	__uint(type, MAP_LRU_HASH);
@@ -317,6 +322,7 @@ struct kthread {
 	u64 wake;
 	u32 own; /* a thread of this program woke it up */
 	u32 pad;
+	struct who taker; /* who took its CPU */
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -346,8 +352,8 @@ struct other {
 	u64 sector;
 	u64 what; /* operation and flags << 32 | bytes */
 	u32 dev;
-	u32 pid;
-	char comm[16];
+	u32 pad;
+	struct who who;
 	char mark[16];
 };
 struct {
@@ -415,11 +421,19 @@ INLINE struct event *event(u32 kind, u32 worker)
 	e->kind = kind;
 	e->worker = worker;
 	e->start = e->middle = e->end = e->a = e->b = 0;
-	e->pid = e->dev = e->stack_bytes = e->waker = 0;
+	e->dev = e->stack_bytes = e->waker = e->pad = 0;
 	e->cpu = this_cpu();
-	__builtin_memset(e->comm, 0, sizeof(e->comm));
-	__builtin_memset(e->other, 0, sizeof(e->other));
+	__builtin_memset(&e->who, 0, sizeof(e->who));
+	__builtin_memset(&e->other, 0, sizeof(e->other));
 	return e;
+}
+
+INLINE void who_is(struct who *w, struct task_struct *task)
+{
+	w->tid = task->pid;
+	w->pid = task->tgid;
+	w->start = task->start_boottime;
+	read_kernel(w->comm, sizeof(w->comm), task->comm);
 }
 
 INLINE struct thread *thread_of(u32 pid, u32 *index)

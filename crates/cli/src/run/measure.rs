@@ -200,6 +200,7 @@ fn start(
         places,
         direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),
         single_file: facts.single_file,
+        spill: Some(run.dir.path()),
         watch,
     };
     Some(Tracer::start(wish, sys))

@@ -51,6 +51,7 @@ pub fn conclude(
     if let Some(cost) = &trace {
         manifest.overhead.trace_ns_per_op = cost.program_ns_per_op;
         manifest.overhead.probe_ns_per_op = cost.probe_ns_per_op;
+        manifest.overhead.collector_ns_per_op = cost.collector_ns_per_op;
     }
     manifest.trace = trace;
     manifest.host = host;

@@ -21,6 +21,8 @@ mod store;
 mod varied;
 mod workers;
 
+pub use stopped::held_by_tracer;
+
 use std::time::Duration;
 
 use anyhow::Result;

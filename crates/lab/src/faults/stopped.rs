@@ -119,32 +119,49 @@ pub fn pulsed(b: &mut FaultTrial<'_>, group: &LabCgroup) -> Result<()> {
 /// Its threads are held by a program that traces them, as a debugger does.
 pub fn traced(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
-    let mut threads = Vec::new();
-    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let tid = Pid::from_raw(thread?.file_name().to_string_lossy().parse()?);
-        ptrace::seize(tid, ptrace::Options::empty())?;
-        threads.push(tid);
-    }
-    let hold = || -> Result<()> {
-        for tid in &threads {
-            ptrace::interrupt(*tid)?;
-            waitpid(*tid, Some(WaitPidFlag::__WALL))?;
-        }
-        Ok(())
-    };
+    let threads = seized(pid)?;
     let on = b.amplitude;
     b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
-        hold()?;
+        hold(&threads)?;
         let slept = stop.sleep(on);
         for tid in &threads {
             ptrace::cont(*tid, None)?;
         }
         slept
     })?;
-    hold()?;
-    for tid in threads {
-        ptrace::detach(tid, None)?;
+    release(&threads)
+}
+
+/// The same, once and for so long.
+pub fn held_by_tracer(pid: u32, on: Duration) -> Result<()> {
+    let threads = seized(pid)?;
+    hold(&threads)?;
+    std::thread::sleep(on);
+    threads.iter().try_for_each(|tid| ptrace::cont(*tid, None))?;
+    release(&threads)
+}
+
+fn seized(pid: u32) -> Result<Vec<Pid>> {
+    let mut threads = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let tid = Pid::from_raw(thread?.file_name().to_string_lossy().parse()?);
+        ptrace::seize(tid, ptrace::Options::empty())?;
+        threads.push(tid);
     }
+    Ok(threads)
+}
+
+fn hold(threads: &[Pid]) -> Result<()> {
+    for tid in threads {
+        ptrace::interrupt(*tid)?;
+        waitpid(*tid, Some(WaitPidFlag::__WALL))?;
+    }
+    Ok(())
+}
+
+fn release(threads: &[Pid]) -> Result<()> {
+    hold(threads)?;
+    threads.iter().try_for_each(|tid| ptrace::detach(*tid, None))?;
     Ok(())
 }
 

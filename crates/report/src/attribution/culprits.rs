@@ -12,7 +12,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 use super::acting;
 use super::context::IoContext;
 use super::events::Events;
-use super::held_pages::HELD;
+use super::held_pages::{HELD, READ_AHEAD};
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
@@ -42,10 +42,15 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Culprit {
     pub role: Role,
-    /// Command, as the kernel knows it; of a limit what it limits.
+    /// Name of the thread; of a limit what it limits. The name and what follows come from one event, and
+    /// are null where they are not known.
     pub name: String,
-    /// Thread or process.
+    /// Thread.
+    pub tid: Option<u64>,
+    /// Its process.
     pub pid: Option<u64>,
+    /// Command line of the process; null of a thread of the kernel, and of one that ended at once.
+    pub command: Option<String>,
     pub cgroup: Option<String>,
     /// Requests ahead of the slowest I/O, or beside it until it was done.
     pub requests: Option<u64>,
@@ -55,29 +60,73 @@ pub struct Culprit {
     pub time_ns: Option<u64>,
 }
 
-type Key = (Role, String, Option<u64>);
+/// Who it was: name and numbers that belong together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Who<'a> {
+    name: &'a str,
+    tid: Option<u64>,
+    pid: Option<u64>,
+    command: Option<&'a str>,
+    cgroup: Option<&'a str>,
+}
+
+impl<'a> Who<'a> {
+    /// No thread.
+    fn nobody(name: &'a str) -> Who<'a> {
+        Who { name, ..Who::default() }
+    }
+
+    /// Whom `comm` names.
+    fn ran(row: &'a LayerRow) -> Option<Who<'a>> {
+        // In old runs one number is somebody else's: that of a preempted thread, of a thread of the kernel
+        // and of what the kernel read ahead.
+        let name = row.comm.as_deref()?;
+        let others = row.state == Some(0) || row.kind == LayerKind::Kthread || name == READ_AHEAD;
+        Some(Who {
+            name,
+            tid: row.comm_tid.or(row.pid.filter(|_| !others)),
+            pid: row.comm_pid,
+            command: row.command.as_deref(),
+            cgroup: row.cgroup.as_deref(),
+        })
+    }
+
+    /// Whom `other` names: who woke a thread up, or a thread of the kernel itself.
+    fn other(row: &'a LayerRow) -> Option<Who<'a>> {
+        let itself = row.kind == LayerKind::Kthread;
+        Some(Who {
+            name: row.other.as_deref()?,
+            tid: if itself { row.pid } else { row.waker_pid },
+            pid: row.other_pid,
+            command: row.other_command.as_deref(),
+            cgroup: row.other_cgroup.as_deref(),
+        })
+    }
+}
 
 /// Sums while they are gathered.
 #[derive(Default)]
-struct Sums(BTreeMap<Key, Culprit>);
+struct Sums<'a>(BTreeMap<(Role, Who<'a>), Culprit>);
 
-impl Sums {
-    fn of(&mut self, role: Role, name: &str, pid: Option<u64>) -> &mut Culprit {
+impl<'a> Sums<'a> {
+    fn of(&mut self, role: Role, who: Who<'a>) -> &mut Culprit {
         let empty = || Culprit {
             role,
-            name: name.to_owned(),
-            pid,
-            cgroup: None,
+            name: who.name.to_owned(),
+            tid: who.tid,
+            pid: who.pid,
+            command: who.command.map(str::to_owned),
+            cgroup: who.cgroup.map(str::to_owned),
             requests: None,
             bytes: None,
             time_ns: None,
         };
-        self.0.entry((role, name.to_owned(), pid)).or_insert_with(empty)
+        self.0.entry((role, who)).or_insert_with(empty)
     }
 
-    fn time(&mut self, role: Role, name: Option<&str>, pid: Option<u64>, ns: i64) {
-        if let (Some(name), 1..) = (name.filter(|n| !n.starts_with("swapper/")), ns) {
-            *self.of(role, name, pid).time_ns.get_or_insert(0) += ns.unsigned_abs();
+    fn time(&mut self, role: Role, who: Option<Who<'a>>, ns: i64) {
+        if let (Some(who), 1..) = (who.filter(|w| !w.name.starts_with("swapper/")), ns) {
+            *self.of(role, who).time_ns.get_or_insert(0) += ns.unsigned_abs();
         }
     }
 }
@@ -94,28 +143,30 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
     }
     for row in in_way.into_values() {
         let took: i64 = acting::doings(row).iter().map(|(from, to, _)| to - from).sum();
-        sums.time(Role::Kthread, row.other.as_deref(), row.pid, took);
+        sums.time(Role::Kthread, Who::other(row), took);
         let wake = row.middle_ns.unwrap_or(row.start_ns);
-        sums.time(Role::Cpu, row.comm.as_deref(), None, row.end_ns - wake);
+        sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
     }
     disk(list, events, &mut sums);
     let quota = events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns);
     sums.time(
         Role::Limit,
-        Some("cpu quota of the run's control group"),
-        None,
+        Some(Who::nobody("cpu quota of the run's control group")),
         quota.sum::<u64>() as i64,
     );
     let limit = |r: &&LayerRow| {
-        let reason = r.stack.as_deref().map(stacks::sleep_reason);
+        let reason = stacks::reason_of(r);
         matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
     };
     let held = events.within(LayerKind::Held, span.0, span.1).filter(limit);
     let pages = events.within(LayerKind::Neighbour, span.0, span.1).filter(held_back);
+    let mut limits: BTreeMap<String, u64> = BTreeMap::new();
     for row in held.chain(pages) {
         let disk = row.dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
-        let name = format!("I/O limit of the run's control group on {disk}");
-        *sums.of(Role::Limit, &name, None).requests.get_or_insert(0) += 1;
+        *limits.entry(format!("I/O limit of the run's control group on {disk}")).or_default() += 1;
+    }
+    for (name, requests) in &limits {
+        sums.of(Role::Limit, Who::nobody(name)).requests = Some(*requests);
     }
     ordered(sums)
 }
@@ -125,7 +176,7 @@ fn held_back(row: &&LayerRow) -> bool {
     row.other.as_deref() == Some(HELD)
 }
 
-fn ordered(sums: Sums) -> Vec<Culprit> {
+fn ordered(sums: Sums<'_>) -> Vec<Culprit> {
     let mut all: Vec<Culprit> = sums.0.into_values().collect();
     all.sort_by_key(|c| (c.role, std::cmp::Reverse((c.time_ns, c.bytes, c.requests))));
     let mut listed: BTreeMap<Role, usize> = BTreeMap::new();
@@ -138,7 +189,7 @@ fn ordered(sums: Sums) -> Vec<Culprit> {
 }
 
 /// Who had the CPU, and who woke up whom.
-fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
+fn asleep<'a>(list: &'a [Judged], events: &'a Events, sums: &mut Sums<'a>) {
     let mut rows: BTreeMap<(u64, i64), &LayerRow> = BTreeMap::new();
     for one in list.iter().filter(|j| j.row.is_some()) {
         let worker = u64::from(one.slow.worker);
@@ -153,13 +204,13 @@ fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
             Some(0) => row.start_ns,
             _ => row.middle_ns.unwrap_or(row.end_ns),
         };
-        sums.time(Role::Cpu, row.comm.as_deref(), row.pid, row.end_ns - wake);
+        sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
         let slept = wake - row.start_ns;
-        let (who, pid) = (row.other.as_deref(), row.waker_pid);
-        match row.stack.as_deref().map(stacks::sleep_reason) {
-            Some(SleepReason::For(Phase::Stopped, _)) => sums.time(Role::Stop, who, pid, slept),
+        let who = Who::other(row);
+        match stacks::reason_of(row) {
+            Some(SleepReason::For(Phase::Stopped, _)) => sums.time(Role::Stop, who, slept),
             Some(SleepReason::Lock(..) | SleepReason::For(Phase::FileSystem, _)) => {
-                sums.time(Role::Woke, who, pid, slept)
+                sums.time(Role::Woke, who, slept)
             }
             _ => {}
         }
@@ -167,7 +218,7 @@ fn asleep(list: &[Judged], events: &Events, sums: &mut Sums) {
 }
 
 /// Whose requests were in the disk when the slowest one was queued and waited.
-fn disk(list: &[Judged], events: &Events, sums: &mut Sums) {
+fn disk<'a>(list: &[Judged], events: &'a Events, sums: &mut Sums<'a>) {
     let worst = list.iter().filter(|j| j.row.is_some()).max_by_key(|j| j.phases.sum());
     let Some(row) = worst.and_then(|j| j.row.as_ref()) else {
         return;
@@ -176,13 +227,12 @@ fn disk(list: &[Judged], events: &Events, sums: &mut Sums) {
         return;
     };
     for other in events.within(LayerKind::Neighbour, from, to).filter(|r| !held_back(r)) {
-        let Some(name) = other.comm.as_deref() else {
+        let Some(who) = Who::ran(other) else {
             continue;
         };
-        let one = sums.of(Role::Disk, name, other.pid);
+        let one = sums.of(Role::Disk, who);
         *one.requests.get_or_insert(0) += 1;
         *one.bytes.get_or_insert(0) += other.size.unwrap_or(0);
-        one.cgroup = one.cgroup.take().or_else(|| other.cgroup.as_deref().map(str::to_owned));
     }
 }
 
@@ -223,13 +273,49 @@ mod tests {
             end_ns: 450,
             state: Some(0),
             comm: Some("batch".into()),
-            pid: Some(9),
+            comm_tid: Some(9),
+            comm_pid: Some(8),
+            command: Some("/bin/batch".into()),
             ..LayerRow::default()
         });
         events.sort();
         let found = culprits(&[slow()], &events, (100, 600));
-        assert_eq!((found.len(), found[0].role, found[0].pid), (1, Role::Cpu, Some(9)));
+        assert_eq!((found.len(), found[0].role, found[0].tid), (1, Role::Cpu, Some(9)));
         assert_eq!((&*found[0].name, found[0].time_ns), ("batch", Some(400)));
+        assert_eq!((found[0].pid, found[0].command.as_deref()), (Some(8), Some("/bin/batch")));
+    }
+
+    #[test]
+    fn a_name_goes_with_its_own_numbers_only() {
+        let off = |start_ns, state, comm_tid| LayerRow {
+            kind: LayerKind::OffCpu,
+            worker: Some(0),
+            start_ns,
+            end_ns: start_ns + 100,
+            middle_ns: state,
+            state: state.map(|_| 1).or(Some(0)),
+            comm: Some("batch".into()),
+            pid: Some(77),
+            comm_tid,
+            ..LayerRow::default()
+        };
+        let of = |rows: &[LayerRow]| {
+            let mut events = Events::default();
+            rows.iter().cloned().for_each(|row| events.add(row));
+            events.sort();
+            let found = culprits(&[slow()], &events, (100, 600));
+            found.iter().map(|c| (c.name.clone(), c.tid, c.time_ns)).collect::<Vec<_>>()
+        };
+        let name = || "batch".to_owned();
+        // Before there was `comm_tid` the number of a preempted thread's row was of who ran later.
+        assert_eq!(of(&[off(150, None, None)]), [(name(), None, Some(100))]);
+        assert_eq!(of(&[off(150, Some(200), None)]), [(name(), Some(77), Some(50))]);
+        // Two of one name are two.
+        let two = of(&[off(150, None, Some(5)), off(300, Some(310), Some(6))]);
+        assert_eq!(two, [(name(), Some(5), Some(100)), (name(), Some(6), Some(90))]);
+        let kernel = LayerRow { kind: LayerKind::Neighbour, size: Some(1), ..off(120, None, None) };
+        let ahead = LayerRow { comm: Some(READ_AHEAD.into()), state: None, ..kernel };
+        assert_eq!(of(&[ahead]), [(READ_AHEAD.to_owned(), None, None)], "no thread's name");
     }
 
     #[test]
@@ -240,7 +326,7 @@ mod tests {
             end_ns,
             size: Some(4096),
             comm: Some("backup".into()),
-            pid: Some(9),
+            comm_tid: Some(9),
             cgroup: Some("/backup".into()),
             ..LayerRow::default()
         };
@@ -253,7 +339,7 @@ mod tests {
         let found = culprits(&list, &events, (100, 600));
         assert_eq!(found.len(), 1);
         assert_eq!(
-            (found[0].requests, found[0].bytes, found[0].pid),
+            (found[0].requests, found[0].bytes, found[0].tid),
             (Some(2), Some(8192), Some(9))
         );
         assert_eq!(found[0].cgroup.as_deref(), Some("/backup"));

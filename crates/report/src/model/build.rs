@@ -329,7 +329,7 @@ fn tracing(summary: &Summary) -> Option<String> {
             "tracing at least {probe} per I/O in the worker, its programs not measured"
         ));
     };
-    let all = programs + probe;
+    let all = programs + probe + o.collector_ns_per_op.unwrap_or(0.0);
     let ios = summary.totals.count.max(1) as f64;
     let share = o.cpu_s.filter(|s| *s > 0.0).map(|s| all / (s * 1e9 / ios));
     Some(format!(

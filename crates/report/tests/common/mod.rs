@@ -237,6 +237,7 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
         capture_ns_per_op: Some(9.1),
         trace_ns_per_op: None,
         probe_ns_per_op: None,
+        collector_ns_per_op: None,
         live: None,
     };
     manifest

@@ -1,19 +1,22 @@
-//! Gathers what probes and programs saw, in memory, while the run goes on; nothing is written to
-//! storage before the end. Memory is bounded: what finds no room is counted.
+//! Gathers what probes and programs saw while the run goes on. Memory is bounded: beyond some MiB it is written to
+//! the run directory, slowly, and what finds no room is counted.
 
-use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{Clock, MonoClock};
+use taillight_machine::Sys;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cost::ProgramCost;
-use super::forget::{self, NotHandedOver};
+use super::forget::{self, NeededTimes, NotHandedOver};
 use super::heartbeat::{self, Heartbeat};
+use super::identity::SeenThreads;
+use super::kept::{EVENTS_HELD, KeptEvents, KeptIos};
 use super::layout::{self, NOWHERE, TraceEvent, TraceEventKind};
 use super::programs::{EventRing, LoadedPrograms};
 use super::symbols::KernelSymbols;
@@ -25,50 +28,60 @@ use crate::tracing::quota::QuotaWatch;
 const EVENTS_MAX: usize = 1 << 20;
 /// How often the ring is emptied.
 const PAUSE: Duration = Duration::from_millis(10);
-/// From this many on events that nobody needs are forgotten.
-const EVENTS_FULL: usize = EVENTS_MAX / 8 * 7;
 /// How long nothing is forgotten after it was tried.
-const KEPT: Duration = Duration::from_secs(10);
+const KEPT: Duration = Duration::from_secs(1);
 /// Empty batches kept ready for each worker.
 const READY: usize = 8;
 
 /// What was gathered.
-#[derive(Default)]
 pub struct CollectedTrace {
-    /// I/Os, in batches as they came.
-    pub ios: Vec<TracedBatch>,
-    /// Events as they came.
-    pub events: Vec<TraceEvent>,
+    pub ios: KeptIos,
+    pub events: KeptEvents,
     /// Windows in which the CPU quota was spent.
     pub quota: Vec<LayerRow>,
     /// Events that found no room here.
     pub events_lost: u64,
+    /// Those that no I/O needs and that were forgotten.
+    pub events_forgotten: u64,
     /// From, to: the programs saw nothing.
     pub gaps: Vec<(i64, i64)>,
     /// Since when until the end.
     pub stopped: Option<i64>,
     /// Programs attached on the way, or not.
     pub programs: Vec<ProgramInfo>,
-    /// CPU time of the programs per operation, ns.
+    /// CPU time of the programs per operation, ns, and of the collector.
     pub program_ns: Option<f64>,
-    /// Control groups of those who used the disks beside the run, by process.
-    pub cgroups: BTreeMap<u32, Option<Box<str>>>,
+    pub collector_ns: Option<f64>,
+    /// Whom events name.
+    pub threads: SeenThreads,
 }
 
-/// Processes whose control group is looked up at most.
-const CGROUPS_MAX: usize = 1024;
-
 impl CollectedTrace {
-    /// Looks up the control group of a process, once, as long as it lives.
-    fn note_cgroup(&mut self, pid: u32) {
-        if pid == 0 || self.cgroups.len() >= CGROUPS_MAX || self.cgroups.contains_key(&pid) {
-            return;
+    fn new(spill: Option<&Path>) -> CollectedTrace {
+        CollectedTrace {
+            ios: KeptIos::new(spill),
+            events: KeptEvents::new(spill),
+            quota: Vec::new(),
+            events_lost: 0,
+            events_forgotten: 0,
+            gaps: Vec::new(),
+            stopped: None,
+            programs: Vec::new(),
+            program_ns: None,
+            collector_ns: None,
+            threads: SeenThreads::default(),
         }
-        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        // One line for each hierarchy; the longest path says most, and `/` says nothing.
-        let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-        let path = paths.filter(|path| path.len() > 1).max_by_key(|path| path.len());
-        self.cgroups.insert(pid, path.map(Into::into));
+    }
+
+    /// Forgets events that ended before the horizon and that no I/O needs, if it is time to, and moves others to the
+    /// file; of the first `told`.
+    fn make_room(&mut self, needed: Option<&mut NeededTimes>, horizon: i64, told: &mut usize) {
+        if let Some(needed) = needed {
+            let before = self.events.held.len();
+            *told = needed.forget(&mut self.events.held, horizon, *told);
+            self.events_forgotten += (before - self.events.held.len()) as u64;
+        }
+        *told -= self.events.spill(horizon, *told).min(*told);
     }
 }
 
@@ -87,8 +100,10 @@ pub struct CollectorInputs {
     pub held: Option<Arc<NotHandedOver>>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
-    /// Memory for I/Os at most.
+    /// Memory and file for I/Os at most.
     pub ios_bytes_max: usize,
+    /// Where the file is.
+    pub spill: Option<PathBuf>,
     /// Tells whether the programs still see anything.
     pub pulse: Heartbeat,
 }
@@ -104,49 +119,57 @@ pub fn gather(
     mut quota: QuotaWatch,
     mut tail: Option<TraceTail>,
 ) -> CollectedTrace {
-    let mut all = CollectedTrace::default();
-    let mut room = sources.ios_bytes_max;
+    let sys = Sys::default();
+    let mut all = CollectedTrace::new(sources.spill.as_deref());
+    let mut needed = NeededTimes::default();
     sources.pulse.here();
     let mut cost = ProgramCost::new(sources.programs.clone(), sources.workers);
-    let mut forgot: Option<Instant> = None;
+    let (mut forgot, mut spare): (Option<Instant>, Option<TracedBatch>) = (None, None);
     loop {
         let stop = sources.stop.load(Relaxed);
         let recently = forgot.is_some_and(|at| at.elapsed() < KEPT);
-        let horizon = match &sources.held {
-            Some(held) if all.events.len() >= EVENTS_FULL && !recently => {
-                Some(forget::horizon(&sources.programs, held, MonoClock.now().0))
-            }
-            _ => None,
-        };
+        let full = all.events.held.len() > EVENTS_HELD && !recently;
+        // Where every I/O is kept no event is forgotten, and none as long as there is plenty of room.
+        let forgets = sources.held.as_ref().filter(|_| all.events.len() >= EVENTS_MAX / 2);
+        let horizon = full.then(|| match forgets {
+            Some(held) => forget::horizon(&sources.programs, held, MonoClock.now().0),
+            None => i64::MAX,
+        });
         all.programs.extend(sources.programs.attach_wanted());
         sources.programs.settle_issue();
         cost.step(Instant::now());
-        drain(&mut sources.ring, &mut all);
+        drain(&mut sources.ring, &mut all, &sys);
         for mut batch in sources.full.try_iter() {
             let handed_back = batch.take_part();
             let (kept, empty) = match handed_back {
                 Some(part) => (part, Some(batch)),
                 None => (batch, None),
             };
-            room = room.saturating_sub(kept.bytes());
+            if sources.held.is_some() {
+                needed.add(&kept);
+            }
             all.ios.push(kept);
             // Without a new one the probes run dry and count what they cannot keep.
-            if room > 0 {
-                let _ = sources.spare.try_send(empty.unwrap_or_else(TracedBatch::touched));
+            if all.ios.bytes() < sources.ios_bytes_max {
+                let again = empty.or_else(|| spare.take()).unwrap_or_else(TracedBatch::touched);
+                let _ = sources.spare.try_send(again);
             }
         }
         if let Some(horizon) = horizon {
-            let told = tail.as_mut().map(TraceTail::told);
-            let (mut none, ios) = (0, &all.ios);
-            let told = told.unwrap_or(&mut none);
-            *told = forget::forget(&mut all.events, ios, horizon, *told);
+            let mut none = usize::MAX;
+            let told = tail.as_mut().map_or(&mut none, TraceTail::told);
+            all.make_room(forgets.map(|_| &mut needed), horizon, told);
             forgot = Some(Instant::now());
+        }
+        if let Some(batch) = all.ios.spill(tail.as_ref().map_or(usize::MAX, TraceTail::batches)) {
+            tail.iter_mut().for_each(TraceTail::one_gone);
+            spare = Some(batch).filter(TracedBatch::is_whole);
         }
         all.quota.extend(quota.window());
         tail.iter_mut().for_each(|tail| tail.look(&all));
         if stop {
             (all.gaps, all.stopped) = sources.pulse.end(MonoClock.now().0);
-            all.program_ns = cost.finish();
+            (all.program_ns, all.collector_ns) = cost.finish();
             return all;
         }
         std::thread::sleep(PAUSE);
@@ -154,15 +177,16 @@ pub fn gather(
     }
 }
 
-fn drain(ring: &mut EventRing, all: &mut CollectedTrace) {
+fn drain(ring: &mut EventRing, all: &mut CollectedTrace, sys: &Sys) {
     while let Some(item) = ring.next() {
         let event = TraceEvent::parse(&item);
-        if let Some(event) = event.filter(|e| e.kind == TraceEventKind::Neighbour) {
-            all.note_cgroup(event.pid);
+        if let Some(event) = &event {
+            all.threads.note(&event.who, sys);
+            all.threads.note(&event.other, sys);
         }
         match event {
             Some(event) if event.worker as usize == heartbeat::COLLECTOR_INDEX => {}
-            Some(event) if all.events.len() < EVENTS_MAX => all.events.push(event),
+            Some(event) if all.events.len() < EVENTS_MAX => all.events.held.push(event),
             // Without room, or of a kind that is not known.
             _ => all.events_lost += 1,
         }
@@ -250,16 +274,25 @@ fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
     })
 }
 
-pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
-    let text = |t: Option<String>| t.map(String::into_boxed_str);
+pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols, threads: &SeenThreads) -> LayerRow {
+    let text = |t: Option<String>| t.map(Arc::<str>::from);
+    let number = |n: u32| (n != 0).then_some(u64::from(n));
+    let (who, other) = (threads.get(&e.who), threads.get(&e.other));
     let mut row = LayerRow {
         start_ns: e.start as i64,
         end_ns: e.end as i64,
         worker: (e.worker != u32::MAX).then_some(u64::from(e.worker)),
         dev: text(layout::device(e.dev)),
-        pid: (e.pid != 0).then_some(u64::from(e.pid)),
-        comm: text(layout::name(&e.comm)),
-        other: text(layout::name(&e.other)),
+        pid: number(e.who.tid),
+        comm: text(layout::name(&e.who.comm)),
+        other: text(layout::name(&e.other.comm)),
+        comm_tid: number(e.who.tid),
+        comm_pid: number(e.who.pid),
+        command: who.command,
+        cgroup: who.cgroup,
+        other_pid: number(e.other.pid),
+        other_command: other.command,
+        other_cgroup: other.cgroup,
         stack: text(symbols.stack(&e.stack[..e.frames])),
         ..LayerRow::default()
     };
@@ -277,6 +310,7 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
         TraceEventKind::Kthread => {
             row.kind = LayerKind::Kthread;
             off_cpu(&mut row, e);
+            row.pid = row.waker_pid.take();
             row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
         }
         TraceEventKind::Held => {
@@ -319,7 +353,7 @@ fn off_cpu(row: &mut LayerRow, e: &TraceEvent) {
     row.waker = u64::from(e.waker).checked_sub(1);
     row.dev = None;
     row.cpu = Some(u64::from(e.cpu));
-    row.waker_pid = (e.dev != 0).then_some(u64::from(e.dev));
+    row.waker_pid = (e.other.tid != 0).then_some(u64::from(e.other.tid));
 }
 
 /// The time in which the thread of a traced I/O came back to the CPU unseen, if it did; apart the part in

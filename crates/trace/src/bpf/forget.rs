@@ -1,4 +1,4 @@
-//! Events that no slow I/O needs are forgotten when their memory is full, so that a long run with few slow
+//! Events that no slow I/O needs are forgotten when there are many, so that a long run with few slow
 //! I/Os is traced to its end.
 //!
 //! What it is: only where outliers alone are kept, and only what ended before every I/O that is in flight or
@@ -17,6 +17,10 @@ use super::traced_io::TracedBatch;
 const AROUND_NS: i64 = 100_000_000;
 /// A begin may be told so much after its stamp, ns.
 const LATE_NS: i64 = 1_000_000_000;
+/// Longer events are not asked for by I/Os late in them, ns.
+const LONGEST_NS: i64 = 10_000_000_000;
+/// So many times are worth to be merged.
+const TIMES_MANY: usize = 1 << 16;
 
 /// Of each worker the earliest begin of the I/Os that it keeps and has not handed over yet.
 #[derive(Debug)]
@@ -51,45 +55,54 @@ pub fn horizon(programs: &LoadedPrograms, held: &NotHandedOver, now: i64) -> i64
     begun.min(held.earliest()).min(now - LATE_NS)
 }
 
-/// Forgets events that ended before the `horizon` and that no kept I/O needs; how many of the first `told`
-/// ones are still there.
-pub fn forget(
-    events: &mut Vec<TraceEvent>,
-    ios: &[TracedBatch],
-    horizon: i64,
-    told: usize,
-) -> usize {
-    let needed = windows(ios);
-    let (mut place, mut kept) = (0, 0);
-    events.retain(|e| {
-        // When a disk flushed its cache is told of every I/O after it.
-        let keep = e.kind == TraceEventKind::Flush
-            || e.end as i64 >= horizon
-            || overlaps(&needed, e.start as i64, e.end as i64);
-        kept += usize::from(keep && place < told);
-        place += 1;
-        keep
-    });
-    kept
-}
+/// Times of kept I/Os.
+#[derive(Debug, Default)]
+pub struct NeededTimes(Vec<(i64, i64)>);
 
-/// Times of kept I/Os, in order, without overlaps.
-fn windows(ios: &[TracedBatch]) -> Vec<(i64, i64)> {
-    let all = ios.iter().flat_map(TracedBatch::each).map(|(io, _)| {
-        let slow = io.flags & flags::SAMPLE as u32 == 0;
-        let around = if slow { AROUND_NS } else { 0 };
-        (io.submit - around, io.complete + around)
-    });
-    let mut all: Vec<(i64, i64)> = all.collect();
-    all.sort_unstable();
-    all.dedup_by(|later, kept| {
-        let touch = later.0 <= kept.1;
-        if touch {
-            kept.1 = kept.1.max(later.1);
+impl NeededTimes {
+    /// Those of a batch.
+    pub fn add(&mut self, ios: &TracedBatch) {
+        self.0.extend(ios.each().map(|(io, _)| {
+            let slow = io.flags & flags::SAMPLE as u32 == 0;
+            let around = if slow { AROUND_NS } else { 0 };
+            (io.submit - around, io.complete + around)
+        }));
+        if self.0.len() > TIMES_MANY {
+            self.merged();
         }
-        touch
-    });
-    all
+    }
+
+    /// In order, without overlaps.
+    fn merged(&mut self) -> &[(i64, i64)] {
+        self.0.sort_unstable();
+        self.0.dedup_by(|later, kept| {
+            let touch = later.0 <= kept.1;
+            if touch {
+                kept.1 = kept.1.max(later.1);
+            }
+            touch
+        });
+        &self.0
+    }
+
+    /// Forgets events that ended before the `horizon` and that no kept I/O needs; how many of the first
+    /// `told` ones are still there. Of those that are left what ended before needs no answer again.
+    pub fn forget(&mut self, events: &mut Vec<TraceEvent>, horizon: i64, told: usize) -> usize {
+        let needed = self.merged();
+        let (mut place, mut kept) = (0, 0);
+        events.retain(|e| {
+            // When a disk flushed its cache is told of every I/O after it.
+            let keep = e.kind == TraceEventKind::Flush
+                || e.end as i64 >= horizon
+                || overlaps(needed, e.start as i64, e.end as i64);
+            kept += usize::from(keep && place < told);
+            place += 1;
+            keep
+        });
+        // The report asks for no event that began so long before an I/O.
+        self.0.retain(|(_, to)| *to >= horizon - LONGEST_NS);
+        kept
+    }
 }
 
 fn overlaps(windows: &[(i64, i64)], from: i64, to: i64) -> bool {
@@ -135,7 +148,9 @@ mod tests {
         ];
         let starts = |list: &[TraceEvent]| list.iter().map(|e| e.start as i64).collect::<Vec<_>>();
         let mut events = all.to_vec();
-        assert_eq!(forget(&mut events, &[batch], 30 * SECOND, 4), 2);
+        let mut needed = NeededTimes::default();
+        needed.add(&batch);
+        assert_eq!(needed.forget(&mut events, 30 * SECOND, 4), 2);
         let kept = [&all[1..3], &all[4..]].concat();
         assert_eq!(starts(&events), starts(&kept));
     }

@@ -152,15 +152,14 @@ pub struct ThreadState {
     state: AtomicU64,
     pub last_wake: AtomicU64,
     reclaim: AtomicU64,
-    taker: [AtomicU64; 2],
-    waker: [AtomicU64; 2],
+    by_whom: [AtomicU64; 4],
 }
 
 impl ThreadState {
     /// Since when a thread that left the CPU at `off` could have run again: it was preempted, or its wake-up
     /// was seen.
     pub fn runnable_since(&self, off: u64) -> Option<u64> {
-        // The lower half is the state, the upper one who woke it up.
+        // The lower half is the state.
         let preempted = self.state.load(Relaxed) as u32 == 0;
         let wake = self.wake.load(Relaxed);
         if preempted { Some(off) } else { (wake > off).then_some(wake) }
@@ -191,6 +190,17 @@ pub enum TraceEventKind {
     Stolen,
 }
 
+/// A thread as an event saw it: name and numbers of one moment. Zeros where that is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ThreadSeen {
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// When the thread began, ns since boot.
+    pub start: u64,
+    pub comm: [u8; 16],
+}
+
 /// One event, as the programs write it.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceEvent {
@@ -202,11 +212,12 @@ pub struct TraceEvent {
     pub end: u64,
     pub a: u64,
     pub b: u64,
-    pub pid: u32,
-    /// Device; of threads off the CPU who woke them up.
+    /// Who ran, or did it.
+    pub who: ThreadSeen,
+    /// Who woke it up; of a thread of the kernel itself; of I/O beside the run a mark.
+    pub other: ThreadSeen,
+    /// Device.
     pub dev: u32,
-    pub comm: [u8; 16],
-    pub other: [u8; 16],
     pub frames: usize,
     /// Thread of the load that woke it up, from 1 on; 0 for others.
     pub waker: u32,
@@ -216,7 +227,7 @@ pub struct TraceEvent {
 }
 
 /// Bytes of an event before its stack.
-const HEAD: usize = 96;
+const HEAD: usize = 128;
 /// Bytes of an event.
 pub const EVENT_BYTES: usize = HEAD + FRAMES * 8;
 
@@ -228,7 +239,10 @@ impl TraceEvent {
         }
         let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);
         let half = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        let name = |at: usize| bytes.get(at..at + 16)?.try_into().ok();
+        let who = |at: usize| {
+            let comm = bytes.get(at + 16..at + 32)?.try_into().ok()?;
+            Some(ThreadSeen { tid: half(at)?, pid: half(at + 4)?, start: word(at + 8)?, comm })
+        };
         let kind = match half(0)? {
             1 => TraceEventKind::Off,
             2 => TraceEventKind::Held,
@@ -254,15 +268,38 @@ impl TraceEvent {
             end: word(24)?,
             a: word(32)?,
             b: word(40)?,
-            pid: half(48)?,
-            dev: half(52)?,
-            comm: name(56)?,
-            other: name(72)?,
-            waker: half(92)?,
-            cpu: half(88)? >> 16,
-            frames: ((half(88)? & 0xffff) as usize / 8).min(FRAMES),
+            who: who(48)?,
+            other: who(80)?,
+            dev: half(112)?,
+            waker: half(120)?,
+            cpu: half(116)? >> 16,
+            frames: ((half(116)? & 0xffff) as usize / 8).min(FRAMES),
             stack,
         })
+    }
+}
+
+impl TraceEvent {
+    /// As the programs wrote it.
+    pub fn bytes(&self) -> [u8; EVENT_BYTES] {
+        let mut bytes = [0; EVENT_BYTES];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &(self.kind as u32 + 1).to_ne_bytes());
+        put(4, &self.worker.to_ne_bytes());
+        let words = [self.start, self.middle, self.end, self.a, self.b];
+        words.iter().enumerate().for_each(|(i, word)| put(8 + i * 8, &word.to_ne_bytes()));
+        for (at, who) in [(48, &self.who), (80, &self.other)] {
+            put(at, &who.tid.to_ne_bytes());
+            put(at + 4, &who.pid.to_ne_bytes());
+            put(at + 8, &who.start.to_ne_bytes());
+            put(at + 16, &who.comm);
+        }
+        put(112, &self.dev.to_ne_bytes());
+        put(116, &(self.cpu << 16 | self.frames as u32 * 8).to_ne_bytes());
+        put(120, &self.waker.to_ne_bytes());
+        let stack = self.stack.iter().enumerate();
+        stack.for_each(|(i, frame)| put(HEAD + i * 8, &frame.to_ne_bytes()));
+        bytes
     }
 }
 
@@ -294,7 +331,7 @@ mod tests {
         assert_eq!(size_of::<EarlierRounds>(), 1280);
         assert_eq!(std::mem::offset_of!(ThreadState, off), 16);
         assert_eq!(std::mem::offset_of!(ThreadState, last_wake), 80);
-        assert_eq!(EVENT_BYTES, 256);
+        assert_eq!(EVENT_BYTES, 288);
     }
 
     #[test]
@@ -311,14 +348,27 @@ mod tests {
         bytes[0] = 1;
         bytes[4] = 7;
         bytes[8] = 9;
-        bytes[56..59].copy_from_slice(b"fio");
-        bytes[88] = 16;
-        bytes[90] = 3;
+        bytes[48] = 12;
+        bytes[52] = 11;
+        bytes[64..67].copy_from_slice(b"fio");
+        bytes[80] = 13;
+        bytes[116] = 16;
+        bytes[118] = 3;
         bytes[HEAD + 8] = 5;
         let event = TraceEvent::parse(&bytes).unwrap();
         assert_eq!((event.worker, event.start, event.frames), (7, 9, 2));
-        assert_eq!(name(&event.comm).as_deref(), Some("fio"));
+        assert_eq!(name(&event.who.comm).as_deref(), Some("fio"));
+        assert_eq!((event.who.tid, event.who.pid, event.other.tid), (12, 11, 13));
         assert_eq!((event.stack[1], event.cpu), (5, 3));
+        for kind in 1..=10 {
+            let written: Vec<u8> = (0..EVENT_BYTES).map(|i| (i * 7) as u8).collect();
+            bytes[124..].copy_from_slice(&written[124..]);
+            bytes[4..116].copy_from_slice(&written[4..116]);
+            // Four bytes at 124 are nobody's.
+            bytes[124..128].fill(0);
+            bytes[0] = kind;
+            assert_eq!(TraceEvent::parse(&bytes).unwrap().bytes()[..], bytes[..]);
+        }
         assert!(TraceEvent::parse(&bytes[1..]).is_none(), "cut short");
         bytes[0] = 99;
         assert!(TraceEvent::parse(&bytes).is_none(), "unknown kind");

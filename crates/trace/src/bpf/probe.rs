@@ -42,14 +42,13 @@ pub struct BpfProbeShared {
     /// An operation's offset is one in the only file.
     pub plain: bool,
     pub path: Option<PathBuf>,
-    /// Somebody looks while the run goes on.
-    pub watched: bool,
     /// Makes tokens unlike those of other processes.
     pub nonce: u64,
 }
 
-/// Where somebody looks, a batch is handed over after this time at most, if more comes, ns.
-const WATCHED_NS: i64 = 500_000_000;
+/// A batch is handed over after this time at most, if more comes, ns: somebody may look while the run goes on, and
+/// what no I/O needs can only be forgotten when it is known which are kept.
+const HELD_NS: i64 = 500_000_000;
 
 /// Makes the workers' probes.
 pub struct BpfProbes(pub(crate) BpfProbeShared);
@@ -212,7 +211,7 @@ impl BpfProbe {
             return;
         }
         let now = begun.submit + latency as i64;
-        if self.shared.watched && self.batch.older(now, WATCHED_NS) {
+        if self.batch.older(now, HELD_NS) {
             self.swap();
         }
         let thread = self.shared.programs.threads.get(usize::from(self.worker));

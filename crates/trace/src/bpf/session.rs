@@ -13,11 +13,12 @@ use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_machine::block::{disks_below, has_device};
+use taillight_machine::rights::{TRACING, hint};
 use taillight_rundir::RunDir;
-use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
+use taillight_rundir::layers::LayerWriter;
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
 
-use super::collect::{self, CollectedTrace, CollectorInputs, IoWithRounds};
+use super::collect::{self, CollectedTrace, CollectorInputs};
 use super::cost;
 use super::forget::NotHandedOver;
 use super::heartbeat::{self, Heartbeat};
@@ -27,13 +28,13 @@ use super::programs::{self, ProgramConfig};
 use super::symbols::KernelSymbols;
 use super::tail::TraceTail;
 use super::target_file;
-use super::traced_io::TracedBatch;
+use super::traced_io::{TracedBatch, TracedIo};
 use crate::availability::rights::{self, Rights};
 use crate::tracing::quota::QuotaWatch;
 use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
 
-/// Memory for traced I/Os, at most.
-const MEMORY_BYTES: usize = 1 << 30;
+/// Memory and file for traced I/Os together, at most.
+const IOS_BYTES: usize = 1 << 30;
 /// Shorter intervals off the CPU are events only when every I/O is traced, ns.
 const OFF_NS: u64 = 250_000;
 const OFF_ALL_NS: u64 = 100_000;
@@ -47,7 +48,7 @@ pub(crate) struct BpfTracing {
     off_ns: u64,
     disks_watched: bool,
     /// Cost of the probe in the worker, ns per operation, measured before the run.
-    probe_ns: f64,
+    probe_ns: Option<f64>,
 }
 
 /// Loads and attaches every program for a moment: what can be seen here and what not. Errors: as
@@ -66,9 +67,7 @@ fn allowed(sys: &Sys) -> Result<()> {
     if !missing.is_empty() {
         return Err(Error::unavailable("this process may not load trace programs")
             .with("missing", missing.join(" and "))
-            .hint(
-                "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
-            ));
+            .hint(hint(sys, &TRACING)));
     }
     if rights::lockdown(sys).as_deref() == Some("confidentiality") {
         return Err(Error::unavailable(
@@ -147,11 +146,11 @@ impl BpfTracing {
             spare: spare_in,
             stop: stop.flag(),
             held: (!all).then(|| held.clone()),
-            ios_bytes_max: MEMORY_BYTES,
+            ios_bytes_max: IOS_BYTES,
+            spill: request.spill.map(Path::to_owned),
             pulse: Heartbeat::new(programs.clone()),
         };
         let quota = QuotaWatch::new(sys);
-        let watched = request.watch.is_some();
         let watch = request.watch.take();
         let tail = watch.map(|watch| TraceTail::new(watch, symbols.clone(), plan.outlier_ns()));
         let thread = std::thread::Builder::new()
@@ -169,7 +168,6 @@ impl BpfTracing {
             plain: request.single_file,
             path: request.path.map(Path::to_owned),
             threshold: plan.outlier_ns(),
-            watched,
             nonce: nonce(),
         };
         let probe_ns = cost::probe_ns(&shared);
@@ -199,15 +197,17 @@ impl BpfTracing {
         info.programs = self.shared.programs.info.clone();
         info.programs.extend(gathered.programs.iter().cloned());
         info.program_ns_per_op = gathered.program_ns;
-        info.probe_ns_per_op = Some(self.probe_ns);
+        info.collector_ns_per_op = gathered.collector_ns;
+        info.probe_ns_per_op = self.probe_ns;
         info.symbols = self.symbols.known();
         info.off_cpu_ns = self.off_ns;
         info.operations = self.shared.counts.operations.load(Relaxed);
         info.ios_lost = self.shared.counts.lost.load(Relaxed);
         info.events_lost = count(C_LOST) + gathered.events_lost;
+        info.events_forgotten = gathered.events_forgotten;
         info.neighbours = count(C_NEIGHBOURS);
         info.disks_watched = Some(self.disks_watched);
-        info.kept = gathered.ios.iter().map(|b| b.len() as u64).sum();
+        info.kept = gathered.ios.len();
         info.stopped = gathered.stopped.map(|at_ns| TracingStopped {
             at_ns,
             what: "the trace programs no longer saw the benchmark's threads".to_owned(),
@@ -217,25 +217,49 @@ impl BpfTracing {
 }
 
 fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Result<()> {
-    let mut ios: Vec<IoWithRounds<'_>> = gathered.ios.iter().flat_map(TracedBatch::each).collect();
-    ios.sort_unstable_by_key(|(s, _)| (s.worker, s.submit));
-    let mut events = gathered.events;
-    events.sort_unstable_by_key(|e| e.start);
     let mut writer = LayerWriter::begin(dir);
-    let cgroups = gathered.cgroups;
-    writer.rows(events.iter().map(|e| {
-        let row = collect::event_row(e, symbols);
-        let known = cgroups.get(&e.pid).filter(|_| row.kind == LayerKind::Neighbour);
-        LayerRow { cgroup: known.cloned().flatten(), ..row }
-    }))?;
+    let threads = gathered.threads;
+    gathered.events.in_order(|e| {
+        let row = collect::event_row(e, symbols, &threads);
+        Ok::<(), WriteError>(writer.rows(std::iter::once(row))?)
+    })?;
     writer.rows(gathered.quota.into_iter())?;
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
     // A queue's I/Os share the interval in which their thread was not seen: one row tells it.
-    let mut unseen: Vec<_> = ios.iter().map(|(s, _)| *s).filter(|s| s.unseen.1 > 0).collect();
-    unseen.dedup_by_key(|s| (s.worker, s.unseen));
-    writer.rows(unseen.into_iter().flat_map(collect::unseen_rows))?;
-    writer.rows(ios.into_iter().flat_map(collect::io_rows))?;
+    let mut unseen: Vec<TracedIo> = Vec::new();
+    let mut last = None;
+    gathered.ios.in_order(|io, _| {
+        if io.unseen.1 > 0 && last.replace((io.worker, io.unseen)) != Some((io.worker, io.unseen)) {
+            unseen.push(*io);
+        }
+        Ok::<(), WriteError>(())
+    })?;
+    writer.rows(unseen.iter().flat_map(collect::unseen_rows))?;
+    gathered.ios.in_order(|io, rounds| {
+        Ok::<(), WriteError>(writer.rows(collect::io_rows((io, rounds)))?)
+    })?;
     writer.commit()
+}
+
+/// Why the file is not written.
+struct WriteError(Error);
+
+impl From<Error> for WriteError {
+    fn from(e: Error) -> WriteError {
+        WriteError(e)
+    }
+}
+
+impl From<std::io::Error> for WriteError {
+    fn from(e: std::io::Error) -> WriteError {
+        WriteError(Error::unavailable("what was kept of the trace cannot be read back").source(e))
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(e: WriteError) -> Error {
+        e.0
+    }
 }
 
 /// A start for generations: 13 random bits above 37 that count operations. With the slot's 12 that

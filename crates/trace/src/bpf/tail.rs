@@ -48,25 +48,35 @@ impl TraceTail {
         &mut self.events
     }
 
+    /// How many of its batches of I/Os were.
+    pub fn batches(&self) -> usize {
+        self.batches
+    }
+
+    /// The first batch that was told is no longer among the collector's.
+    pub fn one_gone(&mut self) {
+        self.batches = self.batches.saturating_sub(1);
+    }
+
     /// Tells what is new, if it is time.
     pub fn look(&mut self, all: &CollectedTrace) {
         if self.told.elapsed() < EVERY {
             return;
         }
         self.told = Instant::now();
-        let events = &all.events[self.events..];
-        let ios = || all.ios[self.batches..].iter().flat_map(TracedBatch::each);
+        let events = &all.events.held[self.events..];
+        let ios = || all.ios.batches.iter().skip(self.batches).flat_map(TracedBatch::each);
         let slow = ios().filter(|io| self.slow(io)).count();
         // Without its events no I/O is told.
         let most = if events.len() > EVENTS_MAX { 0 } else { SLOW_MAX };
         let mut rows: Vec<LayerRow> = Vec::new();
         if most > 0 {
-            rows.extend(events.iter().map(|e| event_row(e, &self.symbols)));
+            rows.extend(events.iter().map(|e| event_row(e, &self.symbols, &all.threads)));
             let usual = ios().filter(|io| !self.slow(io)).step_by(SAMPLED).take(SLOW_MAX);
             let told = usual.chain(ios().filter(|io| self.slow(io)).take(most));
             rows.extend(told.flat_map(io_rows));
         }
-        (self.events, self.batches) = (all.events.len(), all.ios.len());
+        (self.events, self.batches) = (all.events.held.len(), all.ios.batches.len());
         (self.watch)(rows, slow.saturating_sub(most) as u64);
     }
 

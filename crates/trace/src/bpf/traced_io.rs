@@ -124,14 +124,24 @@ impl TracedBatch {
         self.ios.first().is_some_and(|first| now - first.complete >= than_ns)
     }
 
+    /// Whether it is as large as a worker's.
+    pub fn is_whole(&self) -> bool {
+        self.ios.capacity() >= BATCH && self.rounds.capacity() >= ROUNDS
+    }
+
+    /// Forgets what is in it.
+    pub fn clear(&mut self) {
+        self.ios.clear();
+        self.rounds.clear();
+    }
+
     /// What is in it, in memory of its own, if it was handed over early; it is empty then.
     pub fn take_part(&mut self) -> Option<TracedBatch> {
         if self.ios.is_empty() || self.ios.len() * 2 > self.ios.capacity() {
             return None;
         }
         let part = TracedBatch { ios: self.ios.to_vec(), rounds: self.rounds.to_vec() };
-        self.ios.clear();
-        self.rounds.clear();
+        self.clear();
         Some(part)
     }
 
@@ -156,9 +166,61 @@ impl TracedBatch {
     }
 }
 
+/// Bytes of a traced I/O in a file, before its rounds.
+pub const IO_BYTES: usize = 41 * 8;
+/// Bytes of a round there.
+pub const ROUND_BYTES: usize = 5 * 8;
+
+/// A structure of numbers as words of a file and back: its fields in this order.
+macro_rules! as_words {
+    ($name:ident, $bytes:expr, [$($field:ident),*], $op:ident, $pair:ident) => {
+        as_words!(@ $name, $bytes, [$($field),*], [$op = OpKind, $pair = 2]);
+    };
+    ($name:ident, $bytes:expr, [$($field:ident),*]) => {
+        as_words!(@ $name, $bytes, [$($field),*], []);
+    };
+    (@ $name:ident, $bytes:expr, [$($field:ident),*], [$($op:ident = OpKind, $pair:ident = 2)?]) => {
+        impl $name {
+            pub fn bytes(&self) -> [u8; $bytes] {
+                let words = [$(self.$field as u64,)* $(self.$op as u64, self.$pair.0, self.$pair.1)?];
+                let mut bytes = [0; $bytes];
+                let places = bytes.chunks_exact_mut(8).zip(words);
+                places.for_each(|(place, word)| place.copy_from_slice(&word.to_ne_bytes()));
+                bytes
+            }
+
+            /// None of bytes that are none.
+            pub fn parse(bytes: &[u8; $bytes]) -> Option<$name> {
+                let mut words = bytes.chunks_exact(8).map(|word| {
+                    u64::from_ne_bytes(word.try_into().unwrap_or_default())
+                });
+                Some($name {
+                    $($field: words.next()? as _,)*
+                    $($op: OpKind::from_index(words.next()? as u8)?,
+                    $pair: (words.next()?, words.next()?),)?
+                })
+            }
+        }
+    };
+}
+
+as_words!(EarlierRound, ROUND_BYTES, [bio, alloc, issue, done, held]);
+as_words!(
+    TracedIo,
+    IO_BYTES,
+    [
+        worker, submit, complete, flags, offset, size, sector, dev, low_dev, bios, parts, sectors,
+        enter, bio_first, bio_last, held, alloc, insert, issue, requeue, done, cqe, low_bio,
+        low_alloc, low_issue, low_done, wake, run, blocked, waited, robbed, token, punt, served,
+        answered, sync_punt, rounds, could_run
+    ],
+    op,
+    unseen
+);
+
 impl TracedIo {
     /// How many of its earlier rounds are kept.
-    fn kept(&self) -> usize {
+    pub fn kept(&self) -> usize {
         (self.rounds as usize).min(EARLIER)
     }
 }
@@ -283,6 +345,23 @@ mod tests {
         assert_eq!(room, (batch.ios.capacity(), batch.rounds.capacity()));
         assert!(batch.ios.len() < BATCH, "rounds filled it");
         assert_eq!(size_of::<TracedIo>(), 288, "docs/explain.md says how many fit");
+    }
+
+    #[test]
+    fn an_io_comes_back_from_a_file_as_it_was() {
+        // Each word its own.
+        let mut bytes = [0; IO_BYTES];
+        for (i, word) in bytes.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&(i as u64 % 7 + 1).to_ne_bytes());
+        }
+        let io = TracedIo::parse(&bytes).unwrap();
+        assert_eq!(io.bytes(), bytes);
+        assert_eq!((io.worker, io.submit, io.rounds), (1, 2, 36 % 7 + 1));
+        let (_, earlier) = in_rounds(1, 9);
+        let mut batch = TracedBatch::empty();
+        batch.push(TracedIo { rounds: 1, ..io }, &earlier);
+        let (_, rounds) = batch.each().next().unwrap();
+        assert_eq!(EarlierRound::parse(&rounds[0].bytes()), Some(rounds[0]));
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub struct TracingRequest<'a> {
     pub direct: bool,
     /// Offsets of operations are offsets in the one file there is.
     pub single_file: bool,
+    /// Directory for a file of what a long trace should not hold in memory.
+    pub spill: Option<&'a Path>,
     /// Where the run is looked at while it goes on. Only the trace points tell.
     pub watch: Option<TraceWatch>,
 }
@@ -106,11 +108,13 @@ fn info(plan: &Plan, backend: TracingBackend) -> TraceInfo {
         kept: 0,
         ios_lost: 0,
         events_lost: 0,
+        events_forgotten: 0,
         neighbours: 0,
         disks_watched: None,
         off_cpu_ns: 0,
         program_ns_per_op: None,
         probe_ns_per_op: None,
+        collector_ns_per_op: None,
     }
 }
 

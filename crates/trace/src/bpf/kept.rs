@@ -1,0 +1,266 @@
+//! What a trace has kept: I/Os and events, in memory, and beyond some MiB of it in a file.
+//!
+//! What it is: the place where the collector puts them, and the order in which they are read at the end. What it is
+//! not: a choice of what is kept.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+
+use super::layout::{EVENT_BYTES, TraceEvent};
+use super::spill::SpillFile;
+use super::traced_io::{EarlierRound, IO_BYTES, ROUND_BYTES, TracedBatch, TracedIo};
+
+/// Memory for I/Os beyond which they go to the file, as fast as it takes them.
+const IOS_BYTES: usize = 16 << 20;
+/// The same for events: 18 MiB.
+pub const EVENTS_HELD: usize = 1 << 16;
+/// Events that go to the file at a time.
+const EVENTS_AT_A_TIME: usize = 1 << 12;
+
+/// I/Os kept.
+pub struct KeptIos {
+    /// In memory, as they came.
+    pub batches: VecDeque<TracedBatch>,
+    bytes: usize,
+    file: SpillFile,
+    count: u64,
+}
+
+/// Where an I/O is, in the order of the file: worker, submit, place.
+type IoKey = (u16, i64, u64);
+
+impl KeptIos {
+    pub fn new(dir: Option<&Path>) -> KeptIos {
+        KeptIos { batches: VecDeque::new(), bytes: 0, file: SpillFile::new(dir), count: 0 }
+    }
+
+    pub fn push(&mut self, batch: TracedBatch) {
+        self.count += batch.len() as u64;
+        self.bytes += batch.bytes();
+        self.batches.push_back(batch);
+    }
+
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes in memory and in the file.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.file.len() as usize
+    }
+
+    /// Moves one batch into the file, of the first `told`, if memory is short; and gives its memory back.
+    pub fn spill(&mut self, told: usize) -> Option<TracedBatch> {
+        if self.bytes <= IOS_BYTES || told == 0 || !self.file.due() {
+            return None;
+        }
+        let first = self.batches.front()?;
+        let mut bytes = Vec::with_capacity(first.bytes() + first.len() * (IO_BYTES / 4));
+        for (io, rounds) in first.each() {
+            bytes.extend_from_slice(&io.bytes());
+            rounds.iter().for_each(|round| bytes.extend_from_slice(&round.bytes()));
+        }
+        self.file.append(&bytes).ok()?;
+        let mut batch = self.batches.pop_front()?;
+        self.bytes -= batch.bytes();
+        batch.clear();
+        Some(batch)
+    }
+
+    /// Every I/O in the file's order, each with its rounds. Errors: as `each`; the file cannot be read.
+    pub fn in_order<E: From<io::Error>>(
+        &self,
+        mut each: impl FnMut(&TracedIo, &[EarlierRound]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut stored: Vec<IoKey> = Vec::new();
+        self.stored(|at, io| stored.push((io.worker, io.submit, at)))?;
+        stored.sort_unstable();
+        let mut held: Vec<_> = self.batches.iter().flat_map(TracedBatch::each).collect();
+        held.sort_unstable_by_key(|(io, _)| (io.worker, io.submit));
+        let mut held = held.into_iter().peekable();
+        for (worker, submit, at) in stored {
+            let earlier = |one: &(&TracedIo, _)| (one.0.worker, one.0.submit) < (worker, submit);
+            while let Some((io, rounds)) = held.next_if(earlier) {
+                each(io, rounds)?;
+            }
+            let (io, rounds) = self.read(at)?;
+            each(&io, &rounds)?;
+        }
+        held.try_for_each(|(io, rounds)| each(io, rounds))
+    }
+
+    /// Those in the file, with their places.
+    fn stored(&self, mut each: impl FnMut(u64, &TracedIo)) -> io::Result<()> {
+        let mut at = 0;
+        while at < self.file.len() {
+            let io = self.io(at)?;
+            each(at, &io);
+            at += (IO_BYTES + io.kept() * ROUND_BYTES) as u64;
+        }
+        Ok(())
+    }
+
+    fn io(&self, at: u64) -> io::Result<TracedIo> {
+        let mut bytes = [0; IO_BYTES];
+        self.file.read(at, &mut bytes)?;
+        TracedIo::parse(&bytes).ok_or_else(damaged)
+    }
+
+    fn read(&self, at: u64) -> io::Result<(TracedIo, Vec<EarlierRound>)> {
+        let io = self.io(at)?;
+        let round = |i: usize| {
+            let mut bytes = [0; ROUND_BYTES];
+            self.file.read(at + (IO_BYTES + i * ROUND_BYTES) as u64, &mut bytes)?;
+            EarlierRound::parse(&bytes).ok_or_else(damaged)
+        };
+        let rounds = (0..io.kept()).map(round).collect::<io::Result<_>>()?;
+        Ok((io, rounds))
+    }
+}
+
+/// Events kept.
+pub struct KeptEvents {
+    /// In memory, as they came.
+    pub held: Vec<TraceEvent>,
+    file: SpillFile,
+    stored: usize,
+}
+
+impl KeptEvents {
+    pub fn new(dir: Option<&Path>) -> KeptEvents {
+        KeptEvents { held: Vec::new(), file: SpillFile::new(dir), stored: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.stored + self.held.len()
+    }
+
+    /// Moves events into the file while there are too many: the first ones that ended before `decided`, or that
+    /// nothing can be decided of while memory is short; no more than `told`. How many.
+    pub fn spill(&mut self, decided: i64, told: usize) -> usize {
+        let mut gone = 0;
+        while self.held.len() - gone > EVENTS_HELD && self.file.due() {
+            let short = self.held.len() - gone > 2 * EVENTS_HELD;
+            let rest = &self.held[gone..told.clamp(gone, self.held.len())];
+            let some = rest.iter().take(EVENTS_AT_A_TIME);
+            let some = some.take_while(|e| short || (e.end as i64) < decided).count();
+            let written = rest[..some].iter().take_while(|e| self.file.append(&e.bytes()).is_ok());
+            let written = written.count();
+            gone += written;
+            if written == 0 {
+                break;
+            }
+        }
+        self.held.drain(..gone);
+        self.stored += gone;
+        gone
+    }
+
+    /// Every event by its begin. Errors: as `each`; the file cannot be read.
+    pub fn in_order<E: From<io::Error>>(
+        &self,
+        mut each: impl FnMut(&TraceEvent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut keys: Vec<(u64, u32)> = Vec::with_capacity(self.len());
+        for place in 0..self.len() {
+            keys.push((self.at(place)?.start, place as u32));
+        }
+        keys.sort_unstable();
+        keys.into_iter().try_for_each(|(_, place)| each(&self.at(place as usize)?))
+    }
+
+    fn at(&self, place: usize) -> io::Result<TraceEvent> {
+        if let Some(held) = place.checked_sub(self.stored) {
+            return self.held.get(held).copied().ok_or_else(damaged);
+        }
+        let mut bytes = [0; EVENT_BYTES];
+        self.file.read((place * EVENT_BYTES) as u64, &mut bytes)?;
+        TraceEvent::parse(&bytes).ok_or_else(damaged)
+    }
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "what was kept of the trace was changed")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use taillight_core::probe::Token;
+
+    use super::super::layout::{EarlierRounds, OperationSlot};
+    use super::super::traced_io::{BATCH, read_slot};
+    use super::*;
+
+    /// Lets a file take what is given to it from now on.
+    fn soon() {
+        std::thread::sleep(Duration::from_millis(400));
+    }
+
+    #[test]
+    fn ios_are_read_in_order_from_file_and_memory() {
+        let home = tempfile::tempdir().unwrap();
+        let mut kept = KeptIos::new(Some(home.path()));
+        let each = TracedBatch::touched().bytes();
+        let many = IOS_BYTES / each + 4;
+        for n in 0..many as i64 {
+            let mut batch = TracedBatch::empty();
+            for i in 0..BATCH as i64 {
+                let mut io = read_slot(&OperationSlot::default(), Token(0));
+                // Two workers, of which the second came first.
+                (io.worker, io.submit) = ((1 - n % 2) as u16, n * 10_000 + i);
+                io.rounds = u32::from(i % 100 == 0);
+                batch.push(io, &EarlierRounds::default());
+            }
+            kept.push(batch);
+        }
+        soon();
+        assert!(kept.spill(0).is_none(), "not told yet");
+        let mut moved = 0;
+        while let Some(batch) = kept.spill(1) {
+            assert_eq!(batch.len(), 0);
+            moved += 1;
+        }
+        assert!(moved >= 3 && kept.bytes <= IOS_BYTES, "{moved}");
+        let (mut before, mut count, mut rounds) = ((0, i64::MIN), 0, 0);
+        let read = kept.in_order(|io, own| {
+            assert!((io.worker, io.submit) > before && own.len() == io.rounds as usize);
+            before = (io.worker, io.submit);
+            (count, rounds) = (count + 1, rounds + own.len());
+            io::Result::Ok(())
+        });
+        read.unwrap();
+        assert_eq!((count, kept.len()), (many * BATCH, (many * BATCH) as u64));
+        assert_eq!(rounds, many * BATCH.div_ceil(100));
+    }
+
+    #[test]
+    fn events_are_bounded_in_memory_and_none_is_lost() {
+        let home = tempfile::tempdir().unwrap();
+        let mut kept = KeptEvents::new(Some(home.path()));
+        let mut bytes = [0; EVENT_BYTES];
+        bytes[0] = 1;
+        let parsed = TraceEvent::parse(&bytes).unwrap();
+        let all = EVENTS_HELD as u64 + 6000;
+        // The latest begin comes first.
+        for i in 0..all {
+            let mut event = parsed;
+            (event.start, event.end) = (all - i, all + i);
+            kept.held.push(event);
+        }
+        soon();
+        assert_eq!(kept.spill(0, usize::MAX), 0, "an I/O may need them");
+        assert_eq!(kept.spill(i64::MAX, 0), 0, "not told yet");
+        assert!(kept.spill(i64::MAX, usize::MAX) >= 6000);
+        assert!(kept.held.len() <= EVENTS_HELD);
+        let mut starts = Vec::new();
+        kept.in_order(|e| {
+            starts.push(e.start);
+            io::Result::Ok(())
+        })
+        .unwrap();
+        assert_eq!(starts, (1..=all).collect::<Vec<_>>());
+    }
+}

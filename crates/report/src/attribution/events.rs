@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::disks::Disks;
+use super::neighbours::{is_beside, is_open};
 
 /// Events by kind; those of threads by worker.
 #[derive(Debug, Default)]
@@ -30,6 +31,9 @@ pub struct Events {
     pub disks: Disks,
     /// Between these two samples a store held its writers back for so long, ns.
     pub stalls: Vec<(i64, i64, u64)>,
+    /// I/Os of others that are not kept here, and whether the end of one of them was not seen.
+    pub beside: u64,
+    pub beside_open: bool,
     /// The latest end in each block of a list of `other`, so that most of a long list need not be looked at.
     pub block_ends: BTreeMap<LayerKind, Vec<i64>>,
 }
@@ -73,6 +77,14 @@ impl Events {
             (*kind, list.chunks(BLOCK).map(latest).collect())
         };
         self.block_ends = self.other.iter().map(ends).collect();
+    }
+
+    /// Takes note of an event that is not kept here.
+    pub fn pass_over(&mut self, row: &LayerRow) {
+        if row.kind == LayerKind::Neighbour {
+            self.beside += u64::from(is_beside(row));
+            self.beside_open |= is_open(row);
+        }
     }
 
     /// Forgets what was over before a time.

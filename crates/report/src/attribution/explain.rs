@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::layers::LayerKind;
 use taillight_rundir::summary::Summary;
-use taillight_rundir::trace_info::TracingBackend;
+use taillight_rundir::trace_info::{TraceInfo, TracingBackend};
 use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
-use super::episodes::{EpisodeContext, episodes};
+use super::episodes::{EpisodeContext, EpisodeView, episodes};
 use super::events::Events;
 use super::explanation::{Blocked, Explanation, PhaseLevel, shares};
 use super::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
@@ -71,7 +71,7 @@ pub fn explain(
     let ios = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
     let blocked = blocked(&judged);
-    let (all, scale) = (judged.len() as u64, PatternScale::of(loaded.reach, &loaded.events));
+    let all = judged.len() as u64;
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
     let around = around::Around::watching(&analysis.machine.host);
     let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
@@ -90,10 +90,34 @@ pub fn explain(
         gone: loaded.events.gone,
         unread_samples: analysis.trouble("host_unreadable").map(|t| t.text.clone()),
         ios,
-        patterns: patterns(&episodes, &scale),
+        patterns: patterns(&episodes, &pattern_scale(dir, summary, &loaded, &episodes)),
         episodes,
         info,
     }))
+}
+
+/// How the run usually is.
+fn pattern_scale(
+    dir: &RunDir,
+    summary: &Summary,
+    loaded: &layers::TracedRun,
+    episodes: &[EpisodeView],
+) -> PatternScale {
+    let places = if placed(dir) { loaded.places.clone() } else { Vec::new() };
+    let spacing_ns = summary.totals.duration_ns / summary.totals.count.max(1);
+    let scale = PatternScale::of(places, spacing_ns as i64, &loaded.events);
+    let whole = |info: &TraceInfo| info.events_forgotten + info.events_lost == 0;
+    match dir.manifest().trace.as_ref().is_some_and(whole) {
+        true => scale.with_presence(episodes, &loaded.moments, &loaded.events),
+        false => scale,
+    }
+}
+
+/// Whether the offset of an I/O says where it was, and the load draws it at random.
+fn placed(dir: &RunDir) -> bool {
+    let manifest = dir.manifest();
+    let random = manifest.plan.workloads.iter().all(|w| w.access.kind.draws());
+    random && manifest.driver_facts().single_file
 }
 
 /// Judges a slow I/O by what was seen of it.

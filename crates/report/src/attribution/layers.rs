@@ -1,6 +1,7 @@
 //! Reads `layers.parquet` and the slow rows of `ios.parquet` into what attribution works with.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, read_ios};
@@ -11,6 +12,7 @@ use taillight_rundir::{RunDir, names};
 use super::context::IoContext;
 use super::disks::Disks;
 use super::events::Events;
+use super::patterns::place_of;
 use super::phase::Phases;
 use super::phases::pieces;
 use super::rounds::{BlockRound, all_rounds_known};
@@ -73,8 +75,10 @@ pub struct TracedRun {
     /// Every `stride`th traced I/O.
     pub phased: Vec<PhasedIo>,
     stride: u64,
-    /// End of what was read or written, bytes.
-    pub reach: u64,
+    /// Evenly spaced over the run, each as long as the usual slow I/O.
+    pub moments: Vec<(i64, i64)>,
+    /// Where I/Os of the random sample among these were, bytes.
+    pub places: Vec<u64>,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), TracedIoRow>,
     pub coverage: Coverage,
@@ -125,10 +129,15 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     let measured = measured_from(dir);
     let (mut sorted, mut rounds) = (false, RoundsBefore::default());
     let path = dir.file(names::LAYERS);
+    let times = AskedTimes::of(&path, slow)?;
+    loaded.moments.clone_from(&times.moments);
     read_layers(&path, &mut |rows| {
         for row in rows {
             if !row.kind.is_io() {
-                loaded.events.add(row);
+                match times.need(&row) {
+                    true => loaded.events.add(row),
+                    false => loaded.events.pass_over(&row),
+                }
                 continue;
             }
             let Some(own) = rounds.of(&row) else { continue };
@@ -152,6 +161,68 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
         loaded.events.sort();
     }
     Ok(loaded)
+}
+
+/// Times of traced I/Os, in which events are asked for. What lies between them is not kept in memory: a long run has
+/// many events and few slow I/Os.
+struct AskedTimes {
+    all: Vec<(i64, i64)>,
+    /// See [`TracedRun::moments`].
+    moments: Vec<(i64, i64)>,
+}
+
+/// So much around a slow I/O belongs to its story, and around any other one, ns.
+const AROUND_SLOW_NS: i64 = 1_000_000_000;
+const AROUND_NS: i64 = 1_000_000;
+
+/// Moments of a run that are looked at.
+const MOMENTS: i64 = 256;
+
+fn moments((from, to): (i64, i64), length: Option<i64>) -> Vec<(i64, i64)> {
+    let step = (to.saturating_sub(from) / MOMENTS).max(1);
+    let at = |i| from + i * step;
+    length.map_or(Vec::new(), |ns| (0..MOMENTS).map(|i| (at(i), at(i) + ns)).collect())
+}
+
+impl AskedTimes {
+    /// Errors: `Corrupt` when the file is damaged.
+    fn of(path: &Path, slow: &IoKeys) -> Result<AskedTimes> {
+        let (mut times, mut lengths) = (Vec::<(i64, i64)>::new(), Vec::new());
+        let mut span = (i64::MAX, i64::MIN);
+        read_layers(path, &mut |rows| {
+            for row in rows.iter().filter(|row| row.kind == LayerKind::Io) {
+                let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
+                let slow = slow.contains(&key);
+                let around = if slow { AROUND_SLOW_NS } else { AROUND_NS };
+                span = (span.0.min(row.start_ns), span.1.max(row.end_ns));
+                lengths.extend(slow.then_some(row.end_ns - row.start_ns));
+                let (from, to) = (row.start_ns - around, row.end_ns + around);
+                // A worker's I/Os come in order.
+                match times.last_mut().filter(|last| last.0 <= from && from <= last.1) {
+                    Some(last) => last.1 = last.1.max(to),
+                    None => times.push((from, to)),
+                }
+            }
+            Ok(())
+        })?;
+        lengths.sort_unstable();
+        let moments = moments(span, lengths.get(lengths.len() / 2).copied());
+        times.extend(&moments);
+        times.sort_unstable();
+        times.dedup_by(|later, kept| {
+            let touch = later.0 <= kept.1;
+            kept.1 = if touch { kept.1.max(later.1) } else { kept.1 };
+            touch
+        });
+        Ok(AskedTimes { all: times, moments })
+    }
+
+    fn need(&self, row: &LayerRow) -> bool {
+        let first = self.all.partition_point(|(_, to)| *to < row.start_ns);
+        let during = self.all.get(first).is_some_and(|(from, _)| *from <= row.end_ns);
+        // When a disk was flushed last is asked at any time.
+        during || matches!(row.kind, LayerKind::Flush | LayerKind::Gap)
+    }
 }
 
 /// What a store says of holding its writers back, from sample to sample.
@@ -206,12 +277,13 @@ impl TracedRun {
         }
         self.coverage.count(&row);
         let op = row.op?;
-        let end = row.offset.zip(row.size).map_or(0, |(at, size)| at.saturating_add(size));
-        self.reach = self.reach.max(end);
         let worker = row.worker.unwrap_or(u64::MAX);
         if (self.coverage.traced - 1).is_multiple_of(self.stride) {
             let context = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
             let pieces = pieces(&row, &context);
+            if self.places.len() < PHASED_MAX && row.has(flags::SAMPLE) {
+                self.places.extend(place_of(op, &row).map(|(at, _)| at));
+            }
             self.phased(PhasedIo {
                 op,
                 service_ns: row.end_ns.saturating_sub(row.start_ns).max(0) as u64,

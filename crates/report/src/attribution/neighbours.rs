@@ -76,11 +76,20 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
 /// Whether the end of each I/O of others was seen: one that was not may have been under way at any time.
 fn all_seen(events: &Events, info: &TraceInfo) -> bool {
     let rows = events.other.get(&LayerKind::Neighbour).map_or(&[][..], Vec::as_slice);
-    let seen = rows.iter().filter(|r| r.other.as_deref() != Some(UNPLACED)).count() as u64;
-    // Runs made before ends were looked for have stamps of the queueing only.
-    let mut others = rows.iter().filter(|r| r.comm.as_deref() != Some(READ_AHEAD));
-    let ends = others.all(|r| r.end_ns > r.start_ns);
-    seen >= info.neighbours && ends && !events.gaps.contains_key(&u64::MAX)
+    let seen = events.beside + rows.iter().filter(|r| is_beside(r)).count() as u64;
+    let open = events.beside_open || rows.iter().any(is_open);
+    seen >= info.neighbours && !open && !events.gaps.contains_key(&u64::MAX)
+}
+
+/// Whether an I/O beside the run's was none of its own parts.
+pub fn is_beside(row: &LayerRow) -> bool {
+    row.other.as_deref() != Some(UNPLACED)
+}
+
+/// Whether the end of an I/O of others is not known: runs made before ends were looked for have stamps of the
+/// queueing only.
+pub fn is_open(row: &LayerRow) -> bool {
+    row.comm.as_deref() != Some(READ_AHEAD) && row.end_ns <= row.start_ns
 }
 
 /// Those with a word beside the name, and the rest.

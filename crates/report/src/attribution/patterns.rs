@@ -1,12 +1,16 @@
 //! What episodes have in common: a period, the same culprit, place, CPU or time after a flush.
 //!
-//! What it is: facts about several episodes of a layer. What it is not: the cause of any one of them.
+//! What it is: facts about several episodes of a layer, each with how often chance alone makes it. What it is not: the
+//! cause of any one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow};
+use taillight_stats::episodes::DEFAULT_GAP_NS;
 
 use super::culprits::Role;
 use super::episodes::EpisodeView;
@@ -19,8 +23,14 @@ use crate::format;
 const FEWEST: usize = 5;
 /// Places are the same within this part of all that was read or written.
 const NARROW: u64 = 16;
-/// How often chance alone may make a pattern.
+/// In which share of runs chance alone may make a pattern, of all kinds together.
 const CHANCE: f64 = 0.01;
+/// Kinds of patterns looked for in a layer.
+const LOOKS: usize = 5;
+/// Fewer usual I/Os say nothing of what is usual.
+const USUAL_MIN: usize = 100;
+/// A thread that came back so soon did not wait for its CPU, ns.
+const AT_ONCE_NS: i64 = 250_000;
 /// Times after a flush that differ by less are the same, ns.
 const SAME_NS: i64 = 200_000;
 
@@ -33,6 +43,8 @@ pub struct Pattern {
     pub episodes: u64,
     /// Of them such that have it in common.
     pub common: u64,
+    /// In which share of runs chance alone makes such a pattern, at most, with all that was looked for.
+    pub chance: f64,
 }
 
 /// In what episodes are alike.
@@ -62,15 +74,21 @@ pub struct Traits {
     pub after_flush_ns: Option<i64>,
 }
 
-/// What such a trait is held against.
-#[derive(Debug, Clone, Copy, Default)]
+/// What such traits are held against: how the run usually is.
+#[derive(Debug, Clone, Default)]
 pub struct PatternScale {
-    /// End of what was read or written, bytes.
-    pub reach: u64,
-    /// CPUs that the program's threads were on.
-    pub cpus: usize,
+    /// Where usual I/Os were, bytes, in order; none where a place says nothing: of keys and objects, of several
+    /// files, of a load that goes through them in order.
+    pub places: Vec<u64>,
+    /// How often a thread came back to each CPU without waiting for it.
+    pub cpus: BTreeMap<u64, u64>,
     /// Usual time between flushes, ns.
     pub flush_ns: Option<i64>,
+    /// From one I/O to the next, ns.
+    pub spacing_ns: i64,
+    /// Of each culprit the share of moments of the run, evenly spaced and as long as an episode's slowest I/O,
+    /// in which it was there; none where not all events were kept.
+    pub presence: BTreeMap<(Role, String), f64>,
 }
 
 impl Traits {
@@ -81,50 +99,115 @@ impl Traits {
             return Traits::default();
         };
         let off = events.off.get(&u64::from(one.slow.worker)).map_or(&[][..], Vec::as_slice);
-        let waited = |r: &&LayerRow| r.end_ns - r.middle_ns.unwrap_or(r.start_ns);
         let waits = overlapping(off, row.start_ns, row.end_ns).filter(|r| r.cpu.is_some());
         let mut flushes = events.other.get(&LayerKind::Flush).into_iter().flatten();
         let flush = flushes.rfind(|f| f.end_ns <= row.start_ns);
         Traits {
-            place: row.offset.zip(row.size).map(|(at, size)| (at, at.saturating_add(size))),
-            cpu: waits.max_by_key(waited).and_then(|r| r.cpu),
+            place: place_of(one.slow.op, row),
+            cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
             after_flush_ns: flush.map(|f| row.start_ns - f.end_ns),
         }
     }
 }
 
+/// Where an I/O was, of those kinds that are somewhere.
+pub fn place_of(op: OpKind, row: &LayerRow) -> Option<(u64, u64)> {
+    let (at, size) = row.offset.zip(row.size)?;
+    let somewhere = matches!(op, OpKind::Read | OpKind::Write | OpKind::Trim) && size > 0;
+    somewhere.then(|| (at, at.saturating_add(size)))
+}
+
+/// How long a thread waited for the CPU that it came back to, ns.
+fn waited(row: &LayerRow) -> i64 {
+    row.end_ns - row.middle_ns.unwrap_or(row.start_ns)
+}
+
 impl PatternScale {
-    pub fn of(reach: u64, events: &Events) -> PatternScale {
-        let cpus: BTreeSet<u64> = events.off.values().flatten().filter_map(|r| r.cpu).collect();
+    pub fn of(mut places: Vec<u64>, spacing_ns: i64, events: &Events) -> PatternScale {
+        places.sort_unstable();
+        let mut cpus = BTreeMap::new();
+        let calm = events.off.values().flatten().filter(|r| waited(r) < AT_ONCE_NS);
+        calm.filter_map(|r| r.cpu).for_each(|cpu| *cpus.entry(cpu).or_default() += 1);
         let flushes = events.other.get(&LayerKind::Flush).map_or(&[][..], Vec::as_slice);
         let time = flushes.first().zip(flushes.last()).map(|(a, z)| z.end_ns - a.end_ns);
         let gaps = (flushes.len() as i64 - 1).max(1);
         let flush_ns = time.map(|ns| ns / gaps).filter(|_| flushes.len() >= FEWEST);
-        PatternScale { reach, cpus: cpus.len(), flush_ns }
+        PatternScale { places, cpus, flush_ns, spacing_ns, presence: BTreeMap::new() }
+    }
+
+    /// With how often the culprits of these episodes are there at any of these moments.
+    pub fn with_presence(
+        mut self,
+        episodes: &[EpisodeView],
+        moments: &[(i64, i64)],
+        events: &Events,
+    ) -> PatternScale {
+        for moment in moments {
+            let there = present(events, *moment);
+            there.into_iter().for_each(|one| *self.presence.entry(one).or_default() += 1.0);
+        }
+        // Who was never met at these moments is there now and then all the same.
+        let share = |n: f64| (n + 1.0) / (moments.len() + 1) as f64;
+        self.presence.values_mut().for_each(|n| *n = share(*n));
+        for one in episodes.iter().flat_map(|e| &e.culprits) {
+            self.presence.entry((one.role, one.name.clone())).or_insert(share(0.0));
+        }
+        self
     }
 }
 
-/// What strikes about the episodes of each layer.
+/// Who would be a culprit of an I/O in this time, whoever did it.
+fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> {
+    let mut found = BTreeSet::new();
+    let mut add = |role, name: &Option<Arc<str>>| {
+        found.extend(name.as_deref().map(|name| (role, name.to_owned())));
+    };
+    for row in events.within(LayerKind::Neighbour, from, to) {
+        add(Role::Disk, &row.comm);
+    }
+    let off = events.off.values().flat_map(|list| overlapping(list, from, to));
+    for row in off.chain(events.within(LayerKind::Worker, from, to)) {
+        add(Role::Cpu, &row.comm);
+        add(Role::Stop, &row.other);
+        add(Role::Woke, &row.other);
+    }
+    for row in events.within(LayerKind::Kthread, from, to) {
+        add(Role::Cpu, &row.comm);
+        add(Role::Kthread, &row.other);
+    }
+    found
+}
+
+/// What strikes about the episodes of each layer: what chance alone makes in one run of a hundred at most, among all
+/// that is looked for.
 pub fn patterns(episodes: &[EpisodeView], scale: &PatternScale) -> Vec<Pattern> {
     let mut by: BTreeMap<Layer, Vec<&EpisodeView>> = BTreeMap::new();
     for one in episodes.iter().filter(|e| !matches!(e.layer, Layer::Unknown | Layer::Mixed)) {
         by.entry(one.layer).or_default().push(one);
     }
+    by.retain(|_, list| list.len() >= FEWEST);
     let mut found = Vec::new();
-    for (layer, list) in by.into_iter().filter(|(_, list)| list.len() >= FEWEST) {
-        let episodes = list.len() as u64;
-        let starts: Vec<i64> = list.iter().map(|e| e.start_ns).collect();
-        let alike = [
-            period(&starts).map(|period_ns| (Alike::Period { period_ns }, episodes)),
-            culprit(&list),
-            place(&list, scale.reach),
-            cpu(&list, scale.cpus).filter(|_| matches!(layer, Layer::Cpu | Layer::Completion)),
-            after_flush(&list, scale.flush_ns),
+    for (layer, list) in &by {
+        let below = matches!(
+            layer,
+            Layer::FileSystem | Layer::PageCache | Layer::BlockQueue | Layer::Device
+        );
+        let on_cpu = matches!(layer, Layer::Cpu | Layer::Completion);
+        let looks = [
+            period(list, scale.spacing_ns),
+            culprit(list, &scale.presence),
+            below.then(|| place(list, &scale.places)).flatten(),
+            on_cpu.then(|| cpu(list, &scale.cpus)).flatten(),
+            below.then(|| after_flush(list, scale.flush_ns)).flatten(),
         ];
-        let alike = alike.into_iter().flatten();
-        found.extend(alike.map(|(alike, common)| Pattern { layer, alike, episodes, common }));
+        found.extend(looks.into_iter().flatten().map(|f| (*layer, list.len() as u64, f)));
     }
-    found
+    let looks = (by.len() * LOOKS) as f64;
+    let told = found.into_iter().filter_map(|(layer, episodes, (alike, common, chance))| {
+        let chance = chance * looks;
+        (chance <= CHANCE).then_some(Pattern { layer, alike, episodes, common, chance })
+    });
+    told.collect()
 }
 
 impl Pattern {
@@ -133,7 +216,7 @@ impl Pattern {
         let time = |ns: u64| format::duration_ns(ns);
         let (all, place) = (format::count(self.episodes), self.layer.place());
         let of = format!("In {} of {all} episodes {place}", format::count(self.common));
-        match &self.alike {
+        let what = match &self.alike {
             Alike::Period { period_ns } => {
                 format!("The {all} episodes {place} come every {}.", time(*period_ns))
             }
@@ -148,26 +231,52 @@ impl Pattern {
                 "{of} the slowest I/O began {} after a flush of the disk's cache.",
                 time(*after_ns)
             ),
-        }
+        };
+        format!("{what} (by chance in {})", once_in(self.chance))
     }
 }
 
-/// The distance of stamps that come regularly: three quarters of the distances differ from the middle one by
-/// a tenth at most.
-fn period(starts: &[i64]) -> Option<u64> {
-    let mut gaps: Vec<i64> = starts.windows(2).map(|w| w[1] - w[0]).collect();
-    if gaps.len() + 1 < FEWEST {
+/// In how many runs something happens, in words.
+fn once_in(chance: f64) -> String {
+    match (1.0 / chance.max(f64::MIN_POSITIVE)).floor() {
+        runs if runs >= 1e6 => "less than 1 of 1,000,000 runs".to_owned(),
+        runs => format!("at most 1 of {} runs", format::count(runs as u64)),
+    }
+}
+
+/// What was found, in how many episodes, and how often chance makes it at most.
+type Found = Option<(Alike, u64, f64)>;
+
+/// The distance of episodes that come regularly: three quarters of the distances differ from the middle one by a
+/// tenth at most. By chance each next one comes at any time after the one before is over, all alike; whatever their
+/// mean, so many are not that near to one value.
+fn period(list: &[&EpisodeView], spacing_ns: i64) -> Found {
+    let gaps: Vec<(i64, i64)> = list
+        .windows(2)
+        .map(|w| (w[1].start_ns - w[0].start_ns, (w[0].end_ns - w[0].start_ns).max(0)))
+        .collect();
+    let mut sorted: Vec<i64> = gaps.iter().map(|g| g.0).collect();
+    sorted.sort_unstable();
+    let middle = *sorted.get(sorted.len() / 2)?;
+    // The beat of the load itself is none of the storage's.
+    if middle <= 0 || spacing_ns.saturating_mul(10) > middle {
         return None;
     }
-    gaps.sort_unstable();
-    let middle = gaps[gaps.len() / 2];
-    let near = gaps.iter().filter(|g| (**g - middle).abs() * 10 <= middle).count();
-    (middle > 0 && near * 4 >= gaps.len() * 3).then_some(middle.unsigned_abs())
+    let near = gaps.iter().filter(|g| (g.0 - middle).abs() * 10 <= middle).count();
+    let longest = gaps.iter().map(|g| g.1).max().unwrap_or(0) + DEFAULT_GAP_NS as i64;
+    let (free, width) = ((middle * 9 / 10 - longest) as f64, middle as f64 / 5.0);
+    if free <= 0.0 || near * 4 < gaps.len() * 3 {
+        return None;
+    }
+    // The largest probability of an interval of that width there, over all means.
+    let p = (free / (free + width)).powf(free / width) * width / (free + width);
+    let period_ns = middle.unsigned_abs();
+    Some((Alike::Period { period_ns }, list.len() as u64, chance(gaps.len(), near, p)))
 }
 
-/// The culprit that is the largest of its role in four of five episodes.
-fn culprit(list: &[&EpisodeView]) -> Option<(Alike, u64)> {
-    let mut counts: BTreeMap<(Role, &str), u64> = BTreeMap::new();
+/// The culprit that is the largest of its role in four of five episodes, and is not there at any time anyway.
+fn culprit(list: &[&EpisodeView], presence: &BTreeMap<(Role, String), f64>) -> Found {
+    let mut counts: BTreeMap<(Role, &str), usize> = BTreeMap::new();
     for one in list {
         let mut roles: Vec<Role> = Vec::new();
         for culprit in &one.culprits {
@@ -177,98 +286,74 @@ fn culprit(list: &[&EpisodeView]) -> Option<(Alike, u64)> {
             }
         }
     }
-    let ((_, name), n) = counts.into_iter().max_by_key(|(_, n)| *n)?;
-    (n * 5 >= list.len() as u64 * 4).then(|| (Alike::Culprit { name: name.to_owned() }, n))
+    let names = counts.len() as f64;
+    let often = counts.into_iter().filter(|(_, n)| n * 5 >= list.len() * 4);
+    let found = often.filter_map(|((role, name), n)| {
+        let p = presence.get(&(role, name.to_owned()))?;
+        let chance = ways(list.len(), n) * p.powi(n as i32) * names;
+        Some((Alike::Culprit { name: name.to_owned() }, n as u64, chance))
+    });
+    found.min_by(|a, b| a.2.total_cmp(&b.2))
 }
 
-/// The narrowest part that four of five slowest I/Os lie in, where that is narrow and not chance.
-fn place(list: &[&EpisodeView], reach: u64) -> Option<(Alike, u64)> {
+/// The narrowest part that four of five slowest I/Os lie in, where that is narrow and usual I/Os lie elsewhere.
+fn place(list: &[&EpisodeView], usual: &[u64]) -> Found {
+    let reach = usual.last()?;
+    if usual.len() < USUAL_MIN {
+        return None;
+    }
     let mut places: Vec<(u64, u64)> = list.iter().filter_map(|e| e.traits.place).collect();
     places.sort_unstable();
     let need = (list.len() * 4).div_ceil(5);
     let width = |w: &&[(u64, u64)]| w.iter().map(|p| p.1).max().unwrap_or(0) - w[0].0;
     let narrow = places.windows(need).min_by_key(width)?;
     let (from, to) = (narrow[0].0, narrow[0].0 + width(&narrow));
-    let fits = (to - from).saturating_mul(NARROW) <= reach;
-    let chance = chance(list.len(), need, (to - from) as f64 / reach.max(1) as f64);
-    (fits && chance <= CHANCE).then_some((Alike::Place { from, to }, need as u64))
+    let within = |at: u64| usual.partition_point(|u| *u < at.saturating_add(to - from));
+    // Where usual I/Os are densest it is likeliest.
+    let most = usual.iter().enumerate().map(|(i, at)| within(*at) - i).max().unwrap_or(0);
+    let p = (most + 1) as f64 / (usual.len() + 1) as f64;
+    let fits = (to - from).saturating_mul(NARROW) <= *reach;
+    let chance = chance(list.len(), need, p);
+    fits.then_some((Alike::Place { from, to }, need as u64, chance))
 }
 
-/// The CPU that four of five waited for.
-fn cpu(list: &[&EpisodeView], cpus: usize) -> Option<(Alike, u64)> {
+/// The CPU that four of five waited for, where threads usually come back to others as well.
+fn cpu(list: &[&EpisodeView], usual: &BTreeMap<u64, u64>) -> Found {
+    let all: u64 = usual.values().sum();
+    if (all as usize) < USUAL_MIN {
+        return None;
+    }
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for cpu in list.iter().filter_map(|e| e.traits.cpu) {
         *counts.entry(cpu).or_default() += 1;
     }
     let (cpu, n) = counts.into_iter().max_by_key(|(_, n)| *n)?;
-    let fits = n * 5 >= list.len() * 4 && cpus > 1;
-    let chance = chance(list.len(), n, 1.0 / cpus.max(1) as f64);
-    (fits && chance <= CHANCE).then_some((Alike::Cpu { cpu }, n as u64))
+    let most = usual.values().max().copied().unwrap_or(0);
+    let chance = chance(list.len(), n, (most + 1) as f64 / (all + 1) as f64);
+    (n * 5 >= list.len() * 4).then_some((Alike::Cpu { cpu }, n as u64, chance))
 }
 
 /// The time after a flush at which four of five began, where flushes are rare beside it.
-fn after_flush(list: &[&EpisodeView], flush_ns: Option<i64>) -> Option<(Alike, u64)> {
+fn after_flush(list: &[&EpisodeView], flush_ns: Option<i64>) -> Found {
     let mut times: Vec<i64> = list.iter().filter_map(|e| e.traits.after_flush_ns).collect();
     times.sort_unstable();
     let (middle, between) = (*times.get(times.len() / 2)?, flush_ns?);
     let same = (middle / 10).max(SAME_NS);
     let n = times.iter().filter(|t| (**t - middle).abs() <= same).count();
     let chance = chance(list.len(), n, 2.0 * same as f64 / between.max(1) as f64);
-    let fits = n * 5 >= list.len() * 4 && chance <= CHANCE;
-    fits.then_some((Alike::AfterFlush { after_ns: middle.unsigned_abs() }, n as u64))
+    let after_ns = middle.unsigned_abs();
+    (n * 5 >= list.len() * 4).then_some((Alike::AfterFlush { after_ns }, n as u64, chance))
 }
 
 /// At most how likely so many of all fall together with one of them by chance, each with the probability `p`.
 fn chance(all: usize, common: usize, p: f64) -> f64 {
-    let ways = (0..common).map(|i| (all - i) as f64 / (i + 1) as f64);
-    ways.product::<f64>() * common as f64 * p.min(1.0).powi(common as i32 - 1)
+    ways(all, common) * common as f64 * p.min(1.0).powi(common as i32 - 1)
+}
+
+/// In how many ways so many can be chosen from all.
+fn ways(all: usize, common: usize) -> f64 {
+    (0..common).map(|i| (all - i) as f64 / (i + 1) as f64).product()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::episodes::EpisodeView;
-    use super::*;
-
-    #[test]
-    fn only_what_comes_regularly_has_a_period() {
-        assert_eq!(period(&[0, 100, 205, 300, 402, 500]), Some(100));
-        assert_eq!(period(&[0, 100, 350, 400, 900, 950]), None);
-        assert_eq!(period(&[0, 100, 200]), None, "too few");
-    }
-
-    fn kinds(traits: &[Traits], scale: &PatternScale) -> Vec<Alike> {
-        let at = [0, 7, 90, 91, 200, 340, 900, 1000, 1001, 1500];
-        let episode = |(i, traits): (usize, &Traits)| EpisodeView {
-            start_ns: at[i],
-            traits: *traits,
-            ..EpisodeView::nothing(Layer::Cpu)
-        };
-        let list: Vec<EpisodeView> = traits.iter().enumerate().map(episode).collect();
-        patterns(&list, scale).into_iter().map(|p| p.alike).collect()
-    }
-
-    #[test]
-    fn what_chance_makes_as_well_is_no_pattern() {
-        let scale = PatternScale { reach: 1 << 30, cpus: 8, flush_ns: Some(1_000_000_000) };
-        let same = |i: u64| Traits {
-            place: Some(((500 << 20) + i * 4096, (500 << 20) + (i + 1) * 4096)),
-            cpu: Some(3),
-            after_flush_ns: Some(5_000_000 + i as i64 * 1000),
-        };
-        let all: Vec<Traits> = (0..6).map(same).collect();
-        let place = Alike::Place { from: 500 << 20, to: (500 << 20) + 5 * 4096 };
-        let after = Alike::AfterFlush { after_ns: 5_003_000 };
-        assert_eq!(kinds(&all, &scale), [place, Alike::Cpu { cpu: 3 }, after]);
-        let apart = |i: u64| Traits {
-            place: Some((i * (100 << 20), i * (100 << 20) + 4096)),
-            cpu: Some(i),
-            after_flush_ns: Some(i as i64 * 150_000_000),
-        };
-        let all: Vec<Traits> = (0..6).map(apart).collect();
-        assert_eq!(kinds(&all, &scale), []);
-        // Of two CPUs one is often the same, and what is flushed all the time was flushed before anything.
-        let few = PatternScale { reach: 8 << 12, cpus: 2, flush_ns: Some(1_000_000) };
-        let all: Vec<Traits> = (0..5).map(same).collect();
-        assert_eq!(kinds(&all, &few), []);
-    }
-}
+mod tests;

@@ -2,6 +2,8 @@
 //! fields, workers that end while they load. Each test runs on every store whose library is there.
 #![allow(clippy::unwrap_used)]
 
+#[path = "kv/outside.rs"]
+mod outside;
 #[path = "kv/snapshot.rs"]
 mod snapshot;
 mod support;
@@ -196,82 +198,6 @@ fn what_is_refused_costs_no_database() {
             assert_eq!(files(), before, "{e}");
         }
         assert!(has(place.open("keep = true").unwrap().as_ref(), 3));
-    }
-}
-
-#[test]
-fn a_log_directory_goes_with_its_database_and_no_other() {
-    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
-        let logs = place.dir.with_file_name("logs");
-        let options = format!("options = \"wal_dir={}\"", logs.display());
-        let kept = format!("{options}\nkeep = true");
-        let target = place.open(&kept).unwrap();
-        load(target.as_ref(), 10);
-        target.close().unwrap();
-        assert!(logs.exists());
-        assert!(has(place.open(&kept).unwrap().as_ref(), 9), "the logs are read again");
-        let mut plan = place.plan(&options);
-        plan.target.destroy = true;
-        let target = open(&plan, Some(&place.dir)).unwrap();
-        assert!(!has(target.as_ref(), 3));
-        load(target.as_ref(), 10);
-        target.admin(AdminAction::Purge).unwrap();
-        assert!(!has(target.as_ref(), 3));
-        target.close().unwrap();
-        assert!(!logs.exists());
-        // Those of another database are neither replayed nor deleted, with this one there or not.
-        std::fs::create_dir(&logs).unwrap();
-        let other = logs.join("000004.log");
-        std::fs::write(&other, "mine").unwrap();
-        assert_eq!(place.error(&options).kind(), ErrorKind::Refused);
-        let target = place.open("keep = true").unwrap();
-        load(target.as_ref(), 10);
-        target.close().unwrap();
-        let e = open(&plan, Some(&place.dir)).err().unwrap();
-        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
-        assert!(has(place.open("keep = true").unwrap().as_ref(), 3));
-        assert_eq!(std::fs::read(&other).unwrap(), b"mine");
-    }
-}
-
-/// RocksDB deletes tables and logs that it finds in its log directories and does not know.
-#[test]
-fn log_directories_of_another_database_are_refused() {
-    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
-        let theirs = StoreDirectory::new("rocksdb");
-        let target = theirs.open("keep = true").unwrap();
-        load(target.as_ref(), 10);
-        target.close().unwrap();
-        let names = || {
-            let entries = std::fs::read_dir(&theirs.dir).unwrap().flatten();
-            entries.map(|e| (e.file_name(), e.metadata().unwrap().len())).collect::<Vec<_>>()
-        };
-        let before = names();
-        let file = place.dir.with_file_name("OPTIONS");
-        for option in ["db_log_dir", "wal_dir"] {
-            let said = format!("{option}={}", theirs.dir.display());
-            let text = format!("[DBOptions]\n  {said}\n[CFOptions \"default\"]\n");
-            std::fs::write(&file, text).unwrap();
-            let from_file = format!("options_file = \"{}\"", file.display());
-            for options in [format!("options = \"max_open_files=9;{said}\""), from_file] {
-                let e = place.error(&options);
-                assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
-                assert!(e.message().contains(option), "{e}");
-                let mut plan = place.plan(&options);
-                plan.target.destroy = true;
-                assert_eq!(open(&plan, Some(&place.dir)).err().unwrap().kind(), ErrorKind::Refused);
-            }
-        }
-        assert_eq!(names(), before);
-        // A directory of messages is shared.
-        let shared = place.dir.with_file_name("messages");
-        let options = format!("options = \"db_log_dir={}\"\nkeep = true", shared.display());
-        for _ in 0..2 {
-            let target = place.open(&options).unwrap();
-            load(target.as_ref(), 10);
-            target.close().unwrap();
-        }
-        assert!(has(theirs.open("").unwrap().as_ref(), 9));
     }
 }
 

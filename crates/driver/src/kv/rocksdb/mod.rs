@@ -5,6 +5,7 @@
 //! guard -> option strings -> database.
 
 pub mod options;
+mod outside;
 mod sample;
 mod sys;
 
@@ -104,7 +105,7 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         RocksDbEngine { strings, library: RocksDbLibrary::load(&options.library)?, options };
     engine.config()?;
     if !ask.read_only {
-        options::fit_outside(&engine.strings, spec.plan.target.path.as_deref())?;
+        outside::fit_outside(&engine.strings, spec.plan.target.path.as_deref())?;
     }
     if ask.snapshot && options::updates_in_place(&engine.strings) {
         return Err(Error::usage(
@@ -186,7 +187,7 @@ impl StoreEngine for RocksDbEngine {
     }
 
     fn beside(&self, dir: &Path) -> Vec<PathBuf> {
-        options::log_dirs(dir)
+        outside::log_dirs(dir)
     }
 
     fn destroy(&self, dir: &Path) -> Result<()> {

@@ -53,9 +53,9 @@ fn databases_that_are_foreign_or_corrupt_have_their_exit_codes() {
         let manifest = home.join("db").join(manifest.trim_end());
         let bytes = std::fs::read(&manifest).expect("readable");
         std::fs::write(&manifest, vec![0x5A; bytes.len()]).expect("damaged");
-        let said = ends(home, "--output second", 4);
-        assert!(said.contains("the database is corrupt"), "{said}");
-        assert!(said.contains("store says") && said.contains("repair"), "{said}");
+        // Whoever did it: it is not what the run left.
+        let said = ends(home, "--output second", 3);
+        assert!(said.contains("left by a killed run, or changed since"), "{said}");
         assert!(!home.join("second").exists() && current.exists());
     });
 }

@@ -1,10 +1,9 @@
 //! The directory of a database: found, claimed by the rules of `ownership`, and left in the end.
 //!
 //! Decides before anything is touched. A database is Taillight's when the mark in its directory names that
-//! directory and the very files in it, as they were when the last run ended. Everything else needs
-//! `destroy` and `--destroy`: also what a killed run left, since nobody can tell it from what was put in its
-//! place or written into it since. What this run made is deleted at the end unless it is kept; what was kept
-//! before stays.
+//! directory and the very files in it, as they were when the last run ended; of a killed run, when nobody has
+//! opened the database or put files there since. Everything else needs `destroy` and `--destroy`. What this
+//! run made is deleted at the end unless it is kept; what was kept before stays.
 
 use std::fs::Metadata;
 use std::io;
@@ -17,7 +16,7 @@ use taillight_machine::Sys;
 use super::rules;
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
-use crate::ownership::content::fingerprint;
+use crate::ownership::content::{fingerprint, is_of_one_opening, opening};
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
@@ -92,7 +91,7 @@ impl DatabaseDirectory {
         let dir = OwnedDirectory::open(&path, request.spec.stop)?;
         mark.identity.located(&dir.identity()?);
         // From now on the store changes them.
-        mark.identity.files = None;
+        (mark.identity.files, mark.identity.opening) = (None, None);
         let (_, forgets) = rules::changes(request.spec.plan);
         let mark = HeldMark::new(mark, forgets);
         // Before the first byte of data, so that a killed run leaves what the next one knows.
@@ -168,6 +167,14 @@ impl DatabaseDirectory {
         self.owned.as_ref().map(|owned| owned.mark.records())
     }
 
+    /// Takes note that the store has opened the database. Errors: as [`DatabaseDirectory::note`].
+    pub fn opened(&self) -> Result<()> {
+        let Some(owned) = &self.owned else { return Ok(()) };
+        let made = opening(&self.path)?;
+        owned.mark.identify(|identity| identity.opening = made);
+        owned.dir.renew(&owned.mark.bytes()?)
+    }
+
     /// Takes note of `records`. Errors: `Unavailable` when the note cannot be written.
     pub fn note(&self, records: u64) -> Result<()> {
         match &self.owned {
@@ -185,17 +192,22 @@ impl DatabaseDirectory {
         beside: &dyn Fn(&Path) -> Vec<PathBuf>,
     ) -> Result<()> {
         let Some(owned) = self.owned.take() else { return Ok(()) };
-        let here = FileIdentity::at(rustix::fs::CWD, self.path.as_path());
-        if here.ok().is_none_or(|here| owned.dir.identity().is_ok_and(|is| !is.same_file(&here))) {
-            return Err(Error::refused(
-                "the directory of the database was replaced while it was used",
-            )
-            .with("path", self.path.display())
-            .hint("what is there now was left as it is"));
+        match FileIdentity::at(rustix::fs::CWD, self.path.as_path()) {
+            Ok(here) if here.same_file(&owned.dir.identity()?) => {}
+            // Somebody deleted it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            _ => {
+                let what = "the directory of the database was replaced while it was used";
+                return Err(Error::refused(what)
+                    .with("path", self.path.display())
+                    .hint("what is there now was left as it is"));
+            }
         }
         if owned.mark.keeps() {
             let files = fingerprint(&places(&self.path, beside))?;
-            owned.mark.identify(|identity| identity.files = Some(files));
+            owned.mark.identify(|identity| {
+                (identity.files, identity.opening) = (Some(files), None);
+            });
             return owned.dir.renew(&owned.mark.bytes()?);
         }
         wipe(&self.path)?;
@@ -238,10 +250,9 @@ fn existing(
             .with("driver", &mark.identity.driver)
             .hint("choose another path, or delete the directory"));
     }
-    if let (Some(mark), false) = (&found, confirmed) {
-        let files = fingerprint(&places(path, request.beside))?;
-        if mark.identity.files.as_ref() != Some(&files) {
-            unused(path)?;
+    if let Some(mark) = &found {
+        unused(path)?;
+        if !confirmed && !proves(&mark.identity, path, request.beside)? {
             refusal::unfinished(confirmed, &NamedTarget::from(path))?;
         }
     }
@@ -250,6 +261,20 @@ fn existing(
         None => Contents::Foreign(None),
     };
     OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, &NamedTarget::from(path))
+}
+
+/// Whether all in the database is Taillight's: as it was when its run ended, or left by one that was killed,
+/// and not opened or added to since.
+fn proves(
+    mark: &DirectoryIdentity,
+    path: &Path,
+    beside: &dyn Fn(&Path) -> Vec<PathBuf>,
+) -> Result<bool> {
+    let places = places(path, beside);
+    if let Some(files) = &mark.files {
+        return Ok(*files == fingerprint(&places)?);
+    }
+    Ok(mark.opening.is_some() && mark.opening == opening(path)? && is_of_one_opening(&places)?)
 }
 
 /// Whether no process holds the lock that RocksDB and LevelDB take on a database, as far as

@@ -90,7 +90,8 @@ impl<E: StoreEngine> KvTarget<E> {
         let beside = |dir: &Path| engine.beside(dir);
         let request = ask.directory(E::NAME, &beside);
         let mut directory = DatabaseDirectory::take(&request, &try_and_wipe)?;
-        let store = match engine.open(directory.path(), directory.creates()) {
+        let store = engine.open(directory.path(), directory.creates());
+        let store = match store.and_then(|store| directory.opened().map(|()| store)) {
             Ok(store) => store,
             Err(e) => {
                 let _ = directory.leave(&wipe, &beside);
@@ -130,7 +131,7 @@ impl<E: StoreEngine> KvTarget<E> {
         between()?;
         let store = self.engine.open(self.directory.path(), self.directory.creates())?;
         *held = Some(Arc::new(store));
-        Ok(())
+        self.directory.opened()
     }
 
     fn purge(&self) -> Result<()> {

@@ -4,6 +4,8 @@
 //! A store makes and deletes files as it likes, so that no list of them can be kept while a run goes on.
 //! Once the database is closed they stand still: name (with the store's file number), inode, time of birth
 //! and of change and size of each say whether anybody has used, changed or replaced the database since.
+//! What a killed run left is known by the files that RocksDB and LevelDB make anew whenever they open a
+//! database ([`opening`]), and by the numbers and times of the others ([`is_of_one_opening`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -39,9 +41,98 @@ pub fn fingerprint(dirs: &[PathBuf]) -> Result<String> {
         }
         lines.push(String::new());
     }
+    Ok(format!("{} files {:016x}", lines.len() - dirs.len(), hash(&lines)))
+}
+
+fn hash(lines: &[String]) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
-    let hash = lines.iter().flat_map(|line| line.bytes().chain([b'\n'])).fold(FNV_START, fnv);
-    Ok(format!("{} files {hash:016x}", lines.len() - dirs.len()))
+    lines.iter().flat_map(|line| line.bytes().chain([b'\n'])).fold(FNV_START, fnv)
+}
+
+/// What the store made in `dir` when it opened the database, as one text: its identity, its manifest and
+/// the name of it, its options and its messages. The next one to open it makes them anew. None where the
+/// file system keeps no time of birth. Errors: `Unavailable` when something cannot be read.
+pub fn opening(dir: &Path) -> Result<Option<String>> {
+    let mut lines = Vec::new();
+    for (name, is) in listed(dir)? {
+        let Some(birth) = is.birth_ns else { return Ok(None) };
+        let grows = name == "LOG" || name.starts_with("MANIFEST-");
+        if grows {
+            lines.push(format!("{name} {} {birth}", is.inode));
+        } else if name == "CURRENT" || name == "IDENTITY" || name.starts_with("OPTIONS-") {
+            lines.push(format!("{name} {is:?}"));
+        }
+    }
+    lines.sort();
+    Ok((!lines.is_empty()).then(|| format!("{} files {:016x}", lines.len(), hash(&lines))))
+}
+
+/// Files that a store may have begun and not yet entered into its manifest.
+const IN_PROGRESS: u64 = 64;
+
+/// A file with the store's number in its name.
+#[derive(Debug, Clone, Copy)]
+struct NumberedFile {
+    number: u64,
+    birth_ns: i64,
+    changed_ns: i64,
+    /// A write-ahead log; else a table, a blob, or one in the making.
+    log: bool,
+}
+
+/// Whether the numbered files below `dirs`, the database's own first, are of the opening that its manifest
+/// belongs to: those that came after the manifest was last written go on with its numbers, and no table was
+/// changed after the last write to manifest and logs. What somebody added or wrote over is neither. Errors:
+/// `Unavailable` when something cannot be read.
+pub fn is_of_one_opening(dirs: &[PathBuf]) -> Result<bool> {
+    let mut manifest_ns = None;
+    let mut files = Vec::new();
+    let archives = dirs.iter().map(|dir| dir.join("archive"));
+    for dir in dirs.iter().cloned().chain(archives) {
+        for (name, is) in listed(&dir)? {
+            if name.starts_with("MANIFEST-") {
+                manifest_ns = manifest_ns.max(Some(is.changed_ns));
+            }
+            let Some((number, kind)) = name.split_once('.') else { continue };
+            let kinds = ["log", "sst", "ldb", "blob", "dbtmp"];
+            let Some(number) = number.parse().ok().filter(|_| kinds.contains(&kind)) else {
+                continue;
+            };
+            let Some(birth_ns) = is.birth_ns else { return Ok(false) };
+            let (changed_ns, log) = (is.changed_ns, kind == "log");
+            files.push(NumberedFile { number, birth_ns, changed_ns, log });
+        }
+    }
+    Ok(manifest_ns.is_some_and(|at| go_on(&files, at)))
+}
+
+fn go_on(files: &[NumberedFile], manifest_ns: i64) -> bool {
+    let known = |file: &&NumberedFile| file.birth_ns <= manifest_ns;
+    let newest = files.iter().filter(known).map(|file| file.number).max().unwrap_or(0);
+    let next = newest.saturating_add(1)..=newest.saturating_add(IN_PROGRESS);
+    let logs = files.iter().filter(|file| file.log).map(|file| file.changed_ns);
+    let last_ns = logs.fold(manifest_ns, i64::max);
+    files.iter().all(|file| {
+        (known(&file) || next.contains(&file.number)) && (file.log || file.changed_ns <= last_ns)
+    })
+}
+
+/// What is in a directory; nothing where there is none.
+fn listed(dir: &Path) -> Result<Vec<(String, FileIdentity)>> {
+    let failed = |e: io::Error| cannot("cannot look at the files of the database", dir, e);
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let fd = match rustix::fs::open(dir, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
+        Err(e) => return Err(failed(e.into())),
+    };
+    let mut found = Vec::new();
+    for entry in Dir::read_from(&fd).map_err(|e| failed(e.into()))? {
+        let entry = entry.map_err(|e| failed(e.into()))?;
+        let is = FileIdentity::at(&fd, entry.file_name()).map_err(failed)?;
+        found.push((entry.file_name().to_string_lossy().into_owned(), is));
+    }
+    Ok(found)
 }
 
 fn look(fd: OwnedFd, below: &Path, deepest: u32, lines: &mut Vec<String>) -> io::Result<()> {
@@ -86,6 +177,48 @@ fn holds_no_data(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn numbers_and_times_tell_what_a_store_did_not_make() {
+        let file =
+            |number, birth_ns, changed_ns, log| NumberedFile { number, birth_ns, changed_ns, log };
+        // Flushed at 40; then a log, and a table in the making.
+        let ours = [file(5, 10, 40, true), file(7, 20, 30, false), file(8, 45, 60, true)];
+        let with = |more: NumberedFile| {
+            let all: Vec<NumberedFile> = ours.iter().copied().chain([more]).collect();
+            go_on(&all, 40)
+        };
+        assert!(go_on(&ours, 40) && go_on(&[], 40));
+        assert!(with(file(9, 50, 55, false)), "in the making");
+        assert!(!with(file(9, 50, 70, false)), "written after the last sign of life");
+        assert!(!with(file(6, 50, 55, false)), "a number that was given out before");
+        assert!(!with(file(123, 50, 55, false)), "a number of another database");
+        assert!(!with(file(4, 30, 70, false)), "written over");
+    }
+
+    #[test]
+    fn an_opening_is_told_from_the_next() {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = |name: &str| tmp.path().join(name);
+        if FileIdentity::at(rustix::fs::CWD, tmp.path()).unwrap().birth_ns.is_none() {
+            eprintln!("skipped: an_opening_is_told_from_the_next: no times of birth here");
+            return;
+        }
+        assert_eq!(opening(tmp.path()).unwrap(), None);
+        for name in ["CURRENT", "MANIFEST-000004", "LOG", "000005.log"] {
+            fs::write(at(name), "x").unwrap();
+        }
+        let first = opening(tmp.path()).unwrap().unwrap();
+        for grows in ["MANIFEST-000004", "LOG", "000005.log", "000006.ldb"] {
+            fs::write(at(grows), "more").unwrap();
+        }
+        assert_eq!(opening(tmp.path()).unwrap(), Some(first.clone()));
+        for again in ["CURRENT", "MANIFEST-000004", "LOG"] {
+            fs::write(at("new"), "x").unwrap();
+            fs::rename(at("new"), at(again)).unwrap();
+            assert_ne!(opening(tmp.path()).unwrap(), Some(first.clone()), "{again}");
+        }
+    }
 
     #[test]
     fn a_database_is_told_from_every_successor() {

@@ -171,6 +171,80 @@ fn what_a_killed_run_left_is_taken_over_and_removed() {
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
 
+/// Confirmed, but then the run did not begin or did not write: nothing is deleted, nor Taillight's from then
+/// on.
+#[test]
+fn a_confirmed_file_that_was_not_written_stays_somebody_elses() {
+    let tmp = scratch();
+    let dir = tmp.path().join("set/");
+    let keeps = |options, ops, destroy| Ask {
+        size: Some(2 * MIB),
+        options,
+        destroy,
+        ..Ask::new(&dir, ops)
+    };
+    for options in ["files = 2", "files = 2\nkeep = true"] {
+        keeps("files = 2\nkeep = true", WRITE, None).open().unwrap().close().unwrap();
+        let name = dir.join("taillight-1.dat");
+        std::fs::write(&name, vec![7; MIB as usize]).unwrap();
+        let whole = Some(dir.as_path());
+        keeps(options, WRITE, whole).open().unwrap().close().unwrap();
+        assert_eq!(std::fs::read(&name).unwrap(), vec![7; MIB as usize]);
+        let e = keeps(options, WRITE, None).open().err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{options}: {e}");
+        let confirm = format!("--destroy {}", tmp.path().join("set").display());
+        assert!(e.hint_text().unwrap().contains(&confirm), "{:?}", e.hint_text());
+        // Without room for the others it is not emptied either.
+        let large = Ask { size: Some(1 << 60), ..keeps(options, READ, whole) };
+        assert_eq!(large.open().err().unwrap().kind(), ErrorKind::Unavailable);
+        assert_eq!(std::fs::read(&name).unwrap(), vec![7; MIB as usize]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
+
+/// What somebody writes into a file while a run only reads it is not deleted with it, nor sealed.
+#[test]
+fn what_is_written_while_a_run_reads_stays() {
+    let tmp = scratch();
+    let path = tmp.path().join("data");
+    for options in ["", "keep = true"] {
+        let ask = |ops| Ask { size: Some(MIB), options, ..Ask::new(&path, ops) };
+        let target = ask(READ).open().unwrap();
+        let theirs = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        theirs.write_all_at(b"results", 0).unwrap();
+        drop(theirs);
+        target.close().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap()[..7], *b"results");
+        assert_eq!(ask(WRITE).open().err().unwrap().kind(), ErrorKind::Refused);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// A confirmed file is given up only when the workers have what they need.
+#[test]
+fn workers_that_cannot_be_cost_no_data() {
+    let tmp = scratch();
+    let path = tmp.path().join("given-up");
+    std::fs::write(&path, vec![7u8; MIB as usize]).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let gib = 1 << 30;
+    file.set_len(gib).unwrap();
+    let before = file.metadata().unwrap();
+    let options = "layout = \"always\"\nfixed_buffers = false";
+    let ask = Ask { size: Some(gib), options, destroy: Some(&path), ..Ask::new(&path, WRITE) };
+    let mut plan = ask.plan();
+    // More memory than an address space has.
+    let w = &mut plan.workloads[0];
+    w.block_size = BlockSize::Fixed(ByteSize(gib));
+    w.access.align = ByteSize(gib);
+    (w.queue_depth, w.workers) = (4096, 64);
+    let e = support::open(&plan, Some(&path), "t").err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.message().contains("not enough memory"), "{e}");
+    let after = file.metadata().unwrap();
+    assert_eq!((after.ctime_nsec(), after.blocks()), (before.ctime_nsec(), before.blocks()));
+}
+
 /// Rewrites the one mark of a sidecar to be that of this file as it is now.
 fn marked_as(sidecar: &std::path::Path, file: &str) {
     use taillight_driver::identity::FileIdentity;

@@ -152,10 +152,11 @@ fn holey(path: &Path, empty: u64, of: u64) -> Error {
 }
 
 /// Whether this process may write files so large (setrlimit(2), `RLIMIT_FSIZE`). Errors: `Unavailable`.
-fn largest(file_size: u64) -> Result<()> {
+fn largest(file_size: u64, path: &Path) -> Result<()> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(most) if most < file_size => {
-            Err(Error::unavailable("the files are larger than this process may write")
+            Err(Error::unavailable("the file is larger than this process may write")
+                .with("path", path.display())
                 .with("file", ByteSize(file_size))
                 .with("most", bytes(most))
                 .hint(
@@ -184,10 +185,13 @@ pub fn check_space(
             file_size.saturating_mul(whole).saturating_sub(allocated(f))
         })
         .fold(0, u64::saturating_add);
-    if needed == 0 && preparations.iter().all(|p| *p == FilePreparation::Nothing) {
+    let mut changed = entries.iter().zip(preparations);
+    if let Some((file, _)) = changed.find(|(_, p)| **p != FilePreparation::Nothing) {
+        largest(file_size, &file.path)?;
+    }
+    if needed == 0 {
         return Ok(0);
     }
-    largest(file_size)?;
     let needed = needed.saturating_add(needed / 512);
     let dir = file_set.nearest_dir();
     let available = free_space(dir)?;

@@ -18,6 +18,7 @@ use crate::file::plan::{self, FilePreparation};
 use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock, no_extents};
 use crate::file::sys;
 use crate::identity::FileIdentity;
+use crate::ownership::files::MarkOrigin;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 
 /// Creates, marks, sizes and fills. Errors: `Unavailable` when it cannot be done or progress says
@@ -168,7 +169,8 @@ fn fill_up(
     lock(&file, &path, true)?;
     let found = FileIdentity::of(&file).map_err(|e| cannot("cannot stat the file", &path, e))?;
     let mark = FileMark::new(fill_level::NAME, &found, asked.spec.run_id, asked.options.keep);
-    made.take(mark, !new.is_empty(), None);
+    let origin = if held > 0 { MarkOrigin::Proven } else { MarkOrigin::Made };
+    made.take(mark, origin, None);
     made.note()?;
     ftruncate(&file, bytes).map_err(failed)?;
     let empty = layout::holes(file.as_fd(), bytes).unwrap_or(bytes);
@@ -214,7 +216,7 @@ fn take_over(
         let created = openat(made.dir().fd(), name.as_str(), flags, Mode::from_raw_mode(0o644));
         let file = created.map_err(|e| no_create(&found.path, e))?;
         let identity = FileIdentity::of(&file).map_err(|e| no_create(&found.path, e))?;
-        made.take(mark_of(&identity, keep), true, None);
+        made.take(mark_of(&identity, keep), MarkOrigin::Made, None);
         lock(&file, &found.path, true)?;
         return Ok(OpenFile { file, name, size: 0, seen: None });
     };
@@ -227,14 +229,14 @@ fn take_over(
         None => None,
     };
     if let Some(mut mark) = mark {
-        if preparation == FilePreparation::Nothing {
+        if preparation == FilePreparation::Nothing && existing.proven {
             mark.seal(&identity);
         }
         // It has the size again that it had, unless the new one was asked for.
         let former = (mark.keep && !keep && !grows && size < file_size).then_some(size);
-        made.take(mark, false, former);
+        made.take(mark, MarkOrigin::of(existing.proven, identity), former);
     }
-    let seen = Some(identity).filter(|_| existing.ours && !asked.confirmed);
+    let seen = Some(identity).filter(|_| existing.proven);
     Ok(OpenFile { file: existing.fd, name, size, seen })
 }
 

@@ -19,7 +19,7 @@ use crate::path_error::cannot;
 use crate::file::layout;
 use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::{DevicePurge, FileOptions};
-use crate::file::path::FileSet;
+use crate::file::path::{FileSet, TargetPath};
 use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
 use crate::file::prepare::{check_fill, prepare};
 use crate::guard;
@@ -76,6 +76,8 @@ pub struct ExistingFile {
     /// What it was when opened.
     pub identity: FileIdentity,
     pub mark: Option<FileMark>,
+    /// Nobody loses anything in it: its mark says that all of it is Taillight's, or it is empty.
+    pub proven: bool,
     /// Its data may be replaced: Taillight's own, empty, or confirmed.
     pub ours: bool,
 }
@@ -214,7 +216,7 @@ fn find_files(
             Error::usage("the file name is not UTF-8").with("path", path.display())
         })?;
         let existing = match dir {
-            Some(dir) => examine(dir, &name, &path, &marks, asked)?,
+            Some(dir) => examine((file_set, dir), &name, &path, &marks, asked)?,
             None => None,
         };
         entries.push(DataFile { name, path, existing });
@@ -228,7 +230,7 @@ fn own_and_empty(stat: &Stat) -> bool {
 }
 
 fn examine(
-    dir: &OwnedDirectory,
+    (file_set, dir): (&FileSet, &OwnedDirectory),
     name: &str,
     path: &Path,
     marks: &HashMap<String, FileMark>,
@@ -261,9 +263,12 @@ fn examine(
     // What a mark does not prove counts for nothing without confirmation: a run that only reads must not
     // delete the file in the end either.
     let mark = marked.filter(|_| proven || asked.confirmed).cloned();
-    let existing = ExistingFile { ours: proven || asked.confirmed, fd, stat, identity, mark };
+    let existing =
+        ExistingFile { ours: proven || asked.confirmed, proven, fd, stat, identity, mark };
     if asked.needs.changes() && !existing.ours {
-        let target = NamedTarget::from(path);
+        let named = TargetPath::Files(file_set.clone()).name();
+        let target =
+            NamedTarget { shown: path.display().to_string(), ..NamedTarget::of(named.display()) };
         match marked {
             Some(_) => refusal::unfinished(asked.confirmed, &target)?,
             None => refusal::foreign(asked.confirmed, &target, None)?,

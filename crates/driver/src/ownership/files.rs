@@ -91,13 +91,42 @@ impl FileMark {
     }
 }
 
+/// How a file came under this run's mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkOrigin {
+    /// The run made it.
+    Made,
+    /// It was there, and nobody loses anything in it.
+    Proven,
+    /// It was there like this, and its loss is confirmed. As long as the run has not changed it, it stays as
+    /// it is: neither sealed as Taillight's nor deleted.
+    Confirmed(FileIdentity),
+}
+
+impl MarkOrigin {
+    /// That of a file which was there.
+    pub fn of(proven: bool, seen: FileIdentity) -> MarkOrigin {
+        if proven { MarkOrigin::Proven } else { MarkOrigin::Confirmed(seen) }
+    }
+}
+
 /// A file under this run's mark.
 struct MarkedFile {
     mark: FileMark,
-    /// This run made it.
-    new: bool,
+    origin: MarkOrigin,
     /// Size that the file had before, where this run enlarges one that stays: it has it again afterwards.
     former: Option<u64>,
+}
+
+impl MarkedFile {
+    /// Whether the end of the run may delete or seal it. Where the run only read, what changed the file since
+    /// it was prepared is somebody else.
+    fn is_ours(&self, dir: &OwnedDirectory, writes: bool) -> bool {
+        let Some(found) = dir.found(&self.mark) else { return true };
+        let sealed = self.mark.changed_ns.is_some();
+        self.origin != MarkOrigin::Confirmed(found)
+            && (writes || !sealed || self.mark.proves(&found))
+    }
 }
 
 /// Files and directory that stand under this run's marks.
@@ -127,10 +156,10 @@ impl MarkedFiles {
         self.files.iter().any(|file| file.mark.keep)
     }
 
-    /// Takes a file under this run's mark, `new` when the run has just made it. `former` is the size that a
-    /// file which stays has after the run again. [`MarkedFiles::note`] writes the mark.
-    pub fn take(&mut self, mark: FileMark, new: bool, former: Option<u64>) {
-        self.files.push(MarkedFile { mark, new, former });
+    /// Takes a file under this run's mark. `former` is the size that a file which stays has after the run
+    /// again. [`MarkedFiles::note`] writes the mark.
+    pub fn take(&mut self, mark: FileMark, origin: MarkOrigin, former: Option<u64>) {
+        self.files.push(MarkedFile { mark, origin, former });
     }
 
     /// Writes the marks of all that was taken, at once, before the first byte of data. New files that get
@@ -147,9 +176,10 @@ impl MarkedFiles {
     /// Seals the marks of the files that were just prepared; one that was good as it was has its seal.
     /// Errors: as [`MarkedFiles::note`].
     pub fn seal(&mut self) -> Result<()> {
-        for mark in self.files.iter_mut().map(|file| &mut file.mark) {
-            if let (None, Some(found)) = (mark.changed_ns, self.dir.found(mark)) {
-                mark.seal(&found);
+        for file in self.files.iter_mut().filter(|file| file.mark.changed_ns.is_none()) {
+            let found = self.dir.found(&file.mark);
+            if let Some(found) = found.filter(|now| file.origin != MarkOrigin::Confirmed(*now)) {
+                file.mark.seal(&found);
             }
         }
         self.write()
@@ -161,7 +191,7 @@ impl MarkedFiles {
     }
 
     fn drop_unnoted(&mut self) {
-        for file in self.files.drain(self.noted..).filter(|file| file.new) {
+        for file in self.files.drain(self.noted..).filter(|file| file.origin == MarkOrigin::Made) {
             let _ = self.dir.unlink(&file.mark);
         }
     }
@@ -170,24 +200,23 @@ impl MarkedFiles {
     /// something cannot be removed or noted.
     pub fn finish(&mut self) -> Result<()> {
         self.drop_unnoted();
-        let (kept, temporary): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.files).into_iter().partition(|file| file.mark.keep);
+        let mut files = std::mem::take(&mut self.files);
+        files.retain(|file| file.is_ours(&self.dir, self.writes));
+        let (mut kept, temporary): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|file| file.mark.keep);
         let gone: Vec<FileMark> = temporary.into_iter().map(|file| file.mark).collect();
         let deleted = if gone.is_empty() { Ok(()) } else { self.dir.delete(&gone) };
-        self.files = kept;
         let mut shrunk = Ok(());
-        for MarkedFile { mark, former, .. } in &mut self.files {
-            let Some(found) = self.dir.found(mark) else { continue };
-            // Where the run only read, what changed the file is somebody else: the seal stays broken.
-            let intact = self.writes || mark.proves(&found);
+        for MarkedFile { mark, former, .. } in &mut kept {
             if let Some(size) = former {
                 shrunk = shrunk.and(shrink(&self.dir, mark, *size));
             }
             mark.grows = false;
-            if let (true, Some(found)) = (intact, self.dir.found(mark)) {
+            if let Some(found) = self.dir.found(mark) {
                 mark.seal(&found);
             }
         }
+        self.files = kept;
         let sealed = self.write();
         self.files.clear();
         self.noted = 0;

@@ -60,20 +60,22 @@ impl CaptureDir {
         };
         // Under another name until the lock is taken: whoever looks meanwhile must not see it free.
         let new = Path::new(SHM).join(format!(".{}", dir_name(run_id)));
+        fs::create_dir(&new).map_err(|e| cannot(&new, e))?;
         let lock = Self::fill(&new, &owner).and_then(|lock| fs::rename(&new, &path).map(|()| lock));
         let lock = lock.map_err(|e| {
             let _ = fs::remove_dir_all(&new);
             cannot(&path, e)
         })?;
-        let made = CaptureDir { path, spill, _lock: lock, keep: false };
-        match made.spill.as_deref().map(|dir| (dir, fs::create_dir(dir))) {
-            Some((dir, Err(e))) => Err(cannot(dir, e)),
-            _ => Ok(made),
+        let mut made = CaptureDir { path, spill: None, _lock: lock, keep: false };
+        if let Some(dir) = &spill {
+            fs::create_dir(dir).map_err(|e| cannot(dir, e))?;
         }
+        // Only now: one that is not ours is not cleared in the end.
+        made.spill = spill;
+        Ok(made)
     }
 
     fn fill(new: &Path, owner: &Owner) -> std::io::Result<File> {
-        fs::create_dir(new)?;
         let path = new.join(OWNER);
         fs::write(&path, serde_json::to_vec(owner)?)?;
         let lock = File::open(path)?;
@@ -258,6 +260,24 @@ mod tests {
         fs::write(dir.path().join("0.chunk"), [0; 100]).unwrap();
         assert!(found(id).is_none(), "somebody holds it");
         dir.keep();
+    }
+
+    #[test]
+    fn directories_of_others_under_its_names_stay_as_they_are() {
+        let home = tempfile::tempdir().unwrap();
+        let id = id("taken");
+        let spill = spill_dir(home.path(), &id);
+        fs::create_dir(&spill).unwrap();
+        fs::write(spill.join("0.chunk"), "mine").unwrap();
+        assert!(CaptureDir::create(&id, None, Some(home.path())).is_err());
+        assert_eq!(fs::read(spill.join("0.chunk")).unwrap(), b"mine");
+        assert!(!capture_dir(&id).exists());
+        let begun = Path::new(SHM).join(format!(".{}", dir_name(&id)));
+        fs::create_dir(&begun).unwrap();
+        fs::write(begun.join("mine.txt"), "mine").unwrap();
+        assert!(CaptureDir::create(&id, None, None).is_err());
+        assert!(begun.join("mine.txt").exists());
+        fs::remove_dir_all(&begun).unwrap();
     }
 
     #[test]

@@ -173,6 +173,170 @@ fn file_behind_a_loop_device() {
     check(&disk.backing, "behind /dev/loop");
 }
 
+/// A loop device over `backing`, with options of losetup.
+fn loop_over(backing: &Path, options: &[&str]) -> Option<(PathBuf, UndoOnDrop)> {
+    let all = ["losetup", "-f", "--show"].iter().chain(options).copied();
+    let device = run(&all.chain([backing.to_str().unwrap()]).collect::<Vec<_>>())?;
+    Some((PathBuf::from(&device), UndoOnDrop(vec!["losetup".into(), "-d".into(), device])))
+}
+
+/// Refuses the confirmed writing of `target`, whose `victim` stays as it is.
+fn refused_for(target: &Path, victim: &Path, why: &str) {
+    let before = std::fs::read(victim).unwrap();
+    let e = Ask { destroy: Some(target), ..Ask::new(target, WRITE) }.open().err();
+    let e = e.unwrap_or_else(|| panic!("{} was opened", target.display()));
+    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    assert!(e.to_string().contains(why), "{e}");
+    assert!(std::fs::read(victim).unwrap() == before, "{} was changed", victim.display());
+}
+
+#[test]
+fn a_device_below_a_loop_device() {
+    let disk = or_skip!(TestLoopDevice::new(32));
+    for options in [&[][..], &["-o", "1MiB"], &["-o", "1MiB", "--sizelimit", "8MiB"]] {
+        let (over, _detach) = or_skip!(loop_over(&disk.device, options));
+        or_skip!(run(&["mkfs.ext4", "-q", "-F", over.to_str().unwrap()]));
+        let _mount = or_skip!(Mounted::new(&over));
+        refused_for(&disk.device, &disk.backing, "behind /dev/loop");
+        // And the file at the bottom, and a loop device beside it.
+        refused_for(&disk.backing, &disk.backing, "behind /dev/loop");
+        let (beside, _also) = or_skip!(loop_over(&disk.backing, &[]));
+        refused_for(&beside, &disk.backing, "in use");
+    }
+    // Of one file, parts that have no block in common are two targets.
+    let (_low, _first) = or_skip!(loop_over(&disk.device, &["--sizelimit", "8MiB"]));
+    let (high, _second) = or_skip!(loop_over(&disk.device, &["-o", "8MiB"]));
+    Ask { destroy: Some(&high), ..Ask::new(&high, WRITE) }.open().unwrap().close().unwrap();
+}
+
+#[test]
+fn a_partition_and_its_disk_below_a_loop_device() {
+    let (disk, part, _delete) = or_skip!(partitioned(32, |_| {}));
+    for (below, target) in [(&part, &disk.device), (&disk.device, &part), (&part, &part)] {
+        let (over, _detach) = or_skip!(loop_over(below, &[]));
+        or_skip!(run(&["mkfs.ext4", "-q", "-F", over.to_str().unwrap()]));
+        let mount = or_skip!(Mounted::new(&over));
+        refused_for(target, &disk.backing, "behind /dev/loop");
+        drop(mount);
+        // Writing the loop device reaches what is mounted below it.
+        or_skip!(run(&["mkfs.ext4", "-q", "-F", part.to_str().unwrap()]));
+        let _mount = or_skip!(Mounted::new(&part));
+        refused_for(&over, &disk.backing, "mounted at");
+    }
+}
+
+#[test]
+fn the_file_behind_a_loop_device_by_other_names() {
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let _mount = or_skip!(disk.mounted("ext4"));
+    let hard = disk.backing.with_file_name("hard");
+    std::fs::hard_link(&disk.backing, &hard).unwrap();
+    refused_for(&hard, &disk.backing, "behind /dev/loop");
+    let (bound, over) = (scratch(), scratch());
+    let home = disk.backing.parent().unwrap().to_str().unwrap();
+    or_skip!(run(&["mount", "--bind", home, bound.path().to_str().unwrap()]));
+    let _unbind = UndoOnDrop(vec!["umount".into(), bound.path().to_str().unwrap().into()]);
+    // The directory that sysfs names is covered by an empty one.
+    or_skip!(run(&["mount", "--bind", over.path().to_str().unwrap(), home]));
+    let uncover = UndoOnDrop(vec!["umount".into(), home.into()]);
+    let other = bound.path().join("backing");
+    refused_for(&other, &other, "behind /dev/loop");
+    drop(uncover);
+}
+
+#[test]
+fn a_loop_device_of_another_mount_namespace() {
+    let disk = or_skip!(TestLoopDevice::new(32));
+    let image = scratch();
+    let victim = image.path().join("image");
+    std::fs::File::create(&victim).unwrap().set_len(16 * MIB).unwrap();
+    or_skip!(run(&["mkfs.ext4", "-q", "-F", victim.to_str().unwrap()]));
+    or_skip!(run(&["mkfs.ext4", "-q", "-F", disk.name()]));
+    // A path that means nothing here: the file is on a mount of that namespace alone.
+    let script = "mount --make-rprivate / && mount \"$1\" /mnt && mkdir -p /mnt/x && \
+         mount --bind \"$2\" /mnt/x && losetup -f --show /mnt/x/image && read _";
+    let mut other = or_skip!(
+        Command::new("unshare")
+            .args(["-m", "sh", "-c", script, "sh", disk.name(), image.path().to_str().unwrap()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()
+    );
+    let mut line = String::new();
+    let out = other.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    if line.trim().is_empty() {
+        eprintln!("skipped: a_loop_device_of_another_mount_namespace: no namespace of its own");
+        return;
+    }
+    let _detach = UndoOnDrop(vec!["losetup".into(), "-d".into(), line.trim().into()]);
+    refused_for(&victim, &victim, "behind /dev/loop");
+    // Mounted there only.
+    refused_for(&disk.device, &victim, "mounted at /mnt");
+    drop(other.stdin.take());
+    other.wait().unwrap();
+}
+
+#[test]
+fn the_file_behind_a_loop_device_through_an_overlay() {
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let home = disk.backing.parent().unwrap().to_str().unwrap().to_owned();
+    let (upper, work, merged) = (scratch(), scratch(), scratch());
+    let at = |dir: &tempfile::TempDir| dir.path().to_str().unwrap().to_owned();
+    let layers = format!("lowerdir={},upperdir={},workdir={}", at(&upper), home, at(&work));
+    or_skip!(run(&["mount", "-t", "overlay", "overlay", "-o", &layers, &at(&merged)]));
+    let _unmount = UndoOnDrop(vec!["umount".into(), at(&merged)]);
+    refused_for(&merged.path().join("backing"), &disk.backing, "behind /dev/loop");
+}
+
+#[test]
+fn a_member_as_a_file_and_below_a_part() {
+    let dir = scratch();
+    let image = dir.path().join("image");
+    std::fs::write(&image, vec![0u8; 4 << 20]).unwrap();
+    Ask { destroy: Some(&image), ..Ask::new(&image, WRITE) }.open().unwrap().close().unwrap();
+    let mark = |path: &Path, at: u64| {
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(b"LVM2 001", at + 536).unwrap();
+    };
+    mark(&image, 0);
+    refused_for(&image, &image, "LVM");
+    // The whole of what the loop device is a part of is the member.
+    let (part, _detach) = or_skip!(loop_over(&image, &["-o", "1MiB"]));
+    refused_for(&part, &image, "LVM");
+}
+
+#[test]
+fn what_came_between_the_look_and_the_first_write() {
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let target = Ask { destroy: Some(&disk.device), ..Ask::new(&disk.device, WRITE) };
+    let target = target.open().unwrap();
+    let (over, _detach) = or_skip!(loop_over(&disk.device, &[]));
+    let spec = taillight_driver::SessionSpec {
+        worker: 0,
+        workload: 0,
+        keep: false,
+        depth: 1,
+        buffer_size: 4096,
+        seed: 1,
+    };
+    let e = target.session(&spec).err().expect("refused");
+    assert!(e.to_string().contains("behind /dev/loop"), "{e} {}", over.display());
+}
+
+#[test]
+fn a_read_only_device() {
+    let dir = scratch();
+    let image = dir.path().join("image");
+    std::fs::write(&image, vec![0u8; 4 << 20]).unwrap();
+    let (device, _detach) = or_skip!(loop_over(&image, &["-r"]));
+    let e = Ask { destroy: Some(&device), ..Ask::new(&device, WRITE) }.open().err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.message().contains("read-only"), "{e}");
+    Ask::new(&device, READ).open().unwrap().close().unwrap();
+}
+
 #[test]
 fn member_of_something_larger() {
     let lvm = |at: u64| {

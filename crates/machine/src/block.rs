@@ -12,7 +12,7 @@ use crate::{Sys, mounts, read};
 const LEVELS: u32 = 4;
 
 /// Major and minor number of a device; shown as `8:1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber {
     pub major: u32,
     pub minor: u32,
@@ -110,6 +110,13 @@ impl BlockDevice {
             name: dir.file_name()?.to_str()?.to_owned(),
             dir,
         })
+    }
+
+    /// Every disk and partition that sysfs lists.
+    pub fn all(sys: &Sys) -> Vec<BlockDevice> {
+        let disks = entries(&sys.path("/sys/block")).into_iter();
+        let disks = disks.filter_map(|dir| BlockDevice::at(&dir));
+        disks.flat_map(|disk| disk.partitions().into_iter().chain([disk])).collect()
     }
 
     pub fn is_partition(&self) -> bool {
@@ -266,14 +273,17 @@ fn devices(sys: &Sys, path: &Path, levels: u32) -> Vec<DeviceNumber> {
     all
 }
 
-/// All devices of the btrfs that this one is a part of (`/sys/fs/btrfs`), itself first; else itself.
-fn members(sys: &Sys, device: DeviceNumber) -> Vec<DeviceNumber> {
-    let systems = entries(&sys.path("/sys/fs/btrfs")).into_iter();
-    let all = systems.map(|system| {
+/// The devices of each btrfs that is mounted somewhere (`/sys/fs/btrfs`).
+pub fn btrfs_devices(sys: &Sys) -> impl Iterator<Item = Vec<DeviceNumber>> {
+    entries(&sys.path("/sys/fs/btrfs")).into_iter().map(|system| {
         let links = entries(&system.join("devices")).into_iter();
-        links.filter_map(|l| Some(BlockDevice::at(&l)?.number)).collect::<Vec<_>>()
-    });
-    let mut all = all.into_iter().find(|list| list.contains(&device)).unwrap_or_default();
+        links.filter_map(|l| Some(BlockDevice::at(&l)?.number)).collect()
+    })
+}
+
+/// All devices of the btrfs that this one is a part of, itself first; else itself.
+fn members(sys: &Sys, device: DeviceNumber) -> Vec<DeviceNumber> {
+    let mut all = btrfs_devices(sys).find(|list| list.contains(&device)).unwrap_or_default();
     all.retain(|other| *other != device);
     all.insert(0, device);
     all

@@ -11,8 +11,10 @@
 pub mod block;
 pub mod cgroup;
 pub mod cpu;
+pub mod loops;
 pub mod memory;
 pub mod mounts;
+pub mod node;
 pub mod nvme;
 pub mod openers;
 pub mod pressure;

@@ -63,6 +63,26 @@ pub fn mounts(sys: &Sys) -> Result<Vec<Mount>> {
     Ok(parse(&table(sys, "/proc/self/mountinfo")?))
 }
 
+/// Every mount of every mount namespace in which a process that this user may look at runs, each
+/// namespace once, this one first. Errors: as [`mounts`].
+pub fn everywhere(sys: &Sys) -> Result<Vec<Mount>> {
+    let namespace =
+        |process: &str| std::fs::read_link(sys.path(&format!("/proc/{process}/ns/mnt")));
+    let mut seen = vec![namespace("self").ok()];
+    let mut all = mounts(sys)?;
+    for process in sys.names("/proc").iter().filter(|n| n.bytes().all(|b| b.is_ascii_digit())) {
+        let Ok(of) = namespace(process).map(Some) else { continue };
+        if !seen.contains(&of) {
+            // A process that ended meanwhile has no table; another one may be of its namespace.
+            if let Ok(text) = std::fs::read(sys.path(&format!("/proc/{process}/mountinfo"))) {
+                all.extend(parse(&text));
+                seen.push(of);
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// Reads the text of mountinfo.
 pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|b| *b == b'\n').filter_map(parse_line).collect()

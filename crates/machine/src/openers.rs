@@ -1,35 +1,71 @@
-//! Which processes have a file open, from `/proc/PID/fd`.
+//! Which processes have a file open for writing or mapped for writing, from `/proc/PID`.
 
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::Sys;
+use crate::{DeviceNumber, Sys};
 
 /// Bits of `flags` in fdinfo that say how a file was opened, and the value for reading only.
 const ACCESS_MODE: u32 = 3;
 
-/// Another process that has a file of which `is_it` is true open for writing: its name and id. None when
-/// there is none that this user can see.
-pub fn writer(sys: &Sys, is_it: impl Fn(&Metadata) -> bool) -> Option<String> {
-    let own = std::process::id().to_string();
-    let processes = fs::read_dir(sys.path("proc")).ok()?.flatten();
-    let mut others = processes.filter(|p| {
-        let name = p.file_name();
-        name.to_string_lossy().bytes().all(|b| b.is_ascii_digit()) && *name != *own
-    });
-    let process = others.find(|p| writes(&p.path(), &is_it))?;
-    let id = process.file_name().to_string_lossy().into_owned();
-    let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-    Some(format!("{} (process {id})", name.trim()))
+/// What is looked for: by what stat says of a file, and by device number and inode where a mapping can
+/// only be told by these.
+pub trait Wanted {
+    fn is(&self, meta: &Metadata) -> bool;
+    fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool;
 }
 
-fn writes(process: &Path, is_it: &impl Fn(&Metadata) -> bool) -> bool {
-    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
-        return false;
+/// Another process that has what is wanted open or mapped for writing: its name and id. None when there
+/// is none that this user can see.
+pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
+    let own = std::process::id().to_string();
+    let process = processes(sys).into_iter().find(|process| {
+        let dir = sys.path(&format!("/proc/{process}"));
+        *process != own && (opens(&dir, wanted) || maps(&dir, wanted))
+    })?;
+    let name = sys.text(&format!("/proc/{process}/comm")).unwrap_or_default();
+    Some(format!("{name} (process {process})"))
+}
+
+fn processes(sys: &Sys) -> Vec<String> {
+    let mut all = sys.names("/proc");
+    all.retain(|name| name.bytes().all(|b| b.is_ascii_digit()));
+    all
+}
+
+/// Number of the first namespaces, which hold every process (`PROC_PID_INIT_INO` and
+/// `PROC_USER_INIT_INO` in the kernel's `include/linux/proc_ns.h`).
+const FIRST: [(&str, &str); 2] = [("pid", "pid:[4026531836]"), ("user", "user:[4026531837]")];
+
+/// Whose open files this user cannot see; none where all can be seen.
+pub fn unseen(sys: &Sys) -> Option<String> {
+    for (name, first) in FIRST {
+        let own = fs::read_link(sys.path(&format!("/proc/self/ns/{name}"))).ok();
+        if own.is_none_or(|own| own.as_os_str() != first) {
+            return Some(format!("the processes outside this {name} namespace (container)"));
+        }
+    }
+    let forbidden = |process: &String| {
+        let list = fs::read_dir(sys.path(&format!("/proc/{process}/fd")));
+        list.is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
     };
-    descriptors.flatten().any(|fd| {
-        fs::metadata(fd.path()).is_ok_and(|m| is_it(&m))
-            && opened_for_writing(&process.join("fdinfo").join(fd.file_name()))
+    let hidden = !rustix::process::geteuid().is_root() || processes(sys).iter().any(forbidden);
+    hidden.then(|| "the open files of other users' processes (needs root)".to_owned())
+}
+
+/// Threads may have descriptors of their own.
+fn opens(process: &Path, wanted: &impl Wanted) -> bool {
+    let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+    let mut all = threads.map(|t| t.path()).filter(|t| t.file_name() != process.file_name());
+    thread_opens(process, wanted) || all.any(|thread| thread_opens(&thread, wanted))
+}
+
+fn thread_opens(thread: &Path, wanted: &impl Wanted) -> bool {
+    let descriptors = fs::read_dir(thread.join("fd")).into_iter().flatten().flatten();
+    descriptors.into_iter().any(|fd| {
+        fs::metadata(fd.path()).is_ok_and(|m| wanted.is(&m))
+            && opened_for_writing(&thread.join("fdinfo").join(fd.file_name()))
     })
 }
 
@@ -40,6 +76,31 @@ fn opened_for_writing(info: &Path) -> bool {
     flags.is_some_and(|flags| flags & ACCESS_MODE != 0)
 }
 
+/// Lines of maps: `start-end rw-s offset major:minor inode path`. The number of the file system is not
+/// always the one that stat gives (btrfs), so that the file itself is asked where it can be.
+fn maps(process: &Path, wanted: &impl Wanted) -> bool {
+    let text = fs::read(process.join("maps")).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().take(5).collect();
+        let [range, rights, _, number, inode] = words[..] else { return false };
+        if !(rights.contains('w') && rights.ends_with('s')) || inode == "0" {
+            return false;
+        }
+        match fs::metadata(process.join("map_files").join(range)) {
+            Ok(meta) => wanted.is(&meta),
+            Err(_) => in_hex(number)
+                .zip(inode.parse().ok())
+                .is_some_and(|(number, inode)| wanted.may_be(number, inode)),
+        }
+    })
+}
+
+fn in_hex(number: &str) -> Option<DeviceNumber> {
+    let (major, minor) = number.split_once(':')?;
+    let part = |text| u32::from_str_radix(text, 16).ok();
+    Some(DeviceNumber { major: part(major)?, minor: part(minor)? })
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
@@ -47,35 +108,75 @@ mod tests {
 
     use super::*;
 
+    struct ByInode(u64, u64);
+
+    impl Wanted for ByInode {
+        fn is(&self, meta: &Metadata) -> bool {
+            (meta.dev(), meta.ino()) == (self.0, self.1)
+        }
+        fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool {
+            (file_system, inode) == (DeviceNumber::from_dev(self.0), self.1)
+        }
+    }
+
+    /// What is found while a program has `path` in use: it says so by a line, and waits for the end of
+    /// its input.
+    fn held(path: &Path, program: &[&str]) -> Option<String> {
+        let meta = fs::metadata(path).expect("metadata");
+        let mut child = Command::new(program[0])
+            .args(&program[1..])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a program");
+        let mut out = child.stdout.take().expect("its output");
+        std::io::Read::read_exact(&mut out, &mut [0]).expect("it is ready");
+        let found = writer(&Sys::default(), &ByInode(meta.dev(), meta.ino()));
+        let id = child.id();
+        drop(child.stdin.take());
+        child.wait().expect("its end");
+        assert!(
+            found.as_ref().is_none_or(|f| f.ends_with(&format!("(process {id})"))),
+            "{found:?}"
+        );
+        found
+    }
+
     #[test]
     fn a_writer_is_named_and_a_reader_is_not() {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("data");
-        let file = fs::File::create(&path).expect("a file");
-        let meta = file.metadata().expect("metadata");
-        let is_it = |m: &Metadata| (m.dev(), m.ino()) == (meta.dev(), meta.ino());
-        let found = || writer(&Sys::default(), is_it);
-        assert_eq!(found(), None, "this process itself");
-        let held = |redirection: &str| {
-            // Says that it has the file open, then waits for its standard input to end.
-            let script = format!("exec 9{redirection}\"$0\"; echo; read _");
-            let mut shell = Command::new("sh")
-                .args(["-c", &script])
-                .arg(&path)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .expect("a shell");
-            let mut line = [0];
-            let mut out = shell.stdout.take().expect("its output");
-            std::io::Read::read_exact(&mut out, &mut line).expect("it is ready");
-            let (id, found) = (shell.id(), found());
-            drop(shell.stdin.take());
-            shell.wait().expect("its end");
-            (id, found)
+        let meta = fs::File::create(&path).expect("a file").metadata().expect("metadata");
+        let own = fs::OpenOptions::new().write(true).open(&path).expect("opened");
+        assert_eq!(writer(&Sys::default(), &ByInode(meta.dev(), meta.ino())), None, "this process");
+        drop(own);
+        let shell = |redirection: &str| {
+            held(&path, &["sh", "-c", &format!("exec 9{redirection}\"$0\"; echo; read _")])
         };
-        assert_eq!(held("<").1, None);
-        let (id, found) = held(">>");
-        assert_eq!(found, Some(format!("sh (process {id})")));
+        assert_eq!(shell("<"), None);
+        assert!(shell(">>").is_some_and(|found| found.starts_with("sh ")));
+    }
+
+    #[test]
+    fn a_shared_mapping_for_writing_is_a_writer_after_its_descriptor_is_closed() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("data");
+        fs::write(&path, [0; 8192]).expect("written");
+        if Command::new("python3").arg("--version").output().is_err() {
+            eprintln!("skipped: a_shared_mapping_for_writing_is_a_writer: no python3");
+            return;
+        }
+        // Protection 3 is reading and writing, flags 1 shared and 2 private.
+        let mapped = |flags: u32| {
+            let script = format!(
+                "import ctypes,os,sys\nfd=os.open(sys.argv[1],os.O_RDWR)\nc=ctypes.CDLL(None)\n\
+                 c.mmap(None,ctypes.c_size_t(8192),3,{flags},fd,ctypes.c_long(0))\n\
+                 os.close(fd)\nprint(flush=True)\nsys.stdin.read()"
+            );
+            held(&path, &["python3", "-c", &script])
+        };
+        assert!(mapped(1).is_some_and(|found| found.starts_with("python3 ")));
+        assert_eq!(mapped(2), None);
     }
 }

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result, StopFlag};
-use taillight_machine::Sys;
 use taillight_machine::rights::hint;
+use taillight_machine::{BlockDevice, DeviceNumber, Sys};
 
 use crate::file::erase;
 use crate::file::facts::Facts;
@@ -23,7 +23,6 @@ use crate::file::regular::FileOpenSpec;
 use crate::file::sys;
 use crate::guard;
 use crate::ownership::{NamedTarget, refusal};
-use crate::path_error::cannot;
 use crate::patience;
 
 /// A device ready for sessions.
@@ -36,11 +35,11 @@ pub struct OpenedDevice {
 /// Opens the device at `path`, resolved before. Errors: `Refused` by the guard, `Usage` for sizes,
 /// `Unavailable` when it cannot be opened.
 pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
-    let FileOptions { purge, fill, extent_size, .. } = asked.options;
-    let changes = asked.needs.changes() || *purge != DevicePurge::None || fill.is_asked();
+    let FileOptions { extent_size, .. } = asked.options;
+    let changes = asked.changes_device();
     let shared = !changes && asked.options.read_in_use;
     if asked.options.purge != DevicePurge::None {
-        erase::whole_namespace(&name(path))?;
+        erase::whole_namespace(&kernel_name(path)?)?;
     }
     if extent_size.0 > 0 {
         return Err(Error::usage("`extent_size` is for files, and this is a device")
@@ -49,7 +48,7 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
     }
     let rdev = std::fs::metadata(path).map(|m| m.rdev());
     if let (false, Ok(rdev)) = (shared, rdev)
-        && let Some(reason) = guard::device_in_use(rdev)?
+        && let Some(reason) = guard::device_in_use(rdev)
     {
         return Err(guard::in_use(path, &reason));
     }
@@ -63,12 +62,16 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
             .with("target", path.display())
             .source(io::Error::from(e))
     })?;
+    if changes && sys::read_only(fd.as_fd()) {
+        return Err(Error::unavailable("the device is read-only")
+            .with("target", path.display())
+            .hint("allow writing first (blockdev --setrw), or choose another device"));
+    }
     if !shared {
-        guard::device(fd.as_fd(), path, size)?;
+        guard::device(fd.as_fd(), path, size, changes.then_some(asked.spec.stop))?;
     }
     if changes {
-        let stat = fstat(&fd).map_err(|e| cannot("cannot stat the device", path, e))?;
-        guard::written_by_others(&stat, path, asked.spec.stop)?;
+        asked.still_confirmed(path, fd.as_fd())?;
     }
     let size = match asked_size {
         None => needs::usable_size(asked.spec.plan, size)?,
@@ -84,8 +87,16 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
     Ok(OpenedDevice { fd, size })
 }
 
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+/// What the kernel calls the device with the number of this node. Errors: `Refused` without sysfs.
+fn kernel_name(path: &Path) -> Result<String> {
+    let number = DeviceNumber::of_path(path);
+    let device = number.and_then(|number| BlockDevice::find(&Sys::default(), number));
+    device.map(|device| device.name).ok_or_else(|| {
+        Error::refused("it cannot be told here what would be erased")
+            .with("target", path.display())
+            .with("not known", "which device it is (/sys/dev/block)")
+            .hint("give the program /sys, or purge with nvme-cli before and set \"none\"")
+    })
 }
 
 /// Purges the device where the options ask for it; what was done, for the manifest. Errors: as
@@ -101,7 +112,9 @@ pub fn purge(
         return Ok(Vec::new());
     }
     let mut drive = erase::OpenDrive { fd: opened.fd.as_fd() };
-    let (method, seconds) = erase::purge(&mut drive, &name(path), how, progress)?;
+    let check = || guard::again([opened.fd.as_fd()], path, asked.spec.stop);
+    let (method, seconds) = erase::purge(&mut drive, &kernel_name(path)?, how, &check, progress)?;
+    check()?;
     Ok(vec![
         ("purge.method".to_owned(), method),
         ("purge.seconds".to_owned(), format!("{seconds:.1}")),
@@ -112,6 +125,7 @@ pub fn purge(
 /// What was done, for the manifest. Errors: `Unavailable` when the device cannot, or progress says stop.
 pub fn fill(
     opened: &OpenedDevice,
+    path: &Path,
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Facts> {
@@ -119,6 +133,7 @@ pub fn fill(
     if !level.is_asked() {
         return Ok(Vec::new());
     }
+    guard::again([opened.fd.as_fd()], path, asked.spec.stop)?;
     sys::discard(opened.fd.as_fd(), 0, opened.size).map_err(|e| {
         Error::unavailable("the device cannot discard what `fill` leaves empty")
             .source(e)

@@ -24,6 +24,8 @@ const SANITIZE_PAUSE: Duration = Duration::from_secs(1);
 pub trait DrivePort {
     /// Errors: `Unavailable` when the kernel or the drive refuses.
     fn send(&mut self, what: &str, command: &AdminCommand, bytes: usize) -> Result<Vec<u8>>;
+    /// The number of its namespace. Errors: `Refused` where the device has none.
+    fn namespace(&mut self) -> Result<u32>;
     fn wait(&mut self, pause: Duration);
 }
 
@@ -47,26 +49,34 @@ impl DrivePort for OpenDrive<'_> {
                 ))),
         }
     }
+    fn namespace(&mut self) -> Result<u32> {
+        taillight_machine::nvme::namespace(self.fd).map_err(|e| {
+            Error::refused("only a whole NVMe device can be formatted or sanitized")
+                .source(e)
+                .hint("purge by discard or zero_fill")
+        })
+    }
     fn wait(&mut self, pause: Duration) {
         std::thread::sleep(pause);
     }
 }
 
-/// The namespace that a block device is: `nvme0n1` is 1. None for anything else, partitions too.
-fn namespace(device: &str) -> Option<u32> {
-    let rest = device.strip_prefix("nvme")?;
-    let (controller, namespace) = rest.split_once('n')?;
+/// Whether a kernel name is that of a whole namespace: `nvme0n1`, no partition. Its number is not in it:
+/// the kernel counts on its own.
+fn is_namespace(device: &str) -> bool {
+    let parts = device.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
     let number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    (number(controller) && number(namespace)).then(|| namespace.parse().ok())?
+    parts.is_some_and(|(controller, namespace)| number(controller) && number(namespace))
 }
 
-/// The same for a device that is to be purged. Errors: `Refused` for anything but a namespace.
-pub fn whole_namespace(device: &str) -> Result<u32> {
-    namespace(device).ok_or_else(|| {
-        Error::refused("only a whole NVMe device can be formatted or sanitized")
-            .with("device", device)
-            .hint("name it like /dev/nvme0n1, no partition; or purge by discard or zero_fill")
-    })
+/// Refuses anything but a whole namespace. Errors: `Refused`.
+pub fn whole_namespace(device: &str) -> Result<()> {
+    if is_namespace(device) {
+        return Ok(());
+    }
+    Err(Error::refused("only a whole NVMe device can be formatted or sanitized")
+        .with("device", device)
+        .hint("name it like /dev/nvme0n1, no partition; or purge by discard or zero_fill"))
 }
 
 /// What a controller says of erasing: parts of the answer to Identify Controller.
@@ -75,6 +85,8 @@ struct ErasingController {
     formats: bool,
     /// It can list namespaces that are attached to other controllers.
     manages: bool,
+    /// Its subsystem may have other controllers, with namespaces of their own.
+    shares: bool,
     /// Sanitize by block erase, and by throwing keys away.
     block_erase: bool,
     crypto_erase: bool,
@@ -86,6 +98,7 @@ fn controller(page: &[u8]) -> Result<ErasingController> {
     Ok(ErasingController {
         formats: commands & 1 << 1 != 0,
         manages: commands & 1 << 3 != 0,
+        shares: le(page, 76, 1) & 1 << 1 != 0,
         crypto_erase: sanitize & 1 != 0,
         block_erase: sanitize & 1 << 1 != 0,
     })
@@ -135,19 +148,21 @@ fn sanitize_state(page: &[u8]) -> Result<SanitizeState> {
     }
 }
 
-/// Purges the namespace that `device` is. Gives what was done, and how long it took in seconds. Errors:
-/// `Refused` where more than this device would be erased, `Unavailable` where the drive cannot or will not,
-/// or progress says stop.
+/// Purges the namespace that `device` is, once `check` lets it. Gives what was done, and how long it took in
+/// seconds. Errors: `Refused` where more than this device would be erased or by `check`, `Unavailable` where
+/// the drive cannot or will not, or progress says stop.
 pub fn purge(
     drive: &mut dyn DrivePort,
     device: &str,
     how: DevicePurge,
+    check: &dyn Fn() -> Result<()>,
     progress: &mut OnProgress<'_>,
 ) -> Result<(String, f64)> {
     let refuse = |what: &str, hint: &str| {
         Err(Error::refused(what.to_owned()).with("device", device).hint(hint.to_owned()))
     };
-    let id = whole_namespace(device)?;
+    whole_namespace(device)?;
+    let id = drive.namespace()?;
     let can = controller(&drive.send("identify", &AdminCommand::identify(0, 1), 4096)?)?;
     // All that are allocated, where the drive tells; else those of this controller.
     let list = AdminCommand::identify(0, if can.manages { 0x10 } else { 2 });
@@ -162,6 +177,13 @@ pub fn purge(
             "others could be erased too: format this one with nvme-cli, and set \"none\"",
         );
     }
+    if can.shares && !can.manages {
+        return refuse(
+            "the drive may have other controllers, and cannot list all of its namespaces",
+            "others could be erased too: format this one with nvme-cli, and set \"none\"",
+        );
+    }
+    check()?;
     let began = Instant::now();
     let words = match how {
         DevicePurge::NvmeFormat if !can.formats => {
@@ -229,6 +251,7 @@ mod tests {
     struct ErasedDrive {
         controller: Vec<u8>,
         list: Vec<u32>,
+        id: u32,
         /// States of the sanitize log, one after another.
         states: Vec<u16>,
         told: Vec<AdminCommand>,
@@ -238,7 +261,8 @@ mod tests {
         let mut controller = vec![0; 4096];
         controller[256..258].copy_from_slice(&commands.to_le_bytes());
         controller[328] = sanitize;
-        ErasedDrive { controller, list: list.to_vec(), states: vec![2, 2, 1], told: Vec::new() }
+        let states = vec![2, 2, 1];
+        ErasedDrive { controller, list: list.to_vec(), id: 1, states, told: Vec::new() }
     }
 
     impl DrivePort for ErasedDrive {
@@ -257,11 +281,14 @@ mod tests {
             }
             Ok(page)
         }
+        fn namespace(&mut self) -> Result<u32> {
+            Ok(self.id)
+        }
         fn wait(&mut self, _: Duration) {}
     }
 
     fn run(drive: &mut ErasedDrive, device: &str, how: DevicePurge) -> Result<String> {
-        purge(drive, device, how, &mut |_| true).map(|(words, _)| words)
+        purge(drive, device, how, &|| Ok(()), &mut |_| true).map(|(words, _)| words)
     }
 
     #[test]
@@ -277,7 +304,8 @@ mod tests {
     #[test]
     fn a_sanitize_is_waited_for() {
         for (can, action) in [(0b11, 2), (0b10, 2), (0b01, 4)] {
-            let mut it = drive(0, can, &[3]);
+            // The kernel's name has a number of its own.
+            let mut it = ErasedDrive { id: 7, ..drive(0, can, &[7]) };
             run(&mut it, "nvme12n3", DevicePurge::NvmeSanitize).expect("sanitized");
             assert_eq!((it.told[0].opcode, it.told[0].cdw10), (0x84, action));
             assert!(it.states.is_empty(), "asked until it was done");
@@ -286,7 +314,8 @@ mod tests {
         let e = run(&mut failed, "nvme0n1", DevicePurge::NvmeSanitize).expect_err("failed");
         assert!(e.to_string().contains("failed"), "{e}");
         let mut stopped = drive(0, 2, &[1]);
-        let e = purge(&mut stopped, "nvme0n1", DevicePurge::NvmeSanitize, &mut |_| false);
+        let e =
+            purge(&mut stopped, "nvme0n1", DevicePurge::NvmeSanitize, &|| Ok(()), &mut |_| false);
         assert!(e.expect_err("stopped").to_string().contains("goes on"));
     }
 
@@ -304,6 +333,14 @@ mod tests {
                 let e = run(&mut it, "nvme0n1", how).expect_err("other namespaces");
                 assert_eq!((e.kind(), it.told.len()), (ErrorKind::Refused, 0), "{list:?}");
             }
+            let mut it = drive(2, 3, &[1]);
+            it.controller[76] = 2;
+            let e = run(&mut it, "nvme0n1", how).expect_err("other controllers");
+            assert_eq!((e.kind(), it.told.len()), (ErrorKind::Refused, 0));
+            let mut it = drive(2, 3, &[1]);
+            let in_use = || Err(Error::refused("in use"));
+            let e = purge(&mut it, "nvme0n1", how, &in_use, &mut |_| true).expect_err("in use");
+            assert_eq!((e.kind(), it.told.len()), (ErrorKind::Refused, 0));
             let mut it = drive(0, 4, &[1]);
             let e = run(&mut it, "nvme0n1", how).expect_err("it cannot");
             assert_eq!((e.kind(), it.told.len()), (ErrorKind::Unavailable, 0), "{how:?}");

@@ -25,6 +25,7 @@ mod target;
 mod uring;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
@@ -38,6 +39,7 @@ use crate::buffers::RequestLimits;
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, Driver, Geometry, OpenSpec, Target};
+use crate::identity::contents;
 use crate::options::{DriverOptions, OptionSet};
 use crate::ownership::{MarkedFiles, NamedTarget, refusal};
 pub(crate) use cache::drop_cached;
@@ -47,7 +49,7 @@ use needs::AccessNeeds;
 use options::{CacheState, FileOptions, IoEngine};
 use path::TargetPath;
 use regular::FileOpenSpec;
-use target::{FileTarget, IoMethod};
+use target::{FileTarget, Guarded, IoMethod};
 use uring::RingConfig;
 use uring::setup::{RingSetup, probe_discard};
 
@@ -134,7 +136,11 @@ fn open(
 ) -> Result<Box<dyn Target>> {
     let (engine, resolved, asked) = open_request(driver, options, spec)?;
     let ring = (engine == IoEngine::Uring).then(|| RingSetup::probe(options)).transpose()?;
-    let opened = OpenedTarget::from(resolved, &asked, ring.as_ref(), progress)?;
+    // Before anything changes it.
+    let confirmed = asked.confirmed && asked.changes_device();
+    let lost = confirmed.then(|| contents::lost(&resolved.name().to_string_lossy()));
+    let mut opened = OpenedTarget::from(resolved, &asked, ring.as_ref(), progress)?;
+    opened.facts.extend(lost.filter(|l| !l.is_empty()).map(|l| ("lost".to_owned(), l.join("; "))));
     opened.into_target(&asked, ring, progress).map(|t| Box::new(t) as Box<dyn Target>)
 }
 
@@ -159,7 +165,7 @@ fn open_request<'a>(
             .hint("name a file or a directory, or use driver `file`"));
     }
     let name = resolved.name();
-    let same = |n: &str| TargetPath::find(n, options.files).is_ok_and(|p| p == resolved);
+    let same = |n: &str| resolved.is(n, options.files);
     let named = NamedTarget::of(name.display());
     let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
     let asked = FileOpenSpec { spec, options, needs, confirmed };
@@ -207,6 +213,8 @@ struct OpenedTarget {
     files: Vec<OwnedFd>,
     file_size: u64,
     made: Option<MarkedFiles>,
+    /// Its path, where what is in it is somebody else's.
+    watched: Option<PathBuf>,
     facts: Facts,
     device: Option<BlockDevice>,
 }
@@ -229,10 +237,11 @@ impl OpenedTarget {
                 check_io(&[opened.fd.as_fd()], opened.size, asked, (uring, true))?;
                 target::try_workers(asked.spec.plan, &[opened.fd.as_fd()], ring, true)?;
                 let purged = device::purge(&opened, &path, asked, progress)?;
-                let filled = device::fill(&opened, asked, progress)?;
+                let filled = device::fill(&opened, &path, asked, progress)?;
                 let stat = rustix::fs::fstat(&opened.fd)
                     .map_err(|e| Error::unavailable("cannot stat the device").source(e))?;
                 Ok(OpenedTarget {
+                    watched: Some(path).filter(|_| asked.changes_device()),
                     files: vec![opened.fd],
                     file_size: opened.size,
                     made: None,
@@ -246,6 +255,9 @@ impl OpenedTarget {
             }
             TargetPath::Files(file_set) => {
                 let planned = regular::plan_preparation(&file_set, asked)?;
+                let foreign = planned.foreign();
+                let watched = foreign.first().map(|(_, path)| path.to_path_buf());
+                let watched = watched.filter(|_| asked.needs.changes());
                 check_io(&planned.there(), planned.file_size, asked, (uring, false))?;
                 if planned.replaces() {
                     target::try_workers(asked.spec.plan, &planned.there(), ring, false)?;
@@ -255,6 +267,7 @@ impl OpenedTarget {
                 let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];
                 facts.extend(ready.facts);
                 Ok(OpenedTarget {
+                    watched,
                     files: ready.files,
                     file_size: ready.file_size,
                     made: Some(ready.made),
@@ -271,7 +284,7 @@ impl OpenedTarget {
         ring: Option<RingSetup>,
         progress: &mut OnProgress<'_>,
     ) -> Result<FileTarget> {
-        let OpenedTarget { files, file_size, made, mut facts, device } = self;
+        let OpenedTarget { files, file_size, made, watched, mut facts, device } = self;
         let is_device = made.is_none();
         let options = asked.options;
         let all: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
@@ -330,6 +343,7 @@ impl OpenedTarget {
             facts,
             warm,
             made,
+            guarded: Guarded::new(watched, asked.spec.stop),
             files,
         })
     }

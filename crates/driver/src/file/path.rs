@@ -5,8 +5,10 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FileType, Stat};
 use taillight_core::{Error, Result};
 
+use crate::guard;
 use crate::path_error::{cannot, resolve_absent};
 
 /// A target path, resolved: no symlink is left in it.
@@ -45,7 +47,10 @@ impl TargetPath {
     pub fn find(path: &str, files: u16) -> Result<TargetPath> {
         let given = Path::new(path);
         let resolved = match std::fs::canonicalize(given) {
-            Ok(real) => existing(real, path, files)?,
+            Ok(real) => {
+                means_the_same(given, &real)?;
+                existing(real, path, files)?
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => absent(given, path, files)?,
             Err(e) => {
                 return Err(cannot("cannot resolve the target path", given, e));
@@ -61,6 +66,21 @@ impl TargetPath {
         Ok(resolved)
     }
 
+    /// Whether a name means the same data: the same device or file, whatever it is called. Of what is not
+    /// there yet, the place has to do.
+    pub fn is(&self, name: &str, files: u16) -> bool {
+        let Ok(other) = TargetPath::find(name, files) else { return false };
+        let whole = |of: &TargetPath| matches!(of, TargetPath::Files(set) if set.whole_dir);
+        if whole(self) != whole(&other) {
+            return false;
+        }
+        match (rustix::fs::stat(self.name()), rustix::fs::stat(other.name())) {
+            (Ok(own), Ok(other)) => same_data(&own, &other),
+            (Err(_), Err(_)) => *self == other,
+            _ => false,
+        }
+    }
+
     /// The path a user would call this target by.
     pub fn name(&self) -> PathBuf {
         match self {
@@ -71,10 +91,41 @@ impl TargetPath {
     }
 }
 
+/// Whether two stats are of the same device, or of the same file.
+pub fn same_data(one: &Stat, other: &Stat) -> bool {
+    let device = |s: &Stat| FileType::from_raw_mode(s.st_mode).is_block_device();
+    match (device(one), device(other)) {
+        (true, true) => one.st_rdev == other.st_rdev,
+        (false, false) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        _ => false,
+    }
+}
+
 /// So many files in a directory, under names of our own.
 fn in_dir(dir: PathBuf, dir_absent: bool, files: u16) -> TargetPath {
     let names = (0..files).map(|n| OsString::from(format!("taillight-{n}.dat"))).collect();
     TargetPath::Files(FileSet { dir, dir_absent, names, whole_dir: true })
+}
+
+/// Refuses a path whose links cannot be followed by name: `/proc/PID/root` and `/proc/PID/fd` lead where the
+/// text of the link does not. Errors: `Refused`.
+fn means_the_same(given: &Path, real: &Path) -> Result<()> {
+    match (rustix::fs::stat(given), rustix::fs::stat(real)) {
+        (Ok(given), Ok(real)) if same_data(&given, &real) => Ok(()),
+        _ => Err(Error::refused("the path means something else than the place it resolves to")
+            .with("path", given.display())
+            .with("resolved", real.display())
+            .hint("name the place itself, not by a link of /proc")),
+    }
+}
+
+/// Refuses a directory of procfs, sysfs and their like. Errors: `Refused`.
+fn in_storage(dir: &Path) -> Result<()> {
+    match std::fs::File::open(dir) {
+        Ok(opened) => guard::storage(opened, dir),
+        // Opening it for use says why.
+        Err(_) => Ok(()),
+    }
 }
 
 fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
@@ -85,6 +136,7 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
         return Ok(TargetPath::Device { path: real });
     }
     if kind.is_dir() {
+        in_storage(&real)?;
         return Ok(in_dir(real, false, files));
     }
     if kind.is_file() && !path.ends_with('/') {
@@ -98,12 +150,15 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
 /// A file in the directory that holds it.
 fn in_parent(real: &Path, path: &str) -> Result<TargetPath> {
     match (real.parent(), real.file_name()) {
-        (Some(dir), Some(name)) => Ok(TargetPath::Files(FileSet {
-            dir: dir.to_path_buf(),
-            dir_absent: false,
-            names: vec![name.to_owned()],
-            whole_dir: false,
-        })),
+        (Some(dir), Some(name)) => {
+            in_storage(dir)?;
+            Ok(TargetPath::Files(FileSet {
+                dir: dir.to_path_buf(),
+                dir_absent: false,
+                names: vec![name.to_owned()],
+                whole_dir: false,
+            }))
+        }
         _ => Err(Error::usage("the target path names no file").with("path", path)),
     }
 }
@@ -116,7 +171,10 @@ fn absent(given: &Path, path: &str, files: u16) -> Result<TargetPath> {
             .hint("lsblk lists the block devices; a file made here would be memory, not a disk"));
     }
     match path.ends_with('/') {
-        true => Ok(in_dir(real, true, files)),
+        true => {
+            real.parent().map_or(Ok(()), in_storage)?;
+            Ok(in_dir(real, true, files))
+        }
         false => in_parent(&real, path),
     }
 }
@@ -140,6 +198,20 @@ mod tests {
         assert!(TargetPath::find(&text(&root.join("f")), 2).is_err());
         assert!(TargetPath::find(&text(&root.join("dangling")), 1).is_err());
         assert!(TargetPath::find("/dev/null", 1).is_err());
+        for kernel in ["/proc/self/comm", "/sys/kernel/", "/sys/kernel/new/"] {
+            let e = TargetPath::find(kernel, 1).expect_err("no storage");
+            assert!(e.to_string().contains("kernel's own"), "{e}");
+        }
+        let here = format!("/proc/self/root{}", text(&root.join("f")));
+        assert_eq!(TargetPath::find(&here, 1).unwrap(), file, "it leads to the same file");
+        let open = std::fs::File::open(root.join("f")).unwrap();
+        std::fs::rename(root.join("f"), root.join("was")).unwrap();
+        std::fs::write(root.join("f"), b"y").unwrap();
+        std::fs::hard_link(root.join("f"), root.join("hard")).unwrap();
+        drop(open);
+        let new = TargetPath::find(&text(&root.join("f")), 1).unwrap();
+        assert!(new.is(&text(&root.join("hard")), 1) && new.is(&text(&root.join("l")), 1));
+        assert!(!new.is(&text(&root.join("was")), 1) && !new.is(&text(&root), 1));
         for absent in ["/dev/taillight-none", "/dev/taillight-none/"] {
             let e = TargetPath::find(absent, 1).expect_err("memory, not a disk");
             assert!(e.to_string().contains("no such device"), "{e}");

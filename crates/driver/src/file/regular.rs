@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, openat};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
@@ -19,7 +19,7 @@ use crate::path_error::cannot;
 use crate::file::layout;
 use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::{DevicePurge, FileOptions};
-use crate::file::path::{FileSet, TargetPath};
+use crate::file::path::{FileSet, TargetPath, same_data};
 use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
 use crate::file::prepare::{check_fill, prepare};
 use crate::guard;
@@ -39,6 +39,27 @@ pub struct FileOpenSpec<'a> {
 }
 
 impl FileOpenSpec<'_> {
+    /// Checks that what was opened is what `--destroy` names, in case a name came to mean something else
+    /// meanwhile. Errors: `Refused`.
+    pub fn still_confirmed(&self, path: &Path, fd: BorrowedFd<'_>) -> Result<()> {
+        let (Some(name), true) = (self.spec.destroy, self.confirmed) else { return Ok(()) };
+        let meant = rustix::fs::stat(name).ok();
+        let same = meant.zip(fstat(fd).ok()).is_some_and(|(meant, opened)| {
+            let directory = FileType::from_raw_mode(meant.st_mode).is_dir();
+            directory || same_data(&meant, &opened)
+        });
+        match same {
+            true => Ok(()),
+            false => Err(Error::refused("the target was replaced while it was opened")
+                .with("target", path.display())
+                .hint("look what it is now, and give the command again")),
+        }
+    }
+    /// The plan changes what a device holds, by its load or before it.
+    pub fn changes_device(&self) -> bool {
+        let before = self.options.purge != DevicePurge::None || self.options.fill.is_asked();
+        self.needs.changes() || before
+    }
     /// The run appends to a file that begins empty.
     pub fn grows(&self) -> bool {
         self.options.grows && self.needs.writes
@@ -118,6 +139,13 @@ pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
     plan_preparation(file_set, asked).map(drop)
 }
 
+/// Files that are there, not empty, and not Taillight's.
+fn foreign(entries: &[DataFile]) -> Vec<(BorrowedFd<'_>, &Path)> {
+    let there = entries.iter().filter_map(|f| Some((f.existing.as_ref()?, f.path.as_path())));
+    let foreign = there.filter(|(file, _)| !file.proven && file.size() > 0);
+    foreign.map(|(file, path)| (file.fd.as_fd(), path)).collect()
+}
+
 /// What is there, and what is to be done with each file.
 pub struct PreparationPlan {
     dir: Option<OwnedDirectory>,
@@ -141,6 +169,11 @@ impl PreparationPlan {
             preparation == FilePreparation::Truncate || FilePreparation::fills(preparation)
         };
         all.any(|(found, preparation)| found.existing.is_some() && changes(*preparation))
+    }
+
+    /// The files that exist, are to be changed and are somebody else's.
+    pub fn foreign(&self) -> Vec<(BorrowedFd<'_>, &Path)> {
+        foreign(&self.entries)
     }
 
     /// Lays out a file of no name in extents that lie apart, before one that is there is emptied for
@@ -184,6 +217,11 @@ pub fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<
         Some(OwnedDirectory::open(&file_set.dir, asked.spec.stop)?)
     };
     let entries = find_files(file_set, dir.as_ref(), asked)?;
+    if asked.needs.changes() {
+        let foreign = foreign(&entries);
+        guard::foreign_files(&foreign)?;
+        foreign.iter().try_for_each(|(fd, path)| asked.still_confirmed(path, *fd))?;
+    }
     let file_size = match asked_size {
         Some(size) => size,
         None => size_of_existing(&entries, asked)?,
@@ -221,6 +259,13 @@ fn find_files(
         };
         entries.push(DataFile { name, path, existing });
     }
+    let there = entries.iter().filter_map(|f| f.existing.as_ref()).map(|f| f.stat);
+    let there: Vec<Stat> = there.collect();
+    let changes = asked.needs.changes().then_some(asked.spec.stop);
+    if !there.is_empty() && (changes.is_some() || !asked.options.read_in_use) {
+        let path = if let [only] = &entries[..] { &only.path } else { &file_set.dir };
+        guard::files(&there, path, changes)?;
+    }
     Ok(entries)
 }
 
@@ -247,15 +292,11 @@ fn examine(
         Err(e) => return Err(failed("cannot open the file", e)),
     };
     let stat = fstat(&fd).map_err(|e| failed("cannot stat the file", e))?;
-    if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+    if !FileType::from_raw_mode(stat.st_mode).is_file() {
         return Err(Error::usage("the target is not a regular file").with("path", path.display()));
     }
     if asked.needs.changes() || !asked.options.read_in_use {
-        guard::file(&stat, path)?;
         lock(&fd, path, asked.needs.changes())?;
-    }
-    if asked.needs.changes() {
-        guard::written_by_others(&stat, path, asked.spec.stop)?;
     }
     let identity = FileIdentity::of(&fd).map_err(|e| cannot("cannot stat the file", path, e))?;
     let marked = marks.get(name).filter(|mark| mark.same_file(&identity));

@@ -185,6 +185,16 @@ pub fn discard(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
+const BLKROGET: libc::c_ulong = 0x125E;
+
+/// Whether a block device is set to be read-only: the kernel opens some of these for writing, and fails
+/// each write.
+pub fn read_only(fd: BorrowedFd<'_>) -> bool {
+    let mut set: libc::c_int = 0;
+    // SAFETY: BLKROGET writes one int to the pointer.
+    unsafe { libc::ioctl(fd.as_raw_fd(), BLKROGET, &raw mut set) == 0 && set != 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,13 @@
 //! An opened file set or device, shared by all workers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, fallocate, fsync};
 use rustix::io::ReadWriteFlags;
 use taillight_core::plan::{Plan, Sync};
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 use taillight_machine::Sys;
 
 use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
@@ -19,6 +20,7 @@ use crate::file::sync::SyncSession;
 use crate::file::sys::{self, Mapping};
 use crate::file::uring::setup::RingSetup;
 use crate::file::uring::{RingConfig, UringSession};
+use crate::guard;
 use crate::ownership::MarkedFiles;
 
 /// How sessions issue I/O.
@@ -74,6 +76,33 @@ fn memory_of(spec: &SessionSpec) -> Result<Buffers> {
     })
 }
 
+/// Foreign files or devices that are about to be written: looked at once more before the first write, and
+/// before and after a purge.
+pub struct Guarded {
+    /// Their name, for people; none where there is nothing to look at.
+    path: Option<PathBuf>,
+    stop: StopFlag,
+    looked: Mutex<bool>,
+}
+
+impl Guarded {
+    pub fn new(path: Option<PathBuf>, stop: &StopFlag) -> Guarded {
+        Guarded { path, stop: stop.clone(), looked: Mutex::new(false) }
+    }
+
+    /// Errors: `Refused` where something has come to use one of the files.
+    fn look(&self, files: &[OwnedFd], again: bool) -> Result<()> {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if again || !*looked {
+            if let Some(path) = &self.path {
+                guard::again(files.iter().map(AsFd::as_fd), path, &self.stop)?;
+            }
+        }
+        *looked = true;
+        Ok(())
+    }
+}
+
 /// The target.
 pub struct FileTarget {
     /// What the end deletes or seals; `None` for devices. Goes first: an open file's inode number is not
@@ -96,6 +125,7 @@ pub struct FileTarget {
     pub limits: Option<RequestLimits>,
     /// Keeps a warmed cache in use.
     pub warm: Vec<Mapping>,
+    pub guarded: Guarded,
 }
 
 impl FileTarget {
@@ -112,6 +142,7 @@ impl FileTarget {
             return Err(Error::unavailable("a plan that only reads opens its target read-only")
                 .hint("purging needs a plan that writes or trims"));
         }
+        self.guarded.look(&self.files, true)?;
         let size = self.geometry.file_size;
         let failed = |e: std::io::Error| Error::unavailable("cannot discard the target").source(e);
         for fd in self.files.iter() {
@@ -122,7 +153,7 @@ impl FileTarget {
                 fallocate(fd, mode, 0, size).map_err(|e| failed(e.into()))?;
             }
         }
-        Ok(())
+        self.guarded.look(&self.files, true)
     }
 }
 
@@ -132,6 +163,7 @@ impl Target for FileTarget {
     }
 
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        self.guarded.look(&self.files, false)?;
         let mut buffers = memory_of(spec)?;
         // Touches every page: what is got is seen in `session_facts`.
         RandomBytes::new(spec.seed).fill(buffers.all());

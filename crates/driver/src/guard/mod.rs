@@ -1,144 +1,275 @@
 //! The guard: whether a target is in use by something else, or part of something larger.
 //!
-//! Both questions are answered with `Refused` when in doubt. Whether the data there is Taillight's is
-//! asked in `ownership`. The guard only reads tables and the opened descriptor; opening and writing
-//! is the driver's.
+//! Both questions are answered with `Refused` when in doubt, and so is a question that cannot be answered
+//! here where foreign data would be lost. Whether the data there is Taillight's is asked in `ownership`. The
+//! guard only reads tables and the opened descriptor; opening and writing is the driver's.
 //!
-//! Races: the driver resolves all symlinks once, opens the result with `O_NOFOLLOW` (so that the
-//! last component cannot become a link in between) and passes the *descriptor* here. Everything is
-//! decided on that descriptor and the driver keeps it, so a path that changes later changes
-//! nothing. A block device is opened with `O_EXCL`: from then on the kernel keeps others out.
+//! Everything is decided on the *descriptor* that the driver keeps, by numbers of devices, file systems and
+//! inodes, never by paths: a path that changes later changes nothing, and neither does another name of the
+//! same data. A block device is opened with `O_EXCL`: from then on the kernel keeps mounts, swap and
+//! mapped devices out. A loop device it does not keep out, so that all is asked again before the first write.
 
-mod signature;
+pub(crate) mod blkid;
+mod member;
+pub(crate) mod partitions;
+mod uses;
 
-use std::fs::Metadata;
-use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FileType, Stat, fstat};
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, fstatfs, seek};
+use rustix::io::Errno;
 use taillight_core::{Error, Result, StopFlag};
+use taillight_machine::block::PartitionRange;
+use taillight_machine::{BlockDevice, DeviceNumber, Sys, node, openers};
 
-use taillight_machine::block::{BlockDevice, PartitionRange, loop_backings};
-use taillight_machine::{DeviceNumber, Sys, mounts, openers};
-
+use crate::identity::device::{BlockStack, Store};
 use crate::patience;
+use uses::{TargetBlocks, Uses};
 
-/// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.
-/// Errors: `Refused` with the reason.
-pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
-    let stat = fstat(fd).map_err(|e| cannot_stat(path, e.into()))?;
-    if let Some(reason) = device_in_use(stat.st_rdev)? {
-        return Err(in_use(path, &reason));
+/// Refuses a block device that is mounted, swap, held, behind a loop device or a member of something, whole
+/// or in part; one that is to be changed also while another process writes it, or where that cannot be
+/// known. Errors: `Refused` with the reason.
+pub fn device(
+    fd: BorrowedFd<'_>,
+    path: &Path,
+    size: u64,
+    changes: Option<&StopFlag>,
+) -> Result<()> {
+    let found = Found::of([fd], path)?;
+    found.free(path)?;
+    let mut of = member::member(fd, PartitionRange { start: 0, len: size });
+    let mut unknown = Vec::new();
+    if of.is_none() {
+        of = found.member_below(&mut unknown);
     }
-    let mut ranges = vec![PartitionRange { start: 0, len: size }];
-    if let Some(b) = BlockDevice::from_dev(&Sys::default(), stat.st_rdev) {
-        ranges.extend(b.partitions().iter().filter_map(BlockDevice::range));
+    if let Some(of) = of {
+        return Err(is_member("the device", path, &of));
     }
-    match ranges.into_iter().find_map(|r| signature::member(fd, r)) {
-        None => Ok(()),
-        Some(of) => Err(Error::refused(format!("the device is a member of {of}"))
+    let Some(stop) = changes else { return Ok(()) };
+    let in_sysfs = |number| BlockDevice::find(&Sys::default(), number).is_some();
+    if !found.number.is_some_and(in_sysfs) {
+        unknown.push("what is built on the device (/sys/dev/block)".to_owned());
+    }
+    found.claimed_below(path, &mut unknown)?;
+    found.known(path, unknown)?;
+    found.written_by_others(path, stop)
+}
+
+/// Asks of a device or of files that are about to be written, once more, whether anything else has come to
+/// use them. Errors: as [`device`].
+pub fn again<'a>(
+    fds: impl IntoIterator<Item = BorrowedFd<'a>>,
+    path: &Path,
+    stop: &StopFlag,
+) -> Result<()> {
+    let found = Found::of(fds, path)?;
+    found.free(path)?;
+    found.written_by_others(path, stop)
+}
+
+/// Why a block device is in use, from mounts, swaps, holders and loop devices; asked also when opening
+/// fails.
+pub fn device_in_use(rdev: u64) -> Option<String> {
+    let number = DeviceNumber::from_dev(rdev);
+    let sys = Sys::default();
+    let uses = Uses::now(&sys);
+    uses.of(&BlockStack::of_device(&sys, number, &uses.loops), Some(number))
+}
+
+/// Refuses regular files one of which is swap or backs an active loop device; files that are to be changed
+/// also while another process has one open or mapped for writing. Processes of other users are seen by root
+/// only. Errors: `Refused` with the reason.
+pub fn files(stats: &[Stat], path: &Path, changes: Option<&StopFlag>) -> Result<()> {
+    let found = Found::with(stats);
+    found.free(path)?;
+    changes.map_or(Ok(()), |stop| found.written_by_others(path, stop))
+}
+
+/// Refuses to change existing files that Taillight did not make where one is a member of something, or
+/// where it cannot be known who uses it. Errors: `Refused`, naming what is missing.
+pub fn foreign_files<'a>(all: &[(BorrowedFd<'a>, &'a Path)]) -> Result<()> {
+    let Some((_, first)) = all.first() else { return Ok(()) };
+    for (fd, path) in all {
+        let size = fstat(fd).map_err(|e| cannot_stat(path, e))?.st_size;
+        let range = PartitionRange { start: 0, len: u64::try_from(size).unwrap_or(0) };
+        if let Some(of) = member::member(*fd, range) {
+            return Err(is_member("the file", path, &of));
+        }
+    }
+    Found::with(&[]).known(first, Vec::new())
+}
+
+/// File systems whose files are the kernel's own words (`include/uapi/linux/magic.h`): proc, sysfs, debugfs,
+/// tracefs, securityfs, cgroup, cgroup2, configfs, bpf, pstore, efivarfs, binfmt_misc, selinuxfs, nsfs.
+const KERNEL_FILES: [u64; 14] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x27_e0eb,
+    0x6367_7270,
+    0x6265_6570,
+    0xcafe_4a11,
+    0x6165_676c,
+    0xde5e_81e4,
+    0x4249_4e4d,
+    0xf97c_ff8c,
+    0x6e73_6673,
+];
+
+/// Refuses files of procfs, sysfs and their like: they are no storage. Errors: `Refused`.
+pub fn storage(fd: impl AsFd, path: &Path) -> Result<()> {
+    let kind = fstatfs(fd).map(|s| s.f_type as u64 & 0xffff_ffff);
+    match kind.is_ok_and(|kind| KERNEL_FILES.contains(&kind)) {
+        false => Ok(()),
+        true => Err(Error::refused(
+            "the target is in a file system of the kernel's own (procfs, sysfs)",
+        )
+        .with("target", path.display())
+        .hint("its files are switches and readings, no storage: name a file on a disk")),
+    }
+}
+
+fn cannot_stat(path: &Path, e: Errno) -> Error {
+    Error::unavailable("cannot stat the target").with("target", path.display()).source(e)
+}
+
+/// What the tables say of one target.
+struct Found {
+    /// Its own number, where it is a device.
+    number: Option<DeviceNumber>,
+    uses: Uses,
+    stack: BlockStack,
+}
+
+impl Found {
+    fn of<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, path: &Path) -> Result<Found> {
+        let stats = fds.into_iter().map(|fd| fstat(fd).map_err(|e| cannot_stat(path, e)));
+        Ok(Found::with(&stats.collect::<Result<Vec<Stat>>>()?))
+    }
+
+    fn with(stats: &[Stat]) -> Found {
+        let sys = Sys::default();
+        let uses = Uses::now(&sys);
+        let stack = BlockStack::of(&sys, stats, &uses.loops);
+        let is_device = |s: &&Stat| FileType::from_raw_mode(s.st_mode).is_block_device();
+        let number = stats.iter().find(is_device).map(|s| DeviceNumber::from_dev(s.st_rdev));
+        Found { number, uses, stack }
+    }
+
+    fn free(&self, path: &Path) -> Result<()> {
+        match self.uses.of(&self.stack, self.number) {
+            Some(reason) => Err(in_use(path, &reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// What a disk or file is a member of, of which the target is a part only.
+    fn member_below(&self, unknown: &mut Vec<String>) -> Option<String> {
+        let sys = Sys::default();
+        for extent in self.stack.extents.iter().filter(|e| !e.mapped) {
+            let opened = match extent.store {
+                Store::Device(number) if Some(number) == self.number => continue,
+                Store::Device(number) => {
+                    let name = BlockDevice::find(&sys, number).map(|d| d.name);
+                    node::open(number, &name.unwrap_or_default(), false)
+                }
+                // The same bytes as the loop device over it, unless that is a part.
+                Store::File { .. } if extent.range == (0..u64::MAX) => continue,
+                Store::File { .. } => self.backing_file(extent.store),
+            };
+            let opened = match opened {
+                Ok(opened) => opened,
+                Err(e) => {
+                    unknown.push(format!("what the disk below the target is a member of ({e})"));
+                    continue;
+                }
+            };
+            let size = seek(&opened, SeekFrom::End(0)).unwrap_or(0);
+            let others = partitions::found(opened.as_fd(), size).into_iter();
+            let others = others.filter(|p| {
+                p.start >= extent.range.end || p.start.saturating_add(p.len) <= extent.range.start
+            });
+            let others: Vec<_> = others.collect();
+            if let Some(of) = member::mark_outside(opened.as_fd(), size, &others) {
+                return Some(of);
+            }
+        }
+        None
+    }
+
+    /// Opens the file behind a loop device of the stack; the path is a hint, the inode decides.
+    fn backing_file(&self, store: Store) -> std::io::Result<std::os::fd::OwnedFd> {
+        let sys = Sys::default();
+        let mut own = self.stack.loops.iter().filter_map(|n| BlockDevice::find(&sys, *n));
+        let opened = own.find_map(|of| {
+            let file = std::fs::File::open(of.backing_file()?).ok()?;
+            let stat = fstat(&file).ok()?;
+            (Store::file(&stat) == store).then_some(file)
+        });
+        opened.map(Into::into).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+
+    /// Asks the kernel whether a device behind a loop device is claimed.
+    fn claimed_below(&self, path: &Path, unknown: &mut Vec<String>) -> Result<()> {
+        for number in &self.stack.behind {
+            let name = BlockDevice::find(&Sys::default(), *number).map(|d| d.name);
+            let name = name.unwrap_or_else(|| number.to_string());
+            match node::open(*number, &name, true) {
+                Ok(_) => {}
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+                    let what = format!("{name}, which is below it, is opened exclusively");
+                    return Err(in_use(path, &what));
+                }
+                Err(e) => unknown.push(format!("whether {name} below it is in use ({e})")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses where something could not be found out.
+    fn known(&self, path: &Path, mut unknown: Vec<String>) -> Result<()> {
+        unknown.extend(self.uses.unknown.iter().cloned());
+        unknown.extend(openers::unseen(&Sys::default()));
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        Err(Error::refused("it cannot be told here whether the target is in use")
             .with("target", path.display())
-            .hint("remove it from there first; wipefs shows and clears stale marks")),
+            .with("not known", unknown.join("; "))
+            .hint(
+                "run as root outside of a container, with /proc and /sys; or name a file that is not \
+                 there yet: Taillight makes and deletes its own without all this",
+            ))
     }
-}
 
-/// Why a block device is in use, from mounts, swaps and holders; asked also when opening fails.
-/// Errors: `Unavailable` when the tables cannot be read.
-pub fn device_in_use(rdev: u64) -> Result<Option<String>> {
-    for part in overlapping(rdev) {
-        if let Some(reason) = part_in_use(&part, 0)? {
-            let itself = part.number == DeviceNumber::from_dev(rdev);
-            let whose = if itself { String::new() } else { format!("{}: ", part.name) };
-            return Ok(Some(format!("{whose}{reason}")));
-        }
-    }
-    Ok(None)
-}
-
-/// A device, and what shares its blocks: the disk of a partition, the partitions of a disk.
-fn overlapping(rdev: u64) -> Vec<BlockDevice> {
-    let Some(target) = BlockDevice::from_dev(&Sys::default(), rdev) else {
-        return Vec::new();
-    };
-    let others = if target.is_partition() { vec![target.whole()] } else { target.partitions() };
-    [target].into_iter().chain(others).collect()
-}
-
-/// Holders of holders are followed this deep (crypt on LVM on RAID is three).
-const MAX_STACK: u32 = 8;
-
-fn part_in_use(part: &BlockDevice, depth: u32) -> Result<Option<String>> {
-    let sys = Sys::default();
-    for m in mounts::mounts(&sys)? {
-        if m.device == part.number || m.source_device() == Some(part.number) {
-            return Ok(Some(format!("mounted at {}", m.point.display())));
-        }
-    }
-    for swap in mounts::swaps(&sys)? {
-        if DeviceNumber::of_path(&swap) == Some(part.number) {
-            return Ok(Some("used as swap".to_owned()));
-        }
-    }
-    let Some(holder) = part.holders().into_iter().next() else {
-        return Ok(None);
-    };
-    let deeper = if depth < MAX_STACK { part_in_use(&holder, depth + 1)? } else { None };
-    let held = format!("held by {}", holder.describe());
-    Ok(Some(match deeper {
-        Some(deeper) => format!("{held}, {deeper}"),
-        None => held,
-    }))
-}
-
-/// Refuses a regular file that is swap or backs an active loop device. Errors: `Refused` with the
-/// reason.
-pub fn file(stat: &Stat, path: &Path) -> Result<()> {
-    let is_it = |other: &Path| {
-        std::fs::metadata(other).is_ok_and(|m| (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino))
-    };
-    let sys = Sys::default();
-    if mounts::swaps(&sys)?.iter().any(|swap| is_it(swap)) {
-        return Err(in_use(path, "used as swap"));
-    }
-    let mut loops = loop_backings(&sys).into_iter();
-    match loops.find(|(_, backing)| is_it(Path::new(backing))) {
-        Some((name, _)) => Err(in_use(path, &format!("behind /dev/{name}"))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses a file or device that another process has open for writing, in whole or in part. Processes
-/// of other users are seen by root only. Errors: `Refused`, naming the process.
-pub fn written_by_others(stat: &Stat, path: &Path, stop: &StopFlag) -> Result<()> {
-    let device = FileType::from_raw_mode(stat.st_mode).is_block_device();
-    let parts = if device { overlapping(stat.st_rdev) } else { Vec::new() };
-    let is_part = |rdev| {
-        rdev == stat.st_rdev || parts.iter().any(|p| p.number == DeviceNumber::from_dev(rdev))
-    };
-    let is_it = |m: &Metadata| match device {
-        true => m.file_type().is_block_device() && is_part(m.rdev()),
-        false => (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino),
-    };
-    let mut process = None;
-    let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, stop, || {
-        process = openers::writer(&Sys::default(), is_it);
-        process.is_none().then_some(())
-    });
-    match process.filter(|_| free.is_none()) {
-        None => Ok(()),
-        Some(process) => {
-            let what = if device { "the target, or a part of its disk," } else { "the target" };
-            Err(Error::refused(format!("{what} is open for writing in {process}"))
-                .with("target", path.display())
-                .hint("end that program first, or choose another target"))
-        }
+    fn written_by_others(&self, path: &Path, stop: &StopFlag) -> Result<()> {
+        let wanted = TargetBlocks { uses: &self.uses, stack: &self.stack };
+        let mut process = None;
+        let free = patience::wait(OPENED_BRIEFLY, OPENED_BRIEFLY / 20, stop, || {
+            process = openers::writer(&Sys::default(), &wanted);
+            process.is_none().then_some(())
+        });
+        let Some(process) = process.filter(|_| free.is_none()) else { return Ok(()) };
+        let what =
+            if self.number.is_some() { "the target, or a part of its disk," } else { "the target" };
+        Err(Error::refused(format!("{what} is open for writing in {process}"))
+            .with("target", path.display())
+            .hint("end that program first, or choose another target"))
     }
 }
 
 /// Programs that look at every device (udev, losetup) have one open for a moment.
 const OPENED_BRIEFLY: Duration = Duration::from_secs(1);
+
+fn is_member(what: &str, path: &Path, of: &str) -> Error {
+    Error::refused(format!("{what} is a member of {of}"))
+        .with("target", path.display())
+        .hint("remove it from there first; wipefs shows and clears stale marks")
+}
 
 /// The refusal of something in use.
 pub fn in_use(path: &Path, reason: &str) -> Error {
@@ -148,13 +279,10 @@ pub fn in_use(path: &Path, reason: &str) -> Error {
     )
 }
 
-fn cannot_stat(path: &Path, e: std::io::Error) -> Error {
-    Error::unavailable("cannot stat the target").with("target", path.display()).source(e)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_mounted_root_device_is_seen() {
@@ -163,7 +291,17 @@ mod tests {
             eprintln!("skipped: / is not on a block device");
             return;
         }
-        let reason = device_in_use(root.dev()).unwrap().unwrap();
+        let reason = device_in_use(root.dev()).unwrap();
         assert!(reason.contains("mounted at"), "{reason}");
+    }
+
+    #[test]
+    fn files_of_the_kernel_are_no_storage() {
+        for path in ["/proc/self/comm", "/sys/kernel/mm"] {
+            let Ok(file) = std::fs::File::open(path) else { continue };
+            let e = storage(&file, Path::new(path)).unwrap_err();
+            assert_eq!(e.kind(), taillight_core::ErrorKind::Refused);
+        }
+        storage(tempfile::tempfile().unwrap(), Path::new("x")).unwrap();
     }
 }

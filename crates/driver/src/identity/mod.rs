@@ -4,6 +4,10 @@
 //! judgement; whether something may be written is decided by `guard` and `ownership`, which compare
 //! identities.
 
+pub mod contents;
+pub mod device;
+pub mod target;
+
 use std::io;
 use std::os::fd::AsFd;
 

@@ -6,7 +6,7 @@
 
 mod sys;
 
-pub use sys::send;
+pub use sys::{namespace, send};
 use taillight_core::{Error, Result};
 
 /// Little-endian number of `bytes` bytes, at most 8, at `at` of a page; zero beyond its end.

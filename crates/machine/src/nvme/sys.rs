@@ -58,6 +58,30 @@ unsafe impl Ioctl for Passthru {
     }
 }
 
+/// `NVME_IOCTL_ID`: no data, the answer is the number.
+struct NamespaceId;
+
+// SAFETY: the call takes no pointer; its answer is a number.
+unsafe impl Ioctl for NamespaceId {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+    fn opcode(&self) -> Opcode {
+        opcode::none(b'N', 0x40)
+    }
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+    unsafe fn output_from_ptr(id: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(id.unsigned_abs())
+    }
+}
+
+/// The number of the namespace that an open block device is. Errors: `ENOTTY` where it is none.
+pub fn namespace(device: impl AsFd) -> rustix::io::Result<u32> {
+    // SAFETY: `NamespaceId` hands over no memory.
+    unsafe { ioctl(device, NamespaceId) }
+}
+
 /// Sends a command; the drive fills `data`. Errors: what the kernel says, such as missing rights.
 pub fn send(
     device: impl AsFd,

@@ -1,0 +1,195 @@
+//! What uses blocks on this machine now: mounts of every namespace, swap, holders, loop devices, writers.
+//!
+//! A use is an extent with the reason to keep off it. Everything is told by number; a path only appears in
+//! words. What could not be found out is noted, for those who must know.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use taillight_machine::block::btrfs_devices;
+use taillight_machine::loops::{self, LoopDevice};
+use taillight_machine::mounts::{self, Mount};
+use taillight_machine::openers::Wanted;
+use taillight_machine::{BlockDevice, DeviceNumber, Sys};
+
+use crate::identity::device::{BlockStack, Extent, Store};
+
+/// Something that uses blocks.
+struct BlockUse {
+    extent: Extent,
+    /// The device that it names, if it names one.
+    device: Option<DeviceNumber>,
+    reason: String,
+    /// What a mapped device does to those it is built of, all of its like together.
+    holds: bool,
+    /// The loop device that it is.
+    by_loop: Option<DeviceNumber>,
+}
+
+/// Everything in use now.
+pub struct Uses {
+    sys: Sys,
+    all: Vec<BlockUse>,
+    mounts: Vec<Mount>,
+    pub loops: Vec<LoopDevice>,
+    /// What could not be found out, in words.
+    pub unknown: Vec<String>,
+}
+
+/// Holders of holders are described this deep (crypt on LVM on RAID is three).
+const MAX_STACK: u32 = 8;
+
+impl Uses {
+    /// As things stand.
+    pub fn now(sys: &Sys) -> Uses {
+        let mut unknown = Vec::new();
+        let mounts = mounts::everywhere(sys).unwrap_or_else(|_| {
+            unknown.push("what is mounted (/proc/self/mountinfo)".to_owned());
+            Vec::new()
+        });
+        let loops = loops::active(sys).unwrap_or_else(|| {
+            unknown.push("which loop devices are in use (/sys/block, /proc/partitions)".to_owned());
+            Vec::new()
+        });
+        let silent = loops.iter().filter_map(|l| l.backing.as_ref().err());
+        unknown.extend(silent.map(|why| format!("what is behind a loop device ({why})")));
+        let mut uses = Uses { sys: sys.clone(), all: Vec::new(), mounts, loops, unknown };
+        uses.add_mounts();
+        uses.add_swaps();
+        uses.add_holders();
+        uses.add_loops();
+        uses
+    }
+
+    fn add(&mut self, number: DeviceNumber, reason: String, holds: bool) {
+        let extent = Extent::on_disk(&self.sys, number, 0..u64::MAX);
+        self.all.push(BlockUse { extent, device: Some(number), reason, holds, by_loop: None });
+    }
+
+    fn add_mounts(&mut self) {
+        let mounted: Vec<_> = self.mounts.iter().map(|m| (m.device, mounted(m))).collect();
+        for (number, reason) in mounted {
+            self.add(number, reason, false);
+        }
+        for number in btrfs_devices(&self.sys).flatten().collect::<Vec<_>>() {
+            self.add(number, "a device of a mounted btrfs".to_owned(), false);
+        }
+    }
+
+    fn add_swaps(&mut self) {
+        for path in mounts::swaps(&self.sys).unwrap_or_default() {
+            // The path is the kernel's own; where it means nothing here, the kernel itself keeps writers
+            // off a swap file (ETXTBSY) and a swap device (EBUSY).
+            let Ok(meta) = std::fs::metadata(&path) else { continue };
+            let reason = "used as swap".to_owned();
+            if meta.file_type().is_block_device() {
+                self.add(DeviceNumber::from_dev(meta.rdev()), reason, false);
+            } else {
+                let extent = Extent::whole(file(&meta));
+                let (device, holds, by_loop) = (None, false, None);
+                self.all.push(BlockUse { extent, device, reason, holds, by_loop });
+            }
+        }
+    }
+
+    fn add_holders(&mut self) {
+        for device in BlockDevice::all(&self.sys) {
+            if let Some(holder) = device.holders().first() {
+                self.add(device.number, self.held(holder, 0), true);
+            }
+        }
+    }
+
+    fn held(&self, holder: &BlockDevice, depth: u32) -> String {
+        let held = format!("held by {}", holder.describe());
+        let above = holder.holders().into_iter().next().filter(|_| depth < MAX_STACK);
+        let at = self.mounts.iter().find(|m| m.device == holder.number);
+        match at.map(mounted).or(above.map(|above| self.held(&above, depth + 1))) {
+            Some(deeper) => format!("{held}, {deeper}"),
+            None => held,
+        }
+    }
+
+    fn add_loops(&mut self) {
+        for of in self.loops.clone() {
+            let Ok(backing) = of.backing else { continue };
+            let extent = Extent::behind(&self.sys, &backing);
+            let reason = format!("behind /dev/{}", of.name);
+            let by_loop = Some(of.number);
+            self.all.push(BlockUse { extent, device: None, reason, holds: false, by_loop });
+            if backing.device.is_none() {
+                // It is mounted, perhaps where this process cannot see it.
+                let reason = format!("its file system holds the file behind /dev/{}", of.name);
+                self.add(backing.file_system, reason, false);
+            }
+        }
+    }
+
+    /// Why blocks of the target are in use, its own first; `device` is its number where it is one.
+    pub fn of(&self, stack: &BlockStack, device: Option<DeviceNumber>) -> Option<String> {
+        let users = stack.extents.iter().flat_map(|extent| {
+            self.all.iter().filter(move |u| {
+                let own = u.by_loop.is_some_and(|number| stack.loops.contains(&number));
+                !own && !(extent.mapped && u.holds) && self.overlap(extent, &u.extent)
+            })
+        });
+        let first = users.into_iter().next()?;
+        let other = first.device.filter(|number| Some(*number) != device);
+        let name = other.and_then(|number| BlockDevice::find(&self.sys, number)).map(|d| d.name);
+        Some(name.map_or(first.reason.clone(), |name| format!("{name}: {}", first.reason)))
+    }
+
+    /// Whether two extents have, or may have, a block in common: an overlay and its layers show one inode
+    /// on different file systems.
+    fn overlap(&self, one: &Extent, other: &Extent) -> bool {
+        let ranges = one.range.start < other.range.end && other.range.start < one.range.end;
+        match (one.store, other.store) {
+            (
+                Store::File { file_system: a, inode },
+                Store::File { file_system: b, inode: same },
+            ) if inode == same => ranges && (a == b || self.hides(a) || self.hides(b)),
+            _ => one.overlaps(other),
+        }
+    }
+
+    /// Whether files of a file system with this number may be those of another one: an overlay, or a number
+    /// that no mount has.
+    fn hides(&self, number: DeviceNumber) -> bool {
+        let mut mounts = self.mounts.iter().filter(|m| m.device == number);
+        number.major == 0 && mounts.all(|m| m.fs == "overlay")
+    }
+}
+
+fn mounted(at: &Mount) -> String {
+    format!("mounted at {}", at.point.display())
+}
+
+fn file(meta: &Metadata) -> Store {
+    Store::File { file_system: DeviceNumber::from_dev(meta.dev()), inode: meta.ino() }
+}
+
+/// The blocks of a target, for who looks for their writers.
+pub struct TargetBlocks<'a> {
+    pub uses: &'a Uses,
+    pub stack: &'a BlockStack,
+}
+
+impl TargetBlocks<'_> {
+    fn have(&self, extent: &Extent) -> bool {
+        let own = self.stack.extents.iter().filter(|own| !own.mapped);
+        own.into_iter().any(|own| self.uses.overlap(own, extent))
+    }
+}
+
+impl Wanted for TargetBlocks<'_> {
+    fn is(&self, meta: &Metadata) -> bool {
+        if meta.file_type().is_block_device() {
+            let number = DeviceNumber::from_dev(meta.rdev());
+            return self.have(&Extent::on_disk(&self.uses.sys, number, 0..u64::MAX));
+        }
+        meta.is_file() && self.have(&Extent::whole(file(meta)))
+    }
+    fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool {
+        self.have(&Extent::whole(Store::File { file_system, inode }))
+    }
+}

@@ -1,0 +1,146 @@
+//! Which blocks a device or a file is made of, down to the bottom of its stack.
+//!
+//! A partition is a part of its disk, a loop device is a part of a file or of another device, a mapped
+//! device is built of others. Two names mean the same data where their extents overlap. Everything is told
+//! by numbers: of devices, of file systems and their inodes. The guard compares what is in use with this.
+
+use std::ops::Range;
+
+use rustix::fs::{FileType, Stat};
+use taillight_machine::loops::{LoopBacking, LoopDevice};
+use taillight_machine::{BlockDevice, DeviceNumber, Sys};
+
+/// How many layers of a stack are followed (a loop device over crypt over LVM over RAID is four).
+const LEVELS: u32 = 16;
+
+/// What holds blocks and is no part of anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// A whole block device.
+    Device(DeviceNumber),
+    /// A file, by the device number that stat gives and its inode number.
+    File { file_system: DeviceNumber, inode: u64 },
+}
+
+impl Store {
+    /// The file with this stat.
+    pub fn file(stat: &Stat) -> Store {
+        let file_system = DeviceNumber::from_dev(stat.st_dev);
+        Store::File { file_system, inode: stat.st_ino }
+    }
+}
+
+/// A range of a store, bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    pub store: Store,
+    pub range: Range<u64>,
+    /// Reached through a mapped device or a RAID array, which shares it with its like: that others are
+    /// built on the same store says nothing.
+    pub mapped: bool,
+}
+
+impl Extent {
+    /// The whole of a store.
+    pub fn whole(store: Store) -> Extent {
+        Extent { store, range: 0..u64::MAX, mapped: false }
+    }
+
+    /// A range of a device, as a range of its disk where it is a partition.
+    pub fn on_disk(sys: &Sys, number: DeviceNumber, range: Range<u64>) -> Extent {
+        let device = BlockDevice::find(sys, number).filter(BlockDevice::is_partition);
+        let Some((part, disk)) = device.and_then(|d| Some((d.range()?, d.whole()))) else {
+            return Extent { range, ..Extent::whole(Store::Device(number)) };
+        };
+        let end = part.start.saturating_add(range.end.min(part.len));
+        let range = part.start.saturating_add(range.start)..end;
+        Extent { range, ..Extent::whole(Store::Device(disk.number)) }
+    }
+
+    /// All that is behind a loop device.
+    pub fn behind(sys: &Sys, backing: &LoopBacking) -> Extent {
+        let range = backing.range(0..u64::MAX);
+        match backing.device {
+            Some(number) => Extent::on_disk(sys, number, range),
+            None => Extent { range, ..Extent::whole(backing_file(backing)) },
+        }
+    }
+
+    /// Whether both have a block in common.
+    pub fn overlaps(&self, other: &Extent) -> bool {
+        self.store == other.store
+            && self.range.start < other.range.end
+            && other.range.start < self.range.end
+    }
+}
+
+fn backing_file(of: &LoopBacking) -> Store {
+    Store::File { file_system: of.file_system, inode: of.inode }
+}
+
+/// What a target is made of.
+#[derive(Debug, Default)]
+pub struct BlockStack {
+    /// Its blocks on each level, its own first.
+    pub extents: Vec<Extent>,
+    /// The loop devices in it: what is behind them is no other use of the same blocks.
+    pub loops: Vec<DeviceNumber>,
+    /// The devices that are behind these.
+    pub behind: Vec<DeviceNumber>,
+}
+
+impl BlockStack {
+    /// Of what has these stats, a block device or files.
+    pub fn of(sys: &Sys, stats: &[Stat], loops: &[LoopDevice]) -> BlockStack {
+        let mut stack = BlockStack::default();
+        for stat in stats {
+            if FileType::from_raw_mode(stat.st_mode).is_block_device() {
+                let number = DeviceNumber::from_dev(stat.st_rdev);
+                stack.add(sys, loops, number, (0..u64::MAX, false), LEVELS);
+            } else {
+                stack.extents.push(Extent::whole(Store::file(stat)));
+            }
+        }
+        stack
+    }
+
+    /// Of the block device with this number.
+    pub fn of_device(sys: &Sys, number: DeviceNumber, loops: &[LoopDevice]) -> BlockStack {
+        let mut stack = BlockStack::default();
+        stack.add(sys, loops, number, (0..u64::MAX, false), LEVELS);
+        stack
+    }
+
+    fn add(
+        &mut self,
+        sys: &Sys,
+        loops: &[LoopDevice],
+        number: DeviceNumber,
+        (range, mapped): (Range<u64>, bool),
+        levels: u32,
+    ) {
+        let extent = Extent { mapped, ..Extent::on_disk(sys, number, range) };
+        if levels == 0 || self.extents.contains(&extent) {
+            return;
+        }
+        let (Store::Device(disk), range) = (extent.store, extent.range.clone()) else { return };
+        self.extents.push(extent);
+        if let Some((of, backing)) = loops
+            .iter()
+            .find_map(|l| Some((l.number, l.backing.as_ref().ok()?)).filter(|(n, _)| *n == disk))
+        {
+            self.loops.push(of);
+            let range = backing.range(range);
+            match backing.device {
+                Some(below) => {
+                    self.behind.push(below);
+                    self.add(sys, loops, below, (range, false), levels - 1);
+                }
+                None => self.extents.push(Extent { range, ..Extent::whole(backing_file(backing)) }),
+            }
+        }
+        for member in BlockDevice::find(sys, disk).iter().flat_map(BlockDevice::members) {
+            self.add(sys, loops, member.number, (0..u64::MAX, true), levels - 1);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What tells a target from another one of the same name, as text that a later command compares.
+//!
+//! What it is: serial number or WWID of a disk, place on it, identity of a file or of the file behind a loop
+//! device. What it is not: the use of blocks (`device`), or a path. Called when a series begins with
+//! `--destroy`, and when it is resumed.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use taillight_machine::loops::{self, LoopBacking};
+use taillight_machine::{BlockDevice, DeviceNumber, Sys};
+
+use super::FileIdentity;
+
+/// Names and values; equal ones are of one target.
+pub type TargetIdentity = BTreeMap<String, String>;
+
+/// How many devices below a device are looked at.
+const LEVELS: u32 = 8;
+
+/// The identity of what a path names; none where it cannot be known: an address, a directory (what is in it
+/// may change), a disk without serial number, a file system without times of birth.
+pub fn of(target: &str) -> Option<TargetIdentity> {
+    let path = taillight_machine::block::local(target)?;
+    let mut all = TargetIdentity::new();
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.file_type().is_block_device() => {
+            let number = DeviceNumber::from_dev(meta.rdev());
+            device(&Sys::default(), number, "device", &mut all, LEVELS)?;
+        }
+        Ok(meta) if meta.is_file() => file(path, "file", &mut all)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            all.insert("file".to_owned(), "absent".to_owned());
+        }
+        _ => return None,
+    }
+    Some(all)
+}
+
+fn file(path: &Path, name: &str, all: &mut TargetIdentity) -> Option<()> {
+    let identity = FileIdentity::of(std::fs::File::open(path).ok()?).ok()?;
+    let file_system = DeviceNumber::from_dev(identity.device);
+    all.insert(format!("{name}.file_system"), file_system.to_string());
+    all.insert(format!("{name}.inode"), identity.inode.to_string());
+    all.insert(format!("{name}.birth_ns"), identity.birth_ns?.to_string());
+    Some(())
+}
+
+/// Attributes that no two disks share: NVMe and SCSI, virtio, SD cards, mapped devices and RAID arrays.
+const UNIQUE: [&str; 7] =
+    ["wwid", "device/wwid", "device/serial", "serial", "device/cid", "dm/uuid", "md/uuid"];
+
+fn device(
+    sys: &Sys,
+    number: DeviceNumber,
+    name: &str,
+    all: &mut TargetIdentity,
+    levels: u32,
+) -> Option<()> {
+    let device = BlockDevice::find(sys, number).filter(|_| levels > 0)?;
+    let disk = device.whole();
+    if let Some(range) = device.range().filter(|_| device.is_partition()) {
+        all.insert(format!("{name}.start"), range.start.to_string());
+    }
+    all.insert(format!("{name}.size"), device.size()?.to_string());
+    let loops = loops::active(sys).unwrap_or_default();
+    if let Some(of) = loops.iter().find(|l| l.number == disk.number) {
+        let backing = of.backing.as_ref().ok()?;
+        all.insert(format!("{name}.offset"), backing.offset.to_string());
+        return match backing.device {
+            Some(below) => self::device(sys, below, &format!("{name}.behind"), all, levels - 1),
+            None => backing_file(&disk, backing, name, all),
+        };
+    }
+    let unique: Vec<_> = UNIQUE.iter().filter_map(|a| Some((a, disk.attr(a)?))).collect();
+    for (attribute, value) in &unique {
+        all.insert(format!("{name}.{}", attribute.replace('/', ".")), value.clone());
+    }
+    (!unique.is_empty()).then_some(())
+}
+
+/// The path is a hint: the file there must be the one that the driver has.
+fn backing_file(
+    disk: &BlockDevice,
+    backing: &LoopBacking,
+    name: &str,
+    all: &mut TargetIdentity,
+) -> Option<()> {
+    let path = disk.backing_file()?;
+    let meta = std::fs::metadata(&path).ok()?;
+    let same = DeviceNumber::from_dev(meta.dev()) == backing.file_system;
+    (same && meta.ino() == backing.inode).then_some(())?;
+    file(Path::new(&path), &format!("{name}.backing"), all)
+}
+
+/// What differs between two identities, in words.
+pub fn difference(was: &TargetIdentity, is: &TargetIdentity) -> Option<String> {
+    let name = was.keys().chain(is.keys()).find(|name| was.get(*name) != is.get(*name))?;
+    let value = |of: &TargetIdentity| of.get(name).map_or("none", String::as_str).to_owned();
+    Some(format!("{name} {}, now {}", value(was), value(is)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_made_anew_under_its_name_is_another_target() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("f");
+        let text = path.to_str().unwrap();
+        let absent = of(text).unwrap();
+        std::fs::write(&path, b"x").unwrap();
+        let Some(first) = of(text) else {
+            eprintln!("skipped: the file system has no times of birth");
+            return;
+        };
+        assert!(difference(&absent, &first).is_some());
+        std::fs::write(&path, b"another text").unwrap();
+        assert_eq!(of(text), Some(first.clone()));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"x").unwrap();
+        let second = of(text).unwrap();
+        assert!(difference(&first, &second).unwrap().contains("now"));
+        assert_eq!(of(tmp.path().to_str().unwrap()), None, "what is in it may have changed");
+        assert_eq!(of("redis://127.0.0.1:6379/0"), None);
+    }
+
+    #[test]
+    fn a_disk_is_its_serial_number_and_one_without_is_not_known() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = tmp.path().join("sys/devices/sda");
+        std::fs::create_dir_all(dir.join("device")).unwrap();
+        std::fs::create_dir_all(tmp.path().join("sys/dev/block")).unwrap();
+        std::os::unix::fs::symlink(&dir, tmp.path().join("sys/dev/block/8:0")).unwrap();
+        std::fs::write(dir.join("dev"), "8:0\n").unwrap();
+        std::fs::write(dir.join("size"), "100\n").unwrap();
+        let ask = || {
+            let mut all = TargetIdentity::new();
+            let number = DeviceNumber { major: 8, minor: 0 };
+            device(&Sys::at(tmp.path()), number, "device", &mut all, LEVELS).map(|()| all)
+        };
+        assert_eq!(ask(), None);
+        std::fs::write(dir.join("device/wwid"), "naa.1\n").unwrap();
+        let first = ask().unwrap();
+        std::fs::write(dir.join("device/wwid"), "naa.2\n").unwrap();
+        let text = difference(&first, &ask().unwrap()).unwrap();
+        assert_eq!(text, "device.device.wwid naa.1, now naa.2");
+    }
+}

@@ -10,6 +10,7 @@ use clap::Parser;
 use serde_json::json;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
+use taillight_driver::identity::target as target_identity;
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, names};
@@ -25,7 +26,7 @@ use crate::run::{self, LiveArgs, SeriesPlace, run_prepared};
 /// shown.
 pub fn main(args: SuiteArgs) -> Result<Exit> {
     match (&args.resume, args.name.as_deref()) {
-        (Some(dir), _) => resume(dir, &args.live),
+        (Some(dir), _) => resume(dir, &args.destroy, &args.live),
         (None, None | Some("list")) => list(),
         (None, Some(_)) => start(&args, None),
     }
@@ -55,8 +56,8 @@ fn about(name: &str) -> Option<String> {
 }
 
 /// Goes on with the series in `dir`: the command that began it is run again, and what it has
-/// completed is read. It is shown as `live` says, else as it was.
-fn resume(dir: &Path, live: &LiveArgs) -> Result<Exit> {
+/// completed is read. It is shown as `live` says, else as it was. What `destroy` names is confirmed anew.
+fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
     let Some(file) = SeriesFile::read(dir)? else {
         return Err(Error::usage("there is no series to resume")
             .with("path", dir.join(names::SERIES).display())
@@ -73,7 +74,8 @@ fn resume(dir: &Path, live: &LiveArgs) -> Result<Exit> {
         Command::Suite(args) => {
             let output = Some(dir.to_owned());
             let live = live.clone().or(&args.live);
-            start(&SuiteArgs { output, live, ..*args }, Some(file))
+            let destroy = confirmed_again(&file, &args.destroy, destroy)?;
+            start(&SuiteArgs { output, live, destroy, ..*args }, Some(file))
         }
         Command::Run(args) if args.job.as_deref() == Some(Path::new("-")) => {
             Err(Error::usage("the job was read from standard input")
@@ -82,15 +84,40 @@ fn resume(dir: &Path, live: &LiveArgs) -> Result<Exit> {
         Command::Run(args) => {
             let output = Some(output);
             let live = live.clone().or(&args.live);
-            run::start(&RunArgs { output, live, ..*args }, Some(file))
+            let destroy =
+                confirmed_again(&file, args.destroy.as_slice(), destroy)?.into_iter().next();
+            run::start(&RunArgs { output, live, destroy, ..*args }, Some(file))
         }
         Command::Ab(args) => {
             let output = Some(dir.to_owned());
             let live = live.clone().or(&args.live);
-            ab::start(&AbArgs { output, live, ..*args }, Some(file))
+            let destroy = confirmed_again(&file, &args.destroy, destroy)?;
+            ab::start(&AbArgs { output, live, destroy, ..*args }, Some(file))
         }
         _ => Err(Error::corrupt("the command of the series runs nothing")),
     }
+}
+
+/// The confirmations that a resumed series goes on with: those given now, and those of the command that
+/// began it whose target is still the same. Errors: `Refused` where it is another one, or cannot be known.
+fn confirmed_again(file: &SeriesFile, before: &[String], given: &[String]) -> Result<Vec<String>> {
+    for name in before.iter().filter(|name| !given.contains(name)) {
+        let was = file.confirmed.iter().find(|c| c.name == *name).and_then(|c| c.identity.as_ref());
+        let differs = match (was, target_identity::of(name)) {
+            (Some(was), Some(is)) => target_identity::difference(was, &is),
+            _ => Some("it cannot be told here whether it is".to_owned()),
+        };
+        if let Some(differs) = differs {
+            let what =
+                "the target is not known to be the one that --destroy named when the series began";
+            return Err(Error::refused(what)
+                .with("target", name)
+                .with("differs", differs)
+                .hint(format!("if all its data may be lost now, add: --destroy {name}")));
+        }
+    }
+    let kept = before.iter().filter(|name| !given.contains(name));
+    Ok(given.iter().chain(kept).cloned().collect())
 }
 
 /// The command that began the series in `dir`. Errors: `Corrupt` when it cannot be read.

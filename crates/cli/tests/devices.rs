@@ -322,3 +322,42 @@ fn what_is_no_nvme_drive_is_left_alone() {
         assert!(err.contains("hint: "), "{err}");
     }
 }
+
+/// What `--destroy` confirmed is this disk, not the next one that gets its name.
+#[test]
+fn a_resumed_series_does_not_write_another_disk_of_the_same_name() {
+    let name = "a_resumed_series_does_not_write_another_disk_of_the_same_name";
+    let Some(disk) = TestDisk::new(name, 16, false) else { return };
+    let dir = scratch();
+    let other = scratch_on_disk();
+    let label = other.path().join("other");
+    let made = tool(&["mkfs.ext4", "-q", "-F", "-L", "thesis", &disk.device]);
+    if skipped(name, made.err()) {
+        return;
+    }
+    let line = format!(
+        "run --driver file --path {0} --rw randwrite --bs 4KiB --ops 50 --set run.repeat=2 \
+         --set target.destroy=true --destroy {0} --output out",
+        disk.device
+    );
+    let (_, err) = common::run_line(dir.path(), &line, 0);
+    let said = common::unwrapped(&err);
+    for word in ["will be lost: block device", "ext4, label \"thesis\"", "16MiB", "last mounted never"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let facts = manifest(dir.path(), "out/repeat-1")["environment"].to_string();
+    assert!(facts.contains("thesis"), "{facts}");
+    // The same disk needs no word.
+    common::run_line(dir.path(), "suite --resume out", 0);
+    tool(&["losetup", "-d", &disk.device]).expect("detached");
+    std::fs::write(&label, vec![9; 16 << 20]).expect("written");
+    tool(&["losetup", &disk.device, label.to_str().expect("plain")]).expect("attached");
+    let (_, err) = common::run_line(dir.path(), "suite --resume out", 3);
+    assert!(err.contains("not known to be the one") && err.contains("--destroy /dev/"), "{err}");
+    assert!(std::fs::read(&label).expect("read").iter().all(|b| *b == 9));
+    let file = dir.path().join("out/series.json");
+    let mut series = common::json(&file);
+    series.as_object_mut().expect("a table").remove("confirmed").expect("noted");
+    std::fs::write(&file, series.to_string()).expect("written");
+    common::run_line(dir.path(), "suite --resume out", 3);
+}

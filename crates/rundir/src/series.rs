@@ -34,6 +34,10 @@ pub struct SeriesFile {
     pub resumed: u32,
     /// What differs between points, with the values known beforehand.
     pub axes: Vec<Axis>,
+    /// The targets that `--destroy` named, with what they were then: resuming asks again where they are
+    /// something else now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed: Vec<ConfirmedTarget>,
     /// The points in the order they were begun.
     pub points: Vec<SeriesPoint>,
     /// What was concluded from points.
@@ -44,6 +48,16 @@ pub struct SeriesFile {
     /// The answer, where the method gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<serde_json::Value>,
+}
+
+/// A target whose loss was confirmed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfirmedTarget {
+    /// As it was given with `--destroy`.
+    pub name: String,
+    /// What tells it from another one of that name (serial number, WWID, inode); null where that could not
+    /// be known.
+    pub identity: Option<BTreeMap<String, String>>,
 }
 
 /// One field of the job that differs between points.

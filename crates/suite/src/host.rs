@@ -14,6 +14,7 @@ use taillight_core::{Error, Result};
 use taillight_driver::Target;
 use taillight_report::{MadeReport, ReportContext};
 use taillight_rundir::Summary;
+use taillight_rundir::series::ConfirmedTarget;
 
 use crate::method::Point;
 
@@ -46,6 +47,11 @@ pub trait Host {
     /// What the machine says of the target of a plan, as the manifest of a run has it.
     fn target_facts(&self, _plan: &Plan) -> Map<String, Value> {
         Map::new()
+    }
+
+    /// The targets that the command line named with `--destroy`, with what they are now.
+    fn confirmed(&self) -> Vec<ConfirmedTarget> {
+        Vec::new()
     }
 
     /// Shows something on the console.

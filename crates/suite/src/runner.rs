@@ -137,6 +137,7 @@ impl<'a> Runner<'a> {
             command: setup.command,
             directory: directory.to_string_lossy().into_owned(),
             axes: head.axes.clone(),
+            confirmed: host.confirmed(),
             // A resumed series keeps them even if it is killed before it has read them.
             points: complete_points(setup.resumed.as_ref()),
             decisions: Vec::new(),

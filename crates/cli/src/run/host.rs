@@ -9,12 +9,13 @@ use serde_json::{Map, Value};
 use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::{CaptureMode, Plan};
+use taillight_driver::identity::target;
 use taillight_driver::{OpenSpec, Target};
 use taillight_live::PlaceInSeries;
 use taillight_machine::{Sys, block};
 use taillight_report::{MadeReport, ReportContext};
 use taillight_rundir::JsonFile;
-use taillight_rundir::series::SeriesFile;
+use taillight_rundir::series::{ConfirmedTarget, SeriesFile};
 use taillight_suite::host::{Host, Message, RunOutcome};
 use taillight_suite::method::{Method, Point};
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
@@ -119,6 +120,12 @@ impl Host for RunHost<'_> {
 
     fn signal(&self) -> Option<Exit> {
         self.signals.exit()
+    }
+
+    fn confirmed(&self) -> Vec<ConfirmedTarget> {
+        let each = self.destroy.iter();
+        each.map(|name| ConfirmedTarget { name: name.clone(), identity: target::of(name) })
+            .collect()
     }
 
     fn target_facts(&self, plan: &Plan) -> Map<String, Value> {

@@ -22,6 +22,7 @@ use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result, StopFlag};
+use taillight_driver::identity::contents;
 use taillight_driver::space::record_bytes;
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::preload;
@@ -178,6 +179,9 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
     let dir = series_directory(output, &plan.run.name, resumed.is_some())?;
     let destroy: Vec<String> = request.destroy.map(str::to_owned).into_iter().collect();
     let mut host = RunHost::new(request.signals, &destroy, request.live);
+    if request.destroy.is_some() {
+        say_lost(plan);
+    }
     let ended = run_method(method.as_mut(), &mut host, &dir, resumed)?;
     Ok(RunOutcome {
         exit: ended.exit,
@@ -279,6 +283,10 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     let driver = registry::driver(&plan.target.driver)?;
     let stop = request.signals.stop();
     let spec = OpenSpec { plan, run_id: &run.run_id, destroy: request.destroy, stop };
+    if spec.destroy.is_some() && request.place.is_none() {
+        driver.check(&OpenSpec { run_id: "", ..spec })?;
+        say_lost(plan);
+    }
     let target = driver.open(&spec, &mut |p| {
         live.step(p);
         !stop.stopped()
@@ -311,6 +319,14 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
             let _ = target.close();
             Err(e)
         }
+    }
+}
+
+/// Says before a confirmed destroy what will be lost.
+fn say_lost(plan: &Plan) {
+    let target = plan.target.path.as_deref().filter(|_| plan.target.destroy);
+    for line in target.map(contents::lost).unwrap_or_default() {
+        output::note(&format!("will be lost: {}", in_line(line)));
     }
 }
 

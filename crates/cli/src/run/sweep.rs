@@ -131,6 +131,7 @@ fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Resul
         let checked = registry::driver(&plan.target.driver)?.check(&spec);
         match (checked, signals.exit()) {
             (Err(e), None) => return Err(e),
+            (_, None) if destroy.is_some() => super::say_lost(plan),
             (_, None) => {}
             (_, exit) => {
                 output::note("stopped before anything was measured");

@@ -60,12 +60,13 @@ fn off_is_off_and_on_says_what_it_cost() {
     }
     // The same look finds programs where there are some.
     assert!(seen.iter().any(|s| s.contains("bpf-prog")), "{seen:?}");
-    let probe = manifest["trace"]["probe_ns_per_op"].as_f64();
-    assert!(probe.is_some_and(|ns| ns > 0.0), "{manifest}");
+    // By how much it lengthens reads: beside other load that may be lost in the noise.
+    assert!(manifest["trace"]["probe_ns_per_op"].is_number(), "{manifest}");
+    assert!(said.contains("of CPU per I/O in the program"), "{said}");
     // The kernel counts for CAP_SYS_ADMIN only.
     if manifest["trace"]["program_ns_per_op"].as_f64().is_some() {
-        assert!(said.contains("of CPU per I/O"), "{said}");
+        assert!(said.contains("other programs' task switches too"), "{said}");
     } else {
-        assert!(said.contains("its programs not measured"), "{said}");
+        assert!(said.contains("trace programs not measured"), "{said}");
     }
 }

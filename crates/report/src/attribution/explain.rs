@@ -68,10 +68,9 @@ pub fn explain(
         judge(slow, row, Some(pieces), &by)
     });
     backlog::inherit(&mut judged);
-    let ios = judged.iter().map(|j| j.verdict).collect();
+    let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
     let blocked = blocked(&judged);
-    let all = judged.len() as u64;
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
     let around = around::Around::watching(&analysis.machine.host);
     let seen = EpisodeContext { events: &loaded.events, info: &info, around: &around };
@@ -80,7 +79,7 @@ pub fn explain(
         thresholds,
         percentiles,
         given,
-        outliers: all + more,
+        outliers: ios.len() as u64 + more,
         lacking: lacking + more,
         layers,
         blocked,

@@ -318,23 +318,23 @@ fn overhead(summary: &Summary) -> String {
     parts.join(", ")
 }
 
-/// What tracing took of the CPU, by the run's own measurement: its own code, with its data at hand. What
-/// that costs the load beside it (caches, calls of the kernel) only pairs of runs tell: hence "at least".
+/// What tracing took of the CPU, by the run's own measurement. The program's part is its probes and the thread that
+/// gathers; the trace programs run in the kernel, for task switches of other programs as well, so that their time is
+/// only in part the program's.
 fn tracing(summary: &Summary) -> Option<String> {
     let o = &summary.overhead;
-    let probe = o.probe_ns_per_op?;
-    let Some(programs) = o.trace_ns_per_op else {
-        let probe = format::duration(probe);
-        return Some(format!(
-            "tracing at least {probe} per I/O in the worker, its programs not measured"
-        ));
-    };
-    let all = programs + probe + o.collector_ns_per_op.unwrap_or(0.0);
+    let own = o.probe_ns_per_op? + o.collector_ns_per_op.unwrap_or(0.0);
     let ios = summary.totals.count.max(1) as f64;
-    let share = o.cpu_s.filter(|s| *s > 0.0).map(|s| all / (s * 1e9 / ios));
+    let share = o.cpu_s.filter(|s| *s > 0.0).map(|s| own / (s * 1e9 / ios));
+    let programs = match o.trace_ns_per_op {
+        Some(ns) => {
+            format!("trace programs {} (other programs' task switches too)", format::duration(ns))
+        }
+        None => "trace programs not measured".to_owned(),
+    };
     Some(format!(
-        "tracing at least {} of CPU per I/O{}",
-        format::duration(all),
-        share.map_or(String::new(), |s| format!(" ({} of the program's)", format::percent(s)))
+        "tracing {} of CPU per I/O in the program{}, {programs}",
+        format::duration(own),
+        share.map_or(String::new(), |s| format!(" ({} of its)", format::percent(s)))
     ))
 }

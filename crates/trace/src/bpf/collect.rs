@@ -297,21 +297,19 @@ pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols, threads: &SeenThreads)
         ..LayerRow::default()
     };
     match e.kind {
-        TraceEventKind::Off => {
+        TraceEventKind::Off | TraceEventKind::Kthread => {
             row.kind = LayerKind::OffCpu;
             off_cpu(&mut row, e);
             row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
+            if e.kind == TraceEventKind::Kthread {
+                row.kind = LayerKind::Kthread;
+                row.pid = row.waker_pid.take();
+            }
         }
         TraceEventKind::Worker => {
             row.kind = LayerKind::Worker;
             off_cpu(&mut row, e);
             row.token = (e.b != 0).then_some(e.b);
-        }
-        TraceEventKind::Kthread => {
-            row.kind = LayerKind::Kthread;
-            off_cpu(&mut row, e);
-            row.pid = row.waker_pid.take();
-            row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
         }
         TraceEventKind::Held => {
             row.kind = LayerKind::Held;

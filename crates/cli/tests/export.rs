@@ -226,7 +226,7 @@ fn sums_of_an_export_are_those_of_the_ios() {
     use taillight_rundir::ios::{ColumnSet, read_ios};
 
     let dir = scratch();
-    let line = "run --driver sim --size 1GiB --ops 20000 --rate 3000/s --output out";
+    let line = "run --driver sim --size 1GiB --ops 20000 --rate 20000/s --output out";
     run(dir.path(), &line.split(' ').collect::<Vec<_>>(), 0);
     let (mut service, mut response) = (0i64, 0i64);
     let columns = ColumnSet::PHASE

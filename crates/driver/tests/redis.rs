@@ -407,6 +407,12 @@ fn typed(server: &TemporaryRedis, options: &str) -> Plan {
     plan
 }
 
+fn key_of(plan: &Plan, number: u64) -> String {
+    let mut key = [0; taillight_core::keys::KEY_MAX];
+    let format = plan.workloads[0].keys.as_ref().unwrap().format().unwrap();
+    format!("taillight:{}", str::from_utf8(format.write(number, &mut key)).unwrap())
+}
+
 #[test]
 fn only_what_the_run_wrote_is_deleted_by_name() {
     let server = or_skip!(TemporaryRedis::start(&[]));
@@ -465,6 +471,34 @@ fn what_a_killed_run_left_goes_and_nothing_else() {
     let target = open(&other, None).unwrap();
     assert_eq!(server.cli(&["KEYS", "*"]), "taillight:taillight-owner");
     target.close().unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+}
+
+/// Neither the end nor the next run asks about every number that a run may have written, or takes a gap
+/// between them for the end.
+#[test]
+fn a_few_records_of_very_many_numbers_are_found() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    let mut plan = typed(&server, "");
+    plan.workloads[0].keys.iter_mut().for_each(|keys| keys.count = 2_000_000);
+    let target = open(&plan, None).unwrap();
+    let mut s = session(target.as_ref(), 1);
+    for key in [3, 1_999_999] {
+        assert!(one(s.as_mut(), &Op::keyed(OpKind::Put, key, 400)).status.is_ok());
+    }
+    drop(s);
+    let mark = server.cli(&["GET", "taillight:taillight-owner"]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    target.close().unwrap();
+    let said = server.cli(&["INFO", "commandstats"]);
+    assert!(said.contains("cmdstat_strlen:calls=2,"), "{said}");
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+    // As a killed run left it.
+    server.cli(&["SET", "taillight:taillight-owner", &mark]);
+    for key in [3, 1_999_999] {
+        server.cli(&["SET", &key_of(&plan, key), &"x".repeat(400)]);
+    }
+    open(&plan, None).unwrap().close().unwrap();
     assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
 

@@ -5,19 +5,46 @@
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::plan::Plan;
 
-/// Numbers and sizes of the records written so far.
+/// Numbers and sizes of the records written so far, by all sessions.
 #[derive(Debug)]
 pub struct WrittenKeys {
     /// The first key number of the plan.
     start: u64,
-    /// One past the highest key number written; `start` when none is.
+    /// They outlast their sessions.
+    sessions: Mutex<Vec<Arc<SessionKeys>>>,
+}
+
+/// What one session has written: it alone writes here, so that no lock and no other session's cache line is
+/// in the way of an operation.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct SessionKeys {
+    /// One past the highest key number written; 0 when none is.
     end: AtomicU64,
     /// Bytes of the smallest and of the largest value.
     smallest: AtomicU64,
     largest: AtomicU64,
+}
+
+impl SessionKeys {
+    /// `count` records from number `key` on, of `size` bytes each, are about to be written.
+    #[inline]
+    pub fn note(&self, key: u64, count: u32, size: u64) {
+        let end = key.saturating_add(u64::from(count.max(1)));
+        if self.end.load(Ordering::Relaxed) < end {
+            self.end.store(end, Ordering::Relaxed);
+        }
+        if self.smallest.load(Ordering::Relaxed) > size {
+            self.smallest.store(size, Ordering::Relaxed);
+        }
+        if self.largest.load(Ordering::Relaxed) < size {
+            self.largest.store(size, Ordering::Relaxed);
+        }
+    }
 }
 
 impl WrittenKeys {
@@ -25,39 +52,39 @@ impl WrittenKeys {
     pub fn of(plan: &Plan) -> WrittenKeys {
         let keys = plan.workloads.iter().filter_map(|w| w.keys.as_ref());
         let start = keys.map(|k| k.start).min().unwrap_or(0);
-        let [end, smallest, largest] = [start, u64::MAX, 0].map(AtomicU64::new);
-        WrittenKeys { start, end, smallest, largest }
+        WrittenKeys { start, sessions: Mutex::default() }
     }
 
-    /// `count` records from number `key` on, of `size` bytes each, are about to be written.
-    #[inline]
-    pub fn note(&self, key: u64, count: u32, size: u64) {
-        let end = key.saturating_add(u64::from(count.max(1)));
-        if self.end.load(Ordering::Relaxed) < end {
-            self.end.fetch_max(end, Ordering::Relaxed);
-        }
-        if self.smallest.load(Ordering::Relaxed) > size {
-            self.smallest.fetch_min(size, Ordering::Relaxed);
-        }
-        if self.largest.load(Ordering::Relaxed) < size {
-            self.largest.fetch_max(size, Ordering::Relaxed);
-        }
+    /// Where one more session notes what it writes.
+    pub fn session(&self) -> Arc<SessionKeys> {
+        let [end, smallest, largest] = [0, u64::MAX, 0].map(AtomicU64::new);
+        let keys = Arc::new(SessionKeys { end, smallest, largest });
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.push(keys.clone());
+        keys
+    }
+
+    fn of_all(&self, number: impl Fn(&SessionKeys) -> &AtomicU64) -> Vec<u64> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.iter().map(|keys| number(keys).load(Ordering::Relaxed)).collect()
     }
 
     /// Numbers of the records written, and of the `records` that were there before.
     pub fn range(&self, records: u64) -> Range<u64> {
-        let end = self.end.load(Ordering::Relaxed);
+        let end = self.of_all(|keys| &keys.end).into_iter().max().unwrap_or(0);
         self.start..end.max(self.start.saturating_add(records))
     }
 
     /// Bytes of the values written; empty when there are none.
     pub fn sizes(&self) -> RangeInclusive<u64> {
-        self.smallest.load(Ordering::Relaxed)..=self.largest.load(Ordering::Relaxed)
+        let smallest = self.of_all(|keys| &keys.smallest).into_iter().min().unwrap_or(u64::MAX);
+        smallest..=self.of_all(|keys| &keys.largest).into_iter().max().unwrap_or(0)
     }
 
     /// What was written is deleted.
     pub fn clear(&self) {
-        self.end.store(self.start, Ordering::Relaxed);
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.iter().for_each(|keys| keys.end.store(0, Ordering::Relaxed));
     }
 }
 
@@ -98,8 +125,10 @@ mod tests {
         let written = WrittenKeys::of(&plan);
         assert!(written.range(0).is_empty() && written.sizes().is_empty());
         assert_eq!(written.range(5), 100..105, "records of an earlier run");
-        written.note(120, 4, 300);
-        written.note(101, 1, 200);
+        let (one, other) = (written.session(), written.session());
+        one.note(120, 4, 300);
+        other.note(101, 1, 200);
+        drop((one, other));
         assert_eq!((written.range(5), written.sizes()), (100..124, 200..=300));
         written.clear();
         assert!(written.range(0).is_empty());

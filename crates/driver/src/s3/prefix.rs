@@ -5,6 +5,9 @@
 //! goes at the end are objects under the names of the key numbers that this run wrote, which have the tag
 //! the store gave for it or name the run; nothing else does. Prefixes inside each other clash.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
@@ -47,16 +50,8 @@ pub struct OwnedPrefix {
     pub tags: Vec<PutTags>,
 }
 
-/// A name that the run has written.
-struct KnownPut {
-    /// Its hash.
-    name: u64,
-    /// That of the object's tag; 0 where it is not known.
-    tag: u64,
-}
-
 /// What a prefix means for a run.
-pub struct Decided {
+pub struct PrefixDecision {
     /// The owner object that is there.
     text: Option<Vec<u8>>,
     /// What the server calls itself.
@@ -76,7 +71,7 @@ impl OwnedPrefix {
         spec: &OpenSpec<'_>,
         names: &[ObjectNaming],
     ) -> Result<(OwnedPrefix, String)> {
-        let Decided { text: before, server, mut mark, decision, goes } =
+        let PrefixDecision { text: before, server, mut mark, decision, goes } =
             OwnedPrefix::decide(store, spec, names)?;
         if let OwnershipDecision::Reuse(kept) = decision {
             mark = kept;
@@ -105,7 +100,7 @@ impl OwnedPrefix {
         store: &S3Client,
         spec: &OpenSpec<'_>,
         names: &[ObjectNaming],
-    ) -> Result<Decided> {
+    ) -> Result<PrefixDecision> {
         let target = &spec.plan.target;
         let named =
             NamedTarget { instead: "another prefix", ..NamedTarget::of(store.location.shown()) };
@@ -134,7 +129,7 @@ impl OwnedPrefix {
         let form = rules::form(spec.plan);
         let mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
         let decision = PrefixMark::decide(&mark, before, contents, confirmed, &named)?;
-        Ok(Decided { text: found.text, server, mark, decision, goes })
+        Ok(PrefixDecision { text: found.text, server, mark, decision, goes })
     }
 
     /// Records known to be there.
@@ -151,40 +146,48 @@ impl OwnedPrefix {
     /// stay. Errors: `Unavailable` when one of the run's stays.
     pub fn purge(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<ForeignRecords> {
         let mut foreign = ForeignRecords::default();
-        let known = self.known(names);
-        if !known.is_empty() {
-            let (mut goes, mut asked) = (Vec::new(), Vec::new());
+        let numbers = self.written.range(self.records());
+        if !numbers.is_empty() {
+            let mut there = HashMap::new();
             store.list(&mut |page| {
-                for object in page {
-                    let name = tags::hash(&object.name);
-                    let from = known.partition_point(|put| put.name < name);
-                    let mut puts = known[from..].iter().take_while(|put| put.name == name);
-                    let tag = tags::hash(&object.etag);
-                    match puts.clone().any(|put| put.tag == tag) {
-                        true => goes.push(object),
-                        false => asked.extend(puts.next().map(|_| object)),
-                    }
-                }
+                let records =
+                    page.into_iter().filter(|o| names.iter().any(|n| n.could_be(&o.name)));
+                there.extend(records.map(|object| (object.name, object.etag)));
                 Ok(true)
             })?;
-            self.ask(store, asked, &mut goes, &mut foreign)?;
+            let (mut goes, mut asked) = self.known(names, numbers, &mut there);
+            self.ask(store, &mut asked, &mut goes, &mut foreign)?;
             store.delete(&goes)?.iter().for_each(|name| foreign.note(name.as_bytes()));
         }
         self.written.clear();
         Ok(foreign)
     }
 
-    /// Every name that the run has written, in the order of their hashes. Records of earlier runs are ours
-    /// as well: the mark vouches for them.
-    fn known(&self, names: &[ObjectNaming]) -> Vec<KnownPut> {
-        let mut known = Vec::new();
-        for (naming, tags) in names.iter().zip(&self.tags) {
-            for key in self.written.range(self.records()) {
-                known.push(KnownPut { name: tags::hash(&naming.name(key)), tag: tags.get(key) });
+    /// Takes the objects out of `there` that have names which the run has written: those with the tag of a
+    /// put, which go, and the others, to be asked about. Records of earlier runs are ours as well: the mark
+    /// vouches for them. What is kept is what is there, however many numbers there are.
+    fn known(
+        &self,
+        names: &[ObjectNaming],
+        numbers: Range<u64>,
+        there: &mut HashMap<String, String>,
+    ) -> (Vec<ListedObject>, Vec<ListedObject>) {
+        let (mut goes, mut asked) = (Vec::new(), Vec::new());
+        let mut one = |key| {
+            for naming in names {
+                let Some((name, etag)) = there.remove_entry(naming.name(key).as_str()) else {
+                    continue;
+                };
+                let tag = tags::hash(&etag);
+                // Workloads of the same naming write the same objects.
+                let same = names.iter().zip(&self.tags).filter(|(other, _)| *other == naming);
+                let put = same.map(|(_, tags)| tags.get(key)).any(|put| put == tag);
+                if put { &mut goes } else { &mut asked }.push(ListedObject { name, etag });
             }
-        }
-        known.sort_unstable_by_key(|put| put.name);
-        known
+            !there.is_empty()
+        };
+        let _ = numbers.into_iter().all(&mut one);
+        (goes, asked)
     }
 
     /// Asks objects that have another tag than the run's for their maker: those that it made go, and others
@@ -192,7 +195,7 @@ impl OwnedPrefix {
     fn ask(
         &self,
         store: &S3Client,
-        asked: Vec<ListedObject>,
+        asked: &mut [ListedObject],
         goes: &mut Vec<ListedObject>,
         foreign: &mut ForeignRecords,
     ) -> Result<()> {

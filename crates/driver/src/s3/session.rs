@@ -22,6 +22,7 @@ use super::target::S3Shared;
 use super::transport::Transport;
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::kv::written::SessionKeys;
 
 /// Bytes read at once.
 const SCRATCH: usize = 256 << 10;
@@ -33,6 +34,7 @@ const IDLE_NS: i64 = 100_000_000;
 /// The session.
 pub struct S3Session {
     shared: Arc<S3Shared>,
+    written: Arc<SessionKeys>,
     workload: usize,
     keep: bool,
     epoll: OwnedFd,
@@ -86,6 +88,7 @@ impl S3Session {
             ended: Stamp::NEVER,
         };
         Ok(S3Session {
+            written: shared.prefix.written.session(),
             workload: usize::from(spec.workload),
             keep: spec.keep,
             epoll,
@@ -374,7 +377,7 @@ impl Session for S3Session {
             if op.size > self.buffers.size() {
                 return Err(Error::internal("value larger than the buffer").with("size", op.size));
             }
-            self.shared.prefix.written.note(op.key, 1, op.size);
+            self.written.note(op.key, 1, op.size);
             if op.size > options.part_size.0 {
                 self.slots[n].upload.begin(op.size, options.part_size.0);
             }

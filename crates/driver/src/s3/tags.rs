@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::plan::WorkloadPlan;
 
-/// Tags that memory is taken for at a time, and how often. Behind that none are kept.
-const CHUNK: usize = 1 << 14;
-const CHUNKS: usize = 1 << 15;
+/// Tags that memory is taken for at a time, and how often: 64 million, 512 MiB at most. Behind that none are
+/// kept, and the objects are asked for their maker.
+const CHUNK: usize = 1 << 12;
+const CHUNKS: usize = 1 << 14;
 
 /// Tags of one workload's objects.
 pub struct PutTags {

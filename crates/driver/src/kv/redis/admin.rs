@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::{Clock, Error, MonoClock, Result, Stamp, StopFlag};
 
 use super::address::DatabaseAddress;
-use super::records::{KnownRecords, RecordForm};
+use super::records::{LeftRecords, RecordForm};
 use super::resp;
 use super::wire::{Reply, RespSocket, refused, unreachable};
 use crate::ownership::{
@@ -43,7 +43,7 @@ const NOTICE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_millis(700);
 
 /// Bytes of the largest mark.
-const MARK_MAX: usize = 64 << 10;
+const MARK_MAX: usize = 1 << 20;
 /// What the key of a mark ends in.
 const MARK: &str = ":taillight-owner";
 /// What the key of the sorted set of all keys ends in.
@@ -58,7 +58,7 @@ pub struct AdminConnection {
     wire: Option<RespSocket>,
     address: DatabaseAddress,
     password: Option<String>,
-    prefix: String,
+    pub prefix: String,
     timeout: Duration,
     /// Ends what waits for the server, until [`AdminConnection::settle`].
     stop: StopFlag,
@@ -229,7 +229,7 @@ impl AdminConnection {
 
     /// Shows every key under the prefix, some at a time, until `each` says stop. Walks over the
     /// whole database.
-    fn walk(
+    pub fn walk(
         &mut self,
         mut each: impl FnMut(&mut AdminConnection, &[Vec<u8>]) -> Result<bool>,
     ) -> Result<()> {
@@ -269,6 +269,41 @@ impl AdminConnection {
         Ok(())
     }
 
+    /// From now on the server says whether somebody changes one of these keys; false where it knows no such
+    /// command, or the user may not give it. Errors: `Unavailable`.
+    pub fn watch(&mut self, keys: &[Vec<u8>]) -> Result<bool> {
+        let write = |out: &mut Vec<u8>| {
+            resp::command(out, 1 + keys.len());
+            resp::part(out, b"WATCH");
+            keys.iter().for_each(|key| resp::part(out, key));
+        };
+        Ok(!matches!(self.ask_many(1, write)?.pop(), Some(Reply::Error(_))))
+    }
+
+    /// Deletes keys by name; those of a watch only together, and not at all, which is false, when somebody
+    /// has changed one of what is watched since. Errors: `Unavailable` when the server is gone or refuses.
+    pub fn unlink_watched(&mut self, keys: &[&[u8]], watched: bool) -> Result<bool> {
+        if !watched {
+            return self.unlink(keys.iter().copied()).map(|()| true);
+        }
+        if keys.is_empty() {
+            return self.ask(&[b"UNWATCH"]).map(|_| true);
+        }
+        let said = self.ask_many(3, |out| {
+            resp::command(out, 1);
+            resp::part(out, b"MULTI");
+            resp::command(out, 1 + keys.len());
+            resp::part(out, b"UNLINK");
+            keys.iter().for_each(|key| resp::part(out, key));
+            resp::command(out, 1);
+            resp::part(out, b"EXEC");
+        })?;
+        match said.iter().find(|reply| matches!(reply, Reply::Error(_))) {
+            Some(Reply::Error(says)) => Err(refused(&self.address, says)),
+            _ => Ok(said.last() != Some(&Reply::Nil)),
+        }
+    }
+
     /// Looks for a mark of a run whose prefix this one is inside. Where the user's rights do not reach
     /// outside the prefix, nobody knows of one. Errors: `Refused` naming it; `Unavailable`.
     fn check_outer(&mut self) -> Result<()> {
@@ -300,7 +335,7 @@ impl AdminConnection {
     }
 
     /// Whether the key is a sorted set, or absent.
-    fn holds_index(&mut self, key: &str) -> Result<bool> {
+    pub fn holds_index(&mut self, key: &str) -> Result<bool> {
         let said = self.ask(&[b"TYPE", key.as_bytes()])?;
         Ok([&b"zset"[..], b"none"].iter().any(|kind| said == Reply::Text(kind.to_vec())))
     }
@@ -384,18 +419,24 @@ pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
 }
 
 /// What a prefix means for a run.
-pub struct Decided {
+pub struct KeyDecision {
     /// There is a mark.
     marked: bool,
     pub decision: OwnershipDecision<KeyIdentity>,
     /// Keys that go: those that were seen, and none that appear later.
     pub goes: Vec<Vec<u8>>,
+    /// They are a killed run's.
+    left: Option<LeftRecords>,
 }
 
 /// What becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
 /// changed. Errors: `Refused` when keys are there that Taillight did not make, of another form, or of a
 /// run whose prefix is around this one or inside it; `Unavailable`.
-pub fn decide(admin: &Mutex<AdminConnection>, new: &KeyMark, confirmed: bool) -> Result<Decided> {
+pub fn decide(
+    admin: &Mutex<AdminConnection>,
+    new: &KeyMark,
+    confirmed: bool,
+) -> Result<KeyDecision> {
     let found = mark(admin)?;
     let mut admin = lock(admin);
     admin.check_outer()?;
@@ -418,10 +459,16 @@ pub fn decide(admin: &Mutex<AdminConnection>, new: &KeyMark, confirmed: bool) ->
         let what = "another run's prefix lies inside this one";
         return Err(admin.clash(what, &inner).hint(admin.named().way_out()));
     }
-    let foreign = match &found {
-        None => keys.first().cloned(),
-        Some(mark) if mark.keep || confirmed => None,
-        Some(mark) => stranger(&mut admin, mark, new, &keys)?,
+    let left = match &found {
+        Some(mark) if !mark.keep && !confirmed => {
+            Some(LeftRecords::of(&mut admin, mark, new, &mut keys)?)
+        }
+        _ => None,
+    };
+    let foreign = match (&found, &left) {
+        (None, _) => keys.first().cloned(),
+        (_, Some(left)) => left.foreign(&mut admin, &keys)?,
+        _ => None,
     };
     let contents = match foreign {
         Some(key) => Contents::Foreign(Some(String::from_utf8_lossy(&key).into_owned())),
@@ -430,26 +477,7 @@ pub fn decide(admin: &Mutex<AdminConnection>, new: &KeyMark, confirmed: bool) ->
     };
     let decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &admin.named())?;
     let goes = if decision == OwnershipDecision::Wipe { keys } else { Vec::new() };
-    Ok(Decided { marked: found.is_some(), decision, goes })
-}
-
-/// A key that the killed run of `mark` did not write, if there is one.
-fn stranger(
-    admin: &mut AdminConnection,
-    mark: &KeyMark,
-    new: &KeyMark,
-    keys: &[Vec<u8>],
-) -> Result<Option<Vec<u8>>> {
-    // A mark that does not say what was written: records of the same form are written as now.
-    let forms = match mark.identity.written.as_slice() {
-        [] if mark.form == new.form => &new.identity.written,
-        written => written,
-    };
-    let index = admin.index_key();
-    let indexed = mark.form.ends_with(INDEXED) && admin.holds_index(&index)?;
-    let keys: Vec<_> =
-        keys.iter().filter(|k| !indexed || k.as_slice() != index.as_bytes()).cloned().collect();
-    KnownRecords::of(&admin.prefix.clone(), forms)?.foreign(admin, &keys)
+    Ok(KeyDecision { marked: found.is_some(), decision, goes, left })
 }
 
 /// Does what was decided: writes the mark `new`, or takes the one that is there over; what goes is deleted
@@ -458,18 +486,27 @@ fn stranger(
 pub fn claim(
     admin: &Mutex<AdminConnection>,
     new: KeyMark,
-    decided: Decided,
+    decided: KeyDecision,
     forgets: bool,
 ) -> Result<HeldMark<KeyIdentity>> {
     if let OwnershipDecision::Reuse(kept) = decided.decision {
         return Ok(HeldMark::new(kept, forgets));
     }
     let text = new.bytes()?;
-    match decided.marked {
-        false => admin.create(&text)?,
-        true => admin.renew(&text)?,
-    }
-    lock(admin).unlink(decided.goes.iter().map(Vec::as_slice))?;
+    let Some(left) = decided.left else {
+        match decided.marked {
+            false => admin.create(&text)?,
+            true => admin.renew(&text)?,
+        }
+        lock(admin).unlink(decided.goes.iter().map(Vec::as_slice))?;
+        return Ok(HeldMark::new(new, forgets));
+    };
+    // Killed now, this run leaves what the one before did.
+    let mut both = new.clone();
+    both.identity.written.extend(left.forms.iter().cloned());
+    admin.renew(&both.bytes()?)?;
+    left.delete(&mut lock(admin), &decided.goes)?;
+    admin.renew(&text)?;
     Ok(HeldMark::new(new, forgets))
 }
 

@@ -12,15 +12,15 @@ use taillight_core::keys::{KEY_MAX, KeyFormat};
 use taillight_core::plan::{Keys, Plan};
 use taillight_core::{Error, Result};
 
-use super::admin::AdminConnection;
+use super::admin::{AdminConnection, INDEXED, KeyMark};
 use super::resp;
 use super::wire::Reply;
 use crate::kv::written::ForeignRecords;
 
 /// Keys asked about, and deleted, together.
 const BATCH: usize = 1000;
-/// Numbers without a key behind the last one found, after which there are none: a run writes numbers one
-/// after the other and deletes the first ones.
+/// Numbers without a key behind the plan's, or behind the last one found, after which there are none: a run
+/// inserts numbers one after the other and deletes the first ones.
 const GAP: u64 = 1 << 20;
 
 /// The records of a workload, as the mark tells them to a later run.
@@ -53,6 +53,8 @@ pub struct KnownRecords {
     hashes: Option<u64>,
     /// The first number.
     start: u64,
+    /// One past the last number of the plan; inserts come behind it.
+    end: u64,
 }
 
 impl RecordForm {
@@ -88,12 +90,15 @@ impl KnownRecords {
         let of = |strings: bool| forms.iter().filter(move |f| (f.fields == 1) == strings);
         let ends = of(true).map(|f| f.smallest).min().zip(of(true).map(|f| f.largest).max());
         let start = forms.iter().map(|f| f.keys.start).min().unwrap_or(0);
+        let last = |f: &RecordForm| f.keys.start.saturating_add(f.keys.count);
+        let end = forms.iter().map(last).max().unwrap_or(start);
         Ok(KnownRecords {
             prefix: format!("{prefix}:").into_bytes(),
             formats,
             strings: ends.map(|(smallest, largest)| smallest..=largest),
             hashes: of(false).map(|f| u64::from(f.fields)).max(),
             start,
+            end,
         })
     }
 
@@ -103,9 +108,11 @@ impl KnownRecords {
         self
     }
 
-    fn name(&self, format: &KeyFormat, number: u64) -> Vec<u8> {
+    fn write(&self, format: &KeyFormat, number: u64, name: &mut Vec<u8>) {
         let mut key = [0; KEY_MAX];
-        [&self.prefix, format.write(number, &mut key)].concat()
+        name.clear();
+        name.extend_from_slice(&self.prefix);
+        name.extend_from_slice(format.write(number, &mut key));
     }
 
     /// How many commands ask about a key.
@@ -155,21 +162,75 @@ impl KnownRecords {
         admin: &mut AdminConnection,
         numbers: &Range<u64>,
     ) -> Result<ForeignRecords> {
-        let mut foreign = ForeignRecords::default();
+        let (mut foreign, mut names) = (ForeignRecords::default(), Vec::with_capacity(BATCH));
+        let mut there = self.sparse(admin, numbers)?;
+        let mut name = Vec::new();
         for format in &self.formats {
-            for from in numbers.clone().step_by(BATCH) {
-                let to = numbers.end.min(from.saturating_add(BATCH as u64));
-                let names: Vec<_> = (from..to).map(|n| self.name(format, n)).collect();
-                let states = self.states(admin, &names)?;
-                let of = |wanted| {
-                    let pairs = names.iter().zip(&states).filter(move |(_, s)| **s == wanted);
-                    pairs.map(|(name, _)| name.as_slice())
-                };
-                of(KeyState::Foreign).for_each(|name| foreign.note(name));
-                admin.unlink(of(KeyState::Ours))?;
+            for number in numbers.clone() {
+                if there.as_ref().is_some_and(HashSet::is_empty) {
+                    break;
+                }
+                self.write(format, number, &mut name);
+                if there.as_mut().is_none_or(|there| there.remove(name.as_slice())) {
+                    names.push(name.clone());
+                }
+                if names.len() == BATCH {
+                    self.delete_some(admin, &names, &mut foreign)?;
+                    names.clear();
+                }
             }
         }
+        self.delete_some(admin, &names, &mut foreign)?;
         Ok(foreign)
+    }
+
+    /// The keys that are there, when they are fewer than the numbers: a run that wrote a few of a
+    /// thousand million does not ask about each.
+    fn sparse(
+        &self,
+        admin: &mut AdminConnection,
+        numbers: &Range<u64>,
+    ) -> Result<Option<HashSet<Vec<u8>>>> {
+        let all = numbers.end.saturating_sub(numbers.start);
+        if all <= BATCH as u64 || all <= length(&admin.ask(&[b"DBSIZE"])?)?.unwrap_or(0) {
+            return Ok(None);
+        }
+        let mut there = HashSet::new();
+        admin.walk(|_, keys| {
+            there.extend(keys.iter().cloned());
+            Ok(true)
+        })?;
+        Ok(Some(there))
+    }
+
+    /// Deletes those of `names` that are the run's; notes the others, and those that somebody changes
+    /// between the question and the deletion. Errors: `Unavailable` when the server is gone or refuses.
+    pub fn delete_some(
+        &self,
+        admin: &mut AdminConnection,
+        names: &[Vec<u8>],
+        foreign: &mut ForeignRecords,
+    ) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let watched = admin.watch(names)?;
+        let states = self.states(admin, names)?;
+        let of = |wanted| {
+            let pairs = names.iter().zip(&states).filter(move |(_, s)| **s == wanted);
+            pairs.map(|(name, _)| name.as_slice())
+        };
+        if admin.unlink_watched(&of(KeyState::Ours).collect::<Vec<_>>(), watched)? {
+            of(KeyState::Foreign).for_each(|name| foreign.note(name));
+            return Ok(());
+        }
+        if let [name] = names {
+            foreign.note(name);
+            return Ok(());
+        }
+        let (some, others) = names.split_at(names.len() / 2);
+        self.delete_some(admin, some, foreign)?;
+        self.delete_some(admin, others, foreign)
     }
 
     /// One of `keys` that no run with these records has written, if there is one. Errors: `Unavailable`
@@ -180,11 +241,13 @@ impl KnownRecords {
         keys: &[Vec<u8>],
     ) -> Result<Option<Vec<u8>>> {
         let mut unknown: HashSet<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut name = Vec::new();
         for format in &self.formats {
-            let (mut number, mut end) = (self.start, self.start.saturating_add(GAP));
+            let (mut number, mut end) = (self.start, self.end.saturating_add(GAP));
             while !unknown.is_empty() && number < end {
-                if unknown.remove(self.name(format, number).as_slice()) {
-                    end = number.saturating_add(GAP);
+                self.write(format, number, &mut name);
+                if unknown.remove(name.as_slice()) {
+                    end = end.max(number.saturating_add(GAP));
                 }
                 number += 1;
             }
@@ -200,6 +263,61 @@ impl KnownRecords {
             }
         }
         Ok(None)
+    }
+}
+
+/// What a killed run left under the prefix.
+pub struct LeftRecords {
+    pub forms: Vec<RecordForm>,
+    known: KnownRecords,
+    /// It kept a sorted set of its keys.
+    indexed: bool,
+}
+
+impl LeftRecords {
+    /// What the mark of the killed run says; `keys` are told without its sorted set. Errors: `Usage` when
+    /// keys cannot be made, `Unavailable`.
+    pub fn of(
+        admin: &mut AdminConnection,
+        mark: &KeyMark,
+        new: &KeyMark,
+        keys: &mut Vec<Vec<u8>>,
+    ) -> Result<LeftRecords> {
+        // A mark that does not say what was written: records of the same form are written as now.
+        let forms = match mark.identity.written.as_slice() {
+            [] if mark.form == new.form => new.identity.written.clone(),
+            written => written.to_vec(),
+        };
+        let index = admin.index_key();
+        let indexed = mark.form.ends_with(INDEXED) && admin.holds_index(&index)?;
+        keys.retain(|key| !indexed || key.as_slice() != index.as_bytes());
+        Ok(LeftRecords { known: KnownRecords::of(&admin.prefix, &forms)?, forms, indexed })
+    }
+
+    /// See [`KnownRecords::foreign`].
+    pub fn foreign(
+        &self,
+        admin: &mut AdminConnection,
+        keys: &[Vec<u8>],
+    ) -> Result<Option<Vec<u8>>> {
+        self.known.foreign(admin, keys)
+    }
+
+    /// Deletes those of `keys` that still are the killed run's. Errors: `Refused` when one is not;
+    /// `Unavailable`.
+    pub fn delete(&self, admin: &mut AdminConnection, keys: &[Vec<u8>]) -> Result<()> {
+        let mut foreign = ForeignRecords::default();
+        for names in keys.chunks(BATCH) {
+            self.known.delete_some(admin, names, &mut foreign)?;
+        }
+        if self.indexed && !admin.delete_index()? {
+            foreign.note(admin.index_key().as_bytes());
+        }
+        let Some(example) = foreign.example else { return Ok(()) };
+        Err(Error::refused("somebody else writes what a killed run left under the prefix")
+            .with("keys that stay", foreign.count)
+            .with("one of them", example)
+            .hint("choose another options.prefix"))
     }
 }
 
@@ -220,6 +338,9 @@ fn length(said: &Reply) -> Result<Option<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use taillight_core::StopFlag;
+
+    use super::super::address::DatabaseAddress;
     use super::*;
 
     fn known(fields: u32) -> KnownRecords {
@@ -248,5 +369,31 @@ mod tests {
         assert_eq!(both.state(&[number(15), wrong()]).unwrap(), KeyState::Ours);
         assert_eq!(both.state(&[number(9), wrong()]).unwrap(), KeyState::Foreign);
         assert!(known(1).state(&[Reply::Error("NOPERM".to_owned())]).is_err());
+    }
+
+    /// Between the question whose a value is and its deletion.
+    #[test]
+    fn what_changes_under_a_watch_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = match super::super::testing::RedisServer::start(dir.path(), &[]) {
+            Ok(server) => server,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let address = DatabaseAddress::parse(Some(&server.address())).unwrap();
+        let (time, stop) = (std::time::Duration::from_secs(5), StopFlag::default());
+        let mut admin = AdminConnection::open(address, None, "p", time, &stop).unwrap();
+        let names = [&b"p:a"[..], b"p:b", b"p:c"].map(<[u8]>::to_vec);
+        let ours = "x".repeat(15);
+        ["p:a", "p:b", "p:c"].iter().for_each(|name| drop(server.cli(&["SET", name, &ours])));
+        assert!(admin.watch(&names).unwrap());
+        assert_eq!(known(1).states(&mut admin, &names).unwrap(), [KeyState::Ours; 3]);
+        server.cli(&["SET", "p:b", "precious"]);
+        assert!(!admin.unlink_watched(&names.each_ref().map(Vec::as_slice), true).unwrap());
+        assert_eq!(server.cli(&["DBSIZE"]), "3");
+        // Nothing is watched from then on, and what is asked anew is known.
+        let mut foreign = ForeignRecords::default();
+        known(1).delete_some(&mut admin, &names, &mut foreign).unwrap();
+        assert_eq!((foreign.count, foreign.example.as_deref()), (1, Some("p:b")));
+        assert_eq!(server.cli(&["KEYS", "*"]), "p:b");
     }
 }

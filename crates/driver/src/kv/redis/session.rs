@@ -17,7 +17,7 @@ use super::resp::{self, RespValue};
 use super::sockets::{RedisSockets, of_slot};
 use super::wire::RespSocket;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
-use crate::kv::{fields, rules::WorkloadRules, written::WrittenKeys};
+use crate::kv::{fields, rules::WorkloadRules, written::SessionKeys};
 
 /// How a workload's records are stored.
 #[derive(Debug, Clone)]
@@ -30,8 +30,6 @@ pub struct RecordLayout {
     pub index: Vec<u8>,
     /// Names of the fields of a record; empty when it is one string.
     pub names: Vec<String>,
-    /// What all sessions write.
-    pub written: Arc<WrittenKeys>,
 }
 
 /// What a reply is to.
@@ -72,6 +70,7 @@ impl PendingCommand {
 /// Everything but the connection.
 struct Pipeline {
     layout: RecordLayout,
+    written: Arc<SessionKeys>,
     keep: bool,
     buffers: Vec<Box<[u8]>>,
     flights: Vec<PendingCommand>,
@@ -96,6 +95,7 @@ impl RedisSession {
     pub fn new(
         sockets: Vec<RespSocket>,
         layout: RecordLayout,
+        written: Arc<SessionKeys>,
         spec: &SessionSpec,
     ) -> Result<RedisSession> {
         let depth = spec.depth.max(1) as usize;
@@ -108,6 +108,7 @@ impl RedisSession {
             sockets,
             state: Pipeline {
                 layout,
+                written,
                 keep: spec.keep,
                 buffers: (0..depth).map(|_| buffer()).collect(),
                 flights: vec![PendingCommand::new(Token::new(0, 0)); depth],
@@ -504,7 +505,7 @@ impl Session for RedisSession {
         match op.kind {
             OpKind::Get => state.get(op, slot, send),
             OpKind::Insert | OpKind::Put | OpKind::Update => {
-                state.layout.written.note(op.key, op.count, op.size);
+                state.written.note(op.key, op.count, op.size);
                 state.put(op, slot, send);
             }
             OpKind::Delete => state.delete(op, slot, send),

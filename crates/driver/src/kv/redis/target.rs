@@ -1,13 +1,13 @@
 //! A server's keys under one prefix as a target: sessions, administration, statistics, clean-up.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result};
 
 use super::address::DatabaseAddress;
-use super::admin::{self, AdminConnection, Decided, INDEX, INDEXED, KeyIdentity, KeyMark};
+use super::admin::{self, AdminConnection, INDEX, INDEXED, KeyDecision, KeyIdentity, KeyMark};
 use super::options::RedisOptions;
 use super::records::{KnownRecords, RecordForm};
 use super::session::{RecordLayout, RedisSession};
@@ -47,7 +47,7 @@ pub struct RedisTarget {
     options: RedisOptions,
     password: Option<String>,
     layouts: Vec<RecordLayout>,
-    written: Arc<WrittenKeys>,
+    written: WrittenKeys,
     /// The records of this run's plan.
     forms: Vec<RecordForm>,
     /// Records of an earlier run are there, of whatever size.
@@ -69,7 +69,7 @@ struct Connected {
     options: RedisOptions,
     password: Option<String>,
     layouts: Vec<RecordLayout>,
-    written: Arc<WrittenKeys>,
+    written: WrittenKeys,
     admin: Mutex<AdminConnection>,
     /// The mark that the run would write.
     new: KeyMark,
@@ -85,8 +85,8 @@ impl Connected {
         let address = DatabaseAddress::parse(target.path.as_deref())?;
         let confirmed = admin::confirmed(target.destroy, spec.destroy, &address)?;
         check_connections(plan, &options)?;
-        let written = Arc::new(WrittenKeys::of(plan));
-        let layouts = layouts(plan, &options, &written)?;
+        let written = WrittenKeys::of(plan);
+        let layouts = layouts(plan, &options)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
         let admin = AdminConnection::open(
@@ -106,7 +106,7 @@ impl Connected {
 
     /// What becomes of the keys that are there; nothing is changed. Errors: as [`admin::decide`], and
     /// `Unavailable` when the records of the plan do not fit.
-    fn decide(&self, plan: &Plan) -> Result<Decided> {
+    fn decide(&self, plan: &Plan) -> Result<KeyDecision> {
         let decided = admin::decide(&self.admin, &self.new, self.confirmed)?;
         let info = info(&mut admin::lock(&self.admin))?;
         let Some(free) = room(&info) else { return Ok(decided) };
@@ -221,11 +221,7 @@ fn check_connections(plan: &Plan, options: &RedisOptions) -> Result<()> {
 }
 
 /// How each workload's records are stored.
-fn layouts(
-    plan: &Plan,
-    options: &RedisOptions,
-    written: &Arc<WrittenKeys>,
-) -> Result<Vec<RecordLayout>> {
+fn layouts(plan: &Plan, options: &RedisOptions) -> Result<Vec<RecordLayout>> {
     let layout = |w| -> Result<RecordLayout> {
         let rules = WorkloadRules::of(w, false)?;
         let value = w.value.clone().unwrap_or_default();
@@ -241,7 +237,6 @@ fn layouts(
                 false => Vec::new(),
             },
             names,
-            written: written.clone(),
         })
     };
     plan.workloads.iter().map(layout).collect()
@@ -310,7 +305,7 @@ impl Target for RedisTarget {
         let connect = |_| admin::greet(&self.address, self.password.as_deref(), timeout, &stop);
         let connections = self.options.connections.min(spec.depth.max(1));
         let sockets = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
-        Ok(Box::new(RedisSession::new(sockets, layout, spec)?))
+        Ok(Box::new(RedisSession::new(sockets, layout, self.written.session(), spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         match action {

@@ -105,7 +105,7 @@ fn value(text: &str, equals: usize) -> Option<Range<usize>> {
     let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-');
     let name = before.rfind(part).map_or(before, |i| before[i..].trim_start_matches(part));
     let query = before[..before.len() - name.len()].ends_with(['?', '&']);
-    if !is_secret_name(name) && !(query && OF_QUERIES.contains(&name)) {
+    if !(is_secret_name(name) || query && OF_QUERIES.contains(&name)) {
         return None;
     }
     let rest = text[equals + 1..].trim_start_matches(' ');

@@ -17,8 +17,9 @@ use super::resp;
 use super::wire::Reply;
 use crate::kv::written::ForeignRecords;
 
-/// Keys asked about, and deleted, together.
-const BATCH: usize = 1000;
+/// Keys asked about, and deleted, together. A server compares each key of a WATCH with those before it: 1,000
+/// took it 5.4 ms.
+const BATCH: usize = 256;
 /// Numbers without a key behind the plan's, or behind the last one found, after which there are none: a run
 /// inserts numbers one after the other and deletes the first ones.
 const GAP: u64 = 1 << 20;

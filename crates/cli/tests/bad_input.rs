@@ -236,7 +236,7 @@ fn a_pipe_where_a_file_is_named_is_no_wait() {
     let https = "--path https://127.0.0.1:1/bench --set target.options.ca=pipe";
     for (line, code) in [
         (replay, 2),
-        ("--driver sim --ops 9 --set target.options.state=pipe", 4),
+        ("--driver sim --ops 9 --set target.options.state=pipe", 2),
         ("--driver null --ops 9 --set workload.0.block_size={file=\"pipe\"}", 2),
         ("--path http://127.0.0.1:1/bench", 4),
         (https, 4),

@@ -342,7 +342,9 @@ fn a_resumed_series_does_not_write_another_disk_of_the_same_name() {
     );
     let (_, err) = common::run_line(dir.path(), &line, 0);
     let said = common::unwrapped(&err);
-    for word in ["will be lost: block device", "ext4, label \"thesis\"", "16MiB", "last mounted never"] {
+    for word in
+        ["will be lost: block device", "ext4, label \"thesis\"", "16MiB", "last mounted never"]
+    {
         assert!(said.contains(word), "{word}: {said}");
     }
     let facts = manifest(dir.path(), "out/repeat-1")["environment"].to_string();

@@ -93,10 +93,8 @@ impl Guarded {
     /// Errors: `Refused` where something has come to use one of the files.
     fn look(&self, files: &[OwnedFd], again: bool) -> Result<()> {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if again || !*looked {
-            if let Some(path) = &self.path {
-                guard::again(files.iter().map(AsFd::as_fd), path, &self.stop)?;
-            }
+        if let Some(path) = self.path.as_ref().filter(|_| again || !*looked) {
+            guard::again(files.iter().map(AsFd::as_fd), path, &self.stop)?;
         }
         *looked = true;
         Ok(())

@@ -135,10 +135,11 @@ struct FoundMark {
     at: u64,
 }
 
-/// What a range is a member of, itself or a partition in it. What cannot be read has no mark.
-pub fn member(fd: BorrowedFd<'_>, range: PartitionRange) -> Option<String> {
-    let parts = partitions::found(fd, range.len);
-    let mut all = std::iter::once(range).chain(parts);
+/// What a device or file of this size is a member of, itself or a partition in it: one of `known`, which the
+/// kernel has, or one that its tables name. What cannot be read has no mark.
+pub fn member(fd: BorrowedFd<'_>, size: u64, known: Vec<PartitionRange>) -> Option<String> {
+    let parts = known.into_iter().chain(partitions::found(fd, size));
+    let mut all = std::iter::once(PartitionRange { start: 0, len: size }).chain(parts);
     all.find_map(|range| in_range(fd, range).into_iter().next()).map(|found| found.of)
 }
 
@@ -220,7 +221,7 @@ mod tests {
     }
 
     fn of(file: &File) -> Option<String> {
-        member(file.as_fd(), PartitionRange { start: 0, len: LEN })
+        member(file.as_fd(), LEN, Vec::new())
     }
 
     fn own(file: &File, start: u64, len: u64) -> Vec<String> {

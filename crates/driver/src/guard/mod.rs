@@ -37,9 +37,9 @@ pub fn device(
     size: u64,
     changes: Option<&StopFlag>,
 ) -> Result<()> {
-    let found = Found::of([fd], path)?;
+    let found = TargetState::of([fd], path)?;
     found.free(path)?;
-    let mut of = member::member(fd, PartitionRange { start: 0, len: size });
+    let mut of = member::member(fd, size, found.partitions());
     let mut unknown = Vec::new();
     if of.is_none() {
         of = found.member_below(&mut unknown);
@@ -64,7 +64,7 @@ pub fn again<'a>(
     path: &Path,
     stop: &StopFlag,
 ) -> Result<()> {
-    let found = Found::of(fds, path)?;
+    let found = TargetState::of(fds, path)?;
     found.free(path)?;
     found.written_by_others(path, stop)
 }
@@ -82,7 +82,7 @@ pub fn device_in_use(rdev: u64) -> Option<String> {
 /// also while another process has one open or mapped for writing. Processes of other users are seen by root
 /// only. Errors: `Refused` with the reason.
 pub fn files(stats: &[Stat], path: &Path, changes: Option<&StopFlag>) -> Result<()> {
-    let found = Found::with(stats);
+    let found = TargetState::with(stats);
     found.free(path)?;
     changes.map_or(Ok(()), |stop| found.written_by_others(path, stop))
 }
@@ -93,12 +93,12 @@ pub fn foreign_files<'a>(all: &[(BorrowedFd<'a>, &'a Path)]) -> Result<()> {
     let Some((_, first)) = all.first() else { return Ok(()) };
     for (fd, path) in all {
         let size = fstat(fd).map_err(|e| cannot_stat(path, e))?.st_size;
-        let range = PartitionRange { start: 0, len: u64::try_from(size).unwrap_or(0) };
-        if let Some(of) = member::member(*fd, range) {
+        let size = u64::try_from(size).unwrap_or(0);
+        if let Some(of) = member::member(*fd, size, Vec::new()) {
             return Err(is_member("the file", path, &of));
         }
     }
-    Found::with(&[]).known(first, Vec::new())
+    TargetState::with(&[]).known(first, Vec::new())
 }
 
 /// File systems whose files are the kernel's own words (`include/uapi/linux/magic.h`): proc, sysfs, debugfs,
@@ -138,26 +138,26 @@ fn cannot_stat(path: &Path, e: Errno) -> Error {
 }
 
 /// What the tables say of one target.
-struct Found {
+struct TargetState {
     /// Its own number, where it is a device.
     number: Option<DeviceNumber>,
     uses: Uses,
     stack: BlockStack,
 }
 
-impl Found {
-    fn of<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, path: &Path) -> Result<Found> {
+impl TargetState {
+    fn of<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, path: &Path) -> Result<TargetState> {
         let stats = fds.into_iter().map(|fd| fstat(fd).map_err(|e| cannot_stat(path, e)));
-        Ok(Found::with(&stats.collect::<Result<Vec<Stat>>>()?))
+        Ok(TargetState::with(&stats.collect::<Result<Vec<Stat>>>()?))
     }
 
-    fn with(stats: &[Stat]) -> Found {
+    fn with(stats: &[Stat]) -> TargetState {
         let sys = Sys::default();
         let uses = Uses::now(&sys);
         let stack = BlockStack::of(&sys, stats, &uses.loops);
         let is_device = |s: &&Stat| FileType::from_raw_mode(s.st_mode).is_block_device();
         let number = stats.iter().find(is_device).map(|s| DeviceNumber::from_dev(s.st_rdev));
-        Found { number, uses, stack }
+        TargetState { number, uses, stack }
     }
 
     fn free(&self, path: &Path) -> Result<()> {
@@ -165,6 +165,13 @@ impl Found {
             Some(reason) => Err(in_use(path, &reason)),
             None => Ok(()),
         }
+    }
+
+    /// The partitions that the kernel has of the device.
+    fn partitions(&self) -> Vec<PartitionRange> {
+        let device = self.number.and_then(|number| BlockDevice::find(&Sys::default(), number));
+        let all = device.iter().flat_map(BlockDevice::partitions);
+        all.filter_map(|part| part.range()).collect()
     }
 
     /// What a disk or file is a member of, of which the target is a part only.

@@ -7,16 +7,16 @@ use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use taillight_machine::block::btrfs_devices;
-use taillight_machine::loops::{self, LoopDevice};
+use taillight_machine::loops::{self, ActiveLoop};
 use taillight_machine::mounts::{self, Mount};
 use taillight_machine::openers::Wanted;
 use taillight_machine::{BlockDevice, DeviceNumber, Sys};
 
-use crate::identity::device::{BlockStack, Extent, Store};
+use crate::identity::device::{BlockExtent, BlockStack, Store};
 
 /// Something that uses blocks.
 struct BlockUse {
-    extent: Extent,
+    extent: BlockExtent,
     /// The device that it names, if it names one.
     device: Option<DeviceNumber>,
     reason: String,
@@ -31,7 +31,7 @@ pub struct Uses {
     sys: Sys,
     all: Vec<BlockUse>,
     mounts: Vec<Mount>,
-    pub loops: Vec<LoopDevice>,
+    pub loops: Vec<ActiveLoop>,
     /// What could not be found out, in words.
     pub unknown: Vec<String>,
 }
@@ -62,7 +62,7 @@ impl Uses {
     }
 
     fn add(&mut self, number: DeviceNumber, reason: String, holds: bool) {
-        let extent = Extent::on_disk(&self.sys, number, 0..u64::MAX);
+        let extent = BlockExtent::on_disk(&self.sys, number, 0..u64::MAX);
         self.all.push(BlockUse { extent, device: Some(number), reason, holds, by_loop: None });
     }
 
@@ -85,7 +85,7 @@ impl Uses {
             if meta.file_type().is_block_device() {
                 self.add(DeviceNumber::from_dev(meta.rdev()), reason, false);
             } else {
-                let extent = Extent::whole(file(&meta));
+                let extent = BlockExtent::whole(file(&meta));
                 let (device, holds, by_loop) = (None, false, None);
                 self.all.push(BlockUse { extent, device, reason, holds, by_loop });
             }
@@ -113,7 +113,7 @@ impl Uses {
     fn add_loops(&mut self) {
         for of in self.loops.clone() {
             let Ok(backing) = of.backing else { continue };
-            let extent = Extent::behind(&self.sys, &backing);
+            let extent = BlockExtent::behind(&self.sys, &backing);
             let reason = format!("behind /dev/{}", of.name);
             let by_loop = Some(of.number);
             self.all.push(BlockUse { extent, device: None, reason, holds: false, by_loop });
@@ -130,7 +130,8 @@ impl Uses {
         let users = stack.extents.iter().flat_map(|extent| {
             self.all.iter().filter(move |u| {
                 let own = u.by_loop.is_some_and(|number| stack.loops.contains(&number));
-                !own && !(extent.mapped && u.holds) && self.overlap(extent, &u.extent)
+                let like = extent.mapped && u.holds;
+                !own && !like && self.overlap(extent, &u.extent)
             })
         });
         let first = users.into_iter().next()?;
@@ -141,7 +142,7 @@ impl Uses {
 
     /// Whether two extents have, or may have, a block in common: an overlay and its layers show one inode
     /// on different file systems.
-    fn overlap(&self, one: &Extent, other: &Extent) -> bool {
+    fn overlap(&self, one: &BlockExtent, other: &BlockExtent) -> bool {
         let ranges = one.range.start < other.range.end && other.range.start < one.range.end;
         match (one.store, other.store) {
             (
@@ -175,7 +176,7 @@ pub struct TargetBlocks<'a> {
 }
 
 impl TargetBlocks<'_> {
-    fn have(&self, extent: &Extent) -> bool {
+    fn have(&self, extent: &BlockExtent) -> bool {
         let own = self.stack.extents.iter().filter(|own| !own.mapped);
         own.into_iter().any(|own| self.uses.overlap(own, extent))
     }
@@ -185,11 +186,11 @@ impl Wanted for TargetBlocks<'_> {
     fn is(&self, meta: &Metadata) -> bool {
         if meta.file_type().is_block_device() {
             let number = DeviceNumber::from_dev(meta.rdev());
-            return self.have(&Extent::on_disk(&self.uses.sys, number, 0..u64::MAX));
+            return self.have(&BlockExtent::on_disk(&self.uses.sys, number, 0..u64::MAX));
         }
-        meta.is_file() && self.have(&Extent::whole(file(meta)))
+        meta.is_file() && self.have(&BlockExtent::whole(file(meta)))
     }
     fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool {
-        self.have(&Extent::whole(Store::File { file_system, inode }))
+        self.have(&BlockExtent::whole(Store::File { file_system, inode }))
     }
 }

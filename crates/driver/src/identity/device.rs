@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use rustix::fs::{FileType, Stat};
-use taillight_machine::loops::{LoopBacking, LoopDevice};
+use taillight_machine::loops::{ActiveLoop, LoopBacking};
 use taillight_machine::{BlockDevice, DeviceNumber, Sys};
 
 /// How many layers of a stack are followed (a loop device over crypt over LVM over RAID is four).
@@ -32,7 +32,7 @@ impl Store {
 
 /// A range of a store, bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extent {
+pub struct BlockExtent {
     pub store: Store,
     pub range: Range<u64>,
     /// Reached through a mapped device or a RAID array, which shares it with its like: that others are
@@ -40,34 +40,34 @@ pub struct Extent {
     pub mapped: bool,
 }
 
-impl Extent {
+impl BlockExtent {
     /// The whole of a store.
-    pub fn whole(store: Store) -> Extent {
-        Extent { store, range: 0..u64::MAX, mapped: false }
+    pub fn whole(store: Store) -> BlockExtent {
+        BlockExtent { store, range: 0..u64::MAX, mapped: false }
     }
 
     /// A range of a device, as a range of its disk where it is a partition.
-    pub fn on_disk(sys: &Sys, number: DeviceNumber, range: Range<u64>) -> Extent {
+    pub fn on_disk(sys: &Sys, number: DeviceNumber, range: Range<u64>) -> BlockExtent {
         let device = BlockDevice::find(sys, number).filter(BlockDevice::is_partition);
         let Some((part, disk)) = device.and_then(|d| Some((d.range()?, d.whole()))) else {
-            return Extent { range, ..Extent::whole(Store::Device(number)) };
+            return BlockExtent { range, ..BlockExtent::whole(Store::Device(number)) };
         };
         let end = part.start.saturating_add(range.end.min(part.len));
         let range = part.start.saturating_add(range.start)..end;
-        Extent { range, ..Extent::whole(Store::Device(disk.number)) }
+        BlockExtent { range, ..BlockExtent::whole(Store::Device(disk.number)) }
     }
 
     /// All that is behind a loop device.
-    pub fn behind(sys: &Sys, backing: &LoopBacking) -> Extent {
+    pub fn behind(sys: &Sys, backing: &LoopBacking) -> BlockExtent {
         let range = backing.range(0..u64::MAX);
         match backing.device {
-            Some(number) => Extent::on_disk(sys, number, range),
-            None => Extent { range, ..Extent::whole(backing_file(backing)) },
+            Some(number) => BlockExtent::on_disk(sys, number, range),
+            None => BlockExtent { range, ..BlockExtent::whole(backing_file(backing)) },
         }
     }
 
     /// Whether both have a block in common.
-    pub fn overlaps(&self, other: &Extent) -> bool {
+    pub fn overlaps(&self, other: &BlockExtent) -> bool {
         self.store == other.store
             && self.range.start < other.range.end
             && other.range.start < self.range.end
@@ -82,7 +82,7 @@ fn backing_file(of: &LoopBacking) -> Store {
 #[derive(Debug, Default)]
 pub struct BlockStack {
     /// Its blocks on each level, its own first.
-    pub extents: Vec<Extent>,
+    pub extents: Vec<BlockExtent>,
     /// The loop devices in it: what is behind them is no other use of the same blocks.
     pub loops: Vec<DeviceNumber>,
     /// The devices that are behind these.
@@ -91,21 +91,21 @@ pub struct BlockStack {
 
 impl BlockStack {
     /// Of what has these stats, a block device or files.
-    pub fn of(sys: &Sys, stats: &[Stat], loops: &[LoopDevice]) -> BlockStack {
+    pub fn of(sys: &Sys, stats: &[Stat], loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
         for stat in stats {
             if FileType::from_raw_mode(stat.st_mode).is_block_device() {
                 let number = DeviceNumber::from_dev(stat.st_rdev);
                 stack.add(sys, loops, number, (0..u64::MAX, false), LEVELS);
             } else {
-                stack.extents.push(Extent::whole(Store::file(stat)));
+                stack.extents.push(BlockExtent::whole(Store::file(stat)));
             }
         }
         stack
     }
 
     /// Of the block device with this number.
-    pub fn of_device(sys: &Sys, number: DeviceNumber, loops: &[LoopDevice]) -> BlockStack {
+    pub fn of_device(sys: &Sys, number: DeviceNumber, loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
         stack.add(sys, loops, number, (0..u64::MAX, false), LEVELS);
         stack
@@ -114,12 +114,12 @@ impl BlockStack {
     fn add(
         &mut self,
         sys: &Sys,
-        loops: &[LoopDevice],
+        loops: &[ActiveLoop],
         number: DeviceNumber,
         (range, mapped): (Range<u64>, bool),
         levels: u32,
     ) {
-        let extent = Extent { mapped, ..Extent::on_disk(sys, number, range) };
+        let extent = BlockExtent { mapped, ..BlockExtent::on_disk(sys, number, range) };
         if levels == 0 || self.extents.contains(&extent) {
             return;
         }
@@ -136,7 +136,9 @@ impl BlockStack {
                     self.behind.push(below);
                     self.add(sys, loops, below, (range, false), levels - 1);
                 }
-                None => self.extents.push(Extent { range, ..Extent::whole(backing_file(backing)) }),
+                None => self
+                    .extents
+                    .push(BlockExtent { range, ..BlockExtent::whole(backing_file(backing)) }),
             }
         }
         for member in BlockDevice::find(sys, disk).iter().flat_map(BlockDevice::members) {

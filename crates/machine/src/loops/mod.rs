@@ -36,7 +36,7 @@ impl LoopBacking {
 
 /// A loop device that is in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoopDevice {
+pub struct ActiveLoop {
     pub name: String,
     pub number: DeviceNumber,
     /// What is behind it, or why it cannot be told.
@@ -45,7 +45,7 @@ pub struct LoopDevice {
 
 /// Every loop device with something behind it, by name. None where neither sysfs nor procfs lists block
 /// devices.
-pub fn active(sys: &Sys) -> Option<Vec<LoopDevice>> {
+pub fn active(sys: &Sys) -> Option<Vec<ActiveLoop>> {
     let mut all = listed(sys)?;
     all.sort();
     all.dedup();
@@ -58,7 +58,7 @@ pub fn active(sys: &Sys) -> Option<Vec<LoopDevice>> {
             Err(_) if !there() => return None,
             Err(e) => Err(format!("/dev/{name}: {e}")),
         };
-        Some(LoopDevice { name, number, backing })
+        Some(ActiveLoop { name, number, backing })
     };
     Some(all.into_iter().filter_map(ask).collect())
 }

@@ -5,7 +5,6 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::null_mut;
 
 use libloading::{Library, Symbol};
 use taillight_machine::block::PartitionRange;
@@ -27,14 +26,18 @@ const BAD_CHECKSUM: c_int = 1 << 10;
 const MOST: usize = 64;
 
 /// A probe of a range, with the library that it is of.
-struct Probe<'a> {
+struct BlkidProbe<'a> {
     library: &'a Library,
     handle: Handle,
 }
 
-impl<'a> Probe<'a> {
+impl<'a> BlkidProbe<'a> {
     /// None where the library lacks what is asked of it.
-    fn new(library: &'a Library, fd: BorrowedFd<'_>, range: PartitionRange) -> Option<Probe<'a>> {
+    fn new(
+        library: &'a Library,
+        fd: BorrowedFd<'_>,
+        range: PartitionRange,
+    ) -> Option<BlkidProbe<'a>> {
         let (start, len) = (i64::try_from(range.start).ok()?, i64::try_from(range.len).ok()?);
         // SAFETY: the signatures are those of the header.
         let (new, set) = unsafe {
@@ -46,7 +49,7 @@ impl<'a> Probe<'a> {
         };
         // SAFETY: it takes nothing and gives a probe or null.
         let handle = unsafe { new() };
-        let probe = (!handle.is_null()).then_some(Probe { library, handle })?;
+        let probe = (!handle.is_null()).then_some(BlkidProbe { library, handle })?;
         // SAFETY: the probe lives, the descriptor is open for as long as the caller holds it, which is
         // longer than the probe.
         let done = unsafe { set(handle, fd.as_raw_fd(), start, len) };
@@ -77,7 +80,7 @@ impl<'a> Probe<'a> {
     }
 }
 
-impl Drop for Probe<'_> {
+impl Drop for BlkidProbe<'_> {
     fn drop(&mut self) {
         let _: Option<()> = self.call(b"blkid_free_probe\0", self.handle, ());
     }
@@ -104,7 +107,7 @@ pub fn signatures_of_any_checksum(
 
 fn asked(fd: BorrowedFd<'_>, range: PartitionRange, flags: c_int) -> Option<Vec<Signature>> {
     let library = library()?;
-    let Some(probe) = Probe::new(&library, fd, range) else { return Some(Vec::new()) };
+    let Some(probe) = BlkidProbe::new(&library, fd, range) else { return Some(Vec::new()) };
     let set = b"blkid_probe_set_superblocks_flags\0";
     let _: c_int = probe.call(b"blkid_probe_enable_superblocks\0", probe.handle, ON)?;
     let _: c_int = probe.call(set, probe.handle, flags)?;
@@ -123,7 +126,7 @@ fn asked(fd: BorrowedFd<'_>, range: PartitionRange, flags: c_int) -> Option<Vec<
 /// The partitions of a range, of every kind of table that libblkid knows; empty without it.
 pub fn partitions(fd: BorrowedFd<'_>, range: PartitionRange) -> Vec<PartitionRange> {
     let Some(library) = library() else { return Vec::new() };
-    let found = Probe::new(&library, fd, range).and_then(|probe| {
+    let found = BlkidProbe::new(&library, fd, range).and_then(|probe| {
         let _: c_int = probe.call(b"blkid_probe_enable_partitions\0", probe.handle, ON)?;
         let list: Handle = probe.call(b"blkid_probe_get_partitions\0", probe.handle, ())?;
         if list.is_null() {
@@ -132,7 +135,7 @@ pub fn partitions(fd: BorrowedFd<'_>, range: PartitionRange) -> Vec<PartitionRan
         let count: c_int = probe.call(b"blkid_partlist_numof_partitions\0", list, ())?;
         let each = |n: c_int| {
             let part: Handle = probe.call(b"blkid_partlist_get_partition\0", list, n)?;
-            let part = Some(part).filter(|p| *p != null_mut())?;
+            let part = Some(part).filter(|p| !p.is_null())?;
             let sectors = |name: &[u8]| {
                 let sectors: i64 = probe.call(name, part, ())?;
                 u64::try_from(sectors).ok()?.checked_mul(512)

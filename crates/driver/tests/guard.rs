@@ -288,6 +288,116 @@ fn the_file_behind_a_loop_device_through_an_overlay() {
     or_skip!(run(&["mount", "-t", "overlay", "overlay", "-o", &layers, &at(&merged)]));
     let _unmount = UndoOnDrop(vec!["umount".into(), at(&merged)]);
     refused_for(&merged.path().join("backing"), &disk.backing, "behind /dev/loop");
+    // A writer by the overlay's name is one of the file in its layer, and the other way round.
+    let other = disk.backing.with_file_name("other");
+    std::fs::write(&other, vec![1u8; 1 << 20]).unwrap();
+    let shown = merged.path().join("other");
+    for (held, target) in [(&shown, &other), (&other, &shown)] {
+        let writer = Writer::of(held);
+        refused_for(target, &other, "open for writing in sh");
+        writer.end();
+    }
+}
+
+/// A shell that has a file open for writing until its input ends.
+struct Writer(std::process::Child);
+
+impl Writer {
+    fn of(path: &Path) -> Writer {
+        let mut shell = Command::new("sh")
+            .args(["-c", "exec 9<>\"$0\"; echo; read _"])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says that it has the file open.
+        shell.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        Writer(shell)
+    }
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn equal_inode_numbers_on_file_systems_that_have_nothing_in_common() {
+    let (one, other) = (scratch(), scratch());
+    let at = |dir: &tempfile::TempDir| dir.path().to_str().unwrap().to_owned();
+    for dir in [&one, &other] {
+        or_skip!(run(&["mount", "-t", "tmpfs", "none", &at(dir)]));
+        std::fs::write(dir.path().join("f"), vec![1u8; 1 << 20]).unwrap();
+    }
+    let _unmount = UndoOnDrop(vec!["umount".into(), at(&one)]);
+    let (target, held) = (one.path().join("f"), other.path().join("f"));
+    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
+    let equal = inode(&target) == inode(&held);
+    let writer = Writer::of(&held);
+    // From now on no mount has its number, as with subvolumes and memory of processes.
+    run(&["umount", "-l", &at(&other)]).unwrap();
+    assert!(equal, "both are the first file of their file system");
+    let options = "direct = false";
+    let ask = Ask { options, destroy: Some(&target), ..Ask::new(&target, WRITE) };
+    let opened = ask.open();
+    writer.end();
+    opened.unwrap().close().unwrap();
+}
+
+#[test]
+fn a_file_of_the_kernel_under_another_name() {
+    let dir = scratch();
+    let name = dir.path().join("q");
+    std::fs::write(&name, b"").unwrap();
+    or_skip!(run(&["mount", "--bind", "/proc/version", name.to_str().unwrap()]));
+    let _unmount = UndoOnDrop(vec!["umount".into(), name.to_str().unwrap().into()]);
+    let options = "direct = false";
+    for ops in [WRITE, READ] {
+        let e = Ask { options, size: Some(4096), ..Ask::new(&name, ops) }.open().err();
+        let e = e.expect("no storage");
+        assert!(e.kind() == ErrorKind::Refused && e.to_string().contains("kernel's own"), "{e}");
+    }
+}
+
+#[test]
+fn what_a_plan_that_only_reads_lays_out_is_guarded_like_what_is_written() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: what_a_plan_that_only_reads_lays_out: needs root");
+        return;
+    }
+    let dir = scratch();
+    let image = dir.path().join("image");
+    let file = std::fs::File::create(&image).unwrap();
+    file.set_len(4 * MIB).unwrap();
+    file.write_all_at(b"mine", MIB).unwrap();
+    let ask = Ask { destroy: Some(&image), ..Ask::new(&image, READ) };
+    let refused = |why: &str| {
+        let before = std::fs::read(&image).unwrap();
+        let e = ask.open().err().expect("refused").to_string();
+        assert!(e.contains(why) && std::fs::read(&image).unwrap() == before, "{e}");
+    };
+    let writer = Writer::of(&image);
+    refused("open for writing in sh");
+    writer.end();
+    file.write_all_at(b"LVM2 001", 536).unwrap();
+    refused("LVM");
+    file.write_all_at(&[0; 8], 536).unwrap();
+    drop(file);
+    let target = ask.open().unwrap();
+    let facts = target.facts();
+    assert!(facts.iter().any(|(name, what)| name == "lost" && what.contains("4MiB")), "{facts:?}");
+    // It is looked at once more before the first I/O, like what is written.
+    let (_over, _detach) = or_skip!(loop_over(&image, &[]));
+    let spec = taillight_driver::SessionSpec {
+        worker: 0,
+        workload: 0,
+        keep: false,
+        depth: 1,
+        buffer_size: 4096,
+        seed: 1,
+    };
+    let e = target.session(&spec).err().expect("refused");
+    assert!(e.to_string().contains("behind /dev/loop"), "{e}");
 }
 
 #[test]

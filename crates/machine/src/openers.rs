@@ -1,25 +1,63 @@
 //! Which processes have a file open for writing or mapped for writing, from `/proc/PID`.
 
-use std::fs::{self, Metadata};
-use std::io::ErrorKind;
-use std::path::Path;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use crate::{DeviceNumber, Sys};
 
 /// Bits of `flags` in fdinfo that say how a file was opened, and the value for reading only.
 const ACCESS_MODE: u32 = 3;
 
+/// What a descriptor or a mapping of a process is of.
+#[derive(Debug, Clone)]
+pub struct OpenedFile {
+    pub kind: FileType,
+    /// Number of the file system's device, as `st_dev`.
+    pub file_system: DeviceNumber,
+    pub inode: u64,
+    /// Its own number, where it is a device.
+    pub device: DeviceNumber,
+    /// Id of the mount that it was opened through, where the kernel says it (5.8).
+    pub mount: Option<u64>,
+    /// The link in `/proc` that leads to it.
+    pub link: PathBuf,
+}
+
+impl OpenedFile {
+    /// What the kernel knows already: a dead network or FUSE file system would never answer. Errors: as
+    /// statx(2).
+    fn of(link: PathBuf) -> io::Result<OpenedFile> {
+        let asked = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MNT_ID;
+        let found = statx(CWD, &link, AtFlags::STATX_DONT_SYNC, asked)?;
+        let number = |major, minor| DeviceNumber { major, minor };
+        Ok(OpenedFile {
+            kind: FileType::from_raw_mode(found.stx_mode.into()),
+            file_system: number(found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            device: number(found.stx_rdev_major, found.stx_rdev_minor),
+            mount: (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id),
+            link,
+        })
+    }
+}
+
 /// What is looked for: by what stat says of a file, and by device number and inode where a mapping can
 /// only be told by these.
 pub trait Wanted {
-    fn is(&self, meta: &Metadata) -> bool;
+    fn is(&self, file: &OpenedFile) -> bool;
     fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool;
 }
 
 /// Another process that has what is wanted open or mapped for writing: its name and id. None when there
 /// is none that this user can see.
 pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
-    let own = std::process::id().to_string();
+    // Not getpid(2): /proc may be of another PID namespace.
+    let own = fs::read_link(sys.path("/proc/self")).ok();
+    let own = own.and_then(|own| own.into_os_string().into_string().ok());
+    let own = own.unwrap_or_else(|| std::process::id().to_string());
     let process = processes(sys).into_iter().find(|process| {
         let dir = sys.path(&format!("/proc/{process}"));
         *process != own && (opens(&dir, wanted) || maps(&dir, wanted))
@@ -64,16 +102,23 @@ fn opens(process: &Path, wanted: &impl Wanted) -> bool {
 fn thread_opens(thread: &Path, wanted: &impl Wanted) -> bool {
     let descriptors = fs::read_dir(thread.join("fd")).into_iter().flatten().flatten();
     descriptors.into_iter().any(|fd| {
-        fs::metadata(fd.path()).is_ok_and(|m| wanted.is(&m))
+        OpenedFile::of(fd.path()).is_ok_and(|file| wanted.is(&file))
             && opened_for_writing(&thread.join("fdinfo").join(fd.file_name()))
     })
 }
 
+/// What cannot be read counts as writing, unless process or descriptor are gone.
 fn opened_for_writing(info: &Path) -> bool {
-    let text = fs::read_to_string(info).unwrap_or_default();
+    let text = match fs::read_to_string(info) {
+        Ok(text) => text,
+        Err(e) => {
+            let gone = e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
+            return !gone && e.kind() != ErrorKind::NotFound;
+        }
+    };
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & ACCESS_MODE != 0)
+    flags.is_none_or(|flags| flags & ACCESS_MODE != 0)
 }
 
 /// Lines of maps: `start-end rw-s offset major:minor inode path`. The number of the file system is not
@@ -86,8 +131,8 @@ fn maps(process: &Path, wanted: &impl Wanted) -> bool {
         if !(rights.contains('w') && rights.ends_with('s')) || inode == "0" {
             return false;
         }
-        match fs::metadata(process.join("map_files").join(range)) {
-            Ok(meta) => wanted.is(&meta),
+        match OpenedFile::of(process.join("map_files").join(range)) {
+            Ok(file) => wanted.is(&file),
             Err(_) => in_hex(number)
                 .zip(inode.parse().ok())
                 .is_some_and(|(number, inode)| wanted.may_be(number, inode)),
@@ -111,8 +156,8 @@ mod tests {
     struct ByInode(u64, u64);
 
     impl Wanted for ByInode {
-        fn is(&self, meta: &Metadata) -> bool {
-            (meta.dev(), meta.ino()) == (self.0, self.1)
+        fn is(&self, file: &OpenedFile) -> bool {
+            (file.file_system, file.inode) == (DeviceNumber::from_dev(self.0), self.1)
         }
         fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool {
             (file_system, inode) == (DeviceNumber::from_dev(self.0), self.1)
@@ -156,6 +201,39 @@ mod tests {
         };
         assert_eq!(shell("<"), None);
         assert!(shell(">>").is_some_and(|found| found.starts_with("sh ")));
+    }
+
+    #[test]
+    fn a_descriptor_that_cannot_be_asked_counts_as_writing_unless_it_is_gone() {
+        let home = tempfile::tempdir().expect("a directory");
+        let info = home.path().join("7");
+        assert!(!opened_for_writing(&info));
+        fs::create_dir(&info).expect("made");
+        assert!(opened_for_writing(&info));
+        fs::remove_dir(&info).expect("removed");
+        for (text, writes) in
+            [("pos:\t0\n", true), ("flags:\t0100001\n", true), ("flags:\t00\n", false)]
+        {
+            fs::write(&info, text).expect("written");
+            assert_eq!(opened_for_writing(&info), writes, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_known_where_proc_is_of_another_namespace() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let home = tmp.path().join("proc/1");
+        for dir in ["fd", "fdinfo", "task"] {
+            fs::create_dir_all(home.join(dir)).expect("made");
+        }
+        let path = tmp.path().join("data");
+        let meta = fs::File::create(&path).expect("a file").metadata().expect("metadata");
+        std::os::unix::fs::symlink(&path, home.join("fd/3")).expect("a link");
+        fs::write(home.join("fdinfo/3"), "flags:\t0100002\n").expect("written");
+        let ask = || writer(&Sys::at(tmp.path()), &ByInode(meta.dev(), meta.ino()));
+        assert_eq!(ask().as_deref(), Some(" (process 1)"));
+        std::os::unix::fs::symlink("1", tmp.path().join("proc/self")).expect("a link");
+        assert_eq!(ask(), None);
     }
 
     #[test]

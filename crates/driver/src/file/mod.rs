@@ -137,9 +137,10 @@ fn open(
     let (engine, resolved, asked) = open_request(driver, options, spec)?;
     let ring = (engine == IoEngine::Uring).then(|| RingSetup::probe(options)).transpose()?;
     // Before anything changes it.
-    let confirmed = asked.confirmed && asked.changes_device();
-    let lost = confirmed.then(|| contents::lost(&resolved.name().to_string_lossy()));
+    let lost = asked.confirmed.then(|| contents::lost(&resolved.name().to_string_lossy()));
     let mut opened = OpenedTarget::from(resolved, &asked, ring.as_ref(), progress)?;
+    // A plan that only reads may lay out what is somebody else's.
+    let lost = lost.filter(|_| asked.changes_device() || opened.watched.is_some());
     opened.facts.extend(lost.filter(|l| !l.is_empty()).map(|l| ("lost".to_owned(), l.join("; "))));
     opened.into_target(&asked, ring, progress).map(|t| Box::new(t) as Box<dyn Target>)
 }
@@ -255,9 +256,8 @@ impl OpenedTarget {
             }
             TargetPath::Files(file_set) => {
                 let planned = regular::plan_preparation(&file_set, asked)?;
-                let foreign = planned.foreign();
+                let foreign = planned.foreign(&asked.needs);
                 let watched = foreign.first().map(|(_, path)| path.to_path_buf());
-                let watched = watched.filter(|_| asked.needs.changes());
                 check_io(&planned.there(), planned.file_size, asked, (uring, false))?;
                 if planned.replaces() {
                     target::try_workers(asked.spec.plan, &planned.there(), ring, false)?;

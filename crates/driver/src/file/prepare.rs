@@ -15,8 +15,11 @@ use crate::path_error::cannot;
 
 use crate::file::path::FileSet;
 use crate::file::plan::{self, FilePreparation};
-use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock, no_extents};
+use crate::file::regular::{
+    self, DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock, no_extents,
+};
 use crate::file::sys;
+use crate::guard;
 use crate::identity::FileIdentity;
 use crate::ownership::files::MarkOrigin;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
@@ -31,6 +34,11 @@ pub fn prepare(
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
+    // Since the decision, room was looked for and memory tried out.
+    let foreign = regular::foreign(&entries, preparations, &asked.needs);
+    if let Some((_, first)) = foreign.first() {
+        guard::again(foreign.iter().map(|(fd, _)| *fd), first, asked.spec.stop)?;
+    }
     let to_fill = preparations.iter().filter(|s| s.fills()).count() as u64;
     let mut meter =
         LayoutProgress { on: progress, what: "laying out", done: 0, total: to_fill * file_size };
@@ -112,7 +120,7 @@ pub fn check_fill(
     if !level.is_asked() {
         return Ok(());
     }
-    let held = dir.map_or(Ok(0), fill_blocks)?;
+    let held = dir.map_or(Ok(None), fill_blocks)?.unwrap_or(0);
     let there = file_set.nearest_dir();
     let room = Room::of(OwnedDirectory::open(there, asked.spec.stop)?.fd())?;
     let then = Room {
@@ -129,14 +137,25 @@ pub fn check_fill(
     }
 }
 
-/// Bytes that the file which fills the file system takes now. Errors: `Refused` for a file of somebody
-/// else in its place.
-fn fill_blocks(dir: &OwnedDirectory) -> Result<u64> {
-    let Ok(found) = FileIdentity::at(dir.fd(), fill_level::NAME) else { return Ok(0) };
+/// Bytes that the file which fills the file system takes now, if it is there. Errors: `Refused` for a file
+/// of somebody else in its place.
+fn fill_blocks(dir: &OwnedDirectory) -> Result<Option<u64>> {
+    let failed = |e| cannot("cannot stat the file", &dir.path().join(fill_level::NAME), e);
+    let found = match FileIdentity::at(dir.fd(), fill_level::NAME) {
+        Ok(found) => found,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(failed(e)),
+    };
     let stat = statat(dir.fd(), fill_level::NAME, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|e| cannot("cannot stat the file", &dir.path().join(fill_level::NAME), e))?;
-    match dir.marks()?.iter().any(|m| m.name == fill_level::NAME && m.proves(&found)) {
-        true => Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)),
+        .map_err(|e| failed(e.into()))?;
+    fills(dir, &found)?;
+    Ok(Some(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)))
+}
+
+/// Whether a file is the one of ours that fills the file system. Errors: `Refused` where it is not.
+fn fills(dir: &OwnedDirectory, found: &FileIdentity) -> Result<()> {
+    match dir.marks()?.iter().any(|m| m.name == fill_level::NAME && m.proves(found)) {
+        true => Ok(()),
         false => Err(Error::refused(
             "a file is in the way that Taillight did not make, or that was changed since",
         )
@@ -160,16 +179,20 @@ fn fill_up(
     let failed = |e: Errno| cannot("cannot fill the file system", &path, e);
     let held = fill_blocks(made.dir())?;
     // The data may have reached the level by what the file system noted down of it.
-    let bytes = Room::of(made.dir().fd())?.missing(level, held).unwrap_or(0);
+    let bytes = Room::of(made.dir().fd())?.missing(level, held.unwrap_or(0)).unwrap_or(0);
     // What is there is ours, or appeared since it was looked at: that is not opened.
-    let new = if held > 0 { OFlags::empty() } else { OFlags::CREATE | OFlags::EXCL };
+    let new = if held.is_some() { OFlags::empty() } else { OFlags::CREATE | OFlags::EXCL };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | new;
     let file = openat(made.dir().fd(), fill_level::NAME, flags, Mode::from_raw_mode(0o600));
     let file = file.map_err(failed)?;
     lock(&file, &path, true)?;
     let found = FileIdentity::of(&file).map_err(|e| cannot("cannot stat the file", &path, e))?;
+    if held.is_some() {
+        // What was opened, in case the name came to mean another file.
+        fills(made.dir(), &found)?;
+    }
     let mark = FileMark::new(fill_level::NAME, &found, asked.spec.run_id, asked.options.keep);
-    let origin = if held > 0 { MarkOrigin::Proven } else { MarkOrigin::Made };
+    let origin = if held.is_some() { MarkOrigin::Proven } else { MarkOrigin::Made };
     made.take(mark, origin, None);
     made.note()?;
     ftruncate(&file, bytes).map_err(failed)?;

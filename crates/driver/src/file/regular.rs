@@ -139,9 +139,17 @@ pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
     plan_preparation(file_set, asked).map(drop)
 }
 
-/// Files that are there, not empty, and not Taillight's.
-fn foreign(entries: &[DataFile]) -> Vec<(BorrowedFd<'_>, &Path)> {
-    let there = entries.iter().filter_map(|f| Some((f.existing.as_ref()?, f.path.as_path())));
+/// Files that are there, not empty, not Taillight's, and that are changed: by the run, or before it.
+pub fn foreign<'a>(
+    entries: &'a [DataFile],
+    preparations: &[FilePreparation],
+    needs: &AccessNeeds,
+) -> Vec<(BorrowedFd<'a>, &'a Path)> {
+    let changed = entries
+        .iter()
+        .zip(preparations)
+        .filter(|(_, preparation)| needs.changes() || **preparation != FilePreparation::Nothing);
+    let there = changed.filter_map(|(f, _)| Some((f.existing.as_ref()?, f.path.as_path())));
     let foreign = there.filter(|(file, _)| !file.proven && file.size() > 0);
     foreign.map(|(file, path)| (file.fd.as_fd(), path)).collect()
 }
@@ -172,8 +180,8 @@ impl PreparationPlan {
     }
 
     /// The files that exist, are to be changed and are somebody else's.
-    pub fn foreign(&self) -> Vec<(BorrowedFd<'_>, &Path)> {
-        foreign(&self.entries)
+    pub fn foreign(&self, needs: &AccessNeeds) -> Vec<(BorrowedFd<'_>, &Path)> {
+        foreign(&self.entries, &self.preparations, needs)
     }
 
     /// Lays out a file of no name in extents that lie apart, before one that is there is emptied for
@@ -218,9 +226,8 @@ pub fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<
     };
     let entries = find_files(file_set, dir.as_ref(), asked)?;
     if asked.needs.changes() {
-        let foreign = foreign(&entries);
-        guard::foreign_files(&foreign)?;
-        foreign.iter().try_for_each(|(fd, path)| asked.still_confirmed(path, *fd))?;
+        let undecided = vec![FilePreparation::Nothing; entries.len()];
+        check_foreign(&foreign(&entries, &undecided, &asked.needs), asked)?;
     }
     let file_size = match asked_size {
         Some(size) => size,
@@ -230,9 +237,31 @@ pub fn plan_preparation(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<
         .iter()
         .map(|f| decide(f, file_size, asked))
         .collect::<Result<Vec<FilePreparation>>>()?;
+    if !asked.needs.changes() {
+        // A plan that only reads changes what it lays out.
+        let changed = entries.iter().zip(&preparations);
+        let changed = changed.filter(|(_, p)| **p != FilePreparation::Nothing);
+        let changed: Vec<_> =
+            changed.filter_map(|(found, _)| Some(found.existing.as_ref()?.fd.as_fd())).collect();
+        if !changed.is_empty() {
+            guard::files(changed, shown(file_set, &entries), Some(asked.spec.stop))?;
+        }
+        check_foreign(&foreign(&entries, &preparations, &asked.needs), asked)?;
+    }
     let grows = check_space(file_set, &entries, &preparations, file_size)?;
     check_fill(file_set, dir.as_ref(), grows, asked)?;
     Ok(PreparationPlan { dir, entries, preparations, file_size })
+}
+
+/// What is asked of files that are somebody else's and whose loss is confirmed.
+fn check_foreign(foreign: &[(BorrowedFd<'_>, &Path)], asked: &FileOpenSpec<'_>) -> Result<()> {
+    guard::foreign_files(foreign)?;
+    foreign.iter().try_for_each(|(fd, path)| asked.still_confirmed(path, *fd))
+}
+
+/// The path that a refusal names.
+fn shown<'a>(file_set: &'a FileSet, entries: &'a [DataFile]) -> &'a Path {
+    if let [only] = entries { &only.path } else { &file_set.dir }
 }
 
 fn make_dir(path: &Path, stop: &StopFlag) -> Result<OwnedDirectory> {
@@ -259,12 +288,11 @@ fn find_files(
         };
         entries.push(DataFile { name, path, existing });
     }
-    let there = entries.iter().filter_map(|f| f.existing.as_ref()).map(|f| f.stat);
-    let there: Vec<Stat> = there.collect();
+    let there = entries.iter().filter_map(|f| f.existing.as_ref()).map(|f| f.fd.as_fd());
+    let there: Vec<BorrowedFd<'_>> = there.collect();
     let changes = asked.needs.changes().then_some(asked.spec.stop);
     if !there.is_empty() && (changes.is_some() || !asked.options.read_in_use) {
-        let path = if let [only] = &entries[..] { &only.path } else { &file_set.dir };
-        guard::files(&there, path, changes)?;
+        guard::files(there, shown(file_set, &entries), changes)?;
     }
     Ok(entries)
 }
@@ -295,6 +323,8 @@ fn examine(
     if !FileType::from_raw_mode(stat.st_mode).is_file() {
         return Err(Error::usage("the target is not a regular file").with("path", path.display()));
     }
+    // The file system of its directory is another one where the file itself is a mount.
+    guard::storage(&fd, path)?;
     if asked.needs.changes() || !asked.options.read_in_use {
         lock(&fd, path, asked.needs.changes())?;
     }

@@ -26,7 +26,7 @@ use taillight_machine::{BlockDevice, DeviceNumber, Sys, node, openers};
 
 use crate::identity::device::{BlockStack, Store};
 use crate::patience;
-use uses::{TargetBlocks, Uses};
+use uses::{TargetBlocks, Uses, is_overlay};
 
 /// Refuses a block device that is mounted, swap, held, behind a loop device or a member of something, whole
 /// or in part; one that is to be changed also while another process writes it, or where that cannot be
@@ -66,6 +66,7 @@ pub fn again<'a>(
 ) -> Result<()> {
     let found = TargetState::of(fds, path)?;
     found.free(path)?;
+    found.known(path, Vec::new())?;
     found.written_by_others(path, stop)
 }
 
@@ -81,8 +82,12 @@ pub fn device_in_use(rdev: u64) -> Option<String> {
 /// Refuses regular files one of which is swap or backs an active loop device; files that are to be changed
 /// also while another process has one open or mapped for writing. Processes of other users are seen by root
 /// only. Errors: `Refused` with the reason.
-pub fn files(stats: &[Stat], path: &Path, changes: Option<&StopFlag>) -> Result<()> {
-    let found = TargetState::with(stats);
+pub fn files<'a>(
+    fds: impl IntoIterator<Item = BorrowedFd<'a>>,
+    path: &Path,
+    changes: Option<&StopFlag>,
+) -> Result<()> {
+    let found = TargetState::of(fds, path)?;
     found.free(path)?;
     changes.map_or(Ok(()), |stop| found.written_by_others(path, stop))
 }
@@ -102,8 +107,9 @@ pub fn foreign_files<'a>(all: &[(BorrowedFd<'a>, &'a Path)]) -> Result<()> {
 }
 
 /// File systems whose files are the kernel's own words (`include/uapi/linux/magic.h`): proc, sysfs, debugfs,
-/// tracefs, securityfs, cgroup, cgroup2, configfs, bpf, pstore, efivarfs, binfmt_misc, selinuxfs, nsfs.
-const KERNEL_FILES: [u64; 14] = [
+/// tracefs, securityfs, cgroup, cgroup2, configfs, bpf, pstore, efivarfs, binfmt_misc, selinuxfs, nsfs,
+/// nfsd, fusectl, resctrl, rpc_pipefs, smackfs.
+const KERNEL_FILES: [u64; 19] = [
     0x9fa0,
     0x6265_6572,
     0x6462_6720,
@@ -118,12 +124,23 @@ const KERNEL_FILES: [u64; 14] = [
     0x4249_4e4d,
     0xf97c_ff8c,
     0x6e73_6673,
+    0x6e66_7364,
+    0x6573_5543,
+    0x0765_5821,
+    0x6759_6969,
+    0x4341_5d53,
 ];
 
-/// Refuses files of procfs, sysfs and their like: they are no storage. Errors: `Refused`.
+/// Refuses files of procfs, sysfs and their like, by whatever name: they are no storage. Errors: `Refused`,
+/// also where the file system cannot be asked.
 pub fn storage(fd: impl AsFd, path: &Path) -> Result<()> {
-    let kind = fstatfs(fd).map(|s| s.f_type as u64 & 0xffff_ffff);
-    match kind.is_ok_and(|kind| KERNEL_FILES.contains(&kind)) {
+    let found = fstatfs(fd).map_err(|e| {
+        Error::refused("it cannot be told here what file system the target is in")
+            .with("target", path.display())
+            .source(std::io::Error::from(e))
+            .hint("name a file on a mounted disk")
+    })?;
+    match KERNEL_FILES.contains(&(found.f_type as u64 & 0xffff_ffff)) {
         false => Ok(()),
         true => Err(Error::refused(
             "the target is in a file system of the kernel's own (procfs, sysfs)",
@@ -147,8 +164,15 @@ struct TargetState {
 
 impl TargetState {
     fn of<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, path: &Path) -> Result<TargetState> {
-        let stats = fds.into_iter().map(|fd| fstat(fd).map_err(|e| cannot_stat(path, e)));
-        Ok(TargetState::with(&stats.collect::<Result<Vec<Stat>>>()?))
+        let mut overlay = false;
+        let stats = fds.into_iter().map(|fd| {
+            overlay |= is_overlay(fd);
+            fstat(fd).map_err(|e| cannot_stat(path, e))
+        });
+        let stats = stats.collect::<Result<Vec<Stat>>>()?;
+        let mut found = TargetState::with(&stats);
+        found.stack.overlay = overlay;
+        Ok(found)
     }
 
     fn with(stats: &[Stat]) -> TargetState {

@@ -4,12 +4,14 @@
 //! words. What could not be found out is noted, for those who must know.
 
 use std::fs::Metadata;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use rustix::fs::{MemfdFlags, StatFs, fstat, fstatfs, memfd_create, statfs};
 use taillight_machine::block::btrfs_devices;
 use taillight_machine::loops::{self, ActiveLoop};
 use taillight_machine::mounts::{self, Mount};
-use taillight_machine::openers::Wanted;
+use taillight_machine::openers::{OpenedFile, Wanted};
 use taillight_machine::{BlockDevice, DeviceNumber, Sys};
 
 use crate::identity::device::{BlockExtent, BlockStack, Store};
@@ -77,7 +79,11 @@ impl Uses {
     }
 
     fn add_swaps(&mut self) {
-        for path in mounts::swaps(&self.sys).unwrap_or_default() {
+        let swaps = mounts::swaps(&self.sys).unwrap_or_else(|_| {
+            self.unknown.push("what is used as swap (/proc/swaps)".to_owned());
+            Vec::new()
+        });
+        for path in swaps {
             // The path is the kernel's own; where it means nothing here, the kernel itself keeps writers
             // off a swap file (ETXTBSY) and a swap device (EBUSY).
             let Ok(meta) = std::fs::metadata(&path) else { continue };
@@ -131,7 +137,7 @@ impl Uses {
             self.all.iter().filter(move |u| {
                 let own = u.by_loop.is_some_and(|number| stack.loops.contains(&number));
                 let like = extent.mapped && u.holds;
-                !own && !like && self.overlap(extent, &u.extent)
+                !own && !like && overlap(extent, &u.extent, |_, b| stack.overlay || self.hides(b))
             })
         });
         let first = users.into_iter().next()?;
@@ -140,25 +146,56 @@ impl Uses {
         Some(name.map_or(first.reason.clone(), |name| format!("{name}: {}", first.reason)))
     }
 
-    /// Whether two extents have, or may have, a block in common: an overlay and its layers show one inode
-    /// on different file systems.
-    fn overlap(&self, one: &BlockExtent, other: &BlockExtent) -> bool {
-        let ranges = one.range.start < other.range.end && other.range.start < one.range.end;
-        match (one.store, other.store) {
-            (
-                Store::File { file_system: a, inode },
-                Store::File { file_system: b, inode: same },
-            ) if inode == same => ranges && (a == b || self.hides(a) || self.hides(b)),
-            _ => one.overlaps(other),
-        }
-    }
-
     /// Whether files of a file system with this number may be those of another one: an overlay, or a number
-    /// that no mount has.
+    /// that no mount has. Where the file itself can be asked, [`is_overlay`] says more: every subvolume of
+    /// btrfs has such a number.
     fn hides(&self, number: DeviceNumber) -> bool {
         let mut mounts = self.mounts.iter().filter(|m| m.device == number);
         number.major == 0 && mounts.all(|m| m.fs == "overlay")
     }
+
+    /// Whether a file that a process has open was opened through an overlay. The table of mounts is asked
+    /// first: a dead network file system would not answer.
+    fn is_of_overlay(&self, file: &OpenedFile) -> bool {
+        match self.mounts.iter().find(|m| Some(m.id) == file.mount) {
+            Some(mount) => mount.fs == "overlay",
+            None => statfs(&file.link).is_ok_and(overlay),
+        }
+    }
+}
+
+/// Whether two extents have, or may have, a block in common: an overlay and its layers show one inode on
+/// different file systems; `hides` says whether one of the two may be so.
+fn overlap(
+    one: &BlockExtent,
+    other: &BlockExtent,
+    hides: impl Fn(DeviceNumber, DeviceNumber) -> bool,
+) -> bool {
+    match (one.store, other.store) {
+        (Store::File { file_system: a, inode }, Store::File { file_system: b, inode: same })
+            if inode == same && a != b =>
+        {
+            let ranges = one.range.start < other.range.end && other.range.start < one.range.end;
+            ranges && hides(a, b)
+        }
+        _ => one.overlaps(other),
+    }
+}
+
+/// `OVERLAYFS_SUPER_MAGIC` of the kernel's `include/uapi/linux/magic.h`.
+fn overlay(of: StatFs) -> bool {
+    of.f_type as u64 & 0xffff_ffff == 0x794c_7630
+}
+
+/// Whether a file is on an overlay.
+pub fn is_overlay(fd: impl AsFd) -> bool {
+    fstatfs(fd).is_ok_and(overlay)
+}
+
+/// The file system of memory that processes share, which no table lists.
+fn shared_memory() -> Option<DeviceNumber> {
+    let memory = memfd_create(c"taillight", MemfdFlags::CLOEXEC).ok()?;
+    Some(DeviceNumber::from_dev(fstat(memory).ok()?.st_dev))
 }
 
 fn mounted(at: &Mount) -> String {
@@ -176,21 +213,32 @@ pub struct TargetBlocks<'a> {
 }
 
 impl TargetBlocks<'_> {
-    fn have(&self, extent: &BlockExtent) -> bool {
+    fn have(
+        &self,
+        extent: &BlockExtent,
+        hides: impl Fn(DeviceNumber, DeviceNumber) -> bool,
+    ) -> bool {
         let own = self.stack.extents.iter().filter(|own| !own.mapped);
-        own.into_iter().any(|own| self.uses.overlap(own, extent))
+        own.into_iter().any(|own| overlap(own, extent, &hides))
     }
 }
 
 impl Wanted for TargetBlocks<'_> {
-    fn is(&self, meta: &Metadata) -> bool {
-        if meta.file_type().is_block_device() {
-            let number = DeviceNumber::from_dev(meta.rdev());
-            return self.have(&BlockExtent::on_disk(&self.uses.sys, number, 0..u64::MAX));
+    fn is(&self, file: &OpenedFile) -> bool {
+        if file.kind.is_block_device() {
+            let extent = BlockExtent::on_disk(&self.uses.sys, file.device, 0..u64::MAX);
+            return self.have(&extent, |_, _| false);
         }
-        meta.is_file() && self.have(&BlockExtent::whole(file(meta)))
+        let OpenedFile { file_system, inode, .. } = *file;
+        let extent = BlockExtent::whole(Store::File { file_system, inode });
+        let hides = |_, _| self.stack.overlay || self.uses.is_of_overlay(file);
+        file.kind.is_file() && self.have(&extent, hides)
     }
     fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool {
-        self.have(&BlockExtent::whole(Store::File { file_system, inode }))
+        let extent = BlockExtent::whole(Store::File { file_system, inode });
+        self.have(&extent, |a, b| {
+            let hides = self.stack.overlay || self.uses.hides(a) || self.uses.hides(b);
+            hides && Some(b) != shared_memory()
+        })
     }
 }

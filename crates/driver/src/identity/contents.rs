@@ -52,10 +52,13 @@ fn directory(path: &Path) -> Vec<String> {
     }
     let bytes = files.iter().filter(|f| f.is_file()).map(MetadataExt::size).sum();
     let changed = at(files.iter().map(MetadataExt::mtime).max());
-    let count = files.len();
+    let count = match files.len() {
+        1 => "1 entry".to_owned(),
+        n => format!("{n} entries"),
+    };
     let (path, size) = (path.display(), ByteSize(bytes));
     vec![format!(
-        "what the driver uses of directory {path}: {count} entries, {size}, last changed {changed}"
+        "what the driver uses of directory {path}: {count}, {size}, last changed {changed}"
     )]
 }
 
@@ -120,7 +123,7 @@ mod tests {
         for word in ["16MiB", "ext4", "label \"thesis\"", "last mounted never", "last changed 20"] {
             assert!(lines[0].contains(word), "{word}: {lines:?}");
         }
-        assert!(lost(tmp.path().to_str().unwrap())[0].contains("1 entries"));
+        assert!(lost(tmp.path().to_str().unwrap())[0].contains(": 1 entry, "));
     }
 
     fn libblkid() -> Option<Vec<blkid::Signature>> {

@@ -87,6 +87,8 @@ pub struct BlockStack {
     pub loops: Vec<DeviceNumber>,
     /// The devices that are behind these.
     pub behind: Vec<DeviceNumber>,
+    /// A file of it is on an overlay, which shows the inode numbers of its layers.
+    pub overlay: bool,
 }
 
 impl BlockStack {

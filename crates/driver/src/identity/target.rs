@@ -16,6 +16,9 @@ use super::FileIdentity;
 /// Names and values; equal ones are of one target.
 pub type TargetIdentity = BTreeMap<String, String>;
 
+/// Name of what says that there is no file.
+const FILE: &str = "file";
+
 /// How many devices below a device are looked at.
 const LEVELS: u32 = 8;
 
@@ -31,7 +34,7 @@ pub fn of(target: &str) -> Option<TargetIdentity> {
         }
         Ok(meta) if meta.is_file() => file(path, "file", &mut all)?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            all.insert("file".to_owned(), "absent".to_owned());
+            all.insert(FILE.to_owned(), "absent".to_owned());
         }
         _ => return None,
     }
@@ -96,6 +99,14 @@ fn backing_file(
 
 /// What differs between two identities, in words.
 pub fn difference(was: &TargetIdentity, is: &TargetIdentity) -> Option<String> {
+    if was.contains_key(FILE) != is.contains_key(FILE) {
+        let now = if is.contains_key(FILE) {
+            "was there, and is not"
+        } else {
+            "was absent, and is there"
+        };
+        return Some(format!("the target {now} now"));
+    }
     let name = was.keys().chain(is.keys()).find(|name| was.get(*name) != is.get(*name))?;
     let value = |of: &TargetIdentity| of.get(name).map_or("none", String::as_str).to_owned();
     Some(format!("{name} {}, now {}", value(was), value(is)))
@@ -116,7 +127,9 @@ mod tests {
             eprintln!("skipped: the file system has no times of birth");
             return;
         };
-        assert!(difference(&absent, &first).is_some());
+        let words = |was, is| difference(was, is).unwrap();
+        assert_eq!(words(&absent, &first), "the target was absent, and is there now");
+        assert_eq!(words(&first, &absent), "the target was there, and is not now");
         std::fs::write(&path, b"another text").unwrap();
         assert_eq!(of(text), Some(first.clone()));
         std::fs::remove_file(&path).unwrap();

@@ -121,11 +121,11 @@ struct MarkedFile {
 impl MarkedFile {
     /// Whether the end of the run may delete or seal it. Where the run only read, what changed the file since
     /// it was prepared is somebody else.
-    fn is_ours(&self, dir: &OwnedDirectory, writes: bool) -> bool {
-        let Some(found) = dir.found(&self.mark) else { return true };
+    fn is_ours(&self, dir: &OwnedDirectory, writes: bool) -> Result<bool> {
+        let Some(found) = dir.found(&self.mark)? else { return Ok(true) };
         let sealed = self.mark.changed_ns.is_some();
-        self.origin != MarkOrigin::Confirmed(found)
-            && (writes || !sealed || self.mark.proves(&found))
+        Ok(self.origin != MarkOrigin::Confirmed(found)
+            && (writes || !sealed || self.mark.proves(&found)))
     }
 }
 
@@ -177,7 +177,7 @@ impl MarkedFiles {
     /// Errors: as [`MarkedFiles::note`].
     pub fn seal(&mut self) -> Result<()> {
         for file in self.files.iter_mut().filter(|file| file.mark.changed_ns.is_none()) {
-            let found = self.dir.found(&file.mark);
+            let found = self.dir.found(&file.mark)?;
             if let Some(found) = found.filter(|now| file.origin != MarkOrigin::Confirmed(*now)) {
                 file.mark.seal(&found);
             }
@@ -201,7 +201,14 @@ impl MarkedFiles {
     pub fn finish(&mut self) -> Result<()> {
         self.drop_unnoted();
         let mut files = std::mem::take(&mut self.files);
-        files.retain(|file| file.is_ours(&self.dir, self.writes));
+        let mut asked = Ok(());
+        // What cannot be asked stays as it is, under the mark that it has.
+        files.retain(|file| {
+            file.is_ours(&self.dir, self.writes).unwrap_or_else(|e| {
+                asked = Err(e);
+                false
+            })
+        });
         let (mut kept, temporary): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|file| file.mark.keep);
         let gone: Vec<FileMark> = temporary.into_iter().map(|file| file.mark).collect();
@@ -212,8 +219,10 @@ impl MarkedFiles {
                 shrunk = shrunk.and(shrink(&self.dir, mark, *size));
             }
             mark.grows = false;
-            if let Some(found) = self.dir.found(mark) {
-                mark.seal(&found);
+            match self.dir.found(mark) {
+                Ok(Some(found)) => mark.seal(&found),
+                Ok(None) => {}
+                Err(e) => shrunk = shrunk.and(Err(e)),
             }
         }
         self.files = kept;
@@ -224,7 +233,7 @@ impl MarkedFiles {
             // Not empty any more: somebody else's files are in it, so it stays.
             let _ = std::fs::remove_dir(self.dir.path());
         }
-        deleted.and(shrunk).and(sealed)
+        asked.and(deleted).and(shrunk).and(sealed)
     }
 }
 

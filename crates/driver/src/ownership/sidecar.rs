@@ -184,15 +184,18 @@ impl OwnedDirectory {
         })
     }
 
-    /// The file of a mark, if the name still means it.
-    pub fn found(&self, mark: &FileMark) -> Option<FileIdentity> {
-        let found = FileIdentity::at(&self.fd, mark.name.as_str()).ok()?;
-        Some(found).filter(|found| mark.same_file(found))
+    /// The file of a mark, if the name still means it. Errors: `Unavailable` where that cannot be told.
+    pub fn found(&self, mark: &FileMark) -> Result<Option<FileIdentity>> {
+        match FileIdentity::at(&self.fd, mark.name.as_str()) {
+            Ok(found) => Ok(Some(found).filter(|found| mark.same_file(found))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.failed("cannot stat a file", e)),
+        }
     }
 
     /// Deletes the file of a mark, if the name still means it. Errors: `Unavailable`.
     pub fn unlink(&self, mark: &FileMark) -> Result<()> {
-        if self.found(mark).is_none() {
+        if self.found(mark)?.is_none() {
             return Ok(());
         }
         rustix::fs::unlinkat(&self.fd, mark.name.as_str(), AtFlags::empty())
@@ -433,6 +436,21 @@ mod tests {
         assert!(!tmp.path().join("a").exists() && tmp.path().join("b").exists());
         dir.delete(&marks[1..]).unwrap();
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_asked_keeps_its_mark() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+        std::fs::write(tmp.path().join("a"), b"x").unwrap();
+        // ENAMETOOLONG stands for what is not ENOENT.
+        let unknown = FileMark { name: "n".repeat(300), ..mark(&dir, "a") };
+        dir.add(std::slice::from_ref(&unknown)).unwrap();
+        assert!(dir.found(&unknown).is_err());
+        assert!(dir.delete(std::slice::from_ref(&unknown)).is_err());
+        assert_eq!(dir.marks().unwrap(), [unknown]);
+        let gone = FileMark { name: "gone".to_owned(), ..mark(&dir, "a") };
+        assert_eq!(dir.found(&gone).unwrap(), None);
     }
 
     #[test]

@@ -422,7 +422,7 @@ fn what_came_between_the_look_and_the_first_write() {
     let disk = or_skip!(TestLoopDevice::new(16));
     let target = Ask { destroy: Some(&disk.device), ..Ask::new(&disk.device, WRITE) };
     let target = target.open().unwrap();
-    let (over, _detach) = or_skip!(loop_over(&disk.device, &[]));
+    let (over, detach) = or_skip!(loop_over(&disk.device, &[]));
     let spec = taillight_driver::SessionSpec {
         worker: 0,
         workload: 0,
@@ -431,8 +431,32 @@ fn what_came_between_the_look_and_the_first_write() {
         buffer_size: 4096,
         seed: 1,
     };
-    let e = target.session(&spec).err().expect("refused");
-    assert!(e.to_string().contains("behind /dev/loop"), "{e} {}", over.display());
+    let refused = || {
+        let e = target.session(&spec).err().expect("refused");
+        assert!(e.to_string().contains("behind /dev/loop"), "{e} {}", over.display());
+    };
+    refused();
+    // And between two runs on what stays open.
+    drop(detach);
+    drop(target.session(&spec).unwrap());
+    let (_over, _detach) = or_skip!(loop_over(&disk.device, &[]));
+    refused();
+}
+
+#[test]
+fn what_is_written_in_the_second_of_the_seal_is_somebody_elses() {
+    let disk = or_skip!(TestLoopDevice::new(32));
+    // Inodes of 128 bytes have room for whole seconds alone.
+    or_skip!(run(&["mkfs.ext4", "-q", "-F", "-I", "128", disk.name()]));
+    let mount = or_skip!(Mounted::new(&disk.device));
+    let path = mount.path().join("kept");
+    let options = "keep = true\ndirect = false";
+    let ask = Ask { size: Some(MIB), options, ..Ask::new(&path, WRITE) };
+    ask.open().unwrap().close().unwrap();
+    ask.open().unwrap().close().unwrap();
+    std::fs::write(&path, vec![7u8; 1 << 20]).unwrap();
+    assert_eq!(ask.open().err().expect("refused").kind(), ErrorKind::Refused);
+    assert!(std::fs::read(&path).unwrap() == vec![7u8; 1 << 20]);
 }
 
 #[test]

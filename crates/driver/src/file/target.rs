@@ -76,28 +76,36 @@ fn memory_of(spec: &SessionSpec) -> Result<Buffers> {
     })
 }
 
-/// Foreign files or devices that are about to be written: looked at once more before the first write, and
-/// before and after a purge.
+/// Foreign files or devices that are about to be written: looked at once more before the first write of
+/// each run on the opened target, and before and after a purge.
 pub struct Guarded {
     /// Their name, for people; none where there is nothing to look at.
     path: Option<PathBuf>,
     stop: StopFlag,
-    looked: Mutex<bool>,
+    /// One looks, the others wait for it.
+    looks: Mutex<()>,
 }
 
 impl Guarded {
     pub fn new(path: Option<PathBuf>, stop: &StopFlag) -> Guarded {
-        Guarded { path, stop: stop.clone(), looked: Mutex::new(false) }
+        Guarded { path, stop: stop.clone(), looks: Mutex::new(()) }
     }
 
     /// Errors: `Refused` where something has come to use one of the files.
-    fn look(&self, files: &[OwnedFd], again: bool) -> Result<()> {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = self.path.as_ref().filter(|_| again || !*looked) {
-            guard::again(files.iter().map(AsFd::as_fd), path, &self.stop)?;
+    fn look(&self, files: &[OwnedFd]) -> Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        guard::again(files.iter().map(AsFd::as_fd), path, &self.stop)
+    }
+
+    /// Looks where no session has the files yet, `own` times held by the target itself: a series keeps its
+    /// target open from one run to the next. The session that follows must begin before what is returned
+    /// is dropped. Errors: as [`Guarded::look`].
+    fn first_look(&self, files: &Arc<Vec<OwnedFd>>, own: usize) -> Result<Arc<Vec<OwnedFd>>> {
+        let _one = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::strong_count(files) <= own {
+            self.look(files)?;
         }
-        *looked = true;
-        Ok(())
+        Ok(Arc::clone(files))
     }
 }
 
@@ -140,7 +148,7 @@ impl FileTarget {
             return Err(Error::unavailable("a plan that only reads opens its target read-only")
                 .hint("purging needs a plan that writes or trims"));
         }
-        self.guarded.look(&self.files, true)?;
+        self.guarded.look(&self.files)?;
         let size = self.geometry.file_size;
         let failed = |e: std::io::Error| Error::unavailable("cannot discard the target").source(e);
         for fd in self.files.iter() {
@@ -151,7 +159,7 @@ impl FileTarget {
                 fallocate(fd, mode, 0, size).map_err(|e| failed(e.into()))?;
             }
         }
-        self.guarded.look(&self.files, true)
+        self.guarded.look(&self.files)
     }
 }
 
@@ -161,7 +169,8 @@ impl Target for FileTarget {
     }
 
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        self.guarded.look(&self.files, false)?;
+        let own = if matches!(self.method, IoMethod::Uring(_)) { 2 } else { 1 };
+        let _held = self.guarded.first_look(&self.files, own)?;
         let mut buffers = memory_of(spec)?;
         // Touches every page: what is got is seen in `session_facts`.
         RandomBytes::new(spec.seed).fill(buffers.all());

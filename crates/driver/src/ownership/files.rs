@@ -8,6 +8,7 @@
 //! removed after the file.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, ftruncate, openat};
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,28 @@ impl FileMark {
         self.size = file.size;
         self.modified_ns = Some(file.modified_ns);
         self.changed_ns = Some(file.changed_ns);
+    }
+
+    /// Breaks the seal: the next run needs confirmation.
+    fn unseal(&mut self) {
+        (self.modified_ns, self.changed_ns) = (None, None);
+    }
+}
+
+/// The clock of file systems is behind that of programs by a tick of the timer at most, ns (`CONFIG_HZ` is
+/// 100 at least).
+const TICK: i64 = 10_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+/// Waits until a later change of the file has another time: changes in one tick have the same one, and on
+/// file systems that count whole seconds all changes in a second.
+fn settle(file: &FileIdentity) {
+    let step = if file.changed_ns % SECOND == 0 { SECOND + TICK } else { TICK };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or(i64::MAX);
+    let left = file.changed_ns.saturating_add(step).saturating_sub(now);
+    if left > 0 {
+        std::thread::sleep(Duration::from_nanos(left.min(step).unsigned_abs()));
     }
 }
 
@@ -179,6 +202,7 @@ impl MarkedFiles {
         for file in self.files.iter_mut().filter(|file| file.mark.changed_ns.is_none()) {
             let found = self.dir.found(&file.mark)?;
             if let Some(found) = found.filter(|now| file.origin != MarkOrigin::Confirmed(*now)) {
+                settle(&found);
                 file.mark.seal(&found);
             }
         }
@@ -213,6 +237,7 @@ impl MarkedFiles {
             files.into_iter().partition(|file| file.mark.keep);
         let gone: Vec<FileMark> = temporary.into_iter().map(|file| file.mark).collect();
         let deleted = if gone.is_empty() { Ok(()) } else { self.dir.delete(&gone) };
+        let seals = !kept.is_empty() && self.dir.keeps_changes();
         let mut shrunk = Ok(());
         for MarkedFile { mark, former, .. } in &mut kept {
             if let Some(size) = former {
@@ -220,7 +245,11 @@ impl MarkedFiles {
             }
             mark.grows = false;
             match self.dir.found(mark) {
-                Ok(Some(found)) => mark.seal(&found),
+                Ok(Some(found)) if seals => {
+                    settle(&found);
+                    mark.seal(&found);
+                }
+                Ok(Some(_)) => mark.unseal(),
                 Ok(None) => {}
                 Err(e) => shrunk = shrunk.and(Err(e)),
             }

@@ -193,6 +193,18 @@ impl OwnedDirectory {
         }
     }
 
+    /// Whether the file system keeps a time of change of its own, which nobody can set: on FAT and most of
+    /// FUSE it is the time of modification. False where it cannot be told.
+    pub fn keeps_changes(&self) -> bool {
+        let Ok((file, name)) = self.temporary() else { return false };
+        let kept = has_own_change_time(&file);
+        let named = FileIdentity::of(&file).ok().zip(FileIdentity::at(&self.fd, &*name).ok());
+        if named.is_some_and(|(file, named)| file.same_file(&named)) {
+            let _ = rustix::fs::unlinkat(&self.fd, &*name, AtFlags::empty());
+        }
+        kept.unwrap_or(false)
+    }
+
     /// Deletes the file of a mark, if the name still means it. Errors: `Unavailable`.
     pub fn unlink(&self, mark: &FileMark) -> Result<()> {
         if self.found(mark)?.is_none() {
@@ -322,6 +334,21 @@ impl OwnedDirectory {
     }
 }
 
+/// `EXFAT_SUPER_MAGIC` of the kernel's `include/uapi/linux/magic.h`: it keeps a time of change in memory
+/// alone.
+const EXFAT: u64 = 0x2011_bab0;
+
+/// Sets the time of modification back, and looks whether the time of change went with it.
+fn has_own_change_time(file: &std::fs::File) -> std::io::Result<bool> {
+    if rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff == EXFAT {
+        return Ok(false);
+    }
+    let before = FileIdentity::of(file)?;
+    let day = Duration::from_secs(24 * 3600);
+    file.set_modified(std::time::SystemTime::now() - day)?;
+    Ok(FileIdentity::of(file)?.changed_ns >= before.changed_ns)
+}
+
 impl MarkStore for OwnedDirectory {
     fn read(&self) -> Result<Option<Vec<u8>>> {
         let sidecar = self.load()?.unwrap_or_default();
@@ -435,6 +462,14 @@ mod tests {
         dir.delete(&marks[..1]).unwrap();
         assert!(!tmp.path().join("a").exists() && tmp.path().join("b").exists());
         dir.delete(&marks[1..]).unwrap();
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_time_of_change_is_looked_for_and_nothing_stays_behind() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+        assert!(dir.keeps_changes());
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
     }
 

@@ -35,6 +35,7 @@ const TESTS: &[Requirement] = &[
     need("fio", "fio", "paired comparisons (cargo xtask overhead)"),
     need("mkfs.ext4", "e2fsprogs", "tests on loop devices: guard, injected faults"),
     need("mkfs.xfs", "xfsprogs", "tests on loop devices: a second file system"),
+    need("mkfs.btrfs", "btrfs-progs", "tests on loop devices: a third; faults in it"),
     need("losetup", "mount", "tests on loop devices"),
     need("sfdisk", "fdisk", "tests of the guard: partitions"),
     need("clang-14", "clang-14", "rebuilding the trace programs (cargo xtask bpf)"),
@@ -63,7 +64,6 @@ const PACKAGES: &[Requirement] = &[
 
 /// What only the injection lab uses.
 const LAB: &[Requirement] = &[
-    need("mkfs.btrfs", "btrfs-progs", "faults in btrfs"),
     need("mksquashfs", "squashfs-tools", "reads of a compressed image"),
     need("iptables", "iptables", "packets that are lost"),
     need("tc", "iproute2", "a slow network"),

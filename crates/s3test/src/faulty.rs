@@ -15,6 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::api::{self, Buckets};
 use crate::http::{HttpReply, HttpRequest, RequestReader};
+use crate::store::StoredObject;
 use crate::{BUCKET, Certs, ID, SECRET, ServerSettings, auth};
 
 /// What it calls itself.
@@ -120,6 +121,27 @@ impl FaultyServer {
         let buckets = lock(&self.shared.buckets);
         let names = buckets.values().flat_map(|b| b.objects.keys());
         names.filter(|n| n.starts_with(prefix)).cloned().collect()
+    }
+
+    /// Puts an object, as somebody else would: past signatures, faults and the count of requests.
+    pub fn put(&self, name: &str, data: &[u8]) {
+        let object = StoredObject::new(data.to_vec());
+        let mut buckets = lock(&self.shared.buckets);
+        buckets.entry(BUCKET.to_owned()).or_default().objects.insert(name.to_owned(), object);
+    }
+
+    /// What an object holds.
+    pub fn object(&self, name: &str) -> Option<Vec<u8>> {
+        let buckets = lock(&self.shared.buckets);
+        let object = buckets.get(BUCKET)?.objects.get(name)?;
+        Some(object.data.to_vec())
+    }
+
+    /// Removes an object, as somebody else would.
+    pub fn remove(&self, name: &str) {
+        if let Some(bucket) = lock(&self.shared.buckets).get_mut(BUCKET) {
+            bucket.objects.remove(name);
+        }
     }
 
     /// From now on, every so-many-th request of an object meets this trouble.

@@ -1,0 +1,253 @@
+//! Databases of RocksDB and LevelDB that somebody else made, as the path of a run and behind every
+//! other path that an option can name. Nothing here is confirmed.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use super::container::{SysTree, container};
+use super::stage::{AttackStage, Must, Setup, shown};
+use super::table::{Case, CellPlan, Naming, VictimKind};
+use crate::common::text;
+use crate::common::traced::tool;
+
+type CaseOf = fn(&mut AttackStage<'_>, ForeignStore) -> Setup<()>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignStore {
+    RocksDb,
+    LevelDb,
+}
+
+impl ForeignStore {
+    pub fn driver(self) -> &'static str {
+        match self {
+            ForeignStore::RocksDb => "rocksdb",
+            ForeignStore::LevelDb => "leveldb",
+        }
+    }
+}
+
+pub const NO_DEVICE: &str =
+    "a store is a directory or a server; the device below it is the row `mounted`";
+
+pub fn plan(naming: Naming) -> CellPlan {
+    let cases: &[CaseOf] = match naming {
+        Naming::Direct => &[direct, another_store, behind_options],
+        Naming::HardLink => &[hard_links],
+        Naming::BindMount => &[bound],
+        Naming::Symlink => &[linked],
+        Naming::OtherNamespace => &[elsewhere],
+        Naming::Container => &[in_container],
+        Naming::Resumed => &[resumed],
+        Naming::NotRoot => &[as_nobody],
+        _ => return CellPlan::Meaningless(NO_DEVICE),
+    };
+    let of = |store: ForeignStore| {
+        cases.iter().map(move |case| -> Case {
+            let case = *case;
+            Box::new(move |stage: &mut AttackStage<'_>| case(stage, store))
+        })
+    };
+    CellPlan::Cases(of(ForeignStore::RocksDb).chain(of(ForeignStore::LevelDb)).collect())
+}
+
+/// Somebody's database at a path: one of the store's own making, without a mark of ours.
+pub fn make_database(stage: &mut AttackStage<'_>, store: ForeignStore, at: &Path) -> Setup<()> {
+    let driver = store.driver();
+    let line = format!(
+        "run --driver {driver} --path {} --ops 400 --bs 1KiB --output out \
+         --set workload.0.mix=insert --set workload.0.keys.count=0 --set target.options.keep=true",
+        shown(at)
+    );
+    // Small memtables, so that there are tables.
+    let line = line + " --set target.options.write_buffer_size=64KiB";
+    let out = stage.run(&[], &line.split_whitespace().collect::<Vec<_>>());
+    if !out.status.success() {
+        return Err(format!("no {driver} to make a database of: {}", text(&out.stderr)));
+    }
+    std::fs::remove_file(at.join(".taillight-owner.json")).map_err(|e| e.to_string())
+}
+
+/// Somebody's database, which must stay.
+fn database(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<PathBuf> {
+    let at = stage.fresh("db");
+    make_database(stage, store, &at)?;
+    stage.keep_safe(&at);
+    Ok(at)
+}
+
+const INSERTS: &str = "--set workload.0.mix=insert --set workload.0.keys.count=0";
+const UPDATES: &str = "--set workload.0.mix=update --set workload.0.keys.count=100";
+
+fn attack(
+    stage: &mut AttackStage<'_>,
+    store: ForeignStore,
+    before: &[&str],
+    path: &Path,
+    more: &str,
+) {
+    let line = format!(
+        "run --driver {} --path {} --ops 50 --bs 100B --output out {more}",
+        store.driver(),
+        shown(path)
+    );
+    let words: Vec<&str> = line.split_whitespace().collect();
+    stage.attempt(VictimKind::Database.name(), before, &words);
+}
+
+fn direct(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    for more in [INSERTS, UPDATES] {
+        attack(stage, store, &[], &db, more);
+        attack(stage, store, &[], &db, &format!("{more} --set target.options.keep=true"));
+    }
+    attack(stage, store, &[], &db, "--set workload.0.mix=get --set workload.0.keys.count=100");
+    // A file of it, and the suite that loads and runs.
+    let mut files = std::fs::read_dir(&db).map_err(|e| e.to_string())?.flatten();
+    let log = files.find(|f| f.file_name().to_string_lossy().ends_with(".log"));
+    let log = log.ok_or("no log")?.path();
+    let line = format!("run --driver file --path {} --rw write --ops 2 --output out", shown(&log));
+    let line = line + " --size 64KiB --bs 4KiB";
+    stage.attempt("a file of it", &[], &line.split_whitespace().collect::<Vec<_>>());
+    let line = format!(
+        "suite ycsb --workload a --records 50 --operations 50 --driver {} --path {} --output out",
+        store.driver(),
+        shown(&db)
+    );
+    stage.attempt("a suite", &[], &line.split_whitespace().collect::<Vec<_>>());
+    Ok(())
+}
+
+fn another_store(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    let other =
+        if store == ForeignStore::RocksDb { ForeignStore::LevelDb } else { ForeignStore::RocksDb };
+    attack(stage, other, &[], &db, INSERTS);
+    Ok(())
+}
+
+/// Names of RocksDB's options that name a place which it writes to or deletes in.
+fn places(db: &Path) -> [String; 5] {
+    let name = db.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let db = shown(db);
+    [
+        format!("db_log_dir={db}"),
+        format!("wal_dir={db}"),
+        format!("wal_dir={db}/"),
+        format!("db_log_dir={{{db}}}"),
+        format!("db_log_dir={db}/../{name}"),
+    ]
+}
+
+/// The foreign database is where an option puts the log, the write-ahead log or tables.
+fn behind_options(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    if store == ForeignStore::LevelDb {
+        return Ok(());
+    }
+    let db = database(stage, store)?;
+    for place in places(&db) {
+        let (mine, file) = (stage.fresh("mine"), stage.fresh("options"));
+        let noisy = format!("--set target.options.options={place};info_log_level=INFO_LEVEL");
+        attack(stage, store, &[], &mine, &format!("{INSERTS} {noisy}"));
+        let set = place.split_once('=').ok_or("no name")?;
+        let text = options_file(set.0, set.1);
+        std::fs::write(&file, text).map_err(|e| e.to_string())?;
+        let options = format!("--set target.options.options_file={}", shown(&file));
+        attack(stage, store, &[], &stage.at("other"), &format!("{INSERTS} {options}"));
+    }
+    Ok(())
+}
+
+fn options_file(name: &str, value: &str) -> String {
+    format!(
+        "[Version]\n  rocksdb_version=7.8.3\n  options_file_version=1.1\n[DBOptions]\n  \
+         info_log_level=INFO_LEVEL\n  {name}={value}\n[CFOptions \"default\"]\n\
+         [TableOptions/BlockBasedTable \"default\"]\n  block_size=4096\n"
+    )
+}
+
+/// As the path and, where the store has such an option, as the place of its log and tables.
+fn everywhere(
+    stage: &mut AttackStage<'_>,
+    store: ForeignStore,
+    before: &[&str],
+    name: &Path,
+    mine: &Path,
+) {
+    attack(stage, store, before, name, INSERTS);
+    if store == ForeignStore::RocksDb {
+        for option in ["db_log_dir", "wal_dir"] {
+            let option = format!("--set target.options.options={option}={}", shown(name));
+            attack(stage, store, before, mine, &format!("{INSERTS} {option}"));
+        }
+    }
+}
+
+fn hard_links(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    let links = stage.fresh("links");
+    tool(&["cp", "-al", &shown(&db), &shown(&links)])?;
+    stage.keep_safe(&links);
+    let mine = stage.fresh("mine");
+    everywhere(stage, store, &[], &links, &mine);
+    Ok(())
+}
+
+fn bound(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    let bound = stage.mount_words(&["--bind", &shown(&db)])?;
+    let mine = stage.fresh("mine");
+    everywhere(stage, store, &[], &bound, &mine);
+    Ok(())
+}
+
+fn linked(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    let (link, twice, mine) = (stage.fresh("link"), stage.fresh("link"), stage.fresh("mine"));
+    symlink(&db, &link).and_then(|()| symlink(&link, &twice)).map_err(|e| e.to_string())?;
+    everywhere(stage, store, &[], &twice, &mine);
+    Ok(())
+}
+
+fn elsewhere(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    let (point, mine) = (stage.fresh_dir("point"), stage.fresh("mine"));
+    let script = format!("mount --bind {} {}; exec \"$@\"", shown(&db), shown(&point));
+    let before = ["unshare", "--mount", "sh", "-ec", &script, "sh"];
+    everywhere(stage, store, &before, &point, &mine);
+    Ok(())
+}
+
+fn in_container(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    let words = container(stage, SysTree::Absent, &[(&db, "db")]);
+    let before: Vec<&str> = words.iter().map(String::as_str).collect();
+    everywhere(stage, store, &before, Path::new("/data/db"), Path::new("/scratch/mine"));
+    Ok(())
+}
+
+fn as_nobody(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let db = database(stage, store)?;
+    tool(&["chown", "-R", "65534:65534", &shown(&db)])?;
+    let (nobody, mine) = (stage.nobody(), stage.fresh("mine"));
+    everywhere(stage, store, &nobody, &db, &mine);
+    Ok(())
+}
+
+/// A series is killed; its user removes what it left and has a database there now.
+fn resumed(stage: &mut AttackStage<'_>, store: ForeignStore) -> Setup<()> {
+    let (db, dir) = (stage.fresh("db"), stage.fresh_dir("series"));
+    let line = format!(
+        "run --driver {} --path {} --bs 100B --runtime 300ms --output out \
+         --set workload.0.mix=update --set workload.0.keys.count=100 --sweep workload.0.workers=1,2",
+        store.driver(),
+        shown(&db)
+    );
+    let second = dir.join("out/02-sweep-2/manifest.json");
+    stage.killed(&dir, &line.split_whitespace().collect::<Vec<_>>(), || second.exists())?;
+    let _ = std::fs::remove_dir_all(&db);
+    make_database(stage, store, &db)?;
+    stage.keep_safe(&db);
+    stage.attempt_resumed(Must::Refuse, VictimKind::Database.name(), &dir);
+    Ok(())
+}

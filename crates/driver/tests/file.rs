@@ -250,7 +250,7 @@ fn marked_as(sidecar: &std::path::Path, file: &str) {
     use taillight_driver::identity::FileIdentity;
     let mut mark: serde_json::Value =
         serde_json::from_slice(&std::fs::read(sidecar).unwrap()).unwrap();
-    let is = FileIdentity::of(&std::fs::File::open(file).unwrap()).unwrap();
+    let is = FileIdentity::of(std::fs::File::open(file).unwrap()).unwrap();
     let of = &mut mark["files"][0];
     of["inode"] = is.inode.into();
     of["birth_ns"] = is.birth_ns.into();

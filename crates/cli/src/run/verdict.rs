@@ -6,8 +6,9 @@ use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind};
 use taillight_engine::{EngineOutcome, StopReason};
 use taillight_machine::Sys;
-use taillight_rundir::manifest::ScheduleInfo;
+use taillight_rundir::manifest::{Overhead, ScheduleInfo};
 use taillight_rundir::summary::Summary;
+use taillight_rundir::trace_info::TraceInfo;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunStatus, sums};
 use taillight_trace::Environment;
@@ -17,6 +18,13 @@ use super::directory::NewRun;
 use super::measure::Measured;
 use super::signals::Signals;
 use crate::{outcome, output, problem, report};
+
+/// Notes what tracing took of each operation.
+fn note_cost(overhead: &mut Overhead, cost: &TraceInfo) {
+    overhead.trace_ns_per_op = cost.program_ns_per_op;
+    overhead.probe_ns_per_op = cost.probe_ns_per_op;
+    overhead.collector_ns_per_op = cost.collector_ns_per_op;
+}
 
 /// Finishes the run directory and says how it went, and how a directory that cannot be written is
 /// finished later.
@@ -49,9 +57,7 @@ pub fn conclude(
     manifest.losses.trace_events = trace.as_ref().map(|t| t.events_lost + t.ios_lost);
     manifest.overhead = outcome.overhead;
     if let Some(cost) = &trace {
-        manifest.overhead.trace_ns_per_op = cost.program_ns_per_op;
-        manifest.overhead.probe_ns_per_op = cost.probe_ns_per_op;
-        manifest.overhead.collector_ns_per_op = cost.collector_ns_per_op;
+        note_cost(&mut manifest.overhead, cost);
     }
     manifest.trace = trace;
     manifest.host = host;

@@ -69,18 +69,23 @@ pub fn next(layer: Layer, always: bool, info: &TraceInfo) -> &'static str {
         Layer::Mixed => {
             "several causes at once: look at the time lines of the slowest ones in the report"
         }
-        Layer::Unknown => match (info.backend, info.mode) {
-            (TracingBackend::TracePoints, TraceMode::All) => {
-                "everything that can be seen here was traced: the evidence says what was not seen"
-            }
-            (TracingBackend::TracePoints, _) => {
-                "run again with trace.mode = \"all\"; what stays unknown says why in the evidence"
-            }
-            _ => {
-                "run again with trace points, which see every layer: `taillight doctor --trace` says what \
-                 they lack here"
-            }
-        },
+        Layer::Unknown => unseen(info),
+    }
+}
+
+/// The line where nothing was seen: a run that saw less than this machine can show is run again.
+fn unseen(info: &TraceInfo) -> &'static str {
+    match (info.backend, info.mode) {
+        (TracingBackend::TracePoints, TraceMode::All) => {
+            "everything that can be seen here was traced: the evidence says what was not seen"
+        }
+        (TracingBackend::TracePoints, _) => {
+            "run again with trace.mode = \"all\"; what stays unknown says why in the evidence"
+        }
+        _ => {
+            "run again with trace points, which see every layer: `taillight doctor --trace` says what \
+             they lack here"
+        }
     }
 }
 

@@ -295,7 +295,7 @@ impl TraceEvent {
             put(at + 16, &who.comm);
         }
         put(112, &self.dev.to_ne_bytes());
-        put(116, &(self.cpu << 16 | self.frames as u32 * 8).to_ne_bytes());
+        put(116, &((self.cpu << 16) | (self.frames as u32 * 8)).to_ne_bytes());
         put(120, &self.waker.to_ne_bytes());
         let stack = self.stack.iter().enumerate();
         stack.for_each(|(i, frame)| put(HEAD + i * 8, &frame.to_ne_bytes()));

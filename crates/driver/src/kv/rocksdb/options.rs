@@ -251,8 +251,8 @@ fn unbraced(value: &str) -> &str {
 
 /// The value in force of one of RocksDB's options, as far as some option string says it.
 pub fn said<'a>(strings: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
-    let all = strings.iter().flat_map(|(_, s)| assignments(s));
-    let value = all.filter(|(n, _)| *n == name).last()?.1;
+    let mut all = strings.iter().flat_map(|(_, s)| assignments(s));
+    let value = all.rfind(|(n, _)| *n == name)?.1;
     Some(value).filter(|value| !value.is_empty())
 }
 

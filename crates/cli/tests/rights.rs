@@ -81,9 +81,9 @@ fn run_directories_without_rights() {
     // Nobody may not write here, so neither the default place nor a named one works.
     let null = ["run", "--driver", "null", "--ops", "10"];
     let err = nobody(dir.path(), &null, 4);
-    says(&err, &["run directory", "Permission denied", "--output"]);
+    says(&err, &["of the output", "Permission denied", "--output"]);
     let err = nobody(dir.path(), &[&null[..], &["--output", "out"]].concat(), 4);
-    says(&err, &["run directory", "Permission denied", "--output"]);
+    says(&err, &["of the output", "Permission denied", "--output"]);
     // A run of somebody else may be read only.
     common::run(dir.path(), &[&null[..], &["--output", "theirs"]].concat(), 0);
     let err = nobody(dir.path(), &["report", "theirs"], 0);

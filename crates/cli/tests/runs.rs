@@ -352,8 +352,8 @@ fn a_damaged_file_is_named_and_stops_a_script() {
     run_line(dir.path(), args, 0);
     let out = dir.path().join("out");
     let listed = manifest(dir.path(), "out")["files"].clone();
-    // Intervals, histograms, I/Os, host samples.
-    assert_eq!(listed.as_array().map(Vec::len), Some(4), "{listed}");
+    // The job, intervals, histograms, I/Os, host samples.
+    assert_eq!(listed.as_array().map(Vec::len), Some(5), "{listed}");
     run(dir.path(), &["report", "out"], 0);
     let file = out.join("ios.parquet");
     let sound = std::fs::read(&file).expect("there");

@@ -47,7 +47,7 @@ pub fn is_secret_name(name: &str) -> bool {
 /// Whether a text holds a secret.
 pub fn holds_secret(text: &str) -> bool {
     // As a whole, a password may have spaces.
-    let whole = text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    let whole = text.split_once("://").is_some_and(|(_, rest)| user_end(rest).is_some());
     whole || !secrets(text).is_empty()
 }
 
@@ -87,16 +87,27 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
 }
 
 /// User and password of an address: before the last `@`, as a password may have one; without a scheme only where
-/// there is a password.
+/// there is a password, and a host with a port after it.
 fn before_at(word: &str) -> Option<Range<usize>> {
     if let Some(scheme) = word.find("://") {
         let start = scheme + 3;
-        return word[start..].rfind('@').map(|at| start..start + at);
+        return user_end(&word[start..]).map(|at| start..start + at);
     }
     let at = word.rfind('@')?;
     let start = word[..at].rfind(['=', '(', ',', '[', '\'']).map_or(0, |i| i + 1);
     let user = &word[start..at];
-    (user.contains(':') && !user.contains('/')).then_some(start..at)
+    let port = |(_, port): (&str, &str)| port.starts_with(|c: char| c.is_ascii_digit());
+    let host = word[at + 1..].rsplit_once(':').is_some_and(port);
+    (user.contains(':') && !user.contains('/') && host).then_some(start..at)
+}
+
+/// Where user and password end in an address without its scheme. An `@` behind host and port is a part of a path;
+/// a password may hold a `/`, and then what is before it is no host with a port.
+fn user_end(address: &str) -> Option<usize> {
+    let host = address.split('/').next().unwrap_or_default();
+    let port = |(_, port): (&str, &str)| port.bytes().all(|c| c.is_ascii_digit());
+    let plain = host.ends_with(']') || host.rsplit_once(':').is_none_or(port);
+    if host.contains('@') || !plain { address.rfind('@') } else { None }
 }
 
 /// The value of the `=` at a place, if its name says that it is a secret.
@@ -128,6 +139,7 @@ mod tests {
             ("(path: http://me:p@ss:w/o@h/b), at", "(path: http://***@h/b), at"),
             ("--path=redis://:pw@h and s3://k@h", "--path=redis://***@h and s3://***@h"),
             (":pw@127.0.0.1:6379", "***@127.0.0.1:6379"),
+            ("redis://:p/w@h/0", "redis://***@h/0"),
             ("target.path=me:pw@h:1", "target.path=***@h:1"),
             (
                 "https://h/b?X-Amz-Signature=abc&X-Amz-Date=1&key=z",
@@ -154,6 +166,9 @@ mod tests {
             "remove what stands before the @, and set AWS_ACCESS_KEY_ID",
             "/user.slice/user@1000.service",
             "/mnt/a:b@c/file",
+            "2026-11-27T12:30:00@nvme0",
+            "http://h/bench/a@b/",
+            "http://127.0.0.1:9000/a@b and http://[::1]/a@b",
             "workload.0.keys.count=100",
             "target.options.profile=bench",
             "passes=3 key=user12 compaction.bypass=1 hdrhistogram.sig=3",

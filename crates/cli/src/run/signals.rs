@@ -207,8 +207,10 @@ impl EndWish {
         let Some((first, at)) = before.err().and_then(first_of) else {
             return self.stop.stop();
         };
+        // Whoever ends a whole session sends SIGTERM and SIGHUP at once (systemd.kill(5), SendSIGHUP=).
+        let same = first == signal || signal == SIGHUP || (first, signal) == (SIGHUP, SIGTERM);
         // The limit on CPU time warns every second from its first warning on.
-        let again = first == signal && u128::from(now.saturating_sub(at)) < ONE_WISH.as_micros();
+        let again = same && u128::from(now.saturating_sub(at)) < ONE_WISH.as_micros();
         if again || signal == SIGXCPU {
             return;
         }

@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_rundir::series::{Axis, PointStatus, SeriesFile, SeriesPoint};
+use taillight_driver::identity::target::{self, TargetIdentity};
+use taillight_rundir::series::{Axis, ConfirmedTarget, PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{RunDir, Summary, names};
 
 use crate::axis;
@@ -246,4 +247,55 @@ fn comparable(plan: &Plan) -> Plan {
     plan.run.output = None;
     plan.capture.budget = taillight_core::units::ByteSize(0);
     plan
+}
+/// Checks before a point that a confirmed disk is still the one that its name meant when the series began: a
+/// disk that drops off may come back under another name, and another one under its own. Files are made anew
+/// by runs, and looked at by each. Errors: `Refused` where it is another one, or cannot be known any more.
+pub fn check_targets(began: &[ConfirmedTarget], now: &[ConfirmedTarget]) -> Result<()> {
+    for target in now {
+        let was = began.iter().find(|c| c.name == target.name).and_then(|c| c.identity.as_ref());
+        let is = target.identity.as_ref();
+        let disk = |identity: Option<&TargetIdentity>| {
+            identity.is_some_and(|i| i.contains_key(target::DEVICE_SIZE))
+        };
+        let differs = match (was, is) {
+            _ if !disk(was) && !disk(is) => None,
+            (Some(was), Some(is)) => target::difference(was, is),
+            _ => Some("it cannot be told here whether it is".to_owned()),
+        };
+        if let Some(differs) = differs {
+            let what =
+                "the target is not known to be the one that --destroy named when the series began";
+            return Err(Error::refused(what)
+                .with("target", &target.name)
+                .with("differs", differs)
+                .hint("what was measured is kept; look which disk has the name now"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn confirmed(identity: &[(&str, &str)]) -> Vec<ConfirmedTarget> {
+        let all = identity.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let identity = Some(all).filter(|all: &TargetIdentity| !all.is_empty());
+        vec![ConfirmedTarget { name: "/dev/sdx".to_owned(), identity }]
+    }
+
+    #[test]
+    fn a_disk_is_the_same_at_each_point_and_a_file_may_be_made_anew() {
+        let disk = |serial| confirmed(&[("device.size", "9"), ("device.serial", serial)]);
+        let file = |inode| confirmed(&[("file.inode", inode)]);
+        assert!(check_targets(&disk("a"), &disk("a")).is_ok());
+        assert!(check_targets(&file("1"), &file("2")).is_ok());
+        assert!(check_targets(&confirmed(&[]), &confirmed(&[])).is_ok());
+        for now in [disk("b"), file("1"), confirmed(&[])] {
+            let e = check_targets(&disk("a"), &now).unwrap_err();
+            assert_eq!(e.kind(), taillight_core::ErrorKind::Refused, "{e}");
+        }
+        assert!(check_targets(&file("1"), &disk("a")).is_err());
+    }
 }

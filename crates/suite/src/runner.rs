@@ -22,7 +22,7 @@ use crate::method::{
     Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
 };
 use crate::points;
-use crate::resume::{Earlier, check_device, check_series, check_state, is_done};
+use crate::resume::{Earlier, check_device, check_series, check_state, check_targets, is_done};
 use crate::saved;
 use crate::shared_target::SharedTarget;
 
@@ -218,6 +218,7 @@ impl<'a> Runner<'a> {
 
     fn run_point(&mut self, mut point: Point) -> Result<SeriesStep> {
         check_state(&point, &self.done, self.shared.as_ref().map(|open| &open.last_use))?;
+        check_targets(&self.file.confirmed, &self.host.confirmed())?;
         // Before a target is touched: a name that cannot be used must not cost its data.
         self.make_directory()?;
         let target = match &point.shared {

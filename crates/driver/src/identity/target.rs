@@ -19,11 +19,14 @@ pub type TargetIdentity = BTreeMap<String, String>;
 /// Name of what says that there is no file.
 const FILE: &str = "file";
 
+/// Name of what every device has.
+pub const DEVICE_SIZE: &str = "device.size";
+
 /// How many devices below a device are looked at.
 const LEVELS: u32 = 8;
 
 /// The identity of what a path names; none where it cannot be known: an address, a directory (what is in it
-/// may change), a disk without serial number, a file system without times of birth.
+/// may change), a disk without serial number on a kernel before 5.15, a file system without times of birth.
 pub fn of(target: &str) -> Option<TargetIdentity> {
     let path = taillight_machine::block::local(target)?;
     let mut all = TargetIdentity::new();
@@ -80,7 +83,13 @@ fn device(
     for (attribute, value) in &unique {
         all.insert(format!("{name}.{}", attribute.replace('/', ".")), value.clone());
     }
-    (!unique.is_empty()).then_some(())
+    if unique.is_empty() {
+        // Without one, a disk is known as long as the machine runs and it stays (Linux 5.15).
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let sequence = format!("{} of {}", disk.attr("diskseq")?, boot.trim());
+        all.insert(format!("{name}.sequence"), sequence);
+    }
+    Some(())
 }
 
 /// The path is a hint: the file there must be the one that the driver has.

@@ -101,11 +101,12 @@ fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
             .hint("name another directory with --output")
     })?;
     atomic::write(place, names::REPORT, html::page(&[], &context)?.as_bytes())?;
-    atomic::write(place, names::CHANGES_MARKDOWN, markdown(found).as_bytes())?;
     // Links of an earlier history are known by its nights; one that is damaged names none.
     let earlier = HistoryFile::read(place).ok().flatten();
     link(found, &place.join(BEFORE), earlier.as_ref())?;
     found.write(place)?;
+    // Last: by what is beside it, a later history knows it for its own.
+    atomic::write(place, names::CHANGES_MARKDOWN, markdown(found).as_bytes())?;
     Ok(place.join(names::REPORT))
 }
 

@@ -59,6 +59,7 @@ fn summary_validates_and_keeps_its_order() {
             "schema",
             "taillight",
             "run_id",
+            "name",
             "status",
             "verdict",
             "totals",
@@ -73,7 +74,8 @@ fn summary_validates_and_keeps_its_order() {
             "losses",
             "overhead",
             "cause",
-            "files"
+            "files",
+            "crc32"
         ]
     );
     assert_eq!(keys(&value["verdict"]), ["status", "text", "reasons"]);

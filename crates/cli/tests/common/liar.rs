@@ -74,6 +74,17 @@ impl LyingStore {
                 b"+OK\r\n".to_vec()
             }
             "GET" => self.get(&text(1)).map_or(b"$-1\r\n".to_vec(), |value| bulk(&value)),
+            "GETRANGE" => bulk(&self.get(&text(1)).unwrap_or_default()),
+            "STRLEN" => {
+                let record = self.records.get(&text(1)).and_then(|r| r.versions.last());
+                format!(":{}\r\n", record.map_or(0, Vec::len)).into_bytes()
+            }
+            "DBSIZE" => format!(":{}\r\n", self.records.len()).into_bytes(),
+            "EXISTS" => {
+                format!(":{}\r\n", u8::from(self.records.contains_key(&text(1)))).into_bytes()
+            }
+            "TYPE" => b"+string\r\n".to_vec(),
+            "WATCH" => b"-ERR unknown command\r\n".to_vec(),
             "SCAN" => {
                 let keys: Vec<Vec<u8>> = self.records.keys().map(|k| bulk(k.as_bytes())).collect();
                 let head = format!("*2\r\n$1\r\n0\r\n*{}\r\n", keys.len());

@@ -290,7 +290,7 @@ fn culprit(list: &[&EpisodeView], presence: &BTreeMap<(Role, String), f64>) -> F
     let often = counts.into_iter().filter(|(_, n)| n * 5 >= list.len() * 4);
     let found = often.filter_map(|((role, name), n)| {
         let p = presence.get(&(role, name.to_owned()))?;
-        let chance = ways(list.len(), n) * p.powi(n as i32) * names;
+        let chance = (ln_ways(list.len(), n) + n as f64 * ln(p)).exp() * names;
         Some((Alike::Culprit { name: name.to_owned() }, n as u64, chance))
     });
     found.min_by(|a, b| a.2.total_cmp(&b.2))
@@ -347,12 +347,20 @@ fn after_flush(list: &[&EpisodeView], flush_ns: Option<i64>) -> Found {
 
 /// At most how likely so many of all fall together with one of them by chance, each with the probability `p`.
 fn chance(all: usize, common: usize, p: f64) -> f64 {
-    ways(all, common) * common as f64 * p.min(1.0).powi(common as i32 - 1)
+    // By logarithms: of a thousand episodes the factors alone are no numbers any more.
+    let all_but_one = common.saturating_sub(1) as f64;
+    let exponent = ln_ways(all, common) + (common as f64).ln() + all_but_one * ln(p);
+    if common == 0 { 0.0 } else { exponent.exp() }
 }
 
-/// In how many ways so many can be chosen from all.
-fn ways(all: usize, common: usize) -> f64 {
-    (0..common).map(|i| (all - i) as f64 / (i + 1) as f64).product()
+/// The logarithm of a probability; of none, that of the smallest number.
+fn ln(p: f64) -> f64 {
+    p.clamp(f64::MIN_POSITIVE, 1.0).ln()
+}
+
+/// The logarithm of the number of ways in which so many can be chosen from all.
+fn ln_ways(all: usize, common: usize) -> f64 {
+    (0..common).map(|i| ((all - i) as f64 / (i + 1) as f64).ln()).sum()
 }
 
 #[cfg(test)]

@@ -315,6 +315,7 @@ mod tests {
     fn what_was_killed_while_it_was_made_or_removed_goes() {
         let id = id("begun");
         let new = Path::new(SHM).join(format!(".{}", dir_name(&id)));
+        fs::create_dir(&new).unwrap();
         drop(CaptureDir::fill(&new, &Owner::default()).unwrap());
         leftovers();
         assert!(new.exists(), "perhaps it is being made");

@@ -290,7 +290,7 @@ fn culprit(list: &[&EpisodeView], presence: &BTreeMap<(Role, String), f64>) -> F
     let often = counts.into_iter().filter(|(_, n)| n * 5 >= list.len() * 4);
     let found = often.filter_map(|((role, name), n)| {
         let p = presence.get(&(role, name.to_owned()))?;
-        let chance = (ln_ways(list.len(), n) + n as f64 * ln(p)).exp() * names;
+        let chance = (ln_ways(list.len(), n) + n as f64 * ln(*p)).exp() * names;
         Some((Alike::Culprit { name: name.to_owned() }, n as u64, chance))
     });
     found.min_by(|a, b| a.2.total_cmp(&b.2))

@@ -38,6 +38,7 @@ const ALLOWED_SKIPS: &[AllowedSkip] = &[
     ("mount", 0, no_rights),
     ("unshare", 0, no_rights),
     ("no /dev/fuse here", 0, || lacks("/dev/fuse")),
+    ("no disk that root may open", 0, no_disk_opens),
     ("no /dev/shm", 0, || lacks("/dev/shm")),
     ("control group", 0, || lacks("/sys/fs/cgroup/blkio")),
     ("no direct I/O in", 0, || no_disk(&tool::target_dir())),
@@ -68,6 +69,14 @@ fn no_bpf() -> bool {
 
 fn no_loops() -> bool {
     no_rights() || lacks("/dev/loop-control")
+}
+
+/// Whether no disk may be opened, loop devices apart: a machine may keep its own from root.
+fn no_disk_opens() -> bool {
+    let text = std::fs::read_to_string("/proc/partitions").unwrap_or_default();
+    let names = text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(3));
+    let mut disks = names.filter(|name| !name.starts_with("loop"));
+    !disks.any(|name| std::fs::File::open(format!("/dev/{name}")).is_ok())
 }
 
 /// Whether a file system has no block device of its own: it is in memory, or a layer of directories.

@@ -103,18 +103,9 @@ fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
 fn confirmed_again(file: &SeriesFile, before: &[String], given: &[String]) -> Result<Vec<String>> {
     for name in before.iter().filter(|name| !given.contains(name)) {
         let was = file.confirmed.iter().find(|c| c.name == *name).and_then(|c| c.identity.as_ref());
-        let differs = match (was, target_identity::of(name)) {
-            (Some(was), Some(is)) => target_identity::difference(was, &is),
-            _ => Some("it cannot be told here whether it is".to_owned()),
-        };
-        if let Some(differs) = differs {
-            let what =
-                "the target is not known to be the one that --destroy named when the series began";
-            return Err(Error::refused(what)
-                .with("target", name)
-                .with("differs", differs)
-                .hint(format!("if all its data may be lost now, add: --destroy {name}")));
-        }
+        let hint = || format!("if all its data may be lost now, add: --destroy {name}");
+        target_identity::check_same(name, was, target_identity::of(name).as_ref())
+            .map_err(|e| e.hint(hint()))?;
     }
     let kept = before.iter().filter(|name| !given.contains(name));
     Ok(given.iter().chain(kept).cloned().collect())

@@ -117,20 +117,11 @@ fn held_by_another_program() {
 fn a_part_or_the_whole_held_open_for_writing_by_another_program() {
     let (disk, part, _delete) = or_skip!(partitioned(32, |_| {}));
     for (held, wanted) in [(&part, &disk.device), (&disk.device, &part)] {
-        let mut holder = Command::new("sh")
-            .args(["-c", "exec 9<>\"$0\"; echo; read _"])
-            .arg(held)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // It says that it has the device open.
-        holder.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        let holder = Writer::of(held);
         let e = Ask { destroy: Some(wanted), ..Ask::new(wanted, WRITE) }.open().err().unwrap();
         assert!(e.message().contains("open for writing in sh"), "{e}");
         Ask { options: "direct = false", ..Ask::new(wanted, READ) }.open().unwrap();
-        drop(holder.stdin.take());
-        holder.wait().unwrap();
+        holder.end();
         Ask { destroy: Some(wanted), ..Ask::new(wanted, WRITE) }.open().unwrap();
     }
 }

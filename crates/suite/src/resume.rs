@@ -252,24 +252,15 @@ fn comparable(plan: &Plan) -> Plan {
 /// disk that drops off may come back under another name, and another one under its own. Files are made anew
 /// by runs, and looked at by each. Errors: `Refused` where it is another one, or cannot be known any more.
 pub fn check_targets(began: &[ConfirmedTarget], now: &[ConfirmedTarget]) -> Result<()> {
-    for target in now {
-        let was = began.iter().find(|c| c.name == target.name).and_then(|c| c.identity.as_ref());
-        let is = target.identity.as_ref();
-        let disk = |identity: Option<&TargetIdentity>| {
-            identity.is_some_and(|i| i.contains_key(target::DEVICE_SIZE))
-        };
-        let differs = match (was, is) {
-            _ if !disk(was) && !disk(is) => None,
-            (Some(was), Some(is)) => target::difference(was, is),
-            _ => Some("it cannot be told here whether it is".to_owned()),
-        };
-        if let Some(differs) = differs {
-            let what =
-                "the target is not known to be the one that --destroy named when the series began";
-            return Err(Error::refused(what)
-                .with("target", &target.name)
-                .with("differs", differs)
-                .hint("what was measured is kept; look which disk has the name now"));
+    let disk = |identity: Option<&TargetIdentity>| {
+        identity.is_some_and(|i| i.contains_key(target::DEVICE_SIZE))
+    };
+    for ConfirmedTarget { name, identity } in now {
+        let was = began.iter().find(|c| c.name == *name).and_then(|c| c.identity.as_ref());
+        let is = identity.as_ref();
+        if disk(was) || disk(is) {
+            let hint = "what was measured is kept; look which disk has the name now";
+            target::check_same(name, was, is).map_err(|e| e.hint(hint))?;
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use taillight_core::{Error, Result};
 use taillight_machine::loops::{self, LoopBacking};
 use taillight_machine::{BlockDevice, DeviceNumber, Sys};
 
@@ -106,8 +107,26 @@ fn backing_file(
     file(Path::new(&path), &format!("{name}.backing"), all)
 }
 
+/// Checks that a name still means the target that it meant when a series began. Errors: `Refused` where it is
+/// another one, or cannot be known; what to do is the caller's to say.
+pub fn check_same(
+    name: &str,
+    was: Option<&TargetIdentity>,
+    is: Option<&TargetIdentity>,
+) -> Result<()> {
+    let differs = match (was, is) {
+        (Some(was), Some(is)) => difference(was, is),
+        _ => Some("it cannot be told here whether it is".to_owned()),
+    };
+    differs.map_or(Ok(()), |differs| {
+        let what =
+            "the target is not known to be the one that --destroy named when the series began";
+        Err(Error::refused(what).with("target", name).with("differs", differs))
+    })
+}
+
 /// What differs between two identities, in words.
-pub fn difference(was: &TargetIdentity, is: &TargetIdentity) -> Option<String> {
+fn difference(was: &TargetIdentity, is: &TargetIdentity) -> Option<String> {
     if was.contains_key(FILE) != is.contains_key(FILE) {
         let now = if is.contains_key(FILE) {
             "was there, and is not"

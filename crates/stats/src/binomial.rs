@@ -10,6 +10,8 @@
 
 use std::f64::consts::PI;
 
+use statrs::function::gamma::ln_gamma;
+
 /// Iterations after which the continued fraction is taken as it stands. In the tails searched here
 /// some hundred suffice; only points next to the mean of a huge sample come near.
 const MAX_ITERATIONS: u32 = 2_000_000;
@@ -35,8 +37,11 @@ impl Chance {
 }
 
 /// Probability of `k` or more successes in `n` trials.
-pub(crate) fn upper_tail(n: u64, k: u64, chance: Chance) -> f64 {
-    if k == 0 {
+///
+/// Both may be fractions, as numbers of independent I/Os are that dependent ones are worth: the
+/// incomplete beta function `I_x(k, n - k + 1)` is continuous in them.
+pub(crate) fn upper_tail(n: f64, k: f64, chance: Chance) -> f64 {
+    if k <= 0.0 {
         return 1.0;
     }
     if k > n || chance.yes <= 0.0 {
@@ -45,20 +50,12 @@ pub(crate) fn upper_tail(n: u64, k: u64, chance: Chance) -> f64 {
     if chance.no <= 0.0 {
         return 1.0;
     }
-    if k == n {
-        return (n as f64 * chance.ln_yes()).exp();
-    }
-    if k as f64 > (n as f64 + 1.0) * chance.yes {
-        far_tail(n, k, chance)
+    let (hits, misses) = (k, n - k + 1.0);
+    if k > (n + 1.0) * chance.yes {
+        beta_tail(hits, misses, chance)
     } else {
         // P(successes >= k) = 1 - P(failures >= n - k + 1), whose point lies beyond its mean.
-        let failures = n - k + 1;
-        let other = if failures == n {
-            (n as f64 * chance.flipped().ln_yes()).exp()
-        } else {
-            far_tail(n, failures, chance.flipped())
-        };
-        1.0 - other
+        1.0 - beta_tail(misses, hits, chance.flipped())
     }
 }
 
@@ -73,7 +70,7 @@ pub(crate) fn critical_count(n: u64, chance: Chance, alpha: f64) -> Option<u64> 
     // At or below floor(n * yes), a median of the count, the tail is at least one half.
     let mut below = ((n as f64 * chance.yes) as u64).min(n - 1);
     let mut enough = n;
-    let hit = |k: u64| k == n || upper_tail(n, k, chance) <= alpha;
+    let hit = |k: u64| k == n || upper_tail(n as f64, k as f64, chance) <= alpha;
     let mut step = 1u64;
     let mut probe = normal_guess(n, chance, alpha).clamp(below + 1, n);
     // Gallop away from the guess until the answer is bracketed, then halve the bracket.
@@ -133,13 +130,24 @@ fn upper_normal_quantile(alpha: f64) -> f64 {
     t - (2.307_53 + 0.270_61 * t) / (1.0 + t * (0.992_29 + 0.044_81 * t))
 }
 
-/// `P(successes >= k)` for `0 < k < n` beyond the mean: mass at `k` times a continued fraction.
-fn far_tail(n: u64, k: u64, chance: Chance) -> f64 {
-    let (a, b) = (k as f64, (n - k) as f64 + 1.0);
+/// `I_x(a, b)` for `x` beyond the mean of the distribution: its front factor times a continued
+/// fraction.
+fn beta_tail(a: f64, b: f64, chance: Chance) -> f64 {
     let (x, y) = (chance.yes, chance.no);
-    // x^a y^b / B(a, b) expressed through the mass function.
-    let front = mass(n, k, chance) * a * y;
-    (front / beta_fraction(a, b, x, y)).min(1.0)
+    if b == 1.0 {
+        return (a * chance.ln_yes()).exp();
+    }
+    (front(a, b, chance) / beta_fraction(a, b, x, y)).min(1.0)
+}
+
+/// `x^a y^b / B(a, b)`, through the mass function where that is defined.
+fn front(a: f64, b: f64, chance: Chance) -> f64 {
+    let (n, k) = (a + b - 1.0, a);
+    if b > 2.0 && k >= 1.0 {
+        return mass(n, k, chance) * a * chance.no;
+    }
+    let log = ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b);
+    (log + a * chance.ln_yes() + b * chance.flipped().ln_yes()).exp()
 }
 
 /// The denominator `f` in `I_x(a, b) = x^a y^b / (B(a, b) f)`, by the modified Lentz method.
@@ -168,22 +176,24 @@ fn beta_fraction(a: f64, b: f64, x: f64, y: f64) -> f64 {
 }
 
 /// Probability of exactly `k` successes, `0 < k < n`.
-fn mass(n: u64, k: u64, chance: Chance) -> f64 {
-    let (nf, kf, rest) = (n as f64, k as f64, (n - k) as f64);
+fn mass(n: f64, k: f64, chance: Chance) -> f64 {
+    let rest = n - k;
     let log = stirling_error(n)
         - stirling_error(k)
-        - stirling_error(n - k)
-        - deviance(kf, nf * chance.yes)
-        - deviance(rest, nf * chance.no);
-    (log - 0.5 * (2.0 * PI * kf * (rest / nf)).ln()).exp()
+        - stirling_error(rest)
+        - deviance(k, n * chance.yes)
+        - deviance(rest, n * chance.no);
+    (log - 0.5 * (2.0 * PI * k * (rest / n)).ln()).exp()
 }
 
-/// `ln n!` minus Stirling's `ln(sqrt(2 pi n) (n/e)^n)`.
-fn stirling_error(n: u64) -> f64 {
-    let x = n as f64;
-    if n <= 15 {
-        let factorial: f64 = (2..=n).map(|i| i as f64).product();
-        return factorial.ln() - (x + 0.5) * x.ln() + x - 0.5 * (2.0 * PI).ln();
+/// `ln x!` minus Stirling's `ln(sqrt(2 pi x) (x/e)^x)`, for `x` above 0.
+fn stirling_error(x: f64) -> f64 {
+    if x <= 15.0 {
+        let factorial = match x.fract() == 0.0 {
+            true => (2..=x as u32).map(f64::from).product::<f64>().ln(),
+            false => ln_gamma(x + 1.0),
+        };
+        return factorial - (x + 0.5) * x.ln() + x - 0.5 * (2.0 * PI).ln();
     }
     let s = 1.0 / (x * x);
     let terms =
@@ -242,7 +252,8 @@ mod tests {
         for n in [1u64, 2, 5, 17, 60] {
             for yes in [0.001, 0.1, 0.37, 0.5, 0.9, 0.999] {
                 for k in 0..=n {
-                    let (a, b) = (upper_tail(n, k, chance(yes)), naive_upper_tail(n, k, yes));
+                    let (a, b) =
+                        (upper_tail(n as f64, k as f64, chance(yes)), naive_upper_tail(n, k, yes));
                     assert!((a - b).abs() <= 1e-12 * b + 1e-15, "n {n} k {k} p {yes}: {a} {b}");
                 }
             }
@@ -255,16 +266,32 @@ mod tests {
         let n = 100_000_000_000u64;
         let sd = (n as f64 / 4.0).sqrt();
         let k = n / 2 + (1.959_963_985 * sd) as u64;
-        let tail = upper_tail(n, k, chance(0.5));
+        let tail = upper_tail(n as f64, k as f64, chance(0.5));
         assert!((tail - 0.025).abs() < 1e-6, "{tail}");
     }
 
     #[test]
+    fn fractions_lie_between_whole_numbers_as_the_beta_function_has_them() {
+        for n in [0.3, 1.0, 2.5, 40.25, 3_000.7] {
+            for k in [0.01, 0.4, 1.0, 1.7, 2.0, 12.3, n - 0.9, n - 0.3, n] {
+                for yes in [0.0005, 0.2, 0.5, 0.93, 0.9999] {
+                    if !(k > 0.0 && k <= n) {
+                        continue;
+                    }
+                    let wanted = statrs::function::beta::beta_reg(k, n - k + 1.0, yes);
+                    let got = upper_tail(n, k, chance(yes));
+                    assert!((got - wanted).abs() <= 1e-9 * wanted + 1e-12, "{n} {k} {yes}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn edges_are_defined() {
-        assert_eq!(upper_tail(10, 0, chance(0.5)), 1.0);
-        assert_eq!(upper_tail(10, 11, chance(0.5)), 0.0);
-        assert_eq!(upper_tail(10, 1, chance(0.0)), 0.0);
-        assert_eq!(upper_tail(10, 10, chance(1.0)), 1.0);
+        assert_eq!(upper_tail(10.0, 0.0, chance(0.5)), 1.0);
+        assert_eq!(upper_tail(10.0, 11.0, chance(0.5)), 0.0);
+        assert_eq!(upper_tail(10.0, 1.0, chance(0.0)), 0.0);
+        assert_eq!(upper_tail(10.0, 10.0, chance(1.0)), 1.0);
         assert_eq!(critical_count(0, chance(0.5), 0.025), None);
         assert_eq!(critical_count(5, chance(0.5), 0.025), None);
         assert_eq!(critical_count(6, chance(0.5), 0.025), Some(6));
@@ -282,10 +309,10 @@ mod tests {
             match critical_count(n, c, alpha) {
                 Some(k) => {
                     prop_assert!(k >= 1 && k <= n);
-                    prop_assert!(upper_tail(n, k, c) <= alpha * (1.0 + 1e-9));
-                    prop_assert!(upper_tail(n, k - 1, c) > alpha * (1.0 - 1e-9));
+                    prop_assert!(upper_tail(n as f64, k as f64, c) <= alpha * (1.0 + 1e-9));
+                    prop_assert!(upper_tail(n as f64, k as f64 - 1.0, c) > alpha * (1.0 - 1e-9));
                 }
-                None => prop_assert!(upper_tail(n, n, c) > alpha * (1.0 - 1e-9)),
+                None => prop_assert!(upper_tail(n as f64, n as f64, c) > alpha * (1.0 - 1e-9)),
             }
         }
     }

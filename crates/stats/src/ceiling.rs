@@ -2,21 +2,18 @@
 //!
 //! What it is: the test behind `qos.ceiling`: "at most 1 - p of all I/Os take longer than the
 //! ceiling". The share of slower I/Os is a binomial proportion among as many independent I/Os as the
-//! measured ones are worth, with an exact 95 % interval (Clopper and Pearson, Biometrika 26, 1934).
-//! What it is not: a comparison of two runs. Called by the report.
+//! measured ones are worth at that latency, with an exact 95 % interval (Clopper and Pearson, Biometrika 26,
+//! 1934). What it is not: a comparison of two runs. Called by the report.
 //!
 //! The answer is that of the percentile's interval: pass where it ends at or under the ceiling, fail
 //! where it begins above it, else undecided; so verdict and interval cannot contradict each other. Where the
 //! run is too short for an interval, it fails if so many were slower as no dependence explains: by Markov's
 //! inequality a share of s lets a run have f slower ones with a probability of s / f at most.
 
-use crate::binomial::{Chance, upper_tail};
-use crate::confidence::chance_below;
-use crate::estimate::{Intervals, unseen};
+use crate::binomial::Chance;
+use crate::dependence::DesignEffect;
+use crate::estimate::{DependentShare, Intervals, TWO_SIDED, chance_above};
 use taillight_core::Percentile;
-
-/// Probability left outside on each side of the 95 % interval.
-const ALPHA: f64 = 0.025;
 
 /// The answer of a ceiling check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,70 +43,110 @@ pub struct CeilingCheck {
     /// When undecided: I/Os in total that would pass if not one more exceeded the ceiling, so a
     /// lower limit for what is needed. None when decided, or when no count suffices (100 %).
     pub needs: Option<u64>,
+    /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None when
+    /// decided, or when the share is so close to the allowed one that a thousand times as many would not.
+    pub decides_at: Option<u64>,
 }
+
+/// How many times the I/Os measured are looked at for an answer.
+const MOST_TIMES: f64 = 1_000.0;
 
 impl Intervals<'_> {
     /// Checks that at least `at` of all I/Os take no longer than `ceiling_ns`.
     #[must_use]
     pub fn check_ceiling(&self, ceiling_ns: u64, at: &Percentile) -> CeilingCheck {
-        let (it, effect) = (self.estimate(at), self.effect(at));
+        self.check_ceiling_at(ceiling_ns, at, TWO_SIDED)
+    }
+
+    /// The same where either answer may err in a share `alpha` of cases: less than 2.5 % where one of
+    /// several checks, or of several looks at a run that goes on, may err.
+    #[must_use]
+    pub fn check_ceiling_at(&self, ceiling_ns: u64, at: &Percentile, alpha: f64) -> CeilingCheck {
+        let (lo, hi) = (self.lower_end(at, alpha), self.upper_end(at, alpha));
         let (all, above) = (self.dist.count(), self.dist.count_above(ceiling_ns));
-        let share = above as f64 / all.max(1) as f64;
-        let surely = if it.lo.is_none() { ALPHA * share } else { 0.0 };
-        let status = match (it.lo, it.hi) {
+        let tail = chance_above(at);
+        // By Markov's inequality, whatever the dependence.
+        let surely = match self.longer() {
+            Some(_) => alpha * above as f64 / all.max(1) as f64,
+            None => 0.0,
+        };
+        let status = match (lo, hi) {
             (_, Some(hi)) if hi <= ceiling_ns => CeilingStatus::Pass,
             (Some(lo), _) if lo > ceiling_ns => CeilingStatus::Fail,
-            _ if surely > at.tail_share() => CeilingStatus::Fail,
+            _ if surely > tail.yes => CeilingStatus::Fail,
             _ => CeilingStatus::Undecided,
         };
-        let n = effect.independent(all);
-        // As many of the independent I/Os, rounded against either answer.
-        let scaled = u128::from(above) * u128::from(n);
-        let whole = u128::from(all).max(1);
-        let (at_least, at_most) = ((scaled / whole) as u64, scaled.div_ceil(whole) as u64);
-        let needs = (status == CeilingStatus::Undecided)
-            .then(|| needed_to_pass(n, at_most, chance_below(at)))
-            .flatten()
-            .map(|n| effect.needed(n, all));
-        let unseen = unseen(self.dist, &effect);
-        let within = unseen.is_some_and(|(from, to)| (from..to).contains(&ceiling_ns));
-        // Where the run is too short to tell, the I/Os around the percentile say nothing of the share.
-        let (mut share_lo, mut share_hi) = match effect.longer.is_some() || within {
-            true => (0.0, 1.0),
-            false => (share_interval(n, at_least).0, share_interval(n, at_most).1),
+        let share = self.share(above, &self.effect_at(ceiling_ns));
+        let (mut share_lo, mut share_hi) = match self.longer() {
+            Some(_) => (surely, 1.0),
+            None => share.interval(alpha),
         };
-        share_lo = share_lo.max(surely);
-        for known in self.ladder.iter().chain([&it]) {
-            if known.hi.is_some_and(|hi| hi <= ceiling_ns) {
-                share_hi = share_hi.min(known.pct.tail_share());
-            }
-            if known.lo.is_some_and(|lo| lo > ceiling_ns) {
-                share_lo = share_lo.max(known.pct.tail_share());
+        // The interval ends at an edge of the grid where it cannot be told from there.
+        match status {
+            CeilingStatus::Pass => share_hi = share_hi.min(tail.yes),
+            CeilingStatus::Fail => share_lo = share_lo.max(tail.yes),
+            CeilingStatus::Undecided => {
+                (share_lo, share_hi) = (share_lo.min(tail.yes), share_hi.max(tail.yes));
             }
         }
-        CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs }
+        let undecided = status == CeilingStatus::Undecided;
+        let needs = undecided.then(|| self.needed_to_pass(&share, at, alpha)).flatten();
+        let decides_at = undecided.then(|| share.decides_at(tail, alpha)).flatten();
+        CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs, decides_at }
+    }
+
+    /// The smallest total that passes with no more exceedances.
+    fn needed_to_pass(&self, share: &DependentShare, at: &Percentile, alpha: f64) -> Option<u64> {
+        let tail = chance_above(at);
+        if tail.yes <= 0.0 {
+            return None;
+        }
+        // At least one more than there are, and one where there is none.
+        let all = self.dist.count();
+        let passes = |n: u64| match all {
+            0 => DependentShare::of(n as f64, 0.0, DesignEffect::NONE).is_below(tail, alpha),
+            all => share.of_more(n as f64 / all as f64).is_below(tail, alpha),
+        };
+        let least = all.max(1);
+        let enough = (1..).map(|power| least.checked_mul(1 << power)).take(50);
+        let enough = enough.map_while(|n| n).find(|n| passes(*n))?;
+        let longer = self.longer().map_or(0, |times| (all as f64 * times).ceil() as u64);
+        Some(first_true(all, enough, passes).max(longer))
     }
 }
 
-/// The exact 95 % interval of a proportion of which `hits` in `n` trials were seen.
-///
-/// (0, 1) when nothing was tried.
-#[must_use]
-pub fn share_interval(n: u64, hits: u64) -> (f64, f64) {
-    let hits = hits.min(n);
-    let lo = if hits == 0 {
-        0.0
-    } else {
-        // The share at which seeing so many or more is just unlikely enough.
-        solve_share(|c| upper_tail(n, hits, c) > ALPHA)
-    };
-    let hi = if hits == n {
-        1.0
-    } else {
-        // Seeing so few or fewer: at least n - hits misses.
-        solve_share(|c| upper_tail(n, n - hits, c.flipped()) <= ALPHA)
-    };
-    (lo, hi)
+impl DependentShare {
+    /// The exact interval that misses in a share `alpha` of cases on either side.
+    fn interval(&self, alpha: f64) -> (f64, f64) {
+        let lo = solve_share(|chance| !self.is_above(chance, alpha));
+        let hi = solve_share(|chance| self.is_below(chance, alpha));
+        (lo, hi)
+    }
+
+    /// I/Os that would decide whether the share is above or below `tail` if it stayed what it is.
+    fn decides_at(&self, tail: Chance, alpha: f64) -> Option<u64> {
+        let decides = |times: f64| {
+            let longer = self.of_longer(times);
+            longer.is_below(tail, alpha) || longer.is_above(tail, alpha)
+        };
+        let all = self.count();
+        let times = |n: u64| n as f64 / all.max(1) as f64;
+        let most = (all as f64 * MOST_TIMES) as u64;
+        (all > 0 && decides(MOST_TIMES)).then(|| first_true(all, most, |n| decides(times(n))))
+    }
+}
+
+/// The first of `no..=yes` for which a condition holds that does at `yes` and not at `no`.
+fn first_true(mut no: u64, mut yes: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    while yes - no > 1 {
+        let middle = no + (yes - no) / 2;
+        if holds(middle) {
+            yes = middle;
+        } else {
+            no = middle;
+        }
+    }
+    yes
 }
 
 /// The share of requests of `fanout` I/Os that hold at least one of a kind, when the share of such
@@ -120,7 +157,7 @@ pub fn request_share(share: f64, fanout: u32) -> f64 {
     -(f64::from(fanout) * (-share.clamp(0.0, 1.0)).ln_1p()).exp_m1()
 }
 
-/// The smallest share at which a monotone condition holds, to 15 digits.
+/// The smallest share at which a monotone condition holds, to 15 digits; 0 where it holds from there on.
 fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
     // Bisection on a logit-like scale, so that tiny shares get as many digits as large ones.
     let share = |t: f64| {
@@ -128,6 +165,9 @@ fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
         Chance { yes, no: 1.0 / (1.0 + t.exp()) }
     };
     let (mut lo, mut hi) = (-60.0f64, 60.0f64);
+    if holds(share(lo)) {
+        return 0.0;
+    }
     for _ in 0..60 {
         let middle = 0.5 * (lo + hi);
         if holds(share(middle)) {
@@ -136,38 +176,7 @@ fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
             lo = middle;
         }
     }
-    share(hi).yes
-}
-
-/// Whether `above` or fewer exceedances in `n` would be rare if the share were the allowed one.
-fn passes(n: u64, above: u64, below: Chance) -> bool {
-    n > above && upper_tail(n, n - above, below) <= ALPHA
-}
-
-/// The smallest total that passes with `above` exceedances.
-fn needed_to_pass(n: u64, above: u64, below: Chance) -> Option<u64> {
-    if below.no <= 0.0 {
-        return None;
-    }
-    let mut short = n.max(above);
-    let mut step = 1u64;
-    let mut enough = loop {
-        let probe = short.checked_add(step)?;
-        if passes(probe, above, below) {
-            break probe;
-        }
-        short = probe;
-        step = step.checked_mul(2)?;
-    };
-    while enough - short > 1 {
-        let middle = short + (enough - short) / 2;
-        if passes(middle, above, below) {
-            enough = middle;
-        } else {
-            short = middle;
-        }
-    }
-    Some(enough)
+    if hi == 60.0 { 1.0 } else { share(hi).yes }
 }
 
 #[cfg(test)]
@@ -225,27 +234,44 @@ mod tests {
         assert_eq!(only_slow.status, CeilingStatus::Fail);
     }
 
-    /// One step from fast to slow in the whole run: how I/Os depend on each other is not known, yet a
-    /// share that is so large is hardly one in a hundred in the long run.
+    /// Three slices of time do not tell how I/Os depend on each other, yet a share that is so large is
+    /// hardly one in a hundred in the long run.
     #[test]
     fn what_no_dependence_explains_fails() {
-        let mut grid = TimeGrid::new(TimeWindow::new(0, 1_000_000));
+        let mut grid = TimeGrid::new(TimeWindow::new(0, 3));
         let values = (0..1000u64).map(|i| if i < 400 { 100 } else { 100_000 });
-        values.clone().zip(0i64..).for_each(|(ns, i)| grid.push(i * 1000, ns));
+        values.clone().zip(0i64..).for_each(|(ns, i)| grid.push(i / 334, ns));
         let (dist, dependence) = (values.collect::<Dist>(), Dependence::new(grid));
         let check = |at| Intervals::new(&dist, &dependence).check_ceiling(50_000, &pct(at));
         assert_eq!((check("99").status, check("99").share_lo), (CeilingStatus::Fail, 0.015));
         assert_eq!(check("98").status, CeilingStatus::Undecided);
+        assert!(check("98").needs >= Some(1_334));
+    }
+
+    /// With a third of what is allowed over the ceiling, the same share decides soon.
+    #[test]
+    fn what_decides_it_is_told() {
+        let check = |n: u64| check_ceiling(&run(n, n / 300), 500, &pct("99"));
+        let short = check(600);
+        let (least, at) = (short.needs.expect("undecided"), short.decides_at.expect("decides"));
+        assert!(short.status == CeilingStatus::Undecided && least > 600 && least < at, "{short:?}");
+        let share = |n: u64| DependentShare::of(n as f64, n as f64 / 300.0, DesignEffect::NONE);
+        assert!(share(at).is_below(chance_above(&pct("99")), TWO_SIDED));
+        assert!(!share(at - 1).is_below(chance_above(&pct("99")), TWO_SIDED));
+        // At the limit itself no length decides.
+        assert_eq!(check_ceiling(&run(1_000, 10), 500, &pct("99")).decides_at, None);
     }
 
     #[test]
     fn share_interval_matches_published_values() {
         // 10 of 100: Clopper-Pearson 4.9005 % to 17.6223 %. 0 of 10: 0 to 30.8497 %.
-        let (lo, hi) = share_interval(100, 10);
+        let share_interval =
+            |n, above| DependentShare::of(n, above, DesignEffect::NONE).interval(TWO_SIDED);
+        let (lo, hi) = share_interval(100.0, 10.0);
         assert!((lo - 0.049_004_69).abs() < 1e-7 && (hi - 0.176_222_6).abs() < 1e-7, "{lo} {hi}");
-        let (lo, hi) = share_interval(10, 0);
+        let (lo, hi) = share_interval(10.0, 0.0);
         assert!(lo == 0.0 && (hi - (1.0 - 0.025f64.powf(0.1))).abs() < 1e-12, "{hi}");
-        let (lo, hi) = share_interval(10, 10);
+        let (lo, hi) = share_interval(10.0, 10.0);
         assert!(hi == 1.0 && (lo - 0.025f64.powf(0.1)).abs() < 1e-12, "{lo}");
     }
 

@@ -9,7 +9,6 @@
 //! Ties and whole nanoseconds only make the intervals cover more often, never less.
 
 use crate::binomial::{Chance, all_can_reach, critical_count};
-use crate::dependence::DesignEffect;
 use crate::dist::Dist;
 use taillight_core::Percentile;
 
@@ -54,51 +53,6 @@ pub fn quantile_ci(n: u64, pct: &Percentile) -> Ci {
     Ci {
         lo_rank: critical_count(n, below.flipped(), TWO_SIDED).map(|from_top| n - from_top + 1),
         hi_rank: critical_count(n, below, TWO_SIDED),
-    }
-}
-
-/// What can be said with 95 % confidence about a percentile of `n` I/Os that depend on each other.
-///
-/// The ranks are those for as many independent I/Os as the `n` are worth, their distances from the
-/// top scaled back and rounded away from the percentile. No ends where the run is too short to tell
-/// how much it is worth.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DependentRanks {
-    /// The two-sided interval.
-    pub ci: Ci,
-    /// The one-sided bound on the sparse side: above the median a rank whose value is above the
-    /// true percentile, below it one whose value is below.
-    pub bound: Option<u64>,
-}
-
-/// See `DependentRanks`.
-#[must_use]
-pub(crate) fn dependent_ranks(n: u64, pct: &Percentile, effect: &DesignEffect) -> DependentRanks {
-    let effective = effect.independent(n);
-    if effect.longer.is_some() || effective == 0 {
-        return DependentRanks { ci: Ci::default(), bound: None };
-    }
-    let rank = pct.rank(n);
-    let scaled = |from_top: u64| u128::from(from_top) * u128::from(n);
-    let lower = |k: u64| {
-        let from_top = scaled(effective - k + 1).div_ceil(u128::from(effective)) as u64;
-        (n - from_top.min(n) + 1).min(rank)
-    };
-    let upper = |k: u64| {
-        let above = scaled(effective - k) / u128::from(effective);
-        (n - above as u64).max(rank)
-    };
-    let ci = quantile_ci(effective, pct);
-    let below = chance_below(pct);
-    let bound = if below.yes >= below.no {
-        critical_count(effective, below, ONE_SIDED).map(upper)
-    } else {
-        critical_count(effective, below.flipped(), ONE_SIDED)
-            .map(|from_top| lower(effective - from_top + 1))
-    };
-    DependentRanks {
-        ci: Ci { lo_rank: ci.lo_rank.map(lower), hi_rank: ci.hi_rank.map(upper) },
-        bound,
     }
 }
 
@@ -234,7 +188,8 @@ mod tests {
             let ci = quantile_ci(n, &pct);
             let (lo, hi) = (ci.lo_rank.expect("exists"), ci.hi_rank.expect("exists"));
             let below = chance_below(&pct);
-            let exact = upper_tail(n, lo, below) - upper_tail(n, hi, below);
+            let tail = |k: u64| upper_tail(n as f64, k as f64, below);
+            let exact = tail(lo) - tail(hi);
             // Latencies uniform below 1 s: the truth is the share of a second.
             let truth = (pct.share() * 1e9) as u64;
             let held = (0..RUNS).filter(|seed| {
@@ -282,33 +237,22 @@ mod tests {
             let one = needed_one_sided(&p).expect("finite");
             let two = needed_two_sided(&p).expect("finite");
             prop_assert!(one <= two);
-            let bound = |n: u64| dependent_ranks(n, &p, &DesignEffect::NONE).bound;
-            prop_assert!(bound(one + off).is_some());
-            prop_assert_eq!(bound((one - 1).saturating_sub(off)), None);
             prop_assert!(quantile_ci(two + off, &p).is_complete());
             prop_assert!(!quantile_ci((two - 1).saturating_sub(off), &p).is_complete());
         }
 
         #[test]
         fn the_interval_encloses_the_percentile(
-            n in 1u64..100_000_000_000, units in 1u64..100_000, tenths in 0u32..5_000,
+            n in 1u64..100_000_000_000, units in 1u64..100_000,
         ) {
             let p: Percentile = format!("{}.{:03}", units / 1000, units % 1000).parse().expect("valid");
             let (ci, rank) = (quantile_ci(n, &p), p.rank(n));
-            let alone = dependent_ranks(n, &p, &DesignEffect::NONE);
-            prop_assert_eq!(alone.ci, ci);
-            let divisor = 1.0 + f64::from(tenths) / 10.0;
-            let wide = dependent_ranks(n, &p, &DesignEffect { divisor, ..DesignEffect::NONE });
             if let Some(lo) = ci.lo_rank {
                 prop_assert!(lo >= 1 && lo <= rank);
-                prop_assert!(wide.ci.lo_rank.is_none_or(|w| w <= lo && w >= 1));
             }
             if let Some(hi) = ci.hi_rank {
                 prop_assert!(hi >= rank && hi <= n);
-                prop_assert!(wide.ci.hi_rank.is_none_or(|w| w >= hi && w <= n));
             }
-            let (lo, hi) = (ci.lo_rank.unwrap_or(1), ci.hi_rank.unwrap_or(n));
-            prop_assert!(alone.bound.is_none_or(|one| (lo..=hi).contains(&one)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How much I/Os that depend on each other say about a percentile.
+//! How much I/Os that depend on each other say about a share of them.
 //!
 //! What it is: the *design effect*: how many I/Os weigh as much as one independent I/O. In a queue
 //! one burst of arrivals makes hundreds of I/Os late, and they say as much about the tail as one.
@@ -6,135 +6,74 @@
 //! "Survey Sampling", 1965; Korn and Graubard, Survey Methodology 24, 1998). What it is not: a model
 //! of what was measured. Used by [`Intervals`](crate::Intervals).
 //!
-//! Method. The I/Os above the percentile are counted in up to 256 slices of time. The design effect
-//! is the power of that series at frequency zero over the power it would have were the I/Os
-//! independent. The power at zero is the mean of the lowest cosine terms (Müller, Econometrica 75,
-//! 2007; Lazarus, Lewis, Stock and Watson, JBES 36, 2018), as many of them as lie where the
-//! spectrum is flat; how far it is flat, and what is missing at zero, is read from a fit of white
-//! noise plus one relaxation time (Whittle likelihood) to the whole spectrum. Far out in the tail a
-//! run shows few bursts, and a run without a large one looks as if there were none; so the design
-//! effect there is the largest of those of shallower percentiles, down to one that holds enough
-//! independent events. How uncertain the design effect itself is widens the
-//! interval as Student's t does.
+//! Method. The I/Os above a latency are counted in up to 256 slices of time; their share is a ratio, so
+//! that a slow phase of a closed loop weighs as many I/Os as it has. The design effect is the power at
+//! frequency zero of what the slices are off that share, over the power it would have were the I/Os
+//! independent. The power at zero is the mean of the 8 lowest cosine terms (Müller, Econometrica 75, 2007;
+//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where the next ones are no lower; how uncertain
+//! so few terms leave it widens the interval as Student's t does.
 //!
-//! What it cannot see: changes slower than about a third of the run, and changes within a cell of
-//! the grid (0.5 to 0.8 % of the latency), which intervals are rounded to where that matters
-//! (`DesignEffect::unseen`). Where the spectrum still rises at its lowest frequencies there is no interval,
-//! and `DesignEffect::longer` says how much longer a run needs.
+//! Few events have no variance that could be estimated. The end of an interval that lies away from zero
+//! rests there on how many separate clusters of slices hold the rarer I/Os and how large the largest is (the
+//! weights of Fay and Feuer, Statistics in Medicine 16, 1997), and with fewer than ten to twenty clusters
+//! on the size of those of a shallower percentile as well. The other end needs none of this: a run that
+//! saw a cluster knows that there are some.
 //!
-//! The constants were set on queues, bursts, stalls and drifts; `docs/measurement.md` has the table
-//! of coverage.
+//! What it cannot see: levels that wander more slowly than an eighth of the run, tails so heavy that the next
+//! event is larger than all so far, and what happens once a run. The constants were set on one family of
+//! loads; `docs/measurement.md` has what they do on others.
 
-use std::collections::BTreeMap;
 use std::f64::consts::PI;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
-use taillight_core::Percentile;
 
 use crate::grid::{TimeGrid, edge_of};
 
-/// Independent events beyond a percentile from which its own design effect is used.
-const EVENTS_FOR_OWN: f64 = 20.0;
-/// How many times more I/Os the shallowest percentile holds that is looked at in any case.
-const SEEN_TO: f64 = 16.0;
-/// Fewest cosine terms that the power at frequency zero is taken from.
-const FEWEST_TERMS: usize = 8;
-/// Most of them: more would add little certainty.
-const MOST_TERMS: usize = 64;
+/// Cosine terms that the power at frequency zero is the mean of.
+const TERMS: usize = 8;
+/// And where the spectrum is flat up to [`LOOKED_AT`] terms.
+const FLAT_TERMS: usize = 16;
+const LOOKED_AT: usize = 24;
+/// How far the lowest terms may be above the next for the spectrum to be flat.
+const FLAT: f64 = 1.3;
 /// Fewest slices of time that say anything.
-const FEWEST_SLICES: usize = 16;
-/// How far above their mean the fit may be at zero for more terms to be taken.
-const FLAT: f64 = 1.05;
-/// How far it may be at the fewest terms for an interval to be given.
-const STEEPEST: f64 = 3.0;
-/// Gain in log likelihood from which a relaxation time is believed.
-const BELIEVED: f64 = 0.5;
-/// And from which it is certain enough to refuse an interval.
-const CERTAIN: f64 = 3.5;
-/// The estimate of the part above 1 is low by a sixth or so: the mean is taken from the same data.
-const LOW_BY: f64 = 1.18;
-/// Relative variance of the design effect times the independent events it rests on.
-const VARIANCE_PER_EVENT: f64 = 2.0;
+const FEWEST_SLICES: usize = 4;
+/// Share of slices with rare I/Os up to which neighbours among them are one cluster: beyond, chance
+/// joins them, and there are many.
+const SPARSE: f64 = 0.2;
+/// Separate events below which only a shallower percentile says how large they are, and from which it is
+/// not asked.
+const FEW: f64 = 10.0;
+const ENOUGH: f64 = 20.0;
 
-/// What dependence leaves of a number of I/Os.
+/// What dependence leaves of a number of I/Os at one latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DesignEffect {
     /// I/Os that weigh as much as one independent I/O, at least 1.
     pub design_effect: f64,
-    /// By what the count is divided for intervals: the design effect and what its own uncertainty
-    /// costs, at least 1.
-    pub divisor: f64,
-    /// Relative variance of the design effect that more I/Os do not lessen.
-    pub(crate) variance: f64,
-    /// And the part that they do, times their number.
-    pub(crate) variance_ios: f64,
+    /// By what counts are divided for the end of an interval of the rarer share that lies towards
+    /// zero: the design effect and what its own uncertainty costs, at least 1.
+    pub near: f64,
+    /// The same for the end away from zero.
+    pub far: f64,
     /// Whether it is more than chance that the design effect is above 1.
     pub certain: bool,
-    /// The latencies, ns, from and to (exclusive), between which the dependence was not seen: the
-    /// grid has no finer cell there, and much of the I/Os is in it.
-    pub unseen: Option<(u64, u64)>,
-    /// None where an interval may be given. Else how many times longer a run has to be before
-    /// I/Os at its begin and at its end say different things.
-    pub longer: Option<f64>,
 }
 
 impl DesignEffect {
     /// I/Os that do not depend on each other.
-    pub const NONE: DesignEffect = DesignEffect {
-        design_effect: 1.0,
-        divisor: 1.0,
-        variance: 0.0,
-        variance_ios: 0.0,
-        certain: false,
-        unseen: None,
-        longer: None,
-    };
+    pub const NONE: DesignEffect =
+        DesignEffect { design_effect: 1.0, near: 1.0, far: 1.0, certain: false };
 
-    /// `n` I/Os of which so many weigh as much as one, known from so many cosine terms and events.
-    fn new(n: f64, design_effect: f64, terms: f64, events: f64) -> DesignEffect {
-        let variance_ios = VARIANCE_PER_EVENT * (1.0 - 1.0 / design_effect) / events.max(1e-9) * n;
-        let variance = 2.0 / terms;
-        let it = DesignEffect { design_effect, variance, variance_ios, ..DesignEffect::NONE };
-        DesignEffect { divisor: it.divisor_at(n), ..it }
-    }
-
-    /// The divisor that a run of so many I/Os would have.
-    fn divisor_at(&self, n: f64) -> f64 {
-        let freedom = 2.0 / (self.variance + self.variance_ios / n.max(1.0));
-        self.design_effect * widening(freedom).powi(2)
-    }
-
-    /// How many independent I/Os an interval takes `n` for, rounded down.
-    #[must_use]
-    pub fn independent(&self, n: u64) -> u64 {
-        if self.divisor <= 1.0 { n } else { (n as f64 / self.divisor) as u64 }
-    }
-
-    /// How many such I/Os are needed to say as much as so many independent ones, rounded up, where
-    /// so many were measured.
-    #[must_use]
-    pub fn needed(&self, independent: u64, measured: u64) -> u64 {
-        let longer = self.longer.map_or(0, |times| (measured as f64 * times).ceil() as u64);
-        self.as_dependent(independent).max(longer)
-    }
-
-    /// A longer run also knows its design effect better.
-    fn as_dependent(&self, n: u64) -> u64 {
-        if self.divisor <= 1.0 {
-            return n;
+    /// The larger of each.
+    pub fn or_more(self, other: DesignEffect) -> DesignEffect {
+        DesignEffect {
+            design_effect: self.design_effect.max(other.design_effect),
+            near: self.near.max(other.near),
+            far: self.far.max(other.far),
+            certain: self.certain || other.certain,
         }
-        let needed = n as f64;
-        let (mut few, mut enough) = (needed, needed * self.divisor_at(needed));
-        for _ in 0..60 {
-            let middle = 0.5 * (few + enough);
-            if middle / self.divisor_at(middle) < needed {
-                few = middle;
-            } else {
-                enough = middle;
-            }
-        }
-        enough.ceil() as u64
     }
 }
 
@@ -142,30 +81,21 @@ impl DesignEffect {
 #[derive(Debug, Default)]
 pub struct Dependence {
     grid: TimeGrid,
-    /// I/Os of each column.
-    columns: Vec<f64>,
-    /// I/Os of each cell.
-    counts: Vec<u64>,
-    total: u64,
-    /// By cell: levels are asked for again and again.
-    known: Mutex<BTreeMap<usize, LevelEffect>>,
+    levels: OnceLock<Vec<Level>>,
 }
 
-/// Dependence of the I/Os above one level.
+/// The I/Os at or above the lower edge of a cell of the grid.
 #[derive(Debug, Clone, Copy)]
-struct LevelEffect {
-    design_effect: f64,
-    /// Degrees of freedom: cosine terms.
-    terms: f64,
-    longer: Option<f64>,
+pub(crate) struct Level {
+    /// The lower edge, ns; of the last level one that no I/O reaches.
+    pub edge_ns: u64,
+    pub effect: DesignEffect,
 }
 
 impl Dependence {
     #[must_use]
     pub fn new(grid: TimeGrid) -> Self {
-        let (columns, counts) = (grid.columns_from(0), grid.cell_counts());
-        let total = counts.iter().sum();
-        Dependence { grid, columns, counts, total, known: Mutex::default() }
+        Dependence { grid, levels: OnceLock::new() }
     }
 
     /// I/Os over time and latency.
@@ -174,216 +104,212 @@ impl Dependence {
         &self.grid
     }
 
-    /// What is left of the I/Os for an interval of this percentile.
-    #[must_use]
-    pub(crate) fn effect(&self, pct: &Percentile) -> DesignEffect {
-        let n = self.total as f64;
-        let upper = pct.tail_share() <= 0.5;
-        let rare = pct.tail_share().min(pct.share());
-        if rare <= 0.0 {
-            return DesignEffect::NONE;
-        }
-        let unseen = self.unseen(if upper { rare } else { 1.0 - rare });
-        let own = self.level(rare, upper);
-        let (mut it, mut share, mut events) = (own, rare, n * rare / own.design_effect);
-        while share < 0.5 && (share < rare * SEEN_TO || events < EVENTS_FOR_OWN) {
-            share = (2.0 * share).min(0.5);
-            let shallower = self.level(share, upper);
-            // The largest of several would be large by chance alone: less a part of its error.
-            let likely = shallower.design_effect * (1.0 - 0.7 * (2.0 / shallower.terms).sqrt());
-            if n * rare / likely < EVENTS_FOR_OWN && likely > it.design_effect {
-                it = LevelEffect { design_effect: likely, ..shallower };
+    /// How many times longer a run must be to say how far its I/Os depend on each other; none where it
+    /// does, or where nothing is known of times, so that I/Os are taken for independent.
+    pub(crate) fn longer(&self) -> Option<f64> {
+        let slices = self.grid.columns_from(0).iter().filter(|n| **n > 0.0).count();
+        (1..FEWEST_SLICES).contains(&slices).then(|| FEWEST_SLICES as f64 / slices as f64)
+    }
+
+    /// Every level of the grid that I/Os lie between, rising, with one beyond the last I/O. Empty without
+    /// a grid.
+    pub(crate) fn levels(&self) -> &[Level] {
+        self.levels.get_or_init(|| LevelSums::of(&self.grid).levels())
+    }
+}
+
+/// The sums over time of every level.
+struct LevelSums {
+    /// All I/Os.
+    total: f64,
+    /// By level, from the lowest edge up.
+    levels: Vec<LevelSum>,
+}
+
+/// What is known of one level from its own I/Os.
+struct LevelSum {
+    cell: usize,
+    /// Share of the I/Os above.
+    share: f64,
+    /// I/Os above, or below where those are fewer.
+    rare_ios: f64,
+    design_effect: f64,
+    terms: usize,
+    clusters: Clusters,
+}
+
+/// Runs of neighbouring slices that hold I/Os of the rarer side.
+#[derive(Default)]
+struct Clusters {
+    number: f64,
+    /// Slices in them, of all.
+    occupied: f64,
+    ios: f64,
+    squares: f64,
+    largest: f64,
+}
+
+impl Clusters {
+    fn of(slices: impl Iterator<Item = f64>) -> Clusters {
+        let (mut it, mut here, mut all) = (Clusters::default(), 0.0, 0.0);
+        for ios in slices.chain([0.0]) {
+            all += 1.0;
+            if ios > 0.0 {
+                it.occupied += 1.0;
+                here += ios;
+            } else if here > 0.0 {
+                it.number += 1.0;
+                it.ios += here;
+                it.squares += here * here;
+                it.largest = it.largest.max(here);
+                here = 0.0;
             }
-            events = n * share / shallower.design_effect;
         }
-        let excess = it.design_effect - 1.0;
-        if excess <= 0.0 {
-            return DesignEffect { longer: it.longer, unseen, ..DesignEffect::NONE };
-        }
-        let certain = excess > 3.0 * (2.0 / it.terms).sqrt();
-        let events = n * rare / (1.0 - rare) / it.design_effect;
-        let design_effect = 1.0 + excess * LOW_BY;
-        let longer = it.longer;
-        DesignEffect {
-            longer,
-            unseen,
-            certain,
-            ..DesignEffect::new(n, design_effect, it.terms, events)
-        }
+        it.occupied /= f64::max(all - 1.0, 1.0);
+        it
     }
 
-    /// The level that the share `rare` of all I/Os is above, or, where not `upper`, below.
-    fn level(&self, rare: f64, upper: bool) -> LevelEffect {
-        let tail = if upper { rare } else { 1.0 - rare };
-        let (cell, _) = self.edge(tail * self.total as f64);
-        // A level is one plain value: a panic elsewhere leaves nothing half done.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(cell).or_insert_with(|| self.measure(cell))
+    fn are_sparse(&self) -> bool {
+        self.occupied < SPARSE
     }
 
-    /// The cell that holds the percentile with this share above it, when the nearest edge of cells
-    /// is another percentile altogether.
-    fn unseen(&self, tail: f64) -> Option<(u64, u64)> {
-        let above = tail * self.total as f64;
-        let (_, off) = self.edge(above);
-        if off <= 0.5 * above.min(self.total as f64 - above) {
-            return None;
+    /// The size that an event counts with: one more of the largest than were seen.
+    fn size(&self) -> f64 {
+        if self.ios <= 0.0 {
+            return 1.0;
         }
-        let mut left = self.total as f64;
-        let cell = self.counts.iter().position(|here| {
-            left -= *here as f64;
-            left < above || left <= 0.0
-        })?;
-        Some((edge_of(cell) as u64, edge_of(cell + 1) as u64))
+        (self.squares + self.largest * self.largest) / (self.ios + self.largest)
     }
+}
 
-    /// The cell whose lower edge comes nearest to having so many I/Os at or above it, some but not
-    /// all, and how many it is off.
-    fn edge(&self, above: f64) -> (usize, f64) {
-        let mut best = (f64::INFINITY, 0);
-        let mut count = self.total;
-        for (cell, here) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {
-            let off = (count as f64 - above).abs();
-            if count < self.total && off < best.0 {
-                best = (off, cell);
-            }
-            count -= here;
-        }
-        (best.1, best.0)
-    }
-
-    fn measure(&self, cell: usize) -> LevelEffect {
-        let none = LevelEffect { design_effect: 1.0, terms: MOST_TERMS as f64, longer: None };
-        let above = self.grid.columns_from(cell);
-        let (total, hits) = (self.columns.iter().sum::<f64>(), above.iter().sum::<f64>());
-        if cell == 0 || hits <= 0.0 || hits >= total {
-            // Nothing varies.
-            return none;
-        }
-        // Time without I/Os says nothing: a workload that ended early is not steadier for it.
+impl LevelSum {
+    /// Of the I/Os above the cell's lower edge by slice, with `power[j]` the square of cosine term `j`
+    /// over what independent I/Os would have.
+    fn new(cell: usize, above: &[f64], totals: &[f64], power: &[f64]) -> LevelSum {
+        let (hits, total): (f64, f64) = (above.iter().sum(), totals.iter().sum());
         let share = hits / total;
-        let busy = above.iter().zip(&self.columns).filter(|(_, n)| **n > 0.0);
-        let series: Vec<f64> = busy.map(|(e, n)| e - share * n).collect();
-        if series.len() < FEWEST_SLICES {
-            let longer = Some(FEWEST_SLICES as f64 / series.len() as f64);
-            return LevelEffect { longer, ..none };
+        let rare = above.iter().zip(totals).map(|(a, n)| if share <= 0.5 { *a } else { n - a });
+        let mean = |terms: &[f64]| terms.iter().sum::<f64>() / terms.len() as f64;
+        let flat = power.len() >= LOOKED_AT
+            && mean(&power[..TERMS]) <= FLAT * mean(&power[TERMS..LOOKED_AT]);
+        let terms = if flat { FLAT_TERMS } else { TERMS.min(power.len()) };
+        let varies = hits > 0.0 && hits < total && terms > 0;
+        LevelSum {
+            cell,
+            share,
+            rare_ios: hits.min(total - hits),
+            design_effect: if varies { mean(&power[..terms]).max(1.0) } else { 1.0 },
+            terms: terms.max(1),
+            clusters: Clusters::of(rare),
         }
-        let spectrum = Spectrum::of(&series);
-        let independent = total * share * (1.0 - share) / series.len() as f64;
-        spectrum.effect(independent)
+    }
+
+    /// Whether the I/Os above are the rarer ones.
+    fn is_upper(&self) -> bool {
+        self.share <= 0.5
+    }
+
+    /// Separate events that the level is known from.
+    fn events(&self) -> f64 {
+        match self.clusters.are_sparse() {
+            true => self.clusters.number,
+            false => self.rare_ios / self.design_effect,
+        }
+    }
+
+    /// How many I/Os an event of the level holds.
+    fn size(&self) -> f64 {
+        if self.clusters.are_sparse() { self.clusters.size() } else { self.design_effect }
     }
 }
 
-/// Squares of the cosine terms of a series, lowest frequency first; each has the mean of the power
-/// there.
-struct Spectrum {
-    power: Vec<f64>,
-}
-
-/// White noise plus one relaxation: `white + slow / (1 + (j / corner)^2)` at term `j`.
-#[derive(Clone, Copy)]
-struct Fit {
-    white: f64,
-    slow: f64,
-    corner: f64,
-    /// Log likelihood above that of white noise alone.
-    gain: f64,
-}
-
-impl Fit {
-    fn at(&self, j: usize) -> f64 {
-        self.white + self.slow / (1.0 + (j as f64 / self.corner).powi(2))
-    }
-}
-
-impl Spectrum {
-    fn of(series: &[f64]) -> Spectrum {
-        let n = series.len();
-        let term = |j: usize| {
-            let step = PI * j as f64 / n as f64;
-            // cos((i + 1/2) step) by the Chebyshev recurrence: no cosine per slice.
-            let (mut now, mut next, twice) =
-                ((0.5 * step).cos(), (1.5 * step).cos(), 2.0 * step.cos());
-            let mut sum = 0.0;
-            for value in series {
-                sum += value * now;
-                (now, next) = (next, twice * next - now);
-            }
-            2.0 / n as f64 * sum * sum
+impl LevelSums {
+    fn of(grid: &TimeGrid) -> LevelSums {
+        let columns = grid.columns_from(0);
+        let busy: Vec<usize> = (0..columns.len()).filter(|i| columns[*i] > 0.0).collect();
+        // Time without I/Os says nothing: a workload that ended early is not steadier for it.
+        let totals: Vec<f64> = busy.iter().map(|i| columns[*i]).collect();
+        let total: f64 = totals.iter().sum();
+        let cosines = cosines(totals.len());
+        let terms = |slices: &[f64]| -> Vec<f64> {
+            cosines.iter().map(|c| c.iter().zip(slices).map(|(c, n)| c * n).sum()).collect()
         };
-        Spectrum { power: (1..=n / 2).map(term).collect() }
+        let whole = terms(&totals);
+        let (mut above, mut sums) = (vec![0.0; totals.len()], vec![0.0; whole.len()]);
+        let mut levels = vec![LevelSum::new(grid.cells(), &above, &totals, &sums)];
+        for cell in (0..grid.cells()).rev().filter(|cell| !grid.row(*cell).is_empty()) {
+            let row: Vec<f64> = busy.iter().map(|i| f64::from(grid.row(cell)[*i])).collect();
+            above.iter_mut().zip(&row).for_each(|(sum, count)| *sum += count);
+            sums.iter_mut().zip(terms(&row)).for_each(|(sum, term)| *sum += term);
+            let share = above.iter().sum::<f64>() / total;
+            let independent = total * share * (1.0 - share);
+            let power = sums.iter().zip(&whole);
+            let power: Vec<f64> =
+                power.map(|(of, all)| 2.0 * (of - share * all).powi(2) / independent).collect();
+            levels.push(LevelSum::new(cell, &above, &totals, &power));
+        }
+        levels.reverse();
+        LevelSums { total, levels }
     }
 
-    fn effect(&self, independent: f64) -> LevelEffect {
-        let fit = self.fit();
-        let zero = fit.white + fit.slow;
-        let fewest = FEWEST_TERMS.min(self.power.len());
-        let (mut terms, mut rise, mut sum) = (fewest, 1.0, 0.0);
-        let mut flat_terms = 0;
-        for j in 1..=self.most_terms() {
-            sum += fit.at(j);
-            let above = zero * j as f64 / sum;
-            if above <= STEEPEST {
-                flat_terms = j;
-            }
-            if above <= FLAT || j <= fewest {
-                (terms, rise) = (j, above);
-            }
+    fn levels(&self) -> Vec<Level> {
+        if self.total <= 0.0 {
+            return Vec::new();
         }
-        let mean = self.power[..terms].iter().sum::<f64>() / terms as f64;
-        let steep = rise > STEEPEST && fit.gain >= CERTAIN;
-        let longer = steep.then(|| 1.5 * fewest as f64 / flat_terms.max(1) as f64);
-        LevelEffect {
-            design_effect: (mean * rise.min(4.0).powf(1.5) / independent).max(1.0),
-            terms: (terms as f64 / rise.powi(2)).max(3.0),
-            longer,
-        }
+        let level = |at: usize| Level {
+            edge_ns: match self.levels[at].cell {
+                0 => 0,
+                cell => edge_of(cell) as u64,
+            },
+            effect: self.effect(at),
+        };
+        (0..self.levels.len()).map(level).collect()
     }
 
-    /// Terms below the first rise towards higher frequencies: what comes and goes regularly has its
-    /// power at its own frequency, and none of it at zero.
-    fn most_terms(&self) -> usize {
-        let most = MOST_TERMS.min(self.power.len());
-        let mut terms = FEWEST_TERMS;
-        while 2 * terms <= most {
-            let low: f64 = self.power[..terms].iter().sum();
-            let next: f64 = self.power[terms..2 * terms].iter().sum();
-            if next > 2.5 * low {
-                return terms;
-            }
-            terms *= 2;
+    fn effect(&self, at: usize) -> DesignEffect {
+        let it = &self.levels[at];
+        let near = it.design_effect * widening(it.terms as f64).powi(2);
+        let mut far = if it.rare_ios > 0.0 { near } else { 1.0 };
+        if it.clusters.are_sparse() {
+            far = far.max(it.clusters.size());
         }
-        most
+        let events = it.events();
+        if events < ENOUGH
+            && let Some(size) = self.size_of_shallower(at).filter(|size| *size > far)
+        {
+            let weight = ((ENOUGH - events) / (ENOUGH - FEW)).min(1.0);
+            far = (weight * size.ln() + (1.0 - weight) * far.ln()).exp();
+        }
+        let certain = it.design_effect - 1.0 > 3.0 * (2.0 / it.terms as f64).sqrt();
+        DesignEffect { design_effect: it.design_effect, near, far, certain }
     }
 
-    /// The most likely of a grid of corners and strengths, the scale of each being known.
-    fn fit(&self) -> Fit {
-        let n = self.power.len() as f64;
-        let mean = self.power.iter().sum::<f64>() / n;
-        let white = Fit { white: mean, slow: 0.0, corner: 1.0, gain: 0.0 };
-        let flat = n * (1.0 + mean.ln());
-        let mut best = white;
-        let mut corner = 2.0;
-        while corner < 2.0 * n {
-            let shape: Vec<f64> =
-                (1..=self.power.len()).map(|j| 1.0 / (1.0 + (j as f64 / corner).powi(2))).collect();
-            for ratio in (0..12).map(|i| 0.25 * f64::from(1 << i)) {
-                let scale = self.power.iter().zip(&shape).map(|(p, s)| p / (1.0 + ratio * s));
-                let scale = scale.sum::<f64>() / n;
-                // The logarithm of a product of some factors, not a sum of logarithms.
-                let logs: f64 = shape
-                    .chunks(8)
-                    .map(|c| c.iter().map(|s| 1.0 + ratio * s).product::<f64>().ln())
-                    .sum();
-                let gain = flat - n * (1.0 + scale.ln()) - logs;
-                if gain > best.gain {
-                    best = Fit { white: scale, slow: scale * ratio, corner, gain };
-                }
+    /// The size of events at the first level with enough of them, each of twice the share; else at the
+    /// median.
+    fn size_of_shallower(&self, at: usize) -> Option<f64> {
+        let it = &self.levels[at];
+        let mut share = it.rare_ios.max(1.0) / self.total;
+        loop {
+            share = (2.0 * share).min(0.5);
+            let shallower = match it.is_upper() {
+                true => self.levels.partition_point(|level| level.share >= share).checked_sub(1)?,
+                false => self.levels.partition_point(|level| 1.0 - level.share < share),
+            };
+            let shallower = self.levels.get(shallower)?;
+            if share >= 0.5 || shallower.events() >= FEW {
+                return Some(shallower.size());
             }
-            corner *= 1.5;
         }
-        if best.gain < BELIEVED || !best.gain.is_finite() { white } else { best }
     }
+}
+
+/// The lowest cosine terms of so many slices, without the constant one.
+fn cosines(slices: usize) -> Vec<Vec<f64>> {
+    let term = |j: usize| {
+        let step = PI * j as f64 / slices as f64;
+        (0..slices).map(|i| ((i as f64 + 0.5) * step).cos()).collect()
+    };
+    (1..=LOOKED_AT.min(slices / 2)).map(term).collect()
 }
 
 /// Two-sided 95 % quantile of the normal distribution.
@@ -391,6 +317,6 @@ const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// By what Student's t widens a two-sided 95 % interval, at least 1.
 fn widening(freedom: f64) -> f64 {
-    let t = StudentsT::new(0.0, 1.0, freedom.clamp(1.0, 1e6));
+    let t = StudentsT::new(0.0, 1.0, freedom.max(1.0));
     t.map_or(1.0, |t| t.inverse_cdf(0.975) / NORMAL).max(1.0)
 }

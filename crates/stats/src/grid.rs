@@ -157,6 +157,11 @@ impl TimeGrid {
         self.rows.get(cell).map_or(&[], Vec::as_slice)
     }
 
+    /// Cells up to the last used.
+    pub(crate) fn cells(&self) -> usize {
+        self.rows.len()
+    }
+
     /// I/Os of each column in the cells from `cell` up.
     pub(crate) fn columns_from(&self, cell: usize) -> Vec<f64> {
         let mut sums = vec![0.0; self.window.columns];
@@ -166,11 +171,6 @@ impl TimeGrid {
             }
         }
         sums
-    }
-
-    /// I/Os of each cell.
-    pub(crate) fn cell_counts(&self) -> Vec<u64> {
-        self.rows.iter().map(|row| row.iter().map(|c| u64::from(*c)).sum()).collect()
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
             grid
         };
         let mut grid = fill(TimeWindow::new(1_000, 2_000_001_000));
-        assert_eq!(grid.cell_counts().iter().sum::<u64>(), 10_000);
+        assert_eq!(grid.columns_from(0).iter().sum::<f64>(), 10_000.0);
         grid.merge(&fill(TimeWindow::new(1_000, 4_000_001_000)));
         assert_eq!(grid.columns_from(0).iter().sum::<f64>(), 20_000.0);
         assert!(grid.memory_bytes() < 4 << 20);

@@ -30,7 +30,7 @@ mod binomial;
 mod moments;
 
 pub use bins::LogBins;
-pub use ceiling::{CeilingCheck, CeilingStatus, request_share, share_interval};
+pub use ceiling::{CeilingCheck, CeilingStatus, request_share};
 pub use confidence::{Ci, needed_one_sided, needed_two_sided, quantile_ci};
 pub use curve::{RankPoint, percentile_curve};
 pub use dependence::Dependence;

@@ -39,7 +39,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
         let matrix = tool::output(&mut lab(&["--matrix"]))?;
         let path = tool::root().join(PAGE);
         let page = std::fs::read_to_string(&path)?;
-        std::fs::write(&path, put(&page, &matrix)?)?;
+        std::fs::write(&path, put(&page, BEGIN, END, &matrix)?)?;
     }
     Ok(fine)
 }
@@ -56,14 +56,14 @@ fn made() -> Result<String> {
 }
 
 /// The page with the text between the marks replaced.
-fn put(page: &str, text: &str) -> Result<String> {
-    let Some((before, rest)) = page.split_once(BEGIN) else {
-        bail!("{PAGE} lacks the line {BEGIN}");
+pub fn put(page: &str, begin: &str, end: &str, text: &str) -> Result<String> {
+    let Some((before, rest)) = page.split_once(begin) else {
+        bail!("the page lacks the line {begin}");
     };
-    let Some((_, after)) = rest.split_once(END) else {
-        bail!("{PAGE} lacks the line {END}");
+    let Some((_, after)) = rest.split_once(end) else {
+        bail!("the page lacks the line {end}");
     };
-    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", text.trim()))
+    Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim()))
 }
 
 #[cfg(test)]
@@ -73,6 +73,7 @@ mod tests {
     #[test]
     fn only_what_is_between_the_marks_changes() {
         let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
+        let put = |page: &str, text: &str| put(page, BEGIN, END, text);
         let new = put(&page, "new\n").expect("marks are there");
         assert_eq!(new, format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n"));
         assert_eq!(put(&new, "new").expect("marks"), new);

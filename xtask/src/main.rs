@@ -13,6 +13,7 @@ mod lab;
 mod minio;
 mod overhead;
 mod package;
+mod proof;
 mod setup;
 mod smoke;
 mod steps;
@@ -38,6 +39,8 @@ cargo xtask CHORE
   bpf                   build the trace programs anew (needs clang)
   lab [--only A,B] [--engine E] [--ms N] [--repeats N] [--keep DIR] [--fresh] [--write]
                         faults with known truth, scored; --write puts the matrix into the docs
+  proof intervals [--page]
+                        how often intervals and ceilings err, half an hour; --page: the table alone
   demo                  measure the disk under this directory, one overlaid report
   smoke                 run the release binary end to end
   package KIND... [--binary FILE]
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Some("dashboards") => dashboards::main(&rest),
         Some("bpf") => bpf::main(),
         Some("lab") => lab::main(&rest),
+        Some("proof") => proof::main(&rest),
         Some("demo") => demo::main(),
         Some("smoke") => ci::main(&["--only", "release,smoke"]),
         Some("package") => package::main(&rest),

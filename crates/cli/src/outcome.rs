@@ -35,5 +35,5 @@ pub fn exit_code_of_all(summaries: &[Summary]) -> Exit {
 }
 
 fn any(summary: &Summary, status: QosStatus) -> bool {
-    summary.qos.iter().any(|q| q.status == status)
+    summary.qos.iter().any(|q| q.among_all() == status)
 }

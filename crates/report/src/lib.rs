@@ -28,4 +28,4 @@ pub use model::{SideDetails, side_words};
 pub use render::console::console_text;
 pub use render::html;
 pub use summary::summarise;
-pub use text::{format, table};
+pub use text::{format, table, undecided};

@@ -189,12 +189,22 @@ pub struct Qos {
     pub at: String,
     /// The outcome.
     pub status: QosStatus,
+    /// What the run's verdict takes it for, where that is not `status`: of three ceilings or more one is
+    /// missed by chance more often than a single one, so the run is only called so where 5 % over all of
+    /// them hold (Bonferroni's bound, the first step of Holm's).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jointly: Option<QosStatus>,
     /// I/Os above the ceiling.
     pub above: u64,
     /// Episodes those form.
     pub episodes: u64,
-    /// I/Os needed to decide; null when decided.
+    /// I/Os in all from which it would be kept if not one more were above; null when decided, and
+    /// where no number is enough.
     pub needs: Option<u64>,
+    /// I/Os in all that would decide it if the share above stayed what it is; absent when decided, and
+    /// where that share is so close to the allowed one that a thousand times as many would not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decides_at: Option<u64>,
     /// The kind of operation it was checked for; absent = all together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<OpKind>,
@@ -214,6 +224,14 @@ pub struct Qos {
     /// above it and no outliers of the run are not explained, and not among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Vec<Cause>>,
+}
+
+impl Qos {
+    /// What the verdict over all ceilings of the run takes it for.
+    #[must_use]
+    pub fn among_all(&self) -> QosStatus {
+        self.jointly.unwrap_or(self.status)
+    }
 }
 
 /// A share of I/Os or requests above a ceiling, 0 to 1, with its 95 % interval.

@@ -8,6 +8,7 @@ use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 use super::wrong_blocks;
 use crate::format;
 use crate::table::{Cell, Table, Tone};
+use crate::undecided;
 use crate::verdict::{asked_for, main, unsampled};
 
 /// Percentiles of the compact table, of those that were asked for.
@@ -344,12 +345,9 @@ fn qos(summary: &Summary) -> Option<Table> {
         let (answer, tone) = match q.status {
             QosStatus::Pass => ("kept".to_owned(), Tone::Good),
             QosStatus::Fail => ("missed".to_owned(), Tone::Bad),
-            QosStatus::Undecided => (
-                q.needs.map_or("undecided".to_owned(), |n| {
-                    format!("undecided, needs {} I/Os or more", format::count(n))
-                }),
-                Tone::Warn,
-            ),
+            QosStatus::Undecided => {
+                (format!("undecided: {}", undecided(q, summary.totals.duration_ns)), Tone::Warn)
+            }
         };
         table.rows.push(vec![
             Cell::new(format::duration_ns(q.ceiling_ns)),

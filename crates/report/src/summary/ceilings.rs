@@ -17,10 +17,20 @@ use crate::analyse::{Analysis, IoGroup, latency};
 /// 64 bits.
 pub fn ceilings(analysis: &Analysis, all: &IoSet) -> Result<Vec<Qos>> {
     let asked = &analysis.manifest.plan.qos.ceilings;
-    asked.iter().map(|ceiling| check(analysis, all, ceiling)).collect()
+    let error = FamilyError { alone: 0.025, each: f64::min(0.025, 0.05 / asked.len() as f64) };
+    asked.iter().map(|ceiling| check(analysis, all, ceiling, error)).collect()
 }
 
-fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling) -> Result<Qos> {
+/// Share of runs at the limit in which a ceiling is called missed.
+#[derive(Clone, Copy)]
+struct FamilyError {
+    /// For its own status.
+    alone: f64,
+    /// For the run's verdict: all ceilings together err in 5 % at most.
+    each: f64,
+}
+
+fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling, error: FamilyError) -> Result<Qos> {
     let place = |name: &String| {
         let workloads = &analysis.manifest.plan.workloads;
         workloads.iter().position(|w| w.name == *name).and_then(|i| u16::try_from(i).ok())
@@ -36,27 +46,29 @@ fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling) -> Result<Qos> {
         }
     };
     let set = own.as_ref().unwrap_or(all);
-    let ios = of_sample(set.latencies.main(), ceiling);
+    let ios = of_sample(set.latencies.main(), ceiling, error);
     let above = set.slowest.kept_above(ceiling.ceiling.0);
     let episodes = latency::events(&above, set.slowest.span_ns());
     let count = set.latencies.main().count();
     let qos = Qos {
         ceiling_ns: ceiling.ceiling.0,
         at: ceiling.at.to_string(),
-        status: status(&ios),
-        above: ios.above,
+        status: status(&ios.alone),
+        jointly: ios.jointly(),
+        above: ios.alone.above,
         episodes: episodes.list().len() as u64,
-        needs: ios.needs,
+        needs: ios.alone.needs,
+        decides_at: ios.alone.decides_at,
         op: None,
         count: Some(count),
         workload: ceiling.workload.clone(),
-        share: Some(share(&ios, count)),
+        share: Some(share(&ios.alone, count)),
         requests: None,
         cause: None,
     };
     match ceiling.fanout.filter(|fanout| *fanout > 1) {
         None => Ok(qos),
-        Some(fanout) => of_requests(analysis, ceiling, workload, fanout, qos),
+        Some(_) => of_requests(analysis, ceiling, workload, error, qos),
     }
 }
 
@@ -65,9 +77,10 @@ fn of_requests(
     analysis: &Analysis,
     ceiling: &Ceiling,
     workload: Option<u16>,
-    fanout: u32,
+    error: FamilyError,
     ios: Qos,
 ) -> Result<Qos> {
+    let fanout = ceiling.fanout.unwrap_or(1);
     let wanted = |w: u16| workload.is_none_or(|only| only == w);
     let groups = analysis.requests.iter().filter(|g| g.fanout == fanout && wanted(g.workload));
     let mut sample = LatencyDists::default();
@@ -78,28 +91,48 @@ fn of_requests(
         })?;
     }
     let measured = Some(&sample.service).filter(|s| !s.is_empty());
-    let checked = measured.map(|sample| (of_sample(sample, ceiling), sample.count()));
+    let both = measured.map(|sample| (of_sample(sample, ceiling, error), sample.count()));
+    let checked = both.as_ref().map(|(checks, count)| (&checks.alone, *count));
+    let in_ios = |requests: Option<u64>| Some(requests?.saturating_mul(fanout.into()));
     let independent = ios.share.map(|s| ShareOver {
         share: s.share.map(|share| request_share(share, fanout)),
         lo: request_share(s.lo, fanout),
         hi: request_share(s.hi, fanout),
     });
     Ok(Qos {
-        status: checked.as_ref().map_or(QosStatus::Undecided, |(check, _)| status(check)),
-        needs: checked.as_ref().and_then(|(c, _)| Some(c.needs?.saturating_mul(fanout.into()))),
+        status: checked.map_or(QosStatus::Undecided, |(check, _)| status(check)),
+        jointly: both.as_ref().and_then(|(checks, _)| checks.jointly()),
+        needs: checked.and_then(|(c, _)| in_ios(c.needs)),
+        decides_at: checked.and_then(|(c, _)| in_ios(c.decides_at)),
         requests: Some(RequestCheck {
             fanout,
-            count: checked.as_ref().map(|(_, count)| *count),
-            failed: checked.as_ref().map(|(check, _)| check.above),
-            measured: checked.as_ref().map(|(check, count)| share(check, *count)),
+            count: checked.map(|(_, count)| count),
+            failed: checked.map(|(check, _)| check.above),
+            measured: checked.map(|(check, count)| share(check, count)),
             independent: independent.unwrap_or(ShareOver { share: None, lo: 0.0, hi: 1.0 }),
         }),
         ..ios
     })
 }
 
-fn of_sample(sample: &LatencySample, ceiling: &Ceiling) -> CeilingCheck {
-    Intervals::new(sample, sample.dependence()).check_ceiling(ceiling.ceiling.0, &ceiling.at)
+/// A ceiling by itself, and as one of several.
+struct Checks {
+    alone: CeilingCheck,
+    among_several: CeilingStatus,
+}
+
+impl Checks {
+    fn jointly(&self) -> Option<QosStatus> {
+        let missed = |status| status == CeilingStatus::Fail;
+        let by_chance = missed(self.alone.status) && !missed(self.among_several);
+        by_chance.then_some(QosStatus::Undecided)
+    }
+}
+
+fn of_sample(sample: &LatencySample, ceiling: &Ceiling, error: FamilyError) -> Checks {
+    let intervals = Intervals::new(sample, sample.dependence());
+    let check = |alpha| intervals.check_ceiling_at(ceiling.ceiling.0, &ceiling.at, alpha);
+    Checks { alone: check(error.alone), among_several: check(error.each).status }
 }
 
 fn status(check: &CeilingCheck) -> QosStatus {

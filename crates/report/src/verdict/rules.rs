@@ -16,6 +16,7 @@ use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
 use crate::format;
+use crate::undecided;
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
 const LITTLE_FROM_NS: f64 = 5_000.0;
@@ -233,14 +234,16 @@ fn ceiling(
     code: &str,
     what: &str,
 ) -> Option<(VerdictStatus, Reason)> {
-    let mut checks = summary.qos.iter().filter(|q| q.status == status);
+    let mut checks = summary.qos.iter().filter(|q| q.among_all() == status);
     let check = checks.next()?;
     let of = check.workload.as_deref().or(check.op.map(OpKind::name));
     let op = of.map_or(String::new(), |of| format!("{of}: "));
-    let needs = match check.needs {
-        Some(n) if status == QosStatus::Undecided => {
-            format!("; needs at least {} I/Os", format::count(n))
-        }
+    let needs = match status {
+        QosStatus::Undecided if check.jointly.is_some() => format!(
+            "; missed by itself, but one of {} ceilings is more often by chance",
+            summary.qos.len()
+        ),
+        QosStatus::Undecided => format!("; {}", undecided(check, summary.totals.duration_ns)),
         _ => String::new(),
     };
     let more = match checks.count() {

@@ -1,10 +1,12 @@
 //! How often intervals hold the truth and ceilings are judged right, on I/Os that depend on each
-//! other. The test checks cells that go wrong first; the table of `docs/measurement.md` is made by
-//! `cargo test --release -p taillight-stats --test coverage -- --ignored --nocapture`.
+//! other. The test checks cells that go wrong first; `cargo xtask proof intervals` makes the table of
+//! `docs/measurement.md` (module `proof`).
 
 mod differences;
 mod looks;
 mod models;
+mod others;
+mod proof;
 
 use models::RunModel;
 use taillight_core::Percentile;
@@ -156,42 +158,4 @@ fn independent_ranks_do_not_cover_a_queue() {
         lo.is_some_and(|lo| lo <= truth) && hi.is_some_and(|hi| hi >= truth)
     });
     assert!(covered.count() < 50);
-}
-
-#[test]
-#[ignore = "a table for the documentation, an hour of computing"]
-fn table() {
-    let models = [
-        ("independent", RunModel::Independent),
-        ("M/M/1, 30 %", RunModel::Exponential(1, 0.3)),
-        ("M/M/1, 50 %", RunModel::Exponential(1, 0.5)),
-        ("M/M/1, 80 %", RunModel::Exponential(1, 0.8)),
-        ("M/M/1, 90 %", RunModel::Exponential(1, 0.9)),
-        ("M/D/1, 80 %", RunModel::Constant(0.8)),
-        ("M/M/4, 80 %", RunModel::Exponential(4, 0.8)),
-        ("on and off, 0.5 s", RunModel::OnOff(0.5)),
-        ("stalls, every 1 s", RunModel::Stalls(1.0)),
-        ("drift by second, 0.8", RunModel::Drift(0.8)),
-    ];
-    let of = |name: &str, or: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
-    };
-    let (runs, longest) = (of("RUNS", 1_000), of("SECONDS", 600) as f64);
-    println!("| runs | length | percentile | none given | covered | pass | fail | 1.2x passes |");
-    println!("|---|---|---|---|---|---|---|---|");
-    for (name, model) in models {
-        let truth = truth(model, 200);
-        for seconds in [10.0, 60.0, 600.0].into_iter().filter(|s| *s <= longest) {
-            for (cell, pct) in cells(model, (seconds, seconds), runs, truth).iter().zip(PERCENTILES)
-            {
-                let [none, pass, fail, decided] =
-                    [cell.none, cell.passed, cell.failed, cell.decided].map(|c| cell.share(c));
-                let covered = cell.coverage();
-                println!(
-                    "| {name} | {seconds} s | {pct} | {none:.1} % | {covered:.1} % \
-                     | {pass:.1} % | {fail:.1} % | {decided:.1} % |"
-                );
-            }
-        }
-    }
 }

@@ -16,7 +16,7 @@ impl Random {
     pub fn uniform(&mut self) -> f64 {
         1.0 - self.0.random::<f64>()
     }
-    fn exponential(&mut self, mean: f64) -> f64 {
+    pub fn exponential(&mut self, mean: f64) -> f64 {
         -self.uniform().ln() * mean
     }
     pub fn normal(&mut self) -> f64 {
@@ -39,6 +39,10 @@ pub enum RunModel {
     Stalls(f64),
     /// 1,000 a second whose level changes each second, correlated by this, by 2 %.
     Drift(f64),
+    /// A server of 0.3 ms that stands still every second, for 5 ms at least with a tail of Pareto, 1.5.
+    HeavyStalls,
+    /// Independent ones of which 32 in a row are 50 times slower, this often apart, s.
+    Clumps(f64),
     /// The same, correlated by 0.8, with stalls of some 5 ms for 16 to 64 I/Os, one in 10 s; the level
     /// of a whole run varies by this besides.
     Nightly(f64),
@@ -70,6 +74,8 @@ impl RunModel {
                 |r| 0.3e-3 * (0.3 * r.normal()).exp(),
                 |at| at + (0.02 - at.rem_euclid(apart)).max(0.0),
             ),
+            RunModel::HeavyStalls => heavy_stalls(r, seconds),
+            RunModel::Clumps(apart) => clumps(r, seconds, apart),
             RunModel::Drift(correlation) => drift(r, seconds, correlation),
             RunModel::Nightly(varies) => {
                 let effect = (varies * r.normal()).exp();
@@ -89,9 +95,39 @@ impl RunModel {
     }
 }
 
+fn heavy_stalls(r: &mut Random, seconds: f64) -> Run {
+    let (mut at, mut free, mut next, mut run) = (-5.0, -5.0f64, -4.5, Run::new());
+    while at < seconds {
+        at += r.exponential(1e-3);
+        let start = free.max(at);
+        let mut service = 0.3e-3 * (0.1 * r.normal()).exp();
+        if start >= next {
+            service += (5e-3 * r.uniform().powf(-1.0 / 1.5)).min(5.0);
+            next = start.floor() + 1.5;
+        }
+        free = start + service;
+        if (0.0..seconds).contains(&at) {
+            run.push((at, free - at));
+        }
+    }
+    run
+}
+
+fn clumps(r: &mut Random, seconds: f64, apart: f64) -> Run {
+    let mut run: Run = RunModel::Independent.run((r.uniform() * 1e15) as u64, seconds);
+    let mut at = r.exponential(apart);
+    while at < seconds {
+        let from = run.partition_point(|io| io.0 < at);
+        let slower = 50.0 * (0.2 * r.normal()).exp();
+        run.iter_mut().skip(from).take(32).for_each(|io| io.1 *= slower);
+        at += r.exponential(apart);
+    }
+    run
+}
+
 /// Poisson arrivals at `rate` to the server that is free first; five seconds pass before the run.
 /// `begin` says when a service that could begin at a time does.
-fn queue(
+pub fn queue(
     r: &mut Random,
     seconds: f64,
     servers: usize,

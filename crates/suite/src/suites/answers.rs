@@ -8,6 +8,7 @@ use taillight_core::Percentile;
 use taillight_core::exit::Exit;
 use taillight_report::format::{count, duration, percent};
 use taillight_report::table::{Cell, Table};
+use taillight_report::undecided;
 use taillight_rundir::Summary;
 use taillight_rundir::summary::{Cause, Qos, QosStatus};
 
@@ -31,7 +32,16 @@ fn word(status: QosStatus) -> &'static str {
 /// The answer of a check. A run that did not reach its rate has no steady response time to decide by: with
 /// more I/Os over the ceiling than allowed, the load itself was too much, and the ceiling is missed.
 fn status(summary: &Summary, q: &Qos) -> QosStatus {
-    match (q.status, summary.saturation.saturated && too_many_over(q)) {
+    of_run(summary, q, q.status)
+}
+
+/// The same as one of all ceilings of the run.
+fn among_all(summary: &Summary, q: &Qos) -> QosStatus {
+    of_run(summary, q, q.among_all())
+}
+
+fn of_run(summary: &Summary, q: &Qos, status: QosStatus) -> QosStatus {
+    match (status, summary.saturation.saturated && too_many_over(q)) {
         (QosStatus::Undecided, true) => QosStatus::Fail,
         (status, _) => status,
     }
@@ -52,13 +62,13 @@ fn sound(result: &PointResult) -> bool {
 
 /// Whether a ceiling of some run is missed.
 pub(super) fn missed(done: &[PointResult]) -> bool {
-    checks(done).any(|(_, s, q)| status(s, q) == QosStatus::Fail)
+    checks(done).any(|(_, s, q)| among_all(s, q) == QosStatus::Fail)
 }
 
 /// The answer over all runs: missed if one is, kept if all are and the series is `whole`; none without a
 /// ceiling.
 fn overall(done: &[PointResult], whole: bool) -> Option<&'static str> {
-    let all: Vec<QosStatus> = checks(done).map(|(_, s, q)| status(s, q)).collect();
+    let all: Vec<QosStatus> = checks(done).map(|(_, s, q)| among_all(s, q)).collect();
     let has = |status| all.contains(&status);
     let worst = if has(QosStatus::Fail) {
         QosStatus::Fail
@@ -93,10 +103,10 @@ pub(super) fn table(done: &[PointResult], whole: bool) -> Option<(String, Table)
     let mut table = Table::of_words("ceilings", "Ceilings", &columns);
     for (result, summary, q) in checks(done) {
         let answer = status(summary, q);
-        let why = match q.needs {
+        let why = match answer {
             _ if answer != q.status => ", the rate was not reached".to_owned(),
-            Some(n) => format!(", needs {} I/Os or more", count(n)),
-            None => String::new(),
+            QosStatus::Undecided => format!(": {}", undecided(q, summary.totals.duration_ns)),
+            _ => String::new(),
         };
         let of = match &q.requests {
             Some(r) => format!("requests of {}", r.fanout),

@@ -1,0 +1,247 @@
+//! `cargo xtask proof intervals`: errors and decisions of the method in one table, as lines of JSON.
+//!
+//! Each cell also has what two others would say: an oracle that knows the variance of the share over runs
+//! of the same kind, and the plain mean of 8 cosine terms.
+
+use std::io::Write;
+
+use statrs::distribution::{Beta, ContinuousCDF, StudentsT};
+use taillight_core::Percentile;
+use taillight_stats::{
+    CeilingStatus, Dependence, Dist, Intervals, TimeGrid, TimeWindow, group_episodes,
+};
+
+use crate::models::{Run, RunModel};
+use crate::others::OtherModel;
+
+const PERCENTILES: [&str; 4] = ["50", "90", "99", "99.9"];
+/// The ceiling where the share above is what is allowed, a third of it, and three times it.
+const TIMES: [f64; 3] = [1.0, 1.0 / 3.0, 3.0];
+
+struct Family {
+    name: &'static str,
+    model: &'static str,
+    run: Box<dyn Fn(u64, f64) -> Run + Sync>,
+}
+
+fn families() -> Vec<Family> {
+    let set = |model, it: RunModel| Family {
+        name: "set on",
+        model,
+        run: Box::new(move |seed, seconds| it.run(seed, seconds)),
+    };
+    let other = |model, it: OtherModel| Family {
+        name: "others",
+        model,
+        run: Box::new(move |seed, seconds| it.run(seed, seconds)),
+    };
+    vec![
+        set("independent", RunModel::Independent),
+        set("M/M/1, 30 %", RunModel::Exponential(1, 0.3)),
+        set("M/M/1, 80 %", RunModel::Exponential(1, 0.8)),
+        set("on and off, 0.5 s", RunModel::OnOff(0.5)),
+        set("stalls, every 1 s", RunModel::Stalls(1.0)),
+        set("clumps of 32, 7 s apart", RunModel::Clumps(7.0)),
+        set("drift by second, 0.8", RunModel::Drift(0.8)),
+        set("stalls with a heavy tail", RunModel::HeavyStalls),
+        other("M/H2/1, 50 %", OtherModel::Hyperexponential(0.5)),
+        other("M/G/1 lognormal, 60 %", OtherModel::Lognormal(0.6)),
+        other("closed loop of 8", OtherModel::ClosedLoop(8)),
+        other("collections, 2 s", OtherModel::Collections(2.0)),
+        other("two levels, 0.5 s", OtherModel::TwoLevels(0.5)),
+        other("clusters, 0.7 s", OtherModel::Clusters(0.7)),
+    ]
+}
+
+/// What one run says of one ceiling.
+struct Looked {
+    ios: f64,
+    above: f64,
+    excursions: f64,
+    interval: Option<(f64, f64)>,
+    status: CeilingStatus,
+    plain: (f64, f64),
+}
+
+#[test]
+#[ignore = "cargo xtask proof intervals: half an hour of computing"]
+fn intervals() {
+    let of = |name: &str, or: f64| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+    };
+    let (scale, longest) = (of("PROOF_SCALE", 1.0), of("PROOF_SECONDS", 600.0));
+    let only = std::env::var("PROOF_MODEL").unwrap_or_default();
+    let mut out = std::fs::File::create(std::env::var("PROOF_RESULTS").expect("PROOF_RESULTS"))
+        .expect("a file for results");
+    for family in families().iter().filter(|f| f.model.contains(&only)) {
+        let truth = Truth::of(family);
+        for (seconds, runs) in [(10.0, 1_000.0), (60.0, 400.0), (600.0, 60.0)] {
+            if seconds <= longest {
+                let runs = (runs * scale) as u64;
+                cell(family, &truth, seconds, runs).iter().for_each(|line| {
+                    writeln!(out, "{line}").expect("results are written");
+                });
+            }
+        }
+    }
+}
+
+/// Ceilings in ns by percentile and by [`TIMES`].
+struct Truth {
+    ceilings: [[u64; 3]; 4],
+}
+
+impl Truth {
+    fn of(family: &Family) -> Truth {
+        let long: Dist = (0..40)
+            .flat_map(|i| (family.run)(1 << 40 | i, 600.0))
+            .map(|(_, latency)| (latency * 1e9) as u64)
+            .collect();
+        let at = |p: &str, times: f64| {
+            let p: Percentile = p.parse().expect("a percentile");
+            let above = (p.tail_share() * times).min(0.9) * long.count() as f64;
+            long.value_at_rank(long.count() - above as u64).expect("I/Os")
+        };
+        Truth { ceilings: PERCENTILES.map(|p| TIMES.map(|times| at(p, times))) }
+    }
+}
+
+fn cell(family: &Family, truth: &Truth, seconds: f64, runs: u64) -> Vec<String> {
+    let mut looked: Vec<Vec<Looked>> = (0..12).map(|_| Vec::new()).collect();
+    let ns = |s: f64| (s * 1e9) as i64;
+    for seed in 0..runs {
+        let run = (family.run)(seed * 7_919 + 13, seconds);
+        let window = TimeWindow::new(0, ns(seconds));
+        let mut grid = TimeGrid::new(window);
+        run.iter().for_each(|(at, latency)| grid.push(ns(*at), ns(*latency) as u64));
+        let dist: Dist = run.iter().map(|io| ns(io.1) as u64).collect();
+        let dependence = Dependence::new(grid);
+        let intervals = Intervals::new(&dist, &dependence);
+        for (p, percentile) in PERCENTILES.iter().enumerate() {
+            let pct: Percentile = percentile.parse().expect("a percentile");
+            for t in 0..3 {
+                let ceiling = truth.ceilings[p][t];
+                looked[3 * p + t].push(look(&run, window, &intervals, ceiling, &pct));
+            }
+        }
+    }
+    let line = |p: usize| {
+        let pct: Percentile = PERCENTILES[p].parse().expect("a percentile");
+        let of = |t: usize| &looked[3 * p + t];
+        describe(family, seconds, PERCENTILES[p], pct.tail_share(), [of(0), of(1), of(2)])
+    };
+    (0..4).map(line).collect()
+}
+
+fn look(
+    run: &Run,
+    window: TimeWindow,
+    intervals: &Intervals<'_>,
+    ceiling: u64,
+    pct: &Percentile,
+) -> Looked {
+    let (mut hits, mut all, mut episodes) = ([0.0; 256], [0.0; 256], Vec::new());
+    for (at, latency) in run {
+        let (at, latency) = ((at * 1e9) as i64, (latency * 1e9) as u64);
+        let column = window.column(at);
+        all[column] += 1.0;
+        if latency > ceiling {
+            hits[column] += 1.0;
+            episodes.push((at, at + latency as i64));
+        }
+    }
+    let check = intervals.check_ceiling(ceiling, pct);
+    let it = intervals.estimate(pct);
+    let excursions = group_episodes(&episodes, 1_000_000).list().len();
+    Looked {
+        ios: all.iter().sum(),
+        above: hits.iter().sum(),
+        excursions: excursions as f64,
+        interval: it.lo.zip(it.hi).map(|_| (check.share_lo, check.share_hi)),
+        status: check.status,
+        plain: plain(&hits, &all),
+    }
+}
+
+/// Korn and Graubard's interval of the share by the mean of 8 cosine terms.
+fn plain(hits: &[f64], all: &[f64]) -> (f64, f64) {
+    let (above, n): (f64, f64) = (hits.iter().sum(), all.iter().sum());
+    let share = above / n;
+    let off: Vec<f64> =
+        hits.iter().zip(all).filter(|(_, n)| **n > 0.0).map(|(h, n)| h - share * n).collect();
+    let term = |j: usize| {
+        let step = std::f64::consts::PI * j as f64 / off.len() as f64;
+        let sum: f64 =
+            off.iter().enumerate().map(|(i, v)| v * ((i as f64 + 0.5) * step).cos()).sum();
+        2.0 * sum * sum
+    };
+    let variance = (1..=8).map(term).sum::<f64>() / 8.0;
+    let effect = (variance / (n * share * (1.0 - share))).max(1.0);
+    let effect = if effect.is_finite() { effect } else { 1.0 };
+    let t = StudentsT::new(0.0, 1.0, 8.0).expect("valid").inverse_cdf(0.975) / 1.959_964;
+    exact(above / (effect * t * t), n / (effect * t * t))
+}
+
+/// Clopper and Pearson's interval.
+fn exact(above: f64, n: f64) -> (f64, f64) {
+    let quantile = |a: f64, b: f64, p: f64| Beta::new(a, b).map_or(f64::NAN, |d| d.inverse_cdf(p));
+    let lo = if above > 0.0 { quantile(above, n - above + 1.0, 0.025) } else { 0.0 };
+    let hi = if n > above { quantile(above + 1.0, n - above, 0.975) } else { 1.0 };
+    (lo, hi)
+}
+
+/// One line of JSON: shares of the runs in per cent.
+fn describe(
+    family: &Family,
+    seconds: f64,
+    percentile: &str,
+    allowed: f64,
+    [truth, third, thrice]: [&Vec<Looked>; 3],
+) -> String {
+    let runs = truth.len() as f64;
+    let share = |of: &[Looked], is: &dyn Fn(&Looked) -> bool| {
+        100.0 * of.iter().filter(|l| is(l)).count() as f64 / runs
+    };
+    let is = |status| move |l: &Looked| l.status == status;
+    let mean = |of: &[Looked]| of.iter().map(|l| l.excursions).sum::<f64>() / runs;
+    let holds = |l: &Looked| l.interval.is_some_and(|(lo, hi)| lo <= allowed && allowed <= hi);
+    let given = share(truth, &|l| l.interval.is_some());
+    let covered = share(truth, &|l| holds(l) && l.status == CeilingStatus::Undecided);
+    // The oracle: the same interval with the design effect of all runs together.
+    let oracle = |of: &[Looked], kept: bool| {
+        let (above, ios): (f64, f64) =
+            (of.iter().map(|l| l.above).sum(), of.iter().map(|l| l.ios).sum());
+        let p = above / ios;
+        let variance = of.iter().map(|l| (l.above - p * l.ios).powi(2)).sum::<f64>() / runs;
+        let effect = (variance / (ios / runs * p * (1.0 - p))).max(1.0);
+        share(of, &|l| {
+            let (lo, hi) = exact(l.above / effect, l.ios / effect);
+            if kept { hi < allowed } else { lo > allowed }
+        })
+    };
+    let figures = [
+        ("runs", runs),
+        ("excursions", mean(truth)),
+        ("excursions_third", mean(third)),
+        ("given", given),
+        ("covered_of_given", 100.0 * covered / given.max(1e-9)),
+        ("false_pass", share(truth, &is(CeilingStatus::Pass))),
+        ("false_fail", share(truth, &is(CeilingStatus::Fail))),
+        ("kept_third", share(third, &is(CeilingStatus::Pass))),
+        ("missed_thrice", share(thrice, &is(CeilingStatus::Fail))),
+        ("oracle_kept", oracle(third, true)),
+        ("oracle_missed", oracle(thrice, false)),
+        ("plain_false_pass", share(truth, &|l| l.plain.1 < allowed)),
+        ("plain_false_fail", share(truth, &|l| l.plain.0 > allowed)),
+        ("plain_kept", share(third, &|l| l.plain.1 < allowed)),
+        ("plain_missed", share(thrice, &|l| l.plain.0 > allowed)),
+    ];
+    let figures: Vec<String> =
+        figures.iter().map(|(name, value)| format!("\"{name}\":{value:.2}")).collect();
+    format!(
+        "{{\"family\":\"{}\",\"model\":\"{}\",\"seconds\":{seconds},\"percentile\":\"{percentile}\",{}}}",
+        family.name,
+        family.model,
+        figures.join(",")
+    )
+}

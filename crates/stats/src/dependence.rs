@@ -209,12 +209,9 @@ impl LevelSum {
         self.share <= 0.5
     }
 
-    /// Separate events that the level is known from.
+    /// Separate events that the level is known from: clusters, or more than need be counted.
     fn events(&self) -> f64 {
-        match self.clusters.are_sparse() {
-            true => self.clusters.number,
-            false => self.rare_ios / self.design_effect,
-        }
+        if self.clusters.are_sparse() { self.clusters.number } else { f64::INFINITY }
     }
 
     /// How many I/Os an event of the level holds.

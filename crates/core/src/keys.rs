@@ -97,6 +97,18 @@ impl KeyFormat {
         }
     }
 
+    /// Whether a key has the form of these, whatever its number.
+    pub fn could_be(&self, key: &[u8]) -> bool {
+        if self.naming == KeyNaming::Binary {
+            return key.len() == self.size && key[8..].iter().all(|b| *b == b'0');
+        }
+        let Some(padded) = key.strip_prefix(self.prefix.as_bytes()) else { return false };
+        let zeros = padded.iter().take_while(|b| **b == b'0').count();
+        let number = &padded[zeros..];
+        let digits = number.strip_prefix(b"-").unwrap_or(number);
+        !padded.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    }
+
     /// Writes the key of number `n` and returns it.
     #[inline]
     pub fn write<'a>(&self, n: u64, out: &'a mut [u8; KEY_MAX]) -> &'a [u8] {
@@ -141,6 +153,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn keys_are_known_by_their_form() {
+        let decimal = |naming, digits| KeyFormat::decimal(naming, "user", digits).unwrap();
+        let hashed = decimal(KeyNaming::Hashed, 1);
+        let padded = decimal(KeyNaming::Ordered, 8);
+        let binary = KeyFormat::binary(16).unwrap();
+        let mut out = [0; KEY_MAX];
+        for format in [&hashed, &padded, &binary] {
+            for n in [0, 1, 10, 99_999, 1 << 40] {
+                assert!(format.could_be(format.write(n, &mut out)), "{format:?} {n}");
+            }
+        }
+        for key in ["user", "userx1", "user1x", "mine", "us", "user12-3"] {
+            assert!(!hashed.could_be(key.as_bytes()) && !binary.could_be(key.as_bytes()), "{key}");
+        }
+    }
 
     /// Number and hash, from a run of YCSB's own classes.
     const HASHES: [(u64, i64); 16] = [

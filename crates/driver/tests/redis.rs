@@ -3,6 +3,8 @@
 
 #[macro_use]
 mod support;
+#[path = "redis/left.rs"]
+mod left;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -433,43 +435,6 @@ fn only_what_the_run_wrote_is_deleted_by_name() {
         assert_eq!(left, wanted);
         server.cli(&["FLUSHALL"]);
     }
-}
-
-#[test]
-fn what_a_killed_run_left_goes_and_nothing_else() {
-    let server = or_skip!(TemporaryRedis::start(&[]));
-    let plan = typed(&server, "");
-    let (target, ours) = written(&server, &plan, 5);
-    let mark = server.cli(&["GET", "taillight:taillight-owner"]);
-    target.close().unwrap();
-    let value = "x".repeat(400);
-    let leave = || {
-        server.cli(&["FLUSHALL"]);
-        server.cli(&["SET", "taillight:taillight-owner", &mark]);
-        ours.iter().for_each(|key| drop(server.cli(&["SET", key, &value])));
-    };
-    let list: [&[&str]; 3] = [
-        &["SET", "taillight:mine", "precious"],
-        // A record's name with another value, and another type.
-        &["SET", &ours[2], "precious"],
-        &["HSET", "taillight:user1", "a", "b"],
-    ];
-    for theirs in list {
-        leave();
-        server.cli(theirs);
-        let before = server.cli(&["DBSIZE"]);
-        let e = open(&plan, None).err().unwrap();
-        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
-        assert!(e.to_string().contains(theirs[1]), "{e}");
-        assert_eq!(server.cli(&["DBSIZE"]), before);
-    }
-    leave();
-    // Even when the plan names its keys in another way.
-    let other = server.plan("", 1, false);
-    let target = open(&other, None).unwrap();
-    assert_eq!(server.cli(&["KEYS", "*"]), "taillight:taillight-owner");
-    target.close().unwrap();
-    assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
 
 /// Neither the end nor the next run asks about every number that a run may have written, or takes a gap

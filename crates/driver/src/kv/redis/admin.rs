@@ -11,12 +11,10 @@ use serde::{Deserialize, Serialize};
 use taillight_core::{Clock, Error, MonoClock, Result, Stamp, StopFlag};
 
 use super::address::DatabaseAddress;
-use super::records::{LeftRecords, RecordForm};
+use super::records::RecordForm;
 use super::resp;
 use super::wire::{Reply, RespSocket, refused, unreachable};
-use crate::ownership::{
-    Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, refusal,
-};
+use crate::ownership::{MarkStore, NamedTarget, OwnershipMark, refusal};
 
 /// How long a server may take to notice that the run before has closed its connections.
 const CLOSING: Duration = Duration::from_millis(500);
@@ -28,6 +26,20 @@ pub struct KeyIdentity {
     /// Absent in marks of versions that did not say it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub written: Vec<RecordForm>,
+}
+
+impl KeyIdentity {
+    /// Takes over what another run writes; false where that is known, or the mark does not say what was
+    /// written before.
+    pub fn extend(&mut self, new: &KeyIdentity) -> bool {
+        let before = self.written.len();
+        for form in new.written.iter().filter(|_| before > 0) {
+            if !self.written.contains(form) {
+                self.written.push(form.clone());
+            }
+        }
+        self.written.len() > before
+    }
 }
 
 /// The mark of the keys under a prefix.
@@ -45,7 +57,7 @@ const MOMENT: Duration = Duration::from_millis(700);
 /// Bytes of the largest mark.
 const MARK_MAX: usize = 1 << 20;
 /// What the key of a mark ends in.
-const MARK: &str = ":taillight-owner";
+pub const MARK: &str = ":taillight-owner";
 /// What the key of the sorted set of all keys ends in.
 pub const INDEX: &str = ":taillight-index";
 /// What the form of records says of that set.
@@ -181,7 +193,8 @@ impl AdminConnection {
         said.ok()
     }
 
-    fn mark_key(&self) -> String {
+    /// The key of the mark.
+    pub fn mark_key(&self) -> String {
         format!("{}{MARK}", self.prefix)
     }
 
@@ -306,7 +319,7 @@ impl AdminConnection {
 
     /// Looks for a mark of a run whose prefix this one is inside. Where the user's rights do not reach
     /// outside the prefix, nobody knows of one. Errors: `Refused` naming it; `Unavailable`.
-    fn check_outer(&mut self) -> Result<()> {
+    pub fn check_outer(&mut self) -> Result<()> {
         let outer = self.prefix.match_indices(':').map(|(at, _)| &self.prefix[..at]);
         let keys: Vec<_> = outer.map(|outer| format!("{outer}{MARK}")).collect();
         let said = self.ask_many(keys.len(), |out| {
@@ -327,7 +340,7 @@ impl AdminConnection {
         Ok(())
     }
 
-    fn clash(&self, what: &str, key: &str) -> Error {
+    pub fn clash(&self, what: &str, key: &str) -> Error {
         Error::refused(what)
             .with("target", self.named().shown)
             .with("its mark", key)
@@ -416,98 +429,6 @@ impl MarkStore for Mutex<AdminConnection> {
 pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
     let mark = admin.read()?.map(|bytes| KeyMark::parse(&bytes));
     mark.transpose().map_err(|e| lock(admin).unreadable().source(e))
-}
-
-/// What a prefix means for a run.
-pub struct KeyDecision {
-    /// There is a mark.
-    marked: bool,
-    pub decision: OwnershipDecision<KeyIdentity>,
-    /// Keys that go: those that were seen, and none that appear later.
-    pub goes: Vec<Vec<u8>>,
-    /// They are a killed run's.
-    left: Option<LeftRecords>,
-}
-
-/// What becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
-/// changed. Errors: `Refused` when keys are there that Taillight did not make, of another form, or of a
-/// run whose prefix is around this one or inside it; `Unavailable`.
-pub fn decide(
-    admin: &Mutex<AdminConnection>,
-    new: &KeyMark,
-    confirmed: bool,
-) -> Result<KeyDecision> {
-    let found = mark(admin)?;
-    let mut admin = lock(admin);
-    admin.check_outer()?;
-    let own = admin.mark_key();
-    // Kept records are not deleted, and of foreign ones an example is enough.
-    let all = confirmed || found.as_ref().is_some_and(|mark| !mark.keep);
-    let (mut keys, mut inner) = (Vec::new(), None);
-    admin.walk(|_, page| {
-        for key in page.iter().filter(|key| key.as_slice() != own.as_bytes()) {
-            if key.ends_with(MARK.as_bytes()) {
-                inner = Some(String::from_utf8_lossy(key).into_owned());
-            }
-            if all || keys.is_empty() {
-                keys.push(key.clone());
-            }
-        }
-        Ok(confirmed || inner.is_none())
-    })?;
-    if let (Some(inner), false) = (inner, confirmed) {
-        let what = "another run's prefix lies inside this one";
-        return Err(admin.clash(what, &inner).hint(admin.named().way_out()));
-    }
-    let left = match &found {
-        Some(mark) if !mark.keep && !confirmed => {
-            Some(LeftRecords::of(&mut admin, mark, new, &mut keys)?)
-        }
-        _ => None,
-    };
-    let foreign = match (&found, &left) {
-        (None, _) => keys.first().cloned(),
-        (_, Some(left)) => left.foreign(&mut admin, &keys)?,
-        _ => None,
-    };
-    let contents = match foreign {
-        Some(key) => Contents::Foreign(Some(String::from_utf8_lossy(&key).into_owned())),
-        None if found.is_none() => Contents::Empty,
-        None => Contents::Records,
-    };
-    let decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &admin.named())?;
-    let goes = if decision == OwnershipDecision::Wipe { keys } else { Vec::new() };
-    Ok(KeyDecision { marked: found.is_some(), decision, goes, left })
-}
-
-/// Does what was decided: writes the mark `new`, or takes the one that is there over; what goes is deleted
-/// when the server has taken the mark. `forgets`: no records outlast the run. Errors: `Unavailable`;
-/// `Refused` when another run was faster.
-pub fn claim(
-    admin: &Mutex<AdminConnection>,
-    new: KeyMark,
-    decided: KeyDecision,
-    forgets: bool,
-) -> Result<HeldMark<KeyIdentity>> {
-    if let OwnershipDecision::Reuse(kept) = decided.decision {
-        return Ok(HeldMark::new(kept, forgets));
-    }
-    let text = new.bytes()?;
-    let Some(left) = decided.left else {
-        match decided.marked {
-            false => admin.create(&text)?,
-            true => admin.renew(&text)?,
-        }
-        lock(admin).unlink(decided.goes.iter().map(Vec::as_slice))?;
-        return Ok(HeldMark::new(new, forgets));
-    };
-    // Killed now, this run leaves what the one before did.
-    let mut both = new.clone();
-    both.identity.written.extend(left.forms.iter().cloned());
-    admin.renew(&both.bytes()?)?;
-    left.delete(&mut lock(admin), &decided.goes)?;
-    admin.renew(&text)?;
-    Ok(HeldMark::new(new, forgets))
 }
 
 /// Addresses of the clients that hold this prefix, one around it or one inside it, from CLIENT LIST.

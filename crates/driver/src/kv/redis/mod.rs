@@ -7,6 +7,7 @@
 
 mod address;
 mod admin;
+mod decision;
 mod options;
 mod records;
 pub mod resp;

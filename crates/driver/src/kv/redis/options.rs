@@ -27,6 +27,8 @@ pub struct RedisOptions {
     pub index: bool,
     /// Leave the records this run makes. Otherwise they are deleted at the end, by name, where type and
     /// length are still what the run wrote; a server keeps nothing else that says who wrote a value.
+    /// Before a later run writes, it asks each of them for the same (a STRLEN or HLEN, 256 at a time),
+    /// and is refused where somebody has replaced one.
     pub keep: bool,
     /// Longest wait to connect, and for an answer outside the measured loop.
     pub timeout: Span,

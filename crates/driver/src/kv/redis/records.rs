@@ -234,6 +234,44 @@ impl KnownRecords {
         self.delete_some(admin, others, foreign)
     }
 
+    /// Those of the mark `kept`, whose form is that of `new`. A mark that does not say what was written tells
+    /// their type alone. Errors: `Usage` when keys cannot be made.
+    pub fn kept(prefix: &str, kept: &KeyMark, new: &KeyMark) -> Result<KnownRecords> {
+        let asked = KnownRecords::of(prefix, &new.identity.written)?;
+        let mut known = match kept.identity.written.as_slice() {
+            [] => return Ok(asked.with_sizes(1..=u64::MAX)),
+            written => KnownRecords::of(prefix, written)?,
+        };
+        // Another workload of the run may name its records in a way of its own.
+        known.formats.extend(
+            asked.formats.into_iter().filter(|f| !known.formats.contains(f)).collect::<Vec<_>>(),
+        );
+        Ok(known)
+    }
+
+    /// One of `keys` that is called as a record is, and holds something else. Errors: `Unavailable` when the
+    /// server is gone or refuses.
+    pub fn changed(
+        &self,
+        admin: &mut AdminConnection,
+        keys: &[Vec<u8>],
+    ) -> Result<Option<Vec<u8>>> {
+        let (mark, index) = (admin.mark_key(), admin.index_key());
+        let is_named = |key: &&Vec<u8>| {
+            let number = key.strip_prefix(self.prefix.as_slice());
+            let named = |key: &[u8]| self.formats.iter().any(|format| format.could_be(key));
+            number.is_some_and(named) && ![mark.as_bytes(), index.as_bytes()].contains(&&***key)
+        };
+        let named: Vec<Vec<u8>> = keys.iter().filter(is_named).cloned().collect();
+        for names in named.chunks(BATCH) {
+            let states = self.states(admin, names)?;
+            if let Some(at) = states.iter().position(|state| *state == KeyState::Foreign) {
+                return Ok(names.get(at).cloned());
+            }
+        }
+        Ok(None)
+    }
+
     /// One of `keys` that no run with these records has written, if there is one. Errors: `Unavailable`
     /// when the server is gone or refuses.
     pub fn foreign(

@@ -7,7 +7,8 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result};
 
 use super::address::DatabaseAddress;
-use super::admin::{self, AdminConnection, INDEX, INDEXED, KeyDecision, KeyIdentity, KeyMark};
+use super::admin::{self, AdminConnection, INDEX, INDEXED, KeyIdentity, KeyMark};
+use super::decision::{self, KeyDecision};
 use super::options::RedisOptions;
 use super::records::{KnownRecords, RecordForm};
 use super::session::{RecordLayout, RedisSession};
@@ -104,10 +105,11 @@ impl Connected {
         Ok(Connected { address, options, password, layouts, written, admin, new, confirmed })
     }
 
-    /// What becomes of the keys that are there; nothing is changed. Errors: as [`admin::decide`], and
+    /// What becomes of the keys that are there; nothing is changed. Errors: as [`decision::decide`], and
     /// `Unavailable` when the records of the plan do not fit.
     fn decide(&self, plan: &Plan) -> Result<KeyDecision> {
-        let decided = admin::decide(&self.admin, &self.new, self.confirmed)?;
+        let writes = rules::changes(plan).0;
+        let decided = decision::decide(&self.admin, &self.new, writes, self.confirmed)?;
         let info = info(&mut admin::lock(&self.admin))?;
         let Some(free) = room(&info) else { return Ok(decided) };
         let have = match &decided.decision {
@@ -137,7 +139,7 @@ impl RedisTarget {
         let forms = new.identity.written.clone();
         // Asked before anything is changed.
         let facts = facts(&mut admin::lock(&admin), &address)?;
-        let mark = admin::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
+        let mark = decision::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
         Ok(RedisTarget {
             address,
             options,

@@ -1,0 +1,124 @@
+//! What becomes of the keys under a prefix: decided, then done.
+//!
+//! Nothing is changed before the server has taken the mark, and what goes are keys that were seen.
+
+use std::sync::Mutex;
+
+use taillight_core::Result;
+
+use super::admin::{AdminConnection, KeyIdentity, KeyMark, MARK, lock, mark};
+use super::records::{KnownRecords, LeftRecords};
+use crate::ownership::{Contents, HeldMark, MarkStore, OwnershipDecision, refusal};
+
+/// What a prefix means for a run.
+pub struct KeyDecision {
+    /// There is a mark.
+    marked: bool,
+    /// The mark of kept records says what was written so far, and this run writes other records.
+    extends: bool,
+    pub decision: OwnershipDecision<KeyIdentity>,
+    /// Keys that go: those that were seen, and none that appear later.
+    pub goes: Vec<Vec<u8>>,
+    /// They are a killed run's.
+    left: Option<LeftRecords>,
+}
+
+/// What becomes of the keys under the prefix for the run that would write the mark `new`; nothing is
+/// changed. Where it `writes` over kept records, each key with the name of one is asked what it is. Errors:
+/// `Refused` when keys are there that Taillight did not make, of another form, or of a run whose prefix is
+/// around this one or inside it; `Unavailable`.
+pub fn decide(
+    admin: &Mutex<AdminConnection>,
+    new: &KeyMark,
+    writes: bool,
+    confirmed: bool,
+) -> Result<KeyDecision> {
+    let found = mark(admin)?;
+    let mut admin = lock(admin);
+    admin.check_outer()?;
+    let own = admin.mark_key();
+    // Kept records are not deleted, and of foreign ones an example is enough.
+    let all = confirmed || found.as_ref().is_some_and(|mark| !mark.keep);
+    let kept = found.as_ref().filter(|mark| mark.keep && mark.form == new.form && !confirmed);
+    let known = kept.filter(|_| writes).map(|mark| KnownRecords::kept(&admin.prefix, mark, new));
+    let known = known.transpose()?;
+    let (mut keys, mut inner, mut changed) = (Vec::new(), None, None);
+    admin.walk(|admin, page| {
+        if let Some(known) = &known {
+            changed = known.changed(admin, page)?;
+        }
+        for key in page.iter().filter(|key| key.as_slice() != own.as_bytes()) {
+            if key.ends_with(MARK.as_bytes()) {
+                inner = Some(String::from_utf8_lossy(key).into_owned());
+            }
+            if all || keys.is_empty() {
+                keys.push(key.clone());
+            }
+        }
+        Ok(confirmed || inner.is_none() && changed.is_none())
+    })?;
+    if let (Some(inner), false) = (inner, confirmed) {
+        let what = "another run's prefix lies inside this one";
+        return Err(admin.clash(what, &inner).hint(admin.named().way_out()));
+    }
+    if let Some(key) = changed {
+        let key = String::from_utf8_lossy(&key);
+        refusal::foreign(confirmed, &admin.named(), Some(&key))?;
+    }
+    let left = match &found {
+        Some(mark) if !mark.keep && !confirmed => {
+            Some(LeftRecords::of(&mut admin, mark, new, &mut keys)?)
+        }
+        _ => None,
+    };
+    let foreign = match (&found, &left) {
+        (None, _) => keys.first().cloned(),
+        (_, Some(left)) => left.foreign(&mut admin, &keys)?,
+        _ => None,
+    };
+    let contents = match foreign {
+        Some(key) => Contents::Foreign(Some(String::from_utf8_lossy(&key).into_owned())),
+        None if found.is_none() => Contents::Empty,
+        None => Contents::Records,
+    };
+    let mut decision = KeyMark::decide(new, found.as_ref(), contents, confirmed, &admin.named())?;
+    let extends = match &mut decision {
+        OwnershipDecision::Reuse(kept) if writes => kept.identity.extend(&new.identity),
+        _ => false,
+    };
+    let goes = if decision == OwnershipDecision::Wipe { keys } else { Vec::new() };
+    Ok(KeyDecision { marked: found.is_some(), extends, decision, goes, left })
+}
+
+/// Does what was decided: writes the mark `new`, or takes the one that is there over; what goes is deleted
+/// when the server has taken the mark. `forgets`: no records outlast the run. Errors: `Unavailable`;
+/// `Refused` when another run was faster.
+pub fn claim(
+    admin: &Mutex<AdminConnection>,
+    new: KeyMark,
+    decided: KeyDecision,
+    forgets: bool,
+) -> Result<HeldMark<KeyIdentity>> {
+    if let OwnershipDecision::Reuse(kept) = decided.decision {
+        if decided.extends {
+            admin.renew(&kept.bytes()?)?;
+        }
+        return Ok(HeldMark::new(kept, forgets));
+    }
+    let text = new.bytes()?;
+    let Some(left) = decided.left else {
+        match decided.marked {
+            false => admin.create(&text)?,
+            true => admin.renew(&text)?,
+        }
+        lock(admin).unlink(decided.goes.iter().map(Vec::as_slice))?;
+        return Ok(HeldMark::new(new, forgets));
+    };
+    // Killed now, this run leaves what the one before did.
+    let mut both = new.clone();
+    both.identity.written.extend(left.forms.iter().cloned());
+    admin.renew(&both.bytes()?)?;
+    left.delete(&mut lock(admin), &decided.goes)?;
+    admin.renew(&text)?;
+    Ok(HeldMark::new(new, forgets))
+}

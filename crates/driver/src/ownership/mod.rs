@@ -164,6 +164,11 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.lock().keep
     }
 
+    /// The run that wrote the mark last, where marks say it.
+    pub fn last_run(&self) -> String {
+        self.lock().last_run.clone()
+    }
+
     /// The run that made the records.
     pub fn run_id(&self) -> String {
         self.lock().run_id.clone()

@@ -10,7 +10,6 @@ use taillight_core::{Error, Result};
 pub struct ObjectNaming {
     prefix: String,
     format: KeyFormat,
-    text: String,
 }
 
 impl ObjectNaming {
@@ -28,7 +27,7 @@ impl ObjectNaming {
                 .with("keys.prefix", format!("{:?}", keys.prefix))
                 .hint("1024 bytes at most; printable letters without / in keys.prefix"));
         }
-        Ok(ObjectNaming { prefix: prefix.to_owned(), format, text: keys.prefix })
+        Ok(ObjectNaming { prefix: prefix.to_owned(), format })
     }
 
     /// Writes the name of key number `n`.
@@ -63,12 +62,7 @@ impl ObjectNaming {
             let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
             return key.len() == 2 * self.format.longest() && key.bytes().all(hex);
         }
-        let Some(digits) = key.strip_prefix(&self.text) else {
-            return false;
-        };
-        let digits = digits.trim_start_matches('0');
-        let digits = digits.strip_prefix('-').unwrap_or(digits);
-        digits.bytes().all(|b| b.is_ascii_digit()) && key.len() > self.text.len()
+        self.format.could_be(key.as_bytes())
     }
 }
 

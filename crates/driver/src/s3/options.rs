@@ -62,7 +62,9 @@ pub struct S3Options {
     pub checksum: Checksum,
     /// Upload bodies are hashed into the signature; false = UNSIGNED-PAYLOAD.
     pub signed_payload: bool,
-    /// Objects stay for later runs; false = what the run wrote is deleted at the end.
+    /// Objects stay for later runs; false = what the run wrote is deleted at the end. Before a later run
+    /// writes, it asks each of them who made it (a HEAD, 32 at a time), and is refused where somebody
+    /// has replaced one.
     pub keep: bool,
 }
 

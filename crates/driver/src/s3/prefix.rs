@@ -6,9 +6,10 @@
 //! the store gave for it or name the run; nothing else does. Prefixes inside each other clash.
 
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use serde::{Deserialize, Serialize};
+use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 
 use super::client::{ListedObject, ObjectHead, S3Client};
@@ -118,6 +119,13 @@ impl OwnedPrefix {
         }
         let (mut contents, mut goes) = (found.contents, Vec::new());
         let before = found.mark.as_ref();
+        let form = rules::form(spec.plan);
+        let kept = before.filter(|mark| mark.keep && mark.form == form && !confirmed);
+        if let Some(kept) = kept.filter(|_| rules::changes(spec.plan).0)
+            && let Some(name) = replaced(store, kept, spec.plan, names, &found.objects)?
+        {
+            refusal::foreign(confirmed, &named, Some(&name))?;
+        }
         if confirmed {
             goes = found.objects;
         } else if let Some(killed) = before.filter(|mark| !mark.keep) {
@@ -126,7 +134,6 @@ impl OwnedPrefix {
                 Err(foreign) => contents = Contents::Foreign(Some(foreign)),
             }
         }
-        let form = rules::form(spec.plan);
         let mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
         let decision = PrefixMark::decide(&mark, before, contents, confirmed, &named)?;
         Ok(PrefixDecision { text: found.text, server, mark, decision, goes })
@@ -202,21 +209,17 @@ impl OwnedPrefix {
         if asked.is_empty() {
             return Ok(());
         }
-        // A store that gives the owner object without its maker keeps no metadata.
-        let named = store.head(&owner(store))?.is_some_and(|head| !head.maker.is_empty());
-        let (run_id, sizes) = (self.mark.run_id(), self.written.sizes());
-        let is_ours = |head: &ObjectHead| match (head.maker.is_empty(), named) {
-            (false, _) => head.maker == run_id,
-            // The mark vouches for what an earlier version wrote.
-            (true, true) => self.unnamed,
-            // What a store without metadata can tell.
-            (true, false) => self.unnamed || sizes.contains(&head.size),
+        let maker = ObjectMaker {
+            run_id: self.mark.run_id(),
+            unnamed: self.unnamed,
+            named: keeps_metadata(store)?,
+            sizes: self.written.sizes(),
         };
         for objects in asked.chunks(BATCH) {
             for (object, head) in objects.iter().zip(store.heads(objects)?) {
                 match head {
                     None => {}
-                    Some(head) if is_ours(&head) => {
+                    Some(head) if maker.made(&head) => {
                         goes.push(ListedObject { name: object.name.clone(), etag: head.etag });
                     }
                     Some(_) => foreign.note(object.name.as_bytes()),
@@ -233,12 +236,22 @@ impl OwnedPrefix {
             return Ok(());
         }
         let shown = store.location.shown();
+        let last_run = self.mark.last_run();
         let none = self.written.range(self.records()).is_empty();
         let left = |e: Error, none: bool| match none {
             true => e.with("leftovers", format!("only the owner mark {shown}{SIDECAR}")),
             false => e.with("leftovers", format!("objects under {shown} that the run wrote")),
         };
         store.settle().map_err(|e| left(e, none))?;
+        let there = store.read().map_err(|e| left(e, none))?;
+        let mark = there.and_then(|text| PrefixMark::parse(&text).ok());
+        if mark.is_some_and(|mark| mark.last_run != last_run) {
+            return Err(Error::target(
+                "another run took the prefix over; its objects were left alone",
+            )
+            .with("target", shown)
+            .hint("look what is under the prefix before you use it again"));
+        }
         let foreign = self.purge(store, names).map_err(|e| left(e, none))?;
         MarkStore::remove(store).map_err(|e| left(e, true))?;
         foreign.told()
@@ -296,6 +309,64 @@ fn clash(store: &S3Client, what: &str, mark: &str) -> Error {
         .with("target", store.location.shown())
         .with("its mark", mark)
         .hint("choose a prefix that is not inside another run's, nor around one")
+}
+
+/// Tells the objects of a run from others.
+struct ObjectMaker {
+    run_id: String,
+    /// An earlier version wrote some, which name no maker.
+    unnamed: bool,
+    /// The store keeps what an object names.
+    named: bool,
+    /// Bytes of the objects.
+    sizes: RangeInclusive<u64>,
+}
+
+impl ObjectMaker {
+    fn made(&self, head: &ObjectHead) -> bool {
+        match (head.maker.is_empty(), self.named) {
+            (false, _) => head.maker == self.run_id,
+            // The mark vouches for what an earlier version wrote.
+            (true, true) => self.unnamed,
+            // What a store without metadata can tell.
+            (true, false) => self.unnamed || self.sizes.contains(&head.size),
+        }
+    }
+}
+
+/// A store that gives the owner object without its maker keeps no metadata.
+fn keeps_metadata(store: &S3Client) -> Result<bool> {
+    Ok(store.head(&owner(store))?.is_some_and(|head| !head.maker.is_empty()))
+}
+
+/// One of `objects` that has the name of a record kept under `mark` and was not made by its run. Each one is
+/// asked, a HEAD for each object.
+fn replaced(
+    store: &S3Client,
+    mark: &PrefixMark,
+    plan: &Plan,
+    names: &[ObjectNaming],
+    objects: &[ListedObject],
+) -> Result<Option<String>> {
+    let size = |w: &WorkloadPlan, size| w.value.clone().unwrap_or_default().value_bytes(size);
+    let smallest = plan.workloads.iter().map(|w| size(w, w.block_size.min())).min();
+    let largest = plan.workloads.iter().map(|w| size(w, w.block_size.max())).max();
+    let maker = ObjectMaker {
+        run_id: mark.run_id.clone(),
+        unnamed: !mark.identity.named,
+        named: keeps_metadata(store)?,
+        sizes: smallest.unwrap_or(0)..=largest.unwrap_or(0),
+    };
+    let records = objects.iter().filter(|o| names.iter().any(|n| n.could_be(&o.name)));
+    let records: Vec<ListedObject> = records.cloned().collect();
+    for objects in records.chunks(BATCH) {
+        let heads = store.heads(objects)?;
+        let made = |head: &Option<ObjectHead>| head.as_ref().is_none_or(|head| maker.made(head));
+        if let Some(at) = heads.iter().position(|head| !made(head)) {
+            return Ok(objects.get(at).map(|object| object.name.clone()));
+        }
+    }
+    Ok(None)
 }
 
 /// The objects that the killed run of `mark` left; or one that it did not make.

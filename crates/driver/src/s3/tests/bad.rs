@@ -217,13 +217,13 @@ fn connections_that_ended_while_idle_are_not_used() {
                 peer.write_all(EMPTY).unwrap();
             }
         };
-        // A list and the owner mark; a put on each of two connections; a list and a deletion.
+        // A list and the owner mark; a put on each of two connections; the mark, a list and a deletion.
         let mut kept = accept(&listener);
         answer(&mut kept, 2);
         for _ in 0..2 {
             answer(&mut accept(&listener), 1);
         }
-        answer(&mut kept, 2);
+        answer(&mut kept, 3);
     });
     let target = open(&plan(&path, "timeout = \"5s\"", 10, 1), None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);

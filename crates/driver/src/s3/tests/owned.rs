@@ -95,6 +95,50 @@ fn what_a_killed_run_left_goes_and_nothing_else() {
     assert_eq!(store.names("p/"), [""; 0]);
 }
 
+/// Objects that were kept, and that somebody has put another one in the place of since.
+#[test]
+fn kept_objects_that_somebody_replaced_are_refused() {
+    let store = ObjectServer::start();
+    let (target, ours) = written(&store, "keep = true", 20);
+    target.close().unwrap();
+    let plan = plan_on(&store, "", "p/", 10, 1);
+    let other = somebody(&store);
+    // Names that no record has are nobody's to overwrite.
+    other.put("p/theirs", b"precious").unwrap();
+    open(&plan, None).unwrap().close().unwrap();
+    let later = ours[0].replace(|c: char| c.is_ascii_digit(), "7");
+    for name in [&later, &ours[17]] {
+        other.put(name, b"0123456789").unwrap();
+        let mark = || other.get(&format!("p/{SIDECAR}")).unwrap();
+        let before = mark();
+        let e = error(&plan, None);
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        assert!(e.to_string().contains(name.as_str()), "{e}");
+        assert_eq!((mark(), other.get(name).unwrap().unwrap().as_str()), (before, "0123456789"));
+        let mut reads = plan.clone();
+        reads.workloads[0].mix.retain(|part| part.op == OpKind::Get);
+        open(&reads, None).unwrap().close().unwrap();
+        let gone = ListedObject { name: name.clone(), etag: String::new() };
+        assert!(other.delete(&[gone]).unwrap().is_empty());
+    }
+    open(&plan, None).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_prefix_that_another_run_took_over_is_left_alone() {
+    let store = ObjectServer::start();
+    let (target, ours) = written(&store, "", 3);
+    let (other, name) = (somebody(&store), format!("p/{SIDECAR}"));
+    let mark = other.get(&name).unwrap().unwrap();
+    let theirs = mark.replace("\"test\"", "\"theirs\"");
+    assert_ne!(mark, theirs);
+    other.put(&name, theirs.as_bytes()).unwrap();
+    let e = target.close().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Target, "{e}");
+    assert_eq!(store.names("p/").len(), ours.len() + 1);
+    assert_eq!(other.get(&name).unwrap().unwrap(), theirs);
+}
+
 #[test]
 fn prefixes_inside_each_other_clash() {
     let store = ObjectServer::start();

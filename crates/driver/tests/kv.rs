@@ -2,11 +2,14 @@
 //! fields, workers that end while they load. Each test runs on every store whose library is there.
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
+mod support;
+#[path = "kv/changed.rs"]
+mod changed;
 #[path = "kv/outside.rs"]
 mod outside;
 #[path = "kv/snapshot.rs"]
 mod snapshot;
-mod support;
 
 use std::path::{Path, PathBuf};
 

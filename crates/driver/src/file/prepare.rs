@@ -154,7 +154,11 @@ fn fill_blocks(dir: &OwnedDirectory) -> Result<Option<u64>> {
 
 /// Whether a file is the one of ours that fills the file system. Errors: `Refused` where it is not.
 fn fills(dir: &OwnedDirectory, found: &FileIdentity) -> Result<()> {
-    match dir.marks()?.iter().any(|m| m.name == fill_level::NAME && m.proves(found)) {
+    match dir
+        .marks()?
+        .iter()
+        .any(|m| m.name == fill_level::NAME && m.proves(found, dir.filesystem()))
+    {
         true => Ok(()),
         false => Err(Error::refused(
             "a file is in the way that Taillight did not make, or that was changed since",
@@ -191,7 +195,8 @@ fn fill_up(
         // What was opened, in case the name came to mean another file.
         fills(made.dir(), &found)?;
     }
-    let mark = FileMark::new(fill_level::NAME, &found, asked.spec.run_id, asked.options.keep);
+    let (fs, run) = (made.dir().filesystem(), asked.spec.run_id);
+    let mark = FileMark::new(fill_level::NAME, &found, fs, run, asked.options.keep);
     let origin = if held.is_some() { MarkOrigin::Proven } else { MarkOrigin::Made };
     made.take(mark, origin, None);
     made.note()?;
@@ -229,9 +234,10 @@ fn take_over(
 ) -> Result<OpenFile> {
     let (keep, grows) = (asked.options.keep, asked.grows());
     let name = found.name;
+    let fs = made.dir().filesystem().clone();
     let mark_of = |file: &FileIdentity, keep: bool| FileMark {
         grows,
-        ..FileMark::new(&name, file, asked.spec.run_id, keep)
+        ..FileMark::new(&name, file, &fs, asked.spec.run_id, keep)
     };
     let Some(existing) = found.existing else {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;

@@ -329,8 +329,11 @@ fn examine(
         lock(&fd, path, asked.needs.changes())?;
     }
     let identity = FileIdentity::of(&fd).map_err(|e| cannot("cannot stat the file", path, e))?;
-    let marked = marks.get(name).filter(|mark| mark.same_file(&identity));
-    let proven = marked.is_some_and(|mark| mark.proves(&identity)) || own_and_empty(&stat);
+    let fs = dir.filesystem();
+    let marked = marks.get(name);
+    let differs = marked.and_then(|mark| mark.node.difference(&identity, fs));
+    let marked = marked.filter(|_| differs.is_none());
+    let proven = marked.is_some_and(|mark| mark.proves(&identity, fs)) || own_and_empty(&stat);
     // What a mark does not prove counts for nothing without confirmation: a run that only reads must not
     // delete the file in the end either.
     let mark = marked.filter(|_| proven || asked.confirmed).cloned();
@@ -340,9 +343,10 @@ fn examine(
         let named = TargetPath::Files(file_set.clone()).name();
         let target =
             NamedTarget { shown: path.display().to_string(), ..NamedTarget::of(named.display()) };
-        match marked {
-            Some(_) => refusal::unfinished(asked.confirmed, &target)?,
-            None => refusal::foreign(asked.confirmed, &target, None)?,
+        match (marked, differs) {
+            (Some(_), _) => refusal::unfinished(asked.confirmed, &target)?,
+            (None, Some(differs)) => refusal::another(asked.confirmed, &target, &differs)?,
+            (None, None) => refusal::foreign(asked.confirmed, &target, None)?,
         }
     }
     Ok(Some(existing))

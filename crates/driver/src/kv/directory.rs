@@ -16,10 +16,10 @@ use taillight_machine::Sys;
 use super::rules;
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
-use crate::ownership::content::{fingerprint, is_of_one_opening, opening};
+use crate::ownership::content::{Naming, fingerprint, is_of_one_opening, opening};
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
-    Contents, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
+    Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
     OwnershipDecision, OwnershipMark, SIDECAR, refusal,
 };
 use crate::path_error::{cannot, free_space, resolve_absent};
@@ -51,6 +51,7 @@ pub struct DatabaseDirectory {
 struct OwnedDatabase {
     dir: OwnedDirectory,
     mark: HeldMark<DirectoryIdentity>,
+    naming: Naming,
     /// The directory itself goes too.
     made_dir: bool,
 }
@@ -89,7 +90,8 @@ impl DatabaseDirectory {
             _ => {}
         }
         let dir = OwnedDirectory::open(&path, request.spec.stop)?;
-        mark.identity.located(&dir.identity()?);
+        mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
+        let naming = mark.identity.naming();
         // From now on the store changes them.
         (mark.identity.files, mark.identity.opening) = (None, None);
         let (_, forgets) = rules::changes(request.spec.plan);
@@ -99,7 +101,8 @@ impl DatabaseDirectory {
             None => dir.create(&mark.bytes()?)?,
             Some(_) => dir.renew(&mark.bytes()?)?,
         }
-        Ok(DatabaseDirectory { path, owned: Some(OwnedDatabase { dir, mark, made_dir: absent }) })
+        let owned = OwnedDatabase { dir, mark, naming, made_dir: absent };
+        Ok(DatabaseDirectory { path, owned: Some(owned) })
     }
 
     /// The directory that is meant, whether it is absent, and whether its loss is confirmed.
@@ -170,7 +173,7 @@ impl DatabaseDirectory {
     /// Takes note that the store has opened the database. Errors: as [`DatabaseDirectory::note`].
     pub fn opened(&self) -> Result<()> {
         let Some(owned) = &self.owned else { return Ok(()) };
-        let made = opening(&self.path)?;
+        let made = opening(&owned.dir, owned.naming)?;
         owned.mark.identify(|identity| identity.opening = made);
         owned.dir.renew(&owned.mark.bytes()?)
     }
@@ -204,7 +207,7 @@ impl DatabaseDirectory {
             }
         }
         if owned.mark.keeps() {
-            let files = fingerprint(&places(&self.path, beside))?;
+            let files = fingerprint(&places(&self.path, beside), owned.naming)?;
             owned.mark.identify(|identity| {
                 (identity.files, identity.opening) = (Some(files), None);
             });
@@ -241,7 +244,11 @@ fn existing(
     })?;
     // A mark that came here with a copy of its directory says nothing.
     let here = dir.identity()?;
-    let found = found.filter(|mark| mark.identity.same_directory(&here));
+    let differs = found.as_ref().and_then(|f| f.identity.node.difference(&here, dir.filesystem()));
+    if let Some(differs) = &differs {
+        refusal::another(confirmed, &NamedTarget::from(path), differs)?;
+    }
+    let found = found.filter(|_| differs.is_none());
     if let Some(mark) = &found
         && mark.identity.driver != wanted.identity.driver
     {
@@ -252,7 +259,7 @@ fn existing(
     }
     if let Some(mark) = &found {
         unused(path)?;
-        if !confirmed && !proves(&mark.identity, path, request.beside)? {
+        if !confirmed && !proves(&mark.identity, &dir, request.beside)? {
             refusal::unfinished(confirmed, &NamedTarget::from(path))?;
         }
     }
@@ -267,14 +274,15 @@ fn existing(
 /// and not opened or added to since.
 fn proves(
     mark: &DirectoryIdentity,
-    path: &Path,
+    dir: &OwnedDirectory,
     beside: &dyn Fn(&Path) -> Vec<PathBuf>,
 ) -> Result<bool> {
-    let places = places(path, beside);
+    let (places, naming) = (places(dir.path(), beside), mark.naming());
     if let Some(files) = &mark.files {
-        return Ok(*files == fingerprint(&places)?);
+        return Ok(*files == fingerprint(&places, naming)?);
     }
-    Ok(mark.opening.is_some() && mark.opening == opening(path)? && is_of_one_opening(&places)?)
+    let same = mark.opening.is_some() && mark.opening == opening(dir, naming)?;
+    Ok(same && is_of_one_opening(&places)?)
 }
 
 /// Whether no process holds the lock that RocksDB and LevelDB take on a database, as far as

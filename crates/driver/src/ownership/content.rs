@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use taillight_core::Result;
 
-use super::SIDECAR;
+use super::{FileSystem, OwnedDirectory, SIDECAR};
 use crate::identity::FileIdentity;
 use crate::path_error::cannot;
 
@@ -24,22 +24,50 @@ const DEEPEST: u32 = 4;
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
+/// How a text names the file system of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// By the number of its device, as earlier versions did.
+    Device,
+    /// By what it calls itself ([`FileSystem`]), which stays the same when it is mounted anew.
+    Itself,
+}
+
+impl Naming {
+    /// A file on the file system of its directory, as the text has it.
+    fn named(self, file: FileIdentity, fs: &FileSystem) -> FileIdentity {
+        match (self, fs.id_of(file.device)) {
+            (Naming::Itself, Some(_)) => FileIdentity { device: 0, ..file },
+            _ => file,
+        }
+    }
+}
+
 /// The files below `dirs` as one text, which another set of files does not have. Left out is what holds no
 /// data and changes when a database is only looked at: locks, and a store's own messages. Errors:
 /// `Unavailable` when something cannot be read.
-pub fn fingerprint(dirs: &[PathBuf]) -> Result<String> {
+pub fn fingerprint(dirs: &[PathBuf], naming: Naming) -> Result<String> {
     let mut lines = Vec::new();
     for dir in dirs {
         let failed = |e: io::Error| cannot("cannot look at the files of the database", dir, e);
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let opened = rustix::fs::open(dir, flags, Mode::empty());
+        let mut ends = String::new();
         match opened {
-            Ok(fd) => look(fd, Path::new(""), DEEPEST, &mut lines).map_err(failed)?,
+            Ok(fd) => {
+                let fs = FileSystem::of(&fd).map_err(failed)?;
+                let found = FileIdentity::of(&fd).map_err(failed)?;
+                if let (Naming::Itself, Some(id)) = (naming, fs.id_of(found.device)) {
+                    ends = id.to_owned();
+                }
+                let mut look = Look { fs, naming, lines: &mut lines };
+                look.below(fd, Path::new(""), DEEPEST).map_err(failed)?;
+            }
             // Stores delete a directory of logs with the last of them.
             Err(rustix::io::Errno::NOENT) => {}
             Err(e) => return Err(failed(e.into())),
         }
-        lines.push(String::new());
+        lines.push(ends);
     }
     Ok(format!("{} files {:016x}", lines.len() - dirs.len(), hash(&lines)))
 }
@@ -52,15 +80,15 @@ fn hash(lines: &[String]) -> u64 {
 /// What the store made in `dir` when it opened the database, as one text: its identity, its manifest and
 /// the name of it, its options and its messages. The next one to open it makes them anew. None where the
 /// file system keeps no time of birth. Errors: `Unavailable` when something cannot be read.
-pub fn opening(dir: &Path) -> Result<Option<String>> {
+pub fn opening(dir: &OwnedDirectory, naming: Naming) -> Result<Option<String>> {
     let mut lines = Vec::new();
-    for (name, is) in listed(dir)? {
+    for (name, is) in listed(dir.path())? {
         let Some(birth) = is.birth_ns else { return Ok(None) };
         let grows = name == "LOG" || name.starts_with("MANIFEST-");
         if grows {
             lines.push(format!("{name} {} {birth}", is.inode));
         } else if name == "CURRENT" || name == "IDENTITY" || name.starts_with("OPTIONS-") {
-            lines.push(format!("{name} {is:?}"));
+            lines.push(format!("{name} {:?}", naming.named(is, dir.filesystem())));
         }
     }
     lines.sort();
@@ -135,32 +163,41 @@ fn listed(dir: &Path) -> Result<Vec<(String, FileIdentity)>> {
     Ok(found)
 }
 
-fn look(fd: OwnedFd, below: &Path, deepest: u32, lines: &mut Vec<String>) -> io::Result<()> {
-    let mut found = Vec::new();
-    for entry in Dir::read_from(&fd)? {
-        let name = entry?.file_name().to_owned();
-        if !holds_no_data(name.to_bytes()) {
-            found.push(name);
+/// Lines about what is in a directory.
+struct Look<'a> {
+    fs: FileSystem,
+    naming: Naming,
+    lines: &'a mut Vec<String>,
+}
+
+impl Look<'_> {
+    fn below(&mut self, fd: OwnedFd, below: &Path, deepest: u32) -> io::Result<()> {
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&fd)? {
+            let name = entry?.file_name().to_owned();
+            if !holds_no_data(name.to_bytes()) {
+                found.push(name);
+            }
         }
+        found.sort();
+        for name in found {
+            let is = FileIdentity::at(&fd, name.as_c_str())?;
+            let path = below.join(name.to_string_lossy().as_ref());
+            let shown = path.display();
+            let stat = rustix::fs::statat(&fd, &name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+            if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+                self.lines.push(format!("{shown} {:?}", self.naming.named(is, &self.fs)));
+                continue;
+            }
+            // Its times change with what is in it.
+            self.lines.push(format!("{shown} {} {:?}", is.inode, is.birth_ns));
+            if let Some(deeper) = deepest.checked_sub(1) {
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+                self.below(openat(&fd, &name, flags, Mode::empty())?, &path, deeper)?;
+            }
+        }
+        Ok(())
     }
-    found.sort();
-    for name in found {
-        let is = FileIdentity::at(&fd, name.as_c_str())?;
-        let path = below.join(name.to_string_lossy().as_ref());
-        let shown = path.display();
-        let stat = rustix::fs::statat(&fd, &name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
-        if !FileType::from_raw_mode(stat.st_mode).is_dir() {
-            lines.push(format!("{shown} {is:?}"));
-            continue;
-        }
-        // Its times change with what is in it.
-        lines.push(format!("{shown} {} {:?}", is.inode, is.birth_ns));
-        if let Some(deeper) = deepest.checked_sub(1) {
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-            look(openat(&fd, &name, flags, Mode::empty())?, &path, deeper, lines)?;
-        }
-    }
-    Ok(())
 }
 
 /// Whether a name is that of a lock, of a store's messages (`LOG`, in RocksDB's `db_log_dir` `..._LOG`) or
@@ -204,20 +241,36 @@ mod tests {
             eprintln!("skipped: an_opening_is_told_from_the_next: no times of birth here");
             return;
         }
-        assert_eq!(opening(tmp.path()).unwrap(), None);
+        let dir = OwnedDirectory::open(tmp.path(), &Default::default()).unwrap();
+        let opening = || opening(&dir, Naming::Itself).unwrap();
+        assert_eq!(opening(), None);
         for name in ["CURRENT", "MANIFEST-000004", "LOG", "000005.log"] {
             fs::write(at(name), "x").unwrap();
         }
-        let first = opening(tmp.path()).unwrap().unwrap();
+        let first = opening().unwrap();
         for grows in ["MANIFEST-000004", "LOG", "000005.log", "000006.ldb"] {
             fs::write(at(grows), "more").unwrap();
         }
-        assert_eq!(opening(tmp.path()).unwrap(), Some(first.clone()));
+        assert_eq!(opening(), Some(first.clone()));
         for again in ["CURRENT", "MANIFEST-000004", "LOG"] {
             fs::write(at("new"), "x").unwrap();
             fs::rename(at("new"), at(again)).unwrap();
-            assert_ne!(opening(tmp.path()).unwrap(), Some(first.clone()), "{again}");
+            assert_ne!(opening(), Some(first.clone()), "{again}");
         }
+    }
+
+    #[test]
+    fn texts_of_earlier_versions_are_made_as_they_were() {
+        let tmp = tempfile::tempdir().unwrap();
+        fs::write(tmp.path().join("CURRENT"), "x").unwrap();
+        let is = FileIdentity::at(rustix::fs::CWD, tmp.path().join("CURRENT").as_path()).unwrap();
+        let dirs = [tmp.path().to_owned()];
+        let earlier = hash(&[format!("CURRENT {is:?}"), String::new()]);
+        let now = fingerprint(&dirs, Naming::Device).unwrap();
+        assert_eq!(now, format!("1 files {earlier:016x}"));
+        let fs = FileSystem::of(fs::File::open(tmp.path()).unwrap()).unwrap();
+        let named = fingerprint(&dirs, Naming::Itself).unwrap();
+        assert_eq!(named != now, fs.id_of(is.device).is_some());
     }
 
     #[test]
@@ -225,7 +278,7 @@ mod tests {
         let (tmp, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let at = |name: &str| tmp.path().join(name);
         let dirs = [tmp.path().to_owned(), logs.path().to_owned()];
-        let now = || fingerprint(&dirs).unwrap();
+        let now = || fingerprint(&dirs, Naming::Itself).unwrap();
         fs::write(at("CURRENT"), "MANIFEST-000004").unwrap();
         fs::write(at("000005.sst"), "data").unwrap();
         fs::create_dir(at("archive")).unwrap();

@@ -1,6 +1,6 @@
 //! Regular files that Taillight made: their marks, and what the end of a run does to them.
 //!
-//! A mark names a file by device, inode and time of birth, and is sealed with the time of change that the
+//! A mark names a file by file system, inode and time of birth, and is sealed with the time of change that the
 //! file had when Taillight last wrote the mark: after the file was prepared, and again at the end of the run
 //! that keeps it. A later run trusts a mark as long as that time stands, since every write, rename and
 //! setting of times moves it. What a killed run wrote after its seal cannot be told from what somebody
@@ -14,7 +14,8 @@ use rustix::fs::{Mode, OFlags, ftruncate, openat};
 use serde::{Deserialize, Serialize};
 use taillight_core::Result;
 
-use super::sidecar::{OwnedDirectory, device};
+use super::node::{FileSystem, MarkedNode};
+use super::sidecar::OwnedDirectory;
 use crate::identity::FileIdentity;
 use crate::path_error::cannot;
 
@@ -23,13 +24,8 @@ use crate::path_error::cannot;
 pub struct FileMark {
     /// Name in the directory.
     pub name: String,
-    pub inode: u64,
-    /// Device of the file system, "major:minor".
-    pub device: String,
-    /// When the inode was made, ns since the epoch; absent where the file system does not keep it, and in
-    /// marks of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub birth_ns: Option<i64>,
+    #[serde(flatten)]
+    pub node: MarkedNode,
     /// Size, bytes.
     pub size: u64,
     /// The run appends to it. Nothing depends on it any more; earlier versions read it.
@@ -49,39 +45,35 @@ pub struct FileMark {
 
 impl FileMark {
     /// The mark of `file` as it is now, not sealed.
-    pub fn new(name: &str, file: &FileIdentity, run_id: &str, keep: bool) -> FileMark {
+    pub fn new(
+        name: &str,
+        file: &FileIdentity,
+        fs: &FileSystem,
+        run: &str,
+        keep: bool,
+    ) -> FileMark {
         FileMark {
             name: name.to_owned(),
-            inode: file.inode,
-            device: device(file.device),
-            birth_ns: file.birth_ns,
+            node: MarkedNode::of(file, fs),
             size: file.size,
             grows: false,
-            run_id: run_id.to_owned(),
+            run_id: run.to_owned(),
             keep,
             modified_ns: None,
             changed_ns: None,
         }
     }
 
-    /// Whether it is the mark of this file, whatever has been written into it since.
-    pub fn same_file(&self, file: &FileIdentity) -> bool {
-        let births = self.birth_ns.zip(file.birth_ns);
-        self.inode == file.inode
-            && self.device == device(file.device)
-            && births.is_none_or(|(mark, file)| mark == file)
-    }
-
     /// Whether nobody has changed the file since the seal, so that all in it is Taillight's. A mark of an
     /// earlier version has no time of change: the last write of its run set both times alike, and whoever
     /// sets the one back moves the other.
-    pub fn proves(&self, file: &FileIdentity) -> bool {
+    pub fn proves(&self, file: &FileIdentity, fs: &FileSystem) -> bool {
         let unchanged = match (self.changed_ns, self.modified_ns) {
             (Some(at), _) => file.changed_ns == at,
             (None, Some(at)) => file.modified_ns == at && file.changed_ns == at,
             (None, None) => false,
         };
-        unchanged && self.size == file.size && self.same_file(file)
+        unchanged && self.size == file.size && self.node.is(file, fs)
     }
 
     /// Seals it: a later change makes the file somebody else's.
@@ -148,7 +140,7 @@ impl MarkedFile {
         let Some(found) = dir.found(&self.mark)? else { return Ok(true) };
         let sealed = self.mark.changed_ns.is_some();
         Ok(self.origin != MarkOrigin::Confirmed(found)
-            && (writes || !sealed || self.mark.proves(&found)))
+            && (writes || !sealed || self.mark.proves(&found, dir.filesystem())))
     }
 }
 
@@ -280,7 +272,7 @@ fn shrink(dir: &OwnedDirectory, mark: &FileMark, size: u64) -> Result<()> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd =
         openat(dir.fd(), mark.name.as_str(), flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-    match mark.same_file(&FileIdentity::of(&fd).map_err(failed)?) {
+    match mark.node.is(&FileIdentity::of(&fd).map_err(failed)?, dir.filesystem()) {
         true => ftruncate(&fd, size).map_err(|e| failed(e.into())),
         false => Ok(()),
     }

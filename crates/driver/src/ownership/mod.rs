@@ -9,8 +9,10 @@
 
 pub mod content;
 pub mod files;
+pub mod node;
 pub mod refusal;
 pub mod sidecar;
+mod sys;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
 pub use files::{FileMark, MarkedFiles};
+pub use node::{FileSystem, MarkedNode};
 pub use refusal::NamedTarget;
 pub use sidecar::{DirectoryIdentity, OwnedDirectory, SIDECAR};
 

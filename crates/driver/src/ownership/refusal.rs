@@ -76,6 +76,20 @@ pub fn foreign(confirmed: bool, target: &NamedTarget, example: Option<&str>) -> 
         .hint(target.way_out()))
 }
 
+/// Refuses to write over what stands where Taillight's mark names something else, as `differs` says. Errors:
+/// `Refused`, saying how to confirm.
+pub fn another(confirmed: bool, target: &NamedTarget, differs: &str) -> Result<()> {
+    if confirmed {
+        return Ok(());
+    }
+    Err(Error::refused(
+        "what is there is not what Taillight's mark names, but a copy or a successor",
+    )
+    .with("target", &target.shown)
+    .with("differs", differs)
+    .hint(target.way_out()))
+}
+
 /// Refuses to write over what Taillight made and was changed after its mark was sealed: by the run, which was
 /// then killed, or by somebody since, which cannot be told. Errors: `Refused`, saying how to confirm.
 pub fn unfinished(confirmed: bool, target: &NamedTarget) -> Result<()> {

@@ -14,7 +14,9 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag};
 
+use super::content::Naming;
 use super::files::FileMark;
+use super::node::{FileSystem, MarkedNode};
 use super::{MarkStore, OwnershipMark, refusal};
 use crate::guard;
 use crate::identity::FileIdentity;
@@ -36,24 +38,14 @@ const LOCK_RETRY: Duration = Duration::from_millis(5);
 /// The same for a run that was stopped and puts things in order.
 const LOCK_BRIEFLY: Duration = Duration::from_millis(300);
 
-/// "major:minor" of the file system that holds a file.
-pub fn device(number: u64) -> String {
-    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
-}
-
 /// What tells a database directory from a copy of it, and from a database of another driver.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryIdentity {
     /// Driver that made the database.
     pub driver: String,
-    /// Inode number of the directory.
-    pub inode: u64,
-    /// Device of the file system, "major:minor".
-    pub device: String,
-    /// When the directory was made, ns since the epoch; absent where the file system does not keep it, and
-    /// in marks of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub birth_ns: Option<i64>,
+    /// The directory.
+    #[serde(flatten)]
+    pub node: MarkedNode,
     /// What the files of the database were when its run ended ([`super::content::fingerprint`]); absent
     /// while a run uses it, and in marks of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,19 +56,9 @@ pub struct DirectoryIdentity {
 }
 
 impl DirectoryIdentity {
-    /// Takes over which directory it is.
-    pub fn located(&mut self, directory: &FileIdentity) {
-        self.inode = directory.inode;
-        self.device = device(directory.device);
-        self.birth_ns = directory.birth_ns;
-    }
-
-    /// Whether it is this directory, and no copy of it.
-    pub fn same_directory(&self, directory: &FileIdentity) -> bool {
-        let births = self.birth_ns.zip(directory.birth_ns);
-        self.inode == directory.inode
-            && self.device == device(directory.device)
-            && births.is_none_or(|(mark, found)| mark == found)
+    /// How the texts in it name file systems.
+    pub fn naming(&self) -> Naming {
+        if self.node.filesystem.is_some() { Naming::Itself } else { Naming::Device }
     }
 }
 
@@ -102,6 +84,7 @@ impl Default for Sidecar {
 pub struct OwnedDirectory {
     fd: OwnedFd,
     path: PathBuf,
+    filesystem: FileSystem,
     stop: StopFlag,
 }
 
@@ -112,7 +95,9 @@ impl OwnedDirectory {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|e| cannot("cannot open the directory", path, e))?;
-        Ok(OwnedDirectory { fd, path: path.to_path_buf(), stop: stop.clone() })
+        let asked = FileSystem::of(&fd);
+        let filesystem = asked.map_err(|e| cannot("cannot stat the directory", path, e))?;
+        Ok(OwnedDirectory { fd, path: path.to_path_buf(), filesystem, stop: stop.clone() })
     }
     /// The descriptor, to open files in it.
     pub fn fd(&self) -> &OwnedFd {
@@ -120,6 +105,10 @@ impl OwnedDirectory {
     }
     pub fn path(&self) -> &Path {
         &self.path
+    }
+    /// The file system that holds it.
+    pub fn filesystem(&self) -> &FileSystem {
+        &self.filesystem
     }
 
     /// Marks in this directory. A mark file of another user is not trusted: it says nothing.
@@ -187,7 +176,7 @@ impl OwnedDirectory {
     /// The file of a mark, if the name still means it. Errors: `Unavailable` where that cannot be told.
     pub fn found(&self, mark: &FileMark) -> Result<Option<FileIdentity>> {
         match FileIdentity::at(&self.fd, mark.name.as_str()) {
-            Ok(found) => Ok(Some(found).filter(|found| mark.same_file(found))),
+            Ok(found) => Ok(Some(found).filter(|found| mark.node.is(found, &self.filesystem))),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.failed("cannot stat a file", e)),
         }
@@ -385,7 +374,8 @@ mod tests {
     use super::*;
 
     fn mark(dir: &OwnedDirectory, name: &str) -> FileMark {
-        FileMark::new(name, &FileIdentity::at(&dir.fd, name).unwrap(), "r1", false)
+        let found = FileIdentity::at(&dir.fd, name).unwrap();
+        FileMark::new(name, &found, dir.filesystem(), "r1", false)
     }
 
     #[test]
@@ -396,22 +386,25 @@ mod tests {
         std::fs::write(&path, b"12345").unwrap();
         let now = || FileIdentity::at(&dir.fd, "a").unwrap();
         let mut mark = mark(&dir, "a");
-        assert!(mark.same_file(&now()) && !mark.proves(&now()), "in use, or its run was killed");
+        let is = |mark: &FileMark, file| mark.node.is(&file, dir.filesystem());
+        let proves = |mark: &FileMark, file| mark.proves(&file, dir.filesystem());
+        assert!(is(&mark, now()) && !proves(&mark, now()), "in use, or its run was killed");
         mark.seal(&now());
-        assert!(mark.proves(&now()));
+        assert!(proves(&mark, now()));
         // As earlier versions sealed it.
-        let earlier = FileMark { birth_ns: None, changed_ns: None, ..mark.clone() };
-        assert!(earlier.proves(&now()));
+        let node = MarkedNode { birth_ns: None, filesystem: None, ..mark.node.clone() };
+        let earlier = FileMark { node, changed_ns: None, ..mark.clone() };
+        assert!(proves(&earlier, now()));
         let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
         std::fs::write(&path, b"54321").unwrap();
-        assert!(!mark.proves(&now()) && !earlier.proves(&now()));
+        assert!(!proves(&mark, now()) && !proves(&earlier, now()));
         std::fs::File::open(&path).unwrap().set_modified(modified).unwrap();
         assert_eq!(now().modified_ns, mark.modified_ns.unwrap());
-        assert!(!mark.proves(&now()) && !earlier.proves(&now()), "its times were set back");
+        assert!(!proves(&mark, now()) && !proves(&earlier, now()), "its times were set back");
         // A file made anew that got the same inode number.
         let anew = FileIdentity { birth_ns: now().birth_ns.map(|at| at + 1), ..now() };
         mark.seal(&now());
-        assert!(anew.birth_ns.is_none() || !mark.same_file(&anew) && !mark.proves(&anew));
+        assert!(anew.birth_ns.is_none() || !is(&mark, anew) && !proves(&mark, anew));
     }
 
     #[test]
@@ -457,7 +450,8 @@ mod tests {
         assert_eq!(marks.len(), 2);
         let file = std::fs::File::open(tmp.path().join("a")).unwrap();
         let file = FileIdentity::of(&file).unwrap();
-        assert!(marks[0].same_file(&file) && !marks[1].same_file(&file));
+        let is = |mark: &FileMark| mark.node.is(&file, dir.filesystem());
+        assert!(is(&marks[0]) && !is(&marks[1]));
 
         dir.delete(&marks[..1]).unwrap();
         assert!(!tmp.path().join("a").exists() && tmp.path().join("b").exists());
@@ -505,8 +499,9 @@ mod tests {
     fn a_database_has_one_mark_beside_those_of_files() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        let mut identity = DirectoryIdentity { driver: "rocksdb".to_owned(), ..Default::default() };
-        identity.located(&dir.identity().unwrap());
+        let node = MarkedNode::of(&dir.identity().unwrap(), dir.filesystem());
+        let driver = "rocksdb".to_owned();
+        let mut identity = DirectoryIdentity { driver, node, ..Default::default() };
         identity.files = Some("3 files 0123456789abcdef".to_owned());
         let database = DatabaseMark::new(identity, "r1", true, "user".to_owned());
         let bytes = database.bytes().unwrap();
@@ -574,12 +569,12 @@ mod tests {
 }"#;
         std::fs::write(tmp.path().join(SIDECAR), text).unwrap();
         let files = dir.marks().unwrap();
-        assert_eq!((files[0].inode, files[0].grows), (u64::MAX, false));
+        assert_eq!((files[0].node.inode, files[0].grows), (u64::MAX, false));
         assert_eq!(files[0].modified_ns, Some(1_767_225_600_000_000_000));
         assert_eq!((files[1].grows, files[1].modified_ns), (true, None));
         let mark = DatabaseMark::parse(&dir.read().unwrap().unwrap()).unwrap();
         assert_eq!(mark.identity.driver, "rocksdb");
-        assert_eq!((mark.identity.inode, mark.records, mark.keep), (4711, 1000, true));
+        assert_eq!((mark.identity.node.inode, mark.records, mark.keep), (4711, 1000, true));
         // Unchanged, it is written as it was.
         dir.renew(&mark.bytes().unwrap()).unwrap();
         assert_eq!(std::fs::read_to_string(tmp.path().join(SIDECAR)).unwrap(), text);

@@ -120,7 +120,7 @@ impl TestLoopDevice {
     }
     /// Makes a file system and mounts it.
     pub fn mounted(&self, fs: &str) -> Option<Mounted> {
-        let force = if fs == "xfs" { "-f" } else { "-F" };
+        let force = if ["xfs", "btrfs"].contains(&fs) { "-f" } else { "-F" };
         run(&[&format!("mkfs.{fs}"), "-q", force, self.name()])?;
         Mounted::new(&self.device)
     }

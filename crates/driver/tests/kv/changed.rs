@@ -1,0 +1,89 @@
+//! Databases whose place changes by a mount.
+
+use std::path::Path;
+
+use taillight_core::{ErrorKind, OpKind};
+
+use super::support::{self, Ask, MIB, Mounted, TestLoopDevice};
+use super::{has, load, open, stores};
+
+/// A kept file and a kept database are still Taillight's when the number of the device is another one.
+#[test]
+fn what_is_kept_is_known_again_after_a_mount() {
+    for (fs, mib) in [("ext4", 256), ("btrfs", 256), ("xfs", 320)] {
+        let mut disk = or_skip!(TestLoopDevice::new(mib));
+        let mount = or_skip!(disk.mounted(fs));
+        let device = |at: &Path| std::os::unix::fs::MetadataExt::dev(&at.metadata().unwrap());
+        let before = device(mount.path());
+        let kept = |at: &Path, ops: &[OpKind]| {
+            let path = at.join("file");
+            let size = Some(4 * MIB);
+            Ask { size, options: "keep = true\ndirect = false", ..Ask::new(&path, ops) }.open()
+        };
+        kept(mount.path(), &[OpKind::Read]).unwrap().close().unwrap();
+        let mut places = stores();
+        for place in &mut places {
+            place.dir = mount.path().join(place.store);
+            let target = place.open("keep = true").unwrap();
+            load(target.as_ref(), 10);
+            target.close().unwrap();
+        }
+        drop(mount);
+        // The next one gets another number while this one is taken.
+        let again = support::run(&["losetup", "-f", "--show", disk.backing.to_str().unwrap()]);
+        let again = or_skip!(again);
+        let first = std::mem::replace(&mut disk.device, again.into());
+        support::run(&["losetup", "-d", first.to_str().unwrap()]);
+        let mount = or_skip!(Mounted::new(&disk.device));
+        if fs != "btrfs" {
+            assert_ne!(device(mount.path()), before);
+        }
+        if fs == "xfs"
+            && !std::fs::read_to_string(mount.path().join(".taillight-owner.json"))
+                .unwrap()
+                .contains("\"filesystem\": \"uuid")
+        {
+            eprintln!("skipped: kept on XFS: this kernel does not tell the UUID");
+            return;
+        }
+        let target = kept(mount.path(), &[OpKind::Write]).unwrap();
+        assert_eq!(support::fact(target.as_ref(), "files.reused"), "1");
+        target.close().unwrap();
+        for place in &mut places {
+            place.dir = mount.path().join(place.store);
+            let target = place.open("").unwrap();
+            assert!(has(target.as_ref(), 9), "{fs}");
+            target.close().unwrap();
+        }
+        // A copy is none of it, and the refusal says what differs.
+        let copy = mount.path().join("copy");
+        let from = mount.path().join("file");
+        std::fs::rename(&from, &copy).unwrap();
+        std::fs::copy(&copy, &from).unwrap();
+        let e = kept(mount.path(), &[OpKind::Write]).err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused);
+        assert!(e.to_string().contains("differs: inode "), "{e}");
+    }
+}
+
+#[test]
+fn a_copied_database_is_refused_by_what_differs() {
+    for place in stores() {
+        let target = place.open("keep = true").unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        let moved = place.dir.with_file_name("moved");
+        std::fs::rename(&place.dir, &moved).unwrap();
+        std::fs::create_dir(&place.dir).unwrap();
+        for entry in std::fs::read_dir(&moved).unwrap().flatten() {
+            std::fs::copy(entry.path(), place.dir.join(entry.file_name())).unwrap();
+        }
+        let e = place.error("");
+        assert_eq!(e.kind(), ErrorKind::Refused);
+        assert!(e.to_string().contains("differs: inode "), "{e}");
+        let mut plan = place.plan("");
+        plan.target.destroy = true;
+        open(&plan, Some(&place.dir)).unwrap().close().unwrap();
+        assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 0);
+    }
+}

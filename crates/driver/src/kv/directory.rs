@@ -1,26 +1,30 @@
 //! The directory of a database: found, claimed by the rules of `ownership`, and left in the end.
 //!
-//! Decides before anything is touched. A database is Taillight's when the mark in its directory names that
-//! directory and the very files in it, as they were when the last run ended; of a killed run, when nobody has
-//! opened the database or put files there since. Everything else needs `destroy` and `--destroy`. What this
-//! run made is deleted at the end unless it is kept; what was kept before stays.
+//! Decides before anything is touched, and looks again directly before it is. A database is Taillight's when
+//! the mark in its directory names that directory and the very files in it, as they were when the last run
+//! ended; of a killed run, when nobody has opened the database or put files there since. Everything else
+//! needs `destroy` and `--destroy`. What this run made is deleted at the end unless it is kept; what was kept
+//! before stays.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use taillight_core::{Error, Result};
-use taillight_machine::Sys;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+use taillight_core::{Error, Result, StopFlag};
 
-use super::rules;
+use super::{OpenAs, rules};
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
-use crate::ownership::content::{Naming, fingerprint, is_of_one_opening, opening};
+use crate::ownership::content::{
+    Naming, fingerprint, is_of_one_opening, is_younger_than_mark, opening,
+};
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
-    OwnershipDecision, OwnershipMark, SIDECAR, refusal,
+    OwnershipDecision, OwnershipMark, SIDECAR, lock_holder, refusal,
 };
 use crate::path_error::{cannot, free_space, resolve_absent};
 use crate::space;
@@ -37,9 +41,14 @@ pub struct DirectoryRequest<'a> {
     pub read_only: bool,
     /// The store may keep less than it is given.
     pub compresses: bool,
-    /// Other directories in which the database in a directory keeps data.
-    pub beside: &'a dyn Fn(&Path) -> Vec<PathBuf>,
+    pub beside: Beside<'a>,
 }
+
+/// Other directories in which the database in a directory keeps data.
+pub type Beside<'a> = &'a dyn Fn(&Path) -> Result<Vec<PathBuf>>;
+
+/// Deletes the database in a directory.
+pub type WipeDatabase<'a> = &'a dyn Fn(&Path) -> Result<()>;
 
 /// A database directory past the guard.
 pub struct DatabaseDirectory {
@@ -54,6 +63,24 @@ struct OwnedDatabase {
     naming: Naming,
     /// The directory itself goes too.
     made_dir: bool,
+    /// There was no database, or it went.
+    new: bool,
+}
+
+/// A directory with something in it, as it was looked at.
+struct SeenDirectory {
+    dir: OwnedDirectory,
+    /// All files, those beside too.
+    files: String,
+}
+
+/// What becomes of a directory.
+struct DirectoryDecision {
+    /// The mark that the run would write.
+    mark: DatabaseMark,
+    decision: OwnershipDecision<DirectoryIdentity>,
+    /// None where nothing was there.
+    seen: Option<SeenDirectory>,
 }
 
 impl DatabaseDirectory {
@@ -66,30 +93,40 @@ impl DatabaseDirectory {
         DatabaseDirectory::decide(request, &path, absent, confirmed).map(drop)
     }
 
-    /// Finds the directory, asks the guard, makes directory and mark. `wipe` deletes a database
-    /// that is there and must not stay. Errors: `Usage` for a path that is no directory, `Refused`
-    /// by the guard, `Unavailable`.
+    /// Finds the directory, asks the guard, makes directory and mark. A database that is there and must not
+    /// stay is deleted by `wipe`, once `try_out` has tried the options. Errors: `Usage` for a path that is
+    /// no directory, `Refused` by the guard, or when somebody else was there meanwhile, `Unavailable`.
     pub fn take(
         request: &DirectoryRequest<'_>,
-        wipe: &dyn Fn(&Path) -> Result<()>,
+        try_out: &dyn Fn(&Path) -> Result<()>,
+        wipe: WipeDatabase<'_>,
     ) -> Result<DatabaseDirectory> {
         let (path, absent, confirmed) = DatabaseDirectory::named(request)?;
         if request.read_only {
             return DatabaseDirectory::visit(request, path, absent);
         }
-        let (mut mark, decision) = DatabaseDirectory::decide(request, &path, absent, confirmed)?;
+        let found = DatabaseDirectory::decide(request, &path, absent, confirmed)?;
+        let DirectoryDecision { mut mark, decision, seen } = found;
+        if decision == OwnershipDecision::Wipe {
+            try_out(&path)?;
+        }
+        // The decision holds for what was looked at: directly before anything of it is changed.
+        seen.iter().try_for_each(|seen| seen.again(request.beside))?;
+        let new = !matches!(decision, OwnershipDecision::Reuse(_));
         match decision {
             OwnershipDecision::Reuse(kept) => mark = kept,
-            OwnershipDecision::Wipe => wipe(&path)?,
+            OwnershipDecision::Wipe => {
+                seen.iter().try_for_each(|seen| wipe(&seen.dir.exact_path()))?;
+            }
             OwnershipDecision::Create => {}
         }
-        // Stores delete the directory together with the database.
-        let cannot_make = |e| cannot("cannot make the directory", &path, e);
-        match std::fs::create_dir(&path) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(cannot_make(e)),
-            _ => {}
-        }
-        let dir = OwnedDirectory::open(&path, request.spec.stop)?;
+        let was_empty = seen.is_none();
+        let dir = match seen {
+            Some(seen) if path.symlink_metadata().is_ok() => seen.dir,
+            // A store may delete the directory together with the database.
+            _ => make(&path, request.spec.stop)?,
+        };
+        in_place(&dir)?;
         mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
         let naming = mark.identity.naming();
         // From now on the store changes them.
@@ -101,7 +138,11 @@ impl DatabaseDirectory {
             None => dir.create(&mark.bytes()?)?,
             Some(_) => dir.renew(&mark.bytes()?)?,
         }
-        let owned = OwnedDatabase { dir, mark, naming, made_dir: absent };
+        if was_empty && !is_empty(&path)? {
+            dir.remove()?;
+            return Err(changed(&path));
+        }
+        let owned = OwnedDatabase { dir, mark, naming, made_dir: absent, new };
         Ok(DatabaseDirectory { path, owned: Some(owned) })
     }
 
@@ -126,17 +167,17 @@ impl DatabaseDirectory {
         path: &Path,
         absent: bool,
         confirmed: bool,
-    ) -> Result<(DatabaseMark, OwnershipDecision<DirectoryIdentity>)> {
+    ) -> Result<DirectoryDecision> {
         let driver = request.driver.to_owned();
         let identity = DirectoryIdentity { driver, ..DirectoryIdentity::default() };
         let form = rules::form(request.spec.plan);
         let mark = DatabaseMark::new(identity, request.spec.run_id, request.keep, form);
-        let decision = match absent || is_empty(path)? {
-            true => OwnershipDecision::Create,
-            false => existing(request, &mark, path, confirmed)?,
+        let found = match absent || is_empty(path)? {
+            true => DirectoryDecision { mark, decision: OwnershipDecision::Create, seen: None },
+            false => existing(request, mark, path, confirmed)?,
         };
-        check_space(request, path, absent, &decision)?;
-        Ok((mark, decision))
+        check_space(request, path, absent, &found.decision)?;
+        Ok(found)
     }
 
     fn visit(
@@ -160,9 +201,25 @@ impl DatabaseDirectory {
         &self.path
     }
 
-    /// Whether the database may be made.
-    pub fn creates(&self) -> bool {
-        self.owned.is_some()
+    /// How the store opens the database.
+    pub fn opens(&self) -> OpenAs {
+        match &self.owned {
+            None => OpenAs::ReadOnly,
+            Some(owned) if owned.new => OpenAs::New,
+            Some(_) => OpenAs::Existing,
+        }
+    }
+
+    /// Whether the run leaves the database behind.
+    pub fn keeps(&self) -> bool {
+        self.owned.as_ref().is_none_or(|owned| owned.mark.keeps())
+    }
+
+    /// Checks that the path still means the directory that is used, and gives a path to that very one.
+    /// Errors: `Refused` when it does not.
+    pub fn exact_path(&self) -> Result<PathBuf> {
+        let Some(owned) = &self.owned else { return Ok(self.path.clone()) };
+        in_place(&owned.dir).map(|()| owned.dir.exact_path())
     }
 
     /// Records known to be there; `None` when nothing is known of a database that is only read.
@@ -170,9 +227,11 @@ impl DatabaseDirectory {
         self.owned.as_ref().map(|owned| owned.mark.records())
     }
 
-    /// Takes note that the store has opened the database. Errors: as [`DatabaseDirectory::note`].
+    /// Takes note that the store has opened the database. Errors: as [`DatabaseDirectory::note`]; `Refused`
+    /// when it was another one.
     pub fn opened(&self) -> Result<()> {
         let Some(owned) = &self.owned else { return Ok(()) };
+        in_place(&owned.dir)?;
         let made = opening(&owned.dir, owned.naming)?;
         owned.mark.identify(|identity| identity.opening = made);
         owned.dir.renew(&owned.mark.bytes()?)
@@ -189,52 +248,109 @@ impl DatabaseDirectory {
     /// Deletes what goes: `wipe` the database, then the mark, then the directory. Seals the mark of what
     /// stays with its files, in `beside` too. The database is closed. Errors: `Unavailable` when something
     /// cannot be removed, `Refused` when another directory is in the place.
-    pub fn leave(
-        &mut self,
-        wipe: &dyn Fn(&Path) -> Result<()>,
-        beside: &dyn Fn(&Path) -> Vec<PathBuf>,
-    ) -> Result<()> {
+    pub fn leave(&mut self, wipe: WipeDatabase<'_>, beside: Beside<'_>) -> Result<()> {
         let Some(owned) = self.owned.take() else { return Ok(()) };
-        match FileIdentity::at(rustix::fs::CWD, self.path.as_path()) {
-            Ok(here) if here.same_file(&owned.dir.identity()?) => {}
+        if !is_in_place(&owned.dir)? {
             // Somebody deleted it.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            _ => {
-                let what = "the directory of the database was replaced while it was used";
-                return Err(Error::refused(what)
-                    .with("path", self.path.display())
-                    .hint("what is there now was left as it is"));
-            }
+            return Ok(());
         }
         if owned.mark.keeps() {
-            let files = fingerprint(&places(&self.path, beside), owned.naming)?;
+            let files = fingerprint(&places(&self.path, beside)?, owned.naming)?;
             owned.mark.identify(|identity| {
                 (identity.files, identity.opening) = (Some(files), None);
             });
             return owned.dir.renew(&owned.mark.bytes()?);
         }
-        wipe(&self.path)?;
-        owned.dir.remove()?;
-        if owned.made_dir {
+        wipe(&owned.dir.exact_path())?;
+        owned.remove()
+    }
+
+    /// Puts things in order after the store has not opened the database: deletes what it made of a new one,
+    /// and leaves what somebody has put there meanwhile. Errors: as [`DatabaseDirectory::leave`].
+    pub fn abandon(&mut self, wipe: WipeDatabase<'_>, beside: Beside<'_>) -> Result<()> {
+        let Some(owned) = self.owned.take_if(|owned| owned.new) else {
+            return self.leave(wipe, beside);
+        };
+        if !is_in_place(&owned.dir)? {
+            return Ok(());
+        }
+        if is_younger_than_mark(&owned.dir)? {
+            wipe(&owned.dir.exact_path())?;
+        }
+        owned.remove()
+    }
+}
+
+impl OwnedDatabase {
+    /// Removes the mark, and the directory where the run made it.
+    fn remove(&self) -> Result<()> {
+        self.dir.remove()?;
+        if self.made_dir {
             // Not empty any more: somebody else's files are in it, so it stays.
-            let _ = std::fs::remove_dir(&self.path);
+            let _ = std::fs::remove_dir(self.dir.path());
         }
         Ok(())
     }
 }
 
+impl SeenDirectory {
+    /// Errors: `Refused` when the directory, or a file in it, is another one by now.
+    fn again(&self, beside: Beside<'_>) -> Result<()> {
+        in_place(&self.dir)?;
+        let path = self.dir.path();
+        match self.files == fingerprint(&places(path, beside)?, Naming::Itself)? {
+            true => Ok(()),
+            false => Err(changed(path)),
+        }
+    }
+}
+
+fn changed(path: &Path) -> Error {
+    Error::refused("somebody has changed the directory since it was looked at")
+        .with("path", path.display())
+        .hint("look what is there now, and give the command again")
+}
+
+/// Whether the name still means the directory; false where nothing has it. Errors: `Refused` when another
+/// one is in the place.
+fn is_in_place(dir: &OwnedDirectory) -> Result<bool> {
+    match FileIdentity::at(rustix::fs::CWD, dir.path()) {
+        Ok(here) if here.same_file(&dir.identity()?) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        _ => Err(Error::refused("the directory of the database was replaced while it was used")
+            .with("path", dir.path().display())
+            .hint("what is there now was left as it is")),
+    }
+}
+
+/// As [`is_in_place`]; nothing in the place is an error as well.
+fn in_place(dir: &OwnedDirectory) -> Result<()> {
+    if is_in_place(dir)? { Ok(()) } else { Err(changed(dir.path())) }
+}
+
+/// Makes the directory where it is not there, and opens it.
+fn make(path: &Path, stop: &StopFlag) -> Result<OwnedDirectory> {
+    match std::fs::create_dir(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            Err(cannot("cannot make the directory", path, e))
+        }
+        _ => OwnedDirectory::open(path, stop),
+    }
+}
+
 /// The directories that hold the data of the database in `path`.
-fn places(path: &Path, beside: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
-    std::iter::once(path.to_owned()).chain(beside(path)).collect()
+fn places(path: &Path, beside: Beside<'_>) -> Result<Vec<PathBuf>> {
+    Ok(std::iter::once(path.to_owned()).chain(beside(path)?).collect())
 }
 
 /// What a directory with something in it means for the run that would write the mark `wanted`.
 fn existing(
     request: &DirectoryRequest<'_>,
-    wanted: &DatabaseMark,
+    mark: DatabaseMark,
     path: &Path,
     confirmed: bool,
-) -> Result<OwnershipDecision<DirectoryIdentity>> {
+) -> Result<DirectoryDecision> {
+    let named = NamedTarget::from(path);
     let dir = OwnedDirectory::open(path, request.spec.stop)?;
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {
@@ -246,38 +362,39 @@ fn existing(
     let here = dir.identity()?;
     let differs = found.as_ref().and_then(|f| f.identity.node.difference(&here, dir.filesystem()));
     if let Some(differs) = &differs {
-        refusal::another(confirmed, &NamedTarget::from(path), differs)?;
+        refusal::another(confirmed, &named, differs)?;
     }
     let found = found.filter(|_| differs.is_none());
-    if let Some(mark) = &found
-        && mark.identity.driver != wanted.identity.driver
+    if let Some(found) = &found
+        && found.identity.driver != mark.identity.driver
     {
         return Err(Error::refused("the directory holds a database of another driver")
             .with("path", path.display())
-            .with("driver", &mark.identity.driver)
+            .with("driver", &found.identity.driver)
             .hint("choose another path, or delete the directory"));
     }
-    if let Some(mark) = &found {
-        unused(path)?;
-        if !confirmed && !proves(&mark.identity, &dir, request.beside)? {
-            refusal::unfinished(confirmed, &NamedTarget::from(path))?;
-        }
+    if confirmed || found.is_some() {
+        unused(&dir)?;
+    }
+    // Before anything is proven of it, so that all that is proven still holds while this does.
+    let files = fingerprint(&places(path, request.beside)?, Naming::Itself)?;
+    if let Some(found) = found.as_ref().filter(|_| !confirmed)
+        && !proves(&found.identity, &dir, request.beside)?
+    {
+        refusal::unfinished(confirmed, &named)?;
     }
     let contents = match found {
         Some(_) => Contents::Records,
         None => Contents::Foreign(None),
     };
-    OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, &NamedTarget::from(path))
+    let decision = OwnershipMark::decide(&mark, found.as_ref(), contents, confirmed, &named)?;
+    Ok(DirectoryDecision { mark, decision, seen: Some(SeenDirectory { dir, files }) })
 }
 
 /// Whether all in the database is Taillight's: as it was when its run ended, or left by one that was killed,
 /// and not opened or added to since.
-fn proves(
-    mark: &DirectoryIdentity,
-    dir: &OwnedDirectory,
-    beside: &dyn Fn(&Path) -> Vec<PathBuf>,
-) -> Result<bool> {
-    let (places, naming) = (places(dir.path(), beside), mark.naming());
+fn proves(mark: &DirectoryIdentity, dir: &OwnedDirectory, beside: Beside<'_>) -> Result<bool> {
+    let (places, naming) = (places(dir.path(), beside)?, mark.naming());
     if let Some(files) = &mark.files {
         return Ok(*files == fingerprint(&places, naming)?);
     }
@@ -285,22 +402,26 @@ fn proves(
     Ok(same && is_of_one_opening(&places)?)
 }
 
-/// Whether no process holds the lock that RocksDB and LevelDB take on a database, as far as
-/// `/proc/locks` shows (proc_locks(5)); opening the lock file and closing it would free a lock of our own.
-/// Errors: `Unavailable` when one does.
-fn unused(path: &Path) -> Result<()> {
-    let Ok(lock) = FileIdentity::at(rustix::fs::CWD, path.join("LOCK").as_path()) else {
-        return Ok(());
+/// Whether nobody holds the lock that RocksDB and LevelDB take on a database (fcntl(2)). Errors:
+/// `Unavailable` when somebody does, or that cannot be told.
+fn unused(dir: &OwnedDirectory) -> Result<()> {
+    let failed = |e: io::Error| {
+        cannot("cannot tell whether the database is in use", &dir.path().join("LOCK"), e)
     };
-    let (major, minor) = (rustix::fs::major(lock.device), rustix::fs::minor(lock.device));
-    let file = format!("{major:02x}:{minor:02x}:{}", lock.inode);
-    let locks = std::fs::read_to_string(Sys::default().path("proc/locks")).unwrap_or_default();
-    match locks.split_ascii_whitespace().any(|word| word == file) {
-        false => Ok(()),
-        true => Err(Error::unavailable("the database is in use by another process")
-            .with("path", path.display())
-            .hint("end what uses it, or choose another path")),
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let lock = match openat(dir.fd(), "LOCK", flags, Mode::empty()) {
+        Ok(lock) => lock,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(e) => return Err(failed(e.into())),
+    };
+    let Some(holder) = lock_holder(&lock).map_err(failed)? else { return Ok(()) };
+    if u32::try_from(holder) == Ok(std::process::id()) {
+        // Closing it would free the lock, which is this process's own.
+        std::mem::forget(lock);
     }
+    Err(Error::unavailable("the database is in use by another process")
+        .with("path", dir.path().display())
+        .hint("end what uses it, or choose another path"))
 }
 
 /// Whether the records that are missing fit, once what goes is gone. Errors: `Unavailable`.
@@ -356,3 +477,6 @@ pub fn is_empty(dir: &Path) -> Result<bool> {
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;

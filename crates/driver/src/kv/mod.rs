@@ -26,6 +26,53 @@ use taillight_core::{OpKind, Result};
 
 pub use fault::StoreError;
 
+use crate::identity::FileIdentity;
+use crate::path_error::cannot;
+
+/// How a database is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenAs {
+    /// As it is; nothing is changed.
+    ReadOnly,
+    /// Made where there is none.
+    Existing,
+    /// Made; one that is there is somebody else's, and is left alone.
+    New,
+}
+
+/// Files of a database outside its directory.
+#[derive(Debug, Default)]
+struct OutsideFiles {
+    dirs: Vec<PathBuf>,
+    files: Vec<OutsideFile>,
+}
+
+/// One of them, as it was seen.
+#[derive(Debug)]
+struct OutsideFile {
+    path: PathBuf,
+    seen: FileIdentity,
+}
+
+impl OutsideFiles {
+    /// Deletes those that are still the ones that were seen, and directories that are empty then. Errors:
+    /// `Unavailable` when one cannot be deleted.
+    fn delete(self) -> Result<()> {
+        for OutsideFile { path, seen } in &self.files {
+            match FileIdentity::at(rustix::fs::CWD, path.as_path()) {
+                Ok(found) if found.same_file(seen) => std::fs::remove_file(path)
+                    .map_err(|e| cannot("cannot delete a file of the database", path, e))?,
+                _ => {}
+            }
+        }
+        for dir in &self.dirs {
+            let _ = std::fs::remove_dir(dir.join("archive"));
+            let _ = std::fs::remove_dir(dir);
+        }
+        Ok(())
+    }
+}
+
 /// A store's library with the options of the run: opens and destroys databases.
 trait StoreEngine: Send + Sync + 'static {
     /// An opened database.
@@ -33,18 +80,28 @@ trait StoreEngine: Send + Sync + 'static {
     /// Name of the driver.
     const NAME: &'static str;
 
-    /// Opens the database in `dir`; makes it when there is none and `create` says so.
-    fn open(&self, dir: &Path, create: bool) -> Result<Self::KeyValueStore>;
+    /// Opens the database in `dir`.
+    fn open(&self, dir: &Path, how: OpenAs) -> Result<Self::KeyValueStore>;
     /// Opens a new database in the empty `dir` as [`StoreEngine::open`] would, and nothing outside it.
     fn try_open(&self, dir: &Path) -> Result<()> {
-        self.open(dir, true).map(drop)
+        self.open(dir, OpenAs::New).map(drop)
     }
-    /// Other directories in which the database in `dir` keeps data.
-    fn beside(&self, _dir: &Path) -> Vec<PathBuf> {
-        Vec::new()
+    /// Other directories in which the database in `dir` keeps data. Errors: `Unavailable` when that cannot
+    /// be read.
+    fn beside(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
+        Ok(Vec::new())
     }
-    /// Deletes the database in `dir`: the store's own files, nothing else.
+    /// What the opened database has outside `dir` that goes with it. Errors: `Target` where files are there
+    /// that may be another one's.
+    fn outside(&self, _store: &Self::KeyValueStore, _dir: &Path) -> Result<OutsideFiles> {
+        Ok(OutsideFiles::default())
+    }
+    /// Deletes the database in `dir`: the store's own files there, nothing else.
     fn destroy(&self, dir: &Path) -> Result<()>;
+    /// As [`StoreEngine::destroy`], and all that the options of the run lead to outside `dir`.
+    fn destroy_all(&self, dir: &Path) -> Result<()> {
+        self.destroy(dir)
+    }
 }
 
 /// An opened database, shared by all workers. Dropping the last reference closes it.

@@ -9,10 +9,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
-use super::directory::{DatabaseDirectory, DirectoryRequest};
+use super::directory::{Beside, DatabaseDirectory, DirectoryRequest};
 use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
-use super::{KeyValueStore, StoreEngine, StoreError};
+use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::file::drop_cached;
 use crate::path_error::cannot;
@@ -33,11 +33,7 @@ pub struct DatabaseSpec<'a> {
 }
 
 impl DatabaseSpec<'_> {
-    fn directory<'a>(
-        &'a self,
-        driver: &'static str,
-        beside: &'a dyn Fn(&Path) -> Vec<PathBuf>,
-    ) -> DirectoryRequest<'a> {
+    fn directory<'a>(&'a self, driver: &'static str, beside: Beside<'a>) -> DirectoryRequest<'a> {
         DirectoryRequest {
             spec: self.spec,
             driver,
@@ -79,22 +75,20 @@ impl<E: StoreEngine> KvTarget<E> {
             // One that only writes would hold a snapshot that nobody reads.
             rules.snapshot = ask.snapshot && rules::reads(w);
         }
-        let wipe = |dir: &Path| engine.destroy(dir);
-        let try_and_wipe = |dir: &Path| {
+        let try_out = |dir: &Path| match plan.target.destroy {
+            true => try_options(&engine, dir, ask.spec.run_id),
             // Nobody misses what a killed run left.
-            if plan.target.destroy {
-                try_options(&engine, dir, ask.spec.run_id)?;
-            }
-            wipe(dir)
+            false => Ok(()),
         };
+        let wipe = |dir: &Path| engine.destroy_all(dir);
         let beside = |dir: &Path| engine.beside(dir);
         let request = ask.directory(E::NAME, &beside);
-        let mut directory = DatabaseDirectory::take(&request, &try_and_wipe)?;
-        let store = engine.open(directory.path(), directory.creates());
+        let mut directory = DatabaseDirectory::take(&request, &try_out, &wipe)?;
+        let store = engine.open(directory.path(), directory.opens());
         let store = match store.and_then(|store| directory.opened().map(|()| store)) {
             Ok(store) => store,
             Err(e) => {
-                let _ = directory.leave(&wipe, &beside);
+                let _ = directory.abandon(&wipe, &beside);
                 return Err(e);
             }
         };
@@ -118,28 +112,49 @@ impl<E: StoreEngine> KvTarget<E> {
         held.clone().ok_or_else(|| Error::target("the database is closed after a failed reopening"))
     }
 
-    /// Closes the database, does `between`, and opens it again.
-    fn reopen(&self, between: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Closes the database, does `between` with what it has outside its directory, and opens it again.
+    fn reopen(&self, how: OpenAs, between: impl FnOnce(OutsideFiles) -> Result<()>) -> Result<()> {
         let mut held = self.store.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = held.take()
-            && let Err(still_used) = Arc::try_unwrap(store).map(drop)
-        {
-            *held = Some(still_used);
-            return Err(Error::unavailable("workers still use the database")
-                .hint("do this before they start or after they ended"));
+        let store = match held.take().map(Arc::try_unwrap).transpose() {
+            Ok(store) => store,
+            Err(still_used) => {
+                *held = Some(still_used);
+                return Err(Error::unavailable("workers still use the database")
+                    .hint("do this before they start or after they ended"));
+            }
+        };
+        let mut outside = OutsideFiles::default();
+        if let Some(store) = store {
+            // What is somebody else's there is taken for its own when it is opened again.
+            match self.engine.outside(&store, self.directory.path()) {
+                Ok(files) => outside = files,
+                Err(e) => {
+                    *held = Some(Arc::new(store));
+                    return Err(e);
+                }
+            }
         }
-        between()?;
-        let store = self.engine.open(self.directory.path(), self.directory.creates())?;
-        *held = Some(Arc::new(store));
+        between(outside)?;
+        self.directory.exact_path()?;
+        *held = Some(Arc::new(self.engine.open(self.directory.path(), how)?));
         self.directory.opened()
     }
 
+    fn forget_pages(&self) -> Result<()> {
+        let how = match self.directory.opens() {
+            OpenAs::New => OpenAs::Existing,
+            how => how,
+        };
+        self.reopen(how, |_| forget_pages(self.directory.path()))
+    }
+
     fn purge(&self) -> Result<()> {
-        if !self.directory.creates() {
+        if self.directory.opens() == OpenAs::ReadOnly {
             return Err(Error::refused("a database opened with read_only is not purged"));
         }
-        self.reopen(|| {
-            self.engine.destroy(self.directory.path())?;
+        self.reopen(OpenAs::New, |outside| {
+            self.engine.destroy(&self.directory.exact_path()?)?;
+            outside.delete()?;
             self.directory.note(0)
         })
     }
@@ -149,12 +164,18 @@ impl<E: StoreEngine> KvTarget<E> {
         let Some(store) = held.take() else {
             return Ok(());
         };
-        let closed = Arc::try_unwrap(store).map(drop);
-        if closed.is_err() {
+        let Ok(store) = Arc::try_unwrap(store) else {
             return Err(Error::internal("the database is closed while a worker uses it"));
-        }
+        };
         let engine = &self.engine;
-        self.directory.leave(&|dir: &Path| engine.destroy(dir), &|dir: &Path| engine.beside(dir))
+        let outside = match self.directory.keeps() {
+            true => Ok(OutsideFiles::default()),
+            false => engine.outside(&store, self.directory.path()),
+        };
+        drop(store);
+        let beside = |dir: &Path| engine.beside(dir);
+        self.directory.leave(&|dir: &Path| engine.destroy(dir), &beside)?;
+        outside?.delete()
     }
 }
 
@@ -180,7 +201,7 @@ impl<E: StoreEngine> Target for KvTarget<E> {
             AdminAction::Flush => self.store()?.flush().map_err(failed("to flush")),
             AdminAction::Compact => self.store()?.compact().map_err(failed("to compact")),
             // A database that is opened anew has no block in its cache.
-            AdminAction::DropCaches => self.reopen(|| forget_pages(self.directory.path())),
+            AdminAction::DropCaches => self.forget_pages(),
             AdminAction::Purge => self.purge(),
         }
     }
@@ -188,7 +209,7 @@ impl<E: StoreEngine> Target for KvTarget<E> {
         self.facts.clone()
     }
     fn beside(&self) -> Vec<PathBuf> {
-        self.engine.beside(self.directory.path())
+        self.engine.beside(self.directory.path()).unwrap_or_default()
     }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)
@@ -208,7 +229,7 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         self.directory.records().unwrap_or(self.believed)
     }
     fn loaded(&self, records: u64) -> Result<()> {
-        if !self.directory.creates() {
+        if self.directory.opens() == OpenAs::ReadOnly {
             // Opened to be read only: nothing was written, and nothing is noted down.
             return Ok(());
         }

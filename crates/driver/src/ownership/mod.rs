@@ -24,6 +24,7 @@ pub use files::{FileMark, MarkedFiles};
 pub use node::{FileSystem, MarkedNode};
 pub use refusal::NamedTarget;
 pub use sidecar::{DirectoryIdentity, OwnedDirectory, SIDECAR};
+pub(crate) use sys::lock_holder;
 
 /// Where the mark of a target with records is kept. It moves bytes and decides nothing.
 pub trait MarkStore {

@@ -5,11 +5,11 @@
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag};
@@ -105,6 +105,16 @@ impl OwnedDirectory {
     }
     pub fn path(&self) -> &Path {
         &self.path
+    }
+    /// A path that leads to this very directory, whatever has its name by now; its name where there is no
+    /// `/proc`.
+    pub fn exact_path(&self) -> PathBuf {
+        let exact = PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
+        let here = self.identity().ok().zip(FileIdentity::at(CWD, exact.join(".").as_path()).ok());
+        match here.is_some_and(|(is, there)| is.same_file(&there)) {
+            true => exact,
+            false => self.path.clone(),
+        }
     }
     /// The file system that holds it.
     pub fn filesystem(&self) -> &FileSystem {

@@ -1,11 +1,67 @@
-//! Databases whose place changes by a mount.
+//! Databases whose place changes: while they are used, and by a mount.
 
 use std::path::Path;
 
-use taillight_core::{ErrorKind, OpKind};
+use taillight_core::{ErrorKind, OpKind, StopFlag};
+use taillight_driver::{AdminAction, OpenSpec};
 
 use super::support::{self, Ask, MIB, Mounted, TestLoopDevice};
-use super::{has, load, open, stores};
+use super::{StoreDirectory, has, load, open, stores};
+
+/// Names and bytes of all files but a store's messages and lock.
+fn tree(at: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(at).unwrap().flatten();
+    let all = entries.map(|e| (e.file_name().into_string().unwrap(), e.path()));
+    let data = all.filter(|(name, _)| !name.starts_with("LO"));
+    let mut files: Vec<_> = data.map(|(name, at)| (name, std::fs::read(at).unwrap())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_purge_and_the_end_leave_what_has_the_name_by_then() {
+    for place in stores() {
+        for purge in [false, true] {
+            let theirs = StoreDirectory::new(place.store);
+            let target = theirs.open("keep = true").unwrap();
+            load(target.as_ref(), 10);
+            target.close().unwrap();
+            let before = tree(&theirs.dir);
+            let target = place.open("").unwrap();
+            let away = place.dir.with_file_name("away");
+            std::fs::rename(&place.dir, &away).unwrap();
+            std::fs::rename(&theirs.dir, &place.dir).unwrap();
+            if purge {
+                let e = target.admin(AdminAction::Purge).unwrap_err();
+                assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+            } else {
+                assert_eq!(target.close().unwrap_err().kind(), ErrorKind::Refused);
+            }
+            assert_eq!(tree(&place.dir), before);
+            std::fs::remove_dir_all(&away).unwrap();
+            std::fs::remove_dir_all(&place.dir).unwrap();
+        }
+    }
+}
+
+/// The device number of a file on btrfs is another one in `/proc/locks`.
+#[test]
+fn a_database_in_use_on_btrfs() {
+    let disk = or_skip!(TestLoopDevice::new(128));
+    let mount = or_skip!(disk.mounted("btrfs"));
+    for mut place in stores() {
+        place.dir = mount.path().join(place.store);
+        let target = place.open("keep = true").unwrap();
+        let driver = taillight_driver::find(place.store).unwrap();
+        let (plan, stop) = (place.plan(""), StopFlag::default());
+        let check =
+            || driver.check(&OpenSpec { plan: &plan, run_id: "r2", destroy: None, stop: &stop });
+        let e = check().unwrap_err();
+        assert!(e.message().contains("in use by another process"), "{e}");
+        target.close().unwrap();
+        check().unwrap();
+    }
+}
 
 /// A kept file and a kept database are still Taillight's when the number of the device is another one.
 #[test]

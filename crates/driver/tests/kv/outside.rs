@@ -80,3 +80,53 @@ fn log_directories_of_another_database_are_refused() {
         assert!(has(theirs.open("").unwrap().as_ref(), 9));
     }
 }
+
+/// Somebody starts a database with its log there while the run goes on.
+#[test]
+fn logs_that_may_be_anothers_stay() {
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let logs = place.dir.with_file_name("logs");
+        let options = format!(
+            "options = \"wal_dir={}\"\nwrite_buffer_size = \"64KiB\"\ncompression = \"none\"",
+            logs.display()
+        );
+        let target = place.open(&options).unwrap();
+        // Many logs of its own, one after the other.
+        load(target.as_ref(), 1000);
+        let others = ["000001.log", "000123.log", "000002.sst"].map(|name| logs.join(name));
+        others.iter().for_each(|other| std::fs::write(other, "mine").unwrap());
+        for action in [AdminAction::Purge, AdminAction::DropCaches] {
+            assert_eq!(target.admin(action).unwrap_err().kind(), ErrorKind::Target);
+            assert!(has(target.as_ref(), 999), "still open");
+        }
+        let e = target.close().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Target, "{e}");
+        assert!(e.to_string().contains(".log"), "{e}");
+        others.iter().for_each(|other| assert_eq!(std::fs::read(other).unwrap(), b"mine"));
+        assert!(!place.dir.exists());
+        std::fs::remove_dir_all(&logs).unwrap();
+        let target = place.open(&options).unwrap();
+        load(target.as_ref(), 1000);
+        target.close().unwrap();
+        assert!(!logs.exists() && !place.dir.exists());
+    }
+}
+
+/// A directory of messages, which is shared, gets somebody's database while the run goes on.
+#[test]
+fn log_directories_are_looked_at_whenever_the_database_is_opened() {
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let messages = place.dir.with_file_name("messages");
+        let options = format!("options = \"db_log_dir={}\"", messages.display());
+        for action in [AdminAction::DropCaches, AdminAction::Purge] {
+            let target = place.open(&options).unwrap();
+            let table = messages.join("000005.sst");
+            std::fs::write(&table, "mine").unwrap();
+            assert_eq!(target.admin(action).unwrap_err().kind(), ErrorKind::Refused);
+            assert_eq!(std::fs::read(&table).unwrap(), b"mine");
+            drop(target);
+            std::fs::remove_dir_all(&place.dir).unwrap();
+            std::fs::remove_dir_all(&messages).unwrap();
+        }
+    }
+}

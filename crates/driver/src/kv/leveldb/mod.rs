@@ -17,7 +17,7 @@ use taillight_core::units::ByteSize;
 use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
-use super::{KeyValueStore, StoreEngine, StoreError, rules};
+use super::{KeyValueStore, OpenAs, StoreEngine, StoreError, rules};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, Driver, OpenSpec, Target};
@@ -101,8 +101,8 @@ impl StoreEngine for LevelDbEngine {
     type KeyValueStore = LevelDbStore;
     const NAME: &'static str = "leveldb";
 
-    fn open(&self, dir: &Path, create: bool) -> Result<LevelDbStore> {
-        let mut db = LevelDbStore::open(&self.library, &self.options, dir, create)?;
+    fn open(&self, dir: &Path, how: OpenAs) -> Result<LevelDbStore> {
+        let mut db = LevelDbStore::open(&self.library, &self.options, dir, how)?;
         db.facts = self.facts();
         Ok(db)
     }

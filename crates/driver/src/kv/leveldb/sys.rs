@@ -17,7 +17,7 @@ use crate::kv::sys::{
     Bytes, ConnectionObjects, LibrarySource, Obj, StoreLibrary, Text, c_text, copy_and_free,
     functions, slice,
 };
-use crate::kv::{Connection, RecordBatch, ScanRange, StoreError};
+use crate::kv::{Connection, OpenAs, RecordBatch, ScanRange, StoreError};
 use crate::options::OrDefault;
 
 /// Names of the library, the unversioned one (a user's own build) first.
@@ -35,6 +35,7 @@ functions! {
         options_create: "leveldb_options_create" () -> Obj;
         options_destroy: "leveldb_options_destroy" (Obj);
         create_if_missing: "leveldb_options_set_create_if_missing" (Obj, u8);
+        error_if_exists: "leveldb_options_set_error_if_exists" (Obj, u8);
         set_cache: "leveldb_options_set_cache" (Obj, Obj);
         set_filter: "leveldb_options_set_filter_policy" (Obj, Obj);
         set_compression: "leveldb_options_set_compression" (Obj, c_int);
@@ -93,7 +94,7 @@ impl LevelDbLibrary {
 
     /// Deletes a database. Errors: as [`StoreLibrary::destroy_with`].
     pub fn destroy(self: &Arc<Self>, dir: &Path) -> Result<()> {
-        let options = LevelDbConfig::new(self, &LevelDbOptions::default(), false);
+        let options = LevelDbConfig::new(self, &LevelDbOptions::default(), OpenAs::ReadOnly);
         // SAFETY: the options live until the call is over.
         unsafe { self.destroy_with(options.raw, dir) }
     }
@@ -108,14 +109,15 @@ struct LevelDbConfig {
 }
 
 impl LevelDbConfig {
-    fn new(library: &Arc<LevelDbLibrary>, o: &LevelDbOptions, create: bool) -> LevelDbConfig {
+    fn new(library: &Arc<LevelDbLibrary>, o: &LevelDbOptions, how: OpenAs) -> LevelDbConfig {
         let api = &library.api;
         let bytes = |size: OrDefault<ByteSize>| size.set().map(|s| s.0 as usize);
         let int = |n: u32| c_int::try_from(n).unwrap_or(c_int::MAX);
         // SAFETY: creates objects that `drop` destroys, and sets fields of the options.
         unsafe {
             let raw = (api.options_create)();
-            (api.create_if_missing)(raw, u8::from(create));
+            (api.create_if_missing)(raw, u8::from(how != OpenAs::ReadOnly));
+            (api.error_if_exists)(raw, u8::from(how == OpenAs::New));
             let cache = bytes(o.block_cache).map_or(null_mut(), |size| (api.cache_create)(size));
             if !cache.is_null() {
                 (api.set_cache)(raw, cache);
@@ -187,9 +189,9 @@ impl LevelDbStore {
         library: &Arc<LevelDbLibrary>,
         options: &LevelDbOptions,
         dir: &Path,
-        create: bool,
+        how: OpenAs,
     ) -> Result<LevelDbStore> {
-        let options = LevelDbConfig::new(library, options, create);
+        let options = LevelDbConfig::new(library, options, how);
         let path = c_text(&dir.to_string_lossy())?;
         let mut error = null_mut();
         // SAFETY: the options outlive the database, see the struct; the path is copied.

@@ -24,7 +24,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
-use super::{KeyValueStore, StoreEngine, StoreError, rules};
+use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError, rules};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, Driver, OpenSpec, Target};
@@ -89,7 +89,11 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         return Err(Error::usage("a write without a log cannot be synced")
             .hint("use sync = \"none\", or set options.wal = true"));
     }
-    let strings = options.strings()?;
+    let mut strings = options.strings()?;
+    if outside::is_asked(&strings) {
+        // Before the user's own, so that those count.
+        strings.insert(0, outside::no_scans());
+    }
     let ask = DatabaseSpec {
         spec,
         keep: options.keep,
@@ -105,7 +109,7 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         RocksDbEngine { strings, library: RocksDbLibrary::load(&options.library)?, options };
     engine.config()?;
     if !ask.read_only {
-        outside::fit_outside(&engine.strings, spec.plan.target.path.as_deref())?;
+        outside::fit_outside(&engine.strings, spec.plan.target.path.as_deref().map(Path::new))?;
     }
     if ask.snapshot && options::updates_in_place(&engine.strings) {
         return Err(Error::usage(
@@ -146,9 +150,14 @@ impl StoreEngine for RocksDbEngine {
     type KeyValueStore = RocksDbStore;
     const NAME: &'static str = "rocksdb";
 
-    fn open(&self, dir: &Path, create: bool) -> Result<RocksDbStore> {
+    fn open(&self, dir: &Path, how: OpenAs) -> Result<RocksDbStore> {
+        let writes = how != OpenAs::ReadOnly;
+        if writes {
+            // It takes what it finds there for its own, every time.
+            outside::fit_outside(&self.strings, Some(dir))?;
+        }
         let mut options = self.config()?;
-        options.create(create);
+        options.create(how);
         if !options::chooses_its_log(&self.strings) {
             options.log_little();
         }
@@ -160,7 +169,7 @@ impl StoreEngine for RocksDbEngine {
             "on, with clocks (this version has no other)"
         };
         let family = &self.options.column_family;
-        let mut db = RocksDbStore::open(options, dir, family, create, self.options.wal)?;
+        let mut db = RocksDbStore::open(options, dir, family, writes, self.options.wal)?;
         let mut facts = Vec::new();
         let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
         add("store.library", self.library.shown());
@@ -173,6 +182,7 @@ impl StoreEngine for RocksDbEngine {
         options::in_force(dir, family, &mut facts);
         db.facts = facts;
         db.counts = self.options.statistics;
+        db.outside = outside::is_asked(&self.strings);
         Ok(db)
     }
 
@@ -180,25 +190,47 @@ impl StoreEngine for RocksDbEngine {
         // A log elsewhere is that of the database which is still there.
         let options = self.config()?.with("wal_dir=;db_log_dir=");
         let mut options = options.map_err(|fault| fault.into_error("to try the options"))?;
-        options.create(true);
+        options.create(OpenAs::New);
         options.log_little();
         let family = &self.options.column_family;
         RocksDbStore::open(options, dir, family, true, self.options.wal).map(drop)
     }
 
-    fn beside(&self, dir: &Path) -> Vec<PathBuf> {
+    fn beside(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         outside::log_dirs(dir)
     }
 
+    fn outside(&self, store: &RocksDbStore, dir: &Path) -> Result<OutsideFiles> {
+        let mut logs = outside::log_dirs(dir)?;
+        logs.retain(|logs| logs != dir);
+        if self.options.read_only {
+            logs.clear();
+        }
+        if logs.is_empty() {
+            return Ok(OutsideFiles::default());
+        }
+        // Flushed, a database needs only the log that it writes to. Where that fails, the others stay.
+        let _ = store.flush();
+        outside::own_logs(logs)
+    }
+
     fn destroy(&self, dir: &Path) -> Result<()> {
-        // With the log directory of the run. Where RocksDB's own words go elsewhere, it would leave
-        // those in `dir`.
-        let options = self.config()?.with("db_log_dir=");
-        options.map_err(|fault| fault.into_error("to take the options"))?.destroy(dir)
+        self.destroy_with("db_log_dir=;wal_dir=", dir)
+    }
+
+    fn destroy_all(&self, dir: &Path) -> Result<()> {
+        self.destroy_with("db_log_dir=", dir)
     }
 }
 
 impl RocksDbEngine {
+    /// Deletes the database with the options of the run and these. Where RocksDB's own words go elsewhere, it
+    /// would leave those in `dir`.
+    fn destroy_with(&self, changed: &str, dir: &Path) -> Result<()> {
+        let options = self.config()?.with(changed);
+        options.map_err(|fault| fault.into_error("to take the options"))?.destroy(dir)
+    }
+
     /// The options of the run. Errors: `Usage` with the store's words.
     fn config(&self) -> Result<RocksDbConfig> {
         let mut options = RocksDbConfig::new(&self.library);

@@ -4,6 +4,7 @@
 //! Order of precedence, weakest first: RocksDB's defaults, `options_file`, `options`, then the
 //! single options here where they differ from their defaults.
 
+use std::io;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -356,16 +357,24 @@ const SHOWN: [&str; 19] = [
     "info_log_level",
 ];
 
-/// The OPTIONS file that RocksDB wrote when it opened last.
-pub fn newest(dir: &Path) -> Option<String> {
-    let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
-    let name = names.filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp")).max()?;
-    std::fs::read_to_string(dir.join(name)).ok()
+/// The OPTIONS file that RocksDB wrote when it opened last; `None` where there is none. Errors: as open(2)
+/// and read(2).
+pub fn newest(dir: &Path) -> io::Result<Option<String>> {
+    let absent = |e: io::Error| if e.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(e) };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries.collect::<io::Result<Vec<_>>>()?,
+        Err(e) => return absent(e),
+    };
+    let names = entries.into_iter().filter_map(|e| e.file_name().into_string().ok());
+    match names.filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp")).max() {
+        Some(name) => std::fs::read_to_string(dir.join(name)).map(Some).or_else(absent),
+        None => Ok(None),
+    }
 }
 
 /// Version and options in force, from the OPTIONS file.
 pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
-    let text = newest(dir);
+    let text = newest(dir).ok().flatten();
     let mut ours = false;
     for line in text.iter().flat_map(|t| t.lines()).map(str::trim) {
         if let Some((kind, name)) = section(line) {

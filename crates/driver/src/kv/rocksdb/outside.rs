@@ -1,16 +1,19 @@
 //! Directories outside the database that RocksDB's options name: where it writes, and deletes, beside its own.
 
+use std::collections::HashSet;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
 
 use super::options::{newest, said};
+use crate::identity::FileIdentity;
 use crate::kv::directory::is_empty;
+use crate::kv::{OutsideFile, OutsideFiles};
 use crate::path_error::cannot;
-
-fn real(path: &str) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok()
-}
+use crate::patience;
 
 /// A value of an OPTIONS file, where RocksDB puts a backslash before some characters (`EscapeOptionString`,
 /// options/options_helper.cc).
@@ -23,11 +26,97 @@ fn unescaped(value: &str) -> String {
     std::iter::from_fn(next).collect()
 }
 
-/// Where the database in `dir` has its log.
-pub fn log_dirs(dir: &Path) -> Vec<PathBuf> {
-    let text = newest(dir).unwrap_or_default();
+/// Where the database in `dir` has its log. Errors: `Unavailable` when that cannot be read.
+pub fn log_dirs(dir: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |e| cannot("cannot tell where the database has its log", dir, e);
+    let text = newest(dir).map_err(failed)?.unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("wal_dir="));
-    lines.filter_map(|path| real(&unescaped(path))).collect()
+    let real = lines.map(|path| std::fs::canonicalize(unescaped(path)));
+    let there = real.filter(|r| !matches!(r, Err(e) if e.kind() == io::ErrorKind::NotFound));
+    there.collect::<io::Result<_>>().map_err(failed)
+}
+
+/// RocksDB's options for its log and its messages.
+const LOG_DIRS: [&str; 2] = ["wal_dir", "db_log_dir"];
+
+/// Whether the options name a directory for logs or messages.
+pub fn is_asked(strings: &[(&'static str, String)]) -> bool {
+    LOG_DIRS.into_iter().any(|name| said(strings, name).is_some())
+}
+
+/// Options by which RocksDB does not look through such directories while it is open, every 6 hours, to delete
+/// what it does not know. What it knows it deletes as ever.
+pub fn no_scans() -> (&'static str, String) {
+    let never = "delete_obsolete_files_period_micros=9223372036854775807";
+    ("directories outside", never.to_owned())
+}
+
+/// How long RocksDB may take to delete the logs that it does not need any more, and how often it is looked.
+const SETTLES: Duration = Duration::from_secs(1);
+const LOOKS: Duration = Duration::from_millis(5);
+
+/// The logs in these directories of the opened database: those that this process has open. Whoever else
+/// started a database there meanwhile would lose its log together with them. Errors: `Target` naming one
+/// that this process does not have open, `Unavailable`.
+pub fn own_logs(dirs: Vec<PathBuf>) -> Result<OutsideFiles> {
+    let mut unknown = None;
+    let found = patience::wait(SETTLES, LOOKS, &StopFlag::default(), || {
+        let looked = look(&dirs, &mut unknown);
+        looked.map(|files| unknown.is_none().then_some(files)).transpose()
+    });
+    match found {
+        Some(files) => Ok(OutsideFiles { files: files?, dirs }),
+        None => {
+            let what = "logs in wal_dir may be those of another database: all of them stay";
+            Err(Error::target(what)
+                .with_some("one of them", unknown.as_deref().map(Path::display))
+                .hint("delete what nobody needs; let no other database use the directory"))
+        }
+    }
+}
+
+fn look(dirs: &[PathBuf], unknown: &mut Option<PathBuf>) -> Result<Vec<OutsideFile>> {
+    let open = open_files().map_err(|e| {
+        cannot("cannot tell which logs the database has open", Path::new("/proc/self/fd"), e)
+    })?;
+    *unknown = None;
+    let mut own = Vec::new();
+    let archives = dirs.iter().map(|dir| dir.join("archive"));
+    for dir in dirs.iter().cloned().chain(archives) {
+        let failed = |e| cannot("cannot list the directory", &dir, e);
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(failed(e)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            if !entry.file_name().to_str().is_some_and(|name| name != "archive" && is_log(name)) {
+                continue;
+            }
+            match FileIdentity::at(rustix::fs::CWD, entry.path().as_path()) {
+                Ok(seen) if open.contains(&(seen.device, seen.inode)) => {
+                    own.push(OutsideFile { path: entry.path(), seen });
+                }
+                Ok(_) => *unknown = Some(entry.path()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(failed(e)),
+            }
+        }
+    }
+    Ok(own)
+}
+
+/// Device and inode number of all that this process has open.
+fn open_files() -> io::Result<HashSet<(u64, u64)>> {
+    let mut open = HashSet::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        // Other threads close theirs meanwhile.
+        if let Ok(file) = std::fs::metadata(entry?.path()) {
+            open.insert((file.dev(), file.ino()));
+        }
+    }
+    Ok(open)
 }
 
 /// RocksDB's options that lead it to other places, where the guard cannot look. Those of its own two log
@@ -38,7 +127,7 @@ const ELSEWHERE: [&str; 4] = ["env", "file_system", "db_paths", "cf_paths"];
 /// replay: it takes every table and log in its `wal_dir` and `db_log_dir` for its own. Allowed are new and
 /// empty ones, the database's own logs, and a `db_log_dir` with nothing but messages of databases. Also
 /// refuses what would have to be made in a directory that is not there. Errors: `Refused`, `Unavailable`.
-pub fn fit_outside(strings: &[(&'static str, String)], dir: Option<&str>) -> Result<()> {
+pub fn fit_outside(strings: &[(&'static str, String)], dir: Option<&Path>) -> Result<()> {
     if let Some(name) = ELSEWHERE.into_iter().find(|name| said(strings, name).is_some()) {
         return Err(Error::refused(format!(
             "`{name}` lets RocksDB write where Taillight cannot see whose data is there"
@@ -46,17 +135,17 @@ pub fn fit_outside(strings: &[(&'static str, String)], dir: Option<&str>) -> Res
         .with("option", name)
         .hint("leave it out, and name the directory of the database as path"));
     }
-    let Some(dir) = dir.map(Path::new) else { return Ok(()) };
+    let Some(dir) = dir else { return Ok(()) };
     let home = std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir));
     let home = home.map_err(|e| cannot("cannot resolve the path", dir, e))?;
-    for name in ["wal_dir", "db_log_dir"] {
+    for name in LOG_DIRS {
         let Some(logs) = said(strings, name).map(Path::new) else { continue };
         let Ok(real) = std::fs::canonicalize(logs) else {
             absent(name, logs, &home)?;
             continue;
         };
         let own = match name {
-            "wal_dir" => log_dirs(&home).contains(&real) && only(&real, is_log)?,
+            "wal_dir" => log_dirs(&home)?.contains(&real) && only(&real, is_log)?,
             _ => only(&real, is_messages)?,
         };
         if real == home || is_empty(&real)? || own {
@@ -118,8 +207,8 @@ mod tests {
         std::fs::create_dir(&odd).unwrap();
         let text = format!("[DBOptions]\n  wal_dir={}/a\\:b\n", log.path().display());
         std::fs::write(home.path().join("OPTIONS-000007"), text).unwrap();
-        assert_eq!(log_dirs(home.path()), [std::fs::canonicalize(odd).unwrap()]);
-        assert!(log_dirs(log.path()).is_empty());
+        assert_eq!(log_dirs(home.path()).unwrap(), [std::fs::canonicalize(odd).unwrap()]);
+        assert!(log_dirs(log.path()).unwrap().is_empty());
     }
 
     #[test]
@@ -127,7 +216,7 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let dir = tmp.path().join("db");
         let fit =
-            |text: String| fit_outside(&[("options", text)], dir.to_str()).map_err(|e| e.kind());
+            |text: String| fit_outside(&[("options", text)], Some(&dir)).map_err(|e| e.kind());
         let at = |name: &str| tmp.path().join(name).display().to_string();
         std::fs::create_dir(at("theirs")).unwrap();
         for option in ["wal_dir", "db_log_dir"] {

@@ -11,10 +11,10 @@ use std::sync::{Arc, OnceLock};
 
 use taillight_core::Result;
 
-use crate::kv::StoreError;
 use crate::kv::sys::{
     Bytes, LibrarySource, Obj, StoreLibrary, Text, c_text, copy_and_free, functions,
 };
+use crate::kv::{OpenAs, StoreError};
 
 /// Names of the library, the unversioned one (a user's own build) first.
 const SOURCE: LibrarySource = LibrarySource {
@@ -37,6 +37,7 @@ functions! {
         options_destroy: "rocksdb_options_destroy" (Obj);
         options_from_string: "rocksdb_get_options_from_string" (Obj, Bytes, Obj, *mut Text);
         create_if_missing: "rocksdb_options_set_create_if_missing" (Obj, c_uchar);
+        error_if_exists: "rocksdb_options_set_error_if_exists" (Obj, c_uchar);
         create_families: "rocksdb_options_set_create_missing_column_families" (Obj, c_uchar);
         enable_statistics: "rocksdb_options_enable_statistics" (Obj);
         statistics: "rocksdb_options_statistics_get_string" (Obj) -> Text;
@@ -47,6 +48,7 @@ functions! {
         open_read: "rocksdb_open_for_read_only_column_families"
             (Obj, Bytes, c_int, *const Bytes, *const Obj, *mut Obj, c_uchar, *mut Text) -> Obj;
         family_destroy: "rocksdb_column_family_handle_destroy" (Obj);
+        keep_files: "rocksdb_disable_file_deletions" (Obj, *mut Text);
         close: "rocksdb_close" (Obj);
         destroy_db: "rocksdb_destroy_db" (Obj, Bytes, *mut Text);
         free: "rocksdb_free" (Obj);
@@ -152,10 +154,12 @@ impl RocksDbConfig {
         unsafe { self.library.destroy_with(self.raw, dir) }
     }
 
-    /// Makes the database and the column family when they are not there.
-    pub fn create(&mut self, create: bool) {
+    /// Makes the database and the column family when they are not there; a new one only there.
+    pub fn create(&mut self, how: OpenAs) {
+        let create = how != OpenAs::ReadOnly;
         // SAFETY: sets fields of an object this owns.
         unsafe {
+            (self.library.api.error_if_exists)(self.raw, c_uchar::from(how == OpenAs::New));
             (self.library.api.create_if_missing)(self.raw, c_uchar::from(create));
             (self.library.api.create_families)(self.raw, c_uchar::from(create));
         }
@@ -207,6 +211,9 @@ pub struct RocksDbStore {
     /// What the manifest says about it.
     pub facts: Vec<(String, String)>,
     pub counts: bool,
+    /// It has logs or messages in a directory of its own, which may be another one's too by the time that it
+    /// closes: RocksDB then deletes all that it does not know there.
+    pub outside: bool,
     /// What RocksDB said when a write failed first.
     broken: OnceLock<String>,
 }
@@ -261,6 +268,7 @@ impl RocksDbStore {
             wal,
             facts: Vec::new(),
             counts: false,
+            outside: false,
             broken: OnceLock::new(),
         })
     }
@@ -342,6 +350,11 @@ impl Drop for RocksDbStore {
         unsafe {
             for family in &self.families {
                 (self.library.api.family_destroy)(*family);
+            }
+            if self.outside {
+                let mut error = null_mut();
+                (self.library.api.keep_files)(self.raw, &mut error);
+                let _ = self.library.fault(error);
             }
             (self.library.api.close)(self.raw);
         }

@@ -1,0 +1,213 @@
+//! What others do between the look at a directory and the first change of it. The files stand for those of
+//! a store.
+
+use std::cell::Cell;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use taillight_core::ErrorKind;
+use taillight_core::plan::Plan;
+
+use super::*;
+
+/// A place for a database and somebody else's.
+struct Place {
+    dir: tempfile::TempDir,
+    plan: Plan,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let target = crate::conformance::target("leveldb", path.to_str().unwrap(), "");
+        let plan = crate::conformance::keyed_plan(target, 10, 1, false);
+        let place = Place { dir, plan };
+        database(&place.at("theirs"));
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// What a run left that is proven to be its own, and does not stay.
+    fn left(&self) {
+        database(&self.at("db"));
+        let dir = OwnedDirectory::open(&self.at("db"), &StopFlag::default()).unwrap();
+        let identity = DirectoryIdentity {
+            driver: "leveldb".to_owned(),
+            node: MarkedNode::of(&dir.identity().unwrap(), dir.filesystem()),
+            files: Some(fingerprint(&[self.at("db")], Naming::Itself).unwrap()),
+            opening: None,
+        };
+        let mark = DatabaseMark::new(identity, "r1", false, rules::form(&self.plan));
+        dir.create(&mark.bytes().unwrap()).unwrap();
+    }
+
+    fn take(
+        &self,
+        destroy: Option<&str>,
+        meanwhile: &dyn Fn(),
+        wipe: WipeDatabase<'_>,
+    ) -> Result<DatabaseDirectory> {
+        let mut plan = self.plan.clone();
+        plan.target.destroy = destroy.is_some();
+        let stop = &StopFlag::default();
+        let spec = &OpenSpec { plan: &plan, run_id: "r2", destroy, stop };
+        let request = DirectoryRequest {
+            spec,
+            driver: "leveldb",
+            keep: false,
+            read_only: false,
+            compresses: false,
+            beside: &|_| Ok(Vec::new()),
+        };
+        let try_out = |_: &Path| {
+            meanwhile();
+            Ok(())
+        };
+        DatabaseDirectory::take(&request, &try_out, wipe)
+    }
+
+    fn theirs_are_there(&self) -> bool {
+        let is_theirs =
+            |name| fs::read(self.at(name).join("000005.ldb")).is_ok_and(|b| b == b"data");
+        let marked = |name| self.at(name).join(SIDECAR).exists();
+        ["db", "theirs"].iter().any(|name| is_theirs(name) && !marked(name))
+    }
+}
+
+fn database(at: &Path) {
+    fs::create_dir(at).unwrap();
+    for name in ["CURRENT", "MANIFEST-000004", "000005.ldb"] {
+        fs::write(at.join(name), "data").unwrap();
+    }
+}
+
+fn exchange(a: &Path, b: &Path) {
+    let _ = renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE);
+}
+
+fn wipe(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        if entry.file_name() != SIDECAR {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_changes_after_the_look_is_not_wiped() {
+    let changes: [fn(&Place); 4] = [
+        |place| exchange(&place.at("db"), &place.at("theirs")),
+        |place| fs::write(place.at("db/000006.ldb"), "theirs").unwrap(),
+        |place| fs::write(place.at("db/000005.ldb"), "newer").unwrap(),
+        |place| fs::rename(place.at("theirs/CURRENT"), place.at("db/CURRENT")).unwrap(),
+    ];
+    for change in changes {
+        for confirmed in [false, true] {
+            let place = Place::new();
+            place.left();
+            let path = place.at("db");
+            let destroy = Some(path.to_str().unwrap()).filter(|_| confirmed);
+            let wiped = Cell::new(false);
+            let taken = place.take(destroy, &|| change(&place), &|_| {
+                wiped.set(true);
+                Ok(())
+            });
+            assert_eq!(taken.err().unwrap().kind(), ErrorKind::Refused);
+            assert!(!wiped.get());
+        }
+    }
+}
+
+#[test]
+fn what_is_wiped_is_the_directory_that_was_looked_at() {
+    let place = Place::new();
+    place.left();
+    let (path, theirs) = (place.at("db"), place.at("theirs"));
+    // Exchanged at the last moment: the directory is refused after that, and theirs stays.
+    let taken = place.take(None, &|| (), &|dir| {
+        exchange(&path, &theirs);
+        wipe(dir)
+    });
+    assert_eq!(taken.err().unwrap().kind(), ErrorKind::Refused);
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 3, "theirs, which has its name now");
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "the mark");
+}
+
+#[test]
+fn two_hundred_races_lose_no_database() {
+    let (mut refused, mut taken) = (0, 0);
+    for round in 0..200 {
+        let place = Place::new();
+        place.left();
+        let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    exchange(&place.at("db"), &place.at("theirs"));
+                    begun.store(true, Ordering::Relaxed);
+                    std::thread::sleep(std::time::Duration::from_micros(round * 13 % 200));
+                }
+            });
+            while !begun.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            match place.take(None, &|| (), &wipe) {
+                Ok(directory) => {
+                    taken += 1;
+                    std::mem::forget(directory);
+                }
+                Err(_) => refused += 1,
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+        assert!(place.theirs_are_there(), "round {round}");
+    }
+    eprintln!("refused {refused}, taken {taken}");
+    assert_eq!(refused + taken, 200);
+}
+
+#[test]
+fn what_others_put_into_a_new_directory_stays() {
+    for ours in [false, true] {
+        let place = Place::new();
+        // Times of birth are as fine as a tick of the timer.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let mut directory = place.take(None, &|| (), &wipe).unwrap();
+        let births = FileIdentity::at(CWD, place.at("db").as_path()).unwrap().birth_ns.is_some();
+        for name in ["CURRENT", "000005.ldb"] {
+            match ours {
+                true => fs::write(place.at("db").join(name), "empty").unwrap(),
+                false => {
+                    fs::rename(place.at("theirs").join(name), place.at("db").join(name)).unwrap()
+                }
+            }
+        }
+        directory.abandon(&wipe, &|_| Ok(Vec::new())).unwrap();
+        assert_eq!(place.at("db/CURRENT").exists(), !ours || !births);
+        assert!(!place.at("db").join(SIDECAR).exists());
+    }
+}
+
+#[test]
+fn a_lock_of_this_process_is_seen_and_stays() {
+    let place = Place::new();
+    place.left();
+    let dir = OwnedDirectory::open(&place.at("db"), &StopFlag::default()).unwrap();
+    unused(&dir).unwrap();
+    let lock = fs::File::create(place.at("db/LOCK")).unwrap();
+    unused(&dir).unwrap();
+    let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::fcntl_lock(&lock, exclusive).unwrap();
+    for _ in 0..2 {
+        assert_eq!(unused(&dir).unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    fs::remove_file(place.at("db/LOCK")).unwrap();
+    std::os::unix::fs::symlink("CURRENT", place.at("db/LOCK")).unwrap();
+    assert!(unused(&dir).unwrap_err().message().contains("cannot tell"));
+}

@@ -19,7 +19,7 @@ use super::{OpenAs, rules};
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
 use crate::ownership::content::{
-    Naming, fingerprint, is_of_one_opening, is_younger_than_mark, opening,
+    FileSystemNaming, fingerprint, is_of_one_opening, is_younger_than_mark, opening,
 };
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
@@ -60,7 +60,7 @@ pub struct DatabaseDirectory {
 struct OwnedDatabase {
     dir: OwnedDirectory,
     mark: HeldMark<DirectoryIdentity>,
-    naming: Naming,
+    naming: FileSystemNaming,
     /// The directory itself goes too.
     made_dir: bool,
     /// There was no database, or it went.
@@ -298,7 +298,7 @@ impl SeenDirectory {
     fn again(&self, beside: Beside<'_>) -> Result<()> {
         in_place(&self.dir)?;
         let path = self.dir.path();
-        match self.files == fingerprint(&places(path, beside)?, Naming::Itself)? {
+        match self.files == fingerprint(&places(path, beside)?, FileSystemNaming::Itself)? {
             true => Ok(()),
             false => Err(changed(path)),
         }
@@ -377,7 +377,7 @@ fn existing(
         unused(&dir)?;
     }
     // Before anything is proven of it, so that all that is proven still holds while this does.
-    let files = fingerprint(&places(path, request.beside)?, Naming::Itself)?;
+    let files = fingerprint(&places(path, request.beside)?, FileSystemNaming::Itself)?;
     if let Some(found) = found.as_ref().filter(|_| !confirmed)
         && !proves(&found.identity, &dir, request.beside)?
     {

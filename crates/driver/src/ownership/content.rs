@@ -26,18 +26,18 @@ const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// How a text names the file system of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub enum FileSystemNaming {
     /// By the number of its device, as earlier versions did.
     Device,
     /// By what it calls itself ([`FileSystem`]), which stays the same when it is mounted anew.
     Itself,
 }
 
-impl Naming {
+impl FileSystemNaming {
     /// A file on the file system of its directory, as the text has it.
     fn named(self, file: FileIdentity, fs: &FileSystem) -> FileIdentity {
         match (self, fs.id_of(file.device)) {
-            (Naming::Itself, Some(_)) => FileIdentity { device: 0, ..file },
+            (FileSystemNaming::Itself, Some(_)) => FileIdentity { device: 0, ..file },
             _ => file,
         }
     }
@@ -46,7 +46,7 @@ impl Naming {
 /// The files below `dirs` as one text, which another set of files does not have. Left out is what holds no
 /// data and changes when a database is only looked at: locks, and a store's own messages. Errors:
 /// `Unavailable` when something cannot be read.
-pub fn fingerprint(dirs: &[PathBuf], naming: Naming) -> Result<String> {
+pub fn fingerprint(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String> {
     let mut lines = Vec::new();
     for dir in dirs {
         let failed = |e: io::Error| cannot("cannot look at the files of the database", dir, e);
@@ -57,7 +57,7 @@ pub fn fingerprint(dirs: &[PathBuf], naming: Naming) -> Result<String> {
             Ok(fd) => {
                 let fs = FileSystem::of(&fd).map_err(failed)?;
                 let found = FileIdentity::of(&fd).map_err(failed)?;
-                if let (Naming::Itself, Some(id)) = (naming, fs.id_of(found.device)) {
+                if let (FileSystemNaming::Itself, Some(id)) = (naming, fs.id_of(found.device)) {
                     ends = id.to_owned();
                 }
                 let mut look = Look { fs, naming, lines: &mut lines };
@@ -80,7 +80,7 @@ fn hash(lines: &[String]) -> u64 {
 /// What the store made in `dir` when it opened the database, as one text: its identity, its manifest and
 /// the name of it, its options and its messages. The next one to open it makes them anew. None where the
 /// file system keeps no time of birth. Errors: `Unavailable` when something cannot be read.
-pub fn opening(dir: &OwnedDirectory, naming: Naming) -> Result<Option<String>> {
+pub fn opening(dir: &OwnedDirectory, naming: FileSystemNaming) -> Result<Option<String>> {
     let mut lines = Vec::new();
     for (name, is) in listed(dir.path())? {
         let Some(birth) = is.birth_ns else { return Ok(None) };
@@ -176,7 +176,7 @@ fn listed(dir: &Path) -> Result<Vec<(String, FileIdentity)>> {
 /// Lines about what is in a directory.
 struct Look<'a> {
     fs: FileSystem,
-    naming: Naming,
+    naming: FileSystemNaming,
     lines: &'a mut Vec<String>,
 }
 
@@ -252,7 +252,7 @@ mod tests {
             return;
         }
         let dir = OwnedDirectory::open(tmp.path(), &Default::default()).unwrap();
-        let opening = || opening(&dir, Naming::Itself).unwrap();
+        let opening = || opening(&dir, FileSystemNaming::Itself).unwrap();
         assert_eq!(opening(), None);
         for name in ["CURRENT", "MANIFEST-000004", "LOG", "000005.log"] {
             fs::write(at(name), "x").unwrap();
@@ -276,10 +276,10 @@ mod tests {
         let is = FileIdentity::at(rustix::fs::CWD, tmp.path().join("CURRENT").as_path()).unwrap();
         let dirs = [tmp.path().to_owned()];
         let earlier = hash(&[format!("CURRENT {is:?}"), String::new()]);
-        let now = fingerprint(&dirs, Naming::Device).unwrap();
+        let now = fingerprint(&dirs, FileSystemNaming::Device).unwrap();
         assert_eq!(now, format!("1 files {earlier:016x}"));
         let fs = FileSystem::of(fs::File::open(tmp.path()).unwrap()).unwrap();
-        let named = fingerprint(&dirs, Naming::Itself).unwrap();
+        let named = fingerprint(&dirs, FileSystemNaming::Itself).unwrap();
         assert_eq!(named != now, fs.id_of(is.device).is_some());
     }
 
@@ -288,7 +288,7 @@ mod tests {
         let (tmp, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let at = |name: &str| tmp.path().join(name);
         let dirs = [tmp.path().to_owned(), logs.path().to_owned()];
-        let now = || fingerprint(&dirs, Naming::Itself).unwrap();
+        let now = || fingerprint(&dirs, FileSystemNaming::Itself).unwrap();
         fs::write(at("CURRENT"), "MANIFEST-000004").unwrap();
         fs::write(at("000005.sst"), "data").unwrap();
         fs::create_dir(at("archive")).unwrap();

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag};
 
-use super::content::Naming;
+use super::content::FileSystemNaming;
 use super::files::FileMark;
 use super::node::{FileSystem, MarkedNode};
 use super::{MarkStore, OwnershipMark, refusal};
@@ -57,8 +57,12 @@ pub struct DirectoryIdentity {
 
 impl DirectoryIdentity {
     /// How the texts in it name file systems.
-    pub fn naming(&self) -> Naming {
-        if self.node.filesystem.is_some() { Naming::Itself } else { Naming::Device }
+    pub fn naming(&self) -> FileSystemNaming {
+        if self.node.filesystem.is_some() {
+            FileSystemNaming::Itself
+        } else {
+            FileSystemNaming::Device
+        }
     }
 }
 

@@ -39,7 +39,7 @@ impl Place {
         let identity = DirectoryIdentity {
             driver: "leveldb".to_owned(),
             node: MarkedNode::of(&dir.identity().unwrap(), dir.filesystem()),
-            files: Some(fingerprint(&[self.at("db")], Naming::Itself).unwrap()),
+            files: Some(fingerprint(&[self.at("db")], FileSystemNaming::Itself).unwrap()),
             opening: None,
         };
         let mark = DatabaseMark::new(identity, "r1", false, rules::form(&self.plan));

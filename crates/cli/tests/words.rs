@@ -139,6 +139,32 @@ fn secrets_of_a_command_line_are_refused_and_not_repeated() {
 }
 
 #[test]
+fn ordinary_names_are_no_secrets_and_it_is_said_what_was_taken_for_one() {
+    let dir = scratch();
+    let run =
+        |words: &[&str], code| ended(&taillight(dir.path()).args(words).output().unwrap(), code);
+    let null = ["run", "--driver", "null", "--ops", "100", "--output"];
+    for name in ["pass=2", "tokens=4", "auth=1", "secret=3", "12:30@nvme0:1", "first.token=1"] {
+        let (out, _) = run(&[&null[..], &[name]].concat(), 0);
+        let masked = name.contains("secret") || name.contains('@');
+        assert!(masked || out.contains(name), "{out}");
+        run(&["report", name], 0);
+        run(&["report", &format!("./{name}/")], 0);
+    }
+    run(&[&null[..], &["set", "--set", "run.name=pass=2"]].concat(), 0);
+    run(&[&null[..], &["new", "--set", "run.name=first.pass=2"]].concat(), 0);
+    for (words, said) in [
+        (["run", "--path", "redis://:hunter2@h"], "what stands before an @"),
+        (["run", "--set", "target.options.auth=hunter2"], "the value of `auth`"),
+        (["run", "--path", "http://h/b?a=b&token=hunter2"], "the value of `token`"),
+        (["run", "--set", "pass=hunter2"], "the value of `pass`"),
+    ] {
+        let (_, err) = run(&words, 2);
+        assert!(err.contains(said) && !err.contains(SECRET), "{err}");
+    }
+}
+
+#[test]
 fn secrets_of_files_are_refused_and_not_repeated() {
     let target = |of: &str| format!("[run]\noperations = 1\n[target]\n{of}\n");
     for (name, text, line, code) in [

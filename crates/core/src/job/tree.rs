@@ -10,7 +10,8 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::{FlagValue, Job, message, place};
-use crate::{Error, Result, secret};
+use crate::secret::{self, SecretKind};
+use crate::{Error, Result};
 
 /// One assignment from the command line.
 #[derive(Debug, Clone)]
@@ -114,7 +115,8 @@ impl Job {
             let path = format!("{above}{}", name.get_ref());
             let full = !matches!(value.get_ref(), DeValue::String(text) if text.is_empty());
             if secret::is_secret_name(name.get_ref()) && full {
-                return Err(self.secret(&path, name.span().start));
+                let kind = SecretKind::ValueOf(name.get_ref().to_string());
+                return Err(self.secret(&path, name.span().start, &kind));
             }
             self.refuse_secret(&path, value)?;
         }
@@ -123,18 +125,20 @@ impl Job {
 
     fn refuse_secret(&self, path: &str, value: &Spanned<DeValue<'_>>) -> Result<()> {
         match value.get_ref() {
-            DeValue::String(text) if secret::holds_secret(text) => {
-                Err(self.secret(path, value.span().start))
-            }
+            DeValue::String(text) => match secret::secret_in(text) {
+                Some(kind) => Err(self.secret(path, value.span().start, &kind)),
+                None => Ok(()),
+            },
             DeValue::Table(table) => self.refuse_secrets(&format!("{path}."), table),
             DeValue::Array(items) => items.iter().try_for_each(|v| self.refuse_secret(path, v)),
             _ => Ok(()),
         }
     }
 
-    fn secret(&self, path: &str, at: usize) -> Error {
+    fn secret(&self, path: &str, at: usize, kind: &SecretKind) -> Error {
         Error::usage("a job holds no password, key or token")
             .with("field", path)
+            .with("taken for one", kind)
             .with_some("at", self.place(at))
             .hint(secret::INSTEAD)
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 use taillight_core::Error;
 use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
-use taillight_machine::rights::{Capability, TRACING, hint};
+use taillight_machine::rights::{Capability, TRACING, has, hint};
 use taillight_rundir::trace_info::{ProgramInfo, TracingBackend};
-use taillight_trace::availability::rights::{self, Rights};
+use taillight_trace::availability::rights;
 use taillight_trace::tracing::{self, BackendAttempt};
 
 use super::Check;
@@ -18,22 +18,19 @@ const PARANOID_MOST: i64 = 2;
 
 pub fn checks(sys: &Sys) -> Vec<Check> {
     vec![
-        capabilities(Rights::read(sys), sys),
+        capabilities(sys),
         types(rights::has_btf(sys)),
         trace_points(rights::tracefs(sys)),
         lockdown(rights::lockdown(sys).as_deref()),
     ]
 }
 
-fn capabilities(rights: Rights, sys: &Sys) -> Check {
-    if rights.tracing() {
+fn capabilities(sys: &Sys) -> Check {
+    let missing = rights::missing_for_tracing(sys);
+    if missing.is_empty() {
         return Check::ok("tracing rights", "this process may load trace programs");
     }
-    Check::no(
-        "tracing rights",
-        format!("missing {}", rights.missing_for_tracing().join(" and ")),
-        &hint(sys, &TRACING),
-    )
+    Check::no("tracing rights", format!("missing {}", missing.join(" and ")), &hint(sys, &TRACING))
 }
 
 fn types(there: bool) -> Check {
@@ -104,7 +101,7 @@ fn paranoid(sys: &Sys) -> Check {
     let name = "perf events";
     let file = "/proc/sys/kernel/perf_event_paranoid";
     match sys.text(file).and_then(|t| t.parse::<i64>().ok()) {
-        Some(n) if Rights::read(sys).perfmon() => {
+        Some(n) if has(sys, Capability::Perfmon) => {
             Check::ok(name, format!("CAP_PERFMON is there (perf_event_paranoid is {n})"))
         }
         Some(n) if n <= PARANOID_MOST => {

@@ -57,7 +57,7 @@ impl KernelCast {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::availability::rights::Rights;
+    use crate::availability::rights;
     use crate::bpf::programs::{self, OBJECT, PROGRAMS, ProgramConfig};
     use crate::bpf::symbols::KernelSymbols;
     use taillight_machine::Sys;
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn kernels_with_and_without_the_function_take_the_programs() {
         let sys = Sys::default();
-        if !Rights::read(&sys).missing_for_tracing().is_empty() {
+        if !rights::missing_for_tracing(&sys).is_empty() {
             eprintln!("skipped: this process may not load trace programs");
             return;
         }

@@ -29,7 +29,7 @@ use super::symbols::KernelSymbols;
 use super::tail::TraceTail;
 use super::target_file;
 use super::traced_io::{TracedBatch, TracedIo};
-use crate::availability::rights::{self, Rights};
+use crate::availability::rights;
 use crate::tracing::quota::QuotaWatch;
 use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
 
@@ -63,7 +63,7 @@ pub(crate) fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
 
 /// What would make every program fail, said once and in plain words.
 fn allowed(sys: &Sys) -> Result<()> {
-    let missing = Rights::read(sys).missing_for_tracing();
+    let missing = rights::missing_for_tracing(sys);
     if !missing.is_empty() {
         return Err(Error::unavailable("this process may not load trace programs")
             .with("missing", missing.join(" and "))

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use io_uring::{Builder, IoUring};
 use rustix::process::{Resource, getrlimit};
 use taillight_core::{Error, Result};
-use taillight_machine::{Sys, field};
+use taillight_machine::Sys;
+use taillight_machine::rights::{Capability, has};
 
 use crate::file::options::FileOptions;
 
@@ -32,8 +33,6 @@ pub struct RingSetup {
     pub io_workers: u32,
 }
 
-/// The capability to lock memory beyond the limit.
-const IPC_LOCK: u32 = 14;
 /// Idle time after which a submitting kernel thread sleeps.
 const SQPOLL_IDLE_MS: u32 = 1000;
 
@@ -48,8 +47,7 @@ impl RingSetup {
             iopoll: options.iopoll,
             sqpoll: options.sqpoll,
             sqpoll_cpu: u32::try_from(options.sqpoll_cpu).ok(),
-            fixed_buffers: options.fixed_buffers
-                && locks_freely(getrlimit(Resource::Memlock).current, &Sys::default()),
+            fixed_buffers: options.fixed_buffers && registers_buffers(),
             registered_files: options.registered_files,
             io_workers: options.io_workers,
         };
@@ -97,12 +95,12 @@ impl RingSetup {
 /// Whether this process may lock as much memory as it likes. A limit would let some points of a sweep
 /// register their buffers and others not: the kernel counts a whole huge page for each of them.
 fn locks_freely(limit: Option<u64>, sys: &Sys) -> bool {
-    let status = sys.text("proc/self/status").unwrap_or_default();
-    let mask = field(&status, ':', "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    let ids = sys.text("proc/self/uid_map").unwrap_or_default();
-    // The right counts in the machine's own user namespace alone, where all ids are themselves.
-    let own = ids.split_whitespace().eq(["0", "0", "4294967295"]);
-    limit.is_none() || own && mask.is_some_and(|mask| mask >> IPC_LOCK & 1 == 1)
+    limit.is_none() || has(sys, Capability::IpcLock)
+}
+
+/// Whether buffers can be registered here, with any ring.
+pub fn registers_buffers() -> bool {
+    locks_freely(getrlimit(Resource::Memlock).current, &Sys::default())
 }
 
 /// A builder with room for `entries` submissions and their completions.

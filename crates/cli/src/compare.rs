@@ -1,5 +1,6 @@
 //! `taillight compare`: whether two sides of runs differ.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -26,14 +27,13 @@ const OUTPUT: &str = "taillight-compare";
 /// compared, an unknown gate or an output in use; `Unavailable` or `Corrupt` for a run that cannot be read.
 pub fn main(args: &CompareArgs) -> Result<Exit> {
     args.judged.junit.as_deref().map_or(Ok(()), check_junit)?;
-    let mut found = match &args.new {
+    let Compared { mut found, dirs } = match &args.new {
         Some(new) => two_sides(args, new)?,
         None => of_pairs(args)?,
     };
+    let runs = found.base.iter().chain(&found.new);
     let all: Vec<PathBuf> =
-        found.base.iter().chain(&found.new).map(|run| PathBuf::from(&run.dir)).collect();
-    // The page is made of all files of a run.
-    all.iter().try_for_each(|run| sums::intact(&RunDir::open(run)?))?;
+        runs.map(|run| dirs.get(&run.dir).cloned().unwrap_or_else(|| (&run.dir).into())).collect();
     let place = args.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
     taillight_report::check_output(&all, Some(&place))?;
     refuse(&found, args.judged.anyway)?;
@@ -67,10 +67,30 @@ pub fn main(args: &CompareArgs) -> Result<Exit> {
     Ok(found.gate.map_or(Exit::Ok, |gate| exit_of(gate.status)))
 }
 
+/// A comparison, and where its runs are: by their names in it, which are text.
+struct Compared {
+    found: CompareFile,
+    dirs: BTreeMap<String, PathBuf>,
+}
+
+impl Compared {
+    fn of<'a>(found: CompareFile, runs: impl IntoIterator<Item = &'a SideRun>) -> Compared {
+        let named = |run: &SideRun| (run.dir.display().to_string(), run.dir.clone());
+        Compared { found, dirs: runs.into_iter().map(named).collect() }
+    }
+}
+
+/// A run that may be compared: the page is made of all files that were measured. Errors: as
+/// [`SideRun::read`]; `Corrupt` for one of which such a file was changed.
+fn intact(dir: &Path) -> Result<SideRun> {
+    sums::intact(&RunDir::open(dir)?)?;
+    SideRun::read(dir)
+}
+
 /// Two sides, each by its path.
-fn two_sides(args: &CompareArgs, new: &Path) -> Result<CompareFile> {
-    // A folder of runs; deeper ones are several settings.
-    let read = |path: &Path| FoundRuns::of(path, 1)?.read(SideRun::read);
+fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
+    // A folder of runs; deeper ones are several settings. What was changed is left out and told.
+    let read = |path: &Path| FoundRuns::of(path, 1)?.read(intact);
     let ((base, mut left_out), (new, left_out_too)) = (read(&args.base)?, read(new)?);
     left_out.extend(left_out_too);
     let mut gates = new.iter().chain(&base).filter_map(|run| run.manifest.plan.gate.as_ref());
@@ -80,12 +100,13 @@ fn two_sides(args: &CompareArgs, new: &Path) -> Result<CompareFile> {
         None if args.single_runs_decide => return Err(no_gate("--single-runs-decide")),
         None => {}
     }
-    compare(&base, &new, &CompareRequest { left_out, ..request })
+    let found = compare(&base, &new, &CompareRequest { left_out, ..request })?;
+    Ok(Compared::of(found, base.iter().chain(&new)))
 }
 
 /// The pairs of a series again, by the rules that were fixed before its first; a gate or a margin given
 /// now wins.
-fn of_pairs(args: &CompareArgs) -> Result<CompareFile> {
+fn of_pairs(args: &CompareArgs) -> Result<Compared> {
     let Some((pairs, mut of)) = ab::again(&args.base)? else {
         return Err(Error::usage("there is one side, and it is no series of `taillight ab`")
             .with("path", args.base.display())
@@ -95,7 +116,9 @@ fn of_pairs(args: &CompareArgs) -> Result<CompareFile> {
     of.compare.gate = now.gate.or(of.compare.gate);
     of.compare.margin = now.margin.or(of.compare.margin);
     of.compare.anyway |= now.anyway;
-    Ok(of.judge(&pairs))
+    let runs = || pairs.iter().flat_map(|pair| [&pair.base, &pair.new]);
+    runs().try_for_each(|run| sums::intact(&RunDir::open(&run.dir)?))?;
+    Ok(Compared::of(of.judge(&pairs), runs()))
 }
 
 /// What flags ask for, and where they are silent the job. Errors: `Usage`.

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{json, run, run_line, scratch, signal, start_measuring};
+use common::{json, run, run_line, scratch, signal, start_measuring, taillight};
 
 /// A simulated disk of this service time, ns.
 fn simulated(dir: &Path, out: &str, ns: u64, more: &[&str], code: i32) {
@@ -224,4 +224,50 @@ fn damage_of_a_run_and_a_place_for_junit_that_is_none_are_told() {
     std::fs::write(&ios, bytes).expect("written");
     refused(at, "compare a b", 4, &["ios.parquet has another checksum", "undamaged copy"]);
     assert!(!at.join("taillight-compare").exists(), "nothing is written");
+}
+
+/// Adds a line to a file of a run.
+fn add_line(file: &Path) {
+    let mut bytes = std::fs::read(file).expect("read");
+    bytes.extend_from_slice(b"# again\n");
+    std::fs::write(file, bytes).expect("written");
+}
+
+#[test]
+fn a_changed_run_is_left_out_with_anyway_and_a_comment_in_its_job_is_no_change() {
+    let dir = scratch();
+    let at = dir.path();
+    folder(at, "a", 1_000_000, &[]);
+    folder(at, "b", 1_100_000, &[]);
+    add_line(&at.join("b/1/job.toml"));
+    let (_, err) = run_line(at, "compare a b", 0);
+    assert!(err.contains("b/1: job.toml is damaged"), "{err}");
+    for file in ["ios.parquet", "histograms.hlog", "host.parquet", "intervals.parquet"] {
+        let (path, kept) = (at.join("b/2").join(file), at.join("kept"));
+        if !path.exists() {
+            continue;
+        }
+        std::fs::copy(&path, &kept).expect("copied");
+        add_line(&path);
+        refused(at, "compare a b", 2, &["b/2 is left out", file, "--anyway"]);
+        run_line(at, "compare a b --anyway", 0);
+        let found = json(&at.join("taillight-compare/compare.json"));
+        assert_eq!(found["new"].as_array().expect("runs").len(), 2, "{file}");
+        assert!(found["comparable"]["reasons"].to_string().contains("b/2 is left out"), "{file}");
+        std::fs::rename(&kept, &path).expect("moved");
+    }
+}
+
+#[test]
+fn a_run_whose_name_is_no_text_is_compared() {
+    use std::os::unix::ffi::OsStringExt;
+
+    let dir = scratch();
+    let at = dir.path();
+    simulated(at, "a", 1_000_000, &[], 0);
+    simulated(at, "b", 1_000_000, &[], 0);
+    let name = std::ffi::OsString::from_vec(b"r\xff".to_vec());
+    std::fs::rename(at.join("b"), at.join(&name)).expect("renamed");
+    let output = taillight(at).args(["compare", "a"]).arg(&name).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", common::text(&output.stderr));
 }

@@ -48,10 +48,13 @@ pub fn add(dir: &mut RunDir, name: &str) -> Result<()> {
     dir.write_manifest(&manifest)
 }
 
-/// Refuses a run with damaged files. One that is gone was taken away: no damage. Errors: `Corrupt` with
-/// the damaged files; `Unavailable` when one cannot be read.
+/// Refuses a run with damaged files. One that is gone was taken away: no damage. Nor is a changed `job.toml`, from
+/// which no figure comes: people edit it to run it again. Errors: `Corrupt` with the damaged files; `Unavailable`
+/// when one cannot be read.
 pub fn intact(dir: &RunDir) -> Result<()> {
-    refuse(dir, changed(dir)?)
+    let mut changed = changed(dir)?;
+    changed.retain(|c| c.name != names::JOB);
+    refuse(dir, changed)
 }
 
 /// Path of a file that is about to be read and believed, if it is there. Errors: as [`intact`], of this

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use prost::{Message, Oneof};
@@ -253,14 +253,8 @@ impl RemoteServer {
             ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
             _ => e,
         };
-        let mut made = Err(ErrorKind::AddrNotAvailable.into());
-        for address in self.host.to_socket_addrs()? {
-            made = TcpStream::connect_timeout(&address, left(until)?);
-            if made.is_ok() {
-                break;
-            }
-        }
-        let mut stream = made?;
+        let addresses: Vec<_> = self.host.to_socket_addrs()?.collect();
+        let mut stream = connect(&addresses, until)?;
         let mut sent = 0;
         while sent < request.len() {
             stream.set_write_timeout(Some(left(until)?))?;
@@ -320,6 +314,19 @@ impl RemoteServer {
     }
 }
 
+/// Connects to the first address that answers. Each has its share of the time: where one answers nothing at all
+/// (IPv6 of a host that has none) the others are tried as well. Errors: that of the last one.
+fn connect(addresses: &[SocketAddr], until: Instant) -> std::io::Result<TcpStream> {
+    let mut made = Err(ErrorKind::AddrNotAvailable.into());
+    for (address, rest) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        made = TcpStream::connect_timeout(address, left(until)? / rest);
+        if made.is_ok() {
+            break;
+        }
+    }
+    made
+}
+
 /// What is left until then. Errors: `TimedOut` when nothing is.
 fn left(until: Instant) -> std::io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
@@ -352,6 +359,24 @@ mod tests {
             let said = waits.recv_timeout(Duration::from_secs(20)).expect("it ends");
             assert_eq!(said.unwrap_err().kind(), ErrorKind::TimedOut, "{size} bytes sent");
         }
+    }
+
+    /// An address that swallows everything leaves the others their time.
+    #[test]
+    fn the_second_address_is_reached_behind_one_that_answers_nothing() {
+        let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let deaf = (deaf.local_addr().unwrap(), deaf);
+        // Nobody accepts: once its queue is full, the kernel drops what comes.
+        let brief = Duration::from_millis(200);
+        let queued: Vec<_> =
+            (0..10_000).map_while(|_| TcpStream::connect_timeout(&deaf.0, brief).ok()).collect();
+        assert!(queued.len() < 10_000, "its queue has an end");
+        let good = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = good.local_addr().unwrap();
+        let soon = || Instant::now() + Duration::from_secs(2);
+        assert_eq!(connect(&[deaf.0, there], soon()).unwrap().peer_addr().unwrap(), there);
+        assert_eq!(connect(&[deaf.0], soon()).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(connect(&[], soon()).is_err());
     }
 
     #[test]

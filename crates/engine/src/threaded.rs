@@ -36,6 +36,13 @@ impl SpinShare {
         SpinShare { workers: cpus.max(workers as u64), cpus }
     }
 
+    /// On the CPUs that this thread may use. For a thread that is not pinned: a worker on one CPU would be told of
+    /// that one.
+    pub fn here(workers: usize) -> SpinShare {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        SpinShare::new(workers, cpus)
+    }
+
     /// What may be spun of a wait of `left`, ns.
     fn of(self, left: u64) -> u64 {
         let share = left.saturating_mul(self.cpus) / self.workers / SPUN_PART;

@@ -26,7 +26,7 @@ use crate::recorder::{
     Capture, CaptureThresholds, Channels, IntervalStats, Recorder, Timeline, WorkerMessage,
 };
 use crate::simulate::SimClock;
-use crate::threaded::StopSignals;
+use crate::threaded::{SpinShare, StopSignals};
 use crate::worker::{Pacing, Worker, WorkerConfig};
 
 /// What the workers share.
@@ -46,6 +46,8 @@ pub(super) struct SharedParts<B> {
     pub load: LoadEnd,
     /// Watches for a run in which nothing completes any more.
     pub idle: IdleEnd,
+    /// What each worker may spin.
+    pub spin: SpinShare,
 }
 
 /// The run directory and its clock.
@@ -105,6 +107,7 @@ fn load_with<B: Probes>(
         abort: AtomicBool::new(false),
         load: LoadEnd::new(worker_specs.iter().filter(|s| s.measured).count()),
         idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
+        spin: SpinShare::here(plan.workers() as usize),
     };
     let logs = RunLogs {
         intervals: home.map(|(dir, clock)| IntervalLog::new(plan, dir, clock)),

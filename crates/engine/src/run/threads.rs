@@ -18,7 +18,7 @@ use super::{LoadResult, StopFlag, cpu_s, now};
 use crate::clock::{ClockPair, TscClock};
 use crate::collector::{Collector, Observer};
 use crate::recorder::{Timeline, WorkerMessage};
-use crate::threaded::{SpinShare, StopSignals};
+use crate::threaded::StopSignals;
 use crate::worker::{ASKED_DRAIN_NS, WorkerEnd};
 
 /// From "all sessions are ready" to the first submit, ns.
@@ -143,8 +143,7 @@ fn run_worker<B: Probes>(
         abort: &shared.abort,
         load_over: (!spec.measured).then(|| shared.load.over()),
     };
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let spin = SpinShare::new(shared.plan.workers() as usize, cpus);
+    let spin = shared.spin;
     Some(match origin.and_then(TscClock::new) {
         Some(clock) => {
             let worker = build_worker(shared, spec, timeline, handles, clock);

@@ -77,7 +77,9 @@ impl TempFile {
         if other && fchown(&self.file, Some(was.uid()), Some(was.gid())).is_err() {
             mode &= 0o707;
         }
-        self.file.set_permissions(Permissions::from_mode(mode)).map_err(cannot)
+        let changed = self.file.set_permissions(Permissions::from_mode(mode));
+        let is = self.file.metadata().map_err(cannot)?.mode() & 0o777;
+        no_wider(changed, is, mode).map_err(cannot)
     }
 
     /// A second handle to the same open file. Errors: `Unavailable` when the process may open no
@@ -122,6 +124,12 @@ impl Drop for TempFile {
             let _ = fs::remove_file(&self.temporary);
         }
     }
+}
+
+/// Whether a file may stay as it `is` where its rights could not be changed, as on some of FUSE: nobody may do more
+/// with it than with the one before.
+fn no_wider(changed: io::Result<()>, is: u32, was: u32) -> io::Result<()> {
+    if is & !was == 0 { Ok(()) } else { changed }
 }
 
 /// The regular file that has this name, if any. Errors: `Usage` for anything else, and with `new` for any.
@@ -292,6 +300,15 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         assert_eq!(fs::read_to_string(&path).expect("read"), "new");
         assert_eq!(fs::read_to_string(&victim).expect("read"), "precious");
+    }
+
+    #[test]
+    fn rights_that_cannot_be_changed_are_an_error_only_where_they_are_wider() {
+        let refused = || Err(io::Error::from(io::ErrorKind::Unsupported));
+        assert!(no_wider(refused(), 0o600, 0o644).is_ok());
+        assert!(no_wider(refused(), 0o777, 0o777).is_ok());
+        assert!(no_wider(refused(), 0o777, 0o600).is_err());
+        assert!(no_wider(Ok(()), 0o600, 0o644).is_ok());
     }
 
     #[test]

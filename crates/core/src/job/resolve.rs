@@ -54,7 +54,7 @@ impl Resolver<'_> {
         self.trace(&job.trace).map_err(|c| self.error(c))?;
         let budget_written = (self.given)("capture.budget");
         if !budget_written {
-            job.capture.budget = self.machine.capture_budget;
+            job.capture.budget = check::capture_budget(&workloads, &capabilities, self.machine);
         }
         let plan = Plan {
             run,

@@ -11,9 +11,9 @@ mod stream;
 mod workload;
 
 use crate::Error;
-use crate::capability::Capabilities;
+use crate::capability::{Capabilities, TargetKind};
 use crate::error::ErrorKind;
-use crate::plan::{CaptureMode, Plan, RunPlan, TraceMode, least_capture};
+use crate::plan::{CaptureMode, Plan, RunPlan, TraceMode, WorkloadPlan, least_capture};
 use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
 
@@ -24,6 +24,8 @@ use super::MachineMemory;
 
 /// Most workers of a run: the `worker` column and the thread count stay sane.
 const MAX_WORKERS: u32 = 4096;
+/// The buffers of a worker are in whole pages of this size (`buffers` of `taillight-driver`), bytes.
+const HUGE_PAGE: u64 = 2 << 20;
 /// Bytes of a ring of trace events.
 const TRACE_BUFFER: std::ops::RangeInclusive<u64> = 4096..=256 << 20;
 
@@ -134,7 +136,7 @@ fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written
     outstanding(plan, machine)?;
     qos(plan)?;
     data::verify(plan, can, machine)?;
-    capture(plan, machine, budget_written)
+    capture(plan, can, machine, budget_written)
 }
 
 /// Steps between load and run: loading may take long, so that they are refused before it.
@@ -297,16 +299,57 @@ fn qos(plan: &Plan) -> Checked {
     Ok(())
 }
 
-fn capture(plan: &Plan, machine: MachineMemory, budget_written: bool) -> Checked {
+/// Memory that the buffers of the workers can take: whole huge pages of each, where the driver has such.
+fn buffers(workloads: &[WorkloadPlan], can: &Capabilities) -> u64 {
+    if !can.stores_data || can.facts.kind == TargetKind::Keyed {
+        return 0;
+    }
+    let of = |w: &WorkloadPlan| {
+        let each = u64::from(w.queue_depth).saturating_mul(w.block_size.max());
+        let pages = each.div_ceil(HUGE_PAGE).saturating_mul(HUGE_PAGE);
+        pages.saturating_mul(u64::from(w.workers))
+    };
+    workloads.iter().fold(0, |sum, w| sum.saturating_add(of(w)))
+}
+
+/// The budget of a job that sets none: the machine's, and half of what the buffers leave at most, in whole MiB.
+pub(super) fn capture_budget(
+    workloads: &[WorkloadPlan],
+    can: &Capabilities,
+    machine: MachineMemory,
+) -> ByteSize {
+    let left = machine.free_memory.0.saturating_sub(buffers(workloads, can)) / 2;
+    if machine.capture_budget.0 <= left {
+        return machine.capture_budget;
+    }
+    ByteSize(left >> 20 << 20)
+}
+
+fn capture(
+    plan: &Plan,
+    can: &Capabilities,
+    machine: MachineMemory,
+    budget_written: bool,
+) -> Checked {
     let c = &plan.capture;
     if c.mode == CaptureMode::Off {
         return Ok(());
     }
     room_for_workers(plan, budget_written)?;
-    if c.budget > machine.free_memory {
+    // One that no job set leaves them room; harder points of a search keep it.
+    let buffers = if budget_written { buffers(&plan.workloads, can) } else { 0 };
+    if c.budget.0.saturating_add(buffers) > machine.free_memory.0 {
+        let beside = match buffers >> 20 {
+            0 => String::new(),
+            mib => format!(", and the workers' buffers can take {mib} MiB of it"),
+        };
         return Err(Complaint::new(
             "capture.budget",
-            format!("{} MiB, but free are {} MiB", c.budget.0 >> 20, machine.free_memory.0 >> 20),
+            format!(
+                "{} MiB, but free are {} MiB{beside}",
+                c.budget.0 >> 20,
+                machine.free_memory.0 >> 20
+            ),
             "lower it, or leave it out for a quarter of the free memory",
         )
         .unavailable());

@@ -43,6 +43,7 @@ impl DriverView for FakeDrivers {
             ops: vec![OpKind::Read, OpKind::Write],
             max_depth: if queue { 4096 } else { 1 },
             sync: queue,
+            stores_data: target.driver == "file",
             admin: vec![AdminAction::Flush],
             ..Capabilities::default()
         })
@@ -79,6 +80,21 @@ fn said(e: &Error) -> String {
 /// A job for the fake driver with these lines below `[[workload]]`.
 fn workload(lines: &str) -> String {
     format!("[target]\ndriver = \"null\"\nsize = \"1GiB\"\n[[workload]]\n{lines}\n")
+}
+
+#[test]
+fn whole_huge_pages_of_the_buffers_count_before_the_run() {
+    let job = |driver: &str, more: &str| {
+        format!("[target]\ndriver = \"{driver}\"\n{more}\n[[workload]]\nworkers = 1600\n")
+    };
+    // 3,200 MiB of 4 GiB are theirs; a driver that stores nothing has none.
+    assert_eq!(resolve(&job("file", "")).unwrap().capture.budget, ByteSize(448 << 20));
+    assert_eq!(resolve(&job("null", "")).unwrap().capture.budget, ByteSize(GIB));
+    let written = "[capture]\nbudget = \"1GiB\"";
+    let said = refused(&job("file", written));
+    let parts = ["capture.budget: 1024 MiB, but free are 4096 MiB", "buffers can take 3200 MiB"];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    assert!(resolve(&job("null", written)).is_ok());
 }
 
 #[test]

@@ -352,6 +352,15 @@ pub(crate) fn read_table<R: Clone + Default>(
     columns: Columns<R>,
     each: &mut dyn FnMut(Vec<R>) -> Result<()>,
 ) -> Result<()> {
+    read_columns(path, columns, each)
+}
+
+/// As [`read_table`], of some columns: the others stay default.
+pub(crate) fn read_columns<R: Clone + Default>(
+    path: &Path,
+    columns: &[&dyn Column<R>],
+    each: &mut dyn FnMut(Vec<R>) -> Result<()>,
+) -> Result<()> {
     let reader = table::open(path)?;
     let mut first_row = 0;
     for g in 0..reader.num_row_groups() {
@@ -376,7 +385,7 @@ pub(crate) fn read_rows<R: Clone + Default>(path: &Path, columns: Columns<R>) ->
 fn read_group<R: Clone + Default>(
     path: &Path,
     group: &dyn RowGroupReader,
-    columns: Columns<R>,
+    columns: &[&dyn Column<R>],
     first_row: u64,
 ) -> Result<Vec<R>> {
     let count = table::group_rows(path, group.metadata().num_rows(), ROWS_MAX)?;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use taillight_core::{OpKind, Result};
 
 use crate::columns::{
-    Int64, Name, Named, Nanos, Nullable, TableWriter, UInt64, Utf8, read_table, table_row,
+    Column, Int64, Name, Named, Nanos, Nullable, TableWriter, UInt64, Utf8, read_columns,
+    read_table, table_row,
 };
 use crate::dir::RunDir;
 use crate::{names, table};
@@ -314,6 +315,20 @@ pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()
     })
 }
 
+/// Reads kind, times and worker of each row, a row group at a time, in file order; the rest stays default. Errors: as
+/// [`read_layers`], but for what a row lacks.
+pub fn read_layer_times(
+    path: &Path,
+    each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()>,
+) -> Result<()> {
+    let wanted = |column: &&&dyn Column<LayerRow>| TIMES.contains(&column.name());
+    let columns: Vec<_> = COLUMNS.iter().filter(wanted).copied().collect();
+    read_columns(path, &columns, each)
+}
+
+/// The columns of [`read_layer_times`].
+const TIMES: [&str; 4] = ["kind", "start_ns", "end_ns", "worker"];
+
 /// Texts that were read: there are few, in many rows.
 #[derive(Default)]
 struct KnownTexts(HashSet<Arc<str>>);
@@ -422,6 +437,20 @@ mod tests {
         let mut writer = LayerWriter::begin(&dir);
         writer.rows(rows.clone().into_iter()).unwrap();
         writer.commit().unwrap();
+        let mut times = Vec::new();
+        read_layer_times(&dir.file(names::LAYERS), &mut |mut group| {
+            times.append(&mut group);
+            Ok(())
+        })
+        .unwrap();
+        let only = |row: &LayerRow| LayerRow {
+            kind: row.kind,
+            start_ns: row.start_ns,
+            end_ns: row.end_ns,
+            worker: row.worker,
+            ..LayerRow::default()
+        };
+        assert_eq!(times, rows.iter().map(only).collect::<Vec<_>>(), "other columns are not read");
         let mut back = Vec::new();
         let mut each = |mut group: Vec<LayerRow>| {
             back.append(&mut group);

@@ -20,6 +20,9 @@ use super::stacks::{self, SleepReason};
 /// Culprits of an episode that are listed, the largest of each role.
 const LISTED: usize = 3;
 
+/// The limit on CPU time.
+pub const QUOTA: &str = "cpu quota of the run's control group";
+
 /// What a culprit did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -148,12 +151,18 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
         sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);
     }
     disk(list, events, &mut sums);
+    let (quota_ns, limits) = limits(events, span);
+    sums.time(Role::Limit, Some(Who::nobody(QUOTA)), quota_ns as i64);
+    for (name, requests) in &limits {
+        sums.of(Role::Limit, Who::nobody(name)).requests = Some(*requests);
+    }
+    ordered(sums)
+}
+
+/// Limits of the run's own that held something back in this time: for how long the quota of CPU time did, ns, and how
+/// many requests each other one.
+pub fn limits(events: &Events, span: (i64, i64)) -> (u64, BTreeMap<String, u64>) {
     let quota = events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns);
-    sums.time(
-        Role::Limit,
-        Some(Who::nobody("cpu quota of the run's control group")),
-        quota.sum::<u64>() as i64,
-    );
     let limit = |r: &&LayerRow| {
         let reason = stacks::reason_of(r);
         matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
@@ -165,10 +174,7 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
         let disk = row.dev.as_deref().map_or_else(|| "a disk".to_owned(), |d| events.disks.name(d));
         *limits.entry(format!("I/O limit of the run's control group on {disk}")).or_default() += 1;
     }
-    for (name, requests) in &limits {
-        sums.of(Role::Limit, Who::nobody(name)).requests = Some(*requests);
-    }
-    ordered(sums)
+    (quota.sum(), limits)
 }
 
 /// Whether a limit had held pages of the run's own file back.

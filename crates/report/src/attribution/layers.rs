@@ -5,9 +5,10 @@ use std::path::Path;
 
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, read_ios};
-use taillight_rundir::layers::{LayerKind, LayerRow, flags, read_layers};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags, read_layer_times, read_layers};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
+use taillight_stats::episodes::{DEFAULT_GAP_NS, group_episodes};
 
 use super::context::IoContext;
 use super::disks::Disks;
@@ -75,7 +76,7 @@ pub struct TracedRun {
     /// Every `stride`th traced I/O.
     pub phased: Vec<PhasedIo>,
     stride: u64,
-    /// Evenly spaced over the run, each as long as the usual slow I/O.
+    /// Evenly spaced over the run, each as long as the usual episode of slow I/Os.
     pub moments: Vec<(i64, i64)>,
     /// Where I/Os of the random sample among these were, bytes.
     pub places: Vec<u64>,
@@ -187,15 +188,15 @@ fn moments((from, to): (i64, i64), length: Option<i64>) -> Vec<(i64, i64)> {
 impl AskedTimes {
     /// Errors: `Corrupt` when the file is damaged.
     fn of(path: &Path, slow: &IoKeys) -> Result<AskedTimes> {
-        let (mut times, mut lengths) = (Vec::<(i64, i64)>::new(), Vec::new());
+        let (mut times, mut slow_times) = (Vec::<(i64, i64)>::new(), Vec::new());
         let mut span = (i64::MAX, i64::MIN);
-        read_layers(path, &mut |rows| {
+        read_layer_times(path, &mut |rows| {
             for row in rows.iter().filter(|row| row.kind == LayerKind::Io) {
                 let key = (row.worker.unwrap_or(u64::MAX), row.start_ns);
                 let slow = slow.contains(&key);
                 let around = if slow { AROUND_SLOW_NS } else { AROUND_NS };
                 span = (span.0.min(row.start_ns), span.1.max(row.end_ns));
-                lengths.extend(slow.then_some(row.end_ns - row.start_ns));
+                slow_times.extend(slow.then_some((row.start_ns, row.end_ns)));
                 let (from, to) = (row.start_ns - around, row.end_ns + around);
                 // A worker's I/Os come in order.
                 match times.last_mut().filter(|last| last.0 <= from && from <= last.1) {
@@ -205,6 +206,8 @@ impl AskedTimes {
             }
             Ok(())
         })?;
+        let episodes = group_episodes(&slow_times, DEFAULT_GAP_NS);
+        let mut lengths: Vec<_> = episodes.list().iter().map(|e| e.span_ns() as i64).collect();
         lengths.sort_unstable();
         let moments = moments(span, lengths.get(lengths.len() / 2).copied());
         times.extend(&moments);
@@ -367,6 +370,22 @@ mod tests {
 
     /// The measure phase begins, ns.
     const BEGUN: i64 = 1_000_000_000;
+
+    #[test]
+    fn moments_are_as_long_as_the_usual_episode() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        // Ten of 1 ms, one after the other, are one episode.
+        let begins: Vec<i64> = (0..10).map(|i| BEGUN + i * 1_000_000).collect();
+        let mut writer = LayerWriter::begin(&dir);
+        let ios = begins.iter().map(|at| fixture::traced_io(*at, at + 1_000_000));
+        writer.rows(ios).unwrap();
+        writer.commit().unwrap();
+        let slow: IoKeys = begins.iter().map(|at| (0, *at)).collect();
+        let times = AskedTimes::of(&dir.file(names::LAYERS), &slow).unwrap();
+        assert_eq!(times.moments.len(), MOMENTS as usize);
+        assert!(times.moments.iter().all(|(from, to)| to - from == 10_000_000));
+    }
 
     /// An I/O of a worker in so many rounds before its last one, and of how many there are rows.
     fn in_rounds(token: u64, rounds: u64, rows: u64) -> Vec<LayerRow> {

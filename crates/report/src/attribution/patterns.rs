@@ -12,7 +12,7 @@ use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 
-use super::culprits::Role;
+use super::culprits::{QUOTA, Role, limits};
 use super::episodes::EpisodeView;
 use super::events::Events;
 use super::judge::{Judged, Layer};
@@ -86,8 +86,8 @@ pub struct PatternScale {
     pub flush_ns: Option<i64>,
     /// From one I/O to the next, ns.
     pub spacing_ns: i64,
-    /// Of each culprit the share of moments of the run, evenly spaced and as long as an episode's slowest I/O,
-    /// in which it was there; none where not all events were kept.
+    /// Of each culprit the share of moments of the run, evenly spaced and as long as the usual episode, in
+    /// which it was there; none where not all events were kept.
     pub presence: BTreeMap<(Role, String), f64>,
 }
 
@@ -175,6 +175,9 @@ fn present(events: &Events, (from, to): (i64, i64)) -> BTreeSet<(Role, String)> 
         add(Role::Cpu, &row.comm);
         add(Role::Kthread, &row.other);
     }
+    let (quota_ns, limits) = limits(events, (from, to));
+    found.extend((quota_ns > 0).then(|| (Role::Limit, QUOTA.to_owned())));
+    found.extend(limits.into_keys().map(|name| (Role::Limit, name)));
     found
 }
 

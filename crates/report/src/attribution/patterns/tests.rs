@@ -137,21 +137,53 @@ fn keys_and_objects_are_in_no_place() {
     assert_eq!(place_of(OpKind::Read, &row(4096)), Some((0, 4096)));
 }
 
+fn culprit_of(role: Role, name: &str) -> Culprit {
+    Culprit {
+        role,
+        name: name.to_owned(),
+        tid: None,
+        pid: None,
+        command: None,
+        cgroup: None,
+        requests: Some(1),
+        bytes: None,
+        time_ns: None,
+    }
+}
+
+#[test]
+fn a_limit_that_is_always_on_is_no_pattern() {
+    let mut list = at(&apart(6));
+    for one in &mut list {
+        one.culprits = vec![culprit_of(Role::Limit, QUOTA)];
+    }
+    let (first, last) = (list[0].start_ns, list[5].end_ns);
+    let step = (last - first) / 100;
+    let moments: Vec<_> = (0..100).map(|i| (first + i * step, first + (i + 1) * step)).collect();
+    let of = |spent: &[(i64, i64)]| {
+        let mut events = Events::default();
+        spent.iter().for_each(|(start_ns, end_ns)| {
+            events.add(LayerRow {
+                kind: LayerKind::CpuQuota,
+                start_ns: *start_ns,
+                end_ns: *end_ns,
+                blocked_ns: Some(1000),
+                ..LayerRow::default()
+            });
+        });
+        events.sort();
+        kinds(&list, &PatternScale::default().with_presence(&list, &moments, &events))
+    };
+    assert_eq!(of(&moments), []);
+    let then: Vec<_> = list.iter().map(|e| (e.start_ns, e.end_ns)).collect();
+    assert_eq!(of(&then), [Alike::Culprit { name: QUOTA.to_owned() }]);
+}
+
 #[test]
 fn who_is_always_there_is_no_pattern() {
     let mut list = at(&apart(6));
     for one in &mut list {
-        one.culprits = vec![Culprit {
-            role: Role::Disk,
-            name: "backup".to_owned(),
-            tid: None,
-            pid: None,
-            command: None,
-            cgroup: None,
-            requests: Some(1),
-            bytes: None,
-            time_ns: None,
-        }];
+        one.culprits = vec![culprit_of(Role::Disk, "backup")];
         one.worst_ns = 1_000_000;
     }
     let neighbour = |start_ns, end_ns| LayerRow {

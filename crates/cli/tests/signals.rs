@@ -68,7 +68,8 @@ fn the_same_signal_again_is_no_second_wish() {
             signal(&child, name);
             std::thread::sleep(Duration::from_millis(pause));
         }
-        ended(&child.wait_with_output().expect("it ends"), 143);
+        let (_, err) = ended(&child.wait_with_output().expect("it ends"), 143);
+        assert_eq!(err.matches("ending; again after a second ends at once\n").count(), 1, "{err}");
         in_order(dir.path(), "out", &capture);
     }
 }

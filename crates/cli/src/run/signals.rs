@@ -20,6 +20,7 @@ use taillight_core::{Clock, Error, MonoClock, Result, StopFlag};
 
 use super::directory::command_line;
 use super::sys::{self, LastWords};
+use crate::output;
 
 /// Signals that end a program by default (signal(7)), that can be handled, and whose handler can return; those
 /// of real time come beside them. SIGPIPE is ignored from the start of every Rust program, SIGXFSZ and SIGABRT are in
@@ -45,6 +46,9 @@ const ENDS: [i32; 15] = [
 /// Within this time the same signal is the same wish.
 const ONE_WISH: Duration = Duration::from_secs(1);
 
+/// Said when the first signal comes.
+const ENDING: &str = "ending; again after a second ends at once";
+
 /// Said when a mapping has lost its file.
 const CUT: &str = "error: a file that is mapped into memory was cut or cannot be read (SIGBUS), most likely a chunk of \
      the capture in /dev/shm: what it held is lost\n";
@@ -55,6 +59,8 @@ struct EndWish {
     stop: StopFlag,
     /// The first signal in the lowest byte, above it when it came, in us; 0 before any.
     first: AtomicU64,
+    /// What the first signal says.
+    ending: LastWords,
     /// What a forced end says.
     forced: LastWords,
     /// What the end by a lost mapping says.
@@ -86,6 +92,11 @@ impl Signals {
         let refused = |e| Error::unavailable("cannot handle signals").source(e);
         let signals = Signals { wish: Arc::default(), going_on: Mutex::default() };
         signals.going_on(|_| ());
+        if !output::voice().quiet {
+            // A terminal has echoed ^C, or shows a bar.
+            let begin = if output::redraws() { "\n" } else { "" };
+            signals.wish.ending.set(format!("{begin}{ENDING}\n"));
+        }
         if screen {
             sys::restore_before(SIGTSTP).map_err(refused)?;
         }
@@ -205,7 +216,8 @@ impl EndWish {
         let mine = now << 8 | u64::try_from(signal).unwrap_or(0);
         let before = self.first.compare_exchange(0, mine, Ordering::Relaxed, Ordering::Relaxed);
         let Some((first, at)) = before.err().and_then(first_of) else {
-            return self.stop.stop();
+            self.stop.stop();
+            return self.ending.say();
         };
         // Whoever ends a whole session sends SIGTERM and SIGHUP at once (systemd.kill(5), SendSIGHUP=).
         let same = first == signal || signal == SIGHUP || (first, signal) == (SIGHUP, SIGTERM);

@@ -47,6 +47,50 @@ fn says(err: &str, parts: &[&str]) {
 }
 
 #[test]
+fn buffers_that_cannot_be_registered_are_told_before_and_after_the_run() {
+    let Some(dir) = stage("buffers_that_cannot_be_registered_are_told_before_and_after_the_run")
+    else {
+        return;
+    };
+    mode(dir.path(), 0o777);
+    let of = |limit: &str, before: &[&str], line: &str| {
+        let output = Command::new("sh")
+            .args(["-c", &format!("ulimit -l {limit} && exec \"$@\""), "sh"])
+            .args(before)
+            .arg(dir.path().join("taillight"))
+            .args(["run", "--path", "data/", "--size", "1MiB", "--depth", "2", "--ops", "100"])
+            .args(line.split(' '))
+            .current_dir(dir.path())
+            .output()
+            .expect("it starts");
+        let found = output.status.code().unwrap_or(-1);
+        (found, ended(&output, found).0)
+    };
+    let plain = [&["setpriv"], &NOBODY[..]].concat();
+    let note = "fixed_buffers = true is not obeyed here";
+    assert!(of("8192", &plain, "--print-plan").1.contains(note));
+    assert!(
+        !of(
+            "8192",
+            &plain,
+            "--print-plan --set target.options.engine=sync --set workload.0.queue_depth=1"
+        )
+        .1
+        .contains(note)
+    );
+    let off = "--print-plan --set target.options.fixed_buffers=false";
+    assert!(!of("8192", &plain, off).1.contains(note));
+    assert!(!of("8192", &[], "--print-plan").1.contains(note), "root may");
+    let (code, out) = of("8192", &plain, "--output out");
+    if code == 4 {
+        eprintln!("skipped: no io_uring for a plain user");
+        return;
+    }
+    assert!(out.contains("buffers not registered"), "{out}");
+    assert_eq!(common::summary(dir.path(), "out")["overhead"]["buffers_unregistered"], true);
+}
+
+#[test]
 fn files_and_directories_without_rights() {
     let Some(dir) = stage("files_and_directories_without_rights") else {
         return;

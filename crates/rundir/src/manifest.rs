@@ -259,6 +259,10 @@ pub struct Overhead {
     /// What showing the run while it went on took; absent when nobody asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveViewCost>,
+    /// Buffers were to be registered with the ring, and were not: this process may lock a limited amount of
+    /// memory only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub buffers_unregistered: bool,
 }
 
 /// What the live view of a run took until its load was over.

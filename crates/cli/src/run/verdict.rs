@@ -4,6 +4,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, ErrorKind};
+use taillight_driver::file::UNREGISTERED;
 use taillight_engine::{EngineOutcome, StopReason};
 use taillight_machine::Sys;
 use taillight_rundir::manifest::{Overhead, ScheduleInfo};
@@ -45,6 +46,7 @@ pub fn conclude(
     }
     let mut manifest = run.dir.manifest().clone();
     let mut environment = environment.clone();
+    let unregistered = outcome.target_facts.iter().any(|(name, _)| name == UNREGISTERED);
     if !outcome.target_facts.is_empty() {
         environment.add("driver", &outcome.target_facts);
     }
@@ -56,6 +58,7 @@ pub fn conclude(
     manifest.losses = outcome.losses;
     manifest.losses.trace_events = trace.as_ref().map(|t| t.events_lost + t.ios_lost);
     manifest.overhead = outcome.overhead;
+    manifest.overhead.buffers_unregistered = unregistered;
     if let Some(cost) = &trace {
         note_cost(&mut manifest.overhead, cost);
     }

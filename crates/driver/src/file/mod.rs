@@ -99,7 +99,10 @@ impl Driver for File {
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let note =
             |engine| format!("target.options.engine = \"auto\" becomes {engine} with this plan.");
-        engine(plan).map(note).into_iter().collect()
+        let notes = engine(plan).map(note).into_iter();
+        notes
+            .chain(unregistered(plan, uring::setup::registers_buffers()).map(str::to_owned))
+            .collect()
     }
     fn settle(&self, target: &mut TargetPlan, deepest: u32) {
         let auto = FileOptions::parse(self.name(), &target.options)
@@ -183,6 +186,19 @@ fn engine(plan: &Plan) -> Option<&'static str> {
         _ => "\"sync\"",
     })
 }
+
+/// What is said of a plan whose buffers would be registered, where they cannot be.
+fn unregistered(plan: &Plan, can: bool) -> Option<&'static str> {
+    let options = FileOptions::parse(&plan.target.driver, &plan.target.options).ok()?;
+    let engine = choose(&options, &AccessNeeds::of(plan)).ok()?;
+    (engine == IoEngine::Uring && options.fixed_buffers && !can).then_some(
+        "target.options.fixed_buffers = true is not obeyed here: this process may lock a limited amount of \
+         memory only (ulimit -l unlimited, or CAP_IPC_LOCK).",
+    )
+}
+
+/// The fact that buffers were to be registered with the ring and could not be.
+pub const UNREGISTERED: &str = "io.fixed_buffers";
 
 /// Which engine, and what it cannot do.
 fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
@@ -320,7 +336,7 @@ impl OpenedTarget {
                 facts.push(("io.engine".to_owned(), ring));
                 if options.fixed_buffers && !shared.setup.fixed_buffers {
                     let why = "no: this process may lock a limited amount of memory only";
-                    facts.push(("io.fixed_buffers".to_owned(), why.to_owned()));
+                    facts.push((UNREGISTERED.to_owned(), why.to_owned()));
                 }
                 let batch = match shared.submit_batch {
                     u32::MAX => "what is due".to_owned(),

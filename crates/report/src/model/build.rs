@@ -312,6 +312,9 @@ fn overhead(summary: &Summary) -> String {
         let scrapes = format::counted(live.scrapes, "scrape");
         format!("live view {cpu} of CPU ({scrapes}, {})", format::counted(live.events, "event"))
     }));
+    if o.buffers_unregistered {
+        parts.push("buffers not registered (limit on locked memory)".to_owned());
+    }
     if let Some(share) = o.trace_loss {
         parts.push(format!("tracing took {} of the throughput", format::percent(share)));
     }

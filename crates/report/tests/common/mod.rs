@@ -239,6 +239,7 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
         probe_ns_per_op: None,
         collector_ns_per_op: None,
         live: None,
+        ..Overhead::default()
     };
     manifest
 }

@@ -139,7 +139,7 @@ fn foreign_word(word: &str, options: bool) -> String {
         let options = options || !out.is_empty();
         match foreign_secret(bare, options) {
             Some(at) => {
-                out.push_str(&part[..open + at.start]);
+                out.push_str(&masked(&part[..open + at.start]));
                 out.push_str(MASK);
                 // Up to the host of an address; else it may go on.
                 if !part[open + at.end..].starts_with('@') {

@@ -259,6 +259,10 @@ pub struct Overhead {
     /// What showing the run while it went on took; absent when nobody asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveViewCost>,
+    /// Bytes of the trace that were written to a disk under test while the load went on; absent when none
+    /// were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_beside_load_bytes: Option<u64>,
     /// Buffers were to be registered with the ring, and were not: this process may lock a limited amount of
     /// memory only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -110,6 +110,15 @@ pub struct TraceInfo {
     /// Events that no kept I/O needs and that were forgotten to make room.
     #[serde(default)]
     pub events_forgotten: u64,
+    /// Threads that events name and that were not looked up in time: they have no command line and control group.
+    #[serde(default)]
+    pub threads_unknown: u64,
+    /// Bytes of the trace that were written to the run directory while the load went on.
+    #[serde(default)]
+    pub spilled_bytes: u64,
+    /// Whether they went to a disk under test; absent where the disks are not known, or nothing was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spilled_beside_load: Option<bool>,
     /// I/Os on the disks under test that are none of the load's: other programs', those of the program's own
     /// other threads, what the kernel read ahead. Parts of the load's own that could not be given to one of
     /// its I/Os do not count.

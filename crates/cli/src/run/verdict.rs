@@ -25,6 +25,8 @@ fn note_cost(overhead: &mut Overhead, cost: &TraceInfo) {
     overhead.trace_ns_per_op = cost.program_ns_per_op;
     overhead.probe_ns_per_op = cost.probe_ns_per_op;
     overhead.collector_ns_per_op = cost.collector_ns_per_op;
+    let beside = cost.spilled_beside_load == Some(true);
+    overhead.trace_beside_load_bytes = beside.then_some(cost.spilled_bytes);
 }
 
 /// Finishes the run directory and says how it went, and how a directory that cannot be written is

@@ -312,6 +312,9 @@ fn overhead(summary: &Summary) -> String {
         let scrapes = format::counted(live.scrapes, "scrape");
         format!("live view {cpu} of CPU ({scrapes}, {})", format::counted(live.events, "event"))
     }));
+    parts.extend(o.trace_beside_load_bytes.map(|bytes| {
+        format!("{} of the trace written to a disk under test", format::bytes(bytes))
+    }));
     if o.buffers_unregistered {
         parts.push("buffers not registered (limit on locked memory)".to_owned());
     }

@@ -183,6 +183,12 @@ fn limits(it: &Explanation) -> Vec<String> {
             were(lost, "trace event")
         ));
     }
+    if it.info.threads_unknown > 0 {
+        said.push(format!(
+            "{} not looked up in time: without command line and control group.",
+            were(it.info.threads_unknown, "thread")
+        ));
+    }
     if it.info.backend == TracingBackend::Imported {
         let from = it.info.why.as_deref().unwrap_or("another tool");
         said.push(format!(

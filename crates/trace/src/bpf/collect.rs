@@ -54,6 +54,8 @@ pub struct CollectedTrace {
     pub collector_ns: Option<f64>,
     /// Whom events name.
     pub threads: SeenThreads,
+    /// Those of them that nobody looked up in time.
+    pub threads_unknown: u64,
 }
 
 impl CollectedTrace {
@@ -69,7 +71,8 @@ impl CollectedTrace {
             programs: Vec::new(),
             program_ns: None,
             collector_ns: None,
-            threads: SeenThreads::default(),
+            threads: SeenThreads::begin(Sys::default()),
+            threads_unknown: 0,
         }
     }
 
@@ -119,7 +122,6 @@ pub fn gather(
     mut quota: QuotaWatch,
     mut tail: Option<TraceTail>,
 ) -> CollectedTrace {
-    let sys = Sys::default();
     let mut all = CollectedTrace::new(sources.spill.as_deref());
     let mut needed = NeededTimes::default();
     sources.pulse.here();
@@ -138,7 +140,7 @@ pub fn gather(
         all.programs.extend(sources.programs.attach_wanted());
         sources.programs.settle_issue();
         cost.step(Instant::now());
-        drain(&mut sources.ring, &mut all, &sys);
+        drain(&mut sources.ring, &mut all);
         for mut batch in sources.full.try_iter() {
             let handed_back = batch.take_part();
             let (kept, empty) = match handed_back {
@@ -170,6 +172,7 @@ pub fn gather(
         if stop {
             (all.gaps, all.stopped) = sources.pulse.end(MonoClock.now().0);
             (all.program_ns, all.collector_ns) = cost.finish();
+            all.threads_unknown = all.threads.end();
             return all;
         }
         std::thread::sleep(PAUSE);
@@ -177,12 +180,13 @@ pub fn gather(
     }
 }
 
-fn drain(ring: &mut EventRing, all: &mut CollectedTrace, sys: &Sys) {
+fn drain(ring: &mut EventRing, all: &mut CollectedTrace) {
+    all.threads.settle();
     while let Some(item) = ring.next() {
         let event = TraceEvent::parse(&item);
         if let Some(event) = &event {
-            all.threads.note(&event.who, sys);
-            all.threads.note(&event.other, sys);
+            all.threads.note(&event.who);
+            all.threads.note(&event.other);
         }
         match event {
             Some(event) if event.worker as usize == heartbeat::COLLECTOR_INDEX => {}

@@ -1,26 +1,31 @@
 //! Command line and control group of the threads that events name.
 //!
 //! What it is: looked up once for each thread, soon after its first event, and only where `/proc` still has the
-//! thread that the event saw: the same numbers, name and begin. What it is not: a guess; a thread that has ended,
+//! thread that the event saw: the same numbers, name and begin. A thread of its own looks up: `/proc/PID/cmdline` takes
+//! locks and memory of that process, and hangs with it while storage stalls. What it is not: a guess; a thread that has ended,
 //! or runs another program by then, has neither. (A program that was replaced by one of the same name since the
 //! event is not told from it.)
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use taillight_core::secret::masked_command;
 use taillight_machine::Sys;
 
 use super::layout::{self, ThreadSeen};
 
 /// Threads looked up at most: those of a busy machine for days, in some MiB.
 const THREADS_MAX: usize = 16_384;
+/// Threads that wait to be looked up, at most.
+const QUEUE: usize = 1024;
+/// How long the end waits for look-ups that hang.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of a command line that are kept.
 const COMMAND_MAX: usize = 256;
 /// A tick of `/proc/PID/stat`, ns, on every Linux that runs this.
 const TICK_NS: u64 = 10_000_000;
-/// Words of an argument that may hold a secret.
-const SECRETS: [&str; 6] = ["pass", "secret", "token", "key", "auth", "cred"];
-const HIDDEN: &str = "[hidden]";
 
 /// What is known of a thread's process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,20 +35,72 @@ pub struct ProcessFacts {
 }
 
 /// Threads that events named.
-#[derive(Debug, Default)]
-pub struct SeenThreads(BTreeMap<ThreadSeen, ProcessFacts>);
+#[derive(Debug)]
+pub struct SeenThreads {
+    known: BTreeMap<ThreadSeen, ProcessFacts>,
+    /// Whom to look up; none when nobody does.
+    asked: Option<Sender<ThreadSeen>>,
+    answers: Receiver<(ThreadSeen, ProcessFacts)>,
+    unanswered: u64,
+    /// Threads that found the queue full.
+    missed: u64,
+}
 
 impl SeenThreads {
-    /// Looks a thread up, once.
-    pub fn note(&mut self, seen: &ThreadSeen, sys: &Sys) {
-        if seen.tid == 0 || self.0.len() >= THREADS_MAX || self.0.contains_key(seen) {
+    /// Starts the thread that looks up.
+    pub fn begin(sys: Sys) -> SeenThreads {
+        let (asked, questions) = bounded::<ThreadSeen>(QUEUE);
+        let (answer, answers) = unbounded();
+        let body = move || {
+            for seen in questions {
+                let facts = look_up(&seen, &sys).unwrap_or_default();
+                if answer.send((seen, facts)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("trace-names".to_owned()).spawn(body);
+        let asked = thread.ok().map(|_| asked);
+        SeenThreads { known: BTreeMap::new(), asked, answers, unanswered: 0, missed: 0 }
+    }
+
+    /// Has a thread looked up, once; never waits.
+    pub fn note(&mut self, seen: &ThreadSeen) {
+        if seen.tid == 0 || self.known.len() >= THREADS_MAX || self.known.contains_key(seen) {
             return;
         }
-        self.0.insert(*seen, look_up(seen, sys).unwrap_or_default());
+        self.known.insert(*seen, ProcessFacts::default());
+        match self.asked.as_ref().map(|asked| asked.try_send(*seen)) {
+            Some(Ok(())) => self.unanswered += 1,
+            _ => self.missed += 1,
+        }
+    }
+
+    /// Takes what was looked up since.
+    pub fn settle(&mut self) {
+        while let Ok((seen, facts)) = self.answers.try_recv() {
+            self.answered(seen, facts);
+        }
+    }
+
+    /// Waits for what was asked last, not for long. How many threads nobody looked up.
+    pub fn end(&mut self) -> u64 {
+        self.asked = None;
+        let until = Instant::now() + PATIENCE;
+        while self.unanswered > 0 {
+            let Ok((seen, facts)) = self.answers.recv_deadline(until) else { break };
+            self.answered(seen, facts);
+        }
+        self.missed + self.unanswered
+    }
+
+    fn answered(&mut self, seen: ThreadSeen, facts: ProcessFacts) {
+        self.unanswered -= 1;
+        self.known.insert(seen, facts);
     }
 
     pub fn get(&self, seen: &ThreadSeen) -> ProcessFacts {
-        self.0.get(seen).cloned().unwrap_or_default()
+        self.known.get(seen).cloned().unwrap_or_default()
     }
 }
 
@@ -78,27 +135,7 @@ fn is_of(stat: &str, seen: &ThreadSeen) -> bool {
 /// thread of the kernel.
 fn command(bytes: &[u8]) -> Option<Arc<str>> {
     let text = String::from_utf8_lossy(bytes);
-    let mut hide_next = false;
-    let words: Vec<String> = text
-        .trim_end_matches('\0')
-        .split('\0')
-        .enumerate()
-        .map(|(i, word)| {
-            let hidden = std::mem::take(&mut hide_next);
-            let small = word.to_lowercase();
-            let names = i > 0 && SECRETS.iter().any(|s| small.contains(s));
-            let login = word.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
-            match word.split_once('=').filter(|_| names) {
-                _ if hidden || login => HIDDEN.to_owned(),
-                Some((name, _)) => format!("{name}={HIDDEN}"),
-                None => {
-                    hide_next = names && word.starts_with('-');
-                    word.to_owned()
-                }
-            }
-        })
-        .collect();
-    let mut line = words.join(" ");
+    let mut line = masked_command(text.trim_end_matches('\0').split('\0'));
     let cut = line.floor_char_boundary(COMMAND_MAX);
     if cut < line.len() {
         line.truncate(cut);
@@ -136,8 +173,9 @@ mod tests {
         put(home.path(), "proc/11/cmdline", "/bin/batch\0--all\0");
         put(home.path(), "proc/11/cgroup", "4:cpu:/jobs\n0::/\n");
         let look = |seen: &ThreadSeen| {
-            let mut threads = SeenThreads::default();
-            threads.note(seen, &sys);
+            let mut threads = SeenThreads::begin(sys.clone());
+            threads.note(seen);
+            assert_eq!(threads.end(), 0);
             threads.get(seen)
         };
         let found = look(&seen("ba)tch", 5_009_999_999));
@@ -152,12 +190,41 @@ mod tests {
         assert_eq!(look(&seen("kworker/0:1", 5_000_000_000)), ProcessFacts::default(), "ended");
     }
 
+    /// A process whose memory waits for storage holds up whoever reads its command line.
+    #[test]
+    fn a_look_up_that_hangs_holds_nobody_up_and_is_counted() {
+        let home = tempfile::tempdir().unwrap();
+        let stat = format!("12 (x) R{} 500 0", " 0".repeat(18));
+        put(home.path(), "proc/11/task/12/stat", &stat);
+        let pipe = home.path().join("proc/11/cmdline");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (done, ended) = std::sync::mpsc::channel();
+        let sys = Sys::at(home.path());
+        std::thread::spawn(move || {
+            let mut threads = SeenThreads::begin(sys);
+            let hangs = seen("x", 5_000_000_000);
+            threads.note(&hangs);
+            for tid in 0..QUEUE as u32 + 10 {
+                threads.note(&ThreadSeen { tid: tid + 100, ..hangs });
+                threads.settle();
+            }
+            done.send((threads.end(), threads.get(&hangs))).unwrap();
+        });
+        let (unknown, facts) = ended.recv_timeout(Duration::from_secs(60)).expect("it goes on");
+        assert_eq!((unknown, facts), (QUEUE as u64 + 11, ProcessFacts::default()));
+        // Lets the thread go.
+        drop(std::fs::OpenOptions::new().write(true).open(&pipe));
+    }
+
     #[test]
     fn secrets_of_other_programs_are_not_kept() {
         let of = |words: &str| command(words.as_bytes()).map(|c| c.to_string()).unwrap_or_default();
-        assert_eq!(of("tool\0--password\0hunter2\0x\0"), "tool --password [hidden] x");
-        assert_eq!(of("tool\0--api-key=abc\0"), "tool --api-key=[hidden]");
-        assert_eq!(of("curl\0https://me:pw@host/\0"), "curl [hidden]");
+        assert_eq!(of("tool\0--password\0hunter2\0x\0"), "tool --password *** x");
+        assert_eq!(of("tool\0--api-key=abc\0"), "tool --api-key=***");
+        assert_eq!(of("curl\0https://me:pw@host/\0"), "curl https://***@host/");
+        assert_eq!(of("mysql\0-phunter2\0db\0"), "mysql -p*** db");
+        assert_eq!(of("redis-cli\0-a\0hunter2\0"), "redis-cli -a ***");
+        assert_eq!(of("sh\0-c\0PGPASSWORD=hunter2 psql\0"), "sh -c PGPASSWORD=***");
         assert_eq!(of("tar\0cf\0-\0/home"), "tar cf - /home");
         assert_eq!(of(&"ä".repeat(300)).len(), COMMAND_MAX + 3);
         assert_eq!(command(b""), None);

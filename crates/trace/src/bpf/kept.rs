@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use super::layout::{EVENT_BYTES, TraceEvent};
-use super::spill::SpillFile;
+use super::spill::{SpillFile, SpillReader};
 use super::traced_io::{EarlierRound, IO_BYTES, ROUND_BYTES, TracedBatch, TracedIo};
 
 /// Memory for I/Os beyond which they go to the file, as fast as it takes them.
@@ -27,8 +27,15 @@ pub struct KeptIos {
     count: u64,
 }
 
+/// Bytes of the file that are read at a time: some hundred I/Os of a worker, and some events.
+const IOS_WINDOW: usize = 64 << 10;
+const EVENTS_WINDOW: usize = 16 << 10;
+
 /// Where an I/O is, in the order of the file: worker, submit, place.
 type IoKey = (u16, i64, u64);
+
+/// The order of the I/Os that are in the file.
+pub struct IoOrder(Vec<IoKey>);
 
 impl KeptIos {
     pub fn new(dir: Option<&Path>) -> KeptIos {
@@ -68,55 +75,55 @@ impl KeptIos {
         Some(batch)
     }
 
+    /// Bytes written to storage.
+    pub fn written(&self) -> u64 {
+        self.file.written()
+    }
+
+    /// Looks at every I/O once, a worker's about in order, and sorts them. Errors: the file cannot be read.
+    pub fn order(&self, mut look: impl FnMut(&TracedIo)) -> io::Result<IoOrder> {
+        let mut keys: Vec<IoKey> = Vec::new();
+        let (mut at, mut reader) = (0, SpillReader::new(&self.file, IOS_WINDOW));
+        while at < self.file.len() {
+            let io = parsed(&mut reader, at)?;
+            look(&io);
+            keys.push((io.worker, io.submit, at));
+            at += (IO_BYTES + io.kept() * ROUND_BYTES) as u64;
+        }
+        keys.sort_unstable();
+        self.batches.iter().flat_map(TracedBatch::each).for_each(|(io, _)| look(io));
+        Ok(IoOrder(keys))
+    }
+
     /// Every I/O in the file's order, each with its rounds. Errors: as `each`; the file cannot be read.
     pub fn in_order<E: From<io::Error>>(
         &self,
+        order: IoOrder,
         mut each: impl FnMut(&TracedIo, &[EarlierRound]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut stored: Vec<IoKey> = Vec::new();
-        self.stored(|at, io| stored.push((io.worker, io.submit, at)))?;
-        stored.sort_unstable();
         let mut held: Vec<_> = self.batches.iter().flat_map(TracedBatch::each).collect();
         held.sort_unstable_by_key(|(io, _)| (io.worker, io.submit));
         let mut held = held.into_iter().peekable();
-        for (worker, submit, at) in stored {
+        let mut reader = SpillReader::new(&self.file, IOS_WINDOW);
+        for (worker, submit, at) in order.0 {
             let earlier = |one: &(&TracedIo, _)| (one.0.worker, one.0.submit) < (worker, submit);
             while let Some((io, rounds)) = held.next_if(earlier) {
                 each(io, rounds)?;
             }
-            let (io, rounds) = self.read(at)?;
+            let io = parsed(&mut reader, at)?;
+            let bytes = reader.bytes(at + IO_BYTES as u64, io.kept() * ROUND_BYTES)?;
+            let round = |bytes: &[u8]| EarlierRound::parse(bytes.try_into().ok()?);
+            let rounds = bytes.chunks_exact(ROUND_BYTES).map(round);
+            let rounds: Vec<EarlierRound> = rounds.collect::<Option<_>>().ok_or_else(damaged)?;
             each(&io, &rounds)?;
         }
         held.try_for_each(|(io, rounds)| each(io, rounds))
     }
+}
 
-    /// Those in the file, with their places.
-    fn stored(&self, mut each: impl FnMut(u64, &TracedIo)) -> io::Result<()> {
-        let mut at = 0;
-        while at < self.file.len() {
-            let io = self.io(at)?;
-            each(at, &io);
-            at += (IO_BYTES + io.kept() * ROUND_BYTES) as u64;
-        }
-        Ok(())
-    }
-
-    fn io(&self, at: u64) -> io::Result<TracedIo> {
-        let mut bytes = [0; IO_BYTES];
-        self.file.read(at, &mut bytes)?;
-        TracedIo::parse(&bytes).ok_or_else(damaged)
-    }
-
-    fn read(&self, at: u64) -> io::Result<(TracedIo, Vec<EarlierRound>)> {
-        let io = self.io(at)?;
-        let round = |i: usize| {
-            let mut bytes = [0; ROUND_BYTES];
-            self.file.read(at + (IO_BYTES + i * ROUND_BYTES) as u64, &mut bytes)?;
-            EarlierRound::parse(&bytes).ok_or_else(damaged)
-        };
-        let rounds = (0..io.kept()).map(round).collect::<io::Result<_>>()?;
-        Ok((io, rounds))
-    }
+fn parsed(reader: &mut SpillReader<'_>, at: u64) -> io::Result<TracedIo> {
+    let bytes = reader.bytes(at, IO_BYTES)?.try_into().ok();
+    bytes.and_then(TracedIo::parse).ok_or_else(damaged)
 }
 
 /// Events kept.
@@ -163,20 +170,25 @@ impl KeptEvents {
         mut each: impl FnMut(&TraceEvent) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut keys: Vec<(u64, u32)> = Vec::with_capacity(self.len());
+        let mut reader = SpillReader::new(&self.file, EVENTS_WINDOW);
         for place in 0..self.len() {
-            keys.push((self.at(place)?.start, place as u32));
+            keys.push((self.at(&mut reader, place)?.start, place as u32));
         }
         keys.sort_unstable();
-        keys.into_iter().try_for_each(|(_, place)| each(&self.at(place as usize)?))
+        keys.into_iter().try_for_each(|(_, place)| each(&self.at(&mut reader, place as usize)?))
     }
 
-    fn at(&self, place: usize) -> io::Result<TraceEvent> {
+    fn at(&self, reader: &mut SpillReader<'_>, place: usize) -> io::Result<TraceEvent> {
         if let Some(held) = place.checked_sub(self.stored) {
             return self.held.get(held).copied().ok_or_else(damaged);
         }
-        let mut bytes = [0; EVENT_BYTES];
-        self.file.read((place * EVENT_BYTES) as u64, &mut bytes)?;
-        TraceEvent::parse(&bytes).ok_or_else(damaged)
+        let bytes = reader.bytes((place * EVENT_BYTES) as u64, EVENT_BYTES)?;
+        TraceEvent::parse(bytes).ok_or_else(damaged)
+    }
+
+    /// Bytes written to storage.
+    pub fn written(&self) -> u64 {
+        self.file.written()
     }
 }
 
@@ -202,7 +214,8 @@ mod tests {
     #[test]
     fn ios_are_read_in_order_from_file_and_memory() {
         let home = tempfile::tempdir().unwrap();
-        let mut kept = KeptIos::new(Some(home.path()));
+        let mut kept = KeptIos::new(None);
+        kept.file = SpillFile::with_room(home.path());
         let each = TracedBatch::touched().bytes();
         let many = IOS_BYTES / each + 4;
         for n in 0..many as i64 {
@@ -224,8 +237,10 @@ mod tests {
             moved += 1;
         }
         assert!(moved >= 3 && kept.bytes <= IOS_BYTES, "{moved}");
+        let mut looked = 0;
+        let order = kept.order(|_| looked += 1).unwrap();
         let (mut before, mut count, mut rounds) = ((0, i64::MIN), 0, 0);
-        let read = kept.in_order(|io, own| {
+        let read = kept.in_order(order, |io, own| {
             assert!((io.worker, io.submit) > before && own.len() == io.rounds as usize);
             before = (io.worker, io.submit);
             (count, rounds) = (count + 1, rounds + own.len());
@@ -234,12 +249,16 @@ mod tests {
         read.unwrap();
         assert_eq!((count, kept.len()), (many * BATCH, (many * BATCH) as u64));
         assert_eq!(rounds, many * BATCH.div_ceil(100));
+        assert_eq!(looked, count);
+        // Windows of several I/Os each, for their order and for themselves.
+        assert!(kept.file.reads() < moved * BATCH as u64 / 8, "{} reads", kept.file.reads());
     }
 
     #[test]
     fn events_are_bounded_in_memory_and_none_is_lost() {
         let home = tempfile::tempdir().unwrap();
-        let mut kept = KeptEvents::new(Some(home.path()));
+        let mut kept = KeptEvents::new(None);
+        kept.file = SpillFile::with_room(home.path());
         let mut bytes = [0; EVENT_BYTES];
         bytes[0] = 1;
         let parsed = TraceEvent::parse(&bytes).unwrap();

@@ -3,6 +3,7 @@
 //! What it is: what `tracer` starts and ends when the kernel takes trace programs. What it is not:
 //! the choice of the backend.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +13,7 @@ use crossbeam_channel::unbounded;
 use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
-use taillight_machine::block::{disks_below, has_device};
+use taillight_machine::block::{BlockDevice, disks_below, has_device};
 use taillight_machine::rights::{TRACING, hint};
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::LayerWriter;
@@ -47,6 +48,8 @@ pub(crate) struct BpfTracing {
     thread: JoinHandle<CollectedTrace>,
     off_ns: u64,
     disks_watched: bool,
+    /// Whether the file for what memory should not hold is on a disk under test, where the disks are known.
+    beside_load: Option<bool>,
     /// Cost of the probe in the worker, ns per operation, measured before the run.
     probe_ns: Option<f64>,
 }
@@ -112,6 +115,10 @@ impl BpfTracing {
         let all_known = request.places.iter().all(known);
         let places = if all_known { request.places } else { &[] };
         let disks = disks_below(sys, places);
+        let of = |disk: &BlockDevice| disk.number;
+        let own: Vec<_> = disks_below(sys, request.spill).iter().map(of).collect();
+        let beside_load = (!own.is_empty() && !disks.is_empty())
+            .then(|| disks.iter().any(|disk| own.contains(&disk.number)));
         let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
         let disks_watched = (1..=programs::DISKS.len()).contains(&disks.len());
         // I/O that reaches a disk past the page cache leads back to its operation by itself, but for file
@@ -172,7 +179,17 @@ impl BpfTracing {
         };
         let probe_ns = cost::probe_ns(&shared);
         let off_ns = config.off_ns;
-        Ok(BpfTracing { shared, symbols, stop, thread, off_ns, disks_watched, probe_ns })
+        let seen = BpfTracing {
+            shared,
+            symbols,
+            stop,
+            thread,
+            off_ns,
+            disks_watched,
+            beside_load,
+            probe_ns,
+        };
+        Ok(seen)
     }
 
     /// Probes for the workers.
@@ -205,6 +222,9 @@ impl BpfTracing {
         info.ios_lost = self.shared.counts.lost.load(Relaxed);
         info.events_lost = count(C_LOST) + gathered.events_lost;
         info.events_forgotten = gathered.events_forgotten;
+        info.threads_unknown = gathered.threads_unknown;
+        info.spilled_bytes = gathered.ios.written() + gathered.events.written();
+        info.spilled_beside_load = self.beside_load.filter(|_| info.spilled_bytes > 0);
         info.neighbours = count(C_NEIGHBOURS);
         info.disks_watched = Some(self.disks_watched);
         info.kept = gathered.ios.len();
@@ -227,15 +247,17 @@ fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Res
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
     // A queue's I/Os share the interval in which their thread was not seen: one row tells it.
     let mut unseen: Vec<TracedIo> = Vec::new();
-    let mut last = None;
-    gathered.ios.in_order(|io, _| {
-        if io.unseen.1 > 0 && last.replace((io.worker, io.unseen)) != Some((io.worker, io.unseen)) {
+    let mut last = BTreeMap::new();
+    let order = gathered.ios.order(|io| {
+        if io.unseen.1 > 0 && last.insert(io.worker, io.unseen) != Some(io.unseen) {
             unseen.push(*io);
         }
-        Ok::<(), WriteError>(())
-    })?;
+    });
+    let order = order.map_err(WriteError::from)?;
+    unseen.sort_unstable_by_key(|io| (io.worker, io.submit));
+    unseen.dedup_by_key(|io| (io.worker, io.unseen));
     writer.rows(unseen.iter().flat_map(collect::unseen_rows))?;
-    gathered.ios.in_order(|io, rounds| {
+    gathered.ios.in_order(order, |io, rounds| {
         Ok::<(), WriteError>(writer.rows(collect::io_rows((io, rounds)))?)
     })?;
     writer.commit()

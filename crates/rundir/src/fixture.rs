@@ -198,6 +198,25 @@ fn outlier() -> Outlier {
     }
 }
 
+fn qos() -> Qos {
+    Qos {
+        ceiling_ns: 1_000_000,
+        at: "99.999".into(),
+        status: QosStatus::Undecided,
+        jointly: None,
+        above: 0,
+        episodes: 0,
+        needs: Some(299_572),
+        decides_at: None,
+        op: None,
+        count: Some(1000),
+        workload: None,
+        share: None,
+        requests: None,
+        cause: None,
+    }
+}
+
 /// A summary in which nearly every field is set.
 pub fn summary(run_id: &str) -> Summary {
     let map = |value| std::collections::BTreeMap::from([(OpKind::Read, value)]);
@@ -224,22 +243,7 @@ pub fn summary(run_id: &str) -> Summary {
             totals: totals(),
             ops: map(totals()),
         }],
-        qos: vec![Qos {
-            ceiling_ns: 1_000_000,
-            at: "99.999".into(),
-            status: QosStatus::Undecided,
-            jointly: None,
-            above: 0,
-            episodes: 0,
-            needs: Some(299_572),
-            decides_at: None,
-            op: None,
-            count: Some(1000),
-            workload: None,
-            share: None,
-            requests: None,
-            cause: None,
-        }],
+        qos: vec![qos()],
         slc: std::collections::BTreeMap::from([(OpKind::Read, slc())]),
         distribution: std::collections::BTreeMap::from([(OpKind::Read, distributions())]),
         outliers: std::collections::BTreeMap::from([(OpKind::Read, vec![outlier()])]),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
@@ -81,6 +81,22 @@ fn allowed(sys: &Sys) -> Result<()> {
     own_numbers(sys)
 }
 
+/// Whether the trace is kept on one of the disks that the load is on; none where either is not known.
+fn beside_load(sys: &Sys, spill: Option<&Path>, disks: &[BlockDevice]) -> Option<bool> {
+    let own = disks_below(sys, spill);
+    let is_own = |disk: &BlockDevice| own.iter().any(|o| o.number == disk.number);
+    (!own.is_empty() && !disks.is_empty()).then(|| disks.iter().any(is_own))
+}
+
+/// A queue with the batches that workers take turns to fill.
+fn spare_batches(workers: usize) -> (Sender<TracedBatch>, Receiver<TracedBatch>) {
+    let (spare_in, spare) = unbounded();
+    for _ in 0..collect::ready(workers) {
+        let _ = spare_in.send(TracedBatch::empty());
+    }
+    (spare_in, spare)
+}
+
 /// Trace programs know threads by the numbers of the first PID namespace.
 fn own_numbers(sys: &Sys) -> Result<()> {
     if rights::same_pid_namespace(sys) {
@@ -115,10 +131,7 @@ impl BpfTracing {
         let all_known = request.places.iter().all(known);
         let places = if all_known { request.places } else { &[] };
         let disks = disks_below(sys, places);
-        let of = |disk: &BlockDevice| disk.number;
-        let own: Vec<_> = disks_below(sys, request.spill).iter().map(of).collect();
-        let beside_load = (!own.is_empty() && !disks.is_empty())
-            .then(|| disks.iter().any(|disk| own.contains(&disk.number)));
+        let beside_load = beside_load(sys, request.spill, &disks);
         let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
         let disks_watched = (1..=programs::DISKS.len()).contains(&disks.len());
         // I/O that reaches a disk past the page cache leads back to its operation by itself, but for file
@@ -139,10 +152,7 @@ impl BpfTracing {
         let programs = Arc::new(programs);
         let workers = plan.workers() as usize;
         let (full_in, full) = unbounded();
-        let (spare_in, spare) = unbounded();
-        for _ in 0..collect::ready(workers) {
-            let _ = spare_in.send(TracedBatch::empty());
-        }
+        let (spare_in, spare) = spare_batches(workers);
         let stop = EndSignal::default();
         let held = Arc::new(NotHandedOver::new(workers));
         let sources = CollectorInputs {
@@ -179,7 +189,7 @@ impl BpfTracing {
         };
         let probe_ns = cost::probe_ns(&shared);
         let off_ns = config.off_ns;
-        let seen = BpfTracing {
+        Ok(BpfTracing {
             shared,
             symbols,
             stop,
@@ -188,8 +198,7 @@ impl BpfTracing {
             disks_watched,
             beside_load,
             probe_ns,
-        };
-        Ok(seen)
+        })
     }
 
     /// Probes for the workers.

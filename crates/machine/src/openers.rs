@@ -1,5 +1,7 @@
 //! Which processes have a file open for writing or mapped for writing, from `/proc/PID`.
 
+mod sys;
+
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -57,10 +59,12 @@ pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
     // Not getpid(2): /proc may be of another PID namespace.
     let own = fs::read_link(sys.path("/proc/self")).ok();
     let own = own.and_then(|own| own.into_os_string().into_string().ok());
-    let own = own.unwrap_or_else(|| std::process::id().to_string());
+    let id = std::process::id().to_string();
+    let own = own.unwrap_or_else(|| id.clone());
     let process = processes(sys).into_iter().find(|process| {
         let dir = sys.path(&format!("/proc/{process}"));
-        *process != own && (opens(&dir, wanted) || maps(&dir, wanted))
+        // Numbers of another namespace mean other processes to the kernel.
+        *process != own && (opens(&dir, own == id, wanted) || maps(&dir, wanted))
     })?;
     let name = sys.text(&format!("/proc/{process}/comm")).unwrap_or_default();
     Some(format!("{name} (process {process})"))
@@ -92,11 +96,18 @@ pub fn unseen(sys: &Sys) -> Option<String> {
     hidden.then(|| "the open files of other users' processes (needs root)".to_owned())
 }
 
-/// Threads may have descriptors of their own.
-fn opens(process: &Path, wanted: &impl Wanted) -> bool {
+/// Threads may have descriptors of their own; those that share the table of their process have none.
+/// `numbered` says whether the kernel calls them by the same numbers when this process asks.
+fn opens(process: &Path, numbered: bool, wanted: &impl Wanted) -> bool {
     let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
-    let mut all = threads.map(|t| t.path()).filter(|t| t.file_name() != process.file_name());
-    thread_opens(process, wanted) || all.any(|thread| thread_opens(&thread, wanted))
+    let number = |dir: &Path| dir.file_name()?.to_str()?.parse().ok();
+    let shares = |thread: &Path| {
+        let both = number(process).zip(number(thread)).filter(|_| numbered);
+        both.is_some_and(|(one, other)| sys::share_descriptors(one, other))
+    };
+    let mut all = threads.map(|t| t.path());
+    let own = |t: &Path| t.file_name() != process.file_name() && !shares(t);
+    thread_opens(process, wanted) || all.any(|t| own(&t) && thread_opens(&t, wanted))
 }
 
 fn thread_opens(thread: &Path, wanted: &impl Wanted) -> bool {
@@ -201,6 +212,44 @@ mod tests {
         };
         assert_eq!(shell("<"), None);
         assert!(shell(">>").is_some_and(|found| found.starts_with("sh ")));
+    }
+
+    /// Threads with one table are looked at once, one with a table of its own is found.
+    #[test]
+    fn a_thread_with_descriptors_of_its_own_is_a_writer() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("data");
+        fs::write(&path, b"x").expect("written");
+        if Command::new("python3").arg("--version").output().is_err() {
+            eprintln!("skipped: a_thread_with_descriptors_of_its_own: no python3");
+            return;
+        }
+        // CLONE_FILES is 0x400.
+        let threads = |unshare: &str| {
+            let script = format!(
+                "import ctypes,os,sys,threading\nc=ctypes.CDLL(None)\n\
+                 def other():\n {unshare}\n os.open(sys.argv[1],os.O_RDWR)\n \
+                 print(flush=True)\n sys.stdin.read()\n\
+                 threading.Thread(target=other).start()"
+            );
+            held(&path, &["python3", "-c", &script])
+        };
+        for unshare in ["pass", "assert c.unshare(0x400)==0"] {
+            assert!(threads(unshare).is_some_and(|f| f.starts_with("python3 ")), "{unshare}");
+        }
+    }
+
+    #[test]
+    fn threads_share_their_descriptors_and_processes_do_not() {
+        let own = std::process::id().cast_signed();
+        if !sys::share_descriptors(own, own) {
+            eprintln!("skipped: threads_share_their_descriptors: no kcmp(2)");
+            return;
+        }
+        let thread = || rustix::thread::gettid().as_raw_nonzero().get();
+        let shares = move |number| sys::share_descriptors(own, number);
+        assert!(std::thread::spawn(move || shares(thread())).join().expect("a thread"));
+        assert!(!sys::share_descriptors(own, 1));
     }
 
     #[test]

@@ -186,6 +186,46 @@ impl BlockDevice {
         self.attr("loop/backing_file")
     }
 
+    /// What names its data wherever a disk is attached: the WWID of an NVMe namespace or a SCSI disk, the serial
+    /// number of a virtio disk. The serial number of an NVMe drive or an MMC card is one of several disks.
+    pub fn wwid(&self) -> Option<String> {
+        ["wwid", "device/wwid", "serial"].into_iter().find_map(|name| self.attr(name))
+    }
+
+    /// Disks that are this one, reached another way: two paths to it that no multipath driver has put
+    /// together.
+    pub fn other_paths(&self, sys: &Sys) -> Vec<BlockDevice> {
+        let Some(wwid) = self.wwid() else { return Vec::new() };
+        let disks = entries(&sys.path("/sys/block")).into_iter();
+        let disks = disks.filter_map(|dir| BlockDevice::at(&dir));
+        disks.filter(|d| d.number != self.number && d.wwid().as_ref() == Some(&wwid)).collect()
+    }
+
+    /// Whether it is a map of device mapper. Maps share what they are built of; whatever else is built on a
+    /// device has it for its own.
+    pub fn is_mapped(&self) -> bool {
+        self.dir.join("dm").exists()
+    }
+
+    /// Whether two maps on one device have no block of it in common: logical volumes of one volume group
+    /// (whose id are the first 32 digits after `LVM-`), and partitions that kpartx made of one table
+    /// (`part1-`, `part2-` before what they are parts of).
+    pub fn is_apart_from(&self, other: &BlockDevice) -> bool {
+        let ids = self.attr("dm/uuid").zip(other.attr("dm/uuid"));
+        ids.is_some_and(|(one, other)| {
+            let group =
+                |id: &str| id.starts_with("LVM-").then(|| id.get(..36).map(str::to_owned))?;
+            let table = |id: &str| {
+                let (number, of) = id.strip_prefix("part")?.split_once('-')?;
+                number.bytes().all(|b| b.is_ascii_digit()).then(|| of.to_owned())
+            };
+            let equal = |of: &dyn Fn(&str) -> Option<String>| {
+                of(&one).is_some_and(|first| of(&other) == Some(first))
+            };
+            equal(&group) || equal(&table)
+        })
+    }
+
     /// An attribute of this device.
     pub fn attr(&self, name: &str) -> Option<String> {
         read(&self.dir.join(name))
@@ -367,6 +407,51 @@ mod tests {
         follow(&sys, "9:0".parse().unwrap(), LEVELS, &mut below);
         let names: Vec<&str> = below.iter().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["md0", "dm-0", "sda"]);
+    }
+
+    #[test]
+    fn a_disk_has_other_paths_and_maps_of_one_group_are_apart() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path();
+        let disks = [
+            ("sda", "8:0", "device/wwid", "naa.1"),
+            ("sdb", "8:16", "device/wwid", "naa.1"),
+            ("sdc", "8:32", "device/wwid", "naa.2"),
+            ("sdd", "8:48", "device/serial", "naa.1"),
+        ];
+        for (name, number, attribute, value) in disks {
+            device(root, &format!("sys/block/{name}"), number, &[(attribute, value)]);
+        }
+        let sys = Sys::at(root);
+        let paths = |number| {
+            let all = find(&sys, number).other_paths(&sys);
+            all.into_iter().map(|d| d.name).collect::<Vec<_>>()
+        };
+        assert_eq!(paths("8:0"), ["sdb"]);
+        assert!(paths("8:32").is_empty() && paths("8:48").is_empty());
+        let group = "0123456789abcdef0123456789abcdef";
+        let ids = [
+            (0, format!("LVM-{group}one")),
+            (1, format!("LVM-{group}two-real")),
+            (2, format!("LVM-{}one", group.replace('0', "f"))),
+            (3, "part1-mpath-naa.1".to_owned()),
+            (4, "part2-mpath-naa.1".to_owned()),
+            (5, "part2-mpath-naa.2".to_owned()),
+            (6, "CRYPT-LUKS2-1".to_owned()),
+            (7, "CRYPT-LUKS2-1".to_owned()),
+        ];
+        for (n, id) in &ids {
+            device(root, &format!("sys/block/dm-{n}"), &format!("252:{n}"), &[("dm/uuid", id)]);
+        }
+        let apart = |one: u32, other: u32| {
+            let map = |n| find(&sys, &format!("252:{n}"));
+            assert!(map(one).is_mapped());
+            map(one).is_apart_from(&map(other))
+        };
+        assert!(apart(0, 1) && apart(3, 4));
+        for (one, other) in [(0, 2), (4, 5), (6, 7), (0, 6), (3, 0)] {
+            assert!(!apart(one, other), "{one} {other}");
+        }
     }
 
     #[test]

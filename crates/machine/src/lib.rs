@@ -11,6 +11,7 @@
 pub mod block;
 pub mod cgroup;
 pub mod cpu;
+pub mod exports;
 pub mod loops;
 pub mod memory;
 pub mod mounts;

@@ -1,5 +1,6 @@
 //! What is mounted where, and what is used as swap: `/proc/self/mountinfo` and `/proc/swaps`.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ pub struct Mount {
     pub id: u64,
     /// Device of the file system; anonymous for some file systems.
     pub device: DeviceNumber,
+    /// What of the file system is mounted: `/` for all of it.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub point: PathBuf,
     /// Options of this mount.
@@ -50,6 +53,12 @@ impl Mount {
         layers.into_iter().map(|(_, layer)| layer).collect()
     }
 
+    /// The directory that an overlay writes to; none for one that only reads, and elsewhere.
+    pub fn upper(&self) -> Option<PathBuf> {
+        let written = self.super_options.split(',').any(|o| o.starts_with("upperdir="));
+        self.layers().into_iter().next().filter(|_| written && self.fs == "overlay")
+    }
+
     /// The number of the block device that was mounted, where the source is the path of one.
     pub fn source_device(&self) -> Option<DeviceNumber> {
         let path = self.source.is_absolute().then_some(&self.source)?;
@@ -68,7 +77,7 @@ pub fn mounts(sys: &Sys) -> Result<Vec<Mount>> {
 pub fn everywhere(sys: &Sys) -> Result<Vec<Mount>> {
     let namespace =
         |process: &str| std::fs::read_link(sys.path(&format!("/proc/{process}/ns/mnt")));
-    let mut seen = vec![namespace("self").ok()];
+    let mut seen = HashSet::from([namespace("self").ok()]);
     let mut all = mounts(sys)?;
     for process in sys.names("/proc").iter().filter(|n| n.bytes().all(|b| b.is_ascii_digit())) {
         let Ok(of) = namespace(process).map(Some) else { continue };
@@ -76,7 +85,7 @@ pub fn everywhere(sys: &Sys) -> Result<Vec<Mount>> {
             // A process that ended meanwhile has no table; another one may be of its namespace.
             if let Ok(text) = std::fs::read(sys.path(&format!("/proc/{process}/mountinfo"))) {
                 all.extend(parse(&text));
-                seen.push(of);
+                seen.insert(of);
             }
         }
     }
@@ -144,6 +153,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     Some(Mount {
         id: text(fields.first()?).parse().ok()?,
         device: text(fields.get(2)?).parse().ok()?,
+        root: unescape(fields.get(3)?),
         point: unescape(fields.get(4)?),
         options: text(fields.get(5)?),
         fs: text(fields.get(dash + 1)?),
@@ -182,6 +192,9 @@ mod tests {
             upperdir=/up,workdir=/work,index=off";
         let mount = parse(line).pop().unwrap();
         assert_eq!(mount.layers(), ["/up", "/a", "/b c", "/d"].map(PathBuf::from));
+        assert_eq!(mount.upper(), Some("/up".into()));
+        let line = b"50 27 0:41 / /merged ro - overlay overlay ro,lowerdir=/a:/b";
+        assert_eq!(parse(line).pop().unwrap().upper(), None);
         assert!(
             parse(b"1 2 0:6 / / rw - ext4 /dev/a rw,errors=x").pop().unwrap().layers().is_empty()
         );
@@ -206,7 +219,10 @@ mod tests {
             br"36 35 98:0 /mnt1 /mnt/a\040b rw master:1 shared:2 - ext3 /dev/r rw,errors=remount";
         let m = parse_line(line).unwrap();
         assert_eq!((m.id, m.device.to_string().as_str(), m.fs.as_str()), (36, "98:0", "ext3"));
-        assert_eq!(m.point, Path::new("/mnt/a b"));
+        assert_eq!(
+            (m.root.as_path(), m.point.as_path()),
+            (Path::new("/mnt1"), Path::new("/mnt/a b"))
+        );
         assert_eq!(m.source, Path::new("/dev/r"));
         assert_eq!(m.super_options, "rw,errors=remount");
         assert_eq!(m.all_options(), "rw,errors=remount");

@@ -1,7 +1,8 @@
 //! Opening a block device by its number: the node in `/dev`, or one made for a moment.
 //!
 //! In a container, or where nobody made it, a device has no node of its kernel name. Called to ask a device
-//! what it is, never to write it.
+//! what it is, never to write it. A program that is killed while it makes one leaves it there, readable by
+//! its user alone.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,10 +21,15 @@ const PLACES: [&str; 3] = ["/dev", "/run", "/tmp"];
 pub fn open(number: DeviceNumber, name: &str, exclusively: bool) -> io::Result<OwnedFd> {
     // A slash in a kernel name stands as `!` in sysfs.
     let path = PathBuf::from(format!("/dev/{}", name.replace('!', "/")));
+    let by_number = PathBuf::from(format!("/dev/block/{number}"));
     let mut found = opened(&path, number, exclusively);
+    let claimed = |e: &io::Error| e.raw_os_error() == Some(Errno::BUSY.raw_os_error());
+    let ended = |found: &io::Result<OwnedFd>| found.is_ok() || found.as_ref().is_err_and(claimed);
+    if !ended(&found) {
+        found = opened(&by_number, number, exclusively);
+    }
     for place in PLACES {
-        let claimed = |e: &io::Error| e.raw_os_error() == Some(Errno::BUSY.raw_os_error());
-        if found.is_ok() || found.as_ref().is_err_and(claimed) {
+        if ended(&found) {
             break;
         }
         found = made(place, number, exclusively);

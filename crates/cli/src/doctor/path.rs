@@ -156,6 +156,7 @@ mod tests {
     fn memory_file_systems_are_named() {
         let mount = |kind: &str, options: &str| mounts::Mount {
             id: 1,
+            root: "/".into(),
             point: "/x".into(),
             fs: kind.into(),
             source: "none".into(),

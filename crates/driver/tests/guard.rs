@@ -4,12 +4,14 @@
 #[macro_use]
 mod support;
 
-use std::io::Read;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{Ask, MIB, Mounted, TestLoopDevice, UndoOnDrop, op, run, scratch, session};
+use support::{
+    Ask, MIB, Mounted, TestLoopDevice, UndoOnDrop, Writer, loop_over, op, refused_for, run,
+    scratch, session,
+};
 use taillight_core::{ErrorKind, OpKind};
 use taillight_driver::conformance::one;
 
@@ -164,23 +166,6 @@ fn file_behind_a_loop_device() {
     check(&disk.backing, "behind /dev/loop");
 }
 
-/// A loop device over `backing`, with options of losetup.
-fn loop_over(backing: &Path, options: &[&str]) -> Option<(PathBuf, UndoOnDrop)> {
-    let all = ["losetup", "-f", "--show"].iter().chain(options).copied();
-    let device = run(&all.chain([backing.to_str().unwrap()]).collect::<Vec<_>>())?;
-    Some((PathBuf::from(&device), UndoOnDrop(vec!["losetup".into(), "-d".into(), device])))
-}
-
-/// Refuses the confirmed writing of `target`, whose `victim` stays as it is.
-fn refused_for(target: &Path, victim: &Path, why: &str) {
-    let before = std::fs::read(victim).unwrap();
-    let e = Ask { destroy: Some(target), ..Ask::new(target, WRITE) }.open().err();
-    let e = e.unwrap_or_else(|| panic!("{} was opened", target.display()));
-    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
-    assert!(e.to_string().contains(why), "{e}");
-    assert!(std::fs::read(victim).unwrap() == before, "{} was changed", victim.display());
-}
-
 #[test]
 fn a_device_below_a_loop_device() {
     let disk = or_skip!(TestLoopDevice::new(32));
@@ -267,72 +252,6 @@ fn a_loop_device_of_another_mount_namespace() {
     refused_for(&disk.device, &victim, "mounted at /mnt");
     drop(other.stdin.take());
     other.wait().unwrap();
-}
-
-#[test]
-fn the_file_behind_a_loop_device_through_an_overlay() {
-    let disk = or_skip!(TestLoopDevice::new(16));
-    let home = disk.backing.parent().unwrap().to_str().unwrap().to_owned();
-    let (upper, work, merged) = (scratch(), scratch(), scratch());
-    let at = |dir: &tempfile::TempDir| dir.path().to_str().unwrap().to_owned();
-    let layers = format!("lowerdir={},upperdir={},workdir={}", at(&upper), home, at(&work));
-    or_skip!(run(&["mount", "-t", "overlay", "overlay", "-o", &layers, &at(&merged)]));
-    let _unmount = UndoOnDrop(vec!["umount".into(), at(&merged)]);
-    refused_for(&merged.path().join("backing"), &disk.backing, "behind /dev/loop");
-    // A writer by the overlay's name is one of the file in its layer, and the other way round.
-    let other = disk.backing.with_file_name("other");
-    std::fs::write(&other, vec![1u8; 1 << 20]).unwrap();
-    let shown = merged.path().join("other");
-    for (held, target) in [(&shown, &other), (&other, &shown)] {
-        let writer = Writer::of(held);
-        refused_for(target, &other, "open for writing in sh");
-        writer.end();
-    }
-}
-
-/// A shell that has a file open for writing until its input ends.
-struct Writer(std::process::Child);
-
-impl Writer {
-    fn of(path: &Path) -> Writer {
-        let mut shell = Command::new("sh")
-            .args(["-c", "exec 9<>\"$0\"; echo; read _"])
-            .arg(path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // It says that it has the file open.
-        shell.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
-        Writer(shell)
-    }
-    fn end(mut self) {
-        drop(self.0.stdin.take());
-        self.0.wait().unwrap();
-    }
-}
-
-#[test]
-fn equal_inode_numbers_on_file_systems_that_have_nothing_in_common() {
-    let (one, other) = (scratch(), scratch());
-    let at = |dir: &tempfile::TempDir| dir.path().to_str().unwrap().to_owned();
-    for dir in [&one, &other] {
-        or_skip!(run(&["mount", "-t", "tmpfs", "none", &at(dir)]));
-        std::fs::write(dir.path().join("f"), vec![1u8; 1 << 20]).unwrap();
-    }
-    let _unmount = UndoOnDrop(vec!["umount".into(), at(&one)]);
-    let (target, held) = (one.path().join("f"), other.path().join("f"));
-    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
-    let equal = inode(&target) == inode(&held);
-    let writer = Writer::of(&held);
-    // From now on no mount has its number, as with subvolumes and memory of processes.
-    run(&["umount", "-l", &at(&other)]).unwrap();
-    assert!(equal, "both are the first file of their file system");
-    let options = "direct = false";
-    let ask = Ask { options, destroy: Some(&target), ..Ask::new(&target, WRITE) };
-    let opened = ask.open();
-    writer.end();
-    opened.unwrap().close().unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //! mapped devices out. A loop device it does not keep out, so that all is asked again before the first write.
 
 pub(crate) mod blkid;
+mod layers;
 mod member;
 pub(crate) mod partitions;
 mod uses;
@@ -24,9 +25,9 @@ use taillight_core::{Error, Result, StopFlag};
 use taillight_machine::block::PartitionRange;
 use taillight_machine::{BlockDevice, DeviceNumber, Sys, node, openers};
 
-use crate::identity::device::{BlockStack, Store};
+use crate::identity::device::{BlockExtent, BlockStack, Store};
 use crate::patience;
-use uses::{TargetBlocks, Uses, is_overlay};
+use uses::{TargetBlocks, Uses};
 
 /// Refuses a block device that is mounted, swap, held, behind a loop device or a member of something, whole
 /// or in part; one that is to be changed also while another process writes it, or where that cannot be
@@ -103,7 +104,7 @@ pub fn foreign_files<'a>(all: &[(BorrowedFd<'a>, &'a Path)]) -> Result<()> {
             return Err(is_member("the file", path, &of));
         }
     }
-    TargetState::with(&[]).known(first, Vec::new())
+    TargetState::with(&Sys::default(), &[]).known(first, Vec::new())
 }
 
 /// File systems whose files are the kernel's own words (`include/uapi/linux/magic.h`): proc, sysfs, debugfs,
@@ -160,28 +161,48 @@ struct TargetState {
     number: Option<DeviceNumber>,
     uses: Uses,
     stack: BlockStack,
+    /// What could not be found out of its layers.
+    unknown: Vec<String>,
 }
 
 impl TargetState {
     fn of<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, path: &Path) -> Result<TargetState> {
-        let mut overlay = false;
-        let stats = fds.into_iter().map(|fd| {
-            overlay |= is_overlay(fd);
-            fstat(fd).map_err(|e| cannot_stat(path, e))
-        });
+        let fds: Vec<BorrowedFd<'_>> = fds.into_iter().collect();
+        let stats = fds.iter().map(|fd| fstat(fd).map_err(|e| cannot_stat(path, e)));
         let stats = stats.collect::<Result<Vec<Stat>>>()?;
-        let mut found = TargetState::with(&stats);
-        found.stack.overlay = overlay;
+        let mut found = TargetState::with(&Sys::default(), &stats);
+        found.add_layers(fds.iter().zip(&stats));
         Ok(found)
     }
 
-    fn with(stats: &[Stat]) -> TargetState {
-        let sys = Sys::default();
-        let uses = Uses::now(&sys);
-        let stack = BlockStack::of(&sys, stats, &uses.loops);
+    fn with(sys: &Sys, stats: &[Stat]) -> TargetState {
+        let uses = Uses::now(sys);
+        let stack = BlockStack::of(sys, stats, &uses.loops);
         let is_device = |s: &&Stat| FileType::from_raw_mode(s.st_mode).is_block_device();
         let number = stats.iter().find(is_device).map(|s| DeviceNumber::from_dev(s.st_rdev));
-        TargetState { number, uses, stack }
+        TargetState { number, uses, stack, unknown: Vec::new() }
+    }
+
+    /// Asks of each file of the target, and of those behind its loop devices, what overlays make of it.
+    fn add_layers<'a>(&mut self, files: impl Iterator<Item = (&'a BorrowedFd<'a>, &'a Stat)>) {
+        let mounts = &self.uses.mounts;
+        let written = mounts.iter().any(|m| m.upper().is_some());
+        let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_file();
+        for (fd, stat) in files.filter(|(_, stat)| is_file(stat)) {
+            let own = BlockExtent::whole(Store::file(stat));
+            self.unknown.extend(layers::add(&mut self.stack, *fd, &own, mounts).err());
+        }
+        let device = self.number.is_some();
+        let behind = self.stack.extents.clone().into_iter();
+        let behind = behind.filter(|e| device && matches!(e.store, Store::File { .. }));
+        for extent in behind {
+            let found = match self.backing_file(extent.store) {
+                Ok(file) => layers::add(&mut self.stack, file.as_fd(), &extent, mounts),
+                Err(_) if written => Err("whether an overlay shows the file behind it".to_owned()),
+                Err(_) => Ok(()),
+            };
+            self.unknown.extend(found.err());
+        }
     }
 
     fn free(&self, path: &Path) -> Result<()> {
@@ -252,7 +273,7 @@ impl TargetState {
             match node::open(*number, &name, true) {
                 Ok(_) => {}
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                    let what = format!("{name}, which is below it, is opened exclusively");
+                    let what = format!("{name}, which has blocks of it, is opened exclusively");
                     return Err(in_use(path, &what));
                 }
                 Err(e) => unknown.push(format!("whether {name} below it is in use ({e})")),
@@ -263,7 +284,7 @@ impl TargetState {
 
     /// Refuses where something could not be found out.
     fn known(&self, path: &Path, mut unknown: Vec<String>) -> Result<()> {
-        unknown.extend(self.uses.unknown.iter().cloned());
+        unknown.extend(self.uses.unknown.iter().chain(&self.unknown).cloned());
         unknown.extend(openers::unseen(&Sys::default()));
         if unknown.is_empty() {
             return Ok(());

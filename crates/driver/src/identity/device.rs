@@ -87,8 +87,18 @@ pub struct BlockStack {
     pub loops: Vec<DeviceNumber>,
     /// The devices that are behind these.
     pub behind: Vec<DeviceNumber>,
-    /// A file of it is on an overlay, which shows the inode numbers of its layers.
+    /// Other devices with blocks of it: further paths to its disks, and maps on what its maps are built of.
+    pub beside: Vec<DeviceNumber>,
+    /// Part of it is an array or the like, which opens what it is built of for itself (mdmon).
+    pub arrays: bool,
+    /// A file of it is on an overlay, which shows the inode numbers of its layers, and it is not known which
+    /// file of a layer it is.
     pub overlay: bool,
+    /// A file of it may be one that an overlay shows under the inode number of another.
+    pub copied_up: bool,
+    /// The devices in it, and those of them that maps and arrays are built of.
+    devices: Vec<DeviceNumber>,
+    members: Vec<DeviceNumber>,
 }
 
 impl BlockStack {
@@ -103,6 +113,7 @@ impl BlockStack {
                 stack.extents.push(BlockExtent::whole(Store::file(stat)));
             }
         }
+        stack.add_beside(sys);
         stack
     }
 
@@ -110,7 +121,44 @@ impl BlockStack {
     pub fn of_device(sys: &Sys, number: DeviceNumber, loops: &[ActiveLoop]) -> BlockStack {
         let mut stack = BlockStack::default();
         stack.add(sys, loops, number, (0..u64::MAX, false), LEVELS);
+        stack.add_beside(sys);
         stack
+    }
+
+    fn has(&self, number: DeviceNumber) -> bool {
+        self.extents.iter().any(|extent| extent.store == Store::Device(number))
+    }
+
+    /// Adds the devices beside the stack with the same blocks. The kernel keeps nobody off the second path
+    /// to a disk, and lets maps share a device: whether they overlap, only their tables tell.
+    fn add_beside(&mut self, sys: &Sys) {
+        let of = |number: &DeviceNumber| BlockDevice::find(sys, *number);
+        for extent in self.extents.clone() {
+            let Store::Device(number) = extent.store else { continue };
+            for path in of(&number).iter().flat_map(|disk| disk.other_paths(sys)) {
+                let store = Store::Device(path.number);
+                self.push_beside(
+                    BlockExtent { store, mapped: false, ..extent.clone() },
+                    path.number,
+                );
+            }
+        }
+        let own: Vec<BlockDevice> = self.devices.iter().filter_map(of).collect();
+        let members: Vec<BlockDevice> = self.members.iter().filter_map(of).collect();
+        for map in members.iter().flat_map(BlockDevice::holders).filter(BlockDevice::is_mapped) {
+            if !own.iter().any(|own| own.is_apart_from(&map)) {
+                self.push_beside(BlockExtent::whole(Store::Device(map.number)), map.number);
+            }
+        }
+    }
+
+    fn push_beside(&mut self, extent: BlockExtent, number: DeviceNumber) {
+        if !self.has(number) {
+            // Of a part, the rest may be claimed by others.
+            self.behind.extend((extent.range == (0..u64::MAX)).then_some(number));
+            self.extents.push(extent);
+            self.beside.push(number);
+        }
     }
 
     fn add(
@@ -127,6 +175,7 @@ impl BlockStack {
         }
         let (Store::Device(disk), range) = (extent.store, extent.range.clone()) else { return };
         self.extents.push(extent);
+        self.devices.push(number);
         if let Some((of, backing)) = loops
             .iter()
             .find_map(|l| Some((l.number, l.backing.as_ref().ok()?)).filter(|(n, _)| *n == disk))
@@ -143,8 +192,56 @@ impl BlockStack {
                     .push(BlockExtent { range, ..BlockExtent::whole(backing_file(backing)) }),
             }
         }
-        for member in BlockDevice::find(sys, disk).iter().flat_map(BlockDevice::members) {
+        let Some(disk) = BlockDevice::find(sys, disk) else { return };
+        for member in disk.members() {
+            self.arrays |= !disk.is_mapped();
+            self.members.push(member.number);
             self.add(sys, loops, member.number, (0..u64::MAX, true), levels - 1);
         }
+    }
+}
+
+/// A synthetic sysfs.
+#[cfg(test)]
+pub mod tree {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use taillight_machine::DeviceNumber;
+
+    /// Adds a disk, or a partition as `sda/sda1`, with attributes. Returns its number.
+    pub fn device(
+        root: &Path,
+        name: &str,
+        number: &str,
+        attributes: &[(&str, &str)],
+    ) -> DeviceNumber {
+        let dir = root.join("sys/block").join(name);
+        for (attribute, value) in [("dev", number)].iter().chain(attributes) {
+            let file = dir.join(attribute);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, value).unwrap();
+        }
+        std::fs::create_dir_all(root.join("sys/dev/block")).unwrap();
+        symlink(&dir, root.join("sys/dev/block").join(number)).unwrap();
+        number.parse().unwrap_or_else(|_| panic!("{number} is no device number"))
+    }
+
+    /// Builds one device on another.
+    pub fn build(root: &Path, holder: &str, of: &str) {
+        let dir = |name: &str| root.join("sys/block").join(name);
+        for (place, folder, other) in [(of, "holders", holder), (holder, "slaves", of)] {
+            let link = dir(place).join(folder);
+            std::fs::create_dir_all(&link).unwrap();
+            symlink(dir(other), link.join(dir(other).file_name().unwrap())).unwrap();
+        }
+    }
+
+    /// Mounts devices, by number and place.
+    pub fn mount(root: &Path, all: &[(&str, &str)]) {
+        let line = |(number, at): &(&str, &str)| format!("1 1 {number} / {at} rw - ext4 none rw\n");
+        std::fs::create_dir_all(root.join("proc/self")).unwrap();
+        let text: String = all.iter().map(line).collect();
+        std::fs::write(root.join("proc/self/mountinfo"), text).unwrap();
     }
 }

@@ -14,12 +14,13 @@ macro_rules! or_skip {
     };
 }
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use taillight_core::plan::Plan;
 use taillight_core::units::ByteSize;
-use taillight_core::{ALL_FIELDS, Op, OpKind, Result};
+use taillight_core::{ALL_FIELDS, ErrorKind, Op, OpKind, Result};
 use taillight_driver::{Session, Target, conformance};
 
 pub const BLOCK: u64 = 4096;
@@ -171,5 +172,44 @@ pub struct UndoOnDrop(pub Vec<String>);
 impl Drop for UndoOnDrop {
     fn drop(&mut self) {
         let _ = Command::new(&self.0[0]).args(&self.0[1..]).status();
+    }
+}
+
+/// A loop device over `backing`, with options of losetup.
+pub fn loop_over(backing: &Path, options: &[&str]) -> Option<(PathBuf, UndoOnDrop)> {
+    let all = ["losetup", "-f", "--show"].iter().chain(options).copied();
+    let device = run(&all.chain([backing.to_str().unwrap()]).collect::<Vec<_>>())?;
+    Some((PathBuf::from(&device), UndoOnDrop(vec!["losetup".into(), "-d".into(), device])))
+}
+
+/// Refuses the confirmed writing of `target`, whose `victim` stays as it is.
+pub fn refused_for(target: &Path, victim: &Path, why: &str) {
+    let before = std::fs::read(victim).unwrap();
+    let e = Ask { destroy: Some(target), ..Ask::new(target, &[OpKind::Write]) }.open().err();
+    let e = e.unwrap_or_else(|| panic!("{} was opened", target.display()));
+    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    assert!(e.to_string().contains(why), "{e}");
+    assert!(std::fs::read(victim).unwrap() == before, "{} was changed", victim.display());
+}
+
+/// A shell that has a file open for writing until its input ends.
+pub struct Writer(std::process::Child);
+
+impl Writer {
+    pub fn of(path: &Path) -> Writer {
+        let mut shell = Command::new("sh")
+            .args(["-c", "exec 9<>\"$0\"; echo; read _"])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says that it has the file open.
+        shell.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        Writer(shell)
+    }
+    pub fn end(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
     }
 }

@@ -370,6 +370,21 @@ fn what_is_written_in_the_second_of_the_seal_is_somebody_elses() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_taken_for_blank() {
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let file = std::fs::OpenOptions::new().write(true).open(&disk.backing).unwrap();
+    file.set_len(8 * MIB).unwrap();
+    let ask = Ask { destroy: Some(&disk.device), ..Ask::new(&disk.device, WRITE) };
+    let e = ask.open().err().expect("refused");
+    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    assert!(e.to_string().contains("cannot be read"), "{e}");
+    // A plan that only reads finds it by itself.
+    Ask::new(&disk.device, READ).open().unwrap().close().unwrap();
+    file.set_len(16 * MIB).unwrap();
+    ask.open().unwrap().close().unwrap();
+}
+
+#[test]
 fn a_read_only_device() {
     let dir = scratch();
     let image = dir.path().join("image");

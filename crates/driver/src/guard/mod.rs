@@ -27,6 +27,8 @@ use taillight_machine::{BlockDevice, DeviceNumber, Sys, node, openers};
 
 use crate::identity::device::{BlockExtent, BlockStack, Store};
 use crate::patience;
+use member::FoundMark;
+use partitions::SearchedDisk;
 use uses::{TargetBlocks, Uses};
 
 /// Refuses a block device that is mounted, swap, held, behind a loop device or a member of something, whole
@@ -40,15 +42,16 @@ pub fn device(
 ) -> Result<()> {
     let found = TargetState::of([fd], path)?;
     found.free(path)?;
-    let mut of = member::member(fd, size, found.partitions());
-    let mut unknown = Vec::new();
-    if of.is_none() {
-        of = found.member_below(&mut unknown);
+    let disk = SearchedDisk::new(fd, size);
+    if let Some(mark) = member::member(&disk, found.partitions()) {
+        return Err(is_member("the device", path, &mark).hint(clear(path, mark.at)));
     }
-    if let Some(of) = of {
-        return Err(is_member("the device", path, &of));
+    let mut unknown = Vec::new();
+    if let Some(mark) = found.member_below(&mut unknown) {
+        return Err(is_member("the device", path, &mark).hint(CLEAR_BELOW));
     }
     let Some(stop) = changes else { return Ok(()) };
+    readable(&disk, path)?;
     let in_sysfs = |number| BlockDevice::find(&Sys::default(), number).is_some();
     if !found.number.is_some_and(in_sysfs) {
         unknown.push("what is built on the device (/sys/dev/block)".to_owned());
@@ -99,10 +102,11 @@ pub fn foreign_files<'a>(all: &[(BorrowedFd<'a>, &'a Path)]) -> Result<()> {
     let Some((_, first)) = all.first() else { return Ok(()) };
     for (fd, path) in all {
         let size = fstat(fd).map_err(|e| cannot_stat(path, e))?.st_size;
-        let size = u64::try_from(size).unwrap_or(0);
-        if let Some(of) = member::member(*fd, size, Vec::new()) {
-            return Err(is_member("the file", path, &of));
+        let disk = SearchedDisk::new(*fd, u64::try_from(size).unwrap_or(0));
+        if let Some(mark) = member::member(&disk, Vec::new()) {
+            return Err(is_member("the file", path, &mark).hint(clear(path, mark.at)));
         }
+        readable(&disk, path)?;
     }
     TargetState::with(&Sys::default(), &[]).known(first, Vec::new())
 }
@@ -220,7 +224,7 @@ impl TargetState {
     }
 
     /// What a disk or file is a member of, of which the target is a part only.
-    fn member_below(&self, unknown: &mut Vec<String>) -> Option<String> {
+    fn member_below(&self, unknown: &mut Vec<String>) -> Option<FoundMark> {
         let sys = Sys::default();
         for extent in self.stack.extents.iter().filter(|e| !e.mapped) {
             let opened = match extent.store {
@@ -233,22 +237,27 @@ impl TargetState {
                 Store::File { .. } if extent.range == (0..u64::MAX) => continue,
                 Store::File { .. } => self.backing_file(extent.store),
             };
-            let opened = match opened {
-                Ok(opened) => opened,
+            let mut not_known = |why: String| {
+                unknown.push(format!("what the disk below the target is a member of ({why})"));
+            };
+            let sized = opened.and_then(|fd| Ok((seek(&fd, SeekFrom::End(0))?, fd)));
+            let (size, opened) = match sized {
+                Ok(sized) => sized,
                 Err(e) => {
-                    unknown.push(format!("what the disk below the target is a member of ({e})"));
+                    not_known(e.to_string());
                     continue;
                 }
             };
-            let size = seek(&opened, SeekFrom::End(0)).unwrap_or(0);
-            let others = partitions::found(opened.as_fd(), size).into_iter();
+            let disk = SearchedDisk::new(opened.as_fd(), size);
+            let others = partitions::found(&disk).into_iter();
             let others = others.filter(|p| {
                 p.start >= extent.range.end || p.start.saturating_add(p.len) <= extent.range.start
             });
             let others: Vec<_> = others.collect();
-            if let Some(of) = member::mark_outside(opened.as_fd(), size, &others) {
-                return Some(of);
+            if let Some(mark) = member::mark_outside(&disk, &others) {
+                return Some(mark);
             }
+            disk.unreadable().into_iter().for_each(not_known);
         }
         None
     }
@@ -317,10 +326,32 @@ impl TargetState {
 /// Programs that look at every device (udev, losetup) have one open for a moment.
 const OPENED_BRIEFLY: Duration = Duration::from_secs(1);
 
-fn is_member(what: &str, path: &Path, of: &str) -> Error {
-    Error::refused(format!("{what} is a member of {of}"))
+fn is_member(what: &str, path: &Path, mark: &FoundMark) -> Error {
+    Error::refused(format!("{what} is a member of {}", mark.of))
         .with("target", path.display())
-        .hint("remove it from there first; wipefs shows and clears stale marks")
+        .with("mark at byte", mark.at)
+}
+
+/// How to go on after [`is_member`] by a mark in the target.
+fn clear(path: &Path, at: u64) -> String {
+    format!(
+        "remove it from there first; wipefs shows and clears stale marks. One that it does not show, and that \
+         nobody needs: dd if=/dev/zero of={} bs=1 seek={at} count=32 conv=notrunc",
+        path.display()
+    )
+}
+
+/// The same, by a mark below the target.
+const CLEAR_BELOW: &str =
+    "remove the disk below it from there first; wipefs shows and clears stale marks";
+
+/// Errors: `Refused` where a part could not be read that may hold the mark of a member.
+fn readable(disk: &SearchedDisk<'_>, path: &Path) -> Result<()> {
+    let Some(what) = disk.unreadable() else { return Ok(()) };
+    Err(Error::refused("it cannot be told here whether the target is a member of something")
+        .with("target", path.display())
+        .with("cannot be read", what)
+        .hint("if nothing on it is needed, write that place first (dd or blkdiscard), or choose another target"))
 }
 
 /// The refusal of something in use.

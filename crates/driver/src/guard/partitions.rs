@@ -3,6 +3,7 @@
 //! GPT and MBR are read here, with logical partitions; libblkid adds the tables that it knows. A wrong or
 //! damaged table gives ranges with nothing in them, which does no harm: only marks are looked for there.
 
+use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 use taillight_machine::block::PartitionRange;
@@ -13,19 +14,65 @@ use super::blkid;
 /// Partitions looked at in one table, and links of a chain of logical ones.
 const MOST: u64 = 256;
 
+/// A device or file that is looked through for tables and marks. What cannot be read is noted: nobody knows
+/// what is there.
+pub struct SearchedDisk<'a> {
+    pub fd: BorrowedFd<'a>,
+    /// Bytes.
+    pub size: u64,
+    unreadable: RefCell<Option<String>>,
+}
+
+impl<'a> SearchedDisk<'a> {
+    pub fn new(fd: BorrowedFd<'a>, size: u64) -> SearchedDisk<'a> {
+        SearchedDisk { fd, size, unreadable: RefCell::new(None) }
+    }
+
+    pub fn whole(&self) -> PartitionRange {
+        PartitionRange { start: 0, len: self.size }
+    }
+
+    /// What of a range is there: a table may name more.
+    pub fn clipped(&self, range: PartitionRange) -> PartitionRange {
+        PartitionRange { len: range.len.min(self.size.saturating_sub(range.start)), ..range }
+    }
+
+    /// Bytes of a range; short at its end, and where they cannot be read.
+    pub fn read(&self, of: PartitionRange, at: u64, bytes: usize) -> Vec<u8> {
+        let left = usize::try_from(of.len.saturating_sub(at)).unwrap_or(bytes);
+        let mut page = vec![0; bytes.min(left)];
+        let place = of.start.saturating_add(at);
+        let seen = rustix::io::pread(self.fd, &mut *page, place).unwrap_or_else(|e| {
+            self.note(format!("{bytes} bytes at {place}: {e}"));
+            0
+        });
+        page.truncate(seen);
+        page
+    }
+
+    /// Notes that something could not be read.
+    pub fn note(&self, what: String) {
+        self.unreadable.borrow_mut().get_or_insert(what);
+    }
+
+    /// What could not be read, if anything, the first of it.
+    pub fn unreadable(&self) -> Option<String> {
+        self.unreadable.borrow().clone()
+    }
+}
+
 /// Every partition, and those inside of partitions.
-pub fn found(fd: BorrowedFd<'_>, size: u64) -> Vec<PartitionRange> {
-    let whole = PartitionRange { start: 0, len: size };
-    let outer = inside(fd, whole);
-    let inner: Vec<_> = outer.iter().flat_map(|part| inside(fd, *part)).collect();
+pub fn found(disk: &SearchedDisk<'_>) -> Vec<PartitionRange> {
+    let outer = inside(disk, disk.whole());
+    let inner: Vec<_> = outer.iter().flat_map(|part| inside(disk, *part)).collect();
     outer.into_iter().chain(inner).collect()
 }
 
-fn inside(fd: BorrowedFd<'_>, of: PartitionRange) -> Vec<PartitionRange> {
-    let mut all = blkid::partitions(fd, of);
+fn inside(disk: &SearchedDisk<'_>, of: PartitionRange) -> Vec<PartitionRange> {
+    let mut all = blkid::partitions(disk, of);
     for block in [512, 4096] {
-        all.extend(gpt(fd, of, block));
-        all.extend(mbr(fd, of, block));
+        all.extend(gpt(disk, of, block));
+        all.extend(mbr(disk, of, block));
     }
     all.retain(|p| p.len > 0 && p.start < of.start.saturating_add(of.len) && *p != of);
     all.sort_by_key(|p| (p.start, p.len));
@@ -33,22 +80,14 @@ fn inside(fd: BorrowedFd<'_>, of: PartitionRange) -> Vec<PartitionRange> {
     all
 }
 
-/// Bytes of a range; short at its end.
-pub fn read(fd: BorrowedFd<'_>, of: PartitionRange, at: u64, bytes: usize) -> Vec<u8> {
-    let mut page = vec![0; bytes.min(usize::try_from(of.len.saturating_sub(at)).unwrap_or(bytes))];
-    let seen = rustix::io::pread(fd, &mut *page, of.start.saturating_add(at)).unwrap_or(0);
-    page.truncate(seen);
-    page
-}
-
 /// The table at the start or, where that is lost, the copy at the end.
-fn gpt(fd: BorrowedFd<'_>, of: PartitionRange, block: u64) -> Vec<PartitionRange> {
-    let head = |at| Some(read(fd, of, at, 92)).filter(|h| h.starts_with(b"EFI PART"));
+fn gpt(disk: &SearchedDisk<'_>, of: PartitionRange, block: u64) -> Vec<PartitionRange> {
+    let head = |at| Some(disk.read(of, at, 92)).filter(|h| h.starts_with(b"EFI PART"));
     let end = (of.len / block).saturating_sub(1) * block;
     let Some(head) = head(block).or_else(|| head(end)) else { return Vec::new() };
     let (first, count, entry) = (le(&head, 72, 8), le(&head, 80, 4).min(MOST), le(&head, 84, 4));
     let Ok(entry @ 128..=4096) = usize::try_from(entry) else { return Vec::new() };
-    let table = read(fd, of, first.saturating_mul(block), entry * count as usize);
+    let table = disk.read(of, first.saturating_mul(block), entry * count as usize);
     let used = table.chunks_exact(entry).filter(|e| le(e, 0, 8) | le(e, 8, 8) != 0);
     let range = |e: &[u8]| {
         let (from, to) = (le(e, 32, 8), le(e, 40, 8));
@@ -65,10 +104,10 @@ fn range(of: PartitionRange, block: u64, from: u64, blocks: u64) -> PartitionRan
 /// Kinds of partition that hold a chain of logical ones.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 
-fn mbr(fd: BorrowedFd<'_>, of: PartitionRange, block: u64) -> Vec<PartitionRange> {
+fn mbr(disk: &SearchedDisk<'_>, of: PartitionRange, block: u64) -> Vec<PartitionRange> {
     let mut all = Vec::new();
     let mut chains = Vec::new();
-    for entry in entries(fd, of, 0) {
+    for entry in entries(disk, of, 0) {
         match EXTENDED.contains(&entry.kind) {
             true => chains.push(entry.from),
             false => all.push(range(of, block, entry.from, entry.blocks)),
@@ -77,7 +116,7 @@ fn mbr(fd: BorrowedFd<'_>, of: PartitionRange, block: u64) -> Vec<PartitionRange
     for first in chains {
         let (mut at, mut links) = (first, 0);
         while links < MOST {
-            let table = entries(fd, of, at.saturating_mul(block));
+            let table = entries(disk, of, at.saturating_mul(block));
             let next = table.iter().find(|e| EXTENDED.contains(&e.kind)).map(|e| e.from);
             let logical = table.iter().filter(|e| !EXTENDED.contains(&e.kind));
             all.extend(logical.map(|e| range(of, block, at.saturating_add(e.from), e.blocks)));
@@ -95,8 +134,8 @@ struct MbrEntry {
     blocks: u64,
 }
 
-fn entries(fd: BorrowedFd<'_>, of: PartitionRange, at: u64) -> Vec<MbrEntry> {
-    let table = read(fd, of, at, 512);
+fn entries(disk: &SearchedDisk<'_>, of: PartitionRange, at: u64) -> Vec<MbrEntry> {
+    let table = disk.read(of, at, 512);
     if !table.ends_with(&[0x55, 0xaa]) || table.len() < 512 {
         return Vec::new();
     }
@@ -126,20 +165,20 @@ mod tests {
     fn primary_and_logical_partitions() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(LEN).unwrap();
-        assert_eq!(found(file.as_fd(), LEN), []);
+        assert_eq!(found(&SearchedDisk::new(file.as_fd(), LEN)), []);
         entry(&file, 0, 0, (0x83, 2048, 100));
         entry(&file, 0, 1, (0x05, 4096, 8000));
         entry(&file, 4096 * 512, 0, (0x83, 8, 50));
         entry(&file, 4096 * 512, 1, (0x05, 1000, 100));
         entry(&file, 5096 * 512, 0, (0x83, 8, 60));
-        let all = found(file.as_fd(), LEN);
+        let all = found(&SearchedDisk::new(file.as_fd(), LEN));
         for (from, blocks) in [(2048, 100), (4104, 50), (5104, 60)] {
             let wanted = PartitionRange { start: from * 512, len: blocks * 512 };
             assert!(all.contains(&wanted), "{wanted:?} in {all:?}");
         }
         // A chain that leads back to itself ends.
         entry(&file, 5096 * 512, 1, (0x05, 1000, 100));
-        found(file.as_fd(), LEN);
+        found(&SearchedDisk::new(file.as_fd(), LEN));
     }
 
     #[test]
@@ -157,7 +196,19 @@ mod tests {
             entry[40..48].copy_from_slice(&127u64.to_le_bytes());
             file.write_all_at(&entry, 2 * block + 128).unwrap();
             let wanted = PartitionRange { start: 64 * block, len: 64 * block };
-            assert!(found(file.as_fd(), LEN).contains(&wanted), "{block} {at}");
+            assert!(found(&SearchedDisk::new(file.as_fd(), LEN)).contains(&wanted), "{block} {at}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_noted_and_what_is_past_the_end_is_not() {
+        let (_, written) = std::io::pipe().unwrap();
+        let disk = SearchedDisk::new(written.as_fd(), LEN);
+        found(&disk);
+        assert!(disk.unreadable().is_some());
+        let file = tempfile::tempfile().unwrap();
+        let disk = SearchedDisk::new(file.as_fd(), LEN);
+        assert_eq!(found(&disk), []);
+        assert_eq!(disk.unreadable(), None);
     }
 }

@@ -3,7 +3,7 @@
 //! What it is: file system, label, size, and when it was last mounted or changed. What it is not: a reason to
 //! refuse. Called before a confirmed destroy; it only reads.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use taillight_core::units::ByteSize;
 use taillight_machine::block::PartitionRange;
 use taillight_machine::nvme::le;
 
-use crate::guard::{blkid, partitions};
+use crate::guard::blkid;
+use crate::guard::partitions::{self, SearchedDisk};
 
 /// What a confirmed run would overwrite at `target`, one line each; empty where nothing is there, or where
 /// it is no path.
@@ -35,12 +36,15 @@ pub fn lost(target: &str) -> Vec<String> {
         true => format!("block device {target}, {}", ByteSize(size)),
         false => format!("file {target}, {}, last changed {}", ByteSize(size), changed()),
     };
-    let whole = PartitionRange { start: 0, len: size };
-    let mut all = vec![described(fd.as_fd(), whole, &what)];
-    for part in partitions::found(fd.as_fd(), size) {
+    let disk = SearchedDisk::new(fd.as_fd(), size);
+    let mut all = vec![described(&disk, disk.whole(), &what)];
+    for part in partitions::found(&disk) {
         let what = format!("partition at {}, {}", ByteSize(part.start), ByteSize(part.len));
-        all.push(described(fd.as_fd(), part, &what));
+        all.push(described(&disk, part, &what));
     }
+    all.extend(
+        disk.unreadable().map(|what| format!("cannot be read, so that it is not known: {what}")),
+    );
     all
 }
 
@@ -62,13 +66,13 @@ fn directory(path: &Path) -> Vec<String> {
     )]
 }
 
-fn described(fd: BorrowedFd<'_>, range: PartitionRange, what: &str) -> String {
-    let Some(found) = blkid::signatures(fd, range) else {
+fn described(disk: &SearchedDisk<'_>, range: PartitionRange, what: &str) -> String {
+    let Some(found) = blkid::signatures(disk, range) else {
         return format!("{what}: what is on it is not known (no libblkid.so.1)");
     };
     let each = found.iter().map(|s| {
         let label = s.label.as_ref().map_or("no label".to_owned(), |l| format!("label \"{l}\""));
-        format!("{}, {label}{}", s.kind, mounted(fd, range, &s.kind))
+        format!("{}, {label}{}", s.kind, mounted(disk, range, &s.kind))
     });
     let each: Vec<String> = each.collect();
     match each.is_empty() {
@@ -79,11 +83,11 @@ fn described(fd: BorrowedFd<'_>, range: PartitionRange, what: &str) -> String {
 
 /// When it was last mounted or written, where the file system keeps that: the superblock of ext
 /// (`s_mtime`, `s_wtime`, `s_last_mounted`; Linux, `fs/ext4/ext4.h`).
-fn mounted(fd: BorrowedFd<'_>, range: PartitionRange, kind: &str) -> String {
+fn mounted(disk: &SearchedDisk<'_>, range: PartitionRange, kind: &str) -> String {
     if !kind.starts_with("ext") {
         return String::new();
     }
-    let block = partitions::read(fd, range, 1024, 256);
+    let block = disk.read(range, 1024, 256);
     let seconds = |place| Some(le(&block, place, 4)).filter(|s| *s > 0);
     let stamp = |place| at(seconds(place).and_then(|s| i64::try_from(s).ok()));
     let name = block.get(0x88..0xc8).unwrap_or_default().split(|b| *b == 0).next();
@@ -128,6 +132,8 @@ mod tests {
 
     fn libblkid() -> Option<Vec<blkid::Signature>> {
         let file = tempfile::tempfile().ok()?;
-        blkid::signatures(file.as_fd(), PartitionRange { start: 0, len: 1 })
+        file.set_len(4096).ok()?;
+        let disk = SearchedDisk::new(file.as_fd(), 4096);
+        blkid::signatures(&disk, disk.whole())
     }
 }

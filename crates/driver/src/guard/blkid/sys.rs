@@ -4,12 +4,14 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::AsRawFd;
 
 use libloading::{Library, Symbol};
 use taillight_machine::block::PartitionRange;
 
 use super::Signature;
+use crate::guard::partitions::SearchedDisk;
 
 type Handle = *mut c_void;
 type Call<A, R> = unsafe extern "C" fn(Handle, A) -> R;
@@ -32,12 +34,13 @@ struct BlkidProbe<'a> {
 }
 
 impl<'a> BlkidProbe<'a> {
-    /// None where the library lacks what is asked of it.
+    /// None where the library lacks what is asked of it, or does not take the range.
     fn new(
         library: &'a Library,
-        fd: BorrowedFd<'_>,
+        disk: &SearchedDisk<'_>,
         range: PartitionRange,
     ) -> Option<BlkidProbe<'a>> {
+        let range = disk.clipped(range);
         let (start, len) = (i64::try_from(range.start).ok()?, i64::try_from(range.len).ok()?);
         // SAFETY: the signatures are those of the header.
         let (new, set) = unsafe {
@@ -52,7 +55,7 @@ impl<'a> BlkidProbe<'a> {
         let probe = (!handle.is_null()).then_some(BlkidProbe { library, handle })?;
         // SAFETY: the probe lives, the descriptor is open for as long as the caller holds it, which is
         // longer than the probe.
-        let done = unsafe { set(handle, fd.as_raw_fd(), start, len) };
+        let done = unsafe { set(handle, disk.fd.as_raw_fd(), start, len) };
         (done == 0).then_some(probe)
     }
 
@@ -92,29 +95,35 @@ fn library() -> Option<Library> {
 }
 
 /// Every signature in a range; none where there is no libblkid.
-pub fn signatures(fd: BorrowedFd<'_>, range: PartitionRange) -> Option<Vec<Signature>> {
-    asked(fd, range, LABEL | TYPE | USAGE | MAGIC)
+pub fn signatures(disk: &SearchedDisk<'_>, range: PartitionRange) -> Option<Vec<Signature>> {
+    asked(disk, range, LABEL | TYPE | USAGE | MAGIC)
 }
 
 /// The same with those whose checksum is wrong.
 #[cfg(test)]
 pub fn signatures_of_any_checksum(
-    fd: BorrowedFd<'_>,
+    disk: &SearchedDisk<'_>,
     range: PartitionRange,
 ) -> Option<Vec<Signature>> {
-    asked(fd, range, LABEL | TYPE | USAGE | MAGIC | BAD_CHECKSUM)
+    asked(disk, range, LABEL | TYPE | USAGE | MAGIC | BAD_CHECKSUM)
 }
 
-fn asked(fd: BorrowedFd<'_>, range: PartitionRange, flags: c_int) -> Option<Vec<Signature>> {
+fn asked(disk: &SearchedDisk<'_>, range: PartitionRange, flags: c_int) -> Option<Vec<Signature>> {
     let library = library()?;
-    let Some(probe) = BlkidProbe::new(&library, fd, range) else { return Some(Vec::new()) };
+    let probe = BlkidProbe::new(&library, disk, range)?;
     let set = b"blkid_probe_set_superblocks_flags\0";
     let _: c_int = probe.call(b"blkid_probe_enable_superblocks\0", probe.handle, ON)?;
     let _: c_int = probe.call(set, probe.handle, flags)?;
     let mut all = Vec::new();
-    while all.len() < MOST
-        && probe.call::<_, c_int>(b"blkid_do_probe\0", probe.handle, ()) == Some(0)
-    {
+    while all.len() < MOST {
+        let found: c_int = probe.call(b"blkid_do_probe\0", probe.handle, ())?;
+        if found < 0 {
+            let e = io::Error::last_os_error();
+            disk.note(format!("libblkid, at {} and behind it: {e}", range.start));
+        }
+        if found != 0 {
+            break;
+        }
         if let (Some(usage), Some(kind)) = (probe.value(c"USAGE"), probe.value(c"TYPE")) {
             let at = probe.value(c"SBMAGIC_OFFSET").and_then(|at| at.parse().ok());
             all.push(Signature { usage, kind, label: probe.value(c"LABEL"), at });
@@ -124,9 +133,9 @@ fn asked(fd: BorrowedFd<'_>, range: PartitionRange, flags: c_int) -> Option<Vec<
 }
 
 /// The partitions of a range, of every kind of table that libblkid knows; empty without it.
-pub fn partitions(fd: BorrowedFd<'_>, range: PartitionRange) -> Vec<PartitionRange> {
+pub fn partitions(disk: &SearchedDisk<'_>, range: PartitionRange) -> Vec<PartitionRange> {
     let Some(library) = library() else { return Vec::new() };
-    let found = BlkidProbe::new(&library, fd, range).and_then(|probe| {
+    let found = BlkidProbe::new(&library, disk, range).and_then(|probe| {
         let _: c_int = probe.call(b"blkid_probe_enable_partitions\0", probe.handle, ON)?;
         let list: Handle = probe.call(b"blkid_probe_get_partitions\0", probe.handle, ())?;
         if list.is_null() {

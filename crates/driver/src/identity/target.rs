@@ -27,7 +27,8 @@ pub const DEVICE_SIZE: &str = "device.size";
 const LEVELS: u32 = 8;
 
 /// The identity of what a path names; none where it cannot be known: an address, a directory (what is in it
-/// may change), a disk without serial number on a kernel before 5.15, a file system without times of birth.
+/// may change), a disk without serial number of its own on a kernel before 5.15, a file system without times of
+/// birth.
 pub fn of(target: &str) -> Option<TargetIdentity> {
     let path = taillight_machine::block::local(target)?;
     let mut all = TargetIdentity::new();
@@ -54,9 +55,11 @@ fn file(path: &Path, name: &str, all: &mut TargetIdentity) -> Option<()> {
     Some(())
 }
 
-/// Attributes that no two disks share: NVMe and SCSI, virtio, SD cards, mapped devices and RAID arrays.
-const UNIQUE: [&str; 7] =
-    ["wwid", "device/wwid", "device/serial", "serial", "device/cid", "dm/uuid", "md/uuid"];
+/// Attributes that no two disks share: NVMe, virtio, SD cards, mapped devices and RAID arrays.
+const UNIQUE: [&str; 6] = ["wwid", "device/serial", "serial", "device/cid", "dm/uuid", "md/uuid"];
+
+/// What SCSI says of a disk. A card reader or a bridge may say it of itself, whatever card is in it.
+const OF_READER: &str = "device/wwid";
 
 fn device(
     sys: &Sys,
@@ -80,12 +83,14 @@ fn device(
             None => backing_file(&disk, backing, name, all),
         };
     }
-    let unique: Vec<_> = UNIQUE.iter().filter_map(|a| Some((a, disk.attr(a)?))).collect();
-    for (attribute, value) in &unique {
-        all.insert(format!("{name}.{}", attribute.replace('/', ".")), value.clone());
+    let mut unique = false;
+    for attribute in UNIQUE.into_iter().chain([OF_READER]) {
+        let Some(value) = disk.attr(attribute) else { continue };
+        unique |= attribute != OF_READER;
+        all.insert(format!("{name}.{}", attribute.replace('/', ".")), value);
     }
-    if unique.is_empty() {
-        // Without one, a disk is known as long as the machine runs and it stays (Linux 5.15).
+    if !unique {
+        // Such a disk is known as long as the machine runs and the disk, or its card, stays (Linux 5.15).
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let sequence = format!("{} of {}", disk.attr("diskseq")?, boot.trim());
         all.insert(format!("{name}.sequence"), sequence);
@@ -183,10 +188,25 @@ mod tests {
             device(&Sys::at(tmp.path()), number, "device", &mut all, LEVELS).map(|()| all)
         };
         assert_eq!(ask(), None);
-        std::fs::write(dir.join("device/wwid"), "naa.1\n").unwrap();
+        let write = |name: &str, value: &str| std::fs::write(dir.join(name), value).unwrap();
+        write("wwid", "uuid.1\n");
         let first = ask().unwrap();
-        std::fs::write(dir.join("device/wwid"), "naa.2\n").unwrap();
+        write("diskseq", "7\n");
+        assert_eq!(ask(), Some(first.clone()), "it may be attached anew");
+        write("wwid", "uuid.2\n");
         let text = difference(&first, &ask().unwrap()).unwrap();
-        assert_eq!(text, "device.device.wwid naa.1, now naa.2");
+        assert_eq!(text, "device.wwid uuid.1, now uuid.2");
+        // A card reader, and another card in it.
+        std::fs::remove_file(dir.join("wwid")).unwrap();
+        write("device/wwid", "t10.reader\n");
+        let card = ask().unwrap();
+        assert_eq!(difference(&card, &ask().unwrap()), None);
+        write("diskseq", "8\n");
+        let text = difference(&card, &ask().unwrap()).unwrap();
+        assert!(text.starts_with("device.sequence 7 of "), "{text}");
+        std::fs::remove_file(dir.join("diskseq")).unwrap();
+        assert_eq!(ask(), None, "it cannot be told which card it is");
+        write("device/cid", "1234\n");
+        assert!(ask().is_some());
     }
 }

@@ -100,6 +100,7 @@ pub fn run(case: &TestCase<'_>) -> Tested<Vec<(&'static str, CheckResult)>> {
         run_id: "conformance",
         destroy: case.destroy,
         stop: &taillight_core::StopFlag::default(),
+        fits: &|_| Ok(()),
     };
     let target = case.driver.open(&spec, &mut |_| true)?;
     let bench = CheckContext { case, caps, target };

@@ -85,6 +85,9 @@ pub struct OpenSpec<'a> {
     pub destroy: Option<&'a str>,
     /// Ends every wait before the load.
     pub stop: &'a StopFlag,
+    /// What else the run asks of the target's shape. A driver whose shape is not known before asks it before
+    /// anything that is there is given up. Errors: `Usage` or `Unavailable`.
+    pub fits: &'a dyn Fn(Geometry) -> Result<()>,
 }
 
 /// Shape of an opened target.

@@ -385,6 +385,44 @@ fn what_cannot_be_read_is_not_taken_for_blank() {
 }
 
 #[test]
+fn what_can_be_told_before_is_told_before_anything_is_given_up() {
+    let disk = or_skip!(TestLoopDevice::new(64));
+    let mount = or_skip!(disk.mounted("ext4"));
+    let names = ["taillight-0.dat", "taillight-1.dat"].map(|name| mount.path().join(name));
+    for name in &names {
+        let file = std::fs::File::create(name).unwrap();
+        file.set_len(4 * MIB).unwrap();
+        file.write_all_at(b"mine", MIB).unwrap();
+    }
+    let all = || names.each_ref().map(|name| std::fs::read(name).unwrap());
+    let before = all();
+    let options = "direct = false\nfiles = 2";
+    let ask = Ask { options, destroy: Some(mount.path()), ..Ask::new(mount.path(), READ) };
+    // The shape does not suit the run.
+    let plan = ask.plan();
+    let spec = taillight_driver::OpenSpec {
+        plan: &plan,
+        run_id: "test",
+        destroy: ask.destroy.and_then(Path::to_str),
+        stop: &taillight_core::StopFlag::default(),
+        fits: &|shape| {
+            assert_eq!((shape.files, shape.file_size), (2, 4 * MIB));
+            Err(taillight_core::Error::unavailable("no memory"))
+        },
+    };
+    let driver = taillight_driver::find("file").unwrap();
+    let e = driver.open(&spec, &mut |_| true).err().expect("no memory");
+    assert!(e.message() == "no memory" && all() == before, "{e}");
+    // One of them cannot be laid out.
+    let last = names[1].to_str().unwrap();
+    or_skip!(run(&["chattr", "+i", last]));
+    let undo = UndoOnDrop(vec!["chattr".into(), "-i".into(), last.into()]);
+    assert!(ask.open().is_err() && all() == before);
+    drop(undo);
+    ask.open().unwrap().close().unwrap();
+}
+
+#[test]
 fn a_read_only_device() {
     let dir = scratch();
     let image = dir.path().join("image");

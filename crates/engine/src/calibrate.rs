@@ -99,8 +99,13 @@ fn calibration_workload(w: &mut WorkloadPlan) {
 /// Time of a worker per operation of such a plan, ns.
 fn null_ns_per_op(plan: &Plan) -> Result<f64> {
     let id = format!("calibration-{}-{:016x}", std::process::id(), unique());
-    let spec =
-        OpenSpec { plan, run_id: &id, destroy: None, stop: &taillight_core::StopFlag::default() };
+    let spec = OpenSpec {
+        plan,
+        run_id: &id,
+        destroy: None,
+        stop: &taillight_core::StopFlag::default(),
+        fits: &|_| Ok(()),
+    };
     let target = NullDriver.open(&spec, &mut |_: Progress<'_>| true)?;
     let (ops, ns) = super::run::load_only(plan, target, &id)?;
     Ok(ns as f64 * f64::from(plan.workers()) / ops.max(1) as f64)

@@ -73,6 +73,7 @@ impl Host for RunHost<'_> {
             run_id: &directory::fresh_id(),
             destroy: confirmed(self.destroy, plan),
             stop: self.signals.stop(),
+            fits: &|_| Ok(()),
         };
         let target = registry::driver(&plan.target.driver)?.open(&spec, &mut |p| {
             live.step(p);

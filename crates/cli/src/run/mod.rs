@@ -24,7 +24,7 @@ use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result, StopFlag};
 use taillight_driver::identity::contents;
 use taillight_driver::space::record_bytes;
-use taillight_driver::{OpenSpec, Target};
+use taillight_driver::{Geometry, OpenSpec, Target};
 use taillight_engine::preload;
 use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
@@ -121,8 +121,13 @@ fn is_remote(plan: &Plan) -> bool {
 
 /// What opening the target would refuse as things stand; nothing is changed.
 fn check(args: &RunArgs, plan: &Plan) -> Result<()> {
-    let spec =
-        OpenSpec { plan, run_id: "", destroy: args.destroy.as_deref(), stop: &StopFlag::default() };
+    let spec = OpenSpec {
+        plan,
+        run_id: "",
+        destroy: args.destroy.as_deref(),
+        stop: &StopFlag::default(),
+        fits: &|_| Ok(()),
+    };
     registry::driver(&plan.target.driver)?.check(&spec)
 }
 
@@ -282,7 +287,11 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     let plan = request.plan;
     let driver = registry::driver(&plan.target.driver)?;
     let stop = request.signals.stop();
-    let spec = OpenSpec { plan, run_id: &run.run_id, destroy: request.destroy, stop };
+    let fits = |shape: Geometry| {
+        check_extents(plan, shape.size(), shape.align)?;
+        check_ledger(plan, shape.size(), memory_budget::read(&Sys::default())?)
+    };
+    let spec = OpenSpec { plan, run_id: &run.run_id, destroy: request.destroy, stop, fits: &fits };
     if spec.destroy.is_some() && request.place.is_none() {
         driver.check(&OpenSpec { run_id: "", ..spec })?;
         say_lost(plan);
@@ -308,11 +317,7 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
             return Err(e);
         }
     };
-    let geometry = target.geometry();
-    let fits = check_extents(plan, geometry.size(), geometry.align)
-        .and_then(|()| memory_budget::read(&Sys::default()))
-        .and_then(|memory| check_ledger(plan, geometry.size(), memory));
-    match fits {
+    match fits(target.geometry()) {
         Ok(()) => Ok((target, loaded)),
         Err(e) => {
             // The reason matters more than how closing went.

@@ -127,7 +127,7 @@ fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Resul
         }
         seen.push(asked);
         let destroy = confirmed(destroy, plan);
-        let spec = OpenSpec { plan, run_id: "", destroy, stop: signals.stop() };
+        let spec = OpenSpec { plan, run_id: "", destroy, stop: signals.stop(), fits: &|_| Ok(()) };
         let checked = registry::driver(&plan.target.driver)?.check(&spec);
         match (checked, signals.exit()) {
             (Err(e), None) => return Err(e),

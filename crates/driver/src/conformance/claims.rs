@@ -91,6 +91,7 @@ fn history(b: &CheckContext<'_>) -> Tested<Vec<(i64, Completion)>> {
         run_id: "conformance",
         destroy: b.case.destroy,
         stop: &taillight_core::StopFlag::default(),
+        fits: &|_| Ok(()),
     };
     let target = b.case.driver.open(&spec, &mut |_| true)?;
     let fresh = CheckContext { case: b.case, caps: b.caps.clone(), target };

@@ -19,7 +19,13 @@ pub fn target(driver: &str, path: &str, options: &str) -> TargetPlan {
 
 /// Opens the plan's target by its driver. Errors: as [`crate::Driver::open`].
 pub fn open(plan: &Plan, destroy: Option<&str>, run_id: &str) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec { plan, run_id, destroy, stop: &taillight_core::StopFlag::default() };
+    let spec = OpenSpec {
+        plan,
+        run_id,
+        destroy,
+        stop: &taillight_core::StopFlag::default(),
+        fits: &|_| Ok(()),
+    };
     crate::find(&plan.target.driver).unwrap().open(&spec, &mut |_| true)
 }
 

@@ -99,6 +99,23 @@ fn kernel_name(path: &Path) -> Result<String> {
     })
 }
 
+/// Whether the device can discard, where a share of it is to be filled: asked before it is purged. Errors:
+/// `Unavailable`.
+pub fn check_fill(opened: &OpenedDevice, asked: &FileOpenSpec<'_>) -> Result<()> {
+    let number = fstat(&opened.fd).map(|stat| DeviceNumber::from_dev(stat.st_rdev)).ok();
+    let device = number.and_then(|number| BlockDevice::find(&Sys::default(), number));
+    let most = device.and_then(|device| device.queue("discard_max_bytes"));
+    match asked.options.fill.is_asked() && most.as_deref() == Some("0") {
+        true => Err(cannot_discard()),
+        false => Ok(()),
+    }
+}
+
+fn cannot_discard() -> Error {
+    Error::unavailable("the device cannot discard what `fill` leaves empty")
+        .hint("leave `fill` out: without discard, a device does not know what is empty")
+}
+
 /// Purges the device where the options ask for it; what was done, for the manifest. Errors: as
 /// [`erase::purge`].
 pub fn purge(
@@ -134,11 +151,7 @@ pub fn fill(
         return Ok(Vec::new());
     }
     guard::again([opened.fd.as_fd()], path, asked.spec.stop)?;
-    sys::discard(opened.fd.as_fd(), 0, opened.size).map_err(|e| {
-        Error::unavailable("the device cannot discard what `fill` leaves empty")
-            .source(e)
-            .hint("leave `fill` out: without discard, a device does not know what is empty")
-    })?;
+    sys::discard(opened.fd.as_fd(), 0, opened.size).map_err(|e| cannot_discard().source(e))?;
     let bytes = level.of(opened.size) / layout::CHUNK * layout::CHUNK;
     let what = "filling the device";
     let mut meter = LayoutProgress { on: progress, what, done: 0, total: bytes };

@@ -251,7 +251,9 @@ impl OpenedTarget {
                         .hint("leave `files` out"));
                 }
                 let opened = device::open(&path, asked)?;
-                check_io(&[opened.fd.as_fd()], opened.size, asked, (uring, true))?;
+                let io = IoFacts { uring, device: true };
+                shape_fits(&[opened.fd.as_fd()], opened.size, asked, io)?;
+                device::check_fill(&opened, asked)?;
                 target::try_workers(asked.spec.plan, &[opened.fd.as_fd()], ring, true)?;
                 let purged = device::purge(&opened, &path, asked, progress)?;
                 let filled = device::fill(&opened, &path, asked, progress)?;
@@ -274,7 +276,8 @@ impl OpenedTarget {
                 let planned = regular::plan_preparation(&file_set, asked)?;
                 let foreign = planned.foreign(&asked.needs);
                 let watched = foreign.first().map(|(_, path)| path.to_path_buf());
-                check_io(&planned.there(), planned.file_size, asked, (uring, false))?;
+                let io = IoFacts { uring, device: false };
+                shape_fits(&planned.there(), planned.file_size, asked, io)?;
                 if planned.replaces() {
                     target::try_workers(asked.spec.plan, &planned.there(), ring, false)?;
                 }
@@ -304,7 +307,8 @@ impl OpenedTarget {
         let is_device = made.is_none();
         let options = asked.options;
         let all: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
-        let align = check_io(&all, file_size, asked, (ring.is_some(), is_device))?;
+        let io = IoFacts { uring: ring.is_some(), device: is_device };
+        let align = check_io(&all, file_size, asked, io)?;
         let total = file_size * files.len() as u64;
         let mut warm = Vec::new();
         match options.cache {
@@ -365,6 +369,24 @@ impl OpenedTarget {
     }
 }
 
+/// By what I/O goes, and to what.
+#[derive(Clone, Copy)]
+struct IoFacts {
+    uring: bool,
+    device: bool,
+}
+
+/// [`check_io`] of what is there, and whether its shape suits the run: asked before any of it is given up.
+fn shape_fits(
+    files: &[BorrowedFd<'_>],
+    file_size: u64,
+    asked: &FileOpenSpec<'_>,
+    io: IoFacts,
+) -> Result<()> {
+    let align = check_io(files, file_size, asked, io)?;
+    (asked.spec.fits)(Geometry { files: asked.options.files, file_size, align })
+}
+
 /// Sets direct I/O, sees whether the files can do what the plan asks, and returns the alignment that it
 /// was checked against. Asked of what is there before its data is touched, and of everything when it is
 /// laid out. Errors: `Usage` or `Unavailable`, naming the value.
@@ -372,8 +394,9 @@ fn check_io(
     files: &[BorrowedFd<'_>],
     file_size: u64,
     asked: &FileOpenSpec<'_>,
-    (uring, device): (bool, bool),
+    io: IoFacts,
 ) -> Result<u64> {
+    let IoFacts { uring, device } = io;
     let direct = asked.options.direct;
     for fd in files {
         layout::set_direct(*fd, direct).map_err(|e| {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, ftruncate, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, ftruncate, openat, statat};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
@@ -54,14 +54,19 @@ pub fn prepare(
         new += u32::from(is_new);
         reused += u32::from(!is_new);
     }
+    let filler = fill_file(&mut made, asked)?;
     made.note()?;
+    // All that can be told before the first of them is given up.
+    for (held, preparation) in held.iter().zip(preparations) {
+        writable(*preparation, held, made.dir())?;
+    }
     for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
         let extent = asked.options.extent().unwrap_or(0);
         perform(*preparation, held, (file_size, extent), seed, made.dir(), &mut meter)?;
     }
     let ready: Vec<OwnedFd> = held.into_iter().map(|held| held.file).collect();
-    let filled = fill_up(&mut made, asked, meter.on)?;
+    let filled = filler.map(|file| fill_up(&file, &made, asked, meter.on)).transpose()?;
     made.seal()?;
     let fragments = fragments(&ready, file_size, asked)?;
     let mut facts = vec![
@@ -71,7 +76,7 @@ pub fn prepare(
         ("files.writes_allocate".to_owned(), allocates.to_string()),
         ("files.kept".to_owned(), made.keeps().to_string()),
     ];
-    facts.extend(filled);
+    facts.extend(filled.into_iter().flatten());
     facts.extend(fragments);
     if asked.grows() {
         facts.push(("files.grows".to_owned(), true.to_string()));
@@ -168,22 +173,15 @@ fn fills(dir: &OwnedDirectory, found: &FileIdentity) -> Result<()> {
     }
 }
 
-/// Fills the file system up to the level that is asked for, by a file of ours; what was reached, for the
-/// manifest. Errors: as [`check_fill`], `Unavailable` when it cannot be written.
-fn fill_up(
-    made: &mut MarkedFiles,
-    asked: &FileOpenSpec<'_>,
-    progress: &mut OnProgress<'_>,
-) -> Result<Vec<(String, String)>> {
-    let level = asked.options.fill;
-    if !level.is_asked() {
-        return Ok(Vec::new());
+/// The file of ours that fills the file system, where a level is asked for, under this run's mark. Errors: as
+/// [`check_fill`], `Unavailable` when it cannot be had.
+fn fill_file(made: &mut MarkedFiles, asked: &FileOpenSpec<'_>) -> Result<Option<OwnedFd>> {
+    if !asked.options.fill.is_asked() {
+        return Ok(None);
     }
     let path = made.dir().path().join(fill_level::NAME);
     let failed = |e: Errno| cannot("cannot fill the file system", &path, e);
     let held = fill_blocks(made.dir())?;
-    // The data may have reached the level by what the file system noted down of it.
-    let bytes = Room::of(made.dir().fd())?.missing(level, held.unwrap_or(0)).unwrap_or(0);
     // What is there is ours, or appeared since it was looked at: that is not opened.
     let new = if held.is_some() { OFlags::empty() } else { OFlags::CREATE | OFlags::EXCL };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | new;
@@ -199,8 +197,25 @@ fn fill_up(
     let mark = FileMark::new(fill_level::NAME, &found, fs, run, asked.options.keep);
     let origin = if held.is_some() { MarkOrigin::Proven } else { MarkOrigin::Made };
     made.take(mark, origin, None);
-    made.note()?;
-    ftruncate(&file, bytes).map_err(failed)?;
+    Ok(Some(file))
+}
+
+/// Fills the file system up to the level that is asked for, by that file; what was reached, for the manifest.
+/// Errors: `Unavailable` when it cannot be written.
+fn fill_up(
+    file: &OwnedFd,
+    made: &MarkedFiles,
+    asked: &FileOpenSpec<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Vec<(String, String)>> {
+    let level = asked.options.fill;
+    let path = made.dir().path().join(fill_level::NAME);
+    let failed = |e: Errno| cannot("cannot fill the file system", &path, e);
+    let stat = fstat(file).map_err(failed)?;
+    let held = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+    // The data may have reached the level by what the file system noted down of it.
+    let bytes = Room::of(made.dir().fd())?.missing(level, held).unwrap_or(0);
+    ftruncate(file, bytes).map_err(failed)?;
     let empty = layout::holes(file.as_fd(), bytes).unwrap_or(bytes);
     if empty > 0 {
         let what = "filling the file system";
@@ -273,16 +288,15 @@ fn no_create(path: &Path, e: impl Into<std::io::Error>) -> Error {
     cannot("cannot create the file", path, e)
 }
 
-fn perform(
+/// Opens a file for its preparation, if it needs one, and sees whether it is what was looked at. Errors:
+/// `Refused` where it is not, `Unavailable` where it cannot be written.
+fn writable(
     preparation: FilePreparation,
     held: &OpenFile,
-    (file_size, extent): (u64, u64),
-    seed: u64,
     dir: &OwnedDirectory,
-    meter: &mut LayoutProgress<'_, '_>,
-) -> Result<()> {
+) -> Result<Option<OwnedFd>> {
     if preparation == FilePreparation::Nothing && held.seen.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let failed = |what: &str, e: Errno| cannot(what, &dir.path().join(&held.name), e);
     let changed = || {
@@ -295,7 +309,7 @@ fn perform(
         return Err(changed());
     }
     if preparation == FilePreparation::Nothing {
-        return Ok(());
+        return Ok(None);
     }
     // A plan that only reads holds the file read-only; preparing it takes a second descriptor
     // to the very same inode.
@@ -306,6 +320,19 @@ fn perform(
     if !opened.zip(now).is_some_and(|(opened, now)| opened.same_file(&now)) {
         return Err(changed());
     }
+    Ok(Some(writable))
+}
+
+fn perform(
+    preparation: FilePreparation,
+    held: &OpenFile,
+    (file_size, extent): (u64, u64),
+    seed: u64,
+    dir: &OwnedDirectory,
+    meter: &mut LayoutProgress<'_, '_>,
+) -> Result<()> {
+    let Some(writable) = writable(preparation, held, dir)? else { return Ok(()) };
+    let failed = |what: &str, e: Errno| cannot(what, &dir.path().join(&held.name), e);
     if preparation == FilePreparation::Truncate {
         return ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e));
     }
@@ -323,5 +350,28 @@ fn perform(
             layout::fill(writable.as_fd(), file_size, seed, meter)
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::{ErrorKind, StopFlag};
+
+    use super::*;
+
+    #[test]
+    fn what_was_opened_to_be_filled_is_what_its_mark_names() {
+        let tmp = tempfile::tempdir().unwrap();
+        let fill = tmp.path().join(fill_level::NAME);
+        std::fs::write(&fill, b"full").unwrap();
+        std::fs::write(tmp.path().join("precious"), b"mine").unwrap();
+        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+        let opened = || FileIdentity::of(std::fs::File::open(&fill).unwrap()).unwrap();
+        let mut mark = FileMark::new(fill_level::NAME, &opened(), "r1", true);
+        mark.seal(&opened());
+        dir.add(&[mark]).unwrap();
+        fills(&dir, &opened()).unwrap();
+        std::fs::rename(tmp.path().join("precious"), &fill).unwrap();
+        assert_eq!(fills(&dir, &opened()).unwrap_err().kind(), ErrorKind::Refused);
     }
 }

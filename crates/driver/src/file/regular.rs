@@ -364,3 +364,57 @@ pub fn lock(fd: &OwnedFd, path: &Path, changes: bool) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::process::Command;
+
+    use taillight_core::{ErrorKind, OpKind};
+
+    use super::*;
+    use crate::conformance;
+    use crate::file::open_request;
+    use crate::options::DriverOptions;
+
+    #[test]
+    fn what_comes_between_the_decision_and_the_layout_is_seen() {
+        let tmp = tempfile::tempdir().unwrap();
+        let image = tmp.path().join("image");
+        let text = image.to_str().unwrap();
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(4 << 20).unwrap();
+        file.write_all_at(b"mine", 1 << 20).unwrap();
+        let mut target = conformance::target("file", text, "direct = false");
+        target.destroy = true;
+        let plan = conformance::plan(target, &[OpKind::Read], 4096, 1);
+        let options = FileOptions::parse("file", &plan.target.options).unwrap();
+        let (stop, destroy) = (StopFlag::default(), Some(text));
+        let spec =
+            OpenSpec { plan: &plan, run_id: "test", destroy, stop: &stop, fits: &|_| Ok(()) };
+        let (_, TargetPath::Files(set), asked) = open_request("file", &options, &spec).unwrap()
+        else {
+            panic!("a file")
+        };
+        let planned = match plan_preparation(&set, &asked) {
+            Ok(planned) => planned,
+            Err(e) => {
+                eprintln!("skipped: what_comes_between_the_decision_and_the_layout: {e}");
+                return;
+            }
+        };
+        let over = Command::new("losetup").args(["-f", "--show", text]).output();
+        let Some(over) = over.ok().filter(|o| o.status.success()) else {
+            eprintln!("skipped: what_comes_between_the_decision_and_the_layout: no loop devices");
+            return;
+        };
+        let before = std::fs::read(&image).unwrap();
+        let opened = open(&set, planned, &asked, &mut |_| true);
+        let device = String::from_utf8(over.stdout).unwrap();
+        Command::new("losetup").args(["-d", device.trim()]).status().unwrap();
+        let e = opened.err().expect("refused");
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        assert!(e.to_string().contains("behind /dev/loop"), "{e}");
+        assert!(std::fs::read(&image).unwrap() == before);
+    }
+}

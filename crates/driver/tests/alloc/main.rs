@@ -94,6 +94,7 @@ fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32
         run_id: "test",
         destroy: None,
         stop: &taillight_core::StopFlag::default(),
+        fits: &|_| Ok(()),
     };
     let target: Box<dyn Target> = driver.open(&spec, &mut |_| true).unwrap();
     let spec =

@@ -60,6 +60,7 @@ fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
         run_id: "test",
         destroy: None,
         stop: &taillight_core::StopFlag::default(),
+        fits: &|_| Ok(()),
     };
     let driver = taillight_driver::find("s3").unwrap();
     let target = driver.open(&spec, &mut |_| true).unwrap();

@@ -120,7 +120,13 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
     let driver = taillight_driver::find(&plan.target.driver).unwrap();
     let mut plan = plan.clone();
     plan.target.options = driver.resolve(&plan.target)?;
-    let spec = OpenSpec { plan: &plan, run_id: &id, destroy: None, stop: &StopFlag::default() };
+    let spec = OpenSpec {
+        plan: &plan,
+        run_id: &id,
+        destroy: None,
+        stop: &StopFlag::default(),
+        fits: &|_| Ok(()),
+    };
     let target = driver.open(&spec, &mut |_| true)?;
     let stop = StopFlag::default();
     let mut watch = WatchingObserver {

@@ -112,7 +112,13 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
     let dir = tmp.path().join("db");
     let plan = plan(store, mix, batch, operations, dir.to_str().unwrap());
     let id = format!("alloc-{}-{store}-{batch}-{operations}", std::process::id());
-    let spec = OpenSpec { plan: &plan, run_id: &id, destroy: None, stop: &StopFlag::default() };
+    let spec = OpenSpec {
+        plan: &plan,
+        run_id: &id,
+        destroy: None,
+        stop: &StopFlag::default(),
+        fits: &|_| Ok(()),
+    };
     let driver = taillight_driver::find(store).unwrap();
     let target = match driver.open(&spec, &mut |_| true) {
         Err(e) if e.message().contains("library") => {

@@ -153,7 +153,8 @@ impl Host for SimHost {
 
 fn open(plan: &Plan, run_id: &str) -> Result<Box<dyn Target>> {
     let driver = find(&plan.target.driver).expect("a driver");
-    let spec = OpenSpec { plan, run_id, destroy: None, stop: &StopFlag::default() };
+    let spec =
+        OpenSpec { plan, run_id, destroy: None, stop: &StopFlag::default(), fits: &|_| Ok(()) };
     driver.open(&spec, &mut |_| true)
 }
 

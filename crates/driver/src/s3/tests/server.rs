@@ -35,7 +35,7 @@ pub fn open_until(
     secret: &str,
     stop: &StopFlag,
 ) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec { plan, run_id: "test", destroy, stop };
+    let spec = OpenSpec { plan, run_id: "test", destroy, stop, fits: &|_| Ok(()) };
     let credentials = (Credentials::new(ID, secret, None), "test".to_owned());
     let options = S3Options::parse("s3", &plan.target.options)?;
     Ok(Box::new(S3Target::open_as(&spec, options, credentials)?))

@@ -385,6 +385,32 @@ fn what_cannot_be_read_is_not_taken_for_blank() {
 }
 
 #[test]
+fn what_something_has_come_to_use_is_left_at_the_end() {
+    let dir = scratch();
+    let path = dir.path().join("data");
+    let ask = Ask { size: Some(MIB), options: "direct = false", ..Ask::new(&path, WRITE) };
+    let target = ask.open().unwrap();
+    let (over, detach) = or_skip!(loop_over(&path, &[]));
+    let e = target.close().expect_err("it is left");
+    assert!(e.to_string().contains("behind /dev/loop"), "{e} {}", over.display());
+    drop(detach);
+    // Nobody's any more: not taken for what a killed run left.
+    assert_eq!(ask.open().err().expect("refused").kind(), ErrorKind::Refused);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), MIB);
+    let ask = Ask { destroy: Some(&path), ..ask };
+    ask.open().unwrap().close().unwrap();
+    // One that stays is not cut to its former size either.
+    let kept = dir.path().join("kept");
+    let keep = Ask { options: "direct = false\nkeep = true", ..Ask::new(&kept, WRITE) };
+    Ask { size: Some(MIB), ..keep }.open().unwrap().close().unwrap();
+    let larger = Ask { size: Some(2 * MIB), options: "direct = false", ..Ask::new(&kept, WRITE) };
+    let target = larger.open().unwrap();
+    let (_over, _detach) = or_skip!(loop_over(&kept, &[]));
+    target.close().expect_err("it is left");
+    assert_eq!(std::fs::metadata(&kept).unwrap().len(), 2 * MIB);
+}
+
+#[test]
 fn what_can_be_told_before_is_told_before_anything_is_given_up() {
     let disk = or_skip!(TestLoopDevice::new(64));
     let mount = or_skip!(disk.mounted("ext4"));

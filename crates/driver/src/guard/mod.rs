@@ -83,6 +83,26 @@ pub fn device_in_use(rdev: u64) -> Option<String> {
     uses.of(&BlockStack::of_device(&sys, number, &uses.loops), Some(number))
 }
 
+/// What uses files at the end of a run, before it deletes or cuts its own.
+pub struct FilesInUse {
+    uses: Uses,
+    overlay: bool,
+}
+
+impl FilesInUse {
+    /// As things stand, for files of this directory.
+    pub fn now(dir: impl AsFd) -> FilesInUse {
+        FilesInUse { uses: Uses::now(&Sys::default()), overlay: uses::is_overlay(dir) }
+    }
+
+    /// Why the file with this stat is in use: as swap, behind a loop device, or exported by the kernel.
+    pub fn why(&self, stat: &Stat) -> Option<String> {
+        let mut stack = BlockStack::of(&Sys::default(), &[*stat], &self.uses.loops);
+        stack.overlay = self.overlay;
+        self.uses.of(&stack, None)
+    }
+}
+
 /// Refuses regular files one of which is swap or backs an active loop device; files that are to be changed
 /// also while another process has one open or mapped for writing. Processes of other users are seen by root
 /// only. Errors: `Refused` with the reason.
@@ -108,7 +128,7 @@ pub fn foreign_files<'a>(all: &[(BorrowedFd<'a>, &'a Path)]) -> Result<()> {
         }
         readable(&disk, path)?;
     }
-    TargetState::with(&Sys::default(), &[]).known(first, Vec::new())
+    TargetState::of(all.iter().map(|(fd, _)| *fd), first)?.known(first, Vec::new())
 }
 
 /// File systems whose files are the kernel's own words (`include/uapi/linux/magic.h`): proc, sysfs, debugfs,
@@ -376,6 +396,14 @@ mod tests {
         }
         let reason = device_in_use(root.dev()).unwrap();
         assert!(reason.contains("mounted at"), "{reason}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_also_when_it_is_asked_again() {
+        let tmp = tempfile::tempdir().unwrap();
+        let found = TargetState::with(&Sys::at(tmp.path()), &[]);
+        let e = found.known(Path::new("x"), Vec::new()).unwrap_err().to_string();
+        assert!(e.contains("what is mounted") && e.contains("which loop devices"), "{e}");
     }
 
     #[test]

@@ -10,12 +10,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, ftruncate, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, ftruncate, openat, statat};
 use serde::{Deserialize, Serialize};
-use taillight_core::Result;
+use taillight_core::{Error, Result};
 
 use super::node::{FileSystem, MarkedNode};
 use super::sidecar::OwnedDirectory;
+use crate::guard;
 use crate::identity::FileIdentity;
 use crate::path_error::cannot;
 
@@ -206,14 +207,39 @@ impl MarkedFiles {
         if marks.is_empty() { Ok(()) } else { self.dir.add(&marks) }
     }
 
+    /// Takes out what something has come to use meanwhile: it stays as it is, under no mark, so that no later
+    /// run takes it for Taillight's. Errors: `Unavailable`, naming one that is left.
+    fn leave_used(&self, files: &mut Vec<MarkedFile>) -> Result<()> {
+        let changed = |file: &MarkedFile| !file.mark.keep || file.former.is_some();
+        if !files.iter().any(changed) {
+            return Ok(());
+        }
+        let used = guard::FilesInUse::now(self.dir.fd());
+        let (mut left, mut why) = (Vec::new(), Ok(()));
+        files.retain(|file| {
+            let name = file.mark.name.as_str();
+            let stat = statat(self.dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW);
+            let stat = stat.ok().filter(|_| changed(file));
+            let Some(reason) = stat.and_then(|stat| used.why(&stat)) else { return true };
+            left.push(file.mark.clone());
+            why =
+                Err(Error::unavailable("a file of the run is left: something has come to use it")
+                    .with("path", self.dir.path().join(name).display())
+                    .with("in use", reason)
+                    .hint("delete it once nobody needs it: it has no mark any more"));
+            false
+        });
+        if left.is_empty() { Ok(()) } else { self.dir.forget(&left).and(why) }
+    }
+
     fn drop_unnoted(&mut self) {
         for file in self.files.drain(self.noted..).filter(|file| file.origin == MarkOrigin::Made) {
             let _ = self.dir.unlink(&file.mark);
         }
     }
 
-    /// Deletes what goes, marks last, and seals the marks of what stays. Errors: `Unavailable` when
-    /// something cannot be removed or noted.
+    /// Deletes what goes, marks last, and seals the marks of what stays. What is swap or behind a loop device
+    /// by now stays as it is. Errors: `Unavailable` when something cannot be removed or noted, or is left.
     pub fn finish(&mut self) -> Result<()> {
         self.drop_unnoted();
         let mut files = std::mem::take(&mut self.files);
@@ -225,6 +251,7 @@ impl MarkedFiles {
                 false
             })
         });
+        let used = self.leave_used(&mut files);
         let (mut kept, temporary): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|file| file.mark.keep);
         let gone: Vec<FileMark> = temporary.into_iter().map(|file| file.mark).collect();
@@ -254,7 +281,7 @@ impl MarkedFiles {
             // Not empty any more: somebody else's files are in it, so it stays.
             let _ = std::fs::remove_dir(self.dir.path());
         }
-        asked.and(deleted).and(shrunk).and(sealed)
+        asked.and(used).and(deleted).and(shrunk).and(sealed)
     }
 }
 

@@ -225,6 +225,11 @@ impl OwnedDirectory {
             deleted = deleted.and(self.unlink(mark));
         }
         deleted?;
+        self.forget(gone)
+    }
+
+    /// Removes these marks, and leaves the files. Errors: as [`OwnedDirectory::add`].
+    pub fn forget(&self, gone: &[FileMark]) -> Result<()> {
         let of = |mark: &FileMark| (mark.name.clone(), mark.run_id.clone());
         let gone: HashSet<(String, String)> = gone.iter().map(of).collect();
         self.change(|sidecar| sidecar.files.retain(|mark| !gone.contains(&of(mark))))

@@ -355,8 +355,8 @@ fn is_member(what: &str, path: &Path, mark: &FoundMark) -> Error {
 /// How to go on after [`is_member`] by a mark in the target.
 fn clear(path: &Path, at: u64) -> String {
     format!(
-        "remove it from there first; wipefs shows and clears stale marks. One that it does not show, and that \
-         nobody needs: dd if=/dev/zero of={} bs=1 seek={at} count=32 conv=notrunc",
+        "remove it from there first; wipefs shows and clears stale marks. One that it does not \
+         show, and that nobody needs: dd if=/dev/zero of={} bs=1 seek={at} count=32 conv=notrunc",
         path.display()
     )
 }
@@ -371,7 +371,10 @@ fn readable(disk: &SearchedDisk<'_>, path: &Path) -> Result<()> {
     Err(Error::refused("it cannot be told here whether the target is a member of something")
         .with("target", path.display())
         .with("cannot be read", what)
-        .hint("if nothing on it is needed, write that place first (dd or blkdiscard), or choose another target"))
+        .hint(
+            "if nothing on it is needed, write that place first (dd or blkdiscard), or choose \
+             another target",
+        ))
 }
 
 /// The refusal of something in use.

@@ -29,6 +29,16 @@ fn note_cost(overhead: &mut Overhead, cost: &TraceInfo) {
     overhead.trace_beside_load_bytes = beside.then_some(cost.spilled_bytes);
 }
 
+/// What a schedule left unsent; none without one.
+fn schedule(plan: &Plan, outcome: &EngineOutcome) -> Option<ScheduleInfo> {
+    let open = plan.workloads.iter().any(|w| !w.arrival.is_closed());
+    open.then_some(ScheduleInfo {
+        backlog_max: outcome.backlog_max,
+        unsent: outcome.unsent,
+        left_at_end: outcome.left_at_end,
+    })
+}
+
 /// Finishes the run directory and says how it went, and how a directory that cannot be written is
 /// finished later.
 pub fn conclude(
@@ -40,38 +50,34 @@ pub fn conclude(
 ) -> (Exit, Option<Summary>) {
     let signals = request.signals;
     let Measured { outcome, trace, untraced, host, beside, counted } = measured;
-    for e in untraced.iter().chain(&outcome.error) {
+    untraced.iter().chain(&outcome.error).for_each(|e| {
         problem::show(e);
-    }
+    });
     if let Some(e) = &outcome.unsaved {
         return (unsaved(e, &run), None);
     }
     let mut manifest = run.dir.manifest().clone();
     let mut environment = environment.clone();
-    let unregistered = outcome.target_facts.iter().any(|(name, _)| name == UNREGISTERED);
-    if !outcome.target_facts.is_empty() {
-        environment.add("driver", &outcome.target_facts);
+    let facts = &outcome.target_facts;
+    if !facts.is_empty() {
+        environment.add("driver", facts);
     }
     manifest.environment = environment.add_beside(sys, &beside).after(sys);
     manifest.status = status(&outcome);
     manifest.reason = reason(&outcome, signals);
+    manifest.schedule = schedule(&manifest.plan, &outcome);
     manifest.phases = outcome.phases;
     manifest.capture = outcome.capture;
     manifest.losses = outcome.losses;
     manifest.losses.trace_events = trace.as_ref().map(|t| t.events_lost + t.ios_lost);
     manifest.overhead = outcome.overhead;
-    manifest.overhead.buffers_unregistered = unregistered;
+    manifest.overhead.buffers_unregistered = facts.iter().any(|(name, _)| name == UNREGISTERED);
     if let Some(cost) = &trace {
         note_cost(&mut manifest.overhead, cost);
     }
     manifest.trace = trace;
     manifest.host = host;
     manifest.clock.source = outcome.clock;
-    manifest.schedule = scheduled(&manifest.plan).then_some(ScheduleInfo {
-        backlog_max: outcome.backlog_max,
-        unsent: outcome.unsent,
-        left_at_end: outcome.left_at_end,
-    });
     manifest.misses = outcome.misses;
     manifest.end_to_end = outcome.end_to_end;
     let saved = sums::file_sums(&run.dir).and_then(|files| {
@@ -123,11 +129,6 @@ fn unsaved(e: &Error, run: &NewRun) -> Exit {
         "what was measured is not lost: remove the cause, then run `taillight report {path}`"
     ));
     Exit::TargetFailed
-}
-
-/// Whether any workload has a schedule it can fall behind.
-fn scheduled(plan: &Plan) -> bool {
-    plan.workloads.iter().any(|w| !w.arrival.is_closed())
 }
 
 fn status(outcome: &EngineOutcome) -> RunStatus {

@@ -367,7 +367,7 @@ mod tests {
         std::fs::write(tmp.path().join("precious"), b"mine").unwrap();
         let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
         let opened = || FileIdentity::of(std::fs::File::open(&fill).unwrap()).unwrap();
-        let mut mark = FileMark::new(fill_level::NAME, &opened(), "r1", true);
+        let mut mark = FileMark::new(fill_level::NAME, &opened(), dir.filesystem(), "r1", true);
         mark.seal(&opened());
         dir.add(&[mark]).unwrap();
         fills(&dir, &opened()).unwrap();

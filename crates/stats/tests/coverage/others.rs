@@ -47,7 +47,7 @@ impl OtherModel {
 fn closed_loop(r: &mut Random, seconds: f64, outstanding: usize) -> Run {
     let mut sent: std::collections::VecDeque<f64> = vec![0.0; outstanding].into();
     let mut slow = r.uniform() < 0.1;
-    let mut stay = move |r: &mut Random, slow: bool| r.exponential(if slow { 0.2 } else { 1.8 });
+    let stay = move |r: &mut Random, slow: bool| r.exponential(if slow { 0.2 } else { 1.8 });
     let (mut free, mut until, mut run) = (0.0, stay(r, slow), Run::new());
     while free < seconds {
         while free > until {

@@ -39,6 +39,8 @@ fn families() -> Vec<Family> {
         set("independent", RunModel::Independent),
         set("M/M/1, 30 %", RunModel::Exponential(1, 0.3)),
         set("M/M/1, 80 %", RunModel::Exponential(1, 0.8)),
+        set("M/D/1, 80 %", RunModel::Constant(0.8)),
+        set("M/M/4, 80 %", RunModel::Exponential(4, 0.8)),
         set("on and off, 0.5 s", RunModel::OnOff(0.5)),
         set("stalls, every 1 s", RunModel::Stalls(1.0)),
         set("clumps of 32, 7 s apart", RunModel::Clumps(7.0)),

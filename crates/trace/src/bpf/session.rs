@@ -81,6 +81,30 @@ fn allowed(sys: &Sys) -> Result<()> {
     own_numbers(sys)
 }
 
+/// What the programs look at, where the load is at `places` on `disks`.
+fn config(
+    request: &TracingRequest<'_>,
+    places: &[PathBuf],
+    disks: Vec<u32>,
+    sys: &Sys,
+) -> ProgramConfig {
+    let plan = request.plan;
+    let all = plan.trace.mode == TraceMode::All;
+    let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
+    // I/O that reaches a disk past the page cache leads back to its operation by itself, but for file
+    // systems that have no device of their own (btrfs, overlays).
+    let itself = request.direct && places.iter().all(|p| has_device(sys, p)) && !places.is_empty();
+    ProgramConfig {
+        disks,
+        off_ns: if all { OFF_ALL_NS } else { OFF_NS },
+        all,
+        late: itself && !all,
+        queued: queued && !itself,
+        kind: request.path.map_or(0, target_file::kind),
+        ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
+    }
+}
+
 /// Whether the trace is kept on one of the disks that the load is on; none where either is not known.
 fn beside_load(sys: &Sys, spill: Option<&Path>, disks: &[BlockDevice]) -> Option<bool> {
     let own = disks_below(sys, spill);
@@ -125,7 +149,6 @@ impl BpfTracing {
         let plan = request.plan;
         check_workers(plan.workers())?;
         let all = plan.trace.mode == TraceMode::All;
-        let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
         // Parts on other disks are nobody's: where one of them is not known, none is left out.
         let known = |place: &PathBuf| !disks_below(sys, [place]).is_empty();
         let all_known = request.places.iter().all(known);
@@ -134,19 +157,7 @@ impl BpfTracing {
         let beside_load = beside_load(sys, request.spill, &disks);
         let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
         let disks_watched = (1..=programs::DISKS.len()).contains(&disks.len());
-        // I/O that reaches a disk past the page cache leads back to its operation by itself, but for file
-        // systems that have no device of their own (btrfs, overlays).
-        let itself =
-            request.direct && places.iter().all(|p| has_device(sys, p)) && !places.is_empty();
-        let config = ProgramConfig {
-            disks,
-            off_ns: if all { OFF_ALL_NS } else { OFF_NS },
-            all,
-            late: itself && !all,
-            queued: queued && !itself,
-            kind: request.path.map_or(0, target_file::kind),
-            ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
-        };
+        let config = config(request, places, disks, sys);
         let symbols = Arc::new(KernelSymbols::read(sys));
         let (programs, ring) = programs::load(&config, &symbols, sys)?;
         let programs = Arc::new(programs);

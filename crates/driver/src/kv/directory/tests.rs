@@ -55,7 +55,7 @@ impl Place {
         let mut plan = self.plan.clone();
         plan.target.destroy = destroy.is_some();
         let stop = &StopFlag::default();
-        let spec = &OpenSpec { plan: &plan, run_id: "r2", destroy, stop };
+        let spec = &OpenSpec { plan: &plan, run_id: "r2", destroy, stop, fits: &|_| Ok(()) };
         let request = DirectoryRequest {
             spec,
             driver: "leveldb",

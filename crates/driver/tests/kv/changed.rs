@@ -54,8 +54,15 @@ fn a_database_in_use_on_btrfs() {
         let target = place.open("keep = true").unwrap();
         let driver = taillight_driver::find(place.store).unwrap();
         let (plan, stop) = (place.plan(""), StopFlag::default());
-        let check =
-            || driver.check(&OpenSpec { plan: &plan, run_id: "r2", destroy: None, stop: &stop });
+        let check = || {
+            driver.check(&OpenSpec {
+                plan: &plan,
+                run_id: "r2",
+                destroy: None,
+                stop: &stop,
+                fits: &|_| Ok(()),
+            })
+        };
         let e = check().unwrap_err();
         assert!(e.message().contains("in use by another process"), "{e}");
         target.close().unwrap();

@@ -110,8 +110,18 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("minijinja", &["taillight-report"]),
     // The doctor, in trace, asks the kernel for a ring to say whether it allows one.
     ("io-uring", &["taillight-driver", "taillight-trace", "taillight-bench"]),
-    // The command handles signals that `signal-hook` does not name.
-    ("libc", &["taillight-cli", "taillight-driver", "taillight-trace", "taillight-bench"]),
+    // The command handles signals that `signal-hook` does not name; whose descriptors threads share is
+    // kcmp(2), which rustix has not.
+    (
+        "libc",
+        &[
+            "taillight-cli",
+            "taillight-driver",
+            "taillight-machine",
+            "taillight-trace",
+            "taillight-bench",
+        ],
+    ),
     ("clap", &["taillight-cli", "taillight-lab"]),
     ("fuser", &["taillight-lab"]),
     ("indicatif", &["taillight-cli"]),

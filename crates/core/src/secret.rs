@@ -198,19 +198,19 @@ fn awaits_secret(word: &str) -> bool {
 }
 
 /// A secret in a text.
-struct Secret {
+struct FoundSecret {
     at: Range<usize>,
     kind: SecretKind,
 }
 
 /// Secrets of a text by their start.
-fn secrets(text: &str) -> Vec<Secret> {
+fn secrets(text: &str) -> Vec<FoundSecret> {
     let mut found = Vec::new();
     if text.contains('@') {
         let mut from = 0;
         for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '"' | '`')) {
             let at = before_at(word).map(|r| from + r.start..from + r.end);
-            found.extend(at.map(|at| Secret { at, kind: SecretKind::BeforeAt }));
+            found.extend(at.map(|at| FoundSecret { at, kind: SecretKind::BeforeAt }));
             from += word.len();
         }
     }
@@ -245,7 +245,7 @@ fn user_end(address: &str) -> Option<usize> {
 }
 
 /// The value of the `=` at a place, if its name says that it is a secret.
-fn value(text: &str, equals: usize) -> Option<Secret> {
+fn value(text: &str, equals: usize) -> Option<FoundSecret> {
     let before = text[..equals].trim_end_matches(' ');
     let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-');
     let name = before.rfind(part).map_or(before, |i| before[i..].trim_start_matches(part));
@@ -272,7 +272,7 @@ fn value(text: &str, equals: usize) -> Option<Secret> {
         _ => (start, rest.find(|c: char| c.is_whitespace() || "&,;)}\"'`".contains(c))),
     };
     let end = end.map_or(text.len(), |end| text.len() - rest.len() + end);
-    Some(Secret { at: start..end, kind: SecretKind::ValueOf(name.to_owned()) })
+    Some(FoundSecret { at: start..end, kind: SecretKind::ValueOf(name.to_owned()) })
 }
 
 #[cfg(test)]

@@ -81,12 +81,12 @@ impl DesignEffect {
 #[derive(Debug, Default)]
 pub struct Dependence {
     grid: TimeGrid,
-    levels: OnceLock<Vec<Level>>,
+    levels: OnceLock<Vec<LevelEffect>>,
 }
 
 /// The I/Os at or above the lower edge of a cell of the grid.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Level {
+pub(crate) struct LevelEffect {
     /// The lower edge, ns; of the last level one that no I/O reaches.
     pub edge_ns: u64,
     pub effect: DesignEffect,
@@ -113,7 +113,7 @@ impl Dependence {
 
     /// Every level of the grid that I/Os lie between, rising, with one beyond the last I/O. Empty without
     /// a grid.
-    pub(crate) fn levels(&self) -> &[Level] {
+    pub(crate) fn levels(&self) -> &[LevelEffect] {
         self.levels.get_or_init(|| LevelSums::of(&self.grid).levels())
     }
 }
@@ -249,11 +249,11 @@ impl LevelSums {
         LevelSums { total, levels }
     }
 
-    fn levels(&self) -> Vec<Level> {
+    fn levels(&self) -> Vec<LevelEffect> {
         if self.total <= 0.0 {
             return Vec::new();
         }
-        let level = |at: usize| Level {
+        let level = |at: usize| LevelEffect {
             edge_ns: match self.levels[at].cell {
                 0 => 0,
                 cell => edge_of(cell) as u64,

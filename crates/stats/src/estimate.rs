@@ -8,7 +8,7 @@
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::{chance_below, needed_one_sided, needed_two_sided};
-use crate::dependence::{Dependence, DesignEffect, Level};
+use crate::dependence::{Dependence, DesignEffect, LevelEffect};
 use crate::dist::Dist;
 use taillight_core::Percentile;
 
@@ -82,7 +82,7 @@ impl<'a> Intervals<'a> {
         let known = dependence.levels();
         let n = dist.count();
         let above = |edge_ns: u64| edge_ns.checked_sub(1).map_or(n, |ns| dist.count_above(ns));
-        let counted = |l: &Level| CountedLevel {
+        let counted = |l: &LevelEffect| CountedLevel {
             edge_ns: l.edge_ns,
             above: above(l.edge_ns),
             effect: l.effect,

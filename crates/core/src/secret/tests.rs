@@ -1,3 +1,5 @@
+//! Which texts hold secrets and which do not, and what is left of those that do.
+
 use super::*;
 
 #[test]

@@ -18,19 +18,19 @@ const PERCENTILES: [&str; 4] = ["50", "90", "99", "99.9"];
 /// The ceiling where the share above is what is allowed, a third of it, and three times it.
 const TIMES: [f64; 3] = [1.0, 1.0 / 3.0, 3.0];
 
-struct Family {
+struct ModelFamily {
     name: &'static str,
     model: &'static str,
     run: Box<dyn Fn(u64, f64) -> Run + Sync>,
 }
 
-fn families() -> Vec<Family> {
-    let set = |model, it: RunModel| Family {
+fn families() -> Vec<ModelFamily> {
+    let set = |model, it: RunModel| ModelFamily {
         name: "set on",
         model,
         run: Box::new(move |seed, seconds| it.run(seed, seconds)),
     };
-    let other = |model, it: OtherModel| Family {
+    let other = |model, it: OtherModel| ModelFamily {
         name: "others",
         model,
         run: Box::new(move |seed, seconds| it.run(seed, seconds)),
@@ -76,7 +76,7 @@ fn intervals() {
     let mut out = std::fs::File::create(std::env::var("PROOF_RESULTS").expect("PROOF_RESULTS"))
         .expect("a file for results");
     for family in families().iter().filter(|f| f.model.contains(&only)) {
-        let truth = Truth::of(family);
+        let truth = TrueCeilings::of(family);
         for (seconds, runs) in [(10.0, 1_000.0), (60.0, 400.0), (600.0, 60.0)] {
             if seconds <= longest {
                 let runs = (runs * scale) as u64;
@@ -89,12 +89,12 @@ fn intervals() {
 }
 
 /// Ceilings in ns by percentile and by [`TIMES`].
-struct Truth {
+struct TrueCeilings {
     ceilings: [[u64; 3]; 4],
 }
 
-impl Truth {
-    fn of(family: &Family) -> Truth {
+impl TrueCeilings {
+    fn of(family: &ModelFamily) -> TrueCeilings {
         let long: Dist = (0..40)
             .flat_map(|i| (family.run)(1 << 40 | i, 600.0))
             .map(|(_, latency)| (latency * 1e9) as u64)
@@ -104,11 +104,11 @@ impl Truth {
             let above = (p.tail_share() * times).min(0.9) * long.count() as f64;
             long.value_at_rank(long.count() - above as u64).expect("I/Os")
         };
-        Truth { ceilings: PERCENTILES.map(|p| TIMES.map(|times| at(p, times))) }
+        TrueCeilings { ceilings: PERCENTILES.map(|p| TIMES.map(|times| at(p, times))) }
     }
 }
 
-fn cell(family: &Family, truth: &Truth, seconds: f64, runs: u64) -> Vec<String> {
+fn cell(family: &ModelFamily, truth: &TrueCeilings, seconds: f64, runs: u64) -> Vec<String> {
     let mut looked: Vec<Vec<Looked>> = (0..12).map(|_| Vec::new()).collect();
     let ns = |s: f64| (s * 1e9) as i64;
     for seed in 0..runs {
@@ -194,7 +194,7 @@ fn exact(above: f64, n: f64) -> (f64, f64) {
 
 /// One line of JSON: shares of the runs in per cent.
 fn describe(
-    family: &Family,
+    family: &ModelFamily,
     seconds: f64,
     percentile: &str,
     allowed: f64,

@@ -5,7 +5,7 @@ use taillight_core::{OpKind, Percentile};
 use taillight_rundir::compare::{CompareVerdict, ComparedFigure};
 use taillight_rundir::latency::Quantile;
 use taillight_stats::compare::{
-    Bounded, DifferenceVerdict, LogDifference, batched_mean, holm, mann_whitney,
+    Bounded, DifferenceVerdict, LogDifference, holm, mann_whitney, mean_of_steps,
 };
 
 use crate::CompareRequest;
@@ -86,7 +86,7 @@ impl RunFigure for GateFigure {
 
     fn bounded(&self, run: &SideRun) -> Option<Bounded> {
         match self.figure {
-            Figure::Rate => batched_mean(run.rates.get(&self.op)?),
+            Figure::Rate => mean_of_steps(run.rates.get(&self.op)?),
             Figure::Percentile(_) => {
                 let q = self.quantile(run)?;
                 let error = run.summary.ops.get(&self.op)?.latencies.main().error;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::history::LeftOutRun;
-use taillight_rundir::intervals::read_intervals;
+use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, names, sums};
 
@@ -15,7 +15,7 @@ pub struct SideRun {
     pub dir: PathBuf,
     pub manifest: Manifest,
     pub summary: Summary,
-    /// Successes of each interval of the measure phase, those as long as the others.
+    /// Successes of each interval of the measure phase, those of the usual length.
     pub rates: BTreeMap<OpKind, Vec<f64>>,
 }
 
@@ -29,21 +29,28 @@ impl SideRun {
                 .with("run", dir.display())
                 .hint("taillight report RUN makes it from what the run kept"));
         };
-        let mut rates: BTreeMap<OpKind, Vec<f64>> = BTreeMap::new();
-        if let Some(path) = sums::believed(&run, names::INTERVALS)? {
-            let rows = read_intervals(&path)?;
-            let measured = || rows.iter().filter(|r| r.phase == "measure");
-            // The last one is shorter where the load ended within it.
-            let length = measured().map(|r| r.length_ns).max().unwrap_or(0);
-            let mut sums: BTreeMap<(OpKind, i64), u64> = BTreeMap::new();
-            for row in measured().filter(|r| r.length_ns == length) {
-                *sums.entry((row.op, row.start_ns)).or_default() +=
-                    row.ops - row.errors.min(row.ops);
-            }
-            sums.into_iter().for_each(|((op, _), n)| rates.entry(op).or_default().push(n as f64));
-        }
+        let rates = match sums::believed(&run, names::INTERVALS)? {
+            Some(path) => rates(&read_intervals(&path)?),
+            None => BTreeMap::new(),
+        };
         Ok(SideRun { dir: dir.to_owned(), manifest: run.manifest().clone(), summary, rates })
     }
+}
+
+/// Successes of each interval of the usual length: the last one ends with the last completion, before or after
+/// its time.
+fn rates(rows: &[IntervalRow]) -> BTreeMap<OpKind, Vec<f64>> {
+    let measured = || rows.iter().filter(|r| r.phase == "measure");
+    let mut lengths: Vec<u64> = measured().map(|r| r.length_ns).collect();
+    lengths.sort_unstable();
+    let usual = lengths.get(lengths.len() / 2).copied();
+    let mut sums: BTreeMap<(OpKind, i64), u64> = BTreeMap::new();
+    for row in measured().filter(|r| Some(r.length_ns) == usual) {
+        *sums.entry((row.op, row.start_ns)).or_default() += row.ops - row.errors.min(row.ops);
+    }
+    let mut rates: BTreeMap<OpKind, Vec<f64>> = BTreeMap::new();
+    sums.into_iter().for_each(|((op, _), n)| rates.entry(op).or_default().push(n as f64));
+    rates
 }
 
 /// Run directories, and what was met beside them that is none or did not end well.
@@ -146,5 +153,34 @@ impl FoundRuns {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A last interval that the drain made longer was taken for the usual one, and the only step.
+    #[test]
+    fn a_drain_in_the_last_interval_takes_no_other_away() {
+        let row = |i: i64, length_ns, phase: &str| IntervalRow {
+            start_ns: i * 1_000_000_000,
+            length_ns,
+            phase: phase.to_owned(),
+            op: OpKind::Read,
+            ops: 100 + i as u64,
+            errors: 1,
+            ..IntervalRow::default()
+        };
+        let mut rows: Vec<IntervalRow> =
+            (1..10).map(|i| row(i, 1_000_000_000, "measure")).collect();
+        let nine: Vec<f64> = (100..109).map(f64::from).collect();
+        for last in [1_000_200_000, 999_000_000] {
+            rows.push(row(10, last, "measure"));
+            rows.push(row(0, 1_000_000_000, "warmup"));
+            assert_eq!(rates(&rows)[&OpKind::Read], nine);
+            rows.truncate(9);
+        }
+        assert!(rates(&[]).is_empty());
     }
 }

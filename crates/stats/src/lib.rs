@@ -27,6 +27,7 @@ pub mod steady;
 pub mod topk;
 
 mod binomial;
+mod long_run;
 mod moments;
 
 pub use bins::LogBins;

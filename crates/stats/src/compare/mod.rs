@@ -7,19 +7,19 @@
 //! figure varies from run to run. [`LogDifference::of_two_runs`] answers the first question,
 //! [`LogDifference::of_runs`] and [`LogDifference::of_pairs`] the second. They are never mixed.
 
-mod batches;
 mod changes;
 mod events;
 mod looks;
 mod ranks;
+mod steps;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-pub use batches::batched_mean;
 pub use changes::{Change, ChangeRule, Suspect, changes, suspect};
 pub use events::rate_ratio;
 pub use looks::{FEWEST_PAIRS, LookPlan};
 pub use ranks::mann_whitney;
+pub use steps::mean_of_steps;
 
 /// Share of cases in which a 95 % interval may miss.
 const ALPHA: f64 = 0.05;

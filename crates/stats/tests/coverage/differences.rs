@@ -5,7 +5,7 @@
 use crate::models::{Random, RunModel};
 use taillight_core::Percentile;
 use taillight_stats::compare::{
-    Bounded, ChangeRule, DifferenceVerdict, LogDifference, changes, suspect,
+    Bounded, ChangeRule, DifferenceVerdict, LogDifference, changes, mean_of_steps, suspect,
 };
 use taillight_stats::{Dependence, Dist, Intervals, TimeGrid, TimeWindow};
 
@@ -77,6 +77,42 @@ fn single(model: RunModel, seconds: f64, cases: u64, times: f64) -> [Verdicts; 3
             let found = base[i].zip(new[i]).and_then(|(a, b)| LogDifference::of_two_runs(a, b));
             verdicts.add(found.map(|d| d.verdict(0.05, MARGINS[i], true)));
         }
+    }
+    all
+}
+
+/// Closed loops whose rates are compared.
+const CLOSED: [(&str, RunModel); 6] = [
+    ("independent", RunModel::Independent),
+    ("drift by second, 0.8, and stalls", RunModel::Nightly(0.0)),
+    ("latencies of M/M/1, 50 %", RunModel::Exponential(1, 0.5)),
+    ("latencies of M/M/1, 80 %", RunModel::Exponential(1, 0.8)),
+    ("latencies of an on-off load, 0.5 s", RunModel::OnOff(0.5)),
+    ("stalls, every 1 s", RunModel::Stalls(1.0)),
+];
+
+/// The rate of one worker whose I/Os take as long as those of the model, `times` as long, from the I/Os of each
+/// second.
+fn rate(model: RunModel, seed: u64, seconds: usize, times: f64) -> Option<Bounded> {
+    let mut steps = vec![0.0; seconds];
+    let mut at = 0.0;
+    for (_, latency) in model.run(seed, 2.5 * seconds as f64) {
+        at += latency * times;
+        let Some(step) = steps.get_mut(at as usize) else { break };
+        *step += 1.0;
+    }
+    assert!(at >= seconds as f64, "the model has I/Os for {at} s");
+    mean_of_steps(&steps)
+}
+
+/// Verdicts over the rates of single runs of which one takes `times` as long.
+fn single_rates(model: RunModel, seconds: usize, cases: u64, times: f64) -> Verdicts {
+    let mut all = Verdicts::default();
+    for case in 0..cases {
+        let base = rate(model, 2 * case, seconds, 1.0);
+        let new = rate(model, 2 * case + 1, seconds, times);
+        let found = base.zip(new).and_then(|(a, b)| LogDifference::of_two_runs(a, b));
+        all.add(found.map(|d| d.verdict(0.05, 0.05, false)));
     }
     all
 }
@@ -197,6 +233,21 @@ fn two_runs_alike_rarely_differ_and_a_step_is_seen() {
     assert!(slower[0].found() > 55.0, "20 % slower: {:.1} %", slower[0].found());
 }
 
+/// Of ten intervals of a second a third of such runs had no answer: their neighbours were alike by chance.
+#[test]
+fn rates_of_two_short_runs_are_decided() {
+    const CASES: u64 = 200;
+    for (name, model) in CLOSED {
+        let alike = single_rates(model, 10, CASES, 1.0);
+        // What a level that drifts within 10 s costs is in `docs/compare.md`.
+        let share = if name.starts_with("drift") { 10.0 } else { 5.5 };
+        assert!(alike.alarms() <= alike.most(share), "{name}: {:.1} %", alike.alarms());
+        let slower = single_rates(model, 10, CASES, 1.5);
+        let wanders = name.contains("80 %") || name.contains("on-off");
+        assert!(slower.found() >= 95.0 || wanders, "{name}: {:.1} % found", slower.found());
+    }
+}
+
 /// Intervals of single runs say nothing of how runs vary: the test of repeats can fail.
 #[test]
 fn single_runs_cry_wolf_where_runs_vary() {
@@ -288,6 +339,20 @@ fn tables() {
                 of(1.1, 5).1,
                 of(1.1, 10).1
             );
+        }
+    }
+}
+
+#[test]
+#[ignore = "a table for the documentation, minutes of computing"]
+fn rate_table() {
+    println!("| rates of single closed loops | length | alike | 5 % slower | 1.5 times as slow |");
+    println!("|---|---|---|---|---|");
+    for (name, model) in CLOSED {
+        for seconds in [10, 60] {
+            let of = |times| single_rates(model, seconds, 300, times);
+            let [alike, slower, half] = [of(1.0).alarms(), of(1.05).found(), of(1.5).found()];
+            println!("| {name} | {seconds} s | {alike:.1} | {slower:.1} | {half:.1} |");
         }
     }
 }

@@ -1,0 +1,33 @@
+//! The long-run variance of a series whose neighbours are alike.
+
+use std::f64::consts::PI;
+
+/// Variance of a step of which the sum over all steps varies as if steps were independent, from the mean of the
+/// lowest cosine terms (Müller, Econometrica 75, 2007; Lazarus, Lewis, Stock and Watson, JBES 36, 2018). Of steps
+/// that are independent it has as many degrees of freedom as terms; terms are fewer than steps.
+pub(crate) fn long_run_variance(deviations: &[f64], terms: usize) -> f64 {
+    let n = deviations.len() as f64;
+    let power = |k: usize| {
+        let at = |i: usize| (PI * k as f64 * (i as f64 + 0.5) / n).cos();
+        let sum: f64 = deviations.iter().enumerate().map(|(i, d)| d * at(i)).sum();
+        2.0 / n * sum * sum
+    };
+    (1..=terms).map(power).sum::<f64>() / terms as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps that are all but one 0 are white: every term is the same in the mean, and all together the variance.
+    #[test]
+    fn all_terms_together_are_the_variance() {
+        let steps = [3.0, -1.0, 4.0, -1.0, -5.0, 9.0, -2.0, -7.0];
+        let squares: f64 = steps.iter().map(|s| s * s).sum();
+        assert!((long_run_variance(&steps, 7) - squares / 7.0).abs() < 1e-9);
+        // What alternates does not add up, what goes on does.
+        let slow: Vec<f64> = (0..64).map(|i| if i < 32 { 1.0 } else { -1.0 }).collect();
+        let fast: Vec<f64> = (0..64).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
+        assert!(long_run_variance(&slow, 8) > 5.0 && long_run_variance(&fast, 8) < 0.1);
+    }
+}

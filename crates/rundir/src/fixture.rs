@@ -244,6 +244,7 @@ pub fn summary(run_id: &str) -> Summary {
             ops: map(totals()),
         }],
         qos: vec![qos()],
+        changes: Vec::new(),
         slc: std::collections::BTreeMap::from([(OpKind::Read, slc())]),
         distribution: std::collections::BTreeMap::from([(OpKind::Read, distributions())]),
         outliers: std::collections::BTreeMap::from([(OpKind::Read, vec![outlier()])]),

@@ -43,6 +43,10 @@ pub struct Summary {
     pub load: Vec<LoadSummary>,
     /// Ceiling checks.
     pub qos: Vec<Qos>,
+    /// Figures whose level changed once while measuring, of each operation the clearest first. Of steady
+    /// runs 2 % have any. Absent without one, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<LevelChange>,
     /// Sliding latency coverage factors per kind of operation.
     pub slc: BTreeMap<OpKind, SlcFactors>,
     /// Latency distribution for pictures, per kind of operation.
@@ -259,6 +263,61 @@ pub struct RequestCheck {
     pub measured: Option<ShareOver>,
     /// The same were the I/Os of a request independent: from the share of I/Os alone.
     pub independent: ShareOver,
+}
+
+/// One change of a figure's level.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LevelChange {
+    /// Kind of operation.
+    pub op: OpKind,
+    /// What changed.
+    pub figure: ChangedFigure,
+    /// The ceiling of a share; where the job has none, the run's p99.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_ns: Option<u64>,
+    /// When, s since the start of measuring, to a 64th of the run.
+    pub at_s: f64,
+    /// Its level before: I/Os per second, ns (within 0.8 %), or a share of 1.
+    pub before: f64,
+    /// Its level after it, until the end.
+    pub after: f64,
+    /// Successes per second before this moment, whatever changed; closed loops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_before: Option<f64>,
+    /// And after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_after: Option<f64>,
+    /// Shares over each ceiling before and after this moment; over the run's p99 where the job has none.
+    pub over: Vec<OverChange>,
+}
+
+/// A figure that has a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangedFigure {
+    /// Successes per second, in a closed loop.
+    Rate,
+    /// The median latency.
+    Median,
+    /// The share of I/Os over a ceiling.
+    ShareOver,
+}
+
+/// Shares over a ceiling before and after a moment, 0 to 1. I/Os belong to when they completed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OverChange {
+    /// The ceiling, ns.
+    pub ceiling_ns: u64,
+    /// Share of I/Os before; null without any.
+    pub before: Option<f64>,
+    /// And after it.
+    pub after: Option<f64>,
+    /// Closed loops: share before it of the workers' time in I/Os that was spent in those over the ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_before: Option<f64>,
+    /// And after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_after: Option<f64>,
 }
 
 /// Outcome of a ceiling check.

@@ -168,6 +168,16 @@ impl Dist {
         self.count() - self.count_at_or_below(value)
     }
 
+    /// Of the sum of all values the share that those larger than `value` make: of a closed loop, of the time that
+    /// its workers spent in I/Os. None where the sum is 0.
+    #[must_use]
+    pub fn time_share_above(&self, value: u64) -> Option<f64> {
+        let above = self.iter().filter(|(v, _)| *v > value);
+        let above: u128 = above.map(|(v, count)| u128::from(v) * u128::from(count)).sum();
+        let all = self.sum();
+        (all > 0).then(|| above as f64 / all as f64)
+    }
+
     /// Distinct values with their counts, smallest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut before = 0;

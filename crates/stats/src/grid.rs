@@ -6,6 +6,8 @@
 //! [`COLUMNS`] counts each: 1 KiB, and 128 of them for a factor of two in latency. What it is not: exact; percentiles come
 //! from [`Dist`](crate::Dist).
 
+use std::ops::Range;
+
 /// Most columns of a grid.
 pub const COLUMNS: usize = 256;
 /// Cells per power of two, as a power of two.
@@ -171,6 +173,15 @@ impl TimeGrid {
             }
         }
         sums
+    }
+
+    /// I/Os of each cell in these columns.
+    pub(crate) fn cell_counts_in(&self, columns: Range<usize>) -> Vec<u64> {
+        let within = |row: &Vec<u32>| {
+            let part = row.get(columns.clone()).unwrap_or_default();
+            part.iter().map(|c| u64::from(*c)).sum()
+        };
+        self.rows.iter().map(within).collect()
     }
 }
 

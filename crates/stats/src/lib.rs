@@ -9,6 +9,7 @@
 
 pub mod bins;
 pub mod ceiling;
+pub mod change_point;
 pub mod compare;
 pub mod confidence;
 pub mod curve;
@@ -32,6 +33,7 @@ mod moments;
 
 pub use bins::LogBins;
 pub use ceiling::{CeilingCheck, CeilingStatus, request_share};
+pub use change_point::{ChangePoint, LevelFigure, PartCounts, RunLevels};
 pub use confidence::{Ci, needed_one_sided, needed_two_sided, quantile_ci};
 pub use curve::{RankPoint, percentile_curve};
 pub use dependence::Dependence;

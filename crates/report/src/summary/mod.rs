@@ -1,6 +1,7 @@
 //! From an [`Analysis`] to the `summary.json` (docs/design.md, Fixed names).
 
 mod ceilings;
+mod changes;
 mod drives;
 mod unmeasured;
 
@@ -54,6 +55,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         workloads: view.workloads()?,
         load: unmeasured::load(analysis),
         qos: ceilings::ceilings(analysis, &sets.all)?,
+        changes: changes::changes(analysis, &sets.ops),
         slc: slc(&sets),
         distribution: view.distributions(&sets),
         outliers: outliers(analysis),

@@ -1,6 +1,7 @@
 //! The judgement of a run: its status, and every reason for it.
 
 mod basis;
+mod changes;
 mod failures;
 mod rules;
 pub mod saturation;

@@ -10,6 +10,7 @@ use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
 
 use super::basis::{END_TO_END, asked_for, main, reason, unmeasured, whole_ops};
+use super::changes::changed;
 use super::failures::{errors, failed, nothing, partial, refused};
 use super::saturation::achieved;
 use super::wrong_data::{WRONG_DATA, wrong_data};
@@ -52,6 +53,7 @@ const RULES: &[Rule] = &[
     saturated,
     ceiling_failed,
     ceiling_undecided,
+    changed,
     lost,
     early,
     allocates,

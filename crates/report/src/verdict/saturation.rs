@@ -106,7 +106,7 @@ fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
 }
 
 /// Length of the measure phase, when the manifest knows it.
-fn measured_ns(analysis: &Analysis) -> Option<u64> {
+pub fn measured_ns(analysis: &Analysis) -> Option<u64> {
     let mut phases = analysis.manifest.phases.iter();
     let measure = phases.find(|p| p.name == "measure")?;
     Some(measure.end_ns?.saturating_sub(measure.start_ns).max(0) as u64)

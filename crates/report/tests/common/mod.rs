@@ -31,6 +31,8 @@ pub struct Sample {
     pub writes: u64,
     /// Stalls as (start, length), ns since the start.
     pub stalls: Vec<(i64, i64)>,
+    /// From so many ns since the start on, services take so many times as long.
+    pub slower: Option<(i64, f64)>,
     /// Every so many-th I/O fails.
     pub fail_every: Option<u64>,
     /// Operations per second of an open loop.
@@ -54,6 +56,7 @@ impl Default for Sample {
             write_ns: 24_000.0,
             writes: 30,
             stalls: vec![(4_200_000_000, 90_000_000), (7_700_000_000, 25_000_000)],
+            slower: None,
             fail_every: None,
             rate: None,
             sync: false,
@@ -127,7 +130,9 @@ pub fn worker(sample: &Sample, worker: u16) -> Vec<Record> {
         }
         let op = if rng.next() % 100 < sample.writes { OpKind::Write } else { OpKind::Read };
         let issued = submit + 400 + (rng.unit() * 900.0) as i64;
-        let mut complete = issued + service(sample, op, &mut rng) as i64;
+        let slower = sample.slower.filter(|(at, _)| issued >= START + at);
+        let times = slower.map_or(1.0, |(_, times)| times);
+        let mut complete = issued + (service(sample, op, &mut rng) * times) as i64;
         for (at, length) in &sample.stalls {
             let (from, to) = (START + at, START + at + length);
             if complete >= from && issued < to {

@@ -4,7 +4,9 @@ use serde_json::json;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 
-use crate::latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile};
+use crate::latency::{
+    EpisodesEntry, Latency, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,
+};
 use crate::layers::LayerRow;
 use crate::manifest::{
     CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, ProcessInfo, RunStatus,
@@ -118,6 +120,7 @@ pub fn latency() -> Latency {
             p: "99".into(),
             quantile: Quantile {
                 ns: Some(110),
+                observed_ns: Some(110),
                 lo_ns: Some(105),
                 hi_ns: Some(140),
                 resolved: true,
@@ -133,6 +136,7 @@ pub fn latency() -> Latency {
             k: 5,
             quantile: Quantile {
                 ns: None,
+                observed_ns: Some(9_000),
                 lo_ns: None,
                 hi_ns: None,
                 resolved: false,
@@ -144,6 +148,7 @@ pub fn latency() -> Latency {
                 episodes: None,
             },
         }],
+        observed: Some(ObservedLatency { p50_ns: 60, p99_ns: 110, p99_9_ns: 4_000, max_ns: 9_000 }),
         out_of_range: None,
     }
 }

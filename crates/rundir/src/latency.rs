@@ -33,6 +33,10 @@ pub struct Latency {
     pub percentiles: Vec<PercentileEntry>,
     /// Nines from 1 up, ascending.
     pub nines: Vec<NineEntry>,
+    /// This run's own values, resolved or not; null when `count` is 0, and in runs of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedLatency>,
     /// Values outside the histogram's range, counted apart and never clamped; only in
     /// distributions that come from a histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,12 +53,30 @@ pub enum LatencySource {
     Histogram,
 }
 
+/// Values of this run by nearest rank: what its own I/Os took. Where `resolved` of the same percentile is
+/// false they say nothing about the storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ObservedLatency {
+    /// 50 %, ns.
+    pub p50_ns: u64,
+    /// 99 %, ns.
+    pub p99_ns: u64,
+    /// 99.9 %, ns.
+    pub p99_9_ns: u64,
+    /// The slowest I/O, ns.
+    pub max_ns: u64,
+}
+
 /// A quantile by nearest rank, with its 95 % confidence interval. I/Os that depend on each other
 /// count as fewer: see `effective`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantile {
     /// Its value, ns; null when not resolved.
     pub ns: Option<u64>,
+    /// This run's own nearest rank, ns, resolved or not; null without an I/O, and in runs of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_ns: Option<u64>,
     /// Lower bound, ns; null when that bound does not exist.
     pub lo_ns: Option<u64>,
     /// Upper bound, ns; null when that bound does not exist.

@@ -46,7 +46,9 @@ pub mod verify;
 pub use columns::TableWriter;
 pub use dir::RunDir;
 pub use json_file::JsonFile;
-pub use latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile};
+pub use latency::{
+    EpisodesEntry, Latency, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,
+};
 pub use manifest::{Manifest, RunStatus};
 pub use summary::Summary;
 

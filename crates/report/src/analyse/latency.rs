@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::Percentile;
 use taillight_rundir::latency::{
-    EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry, Quantile,
+    EpisodesEntry, Latency, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,
 };
 use taillight_rundir::summary::{Bin, Distribution, SlcFactors, SlcPair};
 use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
@@ -83,13 +83,26 @@ pub fn latency(
         error: origin.error,
         percentiles,
         nines,
+        observed: observed(sample),
         out_of_range,
     }
+}
+
+/// What stands on every page, asked for or not.
+fn observed(dist: &Dist) -> Option<ObservedLatency> {
+    let nine = |k| dist.percentile(&Percentile::nines(k)?);
+    Some(ObservedLatency {
+        p50_ns: dist.percentile(&"50".parse().ok()?)?,
+        p99_ns: nine(2)?,
+        p99_9_ns: nine(3)?,
+        max_ns: dist.max()?,
+    })
 }
 
 fn quantile(sample: &LatencySample, it: &Estimate, slowest: Option<&SlowestIos>) -> Quantile {
     Quantile {
         ns: it.value,
+        observed_ns: sample.percentile(&it.pct),
         lo_ns: it.lo,
         hi_ns: it.hi,
         bound_ns: it.bound,
@@ -203,6 +216,19 @@ mod tests {
         assert_eq!(shown, [("50", Some(500)), ("99", Some(990)), ("99.99", None)]);
         assert_eq!(it.percentiles[2].needs, 29_956);
         assert_eq!(it.nines[2].ns, None, "1,000 I/Os cannot resolve 99.9 %");
+    }
+
+    #[test]
+    fn what_the_run_itself_took_is_there_without_being_asked() {
+        let it = sample(1..=640u64);
+        let few = AskedPercentiles::new(&["99.99".parse().expect("a percentile")], 4);
+        let it = latency(&it, Origin::CAPTURE, &few, None, None);
+        let own = ObservedLatency { p50_ns: 320, p99_ns: 634, p99_9_ns: 640, max_ns: 640 };
+        assert_eq!(it.observed, Some(own));
+        assert_eq!((it.percentiles[0].ns, it.percentiles[0].observed_ns), (None, Some(640)));
+        assert_eq!((it.nines[2].ns, it.nines[2].observed_ns), (None, Some(640)));
+        let none = latency(&sample([]), Origin::CAPTURE, &few, None, None);
+        assert_eq!((none.observed, none.nines[0].observed_ns), (None, None));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use taillight_core::percentile::Percentile;
 use taillight_core::{LatencyKind, Result};
 use taillight_report::format::{bytes_per_s, count, duration_ns, nines_label, percent, rate};
 use taillight_report::html::{LiveFigures, live_figures};
+use taillight_report::layer_words;
 use taillight_report::model::charts::{
     ChartModel, HeatGrid, RunCharts, series_so_far, tracks, workload_tracks,
 };
@@ -192,8 +193,8 @@ pub fn load_tiles(model: &LiveModel) -> Vec<LiveTile> {
     }
     let nines = model.whole_ops().map(OpSoFar::nines).min();
     if let Some(k) = nines.filter(|k| *k > 0) {
-        let note = "were each I/O independent; the report knows".to_owned();
-        tiles.push(tile("Resolved so far", nines_label(k.into()), note));
+        let note = "enough I/Os so far; deeper percentiles take more".to_owned();
+        tiles.push(tile("Known up to", nines_label(k.into()), note));
     }
     tiles
 }
@@ -229,8 +230,7 @@ pub fn machine_tiles(model: &LiveModel) -> Vec<LiveTile> {
     };
     let all: u64 = slow.iter().map(|cause| cause.outliers).sum();
     if all > 0 {
-        let each =
-            slow.iter().map(|c| format!("{} {}", c.layer.replace('_', " "), count(c.outliers)));
+        let each = slow.iter().map(|c| format!("{} {}", layer_words(&c.layer), count(c.outliers)));
         let each = each.collect::<Vec<_>>().join(", ");
         tiles.push(tile(label, count(all), each));
     }

@@ -93,6 +93,24 @@ impl Layer {
             Layer::Unknown => "unknown",
         }
     }
+    /// Every layer.
+    const ALL: [Layer; 15] = [
+        Layer::Schedule,
+        Layer::Application,
+        Layer::Stopped,
+        Layer::Cpu,
+        Layer::FileSystem,
+        Layer::PageCache,
+        Layer::Throttle,
+        Layer::BlockQueue,
+        Layer::Device,
+        Layer::Completion,
+        Layer::IoUring,
+        Layer::Server,
+        Layer::Store,
+        Layer::Mixed,
+        Layer::Unknown,
+    ];
     /// Where time went, after "61 % of the excess ...".
     pub fn place(self) -> &'static str {
         match self {
@@ -135,6 +153,12 @@ impl Layer {
             Layer::Unknown => "cannot be explained: what happened was not seen",
         }
     }
+}
+
+/// The name for people of a layer that outputs name so; as it stands where no layer has that name.
+pub fn layer_words(name: &str) -> &str {
+    let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name);
+    layer.map_or(name, |layer| layer.words())
 }
 
 pub fn layer(phase: Phase) -> Layer {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use taillight_core::Percentile;
 use taillight_core::exit::Exit;
 use taillight_report::format::{count, duration, percent};
+use taillight_report::layer_words;
 use taillight_report::table::{Cell, Table};
 use taillight_report::undecided;
 use taillight_rundir::Summary;
@@ -164,7 +165,12 @@ fn layer(q: &Qos) -> Option<String> {
     let causes = q.cause.as_ref()?;
     let words = |cause: &Cause| {
         let sure = if cause.sure { "" } else { ", not sure" };
-        format!("{} ({} of {}{sure})", cause.layer, count(cause.outliers), count(q.above))
+        format!(
+            "{} ({} of {}{sure})",
+            layer_words(&cause.layer),
+            count(cause.outliers),
+            count(q.above)
+        )
     };
     let shown = if causes.first()?.layer == "schedule" { 2 } else { 1 };
     Some(causes.iter().take(shown).map(words).collect::<Vec<_>>().join(", "))

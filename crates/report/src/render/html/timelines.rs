@@ -162,62 +162,11 @@ pub fn legend(it: &Explanation) -> Vec<(&'static str, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::palette::eyes::{EYES, distance};
 
     #[test]
     fn text_cannot_leave_its_element() {
         assert_eq!(escape("<a b=\"&\">"), "&lt;a b=&quot;&amp;&quot;&gt;");
-    }
-
-    type Matrix = [[f64; 3]; 3];
-
-    /// Linear RGB as seen by all cones, without the red ones, without the green ones (Machado,
-    /// Oliveira and Fernandes 2009), each with the least distance.
-    const EYES: [(Matrix, f64); 3] = [
-        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], 0.12),
-        (
-            [
-                [0.152286, 1.052583, -0.204868],
-                [0.114503, 0.786281, 0.099216],
-                [-0.003882, -0.048116, 1.051998],
-            ],
-            0.07,
-        ),
-        (
-            [
-                [0.367322, 0.860646, -0.227968],
-                [0.280085, 0.672501, 0.047413],
-                [-0.011820, 0.042940, 0.968881],
-            ],
-            0.07,
-        ),
-    ];
-    /// OKLab (Ottosson 2020).
-    const CONES: Matrix = [
-        [0.4122214708, 0.5363325363, 0.0514459929],
-        [0.2119034982, 0.6806995451, 0.1073969566],
-        [0.0883024619, 0.2817188376, 0.6299787005],
-    ];
-    const LAB: Matrix = [
-        [0.2104542553, 0.7936177850, -0.0040720468],
-        [1.9779984951, -2.4285922050, 0.4505937099],
-        [0.0259040371, 0.7827717662, -0.8086757660],
-    ];
-
-    fn times(m: &Matrix, v: [f64; 3]) -> [f64; 3] {
-        m.map(|row| row.iter().zip(v).map(|(a, b)| a * b).sum())
-    }
-
-    /// How far apart two colours are for an eye; 0.02 is just seen.
-    fn distance(eye: &Matrix, a: &str, b: &str) -> f64 {
-        let lab = |hex: &str| {
-            let linear = [1, 3, 5].map(|i| {
-                let c = f64::from(u8::from_str_radix(&hex[i..i + 2], 16).unwrap()) / 255.0;
-                if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
-            });
-            let seen = times(eye, linear).map(|c| c.clamp(0.0, 1.0));
-            times(&LAB, times(&CONES, seen).map(f64::cbrt))
-        };
-        lab(a).iter().zip(lab(b)).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
     }
 
     #[test]
@@ -227,7 +176,7 @@ mod tests {
         assert!(
             cards.iter().all(|(_, card)| super::super::STYLE.contains(&format!("--card: {card}")))
         );
-        for (eye, least) in &EYES {
+        for (eye, _, least) in &EYES {
             for (i, (a, one)) in colours.iter().enumerate() {
                 for (b, other) in colours[..i].iter().chain(&cards) {
                     let found = distance(eye, one, other);

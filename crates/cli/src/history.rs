@@ -13,7 +13,7 @@ use taillight_core::{Error, Result};
 use taillight_report::{ReportContext, html};
 use taillight_rundir::compare::ComparedRun;
 use taillight_rundir::history::{HistoryFile, HistorySuspect};
-use taillight_rundir::{JsonFile, atomic, names};
+use taillight_rundir::{JsonFile, RunDir, atomic, names};
 
 use crate::args::HistoryArgs;
 use crate::output;
@@ -88,7 +88,7 @@ fn decide(found: &mut HistoryFile, place: &Path) {
 /// `changes.json`, `changes.md`, the page, and links to the nights before a suspect. Returns the page.
 fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
     let context = ReportContext {
-        title: Some("History".to_owned()),
+        title: Some(title(found)),
         text: words(found),
         tables: vec![table(found), nights_table(found)],
         history: Some(found.clone()),
@@ -108,6 +108,17 @@ fn write(found: &HistoryFile, place: &Path) -> Result<PathBuf> {
     // Last: by what is beside it, a later history knows it for its own.
     atomic::write(place, names::CHANGES_MARKDOWN, markdown(found).as_bytes())?;
     Ok(place.join(names::REPORT))
+}
+
+/// What ran: the name of the newest run.
+fn title(found: &HistoryFile) -> String {
+    let newest = found.nights.last().and_then(|night| night.runs.first());
+    let open = newest.and_then(|run| RunDir::open(Path::new(&run.dir)).ok());
+    let name = open.map(|run| run.manifest().plan.run.name.clone());
+    match name.filter(|name| !name.is_empty()) {
+        Some(name) => format!("{name}, night by night"),
+        None => "History, night by night".to_owned(),
+    }
 }
 
 /// One run of each night that a suspect is set beside, so that nights are the units of the comparison.

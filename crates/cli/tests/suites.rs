@@ -320,7 +320,7 @@ fn dirth_and_cbw_choose_points_and_show_them() {
             "Demand variation",
             "Demand intensity",
             "operating points",
-            "iops of the run before each round",
+            "operations per second of the run before each round",
             "Operating points from rounds",
         ] {
             assert!(page.contains(part), "{name}: {part}");

@@ -1,13 +1,14 @@
 //! A comparison in words: console and Markdown.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use taillight_report::format::{count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone, paragraph};
 use taillight_report::{ReportContext, ReportSummary};
 use taillight_rundir::compare::{
     ComparableVerdict, CompareFile, CompareUnit, CompareVerdict, ComparedFigure, ComparedPairs,
-    GateStatus, PairsEnd,
+    ComparedRun, GateStatus, PairsEnd,
 };
 use taillight_stats::compare::holm;
 
@@ -149,7 +150,7 @@ pub fn primary(found: &CompareFile) -> Vec<&ComparedFigure> {
 /// The page above the runs; `many` leaves each run to a report of its own.
 pub fn context(found: &CompareFile, many: bool) -> ReportContext {
     ReportContext {
-        title: Some("Base against new".to_owned()),
+        title: Some(title(found)),
         text: words(found),
         tables: vec![table(found)],
         compare: Some(found.clone()),
@@ -158,6 +159,31 @@ pub fn context(found: &CompareFile, many: bool) -> ReportContext {
             ..ReportSummary::default()
         }),
         ..ReportContext::default()
+    }
+}
+
+/// What was compared: the directories of both sides.
+fn title(found: &CompareFile) -> String {
+    let name = |dir: &str| {
+        let last = Path::new(dir).file_name().map(|name| name.to_string_lossy().into_owned());
+        last.unwrap_or_else(|| dir.to_owned())
+    };
+    let side = |runs: &[ComparedRun]| match runs {
+        [one] => Some(name(&one.dir)),
+        [first, ..] => {
+            let parent = |run: &ComparedRun| Path::new(&run.dir).parent().map(Path::to_owned);
+            let together =
+                parent(first).filter(|p| runs.iter().all(|r| parent(r).as_ref() == Some(p)));
+            let place =
+                together.map(|p| name(&p.to_string_lossy())).filter(|name| !name.is_empty());
+            let place = place.unwrap_or_else(|| name(&first.dir));
+            Some(format!("{place} ({} runs)", runs.len()))
+        }
+        [] => None,
+    };
+    match side(&found.new).zip(side(&found.base)) {
+        Some((new, base)) => format!("{new} against {base}"),
+        None => "Base against new".to_owned(),
     }
 }
 

@@ -258,8 +258,8 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> S
             text
         }
         several => {
-            let pairs: Vec<(String, &Summary)> =
-                several.iter().map(|r| (r.label.clone(), &r.summary)).collect();
+            let pairs: Vec<(String, &AnalysedRun)> =
+                several.iter().map(|r| (r.label.clone(), r)).collect();
             let verdicts = several.iter().map(|r| (r.label.as_str(), &r.summary.verdict));
             let mut text = console::several(verdicts, &overview(&pairs), colour);
             if let Some(table) = differences(several) {

@@ -8,6 +8,14 @@ use crate::format;
 
 /// `file /data/ · mixed: random read 70 %, write 30 %, 4 KiB, 2 workers x depth 4 · 2023-11-14`.
 pub fn about(manifest: &Manifest) -> String {
+    let mut parts = parts(manifest);
+    parts.extend(super::shared::device(manifest));
+    parts.push(utc(manifest.clock.realtime_ns));
+    parts.join(" · ")
+}
+
+/// The target, and each workload.
+pub(crate) fn parts(manifest: &Manifest) -> Vec<String> {
     let plan = &manifest.plan;
     let target = match &plan.target.path {
         Some(path) => {
@@ -17,10 +25,8 @@ pub fn about(manifest: &Manifest) -> String {
         None => plan.target.driver.clone(),
     };
     let several = plan.workloads.len() > 1;
-    let mut parts = vec![target];
-    parts.extend(plan.workloads.iter().map(|w| workload(w, several)));
-    parts.push(utc(manifest.clock.realtime_ns));
-    parts.join(" · ")
+    let workloads = plan.workloads.iter().map(|w| workload(w, several));
+    [target].into_iter().chain(workloads).collect()
 }
 
 /// Whether the page cache is in between; nothing for drivers that do not say.
@@ -104,6 +110,12 @@ pub fn length(start_ns: i64, end_ns: Option<i64>) -> String {
 pub fn utc(ns: i64) -> String {
     let stamp = jiff::Timestamp::from_nanosecond(ns.into());
     stamp.map_or("unknown".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+}
+
+/// The same to the minute, without its zone.
+pub fn minute(ns: i64) -> String {
+    let stamp = jiff::Timestamp::from_nanosecond(ns.into());
+    stamp.map_or("unknown".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 #[cfg(test)]

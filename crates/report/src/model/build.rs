@@ -1,4 +1,4 @@
-//! Summary -> model: verdict, key figures, facts; tables are beside this file.
+//! Summary -> model: verdict and facts; tables and the first screen are beside this file.
 
 use taillight_core::LatencyKind;
 use taillight_rundir::Summary;
@@ -7,12 +7,12 @@ use taillight_rundir::latency::LatencySource;
 use taillight_rundir::manifest::RunStatus;
 use taillight_rundir::summary::Distribution;
 
-use super::view::{Fact, Model, Tile, VerdictView, word};
+use super::view::{Fact, Model, VerdictView, word};
 use super::{store, tables, wrong_blocks};
 use crate::format;
 use crate::table::Tone;
 use crate::verdict::saturation::achieved;
-use crate::verdict::{asked_for, unmeasured, whole_ops};
+use crate::verdict::unmeasured;
 
 impl Model {
     pub fn new(summary: &Summary) -> Model {
@@ -27,58 +27,10 @@ impl Model {
                 text: verdict.text.clone(),
                 reasons: reasons.collect(),
             },
-            tiles: tiles(summary),
             tables: tables::all(summary),
             facts: facts(summary),
         }
     }
-}
-
-fn tiles(summary: &Summary) -> Vec<Tile> {
-    let tile =
-        |label: &str, value: String, note: String| Tile { label: label.to_owned(), value, note };
-    let totals = &summary.totals;
-    if unmeasured(summary) {
-        let kept = format::count(totals.count);
-        return vec![tile("Outliers kept", kept, "rate unknown".to_owned())];
-    }
-    let mut tiles = vec![
-        tile(
-            "Operations",
-            format!("{}/s", format::rate(totals.iops)),
-            format!("{} in all", format::count(totals.count)),
-        ),
-        tile(
-            "Throughput",
-            format::bytes_per_s(totals.bytes_per_s),
-            format!("{} moved", format::bytes(totals.bytes)),
-        ),
-    ];
-    for (op, totals) in whole_ops(summary).take(2) {
-        let (latency, kind) = asked_for(totals);
-        if let Some(ns) = latency.percentiles.iter().find(|p| p.p == "50").and_then(|p| p.ns) {
-            let mean = latency.mean_ns.map_or("unknown".to_owned(), format::duration);
-            tiles.push(tile(
-                &format!("Median {} {kind}", op.name()),
-                format::duration_ns(ns),
-                format!("mean {mean}"),
-            ));
-        }
-        let deepest =
-            latency.nines.iter().filter(|n| n.hi_ns.is_some() && n.k <= 5).max_by_key(|n| n.k);
-        if let Some((nine, ns)) = deepest.and_then(|n| Some((n, n.ns?))) {
-            let beyond = match nine.k {
-                1 => "1 in 10 is slower".to_owned(),
-                k => format!("1 in {} slower", format::count(10u64.pow(k))),
-            };
-            tiles.push(tile(
-                &format!("{} of {}s", format::nines_label(nine.k), op.name()),
-                format::duration_ns(ns),
-                beyond,
-            ));
-        }
-    }
-    tiles
 }
 
 /// What has no place in a picture matters beside the pictures only.

@@ -32,6 +32,9 @@ pub struct ReportContext {
     pub steady: Vec<SteadyTrack>,
     /// Runs whose response times get a histogram of their own.
     pub points: Vec<ReportPoint>,
+    /// Places of the runs that the cards speak of; empty = all. What only brings the target into a state is
+    /// none of them.
+    pub judged: Vec<usize>,
     /// The head of every page, where a standard asks for one.
     pub sheet: Option<StandardSheet>,
     /// The comparison whose sides the runs are: its figures are drawn, and runs are named and coloured by

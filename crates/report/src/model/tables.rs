@@ -5,7 +5,7 @@ use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, Quantile};
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
-use super::wrong_blocks;
+use super::{AnalysedRun, wrong_blocks};
 use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::undecided;
@@ -430,14 +430,16 @@ fn errors(summary: &Summary) -> Option<Table> {
     Some(table)
 }
 
-/// Several runs in one table: throughput and tail of each operation.
-pub fn overview(runs: &[(String, &Summary)]) -> Table {
+/// Several runs in one table, each under its name: throughput and tail of each operation. Factors stand only
+/// beside runs of the same load as the first.
+pub fn overview(runs: &[(String, &AnalysedRun)]) -> Table {
     let mut columns = vec!["run", "", "IOPS", "bandwidth", "mean"];
     columns.extend(["50 %", "99 %", "99.9 %", "99.99 %", "max"]);
     let mut table = Table::new("overview", "Runs side by side", &columns);
-    for (i, (label, summary)) in runs.iter().enumerate() {
-        for (nth, (op, totals)) in summary.ops.iter().enumerate() {
-            let first = runs.first().filter(|_| i > 0).and_then(|(_, s)| s.ops.get(op));
+    for (i, (label, run)) in runs.iter().enumerate() {
+        let like = runs.first().filter(|(_, first)| i > 0 && same_load(first, run));
+        for (nth, (op, totals)) in run.summary.ops.iter().enumerate() {
+            let first = like.and_then(|(_, first)| first.summary.ops.get(op));
             let mut row = vec![
                 Cell::new(if nth == 0 { label.clone() } else { String::new() }),
                 Cell::new(op.name()),
@@ -459,10 +461,22 @@ pub fn overview(runs: &[(String, &Summary)]) -> Table {
         "Single runs: differences smaller than the spread between repeated runs mean nothing.";
     let factors = table.rows.iter().flatten().any(|cell| cell.text.ends_with("x)"));
     table.note = Some(match factors {
-        true => format!("In brackets: how many times that of the first run. {single}"),
+        true => format!(
+            "In brackets: how many times that of the first run, where the load is the same. {single}"
+        ),
         false => single.to_owned(),
     });
     table
+}
+
+/// Whether both were asked for the same, whatever it is called and wherever it went.
+fn same_load(a: &AnalysedRun, b: &AnalysedRun) -> bool {
+    let asked = |run: &AnalysedRun| {
+        let mut workloads = run.analysis.manifest.plan.workloads.clone();
+        workloads.iter_mut().for_each(|w| w.name.clear());
+        workloads
+    };
+    asked(a) == asked(b)
 }
 
 /// Adds how many times the first run's value this is.

@@ -1,4 +1,4 @@
-//! What a renderer shows of one run: verdict, key figures, tables and facts, as finished text.
+//! What a renderer shows of one run: verdict, tables and facts, as finished text.
 
 use serde::Serialize;
 use taillight_rundir::summary::{Verdict, VerdictStatus};
@@ -13,7 +13,6 @@ pub struct Model {
     /// Name of the run.
     pub run: String,
     pub verdict: VerdictView,
-    pub tiles: Vec<Tile>,
     /// Tables in order of importance.
     pub tables: Vec<Table>,
     /// Single facts: rate asked and reached, losses, overhead, source.
@@ -29,15 +28,6 @@ pub struct VerdictView {
     pub text: String,
     /// Every reason, most important first.
     pub reasons: Vec<String>,
-}
-
-/// A key figure.
-#[derive(Debug, Clone, Serialize)]
-pub struct Tile {
-    pub label: String,
-    pub value: String,
-    /// A word on it.
-    pub note: String,
 }
 
 /// A fact with its label.

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use taillight_rundir::Summary;
-
 use crate::model::{AnalysedRun, Model, overview, sentences};
 use crate::table::Table;
 
@@ -15,8 +13,8 @@ pub fn markdown(runs: &[AnalysedRun]) -> String {
     let mut out = MARKDOWN.to_owned();
     if runs.len() > 1 {
         out.push_str("# Taillight report\n\n");
-        let pairs: Vec<(String, &Summary)> =
-            runs.iter().map(|r| (r.label.clone(), &r.summary)).collect();
+        let pairs: Vec<(String, &AnalysedRun)> =
+            runs.iter().map(|r| (r.label.clone(), r)).collect();
         out.push_str(&markdown_table(&overview(&pairs)));
     }
     for run in runs {

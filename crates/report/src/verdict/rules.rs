@@ -142,6 +142,12 @@ fn leads(code: &str) -> bool {
     is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED | WRONG_DATA)
 }
 
+/// Whether a reason is of its own run, whatever others say: the answer itself, and what failed.
+pub fn is_own(code: &str) -> bool {
+    let failed = ["failed", "partial", "nothing_measured", "io_errors", "writes_refused"];
+    leads(code) || failed.contains(&code) || matches!(code, "load_failed" | "saturated" | "lost")
+}
+
 /// The sentence: what was measured, then what to know first; a question the job asked is answered
 /// before the figures.
 fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String {

@@ -298,6 +298,8 @@ impl Method for SearchMethod {
                 text: report.text.clone(),
                 tables: vec![words::table(report)],
                 search: Some(report.clone()),
+                // The cards speak of the answer, not of probes that were to fail.
+                judged: judged(report, &ordered),
                 ..ReportContext::default()
             },
             runs: ordered.iter().map(|p| series.dir.join(&p.dir)).collect(),
@@ -394,6 +396,12 @@ fn ns(value: Option<u64>) -> Option<f64> {
 fn known<const N: usize>(figures: [(&str, Option<f64>); N]) -> BTreeMap<String, f64> {
     let there = figures.into_iter().filter_map(|(name, v)| Some((name, v?)));
     there.map(|(name, v)| (name.to_owned(), v)).collect()
+}
+
+/// Places of the probes that gave the answer; none without one.
+fn judged(report: &SearchReport, ordered: &[&SearchProbe]) -> Vec<usize> {
+    let answer = report.answer.iter().flat_map(|answer| &answer.probes);
+    answer.filter_map(|number| ordered.iter().position(|p| p.number == *number)).collect()
 }
 
 #[cfg(test)]

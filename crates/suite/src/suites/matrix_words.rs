@@ -402,9 +402,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     words.iter_mut().for_each(|w| w.push('.'));
     let missed = found.iter().any(|(_, r)| r.outcome == SteadyOutcome::NotAchieved);
     let standard = suite.standard.as_ref().map(|name| conformance(name, &method.deviations));
-    words.splice(0..0, standard.clone());
     let title = suite.about.clone() + if missed { ": steady state not achieved" } else { "" };
-    let sheet = sheet::sheet(method, &found, &choices, standard, series.done)?;
+    let sheet = sheet::sheet(method, &found, &choices, standard.clone(), series.done)?;
     let ceilings = answers::table(series.done, method.following(series.done).is_none());
     let mut tables = tables(method, series.done, &found, &recoveries, &choices)?;
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
@@ -422,6 +421,13 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         (sweep.marks, sweep.ceiling_ns) = operating_words::marks(&choices);
     }
     let points = operating_words::histograms(method, &choices, series.done);
+    let judged = match points.is_empty() {
+        true => {
+            let is_state = |at: &usize| series.done[*at].point.role.is_state();
+            (0..series.done.len()).filter(|at| !is_state(at)).collect()
+        }
+        false => points.iter().map(|point| point.run).collect(),
+    };
     words.extend(operating_words::lead(&choices));
     words.extend(rounds.flatten());
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
@@ -430,8 +436,9 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         groups: targets_words::groups(method, series.done),
         links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     });
-    let said = fitted(&words.join(" "));
-    words.extend(ceilings.iter().map(|(answer, _)| format!("{answer}.")));
+    let said = standard.iter().chain(&words).cloned().collect::<Vec<_>>().join(" ");
+    let said = fitted(&said);
+    words.splice(0..0, ceilings.iter().map(|(answer, _)| format!("{answer}.")));
     let lead = words.join(" ");
     // Operating points are of the whole grid, and so is their knee.
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
@@ -454,6 +461,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
             points,
             summary,
             sheet,
+            judged,
             ..ReportContext::default()
         },
         runs: runs.iter().map(|r| r.dir.clone()).collect(),

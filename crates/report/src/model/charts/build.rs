@@ -7,10 +7,11 @@ use taillight_stats::slc::SBK_21_LIST;
 use taillight_stats::{Dist, Slc, needed_one_sided, percentile_curve};
 
 use super::data::{
-    HeatGrid, HostLine, LatencySeries, OpOutliers, PercentilePoint, RunCharts, SlcLine, SlowPoint,
+    HeatGrid, HostLine, LatencySeries, OpOutliers, OpPoint, OpTrack, PercentilePoint, RunCharts,
+    SlcLine, SlowPoint,
 };
 use super::heat;
-use super::tracks::{tracks, workload_tracks};
+use super::tracks::{fine, tracks, workload_tracks};
 use crate::analyse::dists::{LatencyDists, LatencySample, headline, headline_kind, merged};
 use crate::analyse::host::HostTrack;
 use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
@@ -44,10 +45,27 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
         analysis.store.iter().map(|t| (t.series.clone(), t.seconds(analysis.start_ns))).collect();
     data.tracks =
         tracks(&analysis.intervals, analysis.start_ns, |row| names.of(row.workload, row.op));
+    if analysis.origin == Origin::CAPTURE && !analysis.outliers_only {
+        for track in &mut data.tracks {
+            track.fine = fine_of(analysis, &names, track);
+        }
+    }
     data.workloads = workload_tracks(&analysis.intervals, analysis.start_ns, |workload| {
         names.workload(workload)
     });
     Ok(data)
+}
+
+/// The steps of a track, from the grid of every I/O.
+fn fine_of(analysis: &Analysis, names: &SeriesNames<'_>, track: &OpTrack) -> Vec<OpPoint> {
+    let named = |g: &&IoGroup| g.op == track.op && names.of(g.workload, g.op) == track.name;
+    let Some(group) = analysis.groups.iter().find(named) else { return Vec::new() };
+    let response = group.latencies.get(LatencyKind::Response).map(|s| s.dependence().grid());
+    let measured = analysis.manifest.phases.iter().find(|p| p.name == "measure");
+    let end = measured.and_then(|p| p.end_ns);
+    let end = end.unwrap_or(analysis.start_ns.saturating_add(analysis.duration_ns as i64));
+    let service = group.latencies.service.dependence().grid();
+    fine(service, response, track.points.len(), end)
 }
 
 /// All operations together; none where there is one. Errors: `Corrupt` when counts exceed 64 bits.

@@ -169,6 +169,19 @@ pub struct OpTrack {
     pub name: String,
     /// Intervals in order of time.
     pub points: Vec<OpPoint>,
+    /// The same time in finer steps, latencies within 1 %, rates exact, bytes unknown; empty where not every
+    /// I/O is kept.
+    pub fine: Vec<OpPoint>,
+}
+
+impl OpTrack {
+    /// The points of a line: the finer ones, where most of them have the value.
+    pub fn points_of<T>(&self, pick: impl Fn(&OpPoint) -> Option<T>) -> &[OpPoint] {
+        // A step with hardly an I/O is noise.
+        let known = |p: &&OpPoint| pick(p).is_some() && p.good() >= FOR_P50;
+        let known = self.fine.iter().filter(known).count();
+        if known > 0 && known * 2 >= self.fine.len() { &self.fine } else { &self.points }
+    }
 }
 
 /// One interval of one operation. Columns that tell of the whole workload, which its rows repeat, are
@@ -182,6 +195,8 @@ pub struct OpPoint {
 
 /// I/Os from which a percentile of an interval is resolved.
 const FOR_P50: u64 = 5;
+/// Operations from which the rate of a step is drawn.
+const FOR_RATE: u64 = 20;
 const FOR_P99: u64 = 299;
 const FOR_P999: u64 = 2_995;
 
@@ -198,6 +213,10 @@ impl OpPoint {
     /// Successful operations per second.
     pub fn iops(&self) -> f64 {
         per_s(self.good() as f64, self.seconds())
+    }
+    /// The same, of enough operations that a rate is no chance.
+    pub fn steady_iops(&self) -> Option<f64> {
+        (self.good() >= FOR_RATE).then(|| self.iops())
     }
     pub fn bytes_per_s(&self) -> f64 {
         per_s(self.row.bytes as f64, self.seconds())
@@ -302,7 +321,7 @@ impl ChartModel {
 impl RunCharts {
     /// Moves everything on a time axis by `seconds`.
     pub fn shift(&mut self, seconds: f64) {
-        let tracks = self.tracks.iter_mut().flat_map(|t| &mut t.points);
+        let tracks = self.tracks.iter_mut().flat_map(|t| t.points.iter_mut().chain(&mut t.fine));
         tracks.for_each(|p| p.at_s += seconds);
         let workloads = self.workloads.iter_mut().flat_map(|w| &mut w.points);
         workloads.for_each(|p| p.at_s += seconds);

@@ -15,4 +15,4 @@ pub use data::{
 pub use sweep::{
     DemandCurve, DemandMark, DemandResult, RoundSpread, SweepAxis, SweepData, SweepPoint,
 };
-pub use tracks::{tracks, workload_tracks};
+pub use tracks::{fine, tracks, workload_tracks};

@@ -1,6 +1,8 @@
 //! Values over time from the reporting intervals, thinned without losing extremes.
 
 use taillight_rundir::intervals::IntervalRow;
+use taillight_stats::TimeGrid;
+use taillight_stats::grid::{CELLS, edge_of};
 
 use super::data::{OpPoint, OpTrack, WorkloadPoint, WorkloadTrack};
 
@@ -18,7 +20,8 @@ pub fn tracks(
         .filter_map(|rows| {
             let first = rows.first()?;
             let points = measured(rows).map(|r| OpPoint::new(middle_s(r, start_ns), r.clone()));
-            Some(OpTrack { op: first.op, name: name(first), points: thin(points.collect()) })
+            let points = thin(points.collect());
+            Some(OpTrack { op: first.op, name: name(first), points, fine: Vec::new() })
         })
         .collect()
 }
@@ -52,6 +55,91 @@ pub fn workload_tracks(
             })
         })
         .collect()
+}
+
+/// Points from which intervals are as fine as a line needs.
+const FINE: usize = 200;
+
+/// Steps of time with what a grid knows of each, from the start of measuring to `end_ns`, where there are
+/// fewer than `intervals` that are as fine; what completed later is in the last step. `response` is the same
+/// of response times.
+pub fn fine(
+    service: &TimeGrid,
+    response: Option<&TimeGrid>,
+    intervals: usize,
+    end_ns: i64,
+) -> Vec<OpPoint> {
+    let window = service.window();
+    let span = end_ns.saturating_sub(window.start_ns).max(0) as u64;
+    let whole = (span / window.column_ns.max(1)) as usize;
+    // A last step that is not half as long is a part of the one before it.
+    let rest = span % window.column_ns.max(1);
+    let steps = (whole + usize::from(rest * 2 >= window.column_ns)).min(window.columns);
+    if steps <= intervals || intervals >= FINE {
+        return Vec::new();
+    }
+    let [p50, p99, p999, max] = columns(service, steps, [0.5, 0.99, 0.999, 1.0]);
+    let response = response.map(|grid| columns(grid, steps, [0.99]));
+    let counts = count_by_column(service, steps);
+    let step = |nth: usize| {
+        let length_ns = match nth + 1 == steps {
+            true => span.saturating_sub(window.column_ns * nth as u64).max(1),
+            false => window.column_ns,
+        };
+        let at_ns = window.column_ns * nth as u64 + length_ns / 2;
+        let row = IntervalRow {
+            length_ns,
+            ops: counts[nth],
+            p50_ns: p50[nth],
+            p99_ns: p99[nth],
+            p999_ns: p999[nth],
+            max_ns: max[nth],
+            response_p99_ns: response.as_ref().and_then(|[p99]| p99[nth]),
+            ..IntervalRow::default()
+        };
+        OpPoint::new(at_ns as f64 / 1e9, row)
+    };
+    (0..steps).map(step).collect()
+}
+
+/// I/Os of each step; those of later columns in the last one.
+fn count_by_column(grid: &TimeGrid, steps: usize) -> Vec<u64> {
+    let mut counts = vec![0; steps];
+    for cell in 0..CELLS {
+        for (column, n) in grid.row(cell).iter().enumerate() {
+            counts[column.min(steps - 1)] += u64::from(*n);
+        }
+    }
+    counts
+}
+
+/// Nearest ranks of each step at these shares, as the middle of a cell.
+fn columns<const N: usize>(
+    grid: &TimeGrid,
+    steps: usize,
+    shares: [f64; N],
+) -> [Vec<Option<u64>>; N] {
+    let counts = count_by_column(grid, steps);
+    let mut found = shares.map(|_| vec![None; steps]);
+    let mut below = vec![0u64; steps];
+    for cell in 0..CELLS {
+        let row = grid.row(cell);
+        if row.is_empty() {
+            continue;
+        }
+        let middle = ((edge_of(cell) + edge_of(cell + 1)) / 2.0).round() as u64;
+        for (column, n) in row.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let column = column.min(steps - 1);
+            below[column] += u64::from(*n);
+            for (values, share) in found.iter_mut().zip(shares) {
+                let rank = (counts[column] as f64 * share - 1e-6).ceil() as u64;
+                if values[column].is_none() && below[column] >= rank {
+                    values[column] = Some(middle);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Draining is a moment, not an interval.
@@ -128,6 +216,28 @@ mod tests {
         assert!(kept.iter().any(|p| p.max_ns() == Some(900)));
         assert!(kept.iter().any(|p| p.iops() == 300.0));
         assert!(kept.windows(2).all(|w| w[0].at_s < w[1].at_s));
+    }
+
+    #[test]
+    fn steps_of_a_grid_have_what_their_ios_took() {
+        let window = taillight_stats::TimeWindow::new(1_000, 1_000 + 2_560_000);
+        let mut grid = TimeGrid::new(window);
+        // 400 I/Os a step of 10 us, 1 us each, one of them 90 us in step 7, one after the end.
+        for i in 0..256 * 400i64 {
+            grid.push(1_000 + i * 25, if i == 7 * 400 { 90_000 } else { 1_000 });
+        }
+        grid.push(9_000_000, 5_000_000);
+        let points = fine(&grid, None, 10, 1_000 + 2_560_000);
+        assert_eq!(points.len(), 256);
+        let near = |found: Option<u64>, wanted: f64| {
+            found.is_some_and(|ns| (ns as f64 / wanted - 1.0).abs() < 0.01)
+        };
+        assert!(near(points[7].max_ns(), 90_000.0) && near(points[8].max_ns(), 1_000.0));
+        assert!(near(points[7].p50_ns(), 1_000.0) && near(points[7].p99_ns(), 1_000.0));
+        assert!(near(points[255].max_ns(), 5_000_000.0), "what came late is in the last step");
+        let rates = [3, 255].map(|nth: usize| points[nth].iops().round());
+        assert_eq!(rates, [4e7, 4.01e7]);
+        assert!(fine(&grid, None, 200, 1_000 + 2_560_000).is_empty(), "intervals are fine enough");
     }
 
     #[test]

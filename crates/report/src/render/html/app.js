@@ -122,10 +122,13 @@
 
   // The hues of the figures, and lighter ones of the same kind for dark pages.
   const HUES = {
-    "#0072B2": "#56AEE8", "#D55E00": "#F0833A", "#009E73": "#38C79B", "#CC79A7": "#DD93BC",
-    "#E69F00": "#EDB13A", "#56B4E9": "#8CCBF2", "#7F8794": "#A7AFBA", "#9A6A4F": "#C69375",
-    "#882255": "#C96A9C", "#8A8A1F": "#C4C24E", "#4B3FA0": "#9A90E0", "#2F9C95": "#6CCFC8",
+    "#2E4E95": "#318BF5", "#E2500F": "#D96C1C", "#04A870": "#78C272", "#E87BB4": "#E98ECA",
+    "#C9A227": "#FECE0A", "#8FA9F5": "#5AC5FF", "#646872": "#C9CDD7", "#8A3D04": "#B18179",
+    "#65084D": "#8A74B0", "#7D842F": "#A1C02F", "#2D267B": "#9997F5", "#4883A8": "#5EE7FF",
     "#C8102E": "#FF6B70",
+    // Ordered values.
+    "#300034": "#7544CD", "#3A0072": "#476EF0", "#1F27A9": "#1298DC", "#045C8C": "#0AB6CE",
+    "#027A8E": "#1BD2BF", "#0E988D": "#20F091", "#03B974": "#B9F854", "#88CC1C": "#FFF7C5",
   };
   const dark = () => matchMedia("(prefers-color-scheme: dark)").matches && !printing;
   const rgb = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)).join(",");
@@ -216,11 +219,6 @@
     const layout = spec.layout;
     layout.font = Object.assign({}, layout.font, { size: 11 });
     layout.legend = Object.assign({}, layout.legend, { font: { size: SMALL } });
-    // Many runs: their colours follow the reader in the list of runs, and legends need no room.
-    if (layout.showlegend && document.querySelector(".many .runs")) {
-      layout.showlegend = false;
-      if (!layout.yaxis2) f.tall = Math.min(f.node.clientHeight, 380);
-    }
     const listed = spec.data.filter(t => t.showlegend !== false && t.visible !== false && t.name);
     const heads = new Set(listed.map(t => t.legendgroup).filter(group => group));
     const lines = layout.showlegend === false ? 0 : listed.length + heads.size;
@@ -246,6 +244,13 @@
       axis.ticktext = axis.ticktext.filter(kept);
     }
   };
+  // On paper the words of vertical lines near the right end stand left of them: there is less room.
+  const turn = (f, side) => {
+    const axis = f.node._fullLayout.xaxis, [lo, hi] = axis.range;
+    const place = t => ((axis.type === "log" ? Math.log10(t.x[0]) : t.x[0]) - lo) / (hi - lo);
+    const far = f.node.data.map((t, i) => i).filter(i => f.node.data[i].mode === "lines+text" && place(f.node.data[i]) > 0.7);
+    if (far.length) Plotly.restyle(f.node, { textposition: side }, far);
+  };
   // A long legend takes its room above the lines, not from them.
   const leastHigh = () => printing ? 160 : 220;
   const makeRoom = f => {
@@ -258,6 +263,38 @@
       f.node.style.height = height + "px";
       Plotly.relayout(f.node, { height });
     }
+  };
+  // A picture to publish: what is shown, its headings above, command, device and date below.
+  const lines = (text, most) => {
+    const all = [""];
+    for (const word of text.split(" ")) {
+      if (all.at(-1) && (all.at(-1) + " " + word).length > most) all.push("");
+      all[all.length - 1] = (all.at(-1) + " " + word).trim();
+    }
+    return all;
+  };
+  const save = f => {
+    const plain = text => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+    const part = f.node.closest("section.chart"), head = f.node.parentElement.querySelector("h3");
+    const words = [part && part.querySelector("h2"), head].filter(Boolean).map(n => n.textContent);
+    const { clientWidth: width, clientHeight: height } = f.node;
+    const below = lines(document.body.dataset.caption || "", Math.floor((width - 30) / 5.6));
+    const layout = Object.assign({}, f.node.layout, { width, height: height + 54 + 15 * below.length, paper_bgcolor: css("--card") });
+    const margin = f.node._fullLayout._size, room = layout.height - margin.t - 44 - margin.b - 15 * below.length;
+    layout.margin = { l: margin.l, r: margin.r, t: margin.t + 44, b: margin.b + 15 * below.length, autoexpand: false };
+    const note = (y, yshift, anchor, size, text) => ({ x: 0, xref: "paper", xshift: 10 - margin.l, xanchor: "left", y, yref: "paper", yshift,
+      yanchor: anchor, align: "left", showarrow: false, font: { size }, text });
+    layout.annotations = (layout.annotations || []).concat(
+      note(1, margin.t + 36, "top", 16, "<b>" + plain(words.join(": ")) + "</b>"),
+      note(0, -margin.b - 15 * below.length + 6, "bottom", 11, below.map(plain).join("<br>")));
+    if (room < 80) return Promise.resolve("");
+    return Plotly.toImage({ data: f.node.data, layout }, { format: "png", scale: 2, width, height: layout.height }).then(url => {
+      const link = document.createElement("a");
+      link.href = url;
+      link.download = "taillight-" + f.id + ".png";
+      link.click();
+      return url;
+    });
   };
   const draw = f => {
     if (f.drawn) return;
@@ -285,8 +322,8 @@
       doubleClick: false,
       // Where there is no room beside the legend the buttons would lie on it.
       displayModeBar: f.node.clientWidth < 480 ? false : "hover",
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
-      toImageButtonOptions: { format: "png", scale: 2, filename: "taillight-" + f.id },
+      modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
+      modeBarButtonsToAdd: [{ name: "Save as a picture, with its caption", icon: Plotly.Icons.camera, click: () => save(f) }],
     });
     for (const [path, value] of Object.entries(f.chosen)) put(spec.layout, path, value);
     // What the reader has zoomed into or hidden stays when a figure gets newer data.
@@ -350,6 +387,7 @@
   // For a page that stays open: figures whose texts come from elsewhere and change.
   window.taillight = {
     find,
+    picture: id => save(figures.get(id)),
     redraw: () => {
       for (const f of figures.values()) if (f.drawn) { f.drawn = false; draw(f); }
     },
@@ -405,6 +443,9 @@
   addEventListener("beforeprint", () => {
     const wasDark = dark();
     printing = true;
+    for (const part of document.querySelectorAll(".sheet details:not([open]), .conformance:not([open]), .banner details:not([open])")) {
+      part.open = part.dataset.paper = true;
+    }
     for (const f of figures.values()) if (open(f)) draw(f);
     if (wasDark) recolour();
     for (const f of figures.values()) if (f.drawn) {
@@ -412,14 +453,20 @@
       const screen = parseInt(f.screen);
       f.node.style.height = (screen > 520 ? screen : Math.min(screen, PAPER_HIGH)) + "px";
       Plotly.relayout(f.node, { width: PAPER, height: parseInt(f.node.style.height) });
+      turn(f, "top left");
       makeRoom(f);
     }
   });
   addEventListener("afterprint", () => {
     printing = false;
+    for (const part of document.querySelectorAll("details[data-paper]")) {
+      part.open = false;
+      delete part.dataset.paper;
+    }
     for (const f of figures.values()) if (f.drawn && f.screen) {
       f.node.style.height = f.screen;
       Plotly.relayout(f.node, { width: null, height: null, autosize: true });
+      turn(f, "top right");
     }
     if (dark()) recolour();
   });

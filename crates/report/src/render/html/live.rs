@@ -5,7 +5,8 @@ use minijinja::{Environment, context};
 use serde_json::{Map, Value};
 use taillight_core::{Error, Result};
 
-use super::{CHART_SECTIONS, chart_views};
+use super::CHART_SECTIONS;
+use super::charts::chart_views;
 use crate::model::charts::ChartModel;
 
 /// Charts in page order of which a run that goes on has data, the ones that move first.

@@ -4,28 +4,27 @@
 //! directory is escaped: by the template engine in text, by `script_json` inside scripts. A
 //! content security policy forbids the page to load anything from anywhere.
 
+mod charts;
 mod details;
 mod explained;
 mod live;
 mod timelines;
 
-use std::io::{Read, Write};
+use std::io::Read;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use flate2::Compression;
 use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 use minijinja::value::Serde;
 use minijinja::{Environment, HtmlEscape, context};
 use serde::Serialize;
-use serde_json::{Value, json};
 use taillight_core::{Error, Result};
-use taillight_rundir::Summary;
+use taillight_rundir::{Manifest, Summary};
 
-use super::plots::{ButtonRow, CHARTS, Chart, ChartFigure, crowded};
-use crate::model::charts::{ChartModel, RunCharts, RunGroup, run_charts, whole_series};
+use self::charts::{ChartView, FigureView, chart_views};
+use crate::model::charts::{ChartModel, RunCharts, SweepAxis, SweepData, run_charts, whole_series};
 use crate::model::{
-    AnalysedRun, Model, ReportContext, about, differences, holders, overview, sides_of,
+    AnalysedRun, Card, HoldersTable, Model, ReportContext, SharedWarning, about, differences,
+    first, holders, labels, overview, shared, sides_of,
 };
 use crate::table::Table;
 
@@ -70,29 +69,26 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let mut environment = Environment::new();
     environment.add_filter("prose", prose);
     environment.add_filter("layer", layer);
+    environment.add_filter("hue", hue);
     environment.add_template("report.html", &template).map_err(bug)?;
     let template = environment.get_template("report.html").map_err(bug)?;
     let mut frame = context.tables.clone();
     let mut charts = chart_views(&overlay, brief.as_deref(), &mut frame)?;
     charts.iter_mut().flat_map(|chart| &mut chart.figures).for_each(FigureView::pack);
-    // Nothing that was measured stands before the proof that it was steady.
-    let proof: Vec<ChartView> = charts.extract_if(.., |chart| chart.id == "steady").collect();
+    let first = FirstScreen::new(runs, context, &charts);
+    let deviations: Vec<Table> = frame.extract_if(.., |table| table.id == "deviations").collect();
     let page = template
         .render(context! {
-            title => context.title.clone().unwrap_or_else(|| title(runs)),
-            lead => context.text.as_str(),
+            first => Serde(&first),
+            deviations => Serde(deviations),
             frame_tables => Serde(frame),
             sheet => Serde(context.sheet.clone()),
-            holders => Serde(holders(runs).filter(|_| context.summary.is_none())),
             version => env!("CARGO_PKG_VERSION"),
             // A history stands for itself: it has no run below.
             several => runs.len() != 1,
-            // Then small screens have no legends.
-            many => crowded(&overlay),
-            runs => Serde(run_views(runs, &overlay)),
+            runs => Serde(run_views(runs, &overlay, &first.shared)),
             overview => Serde(overview_table(runs)),
             differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none() && context.sweep.is_none())),
-            proof => Serde(proof),
             charts => Serde(charts),
             links => Serde(links(runs, context)),
             brief => context.summary.is_some(),
@@ -129,6 +125,97 @@ fn layer(name: &str) -> minijinja::Value {
     minijinja::Value::from_safe_string(format!("{chip}{}", HtmlEscape(name)))
 }
 
+/// The colour of a layer, grey for one without bars.
+fn hue(name: &str) -> &'static str {
+    timelines::colour_of(name).unwrap_or("#8a8f98")
+}
+
+/// What stands above everything else.
+#[derive(Serialize)]
+struct FirstScreen {
+    title: String,
+    /// What ran on what, when.
+    about: String,
+    /// The answer above several runs; of one it is in its verdict.
+    answer: String,
+    /// What else is said of them.
+    more: String,
+    /// Warnings that several runs share.
+    shared: Vec<SharedWarning>,
+    cards: Vec<Card>,
+    /// Which latency the cards show, where it is not plain.
+    kind: Option<&'static str>,
+    holders: Option<HoldersTable>,
+    /// The chart after which they stand; empty where there is none.
+    holders_after: &'static str,
+    /// Goes with every picture.
+    caption: String,
+}
+
+impl FirstScreen {
+    fn new(runs: &[AnalysedRun], context: &ReportContext, charts: &[ChartView]) -> FirstScreen {
+        let names: Vec<String> = runs.iter().map(|run| labels::run(&run.label)).collect();
+        let pairs: Vec<(&str, &Summary)> =
+            names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary)).collect();
+        let manifests: Vec<&Manifest> = runs.iter().map(|run| &run.analysis.manifest).collect();
+        let about = match (manifests.as_slice(), &context.history) {
+            ([one], _) => about::about(one),
+            ([], Some(history)) => shared::history_about(history),
+            (several, _) => match &context.sweep {
+                Some(sweep) => format!("{} · {}", swept(sweep), shared::about_all(several)),
+                None => shared::about_all(several),
+            },
+        };
+        let title = context.title.clone().unwrap_or_else(|| shared::title(&names));
+        let judged: Vec<(&str, &Summary)> = match context.judged.is_empty() {
+            true => pairs.clone(),
+            false => context.judged.iter().filter_map(|at| pairs.get(*at).copied()).collect(),
+        };
+        let said = match (context.text.as_str(), pairs.len()) {
+            ("", 0 | 1) => String::new(),
+            ("", _) => first::answer_of_several(&pairs),
+            (text, _) => match &context.compare {
+                Some(found) => format!("{} {text}", first::compare_answer(found)),
+                None => labels::prose(text),
+            },
+        };
+        let (answer, more) = first::headline(&said);
+        let tail = charts.iter().find(|chart| chart.id == "tail").or(charts.first());
+        FirstScreen {
+            answer: answer.to_owned(),
+            more: more.to_owned(),
+            cards: match (&context.compare, &context.history) {
+                (Some(found), _) => first::compare_cards(found, &pairs),
+                (None, Some(history)) => first::history_cards(history),
+                (None, None) => first::cards(&judged),
+            },
+            kind: pairs.first().and_then(|(_, summary)| first::card_kind(summary)),
+            shared: shared::shared_warnings(&pairs),
+            holders: holders(runs, context.summary.is_some()),
+            holders_after: tail.map_or("", |chart| chart.id),
+            caption: match manifests.is_empty() {
+                true => format!("{title} · {about}"),
+                false => shared::caption(&manifests),
+            },
+            about,
+            title,
+        }
+    }
+}
+
+/// The fields of a sweep with their values: `queue depth 1, 2, 4`.
+fn swept(sweep: &SweepData) -> String {
+    let axis = |axis: &SweepAxis| {
+        let (first, last) = (axis.labels.first(), axis.labels.last());
+        let values = match axis.labels.len() {
+            0..=4 => axis.labels.join(", "),
+            _ => [first, last].into_iter().flatten().cloned().collect::<Vec<_>>().join(" to "),
+        };
+        format!("{} {values}", labels::words(&axis.name))
+    };
+    sweep.axes.iter().map(axis).collect::<Vec<_>>().join(" · ")
+}
+
 fn sides(runs: &[AnalysedRun], context: &ReportContext) -> Vec<Option<usize>> {
     let ids = runs.iter().map(|run| run.summary.run_id.as_str());
     let sides = context.compare.as_ref().map(|found| sides_of(ids, found));
@@ -139,7 +226,7 @@ fn sides(runs: &[AnalysedRun], context: &ReportContext) -> Vec<Option<usize>> {
 fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCharts>> {
     let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
     let one = |(nth, run): (usize, &AnalysedRun)| {
-        let mut data = run_charts(&run.analysis, &run.label)?;
+        let mut data = run_charts(&run.analysis, &labels::run(&run.label))?;
         let mut groups = context.summary.iter().flat_map(|s| &s.groups);
         if context.points.iter().any(|p| p.run == nth) || groups.any(|g| g.runs.contains(&nth)) {
             data.whole = whole_series(&run.analysis)?;
@@ -155,16 +242,6 @@ fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCh
 /// The plotting library as gzip in base64, made by the build script.
 const BUNDLE: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.b64"));
 
-/// Figures with more JSON than this are compressed.
-const PACKED_FROM: usize = 4 << 10;
-
-fn packed(text: &str) -> String {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
-    // Memory takes everything.
-    let bytes = gzip.write_all(text.as_bytes()).and_then(|()| gzip.finish()).unwrap_or_default();
-    BASE64_STANDARD.encode(bytes)
-}
-
 /// The plotting library. Errors: `Internal` when what the build script packed is damaged.
 pub fn bundle() -> Result<String> {
     let damaged = || Error::internal("the plotting library is damaged");
@@ -174,19 +251,16 @@ pub fn bundle() -> Result<String> {
     Ok(text)
 }
 
-fn title(runs: &[AnalysedRun]) -> String {
-    match runs {
-        [one] => one.label.clone(),
-        several => format!("{} runs", several.len()),
-    }
-}
-
 #[derive(Serialize)]
 struct RunView {
     label: String,
     colour: &'static str,
     /// What was driven how, in one line.
     about: String,
+    /// Its answer in a sentence.
+    answer: String,
+    /// Its reasons but those that are said of several runs.
+    reasons: Vec<String>,
     model: Model,
     explained: Option<explained::Explained>,
     details: details::Details,
@@ -195,11 +269,13 @@ struct RunView {
 /// Pictures of episodes for each of several runs; `explain` of one run has more.
 const PICTURES_OF_SEVERAL: usize = 4;
 
-fn run_views(runs: &[AnalysedRun], overlay: &ChartModel) -> Vec<RunView> {
+fn run_views(runs: &[AnalysedRun], overlay: &ChartModel, shared: &[SharedWarning]) -> Vec<RunView> {
     let view = |(i, run): (usize, &AnalysedRun)| RunView {
-        label: run.label.clone(),
+        label: labels::run(&run.label),
         colour: overlay.hue(i),
         about: about::about(&run.analysis.manifest),
+        answer: first::answer(&run.summary),
+        reasons: shared::own_reasons(&run.summary, shared).into_iter().map(str::to_owned).collect(),
         model: Model::new(&run.summary),
         explained: run.explanation.as_ref().map(|e| {
             let pictures = if runs.len() > 1 { PICTURES_OF_SEVERAL } else { usize::MAX };
@@ -211,155 +287,15 @@ fn run_views(runs: &[AnalysedRun], overlay: &ChartModel) -> Vec<RunView> {
 }
 
 fn overview_table(runs: &[AnalysedRun]) -> Option<Table> {
-    let pairs: Vec<(String, &Summary)> =
-        runs.iter().map(|r| (r.label.clone(), &r.summary)).collect();
+    let pairs: Vec<(String, &AnalysedRun)> =
+        runs.iter().map(|r| (labels::run(&r.label), r)).collect();
     (runs.len() > 1).then(|| overview(&pairs))
-}
-
-#[derive(Serialize)]
-struct ChartView {
-    id: &'static str,
-    title: &'static str,
-    read: &'static str,
-    figures: Vec<FigureView>,
-    /// Tables of the frame that belong below it.
-    tables: Vec<Table>,
-    /// Too high to be open beside others, unless it is asked for.
-    long: bool,
-}
-
-#[derive(Serialize)]
-struct FigureView {
-    id: String,
-    title: Option<String>,
-    height: usize,
-    half: bool,
-    switches: Vec<ButtonRow>,
-    json: String,
-    /// Whether `json` is compressed, as [`BUNDLE`] is.
-    packed: bool,
 }
 
 /// Names of the runs with where their own reports are, from this page.
 fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)> {
     let links = context.summary.iter().flat_map(|b| b.links.iter().cloned());
-    runs.iter().map(|r| r.label.clone()).zip(links).collect()
-}
-
-/// Pixels of figures that a chart of several runs has open.
-const OPEN_HEIGHT: usize = 1_000;
-/// Figures that it has open where few charts were chosen.
-const FEW_FIGURES: usize = 6;
-
-/// The charts that have something to show; of these ids only, where some are given. Each takes the
-/// tables of the frame that belong to it. Over several runs the tails come first: they are what the page
-/// is about.
-fn chart_views(
-    overlay: &ChartModel,
-    ids: Option<&[&str]>,
-    frame: &mut Vec<Table>,
-) -> Result<Vec<ChartView>> {
-    let mut views = Vec::new();
-    let wanted = |id: &str| ids.is_none_or(|ids| ids.contains(&id)) || by_group(overlay, id);
-    for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
-        let figures: Vec<FigureView> =
-            drawn(chart, overlay).into_iter().map(figure_view).collect::<Result<_>>()?;
-        if !figures.is_empty() {
-            let below = |table: &mut Table| place(&table.id) == chart.id;
-            let tables = frame.extract_if(.., below).collect();
-            let (id, title, read) = (chart.id, chart.title, chart.read);
-            let columns = if figures[0].half { 2 } else { 1 };
-            let height = figures.iter().map(|figure| figure.height).sum::<usize>() / columns;
-            let high = match ids {
-                None => height > OPEN_HEIGHT,
-                Some(_) => figures.len() > FEW_FIGURES,
-            };
-            let long = overlay.runs.len() != 1 && high;
-            views.push(ChartView { id, title, read, figures, tables, long });
-        }
-    }
-    let of = |views: &[ChartView], id: &str| views.iter().position(|v| v.id == id);
-    if overlay.runs.len() > 1
-        && let Some((first, tail)) = of(&views, "distribution").zip(of(&views, "tail"))
-    {
-        views[first..=tail].rotate_right(1);
-    }
-    Ok(views)
-}
-
-/// Charts of distributions: over groups of several named runs each group has figures of its own.
-const BY_GROUP: [&str; 3] = ["distribution", "percentile", "tail"];
-
-fn by_group(overlay: &ChartModel, id: &str) -> bool {
-    overlay.groups.iter().any(|group| !group.labels.is_empty()) && BY_GROUP.contains(&id)
-}
-
-fn drawn(chart: &Chart, overlay: &ChartModel) -> Vec<ChartFigure> {
-    if !by_group(overlay, chart.id) {
-        return (chart.draw)(overlay);
-    }
-    let of = |(nth, group): (usize, &RunGroup)| {
-        let figures = (chart.draw)(&overlay.part(group));
-        let named = |figure: ChartFigure| ChartFigure {
-            id: format!("{}-{nth}", figure.id),
-            title: Some(match &figure.title {
-                Some(title) => format!("{}: {title}", group.title),
-                None => group.title.clone(),
-            }),
-            ..figure
-        };
-        figures.into_iter().map(named).collect::<Vec<_>>()
-    };
-    overlay.groups.iter().enumerate().flat_map(of).collect()
-}
-
-/// The chart below which a table of the frame stands. Runs have a place of their own.
-fn place(table: &str) -> &str {
-    match table {
-        "points" => "",
-        "window" => "steady",
-        "grid" => "sweep",
-        "histograms" => "points",
-        other => other,
-    }
-}
-
-fn figure_view(figure: ChartFigure) -> Result<FigureView> {
-    let mut value = serde_json::to_value(&figure.plot)
-        .map_err(|e| Error::internal("a figure cannot be written as JSON").source(e))?;
-    if let Value::Object(map) = &mut value {
-        map.insert("axes".to_owned(), json!(figure.axes));
-        map.insert("switches".to_owned(), json!(figure.switches));
-    }
-    Ok(FigureView {
-        id: figure.id,
-        title: figure.title,
-        height: figure.height,
-        half: figure.half,
-        switches: figure.switches,
-        json: script_json(&value),
-        packed: false,
-    })
-}
-
-impl FigureView {
-    fn pack(&mut self) {
-        self.packed = self.json.len() > PACKED_FROM;
-        if self.packed {
-            self.json = packed(&self.json);
-        }
-    }
-}
-
-/// JSON that cannot end the script element it stands in.
-fn script_json(value: &Value) -> String {
-    value
-        .to_string()
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029")
+    runs.iter().map(|r| labels::run(&r.label)).zip(links).collect()
 }
 
 #[cfg(test)]
@@ -389,13 +325,5 @@ mod tests {
         assert!(!js.contains("MathJax-script"), "no typesetting library");
         assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());
         assert!(!js.contains("</script"));
-    }
-
-    #[test]
-    fn json_cannot_leave_its_script() {
-        let text = script_json(&json!({ "a": "</script><script>alert(1)//" }));
-        assert!(!text.contains('<'));
-        let back: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(back["a"], "</script><script>alert(1)//");
     }
 }

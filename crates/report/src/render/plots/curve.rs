@@ -1,9 +1,6 @@
 //! Percentile curves: in per cent, zoomed to the tail, and taken apart by where the time went.
 
-use plotly::color::NamedColor;
-use plotly::common::{
-    DashType, ErrorData, ErrorType, Line, LineShape, Marker, Mode, TickMode, Visible,
-};
+use plotly::common::{DashType, Fill, Line, LineShape, Mode, TickMode, Visible};
 use plotly::layout::{Axis, AxisType};
 use plotly::{Plot, Scatter};
 use serde_json::json;
@@ -29,9 +26,10 @@ pub const PERCENTILE: Chart = Chart {
 
 pub const TAIL: Chart = Chart {
     id: "tail",
-    title: "Latency percentile, zoomed to the tail",
-    read: "Which share of the I/Os finished within which time, every nine given equal room. Points are \
-           the nines with their 95 % interval, if there are enough I/Os for both its ends; where a line is dotted there were too few I/Os to call it measured.",
+    title: "Tail latency",
+    read: "Which share of the I/Os finished within which time, every nine given equal room. The pale band \
+           is the 95 % interval, where there are enough I/Os for both its ends; where a line is dotted there \
+           were too few I/Os to call it measured: it is this run only.",
     draw: tail,
 };
 
@@ -126,8 +124,8 @@ fn tail(overlay: &ChartModel) -> Vec<ChartFigure> {
     for (run, series) in latencies(overlay) {
         let look = look_of(overlay, run, series);
         nines_lines(&mut plot, series, &look, true);
-        if series.main && !series.nines.is_empty() {
-            plot.add_trace(nine_points(series, &look));
+        if let Some(band) = interval_band(series, &look).filter(|_| series.main) {
+            plot.add_trace(band);
         }
         lines += 1;
     }
@@ -223,7 +221,9 @@ fn figure(
     let main = || all.iter().copied().filter(|s| s.main);
     let whole = id != "tail" || main().next().is_none();
     let (lo, hi) = if whole { range(all.iter().copied())? } else { range(main())? };
-    let deepest = all.iter().filter_map(|s| s.curve.last()).map(|p| p.share).fold(1.0, f64::min);
+    // Where many I/Os share the largest value the last step is far from the last I/O.
+    let last = |s: &&LatencySeries| (!s.curve.is_empty()).then(|| 1.0 / s.count.max(1) as f64);
+    let deepest = all.iter().filter_map(last).fold(1.0, f64::min);
     let layout = style::layout(lines)
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(nines_axis(deepest));
@@ -329,42 +329,33 @@ fn line(
     if main { trace } else { trace.visible(Visible::LegendOnly) }
 }
 
-/// Resolved nines with their 95 % intervals.
-fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>> {
-    let known: Vec<(&NineEntry, u64)> =
-        series.nines.iter().filter_map(|n| Some((n, n.ns?))).collect();
-    let side = |end: fn(&NineEntry) -> Option<u64>| -> Vec<f64> {
-        // One that is open on a side would look as if it ended in the point.
-        let closed = |n: &NineEntry| end(n).filter(|_| n.lo_ns.is_some() && n.hi_ns.is_some());
-        let length =
-            |(n, ns): &(&NineEntry, u64)| closed(n).map_or(0.0, |v| v.abs_diff(*ns) as f64);
-        known.iter().map(length).collect()
+/// The 95 % intervals of the nines that have both ends, as a band around the line.
+fn interval_band(series: &LatencySeries, look: &LineLook) -> Option<Box<Scatter<f64, f64>>> {
+    let known: Vec<(&NineEntry, u64, f64, f64)> = series
+        .nines
+        .iter()
+        .filter_map(|n| Some((n, n.ns?, n.lo_ns? as f64, n.hi_ns? as f64)))
+        .collect();
+    let share = |n: &NineEntry| 10f64.powi(-(n.k as i32));
+    let ends = |end: fn(&(&NineEntry, u64, f64, f64)) -> f64| {
+        known.iter().map(move |it| (end(it), share(it.0))).collect::<Vec<_>>()
     };
-    let points = Scatter::new(
-        known.iter().map(|(_, ns)| *ns as f64).collect(),
-        known.iter().map(|(n, _)| 10f64.powi(-(n.k as i32))).collect(),
-    )
-    .name(escape(&series.name))
-    .mode(Mode::Markers)
-    .marker(
-        Marker::new()
-            .size(8)
-            .color(look.colour)
-            .line(Line::new().color(NamedColor::White).width(1.0)),
-    )
-    .error_x(
-        ErrorData::new(ErrorType::Data)
-            .symmetric(false)
-            .array(side(|n| n.hi_ns))
-            .array_minus(side(|n| n.lo_ns))
-            .color(look.colour)
-            .thickness(1.4)
-            .width(5),
-    )
-    .hover_text_array(known.iter().map(|(n, ns)| nine_words(n, *ns)).collect())
-    .hover_template(format!("{}<br>%{{hovertext}}<extra></extra>", escape(&series.name)))
-    .show_legend(false);
-    style::group(points, look)
+    // Down along the lower ends and back along the upper ones.
+    let outline = ends(|it| it.2).into_iter().chain(ends(|it| it.3).into_iter().rev());
+    let (x, y): (Vec<f64>, Vec<f64>) = outline.unzip();
+    let said = || known.iter().map(|(n, ns, ..)| nine_words(n, *ns));
+    let text: Vec<String> = said().chain(said().rev()).collect();
+    let colour = palette::with_alpha(look.colour, 0.18);
+    let band = Scatter::new(x, y)
+        .name(escape(&series.name))
+        .mode(Mode::Lines)
+        .fill(Fill::ToSelf)
+        .fill_color(colour.clone())
+        .line(Line::new().color(colour).width(1.0))
+        .hover_text_array(text)
+        .hover_template(format!("{}<br>%{{hovertext}}<extra></extra>", escape(&series.name)))
+        .show_legend(false);
+    (!known.is_empty()).then(|| style::group(band, look))
 }
 
 fn nine_words(nine: &NineEntry, ns: u64) -> String {

@@ -9,6 +9,7 @@ use super::look::escape;
 use super::style;
 use crate::format;
 use crate::model::charts::{ChartModel, DemandCurve, DemandMark, DemandResult};
+use crate::model::labels;
 use crate::render::palette;
 
 pub const DEMAND: Chart = Chart {
@@ -35,56 +36,70 @@ fn draw_demand(charts: &ChartModel) -> Vec<ChartFigure> {
     let ends = ends.chain(sweep.ceiling_ns.map(|ns| (ns, ns)));
     let Some((lo, hi)) = style::latency_range(ends) else { return Vec::new() };
     let most = points().map(|p| p.rate).fold(0.0, f64::max);
-    let mut plot = Plot::new();
-    for (nth, curve) in curves.iter().enumerate() {
-        plot.add_trace(demand_line(nth, curve));
-    }
-    for (nth, curve) in curves.iter().enumerate() {
-        if let Some(mark) = knee_mark(nth, curve).filter(|_| sweep.marks.is_empty()) {
-            plot.add_trace(mark);
+    let coloured = coloured(curves);
+    let figure = |(part, some): (usize, &[(&'static str, &DemandCurve)])| {
+        let mut plot = Plot::new();
+        for (colour, curve) in some {
+            plot.add_trace(demand_line(colour, curve));
         }
-    }
-    if let Some(ns) = sweep.ceiling_ns {
-        plot.add_trace(ceiling_line(ns, most * 1.08));
-    }
-    if !sweep.marks.is_empty() {
-        plot.add_trace(chosen_marks(&sweep.marks));
-    }
-    let layout = style::layout(curves.len())
-        .x_axis(style::axis("operations a second achieved").range(vec![0.0, most * 1.08]))
-        .y_axis(style::latency_axis("mean response time", lo, hi));
-    let axes = [("xaxis", AxisKind::Number), ("yaxis", AxisKind::Time)];
-    vec![ChartFigure::new("demand", 440, axes, plot, layout)]
+        for (colour, curve) in some.iter().filter(|_| sweep.marks.is_empty()) {
+            if let Some(mark) = knee_mark(colour, curve) {
+                plot.add_trace(mark);
+            }
+        }
+        if let Some(ns) = sweep.ceiling_ns {
+            plot.add_trace(ceiling_line(ns, most * 1.08));
+        }
+        if !sweep.marks.is_empty() {
+            plot.add_trace(chosen_marks(&sweep.marks));
+        }
+        let layout = style::layout(some.len())
+            .x_axis(style::axis("operations a second achieved").range(vec![0.0, most * 1.08]))
+            .y_axis(style::latency_axis("mean response time", lo, hi));
+        let axes = [("xaxis", AxisKind::Number), ("yaxis", AxisKind::Time)];
+        let id = if part == 0 { "demand".to_owned() } else { format!("demand-{part}") };
+        let made = ChartFigure::new(id, 440, axes, plot, layout);
+        ChartFigure { half: some.len() < curves.len(), ..made }
+    };
+    coloured.chunks(style::even(curves.len())).enumerate().map(figure).collect()
 }
 
-fn demand_line(nth: usize, curve: &DemandCurve) -> Box<Scatter<f64, f64>> {
+/// The curves with their colours: ordered where they differ in a number.
+fn coloured(curves: &[DemandCurve]) -> Vec<(&'static str, &DemandCurve)> {
+    let names: Vec<&str> = curves.iter().map(|c| c.name.as_str()).collect();
+    let colour = |(nth, curve)| (palette::of_setting(nth, &names), curve);
+    curves.iter().enumerate().map(colour).collect()
+}
+
+fn demand_line(colour: &'static str, curve: &DemandCurve) -> Box<Scatter<f64, f64>> {
     let trace = Scatter::new(
         curve.points.iter().map(|p| style::round(p.rate)).collect(),
         curve.points.iter().map(|p| style::round(p.mean_ns)).collect(),
     );
-    styled(trace, nth, curve)
+    styled(trace, colour, curve)
 }
 
 /// A line of a curve, with the demand of each point in words.
 fn styled(
     trace: Box<Scatter<f64, f64>>,
-    nth: usize,
+    colour: &'static str,
     curve: &DemandCurve,
 ) -> Box<Scatter<f64, f64>> {
-    let colour = palette::of_run(nth);
     let name = match curve.name.as_str() {
-        "" => escape(&curve.demand),
-        name => escape(name),
+        "" => &curve.demand,
+        name => name,
     };
+    let name = escape(&labels::words(name));
     let words = curve.points.iter().map(|p| {
         let (rate, time) = (format::rate(p.rate), format::duration(p.mean_ns));
-        escape(&format!("{} {}: {rate} a second, {time}", curve.demand, p.label))
+        escape(&format!("{} {}: {rate} a second, {time}", labels::words(&curve.demand), p.label))
     });
     trace
         .name(&name)
+        .meta(format!("demand|{name}"))
         .mode(Mode::LinesMarkers)
         .marker(Marker::new().size(6).color(colour))
-        .line(Line::new().color(colour).width(2.0).dash(palette::dash(nth / palette::HUES.len())))
+        .line(Line::new().color(colour).width(2.0))
         .hover_text_array(words.collect())
         .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
 }
@@ -118,14 +133,13 @@ fn chosen_marks(marks: &[DemandMark]) -> Box<Scatter<f64, f64>> {
         .hover_template("%{hovertext}<extra></extra>")
 }
 
-fn knee_mark(nth: usize, curve: &DemandCurve) -> Option<Box<Scatter<f64, f64>>> {
+fn knee_mark(colour: &'static str, curve: &DemandCurve) -> Option<Box<Scatter<f64, f64>>> {
     let point = curve.points.get(curve.knee?)?;
-    let text = escape(&curve.text);
-    let marker =
-        Marker::new().size(15).symbol(MarkerSymbol::DiamondOpen).color(palette::of_run(nth));
+    let text = escape(&labels::words(&curve.text));
+    let marker = Marker::new().size(15).symbol(MarkerSymbol::DiamondOpen).color(colour);
     Some(
         Scatter::new(vec![style::round(point.rate)], vec![style::round(point.mean_ns)])
-            .name(escape(&format!("knee: {} {}", curve.demand, point.label)))
+            .name(escape(&format!("knee: {} {}", labels::words(&curve.demand), point.label)))
             .mode(Mode::Markers)
             .marker(marker)
             .hover_template(format!("{text}<extra></extra>")),
@@ -144,11 +158,11 @@ fn draw_outstanding(charts: &ChartModel) -> Vec<ChartFigure> {
     let Some((lo, hi)) = style::latency_range(times) else { return Vec::new() };
     let figure = |id: &str, title: &str, of: fn(&DemandResult) -> f64, y, kind| {
         let mut plot = Plot::new();
-        for (nth, curve) in curves.iter().enumerate() {
+        for (colour, curve) in coloured(curves) {
             let at = |p: &DemandResult| (p.outstanding as f64, style::round(of(p)));
             let x = curve.points.iter().map(|p| at(p).0).collect();
             let y = curve.points.iter().map(|p| at(p).1).collect();
-            plot.add_trace(styled(Scatter::new(x, y), nth, curve));
+            plot.add_trace(styled(Scatter::new(x, y), colour, curve));
         }
         let x = style::axis("I/Os outstanding").type_(AxisType::Log);
         let layout = style::layout(curves.len()).x_axis(x).y_axis(y);

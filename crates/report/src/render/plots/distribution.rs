@@ -1,6 +1,7 @@
 //! Latency distribution: I/Os per second in each of 50 bins per decade.
 
 use plotly::common::{Fill, Line, Mode, Visible};
+use plotly::layout::AxisType;
 use plotly::{Plot, Scatter};
 use serde_json::json;
 use taillight_core::LatencyKind;
@@ -17,8 +18,8 @@ pub const CHART: Chart = Chart {
     id: "distribution",
     title: "Latency distribution",
     read: "How many I/Os per second took how long, in 50 bins per decade. The bins of a \
-           line add up to its IOPS. Small bumps far to the right are the tail: switch to the \
-           logarithmic scale to see them.",
+           line add up to its IOPS. Bumps far to the right are the tail: on the \
+           linear scale they vanish, though programs wait for them.",
     draw,
 };
 
@@ -55,9 +56,11 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let Some((lo, hi)) = range.filter(|_| top > 0.0) else {
         return Vec::new();
     };
-    let layout = style::layout(lines)
-        .x_axis(style::latency_axis("latency", lo, hi))
-        .y_axis(style::axis("I/Os per second per bin").range(vec![0.0, top * 1.06]));
+    let layout = style::layout(lines).x_axis(style::latency_axis("latency", lo, hi)).y_axis(
+        style::axis("I/Os per second per bin")
+            .type_(AxisType::Log)
+            .range(AxisScale::Log.range(floor, top)),
+    );
     vec![ChartFigure {
         switches: vec![switch(top, floor)],
         ..ChartFigure::new(
@@ -77,17 +80,14 @@ fn shown(series: &LatencySeries) -> bool {
 }
 
 fn switch(top: f64, floor: f64) -> ButtonRow {
-    let choice = |label: &str, scale: AxisScale, range: [f64; 2]| ButtonChoice {
+    let choice = |label: &str, scale: AxisScale| ButtonChoice {
         label: label.to_owned(),
         data: json!({}),
-        layout: json!({ "yaxis.type": scale.plotly(), "yaxis.range": range }),
+        layout: json!({ "yaxis.type": scale.plotly(), "yaxis.range": scale.range(floor, top) }),
     };
     ButtonRow {
         label: "Vertical scale".to_owned(),
-        choices: vec![
-            choice("linear", AxisScale::Linear, [0.0, top * 1.06]),
-            choice("logarithmic", AxisScale::Log, [(floor * 0.5).log10(), (top * 1.6).log10()]),
-        ],
+        choices: vec![choice("logarithmic", AxisScale::Log), choice("linear", AxisScale::Linear)],
     }
 }
 

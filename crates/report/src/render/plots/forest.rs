@@ -8,13 +8,14 @@ use taillight_rundir::compare::{CompareVerdict, ComparedFigure};
 use super::figure::{AxisKind, Chart, ChartFigure};
 use super::style;
 use crate::model::charts::ChartModel;
+use crate::model::labels;
 use crate::render::palette;
 
 pub const CHART: Chart = Chart {
     id: "forest",
     title: "Figures and their intervals",
     read: "New over base with the 95 % interval, figure by figure. The grey bar is the margin within which a \
-           difference counts as none. Of latencies, left is better; of rates (iops), right.",
+           difference counts as none. Of latencies, left is better; of operations per second, right.",
     draw,
 };
 
@@ -63,7 +64,7 @@ fn figure(figures: &[ComparedFigure]) -> Option<ChartFigure> {
         let margin = 1.0 + figure.margin;
         [figure.lo.unwrap_or(*ratio), figure.hi.unwrap_or(*ratio), margin, 1.0 / margin]
     });
-    let names = figures.iter().rev().map(|f| format!("{} {}", f.op.name(), f.figure)).collect();
+    let names = figures.iter().rev().map(name).collect();
     let layout =
         style::layout(VERDICTS.len()).x_axis(style::ratio_axis("new over base", ends)).y_axis(
             style::axis("")
@@ -78,8 +79,13 @@ fn figure(figures: &[ComparedFigure]) -> Option<ChartFigure> {
     Some(ChartFigure::new("forest", height, [] as [(&str, AxisKind); 0], plot, layout))
 }
 
+/// `read, 99 %`.
+fn name(of: &ComparedFigure) -> String {
+    format!("{}, {}", of.op.name(), labels::figure(&of.figure))
+}
+
 fn points(
-    name: &str,
+    verdict: &str,
     colour: &'static str,
     of: &[&(f64, &ComparedFigure, f64)],
 ) -> Box<Scatter<f64, f64>> {
@@ -90,13 +96,13 @@ fn points(
         let interval = it.lo.zip(it.hi).map_or(String::new(), |(lo, hi)| {
             format!(" ({} to {})", style::change(lo), style::change(hi))
         });
-        format!("{} {}: {}{interval}<br>{name}", it.op.name(), it.figure, style::change(*ratio))
+        format!("{}: {}{interval}<br>{verdict}", name(it), style::change(*ratio))
     };
     Scatter::new(
         of.iter().map(|(_, _, ratio)| style::round(*ratio)).collect(),
         of.iter().map(|(row, ..)| *row).collect(),
     )
-    .name(name)
+    .name(verdict)
     .mode(Mode::Markers)
     .marker(Marker::new().size(9).color(colour))
     .error_x(
@@ -104,9 +110,9 @@ fn points(
             .symmetric(false)
             .array(side(|f| f.hi))
             .array_minus(side(|f| f.lo))
-            .color(colour)
-            .thickness(1.6)
-            .width(5),
+            .color(palette::with_alpha(colour, 0.4))
+            .thickness(4.0)
+            .width(0),
     )
     .hover_text_array(of.iter().map(words).collect())
     .hover_template("%{hovertext}<extra></extra>")

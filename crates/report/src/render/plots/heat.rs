@@ -28,11 +28,14 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
             false => (h.name.clone(), h),
         })
         .collect();
-    let most = heats.iter().flat_map(|(_, h)| h.counts.iter().flatten()).copied().max();
-    let Some(most) = most else { return Vec::new() };
+    // The scale begins where the figure does.
+    let counts = || heats.iter().flat_map(|(_, h)| h.counts.iter().flatten()).copied();
+    let Some(ends) = counts().filter(|n| *n > 0).min().zip(counts().max()) else {
+        return Vec::new();
+    };
     let mut plot = Plot::new();
     for (nth, (name, heat)) in heats.iter().enumerate() {
-        plot.add_trace(trace(name, heat, most, nth == 0));
+        plot.add_trace(trace(name, heat, ends, nth == 0));
     }
     let edges = heats.iter().flat_map(|(_, h)| {
         let (first, last) = (h.edges_ns.first(), h.edges_ns.last());
@@ -66,7 +69,12 @@ fn switch(heats: &[(String, &HeatGrid)]) -> Vec<ButtonRow> {
     vec![ButtonRow::show(choices)]
 }
 
-fn trace(name: &str, heat: &HeatGrid, most: u64, visible: bool) -> Box<dyn plotly::Trace> {
+fn trace(
+    name: &str,
+    heat: &HeatGrid,
+    (least, most): (u64, u64),
+    visible: bool,
+) -> Box<dyn plotly::Trace> {
     let log = |count: u64| (count > 0).then(|| ((count as f64).log10() * 1000.0).round() / 1000.0);
     let z: Vec<Vec<Option<f64>>> =
         heat.counts.iter().map(|row| row.iter().map(|c| log(*c)).collect()).collect();
@@ -81,17 +89,22 @@ fn trace(name: &str, heat: &HeatGrid, most: u64, visible: bool) -> Box<dyn plotl
     )
     .name(escape(name))
     .color_scale(ColorScale::Vector(scale))
-    .zmin(0.0)
-    .zmax((most as f64).log10().max(1.0))
-    .color_bar(colour_bar(most))
+    .zmin((least as f64).log10())
+    .zmax((most as f64).log10().max((least as f64).log10() + 0.3))
+    .color_bar(colour_bar(least, most))
     .hover_on_gaps(false)
     .hover_template("%{x:.1f} s<br>%{hovertext}<extra></extra>");
     if visible { trace } else { trace.visible(Visible::False) }
 }
 
-fn colour_bar(most: u64) -> ColorBar {
-    let decades: Vec<f64> = (0..=most.max(10).ilog10()).map(f64::from).collect();
-    let text = decades.iter().map(|d| style::short_tick(10f64.powf(*d))).collect();
+fn colour_bar(least: u64, most: u64) -> ColorBar {
+    // Both ends, and the decades between that stand clear of them.
+    let (lo, hi) = ((least as f64).log10(), (most as f64).log10());
+    let room = (hi - lo) * 0.08;
+    let between = (0..20).map(f64::from).filter(|d| *d > lo + room && *d < hi - room);
+    let mut decades: Vec<f64> = [lo].into_iter().chain(between).collect();
+    decades.extend((most > least).then_some(hi));
+    let text = decades.iter().map(|d| style::short_tick(10f64.powf(*d).round())).collect();
     ColorBar::new()
         .title(Title::with_text("I/Os"))
         .thickness(12)

@@ -12,6 +12,7 @@ use super::look::escape;
 use super::style;
 use crate::format;
 use crate::model::charts::ChartModel;
+use crate::model::labels;
 use crate::render::palette;
 
 pub const CHART: Chart = Chart {
@@ -68,7 +69,7 @@ fn figure(nth: usize, track: &HistoryTrack, history: &HistoryFile) -> Option<Cha
         .shapes(borders(history));
     let kind = if is_rate { AxisKind::Number } else { AxisKind::Time };
     let figure = ChartFigure::new(format!("history-{nth}"), 320, [("yaxis", kind)], plot, layout);
-    let title = Some(format!("{} {}", track.op.name(), track.figure));
+    let title = Some(format!("{}, {}", track.op.name(), labels::figure(&track.figure)));
     Some(ChartFigure { title, half: true, ..figure })
 }
 

@@ -13,7 +13,7 @@ use crate::render::palette;
 pub const CHART: Chart = Chart {
     id: "knee",
     title: "Response time against demand",
-    read: "Each point is a probe of the search with its 95 % interval. The knee is where the \
+    read: "Each point is a probe of the search, the pale line its 95 % interval. The knee is where the \
            points leave the floor; the answer lies where they cross the ceiling.",
     draw,
 };
@@ -96,9 +96,9 @@ fn points(name: &str, colour: &'static str, of: &[&(&SearchProbe, u64)]) -> Box<
             .symmetric(false)
             .array(side(|p| p.hi_ns))
             .array_minus(side(|p| p.lo_ns))
-            .color(colour)
-            .thickness(1.4)
-            .width(5),
+            .color(palette::with_alpha(colour, 0.35))
+            .thickness(3.0)
+            .width(0),
     )
     .hover_text_array(of.iter().map(words).collect())
     .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))

@@ -27,11 +27,13 @@ mod sweep;
 mod time;
 
 pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
-pub use style::crowded;
+pub use style::{MOST_LINES, even};
 
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[
     history::CHART,
+    // Nothing that was measured stands before the proof that it was steady.
+    steady::CHART,
     shift::CHART,
     forest::CHART,
     knee::CHART,
@@ -39,10 +41,9 @@ pub const CHARTS: &[Chart] = &[
     demand::DEMAND,
     demand::OUTSTANDING,
     sweep::HEAT,
-    steady::CHART,
+    curve::TAIL,
     distribution::CHART,
     curve::PERCENTILE,
-    curve::TAIL,
     slc::CHART,
     histogram::CHART,
     points::CHART,

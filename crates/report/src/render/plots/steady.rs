@@ -4,10 +4,10 @@ use plotly::common::{DashType, Line, Marker, Mode};
 use plotly::{Plot, Scatter};
 
 use super::figure::{AxisKind, Chart, ChartFigure};
-use super::look::escape;
 use super::style;
 use crate::format;
 use crate::model::charts::{ChartModel, SteadyTrack};
+use crate::model::labels;
 use crate::render::palette;
 
 pub const CHART: Chart = Chart {
@@ -23,8 +23,10 @@ pub const CHART: Chart = Chart {
 fn draw(charts: &ChartModel) -> Vec<ChartFigure> {
     let several = charts.steady.len() > 1;
     let one = |(nth, track): (usize, &SteadyTrack)| {
-        let title = several.then(|| track.title.clone());
-        Some(ChartFigure { title, ..figure(nth, track)? })
+        let title = several.then(|| labels::words(&track.title));
+        let figure = figure(nth, track)?;
+        let height = if several { 300 } else { figure.height };
+        Some(ChartFigure { title, half: several, height, ..figure })
     };
     charts.steady.iter().enumerate().filter_map(one).collect()
 }
@@ -36,7 +38,7 @@ fn figure(nth: usize, track: &SteadyTrack) -> Option<ChartFigure> {
     let mut plot = Plot::new();
     plot.add_trace(
         Scatter::new(rounds.iter().map(|r| r.0).collect(), rounds.iter().map(|r| r.1).collect())
-            .name(escape(&track.figure))
+            .name(labels::figure(&track.figure))
             .mode(Mode::LinesMarkers)
             .marker(Marker::new().size(6).color(palette::of_run(0)))
             .line(Line::new().color(palette::of_run(0)).width(1.2))
@@ -69,7 +71,7 @@ fn figure(nth: usize, track: &SteadyTrack) -> Option<ChartFigure> {
     let kind = if track.figure.ends_with("_ns") { AxisKind::Time } else { AxisKind::Number };
     let layout = style::layout(5)
         .x_axis(style::axis("round").range(vec![0.0, last + 1.0]))
-        .y_axis(style::axis(&escape(&track.figure)).range(vec![0.0, top * 1.08]));
+        .y_axis(style::axis(&labels::figure(&track.figure)).range(vec![0.0, top * 1.08]));
     let axes = [("xaxis", AxisKind::Number), ("yaxis", kind)];
     Some(ChartFigure::new(format!("steady-{nth}"), 360, axes, plot, layout))
 }

@@ -36,6 +36,13 @@ pub fn layout(entries: usize) -> Layout {
         .font(Font::new().size(13))
 }
 
+/// Lines that a reader tells apart: no figure has more.
+pub const MOST_LINES: usize = 8;
+/// How many lines each of several figures has, as even as they come: ten are five and five.
+pub fn even(lines: usize) -> usize {
+    lines.div_ceil(lines.div_ceil(MOST_LINES).max(1)).max(1)
+}
+
 /// More runs than this share a legend only with what is shown: hidden lines are left out.
 const FEW_RUNS: usize = 4;
 /// Runs beside each other in a legend of headings, at least.
@@ -48,8 +55,9 @@ pub fn crowded(overlay: &ChartModel) -> bool {
 
 /// `height` pixels, and more where the legend of many runs would leave no room for the lines.
 pub fn height(height: usize, overlay: &ChartModel) -> usize {
-    let entries = overlay.runs.iter().map(|r| r.tracks.len()).max().unwrap_or(0);
-    let rows = overlay.runs.len().div_ceil(RUNS_IN_ROW).saturating_sub(1);
+    let shown = overlay.runs.iter().filter(|r| !(r.series.is_empty() && r.tracks.is_empty()));
+    let entries = shown.clone().map(|r| r.tracks.len()).max().unwrap_or(0);
+    let rows = shown.count().div_ceil(RUNS_IN_ROW).saturating_sub(1);
     height + rows * (22 + 19 * entries.max(1))
 }
 
@@ -217,6 +225,14 @@ impl AxisScale {
         match self {
             AxisScale::Linear => "linear",
             AxisScale::Log => "log",
+        }
+    }
+
+    /// The range that shows values from `floor` to `top`, as plotly takes it: a linear one from zero.
+    pub fn range(self, floor: f64, top: f64) -> Vec<f64> {
+        match self {
+            AxisScale::Linear => vec![0.0, top * 1.06],
+            AxisScale::Log => vec![(floor * 0.5).log10(), (top * 1.6).log10()],
         }
     }
 }

@@ -1,8 +1,7 @@
 //! A sweep: figures over a field, and over two fields.
 
 use plotly::common::{
-    ColorBar, ColorScale, ColorScaleElement, ErrorData, ErrorType, Line, Marker, Mode, TickMode,
-    Title, Visible,
+    ColorBar, ColorScale, ColorScaleElement, Fill, Line, Marker, Mode, TickMode, Title, Visible,
 };
 use plotly::layout::{Axis, AxisType};
 use plotly::{HeatMap, Plot, Scatter};
@@ -12,13 +11,14 @@ use super::look::escape;
 use super::style;
 use crate::format;
 use crate::model::charts::{ChartModel, RoundSpread, SweepAxis, SweepData, SweepPoint};
+use crate::model::labels;
 use crate::render::palette;
 
 pub const LINES: Chart = Chart {
     id: "sweep",
     title: "Sweep",
     read: "Each point is a run. Over several rounds rates are averages, means are of all their I/Os, of \
-           percentiles the largest round counts; bars go from the smallest to the largest round. \
+           percentiles the largest round counts; the pale band goes from the smallest to the largest round. \
            One line for each combination of the other fields.",
     draw: draw_lines,
 };
@@ -98,7 +98,7 @@ fn families(sweep: &SweepData, but: &[usize]) -> Vec<((Vec<usize>, String), Stri
         if several || words.is_empty() {
             words.push(point.series.clone());
         }
-        all.push((key, escape(&words.join(", "))));
+        all.push((key, escape(&labels::words(&words.join(", ")))));
     }
     all
 }
@@ -111,15 +111,12 @@ fn widest(sweep: &SweepData, but: Option<usize>) -> Option<usize> {
 
 fn axis_of(axis: &SweepAxis) -> Axis {
     let kind = if axis.log { AxisType::Log } else { AxisType::Linear };
-    style::axis(&escape(&axis.name))
+    style::axis(&escape(&labels::words(&axis.name)))
         .type_(kind)
         .tick_mode(TickMode::Array)
         .tick_values(axis.positions.clone())
         .tick_text(axis.labels.iter().map(|l| escape(l)).collect())
 }
-
-/// More lines than this are shown by series, one at a time.
-const MOST_LINES: usize = 8;
 
 fn draw_lines(charts: &ChartModel) -> Vec<ChartFigure> {
     let Some(sweep) = charts.sweep.as_ref() else { return Vec::new() };
@@ -128,31 +125,78 @@ fn draw_lines(charts: &ChartModel) -> Vec<ChartFigure> {
     let demand = sweep.axes.iter().position(|axis| Some(axis.name.as_str()) == demand);
     let Some(along) = demand.or_else(|| widest(sweep, None)) else { return Vec::new() };
     let all = families(sweep, &[along]);
-    let figures = FIGURES.iter().filter_map(|figure| lines(sweep, along, &all, figure));
-    let named = |figure: ChartFigure| match (demand, figure.id.as_str()) {
-        (Some(_), "sweep-rate") => {
-            ChartFigure { title: Some("Demand variation: operations a second".into()), ..figure }
+    let mut figures = Vec::new();
+    for figure in &FIGURES {
+        let Some(ends) = ends(sweep, figure) else { continue };
+        let parts = parts(&all);
+        for (nth, (title, lines)) in parts.iter().enumerate() {
+            let Some(mut made) = lines_of(sweep, along, lines, (figure, ends)) else { continue };
+            let what = match demand.filter(|_| figure.id == "rate") {
+                Some(_) => "Demand variation: operations a second",
+                None => figure.title,
+            };
+            made.title =
+                Some(if title.is_empty() { what.to_owned() } else { format!("{what}, {title}") });
+            if nth > 0 {
+                made.id = format!("{}-{nth}", made.id);
+            }
+            figures.push(made);
         }
-        _ => figure,
-    };
-    figures.map(named).collect()
+    }
+    figures
 }
 
-fn lines(
-    sweep: &SweepData,
-    along: usize,
-    all: &[((Vec<usize>, String), String)],
-    figure: &PointFigure,
-) -> Option<ChartFigure> {
-    let axis = &sweep.axes[along];
-    let (mut plot, mut ends) = (Plot::new(), Vec::new());
+/// A line: what its points share, its name and its colour.
+type FamilyLine = ((Vec<usize>, String), String, &'static str);
+
+/// All lines in figures of at most eight: by series where there are several, with the words that tell the
+/// figures apart.
+fn parts(all: &[((Vec<usize>, String), String)]) -> Vec<(String, Vec<FamilyLine>)> {
+    let coloured = |some: &[&((Vec<usize>, String), String)]| -> Vec<FamilyLine> {
+        let names: Vec<&str> = some.iter().map(|(_, name)| name.as_str()).collect();
+        let line = |(nth, it): (usize, &&((Vec<usize>, String), String))| {
+            (it.0.clone(), it.1.clone(), palette::of_setting(nth, &names))
+        };
+        some.iter().enumerate().map(line).collect()
+    };
     let mut series: Vec<&str> = all.iter().map(|((_, series), _)| series.as_str()).collect();
-    series.dedup();
     series.sort_unstable();
     series.dedup();
-    let by_series = all.len() > MOST_LINES && series.len() > 1;
-    let mut drawn: Vec<&str> = Vec::new();
-    for (nth, (key, name)) in all.iter().enumerate() {
+    if all.len() <= style::MOST_LINES {
+        return vec![(String::new(), coloured(&all.iter().collect::<Vec<_>>()))];
+    }
+    let mut parts = Vec::new();
+    for of in &series {
+        let some: Vec<_> = all.iter().filter(|((_, series), _)| series == of).collect();
+        let lines = coloured(&some);
+        let most = style::even(lines.len());
+        for (nth, part) in lines.chunks(most).enumerate() {
+            let title = match (series.len() > 1, lines.len() > most) {
+                (true, false) => (*of).to_owned(),
+                (_, _) => format!("{of} {}", nth + 1),
+            };
+            parts.push((escape(&title), part.to_vec()));
+        }
+    }
+    parts
+}
+
+/// The ends of a figure over the whole sweep.
+fn ends(sweep: &SweepData, figure: &PointFigure) -> Option<(f64, f64)> {
+    let known = sweep.points.iter().filter_map(figure.of);
+    style::latency_range(known.map(|v| (v.min as u64, v.max.ceil() as u64)))
+}
+
+fn lines_of(
+    sweep: &SweepData,
+    along: usize,
+    lines: &[FamilyLine],
+    (figure, (lo, hi)): (&PointFigure, (f64, f64)),
+) -> Option<ChartFigure> {
+    let axis = &sweep.axes[along];
+    let mut plot = Plot::new();
+    let mut drawn = 0;
+    for (key, name, colour) in lines {
         let mut points: Vec<(f64, RoundSpread)> = sweep
             .points
             .iter()
@@ -160,40 +204,49 @@ fn lines(
             .filter_map(|p| Some((*axis.positions.get(p.at[along])?, (figure.of)(p)?)))
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ends.extend(points.iter().map(|(_, v)| (v.min as u64, v.max.ceil() as u64)));
         if points.is_empty() {
             continue;
         }
-        let colour = if by_series { drawn.iter().filter(|s| **s == key.1).count() } else { nth };
-        let trace = line(name, colour, &points, figure);
-        let hidden = by_series && key.1 != series[0];
-        plot.add_trace(if hidden { trace.visible(Visible::False) } else { trace });
-        drawn.push(&key.1);
+        // Hidden together.
+        let key = format!("sweep|{name}");
+        if let Some(band) = spread(&points, colour) {
+            plot.add_trace(band.meta(key.clone()));
+        }
+        plot.add_trace(line(name, colour, &points, figure).meta(key));
+        drawn += 1;
     }
-    let (lo, hi) = style::latency_range(ends.into_iter())?;
     let latency = figure.unit == FigureUnit::Latency;
     let y = match latency {
         true => style::latency_axis(figure.title, lo, hi),
         false => style::axis(figure.title).range(vec![0.0, hi]),
     };
     let kind = if latency { AxisKind::Time } else { AxisKind::Number };
-    let layout = style::layout(all.len()).x_axis(axis_of(axis)).y_axis(y);
+    let layout = style::layout(lines.len()).x_axis(axis_of(axis)).y_axis(y);
     let id = format!("sweep-{}", figure.id);
     let made = ChartFigure::new(id, 380, [("yaxis", kind)], plot, layout);
-    let choices = series
-        .iter()
-        .map(|wanted| ((*wanted).to_owned(), drawn.iter().map(|of| of == wanted).collect()));
-    let switches = if by_series { vec![ButtonRow::show(choices)] } else { Vec::new() };
-    Some(ChartFigure { title: Some(figure.title.to_owned()), half: true, switches, ..made })
+    (drawn > 0).then_some(ChartFigure { half: true, ..made })
+}
+
+/// From the smallest to the largest round, as a band; none where there is one round.
+fn spread(points: &[(f64, RoundSpread)], colour: &str) -> Option<Box<Scatter<f64, f64>>> {
+    if points.iter().all(|(_, v)| v.min == v.max) {
+        return None;
+    }
+    let there = points.iter().map(|(x, v)| (*x, style::round(v.min)));
+    let back = points.iter().rev().map(|(x, v)| (*x, style::round(v.max)));
+    let (x, y): (Vec<f64>, Vec<f64>) = there.chain(back).unzip();
+    let colour = palette::with_alpha(colour, 0.18);
+    let band = Scatter::new(x, y).mode(Mode::Lines).fill(Fill::ToSelf).fill_color(colour.clone());
+    let band = band.line(Line::new().color(colour).width(1.0)).show_legend(false);
+    Some(band.hover_template("<extra></extra>"))
 }
 
 fn line(
     name: &str,
-    nth: usize,
+    colour: &'static str,
     points: &[(f64, RoundSpread)],
     figure: &PointFigure,
 ) -> Box<Scatter<f64, f64>> {
-    let colour = palette::of_run(nth);
     let words = |(_, v): &(f64, RoundSpread)| match v.min < v.max {
         false => figure.words(v.value),
         true => format!(
@@ -203,27 +256,16 @@ fn line(
             figure.words(v.max)
         ),
     };
-    let trace = Scatter::new(
+    Scatter::new(
         points.iter().map(|p| p.0).collect(),
         points.iter().map(|p| style::round(p.1.value)).collect(),
     )
     .name(name)
     .mode(Mode::LinesMarkers)
     .marker(Marker::new().size(6).color(colour))
-    .line(Line::new().color(colour).width(2.0).dash(palette::dash(nth / palette::HUES.len())))
+    .line(Line::new().color(colour).width(2.0))
     .hover_text_array(points.iter().map(words).collect())
-    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
-    if points.iter().all(|(_, v)| v.min == v.max) {
-        return trace;
-    }
-    let bars = ErrorData::new(ErrorType::Data)
-        .symmetric(false)
-        .array(points.iter().map(|(_, v)| v.max - v.value).collect())
-        .array_minus(points.iter().map(|(_, v)| v.value - v.min).collect())
-        .color(colour)
-        .thickness(1.4)
-        .width(4);
-    trace.error_y(bars)
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
 }
 
 fn draw_heat(charts: &ChartModel) -> Vec<ChartFigure> {
@@ -258,7 +300,7 @@ fn heat(
         plot.add_trace(if nth == 0 { map } else { map.visible(Visible::False) });
     }
     let places = |axis: &SweepAxis| {
-        style::axis(&escape(&axis.name))
+        style::axis(&escape(&labels::words(&axis.name)))
             .show_grid(false)
             .tick_mode(TickMode::Array)
             .tick_values((0..axis.labels.len()).map(|n| n as f64).collect())

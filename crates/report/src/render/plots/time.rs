@@ -13,15 +13,17 @@ use crate::render::palette;
 pub const LATENCY: Chart = Chart {
     id: "latency-time",
     title: "Latency over time",
-    read: "Service time in each reporting interval. A flat line is a steady device; a \
-           percentile of a run whose lines drift is not a property of the device.",
+    read: "Service time in each reporting interval; where every I/O is kept, in some 250 steps, each value \
+           within 1 %. A flat line is a steady device; a percentile of a run whose lines drift is not a \
+           property of the device.",
     draw: latency,
 };
 
 pub const THROUGHPUT: Chart = Chart {
     id: "throughput-time",
     title: "Throughput over time",
-    read: "Operations and bytes completed per second in each reporting interval.",
+    read: "Operations and bytes completed per second in each reporting interval; operations in some 250 \
+           steps where every I/O is kept.",
     draw: throughput,
 };
 
@@ -77,12 +79,13 @@ fn latency_of(overlay: &ChartModel, i: usize, name: &str) -> Option<ChartFigure>
             shown.push(nth);
         }
     }
-    let (lo, hi) =
-        style::latency_range(tracks.iter().flat_map(|(_, t)| &t.points).filter_map(|p| {
+    let (lo, hi) = style::latency_range(
+        tracks.iter().flat_map(|(_, t)| t.points.iter().chain(&t.fine)).filter_map(|p| {
             let low = p.p50_ns().or(p.max_ns())?;
             let high = p.max_ns()?;
             Some((low, p.response_p99_ns().map_or(high, |ns| ns.max(high))))
-        }))?;
+        }),
+    )?;
     let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
         .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi))
@@ -118,13 +121,13 @@ fn level_line(
 ) -> Box<dyn plotly::Trace> {
     let overlaid = overlay.runs.len() > 1;
     let look = overlay.look(run, track.op, &track.name);
-    let values: Vec<Option<u64>> = track.points.iter().map(level.pick).collect();
-    let text: Vec<String> = track
-        .points
+    let points = track.points_of(level.pick);
+    let values: Vec<Option<u64>> = points.iter().map(level.pick).collect();
+    let text: Vec<String> = points
         .iter()
         .zip(&values)
         .map(|(p, v)| match v {
-            Some(ns) => format!("{:.1} s: {}", p.at_s, format::duration_ns(*ns)),
+            Some(ns) => format!("{:.2} s: {}", p.at_s, format::duration_ns(*ns)),
             None => String::new(),
         })
         .collect();
@@ -135,7 +138,7 @@ fn level_line(
     // An interval between two that know nothing has no line to either side.
     let alone = values.iter().any(Option::is_none);
     let dash = if overlaid { DashType::Solid } else { level.dash.clone() };
-    let trace = Scatter::new(track.points.iter().map(|p| style::round(p.at_s)).collect(), values)
+    let trace = Scatter::new(points.iter().map(|p| style::round(p.at_s)).collect(), values)
         .name(&name)
         .mode(if alone { Mode::LinesMarkers } else { Mode::Lines })
         .marker(Marker::new().size(4).color(palette::with_alpha(look.colour, level.alpha)))
@@ -156,6 +159,7 @@ fn throughput(overlay: &ChartModel) -> Vec<ChartFigure> {
     let ops = throughput_of(
         overlay,
         ("throughput-ops", "Operations per second", "operations/s"),
+        |track| track.points_of(OpPoint::steady_iops),
         OpPoint::iops,
         AxisKind::Number,
         |v| format!("{} IOPS", format::rate(v)),
@@ -163,6 +167,7 @@ fn throughput(overlay: &ChartModel) -> Vec<ChartFigure> {
     let bytes = throughput_of(
         overlay,
         ("throughput-bytes", "Bytes per second", "bytes/s"),
+        |track| &track.points,
         OpPoint::bytes_per_s,
         AxisKind::Bytes,
         format::bytes_per_s,
@@ -173,6 +178,7 @@ fn throughput(overlay: &ChartModel) -> Vec<ChartFigure> {
 fn throughput_of(
     overlay: &ChartModel,
     (id, title, axis): (&str, &str, &str),
+    points: fn(&OpTrack) -> &[OpPoint],
     pick: fn(&OpPoint) -> f64,
     kind: AxisKind,
     words: fn(f64) -> String,
@@ -181,14 +187,15 @@ fn throughput_of(
     let (mut top, mut lines) = (0f64, 0);
     for (run, track) in tracks(overlay) {
         let look = overlay.look(run, track.op, &track.name);
-        top = track.points.iter().map(pick).fold(top, f64::max);
+        let points = points(track);
+        top = points.iter().map(pick).fold(top, f64::max);
         let text: Vec<String> =
-            track.points.iter().map(|p| format!("{:.1} s: {}", p.at_s, words(pick(p)))).collect();
+            points.iter().map(|p| format!("{:.2} s: {}", p.at_s, words(pick(p)))).collect();
         let name = match &look.group {
             Some((_, heading)) => format!("{heading}, {}", escape(&track.name)),
             None => escape(&track.name),
         };
-        let points = track.points.iter().map(|p| (p.at_s, pick(p)));
+        let points = points.iter().map(|p| (p.at_s, pick(p)));
         plot.add_trace(
             style::line_over_time(&name, points, (look.colour, palette::dash(look.dash)))
                 .hover_text_array(text)

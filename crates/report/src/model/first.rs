@@ -1,0 +1,448 @@
+//! The first screen: the answer in a sentence, and the cards that every page has.
+//!
+//! What it is: p50, p99, p99.9 and max of one or several runs, always there. Where a run cannot speak about
+//! a percentile its own value stands there, marked as that. What it is not: the verdict's reasons.
+
+use serde::Serialize;
+use taillight_core::{LatencyKind, OpKind, Percentile};
+use taillight_rundir::Summary;
+use taillight_rundir::compare::{CompareFile, CompareVerdict, ComparedFigure};
+use taillight_rundir::history::{HistoryFile, HistoryTrack};
+use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::manifest::RunStatus;
+use taillight_rundir::summary::{Qos, QosStatus, Totals, VerdictStatus};
+
+use super::labels;
+use crate::format;
+use crate::verdict::{asked_for, unmeasured, whole_ops};
+
+/// Operations with lines of their own in a card; the tables have all.
+const MOST_LINES: usize = 4;
+/// What marks a value of a run that cannot speak about the percentile.
+const OWN: &str = "this run only";
+
+/// Where several runs have the same value.
+const ALIKE: &str = "in every run";
+
+/// A key figure of one or several runs, a line for each operation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Card {
+    /// `p99`, for programs.
+    pub id: &'static str,
+    pub label: &'static str,
+    pub lines: Vec<CardLine>,
+}
+
+/// The figure of one operation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct CardLine {
+    /// The operation; empty where there is one.
+    pub name: String,
+    pub value: String,
+    pub note: String,
+    /// The run's own value, which says nothing about the storage.
+    pub own: bool,
+}
+
+/// The figures of the cards, as `id` and label.
+const CARDS: [(&str, &str); 5] = [
+    ("rate", "Rate"),
+    ("p50", "p50, half within"),
+    ("p99", "p99, 99 % within"),
+    ("p99.9", "p99.9, 99.9 % within"),
+    ("max", "max, the slowest"),
+];
+
+/// A value of one run.
+struct CardValue {
+    ns: u64,
+    note: String,
+    own: bool,
+}
+
+/// The cards of these runs, each with its name.
+pub fn cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
+    let mut ops: Vec<OpKind> = Vec::new();
+    for (op, _) in runs.iter().flat_map(|(_, summary)| whole_ops(summary)) {
+        if !ops.contains(op) {
+            ops.push(*op);
+        }
+    }
+    let card = |(id, label): (&'static str, &'static str)| {
+        let one = |op: &OpKind| CardLine {
+            name: if ops.len() > 1 { op.name().to_owned() } else { String::new() },
+            ..line(id, *op, runs)
+        };
+        let lines = match (id, ops.is_empty()) {
+            ("rate", _) => vec![rates(runs)],
+            (_, true) => vec![CardLine {
+                value: "none".to_owned(),
+                note: "no I/O was measured".to_owned(),
+                ..CardLine::default()
+            }],
+            (_, false) => ops.iter().take(MOST_LINES).map(one).collect(),
+        };
+        Card { id, label, lines }
+    };
+    CARDS.into_iter().map(card).collect()
+}
+
+fn rates(runs: &[(&str, &Summary)]) -> CardLine {
+    let known = runs.iter().filter(|(_, summary)| !unmeasured(summary));
+    let mut of: Vec<(f64, &str, &Summary)> =
+        known.map(|(label, summary)| (summary.totals.iops, *label, *summary)).collect();
+    of.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (value, note) = match of.as_slice() {
+        [] => ("unknown".to_owned(), "only outliers were kept".to_owned()),
+        [(iops, _, summary)] => {
+            let totals = &summary.totals;
+            let bytes = format::bytes_per_s(totals.bytes_per_s);
+            let note = format!("{bytes}, {} in all", format::count(totals.count));
+            (format!("{}/s", format::rate(*iops)), note)
+        }
+        [(lo, slowest, _), .., (hi, ..)] => {
+            let value =
+                range(&format!("{}/s", format::rate(*lo)), &format!("{}/s", format::rate(*hi)));
+            let same = format::rate(*lo) == format::rate(*hi);
+            (value, if same { ALIKE.to_owned() } else { format!("lowest: {slowest}") })
+        }
+    };
+    CardLine { value, note, ..CardLine::default() }
+}
+
+/// Both ends, or one where they are written alike; the unit once where they share it.
+fn range(lo: &str, hi: &str) -> String {
+    match (lo == hi, lo.rsplit_once(' '), hi.rsplit_once(' ')) {
+        (true, ..) => lo.to_owned(),
+        (_, Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {hi}"),
+        _ => format!("{lo} to {hi}"),
+    }
+}
+
+fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
+    let totals = |summary: &'_ Summary| summary.ops.get(&op).map(|totals| card_value(id, totals));
+    let all = runs.iter().filter_map(|(label, s)| Some((*label, totals(s)?)));
+    let mut known: Vec<(&str, CardValue)> =
+        all.filter_map(|(label, value)| Some((label, value?))).collect();
+    known.sort_by_key(|(_, value)| value.ns);
+    match known.as_slice() {
+        [] => CardLine {
+            value: "unknown".to_owned(),
+            note: "no latency was kept".to_owned(),
+            ..CardLine::default()
+        },
+        [(_, one)] => CardLine {
+            value: format::duration_ns(one.ns),
+            note: one.note.clone(),
+            own: one.own,
+            ..CardLine::default()
+        },
+        [(_, lo), .., (slowest, hi)] => {
+            let own = known.iter().filter(|(_, value)| value.own).count();
+            let mark = match own {
+                0 => String::new(),
+                n => format!("; {OWN} in {n} of {}: too few I/Os", known.len()),
+            };
+            let (least, most) = (format::duration_ns(lo.ns), format::duration_ns(hi.ns));
+            let which = match least == most {
+                true => ALIKE.to_owned(),
+                false => format!("slowest: {slowest}"),
+            };
+            CardLine {
+                value: range(&least, &most),
+                note: format!("{which}{mark}"),
+                own: own > 0,
+                ..CardLine::default()
+            }
+        }
+    }
+}
+
+fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
+    let latency = asked_for(totals).0;
+    let observed = latency.observed?;
+    let own_ns = match id {
+        "p50" => observed.p50_ns,
+        "p99" => observed.p99_ns,
+        "p99.9" => observed.p99_9_ns,
+        _ => {
+            let note = format!("of {}", format::counted(latency.count, "I/O"));
+            return Some(CardValue { ns: observed.max_ns, note, own: false });
+        }
+    };
+    let pct: Percentile = id.trim_start_matches('p').parse().ok()?;
+    let found = quantile(latency, &pct).filter(|q| q.resolved);
+    Some(match found.and_then(|q| Some((q, q.ns?))) {
+        Some((q, ns)) => CardValue { ns, note: interval(q), own: false },
+        None => CardValue { ns: own_ns, note: own(latency.count, &pct), own: true },
+    })
+}
+
+/// What is known of a percentile, asked for as a nine or by itself.
+fn quantile<'a>(latency: &'a Latency, pct: &Percentile) -> Option<&'a Quantile> {
+    let same = |p: &str| p.parse::<Percentile>().is_ok_and(|p| p == *pct);
+    let asked = latency.percentiles.iter().find(|p| same(&p.p)).map(|p| &p.quantile);
+    let nine = |k: u32| Percentile::nines(u8::try_from(k).ok()?);
+    let nines = || latency.nines.iter().find(|n| nine(n.k) == Some(*pct)).map(|n| &n.quantile);
+    asked.or_else(nines)
+}
+
+fn interval(q: &Quantile) -> String {
+    match (q.lo_ns, q.hi_ns) {
+        (Some(lo), Some(hi)) => {
+            let (lo, hi) = (format::duration_ns(lo), format::duration_ns(hi));
+            if lo == hi { String::new() } else { range(&lo, &hi) }
+        }
+        _ => String::new(),
+    }
+}
+
+/// `this run only, of 640 I/Os the 6 slowest took longer`.
+fn own(count: u64, pct: &Percentile) -> String {
+    let ios = format::counted(count, "I/O");
+    match count.saturating_sub(pct.rank(count)) {
+        0 => format!("{OWN}, of {ios} the slowest"),
+        1 => format!("{OWN}, of {ios} the slowest but one"),
+        n => format!("{OWN}, of {ios} the {} slowest took longer", format::count(n)),
+    }
+}
+
+/// The answer of one run: of its ceilings; else rate and 99 % in plain words.
+pub fn answer(summary: &Summary) -> String {
+    let first = summary.verdict.reasons.first().map(|r| r.text.clone());
+    if summary.verdict.status == VerdictStatus::Failed || unmeasured(summary) {
+        return first.unwrap_or_else(|| summary.verdict.text.clone());
+    }
+    let mut parts: Vec<String> = summary.qos.iter().map(ceiling).collect();
+    let totals = &summary.totals;
+    let what = format!(
+        "{} operations a second ({})",
+        format::rate(totals.iops),
+        format::bytes_per_s(totals.bytes_per_s)
+    );
+    let ops = whole_ops(summary).count();
+    let tails: Vec<String> = whole_ops(summary)
+        .take(MOST_LINES)
+        .filter_map(|(op, totals)| tail(*op, ops, totals))
+        .collect();
+    parts.push(match tails.is_empty() {
+        true => format!("{what}."),
+        false => format!("{what}: {}.", tails.join(", ")),
+    });
+    if summary.status == RunStatus::Partial {
+        parts.push("The run ended early.".to_owned());
+    }
+    parts.join(" ")
+}
+
+/// `99 % of reads within 212 us`.
+fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
+    let it = card_value("p99", totals)?;
+    let (latency, kind) = asked_for(totals);
+    let time = format::duration_ns(it.ns);
+    let of = match (ops, op) {
+        (1, _) => "I/Os".to_owned(),
+        (_, OpKind::Fsync) => "fsyncs".to_owned(),
+        (_, op) => format!("{}s", op.name()),
+    };
+    let kind = match kind {
+        "latency" => String::new(),
+        kind => format!(" ({kind})"),
+    };
+    Some(match it.own {
+        false => format!("99 % of {of} within {time}{kind}"),
+        true => format!(
+            "in this run 99 % of {of} within {time}{kind} ({} are too few to say so of the storage)",
+            format::counted(latency.count, "I/O")
+        ),
+    })
+}
+
+/// One ceiling and its answer.
+fn ceiling(qos: &Qos) -> String {
+    let of = qos.workload.as_deref().or(qos.op.map(OpKind::name)).unwrap_or("all I/Os");
+    let asked = format!("{} % of {of} within {}", qos.at, format::duration_ns(qos.ceiling_ns));
+    match qos.status {
+        QosStatus::Pass => format!("Kept: {asked}."),
+        QosStatus::Fail => {
+            let share = qos.share.and_then(|s| s.share).map_or(String::new(), |share| {
+                format!(" ({} took longer)", format::percent(share))
+            });
+            format!("Missed: {asked}{share}.")
+        }
+        QosStatus::Undecided => match qos.needs {
+            Some(n) => format!("Undecided: {asked}; it takes {} I/Os or more.", format::count(n)),
+            None => format!("Undecided: {asked}."),
+        },
+    }
+}
+
+/// The answer of several runs: from where to where their 99 % lies.
+pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
+    let all = cards(runs);
+    let mut parts = Vec::new();
+    if let Some(p99) = all.iter().find(|card| card.id == "p99") {
+        let known = p99.lines.iter().filter(|line| line.value != "unknown");
+        let one = |line: &CardLine| {
+            let of =
+                if line.name.is_empty() { "I/Os".to_owned() } else { format!("{}s", line.name) };
+            let slowest = line.note.split(';').next().unwrap_or_default();
+            format!("99 % of {of} within {} ({slowest})", line.value)
+        };
+        let words: Vec<String> = known.map(one).collect();
+        parts.push(format!("{}: {}.", format::counted(runs.len() as u64, "run"), words.join(", ")));
+    }
+    let with = |status: QosStatus| {
+        let has = |s: &&(&str, &Summary)| s.1.qos.iter().any(|q| q.status == status);
+        runs.iter().filter(has).count()
+    };
+    let (missed, undecided) = (with(QosStatus::Fail), with(QosStatus::Undecided));
+    for (n, word) in [(missed, "missed a ceiling"), (undecided, "could not decide a ceiling")] {
+        if n > 0 {
+            parts.push(format!("{n} of {} {word}.", runs.len()));
+        }
+    }
+    parts.join(" ")
+}
+
+/// The answer of a comparison: which figures are worse or better.
+pub fn compare_answer(found: &CompareFile) -> String {
+    let of = |wanted: CompareVerdict| found.figures.iter().filter(move |f| f.verdict == wanted);
+    let named = |f: &ComparedFigure| {
+        let by = f.ratio.map_or(String::new(), |r| format!(" ({:+.1} %)", 100.0 * (r - 1.0)));
+        format!("{} {}{by}", f.op.name(), labels::figure(&f.figure))
+    };
+    let list = |wanted: CompareVerdict, word: &str| {
+        let all: Vec<String> = of(wanted).map(named).collect();
+        let more = all.len().saturating_sub(MOST_LINES);
+        let shown = all.iter().take(MOST_LINES).cloned().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!all.is_empty()).then(|| format!("{word}: {shown}{more}."))
+    };
+    let mut said: Vec<String> =
+        [(CompareVerdict::Worse, "Worse"), (CompareVerdict::Better, "Better")]
+            .into_iter()
+            .filter_map(|(verdict, word)| list(verdict, word))
+            .collect();
+    if said.is_empty() {
+        said.push("No figure is shown to be worse or better.".to_owned());
+    }
+    let rest = [(CompareVerdict::Equal, "equal"), (CompareVerdict::Undecided, "undecided")];
+    let rest = rest.into_iter().map(|(verdict, word)| (of(verdict).count(), word));
+    let rest: Vec<String> =
+        rest.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    if !rest.is_empty() {
+        said.push(format!("Of {} figures {}.", found.figures.len(), rest.join(", ")));
+    }
+    said.join(" ")
+}
+
+/// Letters of the headline, from which on the rest is folded.
+const HEADLINE: usize = 200;
+
+/// A text in its first sentences and the rest; all of it where it is short.
+pub fn headline(text: &str) -> (&str, &str) {
+    let ends = text.match_indices(". ").map(|(at, _)| at + 1);
+    match ends.into_iter().find(|at| *at >= HEADLINE).filter(|_| text.len() > 2 * HEADLINE) {
+        Some(at) => (&text[..at], text[at..].trim_start()),
+        None => (text, ""),
+    }
+}
+
+/// The cards of a comparison: base and new beside each other.
+pub fn compare_cards(found: &CompareFile, runs: &[(&str, &Summary)]) -> Vec<Card> {
+    let mut all = cards(runs);
+    for card in &mut all {
+        let name = if card.id == "rate" { "iops" } else { card.id };
+        let of: Vec<&ComparedFigure> = found.figures.iter().filter(|f| f.figure == name).collect();
+        let several = of.len() > 1;
+        let line = |figure: &&ComparedFigure| compared(figure, several, card.id == "rate");
+        let lines: Vec<CardLine> = of.iter().take(MOST_LINES).filter_map(line).collect();
+        if !lines.is_empty() {
+            card.lines = lines;
+        }
+    }
+    all
+}
+
+fn compared(figure: &ComparedFigure, several: bool, rate: bool) -> Option<CardLine> {
+    let (base, new) = figure.base.zip(figure.new)?;
+    let words = |v: f64| if rate { format!("{}/s", format::rate(v)) } else { format::duration(v) };
+    let verdict = labels::verdict(figure.verdict);
+    Some(CardLine {
+        name: if several { figure.op.name().to_owned() } else { String::new() },
+        value: words(new),
+        note: format!("{verdict}; base {}", words(base)),
+        own: false,
+    })
+}
+
+/// The cards of a history: the newest night.
+pub fn history_cards(history: &HistoryFile) -> Vec<Card> {
+    let card = |(id, label): (&'static str, &'static str)| {
+        let name = if id == "rate" { "iops" } else { id };
+        let of: Vec<&HistoryTrack> = history.figures.iter().filter(|f| f.figure == name).collect();
+        let several = of.len() > 1;
+        let line = |track: &&HistoryTrack| {
+            let newest = track.values.iter().rev().find_map(|v| *v)?;
+            let words = |v: f64| match name {
+                "iops" => format!("{}/s", format::rate(v)),
+                _ => format::duration(v),
+            };
+            let note = match (&track.suspect, track.changes.last()) {
+                (Some(it), _) => format!("usually {}", range(&words(it.lo), &words(it.hi))),
+                (None, Some(change)) => format!("before its last change {}", words(change.before)),
+                (None, None) => "newest night; no change".to_owned(),
+            };
+            Some(CardLine {
+                name: if several { track.op.name().to_owned() } else { String::new() },
+                value: words(newest),
+                note,
+                own: false,
+            })
+        };
+        let mut lines: Vec<CardLine> = of.iter().take(MOST_LINES).filter_map(line).collect();
+        if lines.is_empty() {
+            let note = "not among the figures of this history".to_owned();
+            lines.push(CardLine { value: "-".to_owned(), note, ..CardLine::default() });
+        }
+        Card { id, label, lines }
+    };
+    CARDS.into_iter().map(card).collect()
+}
+
+/// The kind of latency that the cards show, where it is not plain latency.
+pub fn card_kind(summary: &Summary) -> Option<&'static str> {
+    let known = &summary.totals.latencies;
+    let kinds = [LatencyKind::EndToEnd, LatencyKind::Response];
+    kinds.into_iter().find(|kind| known.get(*kind).is_some()).map(LatencyKind::words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_cannot_tell_is_marked_as_its_own() {
+        let pct = |p: &str| p.parse::<Percentile>().unwrap();
+        assert_eq!(own(640, &pct("99")), "this run only, of 640 I/Os the 6 slowest took longer");
+        assert_eq!(own(640, &pct("99.9")), "this run only, of 640 I/Os the slowest");
+        assert_eq!(own(1_001, &pct("99.9")), "this run only, of 1,001 I/Os the slowest but one");
+        assert_eq!(own(1, &pct("50")), "this run only, of 1 I/O the slowest");
+    }
+
+    #[test]
+    fn a_long_text_has_a_headline() {
+        assert_eq!(headline("Short. Still short."), ("Short. Still short.", ""));
+        let long = format!("{} end. {}. Last.", "word ".repeat(50), "more ".repeat(60));
+        let (first, rest) = headline(&long);
+        assert!(first.ends_with("end.") && rest.starts_with("more") && rest.ends_with("Last."));
+    }
+
+    #[test]
+    fn a_range_names_its_unit_once() {
+        assert_eq!(range("83.8 us", "259 us"), "83.8 to 259 us");
+        assert_eq!(range("83.8 us", "1.20 ms"), "83.8 us to 1.20 ms");
+        assert_eq!(range("1.20 ms", "1.20 ms"), "1.20 ms");
+    }
+}

@@ -48,6 +48,7 @@ const TESTS: &[Requirement] = &[
     need("db_bench", "rocksdb-tools", "paired comparisons with RocksDB's own benchmark"),
     need("openssl", "openssl", "tests of TLS: certificates"),
     need("mandoc", "mandoc", "tests of the manual pages"),
+    need("chromium", "chromium", "tests of pages: what stands where"),
     need("zsh", "zsh", "tests of completions"),
     need("fish", "fish", "tests of completions"),
 ];

@@ -85,6 +85,38 @@ const SIM: &str = "run --driver sim --size 1MiB --rate 1000/s --runtime 10s \
     --set target.options.service.kind=bimodal --set target.options.service.common=100us \
     --set target.options.service.rare=30ms --set target.options.service.every=50 --output out";
 
+/// On a telephone a chart stands before the figures, on a wide screen after them.
+#[test]
+fn the_page_of_a_run_that_goes_on_shows_a_chart_first_on_a_telephone() {
+    let test = "the_page_of_a_run_that_goes_on_shows_a_chart_first_on_a_telephone";
+    let Some(browser) = common::dom::chromium(test) else { return };
+    let dir = scratch();
+    let served = Served::start(dir.path(), &format!("{SIM} --live=127.0.0.1:0 --live-linger 60s"));
+    let state = served.over();
+    let of = |path: &str| get(&served.address, path).1;
+    let charts: Value = serde_json::from_str(&of("/api/charts")).unwrap();
+    let tiles = state["tiles"].as_array().unwrap().iter();
+    let tiles = tiles.map(|tile| format!("<div class=\"tile\">{}</div>", tile["label"]));
+    let page = of("/")
+        .replace(
+            "<link rel=\"stylesheet\" href=\"/live.css\">",
+            &format!("<style>{}</style>", of("/live.css")),
+        )
+        .replace("id=\"tiles\">", &format!("id=\"tiles\">{}", tiles.collect::<String>()))
+        .replace("id=\"charts\">", &format!("id=\"charts\">{}", charts["html"].as_str().unwrap()));
+    let file = dir.path().join("live.html");
+    std::fs::write(&file, page).unwrap();
+    for (width, first) in [(400, "chart"), (1300, "tiles")] {
+        let found = common::dom::facts(&browser, &file, width);
+        let top = |part: &str| found["parts"][part]["top"].as_f64().unwrap();
+        let chart_first = top("chart") < top("tiles");
+        assert_eq!(chart_first, first == "chart", "{width}: {}", found["parts"]);
+    }
+    assert!(!state.to_string().contains("esolved so far"), "words that explain themselves");
+    get(&served.address, "/metrics");
+    served.end(0);
+}
+
 #[test]
 fn the_last_figures_stay_for_a_scrape_and_are_those_of_the_report() {
     let dir = scratch();

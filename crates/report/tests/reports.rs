@@ -496,12 +496,14 @@ fn ten_runs_are_first_compared_and_then_shown_one_by_one() {
     let mut sections = page.split("<details class=\"card long run\"");
     let shared = sections.next().unwrap();
     let places = [
-        "<caption>Verdicts</caption>",
+        "id=\"answer\"",
+        "id=\"cards\"",
         "<nav ",
         "<section class=\"chart\" id=\"tail\">",
         "<section class=\"chart\" id=\"holders\">",
         "<section class=\"chart\" id=\"distribution\">",
         "<section class=\"chart\" id=\"throughput-time\">",
+        "<caption>Verdicts</caption>",
         "<h2 id=\"runs\">",
     ];
     let at: Vec<usize> = places.iter().map(|place| shared.find(place).unwrap()).collect();

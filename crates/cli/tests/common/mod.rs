@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test binary uses a part of it
 
 pub mod blocks;
+pub mod dom;
 pub mod liar;
 pub mod traced;
 

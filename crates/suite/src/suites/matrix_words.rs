@@ -5,7 +5,7 @@ use taillight_core::job::PointOrder;
 use taillight_core::units::readable;
 use taillight_report::format::{count, counted, duration, percent, rate};
 use taillight_report::table::{Cell, Table, Tone, width, wrap};
-use taillight_report::{JudgedWindow, ReportContext, ReportSummary, SteadyTrack};
+use taillight_report::{JudgedWindow, ReportContext, ReportPoint, ReportSummary, SteadyTrack};
 use taillight_rundir::names;
 use taillight_stats::SteadyRule;
 
@@ -389,6 +389,14 @@ fn fitted(text: &str) -> String {
     wrap(text, width().min(TERMINAL)).join("\n")
 }
 
+/// The runs that the cards speak of: operating points, else all that do not only bring the target into a state.
+fn spoken_of(points: &[ReportPoint], done: &[PointResult]) -> Vec<usize> {
+    if points.is_empty() {
+        return (0..done.len()).filter(|at| !done[*at].point.role.is_state()).collect();
+    }
+    points.iter().map(|point| point.run).collect()
+}
+
 /// The report over the points so far. Errors: `Corrupt` or `Unavailable` when a run directory
 /// cannot be read.
 pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesReport> {
@@ -421,13 +429,6 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         (sweep.marks, sweep.ceiling_ns) = operating_words::marks(&choices);
     }
     let points = operating_words::histograms(method, &choices, series.done);
-    let judged = match points.is_empty() {
-        true => {
-            let is_state = |at: &usize| series.done[*at].point.role.is_state();
-            (0..series.done.len()).filter(|at| !is_state(at)).collect()
-        }
-        false => points.iter().map(|point| point.run).collect(),
-    };
     words.extend(operating_words::lead(&choices));
     words.extend(rounds.flatten());
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
@@ -436,8 +437,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         groups: targets_words::groups(method, series.done),
         links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     });
-    let said = standard.iter().chain(&words).cloned().collect::<Vec<_>>().join(" ");
-    let said = fitted(&said);
+    let said = fitted(&[standard.as_slice(), words.as_slice()].concat().join(" "));
     words.splice(0..0, ceilings.iter().map(|(answer, _)| format!("{answer}.")));
     let lead = words.join(" ");
     // Operating points are of the whole grid, and so is their knee.
@@ -458,10 +458,10 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
             tables,
             steady,
             sweep,
+            judged: spoken_of(&points, series.done),
             points,
             summary,
             sheet,
-            judged,
             ..ReportContext::default()
         },
         runs: runs.iter().map(|r| r.dir.clone()).collect(),

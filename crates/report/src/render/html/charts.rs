@@ -122,7 +122,13 @@ fn renamed(figure: ChartFigure, suffix: String, words: &str) -> ChartFigure {
 /// A chart in figures of at most eight lines.
 fn parted(chart: &Chart, overlay: &ChartModel) -> Vec<ChartFigure> {
     let by_line = BY_LINE.contains(&chart.id) && overlay.groups.is_empty();
-    let parts = if by_line { parts(overlay) } else { Vec::new() };
+    // Each run of a histogram has a line of counts and one of shares, in a figure for each operation.
+    let parts = match chart.id {
+        "in-flight" => parts_of_runs(overlay),
+        _ if !by_line => Vec::new(),
+        "histogram" => parts(overlay, MOST_LINES / 2),
+        _ => parts(overlay, MOST_LINES),
+    };
     if parts.len() < 2 {
         return (chart.draw)(overlay);
     }
@@ -140,9 +146,8 @@ fn parted(chart: &Chart, overlay: &ChartModel) -> Vec<ChartFigure> {
 /// What begins the number of a part in the id of a figure.
 const PART: &str = "part";
 
-/// The model by operations and runs, each part with at most [`MOST_LINES`] lines; one part where it has no
-/// more.
-fn parts(overlay: &ChartModel) -> Vec<(String, ChartModel)> {
+/// The model by operations and runs, each part with at most so many series; no parts where it has no more.
+fn parts(overlay: &ChartModel, most: usize) -> Vec<(String, ChartModel)> {
     let mut names: Vec<&str> = Vec::new();
     let all = || overlay.each(|run| &run.series).filter(|(_, s)| s.main);
     for (_, series) in all() {
@@ -150,13 +155,13 @@ fn parts(overlay: &ChartModel) -> Vec<(String, ChartModel)> {
             names.push(&series.name);
         }
     }
-    if all().count() <= MOST_LINES {
+    if all().count() <= most {
         return Vec::new();
     }
     let mut parts = Vec::new();
     for name in names {
         let runs: Vec<usize> = all().filter(|(_, s)| s.name == name).map(|(run, _)| run).collect();
-        let most = even(runs.len());
+        let most = even(runs.len(), most);
         for (nth, some) in runs.chunks(most).enumerate() {
             let words = match runs.len() > most {
                 false => name.to_owned(),
@@ -169,6 +174,28 @@ fn parts(overlay: &ChartModel) -> Vec<(String, ChartModel)> {
         }
     }
     parts
+}
+
+/// The same by runs alone, for lines of workloads.
+fn parts_of_runs(overlay: &ChartModel) -> Vec<(String, ChartModel)> {
+    let lines = overlay.each(|run| &run.workloads).count();
+    if lines <= MOST_LINES || overlay.runs.len() < 2 {
+        return Vec::new();
+    }
+    let each = overlay.runs.iter().map(|run| run.workloads.len()).max().unwrap_or(1).max(1);
+    let most = even(overlay.runs.len(), (MOST_LINES / each).max(1));
+    let of = |(nth, some): (usize, &[usize])| {
+        let (first, last) = (nth * most + 1, nth * most + some.len());
+        let mut part = part(overlay, "", some);
+        for run in some {
+            part.runs[*run].workloads = overlay.runs[*run].workloads.clone();
+            // They say how long the time is.
+            part.runs[*run].tracks = overlay.runs[*run].tracks.clone();
+        }
+        (format!("runs {first} to {last} of {}", overlay.runs.len()), part)
+    };
+    let all: Vec<usize> = (0..overlay.runs.len()).collect();
+    all.chunks(most).enumerate().map(of).collect()
 }
 
 /// One operation of some runs, with the colours that they have elsewhere.

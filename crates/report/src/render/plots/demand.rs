@@ -61,7 +61,7 @@ fn draw_demand(charts: &ChartModel) -> Vec<ChartFigure> {
         let made = ChartFigure::new(id, 440, axes, plot, layout);
         ChartFigure { half: some.len() < curves.len(), ..made }
     };
-    coloured.chunks(style::even(curves.len())).enumerate().map(figure).collect()
+    coloured.chunks(style::even(curves.len(), style::MOST_LINES)).enumerate().map(figure).collect()
 }
 
 /// The curves with their colours: ordered where they differ in a number.

@@ -6,8 +6,8 @@ use plotly::common::Visible;
 use super::figure::{ButtonRow, Chart, ChartFigure};
 use super::histogram::{self, HistogramLayer, HistogramRoom, counts, cumulative, mark_line, marks};
 use super::look::LineLook;
-use crate::model::ReportPoint;
 use crate::model::charts::{ChartModel, LatencySeries};
+use crate::model::{ReportPoint, labels};
 use crate::render::palette;
 
 pub const CHART: Chart = Chart {
@@ -63,5 +63,5 @@ fn one(overlay: &ChartModel, i: usize, point: &ReportPoint) -> Option<ChartFigur
         (layer.series.name.clone(), owners.iter().map(|owner| *owner == nth).collect())
     });
     let switches = if rooms.len() > 1 { vec![ButtonRow::show(choices)] } else { Vec::new() };
-    Some(ChartFigure { title: Some(point.title.clone()), switches, ..figure })
+    Some(ChartFigure { title: Some(labels::words(&point.title)), switches, ..figure })
 }

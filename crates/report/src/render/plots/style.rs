@@ -38,9 +38,10 @@ pub fn layout(entries: usize) -> Layout {
 
 /// Lines that a reader tells apart: no figure has more.
 pub const MOST_LINES: usize = 8;
-/// How many lines each of several figures has, as even as they come: ten are five and five.
-pub fn even(lines: usize) -> usize {
-    lines.div_ceil(lines.div_ceil(MOST_LINES).max(1)).max(1)
+/// How many lines each of several figures has with at most so many, as even as they come: ten with eight are
+/// five and five.
+pub fn even(lines: usize, most: usize) -> usize {
+    lines.div_ceil(lines.div_ceil(most).max(1)).max(1)
 }
 
 /// More runs than this share a legend only with what is shown: hidden lines are left out.

@@ -169,7 +169,7 @@ fn parts(all: &[((Vec<usize>, String), String)]) -> Vec<(String, Vec<FamilyLine>
     for of in &series {
         let some: Vec<_> = all.iter().filter(|((_, series), _)| series == of).collect();
         let lines = coloured(&some);
-        let most = style::even(lines.len());
+        let most = style::even(lines.len(), style::MOST_LINES);
         for (nth, part) in lines.chunks(most).enumerate() {
             let title = match (series.len() > 1, lines.len() > most) {
                 (true, false) => (*of).to_owned(),

@@ -258,7 +258,7 @@ fn a_set_of_targets_is_drawn_together() {
     );
     assert_eq!(group["runs"].as_array().map(Vec::len), Some(2), "{out}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a report");
-    for figure in ["distribution-0", "percentile-0", "percentile-time-0", "tail-0"] {
+    for figure in ["distribution-g0", "percentile-g0", "percentile-time-g0", "tail-g0"] {
         assert!(page.contains(&format!("id=\"plot-{figure}\"")), "{figure}");
     }
     assert!(page.contains("the fast ones") && page.contains("Share of waiting time"));

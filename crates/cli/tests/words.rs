@@ -151,8 +151,6 @@ fn ordinary_names_are_no_secrets_and_it_is_said_what_was_taken_for_one() {
         run(&["report", name], 0);
         run(&["report", &format!("./{name}/")], 0);
     }
-    run(&[&null[..], &["set", "--set", "run.name=pass=2"]].concat(), 0);
-    run(&[&null[..], &["new", "--set", "run.name=first.pass=2"]].concat(), 0);
     for (words, said) in [
         (["run", "--path", "redis://:hunter2@h"], "what stands before an @"),
         (["run", "--set", "target.options.auth=hunter2"], "the value of `auth`"),

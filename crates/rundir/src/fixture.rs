@@ -209,6 +209,7 @@ fn qos() -> Qos {
         at: "99.999".into(),
         status: QosStatus::Undecided,
         jointly: None,
+        ends_missing: false,
         above: 0,
         episodes: 0,
         needs: Some(299_572),

@@ -198,6 +198,10 @@ pub struct Qos {
     /// them hold (Bonferroni's bound, the first step of Holm's).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jointly: Option<QosStatus>,
+    /// Whether the run as a whole keeps it and its last sixth would miss it by itself, which makes it
+    /// undecided; absent where not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_missing: bool,
     /// I/Os above the ceiling.
     pub above: u64,
     /// Episodes those form.

@@ -102,12 +102,13 @@ fn objects_of_the_summary_keep_their_order() {
             "source",
             "error",
             "percentiles",
-            "nines"
+            "nines",
+            "observed"
         ]
     );
     assert_eq!(
         keys(&service["percentiles"][0])[..6],
-        ["p", "ns", "lo_ns", "hi_ns", "resolved", "needs"]
+        ["p", "ns", "observed_ns", "lo_ns", "hi_ns", "resolved"]
     );
     assert!(service["nines"][0]["ns"].is_null());
     assert_eq!(keys(&value["slc"]["read"]), ["slc1", "slc2", "sbk21", "sbk28", "unit", "latency"]);

@@ -11,8 +11,9 @@
 //! inequality a share of s lets a run have f slower ones with a probability of s / f at most.
 
 use crate::binomial::Chance;
-use crate::dependence::DesignEffect;
+use crate::dependence::{Dependence, DesignEffect};
 use crate::estimate::{DependentShare, Intervals, TWO_SIDED, chance_above};
+use crate::grid::cell_of;
 use taillight_core::Percentile;
 
 /// The answer of a ceiling check.
@@ -46,6 +47,9 @@ pub struct CeilingCheck {
     /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None when
     /// decided, or when the share is so close to the allowed one that a thousand times as many would not.
     pub decides_at: Option<u64>,
+    /// The whole run keeps the ceiling and its last sixth would miss it by itself: what the run was is
+    /// not what it has become, and the answer is undecided.
+    pub ends_missing: bool,
 }
 
 /// How many times the I/Os measured are looked at for an answer.
@@ -76,6 +80,7 @@ impl Intervals<'_> {
             _ if surely > tail.yes => CeilingStatus::Fail,
             _ => CeilingStatus::Undecided,
         };
+        let ends_missing = status == CeilingStatus::Pass && self.ends_missing(ceiling_ns, tail);
         let share = self.share(above, &self.effect_at(ceiling_ns));
         let (mut share_lo, mut share_hi) = match self.longer() {
             Some(_) => (surely, 1.0),
@@ -90,9 +95,34 @@ impl Intervals<'_> {
             }
         }
         let undecided = status == CeilingStatus::Undecided;
+        let status = if ends_missing { CeilingStatus::Undecided } else { status };
         let needs = undecided.then(|| self.needed_to_pass(&share, at, alpha)).flatten();
         let decides_at = undecided.then(|| share.decides_at(tail, alpha)).flatten();
-        CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs, decides_at }
+        CeilingCheck {
+            ceiling_ns,
+            at: *at,
+            status,
+            above,
+            share_lo,
+            share_hi,
+            needs,
+            decides_at,
+            ends_missing,
+        }
+    }
+
+    /// Whether the share above is surely too large in the last sixth of the run by itself. The grid's cells
+    /// have to do: an I/O within 0.8 % of the ceiling counts as under it.
+    fn ends_missing(&self, ceiling_ns: u64, tail: Chance) -> bool {
+        let end = self.dependence.grid().last_sixth();
+        let sum = |cell| end.columns_from(cell).iter().sum::<f64>();
+        let (ios, above) = (sum(0), sum(cell_of(ceiling_ns) + 1));
+        let dependence = Dependence::new(end);
+        let effect = dependence.levels().iter().find(|level| level.edge_ns > ceiling_ns);
+        let known = effect.filter(|_| dependence.longer().is_none());
+        known.is_some_and(|level| {
+            DependentShare::of(ios, above, level.effect).is_above(tail, TWO_SIDED)
+        })
     }
 
     /// The smallest total that passes with no more exceedances.
@@ -246,6 +276,27 @@ mod tests {
         assert_eq!((check("99").status, check("99").share_lo), (CeilingStatus::Fail, 0.015));
         assert_eq!(check("98").status, CeilingStatus::Undecided);
         assert!(check("98").needs >= Some(1_334));
+    }
+
+    /// 0.5 % in all where 1 % is allowed, but 1.6 % in the last sixth.
+    #[test]
+    fn a_run_that_ends_badly_is_not_kept() {
+        let of = |last_of_10_000: u64| {
+            let mut grid = TimeGrid::new(TimeWindow::new(0, 60_000));
+            let ns = |i: u64| {
+                let mixed = (i ^ i >> 7).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                let drawn = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB) >> 33;
+                let slow = if i < 50_000 { 30 } else { last_of_10_000 };
+                if drawn % 10_000 < slow { 1_000_000 } else { 1_000 }
+            };
+            (0..60_000).for_each(|i| grid.push(i as i64, ns(i)));
+            let (dist, dependence) = ((0..60_000).map(ns).collect::<Dist>(), Dependence::new(grid));
+            let check = Intervals::new(&dist, &dependence).check_ceiling(10_000, &pct("99"));
+            assert!(check.share_hi < 0.01, "{check:?}");
+            (check.status, check.ends_missing)
+        };
+        assert_eq!(of(30), (CeilingStatus::Pass, false));
+        assert_eq!(of(160), (CeilingStatus::Undecided, true));
     }
 
     /// With a third of what is allowed over the ceiling, the same share decides soon.

@@ -42,6 +42,8 @@ const FEWEST_SLICES: usize = 4;
 /// Share of slices with rare I/Os up to which neighbours among them are one cluster: beyond, chance
 /// joins them, and there are many.
 const SPARSE: f64 = 0.2;
+/// The same where so few slices have any that chance joins few of them.
+const CROWDED: f64 = 0.5;
 /// Separate events below which only a shallower percentile says how large they are, and from which it is
 /// not asked.
 const FEW: f64 = 10.0;
@@ -142,7 +144,8 @@ struct LevelSum {
 #[derive(Default)]
 struct Clusters {
     number: f64,
-    /// Slices in them, of all.
+    /// Slices in them, and of all slices.
+    slices: f64,
     occupied: f64,
     ios: f64,
     squares: f64,
@@ -155,7 +158,7 @@ impl Clusters {
         for ios in slices.chain([0.0]) {
             all += 1.0;
             if ios > 0.0 {
-                it.occupied += 1.0;
+                it.slices += 1.0;
                 here += ios;
             } else if here > 0.0 {
                 it.number += 1.0;
@@ -165,12 +168,12 @@ impl Clusters {
                 here = 0.0;
             }
         }
-        it.occupied /= f64::max(all - 1.0, 1.0);
+        it.occupied = it.slices / f64::max(all - 1.0, 1.0);
         it
     }
 
     fn are_sparse(&self) -> bool {
-        self.occupied < SPARSE
+        self.occupied < SPARSE || self.slices < ENOUGH && self.occupied < CROWDED
     }
 
     /// The size that an event counts with: one more of the largest than were seen.
@@ -281,11 +284,12 @@ impl LevelSums {
         DesignEffect { design_effect: it.design_effect, near, far, certain }
     }
 
-    /// The size of events at the first level with enough of them, each of twice the share; else at the
-    /// median.
+    /// The size of events at the first level with enough of them, each of twice the share; else the
+    /// largest of those levels.
     fn size_of_shallower(&self, at: usize) -> Option<f64> {
         let it = &self.levels[at];
         let mut share = it.rare_ios.max(1.0) / self.total;
+        let mut largest = None;
         loop {
             share = (2.0 * share).min(0.5);
             let shallower = match it.is_upper() {
@@ -293,8 +297,14 @@ impl LevelSums {
                 false => self.levels.partition_point(|level| 1.0 - level.share < share),
             };
             let shallower = self.levels.get(shallower)?;
-            if share >= 0.5 || shallower.events() >= FEW {
-                return Some(shallower.size());
+            if shallower.rare_ios > 0.0 {
+                if shallower.events() >= FEW {
+                    return Some(shallower.size());
+                }
+                largest = Some(shallower.size().max(largest.unwrap_or(1.0)));
+            }
+            if share >= 0.5 {
+                return largest;
             }
         }
     }

@@ -175,6 +175,16 @@ impl TimeGrid {
         sums
     }
 
+    /// The last sixth of the columns up to the last with I/Os.
+    pub(crate) fn last_sixth(&self) -> TimeGrid {
+        let to = self.columns_from(0).iter().rposition(|n| *n > 0.0).map_or(0, |last| last + 1);
+        let from = to - to / 6;
+        let start_ns = self.window.start_ns + (self.window.column_ns * from as u64) as i64;
+        let window = TimeWindow { start_ns, columns: (to - from).max(1), ..self.window };
+        let part = |row: &Vec<u32>| row.get(from..to).unwrap_or_default().to_vec();
+        TimeGrid { window, rows: self.rows.iter().map(part).collect() }
+    }
+
     /// I/Os of each cell in these columns.
     pub(crate) fn cell_counts_in(&self, columns: Range<usize>) -> Vec<u64> {
         let within = |row: &Vec<u32>| {

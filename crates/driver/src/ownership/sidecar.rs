@@ -31,7 +31,6 @@ const VERSION: u32 = 1;
 const MOST_BYTES: u64 = 128 << 20;
 /// Names that are tried for a new sidecar before it takes the place of the old one.
 const TEMPORARY_NAMES: u32 = 100;
-
 /// How long another run may take to change the sidecar, and how often it is asked.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(5);

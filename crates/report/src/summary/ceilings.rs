@@ -55,6 +55,7 @@ fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling, error: FamilyError
         at: ceiling.at.to_string(),
         status: status(&ios.alone),
         jointly: ios.jointly(),
+        ends_missing: ios.alone.ends_missing,
         above: ios.alone.above,
         episodes: episodes.list().len() as u64,
         needs: ios.alone.needs,
@@ -102,6 +103,7 @@ fn of_requests(
     Ok(Qos {
         status: checked.map_or(QosStatus::Undecided, |(check, _)| status(check)),
         jointly: both.as_ref().and_then(|(checks, _)| checks.jointly()),
+        ends_missing: checked.is_some_and(|(check, _)| check.ends_missing),
         needs: checked.and_then(|(c, _)| in_ios(c.needs)),
         decides_at: checked.and_then(|(c, _)| in_ios(c.decides_at)),
         requests: Some(RequestCheck {

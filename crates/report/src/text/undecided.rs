@@ -9,6 +9,11 @@ use super::format::duration;
 #[must_use]
 pub fn undecided(q: &Qos, measured_ns: u64) -> String {
     let count = q.count.filter(|count| *count > 0);
+    if q.ends_missing {
+        return "kept over the run as a whole, but its last sixth would miss it: measure on, to know \
+                whether that lasts"
+            .to_owned();
+    }
     match (q.decides_at, count) {
         (Some(needed), Some(count)) => {
             let seconds = (needed as f64 / count as f64 * measured_ns as f64 / 1e9).ceil();
@@ -37,7 +42,9 @@ mod tests {
         assert!(said.contains("--runtime 90s"), "{said}");
         q.decides_at = None;
         assert!(undecided(&q, 1).contains("too close"));
-        q.needs = None;
+        q.ends_missing = true;
+        assert!(undecided(&q, 1).contains("last sixth"));
+        (q.ends_missing, q.needs) = (false, None);
         assert!(undecided(&q, 1).contains("no length"));
     }
 }

@@ -4,7 +4,7 @@ use crate::models::{Random, Run, RunModel};
 
 /// A load without a change of its level. I/Os come 1,000 a second where nothing else is said.
 #[derive(Clone, Copy)]
-pub enum Load {
+pub enum SteadyLoad {
     Known(RunModel),
     /// 32 I/Os in a row 50 times as slow, once in 7 s.
     Clumps,
@@ -22,23 +22,25 @@ pub enum Load {
     ClosedStalls,
 }
 
-impl Load {
+impl SteadyLoad {
     pub fn is_closed(self) -> bool {
-        matches!(self, Load::Closed | Load::ClosedStalls)
+        matches!(self, SteadyLoad::Closed | SteadyLoad::ClosedStalls)
     }
 
     /// I/Os of a run whose level doubles at `from` seconds.
     pub fn run(self, seed: u64, seconds: f64, from: f64) -> Run {
         let r = &mut Random::new(seed);
         let mut run = match self {
-            Load::Known(model) => model.run(seed, seconds),
-            Load::HyperExponential => queue(r, seconds, 600.0, |r| {
+            SteadyLoad::Known(model) => model.run(seed, seconds),
+            SteadyLoad::HyperExponential => queue(r, seconds, 600.0, |r| {
                 let mean = if r.uniform() < 0.9 { 0.5e-3 } else { 5.5e-3 };
                 exponential(r, mean)
             }),
-            Load::Collections => collections(r, seconds),
-            Load::Clumps | Load::Levels | Load::Clusters => self.drawn(r, seconds),
-            Load::Closed | Load::ClosedStalls => return self.closed(r, seconds, from),
+            SteadyLoad::Collections => collections(r, seconds),
+            SteadyLoad::Clumps | SteadyLoad::Levels | SteadyLoad::Clusters => {
+                self.drawn(r, seconds)
+            }
+            SteadyLoad::Closed | SteadyLoad::ClosedStalls => return self.closed(r, seconds, from),
         };
         run.iter_mut().filter(|io| io.0 >= from).for_each(|io| io.1 *= 2.0);
         run
@@ -49,19 +51,19 @@ impl Load {
         let (mut at, mut run) = (exponential(r, 1e-3), Run::new());
         let (mut level, mut until) = (1.0, 0.0);
         let clump = |r: &mut Random, at: f64| match self {
-            Load::Clusters => at + exponential(r, 0.5),
+            SteadyLoad::Clusters => at + exponential(r, 0.5),
             _ => at + exponential(r, 7.0),
         };
         let mut next = clump(r, 0.0);
         let (mut left, mut slow) = (0.0, 1.0);
         while at < seconds {
-            if matches!(self, Load::Levels) && at >= until {
+            if matches!(self, SteadyLoad::Levels) && at >= until {
                 level = [1.0, 1.3, 2.0][((r.uniform() * 3.0) as usize).min(2)];
                 until = at + exponential(r, 0.2);
             }
-            if !matches!(self, Load::Levels) && at >= next {
+            if !matches!(self, SteadyLoad::Levels) && at >= next {
                 (left, slow) = match self {
-                    Load::Clusters => (1.0 + exponential(r, 14.0).floor(), 20.0),
+                    SteadyLoad::Clusters => (1.0 + exponential(r, 14.0).floor(), 20.0),
                     _ => (32.0, 50.0),
                 };
                 next = clump(r, at);
@@ -69,7 +71,8 @@ impl Load {
             let times = if left >= 1.0 { slow } else { 1.0 };
             left -= 1.0;
             run.push((at, 1e-3 * level * times * (0.3 * r.normal()).exp()));
-            let gap = if left >= 1.0 && matches!(self, Load::Clusters) { 0.33e-3 } else { 1e-3 };
+            let gap =
+                if left >= 1.0 && matches!(self, SteadyLoad::Clusters) { 0.33e-3 } else { 1e-3 };
             at += exponential(r, gap);
         }
         run
@@ -78,13 +81,13 @@ impl Load {
     /// Completions of a closed loop.
     fn closed(self, r: &mut Random, seconds: f64, from: f64) -> Run {
         let (mut at, mut run, mut until, mut fast) = (0.0, Run::new(), 0.0, false);
-        let depth = if matches!(self, Load::Closed) { 8 } else { 1 };
+        let depth = if matches!(self, SteadyLoad::Closed) { 8 } else { 1 };
         while at < seconds {
             if at >= until {
                 (fast, until) = (!fast, at + exponential(r, 0.3));
             }
             let service = match self {
-                Load::Closed => exponential(r, if fast { 0.2e-3 } else { 0.6e-3 }),
+                SteadyLoad::Closed => exponential(r, if fast { 0.2e-3 } else { 0.6e-3 }),
                 _ if r.uniform() < 1.0 / 400.0 => 15e-3,
                 _ => 0.5e-3 * (0.3 * r.normal()).exp(),
             };

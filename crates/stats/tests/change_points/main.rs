@@ -7,35 +7,35 @@ mod loads;
 #[allow(dead_code)]
 mod models;
 
-use loads::Load;
+use loads::SteadyLoad;
 use models::RunModel;
 use taillight_core::Percentile;
 use taillight_stats::{ChangePoint, Dist, LevelFigure, RunLevels, TimeGrid, TimeWindow};
 
 /// What the method was set on.
-const SET_ON: [(&str, Load); 6] = [
-    ("independent", Load::Known(RunModel::Independent)),
-    ("M/M/1, 30 %", Load::Known(RunModel::Exponential(1, 0.3))),
-    ("M/M/1, 80 %", Load::Known(RunModel::Exponential(1, 0.8))),
-    ("stalls, every 1 s", Load::Known(RunModel::Stalls(1.0))),
-    ("on and off, 0.5 s", Load::Known(RunModel::OnOff(0.5))),
-    ("clumps of 32, one in 7 s", Load::Clumps),
+const SET_ON: [(&str, SteadyLoad); 6] = [
+    ("independent", SteadyLoad::Known(RunModel::Independent)),
+    ("M/M/1, 30 %", SteadyLoad::Known(RunModel::Exponential(1, 0.3))),
+    ("M/M/1, 80 %", SteadyLoad::Known(RunModel::Exponential(1, 0.8))),
+    ("stalls, every 1 s", SteadyLoad::Known(RunModel::Stalls(1.0))),
+    ("on and off, 0.5 s", SteadyLoad::Known(RunModel::OnOff(0.5))),
+    ("clumps of 32, one in 7 s", SteadyLoad::Clumps),
 ];
 /// What it was not.
-const OTHERS: [(&str, Load); 7] = [
-    ("hyperexponential server, 60 %", Load::HyperExponential),
-    ("M/M/4, 70 %", Load::Known(RunModel::Exponential(4, 0.7))),
-    ("collections with jitter", Load::Collections),
-    ("level of three, 0.2 s", Load::Levels),
-    ("clusters, two a second", Load::Clusters),
-    ("closed loop, two speeds, 0.3 s", Load::Closed),
-    ("closed loop, stalls", Load::ClosedStalls),
+const OTHERS: [(&str, SteadyLoad); 7] = [
+    ("hyperexponential server, 60 %", SteadyLoad::HyperExponential),
+    ("M/M/4, 70 %", SteadyLoad::Known(RunModel::Exponential(4, 0.7))),
+    ("collections with jitter", SteadyLoad::Collections),
+    ("level of three, 0.2 s", SteadyLoad::Levels),
+    ("clusters, two a second", SteadyLoad::Clusters),
+    ("closed loop, two speeds, 0.3 s", SteadyLoad::Closed),
+    ("closed loop, stalls", SteadyLoad::ClosedStalls),
 ];
 /// Share of steady runs that may be told to have changed.
 const ALPHA: f64 = 0.02;
 
 /// What is told at a share of error.
-fn found(load: Load, run: &models::Run, seconds: f64, alpha: f64) -> Vec<ChangePoint> {
+fn found(load: SteadyLoad, run: &models::Run, seconds: f64, alpha: f64) -> Vec<ChangePoint> {
     let ns = |s: f64| (s * 1e9) as i64;
     let mut grid = TimeGrid::new(TimeWindow::new(0, ns(seconds)));
     run.iter().for_each(|(at, latency)| grid.push(ns(*at), ns(*latency) as u64));
@@ -80,7 +80,7 @@ fn other(run: &models::Run, seconds: f64) -> f64 {
 }
 
 /// Per cent of so many runs with a change, and with one where the level doubles for the last sixth.
-fn shares(load: Load, seconds: f64, runs: u64) -> [f64; 2] {
+fn shares(load: SteadyLoad, seconds: f64, runs: u64) -> [f64; 2] {
     [seconds, seconds * 5.0 / 6.0].map(|from| {
         let told = |case: &u64| {
             let run = load.run(2 * case + u64::from(from < seconds), seconds, from);
@@ -94,7 +94,7 @@ fn shares(load: Load, seconds: f64, runs: u64) -> [f64; 2] {
 
 /// Per cent of such changes that are found at the limit that 2 % of steady runs exceed: by the method, and by the
 /// self-normalised one.
-fn at_the_same_error(load: Load, seconds: f64, runs: u64) -> [f64; 2] {
+fn at_the_same_error(load: SteadyLoad, seconds: f64, runs: u64) -> [f64; 2] {
     let mut all = [seconds, seconds * 5.0 / 6.0].map(|from| {
         let run = |case| load.run(2 * case + u64::from(from < seconds), seconds, from);
         let both = |case| {
@@ -119,7 +119,8 @@ fn steady_runs_rarely_change_and_a_doubled_last_sixth_is_found() {
         let [wrong, right] = shares(load, 20.0, RUNS);
         let most = 100.0 * (ALPHA + 3.0 * (ALPHA * (1.0 - ALPHA) / RUNS as f64).sqrt());
         assert!(wrong <= most, "{name}: {wrong:.1} % of steady runs");
-        let steady = !matches!(load, Load::Closed | Load::Levels | Load::HyperExponential);
+        let steady =
+            !matches!(load, SteadyLoad::Closed | SteadyLoad::Levels | SteadyLoad::HyperExponential);
         let queues = name.contains("80 %") || name.contains("on and off");
         assert!(right >= 90.0 || !steady || queues, "{name}: {right:.1} % found");
     }

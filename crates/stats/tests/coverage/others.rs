@@ -111,7 +111,8 @@ fn clusters(r: &mut Random, seconds: f64, apart: f64) -> Run {
         for _ in 0..ios {
             let near = centre + 0.05 * r.uniform();
             let io = run.partition_point(|io| io.0 < near);
-            if let Some(io) = run.get_mut(io) {
+            // Each once: two in one place are the next as well.
+            if let Some(io) = run.iter_mut().skip(io).find(|io| io.1 < 5e-3) {
                 io.1 *= 20.0 * (0.5 * r.normal()).exp();
             }
         }

@@ -12,7 +12,7 @@
 
 use crate::binomial::Chance;
 use crate::dependence::{Dependence, DesignEffect};
-use crate::estimate::{DependentShare, Intervals, TWO_SIDED, chance_above};
+use crate::estimate::{DependentShare, Intervals, TWO_SIDED, chance_above, first_true};
 use crate::grid::cell_of;
 use taillight_core::Percentile;
 
@@ -164,19 +164,6 @@ impl DependentShare {
         let most = (all as f64 * MOST_TIMES) as u64;
         (all > 0 && decides(MOST_TIMES)).then(|| first_true(all, most, |n| decides(times(n))))
     }
-}
-
-/// The first of `no..=yes` for which a condition holds that does at `yes` and not at `no`.
-fn first_true(mut no: u64, mut yes: u64, holds: impl Fn(u64) -> bool) -> u64 {
-    while yes - no > 1 {
-        let middle = no + (yes - no) / 2;
-        if holds(middle) {
-            yes = middle;
-        } else {
-            no = middle;
-        }
-    }
-    yes
 }
 
 /// The share of requests of `fanout` I/Os that hold at least one of a kind, when the share of such

@@ -13,8 +13,7 @@
 
 use std::ops::Range;
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
+use crate::compare::quantile;
 use crate::grid::{cell_of, edge_of};
 use crate::long_run::long_run_variance;
 use crate::{Dist, TimeGrid};
@@ -161,12 +160,6 @@ impl<'a> RunLevels<'a> {
         enough.then_some(ChangePoint { figure, column, before, after, strength })
     }
 
-    /// The columns of the last sixth of the load, and what completed after it.
-    #[must_use]
-    pub fn last_sixth(&self) -> Range<usize> {
-        self.columns - self.columns.div_ceil(6)..self.columns()
-    }
-
     /// I/Os a second in these columns, as far as the load went on in them.
     #[must_use]
     pub fn rate(&self, columns: Range<usize>) -> f64 {
@@ -244,8 +237,7 @@ fn middle(cell: usize) -> f64 {
 
 /// What a steady run's strongest split exceeds in a share `alpha` of cases.
 fn limit(alpha: f64) -> f64 {
-    let t = StudentsT::new(0.0, 1.0, FREEDOM);
-    t.map_or(f64::INFINITY, |t| t.inverse_cdf(1.0 - alpha / (2.0 * DRAWS)))
+    quantile(FREEDOM, 1.0 - alpha / (2.0 * DRAWS))
 }
 
 /// Where a series of counts falls apart best.
@@ -372,7 +364,8 @@ mod tests {
         let (grid, dist) = run(50, 2.0);
         let levels = RunLevels::new(&grid, &dist, 60 * SECOND as u64);
         for ns in [1_000_000, 1_500_000, 1_501_234, 2_400_000] {
-            let (last, columns) = (levels.last_sixth(), grid.window().columns);
+            let columns = grid.window().columns;
+            let last = columns - columns / 6..columns;
             let (early, late) = (levels.part(0..last.start, ns), levels.part(last, ns));
             assert_eq!(early.ios + late.ios, dist.count());
             assert!((early.over + late.over).abs_diff(dist.count_above(ns)) <= 1, "{ns}");

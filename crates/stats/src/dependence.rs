@@ -23,12 +23,11 @@
 //! event is larger than all so far, and what happens once a run. The constants were set on one family of
 //! loads; `docs/measurement.md` has what they do on others.
 
-use std::f64::consts::PI;
 use std::sync::OnceLock;
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
+use crate::compare::quantile;
 use crate::grid::{TimeGrid, edge_of};
+use crate::long_run::cosines;
 
 /// Cosine terms that the power at frequency zero is the mean of.
 const TERMS: usize = 8;
@@ -230,7 +229,7 @@ impl LevelSums {
         // Time without I/Os says nothing: a workload that ended early is not steadier for it.
         let totals: Vec<f64> = busy.iter().map(|i| columns[*i]).collect();
         let total: f64 = totals.iter().sum();
-        let cosines = cosines(totals.len());
+        let cosines = cosines(totals.len(), LOOKED_AT.min(totals.len() / 2));
         let terms = |slices: &[f64]| -> Vec<f64> {
             cosines.iter().map(|c| c.iter().zip(slices).map(|(c, n)| c * n).sum()).collect()
         };
@@ -310,20 +309,10 @@ impl LevelSums {
     }
 }
 
-/// The lowest cosine terms of so many slices, without the constant one.
-fn cosines(slices: usize) -> Vec<Vec<f64>> {
-    let term = |j: usize| {
-        let step = PI * j as f64 / slices as f64;
-        (0..slices).map(|i| ((i as f64 + 0.5) * step).cos()).collect()
-    };
-    (1..=LOOKED_AT.min(slices / 2)).map(term).collect()
-}
-
 /// Two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// By what Student's t widens a two-sided 95 % interval, at least 1.
 fn widening(freedom: f64) -> f64 {
-    let t = StudentsT::new(0.0, 1.0, freedom.max(1.0));
-    t.map_or(1.0, |t| t.inverse_cdf(0.975) / NORMAL).max(1.0)
+    (quantile(freedom, 0.975) / NORMAL).max(1.0)
 }

@@ -49,8 +49,6 @@ pub struct Intervals<'a> {
     pub(crate) dependence: &'a Dependence,
     /// Edges between latencies and the I/Os at or above each, from all I/Os down to none.
     levels: Vec<CountedLevel>,
-    /// Whether there are cells within which dependence was not seen.
-    is_in_cells: bool,
     /// How many times longer a run must be to say how far its I/Os depend on each other.
     longer: Option<f64>,
 }
@@ -97,13 +95,7 @@ impl<'a> Intervals<'a> {
         if levels.len() < 2 || levels.last().is_none_or(|l| l.above > 0) {
             levels.push(end(u64::MAX, 0, levels.last().map_or(DesignEffect::NONE, |l| l.effect)));
         }
-        Intervals {
-            dist,
-            dependence,
-            levels,
-            is_in_cells: !known.is_empty(),
-            longer: dependence.longer(),
-        }
+        Intervals { dist, dependence, levels, longer: dependence.longer() }
     }
 
     /// A percentile with its interval, or with the count it needs.
@@ -222,7 +214,8 @@ impl<'a> Intervals<'a> {
         let tail = n * pct.tail_share();
         let off = (cell.most as f64 - tail).abs().min((cell.fewest as f64 - tail).abs());
         let within = cell.most as f64 > tail && tail > cell.fewest as f64;
-        let deep = self.is_in_cells && within && off > 0.5 * tail.min(n - tail);
+        let in_cells = !self.dependence.levels().is_empty();
+        let deep = in_cells && within && off > 0.5 * tail.min(n - tail);
         // What all share is known whatever the dependence.
         deep && self.dist.value_at_rank(self.dist.count() - cell.most + 1)
             != self.dist.value_at_rank(self.dist.count() - cell.fewest)
@@ -287,9 +280,13 @@ impl DependentShare {
 /// The largest of `from..=to` for which a condition holds that holds up to some value; `from` where it
 /// never does.
 fn last_true(from: u64, to: u64, holds: impl Fn(u64) -> bool) -> u64 {
-    let (mut yes, mut no) = (from, to.max(from) + 1);
-    while no - yes > 1 {
-        let middle = yes + (no - yes) / 2;
+    first_true(from, to.max(from) + 1, |value| !holds(value)) - 1
+}
+
+/// The first of `no..=yes` for which a condition holds that does at `yes` and not at `no`.
+pub(crate) fn first_true(mut no: u64, mut yes: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    while yes - no > 1 {
+        let middle = no + (yes - no) / 2;
         if holds(middle) {
             yes = middle;
         } else {
@@ -352,7 +349,7 @@ mod tests {
         assert!(low.bound.is_some_and(|bound| bound < 10), "{low:?}");
     }
 
-    /// Slow I/Os in clumps of ten weigh as a tenth of their number; in an order that tells nothing, as all.
+    /// Slow I/Os in clumps of fifty weigh as a fiftieth of their number or so; in an order that tells nothing, as all.
     #[test]
     fn dependence_takes_from_the_count() {
         let p: Percentile = "99".parse().expect("valid");

@@ -7,12 +7,20 @@ use std::f64::consts::PI;
 /// that are independent it has as many degrees of freedom as terms; terms are fewer than steps.
 pub(crate) fn long_run_variance(deviations: &[f64], terms: usize) -> f64 {
     let n = deviations.len() as f64;
-    let power = |k: usize| {
-        let at = |i: usize| (PI * k as f64 * (i as f64 + 0.5) / n).cos();
-        let sum: f64 = deviations.iter().enumerate().map(|(i, d)| d * at(i)).sum();
+    let power = |cosine: &Vec<f64>| {
+        let sum: f64 = deviations.iter().zip(cosine).map(|(d, c)| d * c).sum();
         2.0 / n * sum * sum
     };
-    (1..=terms).map(power).sum::<f64>() / terms as f64
+    cosines(deviations.len(), terms).iter().map(power).sum::<f64>() / terms as f64
+}
+
+/// The lowest cosine terms of so many steps, without the constant one.
+pub(crate) fn cosines(steps: usize, terms: usize) -> Vec<Vec<f64>> {
+    let term = |k: usize| {
+        let step = PI * k as f64 / steps as f64;
+        (0..steps).map(|i| ((i as f64 + 0.5) * step).cos()).collect()
+    };
+    (1..=terms).map(term).collect()
 }
 
 #[cfg(test)]

@@ -226,7 +226,8 @@ fn students(freedom: f64) -> Option<StudentsT> {
     StudentsT::new(0.0, 1.0, freedom.clamp(1.0, MANY)).ok()
 }
 
-fn quantile(freedom: f64, share: f64) -> f64 {
+/// Quantile of Student's t; infinite where there is none.
+pub(crate) fn quantile(freedom: f64, share: f64) -> f64 {
     students(freedom).map_or(f64::INFINITY, |d| d.inverse_cdf(share))
 }
 

@@ -16,8 +16,10 @@ use crate::analyse::{Analysis, IoGroup, latency};
 /// Every ceiling of the plan; `all` are all operations together. Errors: `Corrupt` when counts exceed
 /// 64 bits.
 pub fn ceilings(analysis: &Analysis, all: &IoSet) -> Result<Vec<Qos>> {
-    let asked = &analysis.manifest.plan.qos.ceilings;
-    let error = FamilyError { alone: 0.025, each: f64::min(0.025, 0.05 / asked.len() as f64) };
+    let qos = &analysis.manifest.plan.qos;
+    let (asked, looks) = (&qos.ceilings, f64::from(qos.looks.max(1)));
+    let each = f64::min(0.025, 0.05 / asked.len() as f64);
+    let error = FamilyError { alone: 0.025 / looks, each: each / looks };
     asked.iter().map(|ceiling| check(analysis, all, ceiling, error)).collect()
 }
 
@@ -56,6 +58,7 @@ fn check(analysis: &Analysis, all: &IoSet, ceiling: &Ceiling, error: FamilyError
         status: status(&ios.alone),
         jointly: ios.jointly(),
         ends_missing: ios.alone.ends_missing,
+        looks: Some(analysis.manifest.plan.qos.looks).filter(|looks| *looks > 1),
         above: ios.alone.above,
         episodes: episodes.list().len() as u64,
         needs: ios.alone.needs,

@@ -8,37 +8,76 @@ use serde_json::Value;
 
 use crate::{lab, tool};
 
-/// Results as lines of JSON, part of the source, and the page with the table.
-const RESULTS: &str = "crates/stats/tests/coverage/intervals.jsonl";
-const PAGE: &str = "docs/measurement.md";
-const BEGIN: &str = "<!-- intervals: written by `cargo xtask proof intervals`; do not edit -->";
-const END: &str = "<!-- intervals end -->";
+/// A proof: an ignored test, its results as lines of JSON, part of the source, and the page with the table.
+struct Proof {
+    name: &'static str,
+    package: &'static str,
+    test: [&'static str; 2],
+    results: &'static str,
+    page: &'static str,
+    table: fn(&[Value]) -> Result<String>,
+}
+
+const PROOFS: [Proof; 2] = [
+    Proof {
+        name: "intervals",
+        package: "taillight-stats",
+        test: ["coverage", "proof::intervals"],
+        results: "crates/stats/tests/coverage/intervals.jsonl",
+        page: "docs/measurement.md",
+        table: intervals,
+    },
+    Proof {
+        name: "disk-for",
+        package: "taillight-suite",
+        test: ["disk_for", "proof"],
+        results: "crates/suite/tests/disk_for.jsonl",
+        page: "docs/disk-for.md",
+        table: disk_for,
+    },
+];
 
 pub fn main(args: &[&str]) -> Result<bool> {
-    match args {
-        ["intervals"] => prove()?,
-        // The table alone, from the results there are.
-        ["intervals", "--page"] => {}
-        _ => bail!("a proof is one of: intervals [--page]"),
+    let found = args.first().and_then(|name| PROOFS.iter().find(|p| p.name == *name));
+    let Some(proof) = found.filter(|_| matches!(args[1..], [] | ["--page"])) else {
+        let names: Vec<&str> = PROOFS.iter().map(|p| p.name).collect();
+        bail!("a proof is one of: {}; --page makes its table alone", names.join(", "));
+    };
+    if args.len() == 1 {
+        proof.prove()?;
     }
-    let results = std::fs::read_to_string(tool::root().join(RESULTS)).context(RESULTS)?;
-    let cells: Vec<Value> =
-        results.lines().map(serde_json::from_str).collect::<Result<_, _>>().context(RESULTS)?;
-    let path = tool::root().join(PAGE);
-    let page = std::fs::read_to_string(&path)?;
-    std::fs::write(&path, lab::put(&page, BEGIN, END, &table(&cells)?)?)?;
+    proof.write_table()?;
     Ok(true)
 }
 
-fn prove() -> Result<()> {
-    let args = ["test", "--release", "-p", "taillight-stats", "--test", "coverage", "--"];
-    let test = ["--ignored", "--exact", "proof::intervals", "--nocapture"];
-    let mut command = tool::cargo(args.into_iter().chain(test));
-    tool::run(command.env("PROOF_RESULTS", tool::root().join(RESULTS)))
+impl Proof {
+    fn prove(&self) -> Result<()> {
+        let [file, test] = self.test;
+        let args = ["test", "--release", "-p", self.package, "--test", file, "--"];
+        let one = ["--ignored", "--exact", test, "--nocapture"];
+        let mut command = tool::cargo(args.into_iter().chain(one));
+        tool::run(command.env("PROOF_RESULTS", tool::root().join(self.results)))
+    }
+
+    fn write_table(&self) -> Result<()> {
+        let results = std::fs::read_to_string(tool::root().join(self.results));
+        let results = results.context(self.results)?;
+        let cells: Result<Vec<Value>, _> = results.lines().map(serde_json::from_str).collect();
+        let table = (self.table)(&cells.context(self.results)?).context(self.results)?;
+        let begin =
+            format!("<!-- {}: written by `cargo xtask proof {0}`; do not edit -->", self.name);
+        let end = format!("<!-- {} end -->", self.name);
+        let path = tool::root().join(self.page);
+        let page = std::fs::read_to_string(&path)?;
+        Ok(std::fs::write(&path, lab::put(&page, &begin, &end, &table)?)?)
+    }
 }
 
+/// A column: its heading, and the fields of a cell in it.
+type Column = (&'static str, &'static [&'static str]);
+
 /// What is in the table: a heading and the fields of a cell.
-const COLUMNS: [(&str, &[&str]); 9] = [
+const COLUMNS: [Column; 9] = [
     ("load", &["model"]),
     ("s", &["seconds"]),
     ("at", &["percentile"]),
@@ -50,25 +89,45 @@ const COLUMNS: [(&str, &[&str]); 9] = [
     ("the oracle's; 8 cosines'", &["oracle_kept", "oracle_missed", "plain_kept", "plain_missed"]),
 ];
 
-fn table(cells: &[Value]) -> Result<String> {
+fn intervals(cells: &[Value]) -> Result<String> {
     let mut text = String::new();
     for (family, about) in [
         ("set on", "Loads that the constants were set on"),
         ("others", "Loads that were made independently of the method"),
     ] {
-        let headings: Vec<&str> = COLUMNS.iter().map(|(heading, _)| *heading).collect();
-        text += &format!("**{about}:**\n\n| {} |\n|", headings.join(" | "));
-        text += &"---|".repeat(COLUMNS.len());
-        text.push('\n');
-        for cell in cells.iter().filter(|cell| cell["family"] == family) {
-            let columns = COLUMNS.iter().map(|(_, fields)| {
-                let shown: Result<Vec<String>> = fields.iter().map(|f| field(cell, f)).collect();
-                Ok(shown?.join(", "))
-            });
-            let columns: Vec<String> = columns.collect::<Result<_>>()?;
-            text += &format!("| {} |\n", columns.join(" | "));
-        }
-        text.push('\n');
+        let of = cells.iter().filter(|cell| cell["family"] == family);
+        text += &format!("**{about}:**\n\n{}\n", table(&COLUMNS, of)?);
+    }
+    Ok(text)
+}
+
+/// Answers on virtual disks, and what they cost.
+const DISK_FOR: [Column; 6] = [
+    ("disk", &["disk"]),
+    ("runs", &["runs"]),
+    ("kept, %", &["kept"]),
+    ("missed, %", &["missed"]),
+    ("undecided, %", &["undecided"]),
+    (
+        "a second look, %; extra time, median s; of those, s",
+        &["second_look", "extra_s", "extra_of_those_s"],
+    ),
+];
+
+fn disk_for(cells: &[Value]) -> Result<String> {
+    table(&DISK_FOR, cells.iter())
+}
+
+fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let mut text = format!("| {} |\n|{}\n", headings.join(" | "), "---|".repeat(columns.len()));
+    for cell in cells {
+        let columns = columns.iter().map(|(_, fields)| {
+            let shown: Result<Vec<String>> = fields.iter().map(|f| field(cell, f)).collect();
+            Ok(shown?.join(", "))
+        });
+        let columns: Vec<String> = columns.collect::<Result<_>>()?;
+        text += &format!("| {} |\n", columns.join(" | "));
     }
     Ok(text)
 }
@@ -76,11 +135,12 @@ fn table(cells: &[Value]) -> Result<String> {
 fn field(cell: &Value, name: &str) -> Result<String> {
     match &cell[name] {
         Value::String(text) => Ok(text.clone()),
+        Value::Null => Ok("-".to_owned()),
         Value::Number(number) => {
             let value = number.as_f64().context("a number")?;
             let digits = usize::from(value.fract() != 0.0 && value < 100.0);
             Ok(format!("{value:.digits$}"))
         }
-        _ => bail!("{RESULTS} has a line without {name}"),
+        _ => bail!("a line without {name}"),
     }
 }

@@ -18,7 +18,7 @@ mod text;
 mod verdict;
 
 pub use analyse::damage::{damaged, is_damage};
-pub use attribution::layer_words;
+pub use attribution::{layer_did, layer_words};
 pub use make::{MadeReport, ReportOptions, at_home, check_output, make, make_counted};
 pub use model::charts::sweep;
 pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};
@@ -30,3 +30,4 @@ pub use render::console::console_text;
 pub use render::html;
 pub use summary::summarise;
 pub use text::{format, table, undecided};
+pub use verdict::LEVEL_CHANGED;

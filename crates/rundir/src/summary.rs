@@ -244,6 +244,12 @@ impl Qos {
     pub fn among_all(&self) -> QosStatus {
         self.jointly.unwrap_or(self.status)
     }
+
+    /// The share of what was asked about, requests or I/Os; none where it is not known.
+    #[must_use]
+    pub fn share_asked(&self) -> Option<ShareOver> {
+        self.requests.as_ref().map_or(self.share, |requests| requests.measured)
+    }
 }
 
 /// A share of I/Os or requests above a ceiling, 0 to 1, with its interval: at 95 %, or what `looks` leaves.

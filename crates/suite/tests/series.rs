@@ -444,61 +444,6 @@ fn flags_that_a_suite_cannot_use_are_refused() {
     assert!(e.to_string().contains("--records"), "{e}");
 }
 
-/// Runs a suite on a simulated disk; what `series.json` and the console say.
-fn disk_for(of: &str, service: &str, runtime: Option<&str>) -> (serde_json::Value, String) {
-    let home = tempfile::tempdir().expect("a directory");
-    let suite = SuiteFile::parse(&embedded(&format!("disk-for-{of}")).expect("there"));
-    let target = format!(
-        "driver = \"sim\"\nsize = \"1150MiB\"\noptions = {{ channels = 8, service = {service} }}"
-    );
-    let target: toml::Table = target.parse().expect("TOML");
-    let request = SuiteRequest {
-        targets: vec![("job".to_owned(), toml::Value::Table(target))],
-        runtime: runtime.map(str::to_owned),
-        set: ["run.seed=4", "capture.budget=256MiB"].map(str::to_owned).to_vec(),
-        ..SuiteRequest::default()
-    };
-    let mut prepared = suite.expect("a suite").prepare(request, Rc::new(plan)).expect("plans");
-    let dir = home.path().join("out");
-    let setup = SeriesSetup { dir: dir.clone(), command: Vec::new(), resumed: None };
-    let mut host = SimHost::default();
-    let ended = run_series(prepared.method.as_mut(), &mut host, setup).expect("it runs");
-    let file = SeriesFile::read(&dir).expect("readable").expect("there");
-    let answer = file.answer.expect("an answer");
-    assert_eq!(ended.exit == Exit::GateFailed, answer["answer"] == "missed");
-    (answer, host.text.join("\n"))
-}
-
-#[test]
-fn a_disk_of_known_speed_gets_the_known_answer() {
-    let constant = |ms: u32| format!("{{ kind = \"constant\", time = \"{ms}ms\" }}");
-    for of in ["etcd", "postgres", "kafka"] {
-        let (kept, text) = disk_for(of, &constant(1), Some("20s"));
-        assert_eq!(kept["answer"], "kept", "{of}: {text}");
-        assert!(text.contains("Answer  kept"), "{text}");
-        let (missed, text) = disk_for(of, &constant(60), Some("20s"));
-        assert_eq!(missed["answer"], "missed", "{of}: {text}");
-        let (short, text) = disk_for(of, &constant(1), Some("200ms"));
-        assert_eq!(short["answer"], "undecided", "{of}: {text}");
-        assert!(text.contains("--runtime"), "{text}");
-    }
-}
-
-/// One I/O in 200 beyond 25 ms: the body keeps its ceiling, the tail does not.
-#[test]
-fn each_ceiling_of_a_disk_has_an_answer_and_an_interval() {
-    let service = "{ kind = \"bimodal\", common = \"1ms\", rare = \"30ms\", every = 200 }";
-    let (answer, text) = disk_for("etcd", service, Some("60s"));
-    let all = answer["ceilings"].as_array().expect("two");
-    let said: Vec<_> = all.iter().map(|c| c["answer"].as_str().expect("a word")).collect();
-    assert_eq!((said, &answer["answer"]), (vec!["kept", "missed"], &"missed".into()), "{text}");
-    for ceiling in all {
-        let share = &ceiling["check"]["share"];
-        let at = |end: &str| share[end].as_f64().expect("an end");
-        assert!(at("lo") < 0.005 && 0.005 < at("hi"), "{ceiling}");
-    }
-}
-
 /// A job on files, of which the engine is not said.
 const FILES: &str = "[run]\nduration = \"1s\"\nseed = 3\n[target]\ndriver = \"file\"\npath = \"x\"\n\
                      size = \"1GiB\"\n[[workload]]\nmix = \"read\"\nblock_size = \"4KiB\"\n";

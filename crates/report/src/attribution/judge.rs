@@ -161,6 +161,12 @@ pub fn layer_words(name: &str) -> &str {
     layer.map_or(name, |layer| layer.words())
 }
 
+/// What a layer that outputs name so did, after "N I/Os ..."; its name where none is called so.
+pub fn layer_did(name: &str) -> &str {
+    let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name);
+    layer.map_or(name, |layer| layer.did())
+}
+
 pub fn layer(phase: Phase) -> Layer {
     match phase {
         Phase::Submit | Phase::Application => Layer::Application,

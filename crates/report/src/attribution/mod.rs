@@ -40,7 +40,7 @@ pub use culprits::Culprit;
 pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use explain::explain;
 pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
-pub use judge::{Layer, OutlierVerdict, layer_words};
+pub use judge::{Layer, OutlierVerdict, layer_did, layer_words};
 pub use layers::{Coverage, Slow};
 pub use next::next;
 pub use patterns::Pattern;

@@ -8,5 +8,6 @@ pub mod saturation;
 pub mod wrong_data;
 
 pub use basis::{asked_for, main, unmeasured, unsampled, whole_ops};
+pub use changes::LEVEL_CHANGED;
 pub use rules::{CEILING_FAILED, CEILING_UNDECIDED, is_own, placeholder, verdict};
 pub use wrong_data::WRONG_DATA;

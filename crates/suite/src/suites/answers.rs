@@ -11,15 +11,55 @@ use taillight_report::layer_words;
 use taillight_report::table::{Cell, Table};
 use taillight_report::undecided;
 use taillight_rundir::Summary;
+use taillight_rundir::latency::Quantile;
 use taillight_rundir::summary::{Cause, Qos, QosStatus};
 
+use super::answer_words;
 use crate::figures::quantile;
 use crate::method::PointResult;
 
-/// Every check with its run.
-fn checks(done: &[PointResult]) -> impl Iterator<Item = (&PointResult, &Summary, &Qos)> {
-    let runs = done.iter().filter_map(|r| Some((r, r.summary.as_ref()?)));
-    runs.flat_map(|(r, s)| s.qos.iter().map(move |q| (r, s, q)))
+/// One ceiling of one run.
+pub(super) struct Check<'a> {
+    pub result: &'a PointResult,
+    pub summary: &'a Summary,
+    pub qos: &'a Qos,
+}
+
+impl Check<'_> {
+    /// The answer of the check by itself.
+    fn status(&self) -> QosStatus {
+        of_run(self.summary, self.qos, self.qos.status)
+    }
+
+    /// The same as one of all ceilings of the run.
+    pub fn among_all(&self) -> QosStatus {
+        of_run(self.summary, self.qos, self.qos.among_all())
+    }
+
+    /// Whether it is missed for the rate alone that the run did not reach.
+    pub fn by_rate(&self) -> bool {
+        self.status() != self.qos.status
+    }
+
+    /// Whether it is missed by itself, and not as one of several.
+    pub fn by_chance(&self) -> bool {
+        self.status() == QosStatus::Fail && self.among_all() == QosStatus::Undecided
+    }
+}
+
+/// Every check of the runs that answer.
+fn checks<'a>(answering: &[&'a PointResult]) -> Vec<Check<'a>> {
+    let of = |result: &&'a PointResult| {
+        let result: &'a PointResult = result;
+        let summary = result.summary.as_ref()?;
+        Some(summary.qos.iter().map(move |qos| Check { result, summary, qos }))
+    };
+    answering.iter().filter_map(of).flatten().collect()
+}
+
+/// What each ceiling of a run is as one of all.
+pub(super) fn statuses(summary: &Summary) -> impl Iterator<Item = QosStatus> {
+    summary.qos.iter().map(move |q| of_run(summary, q, q.among_all()))
 }
 
 fn word(status: QosStatus) -> &'static str {
@@ -32,15 +72,6 @@ fn word(status: QosStatus) -> &'static str {
 
 /// The answer of a check. A run that did not reach its rate has no steady response time to decide by: with
 /// more I/Os over the ceiling than allowed, the load itself was too much, and the ceiling is missed.
-fn status(summary: &Summary, q: &Qos) -> QosStatus {
-    of_run(summary, q, q.status)
-}
-
-/// The same as one of all ceilings of the run.
-fn among_all(summary: &Summary, q: &Qos) -> QosStatus {
-    of_run(summary, q, q.among_all())
-}
-
 fn of_run(summary: &Summary, q: &Qos, status: QosStatus) -> QosStatus {
     match (status, summary.saturation.saturated && too_many_over(q)) {
         (QosStatus::Undecided, true) => QosStatus::Fail,
@@ -49,7 +80,7 @@ fn of_run(summary: &Summary, q: &Qos, status: QosStatus) -> QosStatus {
 }
 
 fn too_many_over(q: &Qos) -> bool {
-    let share = q.requests.as_ref().map_or(q.share, |r| r.measured).and_then(|s| s.share);
+    let share = q.share_asked().and_then(|s| s.share);
     let allowed = q.at.parse::<Percentile>().ok().map(|at| at.tail_share());
     share.zip(allowed).is_some_and(|(share, allowed)| share > allowed)
 }
@@ -61,36 +92,58 @@ fn sound(result: &PointResult) -> bool {
     result.complete() && fine && judged
 }
 
-/// Whether a ceiling of some run is missed.
-pub(super) fn missed(done: &[PointResult]) -> bool {
-    checks(done).any(|(_, s, q)| among_all(s, q) == QosStatus::Fail)
+/// What the runs that answer say.
+pub(super) struct Answering<'a> {
+    /// The last look at each setting.
+    pub runs: Vec<&'a PointResult>,
+    /// The looks at a setting that took several; empty where none did.
+    pub looks: Vec<&'a PointResult>,
+    /// Whether no run is still to come.
+    pub whole: bool,
 }
 
-/// The answer over all runs: missed if one is, kept if all are and the series is `whole`; none without a
+/// The exit code of the answer; none where it is kept, or where nothing was asked.
+pub(super) fn exit(of: &Answering<'_>) -> Option<Exit> {
+    match overall(of, &checks(&of.runs))? {
+        QosStatus::Pass => None,
+        QosStatus::Fail => Some(Exit::GateFailed),
+        QosStatus::Undecided => Some(Exit::GateUndecided),
+    }
+}
+
+/// The answer over all runs: missed if one is, kept if all are and the series is whole; none without a
 /// ceiling.
-fn overall(done: &[PointResult], whole: bool) -> Option<&'static str> {
-    let all: Vec<QosStatus> = checks(done).map(|(_, s, q)| among_all(s, q)).collect();
-    let has = |status| all.contains(&status);
+fn overall(of: &Answering<'_>, checks: &[Check<'_>]) -> Option<QosStatus> {
+    let has = |status| checks.iter().any(|check| check.among_all() == status);
     let worst = if has(QosStatus::Fail) {
         QosStatus::Fail
-    } else if has(QosStatus::Undecided) || !whole || !done.iter().all(sound) {
+    } else if has(QosStatus::Undecided) || !of.whole || !of.runs.iter().all(|r| sound(r)) {
         QosStatus::Undecided
     } else {
         QosStatus::Pass
     };
-    (!all.is_empty()).then(|| word(worst))
+    (!checks.is_empty()).then_some(worst)
 }
 
 /// For `series.json`; none without a ceiling.
-pub(super) fn answer(done: &[PointResult], whole: bool) -> Option<Value> {
-    let check = |(r, s, q): (&PointResult, &Summary, &Qos)| json!({ "run": r.point.id, "answer": word(status(s, q)), "layer": layer(q), "check": q });
-    let all = overall(done, whole)?;
-    Some(json!({ "answer": all, "ceilings": checks(done).map(check).collect::<Vec<_>>() }))
+pub(super) fn answer(of: &Answering<'_>, measures: Option<&str>) -> Option<Value> {
+    let all = checks(&of.runs);
+    let check = |c: &Check<'_>| json!({ "run": c.result.point.id, "answer": word(c.status()), "layer": layer(c.qos), "check": c.qos });
+    let answer = overall(of, &all)?;
+    let text = answer_words::sentence(answer, &all, measures, &of.looks);
+    Some(json!({
+        "answer": word(answer),
+        "text": text,
+        "ceilings": all.iter().map(check).collect::<Vec<_>>()
+    }))
 }
 
-/// The same for people: one word, and a row for each ceiling of each run.
-pub(super) fn table(done: &[PointResult], whole: bool) -> Option<(String, Table)> {
-    let all = overall(done, whole)?;
+/// The same for people: a sentence, and a row for each ceiling of each run that answers.
+pub(super) fn table(of: &Answering<'_>, measures: Option<&str>) -> Option<(String, Table)> {
+    let all = checks(&of.runs);
+    let answer = overall(of, &all)?;
+    let looks = all.iter().filter_map(|c| c.qos.looks).max().unwrap_or(1);
+    let over = format!("I/Os over, share, {}", percent(1.0 - 0.05 / f64::from(looks)));
     let columns = [
         "run",
         "of",
@@ -98,14 +151,14 @@ pub(super) fn table(done: &[PointResult], whole: bool) -> Option<(String, Table)
         "for",
         "answer",
         "measured, 95 %",
-        "I/Os over, share, 95 %",
+        over.as_str(),
         "those over held by",
     ];
     let mut table = Table::of_words("ceilings", "Ceilings", &columns);
-    for (result, summary, q) in checks(done) {
-        let answer = status(summary, q);
+    for check in &all {
+        let (summary, q, answer) = (check.summary, check.qos, check.status());
         let why = match answer {
-            _ if answer != q.status => ", the rate was not reached".to_owned(),
+            _ if check.by_rate() => ", the rate was not reached".to_owned(),
             QosStatus::Undecided => format!(": {}", undecided(q, summary.totals.duration_ns)),
             _ => String::new(),
         };
@@ -114,42 +167,43 @@ pub(super) fn table(done: &[PointResult], whole: bool) -> Option<(String, Table)
             None => q.workload.clone().unwrap_or_else(|| "all".to_owned()),
         };
         let row = [
-            result.point.id.clone(),
+            check.result.point.id.clone(),
             of,
             time(q.ceiling_ns),
             format!("{} %", q.at),
             format!("{}{why}", word(answer)),
             measured(summary, q),
-            over(q),
+            share_over(q),
             layer(q).unwrap_or("-".to_owned()),
         ];
         table.rows.push(row.into_iter().map(Cell::new).collect());
     }
-    Some((format!("Answer  {all}"), table))
+    Some((answer_words::sentence(answer, &all, measures, &of.looks), table))
 }
 
 fn time(ns: u64) -> String {
     duration(ns as f64)
 }
 
+/// The percentile that a ceiling is for; none for requests.
+pub(super) fn quantile_of<'a>(summary: &'a Summary, q: &Qos) -> Option<&'a Quantile> {
+    let own = |name: &String| summary.workloads.iter().find(|w| w.name == *name);
+    let totals = q.workload.as_ref().map_or(Some(&summary.totals), |n| Some(&own(n)?.totals))?;
+    let at = q.at.parse().ok().filter(|_| q.requests.is_none())?;
+    quantile(totals.latencies.main(), at)
+}
+
 /// The percentile that the ceiling is for, with its interval.
 fn measured(summary: &Summary, q: &Qos) -> String {
-    if q.requests.is_some() {
-        return "-".to_owned();
-    }
-    let own = |name: &String| summary.workloads.iter().find(|w| w.name == *name);
-    let totals = q.workload.as_ref().map_or(Some(&summary.totals), |n| Some(&own(n)?.totals));
-    let at = totals.zip(q.at.parse().ok()).and_then(|(t, p)| quantile(t.latencies.main(), p));
-    let Some(it) = at else {
+    let Some(it) = quantile_of(summary, q) else {
         return "-".to_owned();
     };
     let shown = |ns: Option<u64>| ns.map_or("-".to_owned(), time);
     format!("{} ({} to {})", shown(it.ns), shown(it.lo_ns), shown(it.hi_ns))
 }
 
-fn over(q: &Qos) -> String {
-    let share = q.requests.as_ref().map_or(q.share, |r| r.measured);
-    share.map_or("unknown".to_owned(), |s| {
+fn share_over(q: &Qos) -> String {
+    q.share_asked().map_or("unknown".to_owned(), |s| {
         let share = s.share.map_or("-".to_owned(), percent);
         let over = match q.requests {
             Some(_) => String::new(),

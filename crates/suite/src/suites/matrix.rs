@@ -11,11 +11,12 @@ use std::os::unix::fs::FileTypeExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use taillight_core::job::{FieldLoop, JobFile, PointOrder};
+use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 use taillight_rundir::series::PointRole;
 
 use super::amend;
-use super::matrix_method::{MatrixMethod, PhasePoint};
+use super::matrix_method::{MatrixMethod, PhasePoint, RunPart};
 use super::matrix_points::{PointMaker, axes};
 use super::matrix_words;
 use super::operating::ChosenPoints;
@@ -74,6 +75,13 @@ pub struct MatrixSuite {
     /// Whether a ceiling that is missed or undecided decides the exit code. Default: true.
     #[serde(default = "gates")]
     pub gates: bool,
+    /// How long a setting may be measured until its ceilings are decided: where its run leaves one open and
+    /// misses none, a longer run follows, and both share the error of one. Default: one run.
+    #[serde(default)]
+    pub decide_within: Option<Span>,
+    /// What the I/Os with ceilings are, for the answer: "etcd's appends". Default: I/Os of the workload.
+    #[serde(default)]
+    pub measures: Option<String>,
     /// The file as it stands.
     #[serde(skip)]
     pub written: toml::Table,
@@ -434,7 +442,7 @@ pub(super) fn deepest_measured(suite: &MatrixSuite, points: &[PhasePoint]) -> u3
 /// Whether what a point measures is nobody's result: it brings the target into a state, or empties it.
 fn prepares(suite: &MatrixSuite, point: &PhasePoint) -> bool {
     let phase = &suite.phases[point.phase];
-    point.before || phase.preconditions() || phase.purge.is_some()
+    point.part == RunPart::Before || phase.preconditions() || phase.purge.is_some()
 }
 
 /// That a target is no block device, for each that is none.

@@ -13,6 +13,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_rundir::series::Decision;
 
+use super::answers::{self, Answering};
 use super::loops::{load_ns, settings};
 use super::matrix::{MatrixSuite, SuitePhase, deepest_measured};
 use super::matrix_points::{PointMaker, PointPlace, coordinates};
@@ -20,7 +21,7 @@ use super::matrix_words as words;
 use super::operating::{ChosenRounds, OperatingPoints};
 use super::recovery::{self, JudgedRecovery};
 use super::steady::{Coordinates, JudgedTrack, SteadyOutcome, SteadyRounds};
-use super::{answers, operating_words};
+use super::{operating_words, second_look};
 use crate::demand::{self, sweep_data};
 use crate::exit::worst;
 use crate::method::{
@@ -35,9 +36,18 @@ pub(super) struct PhasePoint {
     pub phase: usize,
     /// Which of the settings that results choose; its plan here is one that it may have.
     pub chosen: Option<usize>,
-    /// Whether it is a run before others of its phase.
-    pub before: bool,
+    pub part: RunPart,
     pub point: Point,
+}
+
+/// What a run is to its setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunPart {
+    /// It brings the target into a state, before others of its phase.
+    Before,
+    Own,
+    /// It decides what the run of the setting left open; its plan here is the longest it may have.
+    SecondLook,
 }
 
 /// The points of a matrix, and the reports over them.
@@ -162,35 +172,55 @@ impl MatrixMethod {
     /// The settings of a phase's loops.
     pub fn settings(&self, phase: usize) -> Vec<Coordinates> {
         let first = self.points.iter().filter(|p| p.phase == phase && p.point.round == 1);
-        let own = first.filter(|p| !p.before && p.chosen.is_none());
+        let own = first.filter(|p| p.part == RunPart::Own && p.chosen.is_none());
         own.map(|p| p.point.coordinates.clone()).collect()
     }
 
-    /// The results of a phase, in order, or of the runs before them.
-    fn results_of<'a>(
+    /// The results of a phase that are such a part of it, in order.
+    pub fn results_of<'a>(
         &self,
         phase: usize,
-        before: bool,
+        part: RunPart,
         done: &'a [PointResult],
     ) -> Vec<&'a PointResult> {
-        let of = |r: &&PointResult| {
-            self.planned(r).is_some_and(|p| p.phase == phase && p.before == before)
-        };
+        let of =
+            |r: &&PointResult| self.planned(r).is_some_and(|p| p.phase == phase && p.part == part);
         done.iter().filter(of).collect()
     }
 
-    /// The results of a phase, in order.
-    pub fn results<'a>(&self, phase: usize, done: &'a [PointResult]) -> Vec<&'a PointResult> {
-        self.results_of(phase, false, done)
+    /// Whether a result is of a phase.
+    pub fn is_of(&self, phase: usize, result: &PointResult) -> bool {
+        self.planned(result).is_some_and(|p| p.phase == phase)
     }
 
-    /// The results of the runs before those of a phase.
-    pub fn results_before<'a>(
-        &self,
-        phase: usize,
-        done: &'a [PointResult],
-    ) -> Vec<&'a PointResult> {
-        self.results_of(phase, true, done)
+    /// The results of a phase's own runs, in order.
+    pub fn results<'a>(&self, phase: usize, done: &'a [PointResult]) -> Vec<&'a PointResult> {
+        self.results_of(phase, RunPart::Own, done)
+    }
+
+    /// The result that a second look is at; none before it is there.
+    fn first_look<'a>(&self, second: &Point, done: &'a [PointResult]) -> Option<&'a PointResult> {
+        let before = self.places.get(&second.id)?.checked_sub(1)?;
+        done.iter().find(|r| r.point.id == self.points[before].point.id)
+    }
+
+    /// Which runs answer for the ceilings: the last whole look at each setting.
+    pub fn answering<'a>(&self, done: &'a [PointResult]) -> Answering<'a> {
+        let whole = |r: &&PointResult| r.complete() && r.summary.is_some();
+        let second =
+            |r: &&PointResult| self.planned(r).is_some_and(|p| p.part == RunPart::SecondLook);
+        let (seconds, mut runs): (Vec<&PointResult>, Vec<&PointResult>) =
+            done.iter().partition(second);
+        let mut looks = Vec::new();
+        for second in seconds.into_iter().filter(whole) {
+            let Some(first) = self.first_look(&second.point, done) else { continue };
+            let Some(place) = runs.iter().position(|r| std::ptr::eq(*r, first)) else { continue };
+            runs[place] = second;
+            if looks.is_empty() {
+                looks = vec![first, second];
+            }
+        }
+        Answering { runs, looks, whole: self.following(done).is_none() }
     }
 
     /// The rounds of a phase that count; none before one is complete.
@@ -250,9 +280,12 @@ impl MatrixMethod {
         Some((from, rounds, found))
     }
 
-    /// Whether a point is one that results choose and that needs no run: there is none, or it has
-    /// the setting of an earlier one.
+    /// Whether a point needs no run: results choose none for it, or one with the setting of an earlier
+    /// point, or decide what it would look at again.
     fn needless(&self, p: &PhasePoint, done: &[PointResult]) -> bool {
+        if p.part == RunPart::SecondLook {
+            return self.first_look(&p.point, done).is_some_and(|r| !second_look::is_open(r));
+        }
         p.chosen.is_some_and(|nth| {
             let point = self.operating(p.phase, done).and_then(|(.., o)| o.chosen[nth].clone());
             point.is_none_or(|point| point.same_as.is_some())
@@ -262,7 +295,10 @@ impl MatrixMethod {
     /// The point at this place, chosen where results choose it. Errors: when no plan can be made.
     fn point(&self, at: usize, done: &[PointResult]) -> Result<Point> {
         let planned = &self.points[at];
-        let Some(nth) = planned.chosen.filter(|_| !planned.before) else {
+        if planned.part == RunPart::SecondLook {
+            return Ok(self.second_look(&planned.point, done));
+        }
+        let Some(nth) = planned.chosen.filter(|_| planned.part == RunPart::Own) else {
             return Ok(planned.point.clone());
         };
         let lost = || Error::internal("a point is run before it was chosen");
@@ -283,6 +319,20 @@ impl MatrixMethod {
             }
         }
         Err(lost())
+    }
+
+    /// A second look, as long as the first one says.
+    fn second_look(&self, planned: &Point, done: &[PointResult]) -> Point {
+        let mut point = planned.clone();
+        let first = self.first_look(planned, done);
+        let summary = first.and_then(|r| r.summary.as_ref());
+        let duration = first.and_then(|r| r.point.plan.run.duration);
+        if let (Some(summary), Some(first), Some(most)) =
+            (summary, duration, point.plan.run.duration)
+        {
+            point.plan.run.duration = Some(second_look::length(summary, first, most));
+        }
+        point
     }
 
     /// What the rounds of a phase say; none for one whose rounds are a given number.
@@ -388,10 +438,16 @@ impl MatrixMethod {
         };
         let earliest: Vec<Option<u32>> = (0..self.suite.phases.len()).map(earliest).collect();
         for p in &self.points[at..] {
-            if p.chosen.is_some() && known(p) && self.needless(p, done) {
+            let is_known = (p.chosen.is_some() && known(p)) || p.part == RunPart::SecondLook;
+            if is_known && self.needless(p, done) {
                 continue;
             }
             most.add(&p.point.plan);
+            let may_be_spared =
+                p.part == RunPart::SecondLook && self.first_look(&p.point, done).is_none();
+            if may_be_spared {
+                continue;
+            }
             if earliest[p.phase].is_none_or(|round| p.point.round <= round) {
                 least.add(&p.point.plan);
             }
@@ -504,9 +560,17 @@ impl Method for MatrixMethod {
 
     fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
         let gate = |exit: &Exit| matches!(exit, Exit::GateFailed | Exit::GateUndecided);
-        let counts = |exit: &Exit| self.suite.gates || !gate(exit);
-        let all = done.iter().map(|r| r.exit).chain(ended).filter(counts).fold(Exit::Ok, worst);
-        if self.suite.gates && answers::missed(done) { worst(all, Exit::GateFailed) } else { all }
+        let answering = self.answering(done);
+        // What a second look decides is no gate any more.
+        let last = |r: &PointResult| answering.runs.iter().any(|of| std::ptr::eq(*of, r));
+        let counts = |r: &&PointResult| !gate(&r.exit) || (self.suite.gates && last(r));
+        let exits = done.iter().filter(counts).map(|r| r.exit);
+        let ended = ended.filter(|exit| self.suite.gates || !gate(exit));
+        let all = exits.chain(ended).fold(Exit::Ok, worst);
+        match answers::exit(&answering).filter(|_| self.suite.gates) {
+            Some(gate) => worst(all, gate),
+            None => all,
+        }
     }
 
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
@@ -525,7 +589,8 @@ impl Method for MatrixMethod {
             all.extend(demand::decisions(&data, round));
         }
         let parts = [
-            answers::answer(series.done, self.following(series.done).is_none()).filter(|_| ended),
+            answers::answer(&self.answering(series.done), self.suite.measures.as_deref())
+                .filter(|_| ended),
             answer(&found),
             recovery::answer(&recoveries),
             operating_words::answer(self, &choices),
@@ -544,6 +609,9 @@ impl Method for MatrixMethod {
     fn to_run(&self, done: &[PointResult]) -> Vec<String> {
         let at = self.following(done).unwrap_or(self.points.len());
         let left = self.points[at..].iter().filter(|p| {
+            if p.part == RunPart::SecondLook {
+                return !self.needless(p, done);
+            }
             let chosen = self.suite.phases[p.phase].points.is_some();
             !(chosen && self.operating(p.phase, done).is_some() && self.needless(p, done))
         });

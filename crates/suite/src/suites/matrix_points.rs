@@ -9,7 +9,8 @@ use taillight_core::{Error, Percentile, Result};
 
 use super::loops::{Setting, check_count, combinations, load_ns, settings, shown, shuffle};
 use super::matrix::{BeforeEach, MatrixSuite, SuiteJob, SuitePhase};
-use super::matrix_method::PhasePoint;
+use super::matrix_method::{PhasePoint, RunPart};
+use super::second_look;
 use super::steady::Coordinates;
 use super::targets::TARGET;
 use super::{Planner, SuiteRequest, job_source};
@@ -177,20 +178,40 @@ impl PointMaker {
             shuffle(&mut all, seed, round);
         }
         for (nth, (chosen, words, setting)) in all.into_iter().enumerate() {
-            let mut add = |of: &SuitePhase, words: &[String], setting: &Setting<'_>, draw| {
+            let mut add = |part, words: &[String], setting: &Setting<'_>, draw| {
+                let of = match (&before, part) {
+                    (Some((run, _)), RunPart::Before) => run,
+                    _ => phase,
+                };
                 let id = id(of, (points.len() + 1, round), words);
                 let place = PointPlace { id, round, draw };
-                let point = self.point(suite, of, place, setting, Some(seed))?;
-                let before = !std::ptr::eq(of, phase);
-                points.push(PhasePoint { phase: at, chosen, before, point });
-                Ok::<(), Error>(())
+                let mut point = self.point(suite, of, place, setting, Some(seed))?;
+                let within = suite.decide_within.filter(|_| phase.timed() && chosen.is_none());
+                let longest = second_look::longest(&point.plan, within);
+                let longest = longest.filter(|_| part != RunPart::Before);
+                if longest.is_some() {
+                    point.plan.qos.looks = second_look::LOOKS;
+                }
+                if part == RunPart::SecondLook {
+                    point.plan.run.duration = longest;
+                }
+                points.push(PhasePoint { phase: at, chosen, part, point });
+                Ok::<bool, Error>(longest.is_some())
             };
-            match &before {
-                Some((run, BeforeEach::Run)) => add(run, &words, &Vec::new(), draw + nth)?,
-                Some((run, BeforeEach::Round)) if nth == 0 => add(run, &[], &Vec::new(), draw)?,
+            let each = before.as_ref().map(|(_, each)| *each);
+            match each {
+                Some(BeforeEach::Run) => {
+                    add(RunPart::Before, &words, &Vec::new(), draw + nth)?;
+                }
+                Some(BeforeEach::Round) if nth == 0 => {
+                    add(RunPart::Before, &[], &Vec::new(), draw)?;
+                }
                 _ => {}
             }
-            add(phase, &words, &setting, draw)?;
+            if add(RunPart::Own, &words, &setting, draw)? {
+                let words = [words.as_slice(), &["longer".to_owned()]].concat();
+                add(RunPart::SecondLook, &words, &setting, draw + 1)?;
+            }
         }
         Ok(())
     }

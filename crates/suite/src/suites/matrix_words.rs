@@ -9,10 +9,10 @@ use taillight_report::{JudgedWindow, ReportContext, ReportPoint, ReportSummary, 
 use taillight_rundir::names;
 use taillight_stats::SteadyRule;
 
-use super::answers;
+use super::answers::{self, Answering};
 use super::loops::length;
 use super::matrix::MatrixSuite;
-use super::matrix_method::MatrixMethod;
+use super::matrix_method::{MatrixMethod, RunPart};
 use super::operating_words::{self, PointChoice};
 use super::recovery::{self, JudgedRecovery};
 use super::sheet;
@@ -300,7 +300,7 @@ fn window_table(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Op
 /// What the run before each round gave: it tells whether the target was in the same state.
 fn before_rounds(method: &MatrixMethod, phase: usize, done: &[PointResult]) -> Option<SteadyTrack> {
     let name = method.suite.phases[phase].title();
-    let results = method.results_before(phase, done);
+    let results = method.results_of(phase, RunPart::Before, done);
     let steady = method.suite.phases[phase].steady.as_ref()?;
     let round = |r: &&PointResult| (r.point.round, r.values.get(&steady.figure).copied());
     (!results.is_empty()).then(|| SteadyTrack {
@@ -334,7 +334,7 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
     let mut table = Table::new("points", &method.suite.about, &["run"]);
     table.columns.extend(figures.iter().map(|f| heading(f)));
     for (at, phase) in method.suite.phases.iter().enumerate() {
-        let rows = method.results_before(at, done).into_iter().chain(method.results(at, done));
+        let rows = done.iter().filter(|r| method.is_of(at, r));
         for r in rows.filter(|_| phase.steady.is_none()) {
             let cell = |name: &&str| {
                 let value = r.values.get(*name);
@@ -389,10 +389,17 @@ fn fitted(text: &str) -> String {
     wrap(text, width().min(TERMINAL)).join("\n")
 }
 
-/// The runs that the cards speak of: operating points, else all that do not only bring the target into a state.
-fn spoken_of(points: &[ReportPoint], done: &[PointResult]) -> Vec<usize> {
+/// The runs that the cards speak of: operating points, else all that do not only bring the target into a
+/// state, and that no longer look at the same setting replaces.
+fn spoken_of(
+    points: &[ReportPoint],
+    done: &[PointResult],
+    answering: &Answering<'_>,
+) -> Vec<usize> {
     if points.is_empty() {
-        return (0..done.len()).filter(|at| !done[*at].point.role.is_state()).collect();
+        let answers = |r: &PointResult| answering.runs.iter().any(|of| std::ptr::eq(*of, r));
+        let spoken = |at: &usize| !done[*at].point.role.is_state() && answers(&done[*at]);
+        return (0..done.len()).filter(spoken).collect();
     }
     points.iter().map(|point| point.run).collect()
 }
@@ -412,7 +419,8 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let standard = suite.standard.as_ref().map(|name| conformance(name, &method.deviations));
     let title = suite.about.clone() + if missed { ": steady state not achieved" } else { "" };
     let sheet = sheet::sheet(method, &found, &choices, standard.clone(), series.done)?;
-    let ceilings = answers::table(series.done, method.following(series.done).is_none());
+    let answering = method.answering(series.done);
+    let ceilings = answers::table(&answering, suite.measures.as_deref());
     let mut tables = tables(method, series.done, &found, &recoveries, &choices)?;
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
     tables.extend(targets_words::table(method, series.done));
@@ -438,13 +446,13 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
         links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
     });
     let said = fitted(&[standard.as_slice(), words.as_slice()].concat().join(" "));
-    words.splice(0..0, ceilings.iter().map(|(answer, _)| format!("{answer}.")));
+    words.splice(0..0, ceilings.iter().map(|(answer, _)| answer.clone()));
     let lead = words.join(" ");
     // Operating points are of the whole grid, and so is their knee.
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
     let shown = shown.iter().map(|table| table.trim_end().to_owned());
-    let answers = ceilings.iter().map(|(answer, _)| answer.clone());
+    let answers = ceilings.iter().map(|(answer, _)| fitted(answer));
     let mut after: Vec<String> =
         [said].into_iter().chain(shown).chain([fitted_lines(&knees)]).chain(answers).collect();
     after.retain(|part| !part.is_empty());
@@ -458,7 +466,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
             tables,
             steady,
             sweep,
-            judged: spoken_of(&points, series.done),
+            judged: spoken_of(&points, series.done, &answering),
             points,
             summary,
             sheet,

@@ -6,6 +6,7 @@
 //! `taillight suite`.
 
 mod amend;
+mod answer_words;
 mod answers;
 mod loops;
 mod matrix;
@@ -16,6 +17,7 @@ mod operating;
 mod operating_words;
 mod recovery;
 mod request;
+mod second_look;
 mod sheet;
 mod slc_paper;
 mod slc_paper_words;

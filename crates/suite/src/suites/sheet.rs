@@ -18,7 +18,7 @@ use taillight_rundir::{JsonFile, Manifest, RunDir, nvme::NvmeFile};
 
 use super::loops::shown;
 use super::matrix::{PurgeMethod, SuitePhase};
-use super::matrix_method::MatrixMethod;
+use super::matrix_method::{MatrixMethod, RunPart};
 use super::operating_words::{self, PointChoice};
 use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets::TARGET;
@@ -251,7 +251,7 @@ fn device(
 /// The plan of the first point of a phase; not of a run before it.
 fn plan_of(method: &MatrixMethod, phase: usize) -> Option<&taillight_core::plan::Plan> {
     let mut points = method.points.iter();
-    points.find(|p| p.phase == phase && !p.before).map(|p| &p.point.plan)
+    points.find(|p| p.phase == phase && p.part != RunPart::Before).map(|p| &p.point.plan)
 }
 
 /// Order, block size, mix, workers and depth of a phase's load, and how long it lasts.

@@ -42,6 +42,8 @@ pub fn prepare_sweep(
         default_scale: None,
         variants: Vec::new(),
         gates: true,
+        decide_within: None,
+        measures: None,
         written: toml::Table::new(),
         file: String::new(),
         phases: vec![SuitePhase {

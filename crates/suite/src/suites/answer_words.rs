@@ -1,0 +1,175 @@
+//! The answer over all ceilings of a suite in one sentence that a person can repeat.
+//!
+//! What it is: how far from the ceiling it is, and who was in the way. What it is not: the table of all
+//! checks (`answers`).
+
+use taillight_core::Percentile;
+use taillight_report::format::{count, duration, percent};
+use taillight_report::undecided;
+use taillight_rundir::Summary;
+use taillight_rundir::summary::{Cause, QosStatus};
+
+use super::answers::{Check, quantile_of};
+use crate::method::PointResult;
+
+/// Ceilings that the sentence names; the table has all.
+const MOST_NAMED: usize = 3;
+
+/// Layers that belong to the storage.
+const STORAGE: [&str; 5] = ["device", "block_queue", "file_system", "server", "store"];
+
+/// `Kept: 99 % of etcd's appends within 490 us, 20 times faster than asked (at most 0.11 % slower than 10 ms).`
+/// `measures` is what those I/Os are; `looks` the runs that the answer took.
+pub(super) fn sentence(
+    answer: QosStatus,
+    checks: &[Check<'_>],
+    measures: Option<&str>,
+    looks: &[&PointResult],
+) -> String {
+    let of: Vec<&Check<'_>> = checks.iter().filter(|c| c.among_all() == answer).collect();
+    let what = |c: &Check<'_>| about(c, measures, checks);
+    let mut parts: Vec<String> = Vec::new();
+    let mut last = String::new();
+    for check in of.iter().take(if answer == QosStatus::Pass { MOST_NAMED } else { 1 }) {
+        let what = what(check);
+        let named = if what == last { String::new() } else { format!(" of {what}") };
+        parts.push(match answer {
+            QosStatus::Pass => kept(check, &named),
+            _ => open_or_missed(check, &named),
+        });
+        last = what;
+    }
+    if let Some(more) = of.len().checked_sub(parts.len()).filter(|more| *more > 0) {
+        parts.push(format!(
+            "the same for {}",
+            taillight_report::format::counted(more as u64, "more ceiling")
+        ));
+    }
+    let word = match answer {
+        QosStatus::Pass => "Kept",
+        QosStatus::Fail => "Missed",
+        QosStatus::Undecided => "Undecided",
+    };
+    let mut text = match parts.is_empty() {
+        true => format!("{word}: not all runs of the suite were measured whole."),
+        false => format!("{word}: {}.", parts.join("; ")),
+    };
+    let first = of.first().filter(|_| answer != QosStatus::Pass);
+    let more = [first.and_then(|c| in_the_way(c)), changed(checks), second_look(looks)];
+    for said in more.into_iter().flatten() {
+        text.push(' ');
+        text.push_str(&said);
+    }
+    text
+}
+
+/// `99 % of etcd's appends`; the run beside it where there are several.
+fn about(check: &Check<'_>, measures: Option<&str>, all: &[Check<'_>]) -> String {
+    let q = check.qos;
+    let what = match (&q.requests, measures, &q.workload) {
+        (Some(r), ..) => format!("requests of {}", r.fanout),
+        (None, Some(measures), _) => measures.to_owned(),
+        (None, None, Some(workload)) => format!("I/Os of `{workload}`"),
+        (None, None, None) => "I/Os".to_owned(),
+    };
+    let several = all.iter().any(|other| other.result.point.id != check.result.point.id);
+    match several && !check.result.point.about.is_empty() {
+        true => format!("{what} ({})", check.result.point.about),
+        false => what,
+    }
+}
+
+fn kept(check: &Check<'_>, what: &str) -> String {
+    let q = check.qos;
+    let ceiling = duration(q.ceiling_ns as f64);
+    let most = q
+        .share_asked()
+        .map_or(String::new(), |s| format!(" (at most {} slower than {ceiling})", percent(s.hi)));
+    let value = quantile_of(check.summary, q).and_then(|it| it.ns);
+    match value.filter(|ns| *ns > 0) {
+        Some(ns) => {
+            let within = duration(ns as f64);
+            format!("{} %{what} within {within}, {}{most}", q.at, faster(q.ceiling_ns, ns))
+        }
+        None => format!("{} %{what} within {ceiling}{most}", q.at),
+    }
+}
+
+/// How much faster than the ceiling.
+fn faster(ceiling_ns: u64, ns: u64) -> String {
+    let times = ceiling_ns as f64 / ns as f64;
+    match times {
+        t if t >= 10.0 => format!("{t:.0} times faster than asked"),
+        t if t >= 1.15 => format!("{t:.1} times faster than asked"),
+        _ => "just what is asked".to_owned(),
+    }
+}
+
+fn open_or_missed(check: &Check<'_>, what: &str) -> String {
+    let q = check.qos;
+    let ceiling = duration(q.ceiling_ns as f64);
+    let allowed = q.at.parse::<Percentile>().map_or("-".to_owned(), |at| percent(at.tail_share()));
+    let share = q.share_asked();
+    let seen = share.and_then(|s| s.share).map_or("an unknown share".to_owned(), percent);
+    let usual = share.map_or(String::new(), |s| {
+        format!(", in the long run {} to {}", percent(s.lo), percent(s.hi))
+    });
+    let why = match check.among_all() {
+        QosStatus::Undecided if check.by_chance() => {
+            "; missed by itself, but one of so many ceilings is more often by chance".to_owned()
+        }
+        QosStatus::Undecided => format!("; {}", undecided(q, check.summary.totals.duration_ns)),
+        _ if check.by_rate() => "; the rate asked was not reached".to_owned(),
+        _ => String::new(),
+    };
+    format!("{seen}{what} took longer than {ceiling}, where {allowed} may{usual}{why}")
+}
+
+/// Who held most of the slow ones.
+fn in_the_way(check: &Check<'_>) -> Option<String> {
+    let causes = check.qos.cause.as_ref()?;
+    // What waited behind earlier ones says nothing of what held those.
+    let first = causes.iter().find(|c| c.layer != "schedule").or(causes.first())?;
+    let slow = format!("{} of {} slow ones", count(first.outliers), count(check.qos.above));
+    let not_storage = |c: &&Cause| !STORAGE.contains(&c.layer.as_str());
+    let storage: u64 = causes.iter().filter(|c| !not_storage(c)).map(|c| c.outliers).sum();
+    let sure = if first.sure { "" } else { " (not sure)" };
+    let place = taillight_report::layer_did(&first.layer);
+    Some(match first.layer.as_str() {
+        "cpu" if storage * 2 < check.qos.above => {
+            format!("The CPU was in the way, not the disk: {slow} waited for a CPU{sure}.")
+        }
+        "unknown" => format!("What held them was not seen for {slow}."),
+        layer if STORAGE.contains(&layer) => format!("{slow} {place}{sure}."),
+        _ if storage * 2 < check.qos.above => {
+            format!("Not the storage was in the way: {slow} {place}{sure}.")
+        }
+        _ => format!("{slow} {place}{sure}."),
+    })
+}
+
+/// The change of level inside the runs that answer, where there is one.
+fn changed(checks: &[Check<'_>]) -> Option<String> {
+    let of = |s: &Summary| {
+        let reasons = s.verdict.reasons.iter();
+        reasons
+            .into_iter()
+            .find(|r| r.code == taillight_report::LEVEL_CHANGED)
+            .map(|r| r.text.clone())
+    };
+    checks.iter().find_map(|c| of(c.summary))
+}
+
+/// That it took two looks.
+fn second_look(looks: &[&PointResult]) -> Option<String> {
+    let (first, second) = (looks.first()?, looks.get(1)?);
+    let length = |r: &PointResult| {
+        r.point.plan.run.duration.map_or("?".to_owned(), |d| duration(d.0 as f64))
+    };
+    Some(format!(
+        "The first {} left it open; this is the answer of the {} measured after them, and both share the \
+         error of one.",
+        length(first),
+        length(second)
+    ))
+}

@@ -1,0 +1,53 @@
+//! A second look at a setting: a longer run where the first leaves its ceilings open.
+//!
+//! What it is: whether there is one, how long it is, and which of both runs answers. Both looks share the
+//! error of one (`qos.looks`), and the second rests on its own I/Os: those of the first have led to it. What
+//! it is not: the check of a ceiling (`taillight_stats::ceiling`).
+
+use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
+use taillight_core::units::Span;
+use taillight_rundir::Summary;
+use taillight_rundir::summary::QosStatus;
+
+use super::answers;
+use super::loops::load_ns;
+use crate::method::PointResult;
+
+/// Looks at a setting where there is a second one.
+pub(super) const LOOKS: u32 = 2;
+
+/// What a second run is longer than the length that would just decide: that length is an estimate.
+const ROOM: f64 = 1.5;
+
+/// The longest second run of a plan, where all runs of it may take `within`; none where it has no ceilings,
+/// does not end by time, or leaves no room for a second run of its own length.
+pub(super) fn longest(plan: &Plan, within: Option<Span>) -> Option<Span> {
+    let (first, within) = (plan.run.duration?, within?);
+    let left = within.0.checked_sub(first.0)?;
+    let asked = !plan.qos.ceilings.is_empty() && load_ns(plan).is_some();
+    (asked && left >= first.0).then_some(Span(left))
+}
+
+/// Whether a first run leaves its ceilings open: it measured all it was to, and misses none.
+pub(super) fn is_open(first: &PointResult) -> bool {
+    let Some(summary) = first.summary.as_ref().filter(|_| first.complete()) else { return false };
+    let has = |status| answers::statuses(summary).any(|s| s == status);
+    let sound = matches!(first.exit, Exit::Ok | Exit::GateUndecided);
+    sound && has(QosStatus::Undecided) && !has(QosStatus::Fail)
+}
+
+/// How long the second run is: what the first says it takes, with room; at least as long as the first, at
+/// most `longest`. Where only the end of the first speaks against it, that is as long as the first.
+pub(super) fn length(first: &Summary, duration: Span, longest: Span) -> Span {
+    let times = |q: &taillight_rundir::summary::Qos| match (q.ends_missing, q.decides_at, q.count) {
+        (true, ..) => 1.0,
+        (_, Some(needed), Some(count)) if count > 0 => ROOM * needed as f64 / count as f64,
+        _ => f64::INFINITY,
+    };
+    let open = first.qos.iter().filter(|q| q.among_all() == QosStatus::Undecided);
+    let most = open.map(times).fold(1.0, f64::max);
+    let seconds = (duration.0 as f64 * most / 1e9).ceil();
+    // A number beyond u64 becomes its largest.
+    Span(((seconds * 1e9) as u64).clamp(duration.0, longest.0))
+}

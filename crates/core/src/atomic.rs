@@ -9,10 +9,11 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, Permissions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, OFlags, RenameFlags, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use crate::{Error, Result, regular};
@@ -28,7 +29,10 @@ const ENDING: &str = ".tmp";
 #[derive(Debug)]
 pub struct TempFile {
     file: File,
-    temporary: PathBuf,
+    /// The directory itself, whatever its name is in the end.
+    dir: File,
+    /// Name in `dir` until then.
+    temporary: String,
     path: PathBuf,
     /// Nothing is replaced.
     new: bool,
@@ -56,13 +60,15 @@ impl TempFile {
         let was = replaced(&path, new)?;
         // A name that nobody can foresee; one that is taken all the same is an error, never followed.
         let random = RandomState::new().build_hasher().finish();
-        let temporary = dir.join(format!(".taillight-{random:016x}{ENDING}"));
+        let temporary = format!(".taillight-{random:016x}{ENDING}");
+        let open_dir = if dir == Path::new("") { Path::new(".") } else { dir };
+        let open_dir = File::open(open_dir).map_err(|e| cannot("create", &path, e))?;
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
         options.mode(if was.is_some() { 0o600 } else { 0o666 });
-        let file = options.open(&temporary).map_err(|e| cannot("create", &path, e))?;
-        let made = TempFile { file, temporary, path, new, committed: false };
+        let file = options.open(dir.join(&temporary)).map_err(|e| cannot("create", &path, e))?;
+        let made = TempFile { file, dir: open_dir, temporary, path, new, committed: false };
         was.map_or(Ok(()), |was| made.keep_rights(&was))?;
         Ok(made)
     }
@@ -92,20 +98,22 @@ impl TempFile {
     /// [`TempFile::create`]; the temporary file is then removed.
     pub fn commit(mut self) -> Result<()> {
         self.file.sync_all().map_err(|e| cannot("sync", &self.path, e))?;
-        replaced(&self.path, self.new)?;
+        let name = self.path.file_name().unwrap_or_default();
+        let here = PathBuf::from(format!("/proc/self/fd/{}", self.dir.as_raw_fd()));
+        // Without /proc its name has to do.
+        let here = if here.exists() { here.join(name) } else { self.path.clone() };
+        replaced(&here, self.new)?;
+        let (dir, from) = (&self.dir, self.temporary.as_str());
         let flags = if self.new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-        let renamed = match renameat_with(CWD, &self.temporary, CWD, &self.path, flags) {
+        let renamed = match renameat_with(dir, from, dir, name, flags) {
             Err(Errno::EXIST) if self.new => return Err(exists(&self.path)),
             // A file system without this flag: it was looked just now.
-            Err(Errno::INVAL | Errno::NOSYS) => fs::rename(&self.temporary, &self.path),
-            done => done.map_err(io::Error::from),
+            Err(Errno::INVAL | Errno::NOSYS) => renameat(dir, from, dir, name),
+            done => done,
         };
-        renamed.map_err(|e| cannot("rename", &self.path, e))?;
+        renamed.map_err(|e| cannot("rename", &self.path, e.into()))?;
         self.committed = true;
-        match self.path.parent() {
-            Some(dir) => sync_dir(dir),
-            None => Ok(()),
-        }
+        self.dir.sync_all().map_err(|e| cannot("sync", &self.path, e))
     }
 }
 
@@ -121,7 +129,7 @@ impl Write for TempFile {
 impl Drop for TempFile {
     fn drop(&mut self) {
         if !self.committed {
-            let _ = fs::remove_file(&self.temporary);
+            let _ = unlinkat(&self.dir, self.temporary.as_str(), AtFlags::empty());
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 use taillight_core::{Error, ErrorKind, Result, regular};
@@ -22,6 +25,21 @@ pub struct RunDir {
     manifest: Manifest,
     /// Locked while the run lives; the kernel lets go when the process ends, however it ends.
     lock: Option<File>,
+    /// Its name after another directory, or none, had the first one.
+    moved: OnceLock<PathBuf>,
+    /// Its name after that one was no longer right either.
+    held: OnceLock<PathBuf>,
+}
+
+/// Whether a path names the directory that is held open.
+fn names_it(path: &Path, dir: &File) -> bool {
+    let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    fs::metadata(path).is_ok_and(|a| dir.metadata().is_ok_and(|b| same(a, b)))
+}
+
+/// What the kernel calls an open directory; it names that one whatever its name is by now.
+fn by_descriptor(dir: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()))
 }
 
 impl RunDir {
@@ -42,8 +60,7 @@ impl RunDir {
                 .with("path", path.display())
                 .hint("choose another directory with --output"));
         }
-        let mut dir =
-            RunDir { path: path.to_owned(), manifest: manifest.clone(), lock: Some(lock) };
+        let mut dir = RunDir::at(path, manifest.clone(), Some(lock));
         if let Err(e) = dir.write_manifest(manifest) {
             // A manifest without a run behind it would be one that was killed.
             let _ = fs::remove_file(dir.file(names::MANIFEST));
@@ -59,11 +76,26 @@ impl RunDir {
         let file = path.join(names::MANIFEST);
         let text = regular::read(&file).map_err(|e| not_a_run(path, e))?;
         let manifest = parse_manifest(&text).map_err(|e| e.with("path", file.display()))?;
-        Ok(RunDir { path: path.to_owned(), manifest, lock: None })
+        Ok(RunDir::at(path, manifest, None))
     }
 
+    fn at(path: &Path, manifest: Manifest, lock: Option<File>) -> RunDir {
+        let (moved, held) = (OnceLock::new(), OnceLock::new());
+        RunDir { path: path.to_owned(), manifest, lock, moved, held }
+    }
+
+    /// Where it is. While it is written that is where the directory that was made or taken is by now: one
+    /// that was given another name meanwhile is followed, and what stands at the old name is left alone.
     pub fn path(&self) -> &Path {
-        &self.path
+        let Some(dir) = self.lock.as_ref().filter(|dir| !names_it(&self.path, dir)) else {
+            return &self.path;
+        };
+        let name = || fs::read_link(by_descriptor(dir)).unwrap_or_default();
+        let moved = self.moved.get_or_init(name);
+        match names_it(moved, dir) {
+            true => moved,
+            false => self.held.get_or_init(|| by_descriptor(dir)),
+        }
     }
     /// The manifest as last read or written.
     pub fn manifest(&self) -> &Manifest {
@@ -71,7 +103,7 @@ impl RunDir {
     }
     /// Path of one of its files, present or not.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+        self.path().join(name)
     }
     /// Path of one of its files if it exists.
     pub fn existing(&self, name: &str) -> Option<PathBuf> {
@@ -98,17 +130,17 @@ impl RunDir {
     }
 
     fn locked_elsewhere(&self) -> bool {
-        File::open(&self.path)
+        File::open(self.path())
             .is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock)))
     }
 
     /// Takes the directory over for writing, as salvage must. Errors: `Unavailable` when another
     /// process holds it.
     pub(crate) fn take_lock(&mut self) -> Result<()> {
-        let dir = File::open(&self.path).map_err(|e| cannot("open", &self.path, e))?;
+        let dir = File::open(self.path()).map_err(|e| cannot("open", self.path(), e))?;
         if let Err(fs::TryLockError::WouldBlock) = dir.try_lock() {
             return Err(Error::unavailable("another process works on this run directory")
-                .with("path", self.path.display())
+                .with("path", self.path().display())
                 .hint("wait until it ends, then run the command again"));
         }
         self.lock = Some(dir);
@@ -129,25 +161,25 @@ impl RunDir {
 
     /// Writes a text file, whole or not at all. Errors: `Unavailable` when it cannot be written.
     pub fn write_text(&self, name: &str, text: &str) -> Result<()> {
-        atomic::write(&self.path, name, text.as_bytes())
+        atomic::write(self.path(), name, text.as_bytes())
     }
 
     /// Starts a file that gets its name on [`TempFile::commit`]. Errors: `Unavailable` when it
     /// cannot be made.
     pub fn begin(&self, name: &str) -> Result<TempFile> {
-        TempFile::create(&self.path, name)
+        TempFile::create(self.path(), name)
     }
 
     /// Writes one of its JSON files, whole or not at all. Errors: `Unavailable` when it cannot be
     /// written; `Internal` when it would not read back.
     pub fn write<T: JsonFile>(&self, file: &T) -> Result<()> {
-        file.write(&self.path)
+        file.write(self.path())
     }
 
     /// Reads one of its JSON files, if it is there. Errors: `Corrupt` when it is damaged or of an
     /// unknown version.
     pub fn read<T: JsonFile>(&self) -> Result<Option<T>> {
-        T::read(&self.path).map_err(|e| match e.kind() {
+        T::read(self.path()).map_err(|e| match e.kind() {
             ErrorKind::Corrupt => or_hint(e, REMAKE),
             _ => e,
         })
@@ -171,10 +203,10 @@ impl RunDir {
     /// `rows` is left for the caller to fill. Errors: `Unavailable` when the directory cannot be
     /// listed.
     pub fn files(&self) -> Result<Vec<FileEntry>> {
-        let list = fs::read_dir(&self.path).map_err(|e| cannot("list", &self.path, e))?;
+        let list = fs::read_dir(self.path()).map_err(|e| cannot("list", self.path(), e))?;
         let mut files = Vec::new();
         for entry in list {
-            let entry = entry.map_err(|e| cannot("list", &self.path, e))?;
+            let entry = entry.map_err(|e| cannot("list", self.path(), e))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             // One that went away meanwhile is not there.
             if let Ok(meta) = entry.metadata()
@@ -259,4 +291,33 @@ pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &[u8]) -> Result<T> {
     }
     own_sum::check(name, text, &value)?;
     T::deserialize(value).map_err(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// A run that is renamed while it runs follows its directory; what has its first name stays.
+    #[test]
+    fn a_directory_of_another_name_is_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let (first, other) = (home.path().join("run"), home.path().join("other"));
+        let run = RunDir::create(&first, &fixture::manifest("a")).unwrap();
+        let begun = run.begin("begun.txt").unwrap();
+        for other in [other.clone(), home.path().join("third")] {
+            fs::rename(run.path(), &other).unwrap();
+            let _ = fs::create_dir(&first);
+            fs::write(first.join("mine.txt"), "mine").unwrap();
+            run.write_text("mine.txt", "of the run").unwrap();
+            assert_eq!(fs::read_to_string(first.join("mine.txt")).unwrap(), "mine");
+            assert_eq!(fs::read_to_string(other.join("mine.txt")).unwrap(), "of the run");
+        }
+        begun.commit().unwrap();
+        assert!(home.path().join("third/begun.txt").exists());
+        // Removed: an error, and nothing is made elsewhere.
+        fs::remove_dir_all(home.path().join("third")).unwrap();
+        assert!(run.write_text("x.txt", "x").is_err());
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
 }

@@ -258,8 +258,8 @@ pub struct ShareOver {
 pub struct RequestCheck {
     /// I/Os of a request.
     pub fanout: u32,
-    /// Requests that the run holds: neighbouring I/Os of a worker, in the order they completed; null
-    /// when not every I/O was kept.
+    /// Requests that the run holds: neighbouring I/Os of a worker, in the order they were submitted;
+    /// null when not every I/O was kept.
     pub count: Option<u64>,
     /// Requests of those with an I/O above the ceiling.
     pub failed: Option<u64>,

@@ -363,7 +363,7 @@ fn qos(summary: &Summary) -> Option<Table> {
 }
 
 const REQUESTS: &str = "A request is as slow as the slowest of its I/Os: neighbouring I/Os of a \
-    worker, in the order they completed. Its share is that of failed requests as measured, and \
+    worker, in the order they were submitted. Its share is that of failed requests as measured, and \
     beside it what independent I/Os would give.";
 
 /// Which I/Os a ceiling is for.

@@ -232,6 +232,7 @@ pub fn summary(run_id: &str) -> Summary {
         run_id: run_id.into(),
         name: "fixture".into(),
         status: RunStatus::Complete,
+        time_share: Some(0.0),
         verdict: Verdict {
             status: VerdictStatus::Errors,
             text: "1 of 1,001 I/Os failed".into(),

@@ -194,8 +194,8 @@ pub struct Qos {
     /// The outcome.
     pub status: QosStatus,
     /// What the run's verdict takes it for, where that is not `status`: of three ceilings or more one is
-    /// missed by chance more often than a single one, so the run is only called so where 5 % over all of
-    /// them hold (Bonferroni's bound, the first step of Holm's).
+    /// missed by chance more often than a single one, so the run's verdict is held to an error of 5 % over
+    /// all of them, by Holm's procedure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jointly: Option<QosStatus>,
     /// Whether the run as a whole keeps it and its last sixth would miss it by itself, which makes it
@@ -263,6 +263,11 @@ pub struct RequestCheck {
     pub count: Option<u64>,
     /// Requests of those with an I/O above the ceiling.
     pub failed: Option<u64>,
+    /// Closed loops: share of the workers' time in successful I/Os, 0 to 1, that was spent in those above the
+    /// ceiling. A disk that stalls answers few I/Os while it does, and takes much time for them. Absent where
+    /// a schedule sends I/Os, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_share: Option<f64>,
     /// The share of failed requests as measured; null when not every I/O was kept.
     pub measured: Option<ShareOver>,
     /// The same were the I/Os of a request independent: from the share of I/Os alone.

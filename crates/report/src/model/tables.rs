@@ -387,7 +387,12 @@ fn share_over(q: &Qos) -> String {
             let measured = requests.measured.as_ref().map_or("unknown".to_owned(), shown);
             format!("{measured}; independent {}", shown(&requests.independent))
         }
-        (None, Some(share)) => shown(share),
+        (None, Some(share)) => match q.time_share {
+            Some(time) => {
+                format!("{}; {} of the workers' time", shown(share), format::percent(time))
+            }
+            None => shown(share),
+        },
         (None, None) => "-".to_owned(),
     }
 }

@@ -137,12 +137,16 @@ pub struct Totals {
     pub count: u64,
     /// Bytes moved by successes.
     pub bytes: u64,
-    /// Time the rates divide by, ns.
+    /// Time the rates divide by, ns: from the start of the measure phase to the last completion.
     pub duration_ns: u64,
-    /// Successful I/Os per second.
+    /// Successful I/Os per second of it.
     pub iops: f64,
-    /// Bytes per second.
+    /// Bytes per second of it.
     pub bytes_per_s: f64,
+    /// What completed inside the measure phase, with rates of its own. Absent where it is not known: not
+    /// every I/O was kept, or the phase has no end on record; and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_phase: Option<PhaseTotals>,
     /// Records that successes covered, where batches or scans cover several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
@@ -153,6 +157,40 @@ pub struct Totals {
     /// Mean number of I/Os in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_mean: Option<f64>,
+}
+
+/// I/Os that completed inside the measure phase: a stall at its end neither stretches the time nor adds
+/// what was answered after it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseTotals {
+    /// I/Os, failed ones included. With those drained they are `count` of the totals.
+    pub count: u64,
+    /// Bytes moved by successes of those.
+    pub bytes: u64,
+    /// Failed ones of those.
+    pub errors: u64,
+    /// Length of the measure phase, ns; of a workload that was done early, the time it took.
+    pub duration_ns: u64,
+    /// Successes of those per second of it.
+    pub iops: f64,
+    /// Bytes per second of it.
+    pub bytes_per_s: f64,
+    /// I/Os that completed after its end; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<DrainTotals>,
+}
+
+/// I/Os that were under way, or late, at the end of the measure phase and completed after it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrainTotals {
+    /// I/Os, failed ones included.
+    pub count: u64,
+    /// Bytes moved by successes of those.
+    pub bytes: u64,
+    /// Failed ones of those.
+    pub errors: u64,
+    /// From the end of the phase to the last of them, ns.
+    pub duration_ns: u64,
 }
 
 /// One workload's results.
@@ -225,6 +263,11 @@ pub struct Qos {
     /// Share of I/Os above the ceiling; absent in runs of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareOver>,
+    /// Closed loops: share of the workers' time in successful I/Os, 0 to 1, that was spent in those above the
+    /// ceiling. A disk that stalls answers few I/Os while it does, and takes much time for them. Absent where
+    /// a schedule sends I/Os, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_share: Option<f64>,
     /// Requests made of several I/Os, where the ceiling is for those: `status` and `at` are theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestCheck>,
@@ -263,11 +306,6 @@ pub struct RequestCheck {
     pub count: Option<u64>,
     /// Requests of those with an I/O above the ceiling.
     pub failed: Option<u64>,
-    /// Closed loops: share of the workers' time in successful I/Os, 0 to 1, that was spent in those above the
-    /// ceiling. A disk that stalls answers few I/Os while it does, and takes much time for them. Absent where
-    /// a schedule sends I/Os, and in runs of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_share: Option<f64>,
     /// The share of failed requests as measured; null when not every I/O was kept.
     pub measured: Option<ShareOver>,
     /// The same were the I/Os of a request independent: from the share of I/Os alone.

@@ -142,9 +142,8 @@ mod tests {
     #[test]
     fn slow_ios_sent_apart_fail_a_request_each() {
         // Every second pair has one of 500 ns: all of them complete last, in pairs of their own.
-        let rows: Vec<Row> = (0..8)
-            .map(|i| row(0, i, i + if i % 4 == 0 { 500 } else { 2 }))
-            .collect();
+        let rows: Vec<Row> =
+            (0..8).map(|i| row(0, i, i + if i % 4 == 0 { 500 } else { 2 })).collect();
         assert_eq!(requests(2, &rows), [2, 2, 500, 500]);
         // A request belongs to the time it completed.
         let mut maker = RequestMaker::default();

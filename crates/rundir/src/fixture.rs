@@ -224,6 +224,7 @@ fn qos() -> Qos {
         status: QosStatus::Undecided,
         jointly: None,
         ends_missing: false,
+        looks: None,
         above: 0,
         episodes: 0,
         needs: Some(299_572),

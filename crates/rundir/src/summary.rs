@@ -240,6 +240,10 @@ pub struct Qos {
     /// undecided; absent where not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_missing: bool,
+    /// Runs that share the error of `status` and of `share`'s interval, which holds in 1 - 0.05 / looks of
+    /// runs; absent = this one alone, 95 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks: Option<u32>,
     /// I/Os above the ceiling.
     pub above: u64,
     /// Episodes those form.
@@ -285,7 +289,7 @@ impl Qos {
     }
 }
 
-/// A share of I/Os or requests above a ceiling, 0 to 1, with its 95 % interval.
+/// A share of I/Os or requests above a ceiling, 0 to 1, with its interval: at 95 %, or what `looks` leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShareOver {
     /// The share; null when nothing was counted.

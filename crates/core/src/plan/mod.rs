@@ -190,6 +190,9 @@ pub struct QosPlan {
     pub nines: u32,
     /// Response-time ceilings to check. Default: none.
     pub ceilings: Vec<Ceiling>,
+    /// Runs that may ask the same question, of which the first that decides is the answer, 1 to 100: each
+    /// has that part of the error of one alone, so that together they err no more often. Default: 1.
+    pub looks: u32,
 }
 
 impl Default for QosPlan {
@@ -197,7 +200,7 @@ impl Default for QosPlan {
     fn default() -> QosPlan {
         let body = [100, 500, 1_000, 2_500, 5_000, 7_500, 9_000, 9_500].map(Percentile::hundredths);
         let percentiles = body.into_iter().chain((2..=9).filter_map(Percentile::nines)).collect();
-        QosPlan { percentiles, nines: 9, ceilings: Vec::new() }
+        QosPlan { percentiles, nines: 9, ceilings: Vec::new(), looks: 1 }
     }
 }
 

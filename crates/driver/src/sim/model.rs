@@ -2,6 +2,7 @@
 
 use rand::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use taillight_core::units::Span;
 use taillight_core::{Op, OpKind, Stamp, Status};
 
 use super::aging::{Aging, DeviceUse};
@@ -25,6 +26,8 @@ pub struct DeviceModel {
     errors: InjectedErrors,
     rng: Xoshiro256PlusPlus,
     served: u64,
+    /// Whether the last operation was in a slow stretch; none before the first.
+    in_clump: Option<bool>,
     aging: Aging,
     size: u64,
     /// What it has been through, this run so far included.
@@ -42,6 +45,7 @@ impl DeviceModel {
             errors: options.errors,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x51D0_51D0),
             served: 0,
+            in_clump: None,
             aging: options.aging,
             size,
             used,
@@ -72,14 +76,17 @@ impl DeviceModel {
     fn draw(&mut self) -> u64 {
         match self.service {
             ServiceTime::Constant { time } => time.0,
-            ServiceTime::Uniform { min, max } => {
-                let span = u128::from(max.0 - min.0) + 1;
-                min.0 + ((u128::from(self.rng.next_u64()) * span) >> 64) as u64
-            }
-            ServiceTime::Exponential { mean } => {
-                // 53 random bits in (0, 1]: the logarithm is finite.
-                let u = ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-                (-u.ln() * mean.0 as f64).round() as u64
+            ServiceTime::Uniform { min, max } => self.uniform(min, max),
+            ServiceTime::Exponential { mean } => self.exponential(mean),
+            ServiceTime::Clumps { common, from, to, share, length } => {
+                let chance = match self.in_clump {
+                    None => share,
+                    Some(true) => 1.0 - 1.0 / length,
+                    Some(false) => share / (1.0 - share) / length,
+                };
+                let slow = self.fraction() <= chance;
+                self.in_clump = Some(slow);
+                if slow { self.uniform(from, to) } else { self.exponential(common) }
             }
             ServiceTime::Bimodal { common, rare, every } => {
                 if self.served.is_multiple_of(every) {
@@ -89,6 +96,20 @@ impl DeviceModel {
                 }
             }
         }
+    }
+
+    /// In (0, 1], from 53 random bits.
+    fn fraction(&mut self) -> f64 {
+        ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: Span) -> u64 {
+        (-self.fraction().ln() * mean.0 as f64).round() as u64
+    }
+
+    fn uniform(&mut self, min: Span, max: Span) -> u64 {
+        let span = u128::from(max.0 - min.0) + 1;
+        min.0 + ((u128::from(self.rng.next_u64()) * span) >> 64) as u64
     }
 
     /// The end of `work` ns of service begun at `start`, stalls left out.
@@ -132,7 +153,6 @@ impl DeviceModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taillight_core::units::Span;
 
     fn read() -> Op {
         Op::block(OpKind::Read, 0, 0, 4096)
@@ -199,5 +219,19 @@ mod tests {
         let n = 40_000u64;
         let sum: u64 = (0..n).map(|_| m.draw()).sum();
         assert!((sum as f64 / n as f64 / 1e6 - 1.0).abs() < 5.0 / (n as f64).sqrt());
+    }
+
+    #[test]
+    fn clumps_have_their_share_and_length() {
+        let (share, length) = (0.02, 20.0);
+        let (from, to) = (Span(1_000_000), Span(2_000_000));
+        let clumps = ServiceTime::Clumps { common: Span(10), from, to, share, length };
+        let mut m = DeviceModel::new(&options(clumps), 3, 1 << 30, DeviceUse::default());
+        let slow: Vec<bool> = (0..2_000_000).map(|_| m.draw() >= 1_000_000).collect();
+        let all = slow.iter().filter(|s| **s).count() as f64;
+        let begins = slow.windows(2).filter(|w| !w[0] && w[1]).count() as f64;
+        // 2,000 stretches: five standard deviations are a ninth of either.
+        assert!((all / 2e6 / share - 1.0).abs() < 0.16, "{all}");
+        assert!((all / begins / length - 1.0).abs() < 0.12, "{all} in {begins}");
     }
 }

@@ -17,7 +17,7 @@ pub struct SimOptions {
     pub channels: u32,
     /// Service time of an operation, at least 1 ns.
     #[schemars(
-        title = "{ kind = \"constant\", time } | { kind = \"uniform\", min, max } | { kind = \"exponential\", mean } | { kind = \"bimodal\", common, rare, every }"
+        title = "{ kind = \"constant\", time } | { kind = \"uniform\", min, max } | { kind = \"exponential\", mean } | { kind = \"bimodal\", common, rare, every } | { kind = \"clumps\", common, from, to, share, length }"
     )]
     pub service: ServiceTime,
     /// Extra time of a sync inside a write, and of an fsync.
@@ -72,6 +72,17 @@ pub enum ServiceTime {
         /// One in this many.
         every: u64,
     },
+    /// Exponential with mean `common`, and uniform from `from` to `to` in stretches of operations that
+    /// come by chance: a chain of two states.
+    Clumps {
+        common: Span,
+        from: Span,
+        to: Span,
+        /// Share of operations in such stretches, more than 0 and less than 1.
+        share: f64,
+        /// Mean operations of a stretch, 1 or more.
+        length: f64,
+    },
 }
 
 impl Default for ServiceTime {
@@ -120,6 +131,16 @@ impl DriverOptions for SimOptions {
             }
             ServiceTime::Bimodal { every: 0, .. } => {
                 return bad("service", "service.every must be at least 1");
+            }
+            ServiceTime::Clumps { from, to, .. } if from > to => {
+                return bad("service", "service.from is over to");
+            }
+            ServiceTime::Clumps { share, length, .. }
+                if !(share > 0.0 && length >= 1.0 && share / (1.0 - share) / length <= 1.0) =>
+            {
+                let why = "service.share must lie between 0 and 1, and service.length be 1 or more, and \
+                           so large that stretches of that share can be apart";
+                return bad("service", why);
             }
             _ => {}
         }

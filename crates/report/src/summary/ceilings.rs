@@ -21,10 +21,13 @@ const FAMILY: f64 = 0.05;
 /// Every ceiling of the plan; `all` are all operations together. Errors: `Corrupt` when counts exceed
 /// 64 bits.
 pub fn ceilings(analysis: &Analysis, all: &IoSet) -> Result<Vec<Qos>> {
-    let asked = analysis.manifest.plan.qos.ceilings.iter();
-    let all: Result<Vec<CheckedCeiling>> = asked.map(|c| check(analysis, all, c, ALONE)).collect();
+    let qos = &analysis.manifest.plan.qos;
+    // Looks at one question share its error.
+    let [alone, family] = [ALONE, FAMILY].map(|error| error / f64::from(qos.looks.max(1)));
+    let asked = qos.ceilings.iter();
+    let all: Result<Vec<CheckedCeiling>> = asked.map(|c| check(analysis, all, c, alone)).collect();
     let mut all = all?;
-    among_several(&mut all, ALONE, FAMILY);
+    among_several(&mut all, alone, family);
     Ok(all.into_iter().map(|checked| checked.qos).collect())
 }
 
@@ -100,6 +103,7 @@ fn check<'a>(
         status: status(&ios),
         jointly: None,
         ends_missing: ios.ends_missing,
+        looks: Some(analysis.manifest.plan.qos.looks).filter(|looks| *looks > 1),
         above: ios.above,
         episodes: episodes.list().len() as u64,
         needs: ios.needs,

@@ -269,6 +269,12 @@ fn qos(plan: &Plan) -> Checked {
         "3 means 99.9 %, 5 means 99.999 %",
     )?;
     need(
+        (1..=100).contains(&q.looks),
+        "qos.looks",
+        format!("{} is not between 1 and 100", q.looks),
+        "2 means: two runs may ask the same question, and share its error",
+    )?;
+    need(
         !q.percentiles.is_empty(),
         "qos.percentiles",
         "the list is empty",

@@ -166,6 +166,7 @@ const RUN: &[(&str, &str)] = &[
 const TARGET: &[(&str, &str)] = &[
     ("size = \"0B\"", "target.size: the data set is empty"),
     ("[qos]\nnines = 12", "qos.nines: 12 is not between 1 and 9"),
+    ("[qos]\nlooks = 0", "qos.looks: 0 is not between 1 and 100"),
     ("[gate]\nfigures = []", "gate.figures: the list is empty"),
     ("[gate]\nfigures = [\"read:p99\"]\nmargin = 1.0", "gate.margin: it is not between 0 and 1"),
     (

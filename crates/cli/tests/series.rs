@@ -103,7 +103,7 @@ const SIM: &str = "[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n\
 fn a_constant_rate_is_limited_by_saturation() {
     let dir = scratch();
     let text = format!(
-        "{SIM}[[workload]]\nqueue_depth = 16\n[search]\n\
+        "{SIM}[[workload]]\nqueue_depth = 16\narrival = \"constant\"\n[search]\n\
          rate = {{ from = \"100/s\", to = \"50000/s\" }}\nat = \"99\"\nceiling = \"10ms\"\n\
          probe = \"5s\"\nprecision = 0.01\n"
     );
@@ -119,6 +119,31 @@ fn a_constant_rate_is_limited_by_saturation() {
 #[test]
 fn no_answer_has_an_exit_code() {
     let search = |probe: &str, ceiling: &str| {
+/// A rate of independent users unless something else is asked for, by the flag too.
+#[test]
+fn arrivals_of_a_search_are_poisson_by_default() {
+    let dir = scratch();
+    let text = format!(
+        "{SIM}[[workload]]\nqueue_depth = 16\n[search]\n\
+         rate = {{ from = \"100/s\", to = \"200/s\" }}\nat = \"90\"\nceiling = \"10ms\"\n\
+         probe = \"5s\"\nprecision = 0.5\n"
+    );
+    std::fs::write(dir.path().join("job.toml"), text).expect("a job");
+    for (flags, output, words, kind) in [
+        (&[][..], "free", "Poisson arrivals", "poisson"),
+        (&["--arrival", "constant"][..], "even", "constant arrivals", "constant"),
+    ] {
+        let args = [&["run", "job.toml", "--output", output][..], flags].concat();
+        let (out, _) = run(dir.path(), &args, 0);
+        assert!(out.contains(words), "{out}");
+        let search = json(&dir.path().join(output).join("search.json"));
+        let probe = search["probes"][0]["dir"].as_str().expect("a directory");
+        let manifest = manifest(&dir.path().join(output).join(probe), ".");
+        assert_eq!(manifest["plan"]["workload"][0]["arrival"]["kind"], kind);
+        assert_eq!((&manifest["plan"]["qos"]["looks"], &search["looks"]), (&4.into(), &4.into()));
+    }
+}
+
         format!(
             "{SIM}[[workload]]\n[search]\nrate = {{ from = \"10/s\", to = \"50/s\" }}\n\
              at = \"99\"\nceiling = \"{ceiling}\"\nprobe = \"{probe}\"\n"

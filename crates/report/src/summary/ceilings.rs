@@ -245,7 +245,7 @@ mod tests {
         }
         let most = 0.05 + 3.0 * (0.05f64 * 0.95 / RUNS as f64).sqrt();
         assert!(jointly as f64 <= most * RUNS as f64, "{jointly} of {RUNS}");
-assert!(alone > jointly, "{alone} and {jointly} of {RUNS}");
+        assert!(alone > jointly, "{alone} and {jointly} of {RUNS}");
     }
 
     /// With one surely missed, four are left to share the error, and so on: the weakest of five is held to

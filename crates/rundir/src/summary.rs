@@ -12,6 +12,8 @@ use crate::latency::Latency;
 use crate::manifest::{EndToEndInfo, Losses, Overhead, RunStatus};
 use crate::verify::VerifyReport;
 
+pub use crate::phase_totals::{DrainTotals, PhaseTotals};
+
 /// The summary of a run: measure and drain phases. Field order is the order in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
@@ -157,40 +159,6 @@ pub struct Totals {
     /// Mean number of I/Os in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_mean: Option<f64>,
-}
-
-/// I/Os that completed inside the measure phase: a stall at its end neither stretches the time nor adds
-/// what was answered after it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PhaseTotals {
-    /// I/Os, failed ones included. With those drained they are `count` of the totals.
-    pub count: u64,
-    /// Bytes moved by successes of those.
-    pub bytes: u64,
-    /// Failed ones of those.
-    pub errors: u64,
-    /// Length of the measure phase, ns; of a workload that was done early, the time it took.
-    pub duration_ns: u64,
-    /// Successes of those per second of it.
-    pub iops: f64,
-    /// Bytes per second of it.
-    pub bytes_per_s: f64,
-    /// I/Os that completed after its end; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drained: Option<DrainTotals>,
-}
-
-/// I/Os that were under way, or late, at the end of the measure phase and completed after it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DrainTotals {
-    /// I/Os, failed ones included.
-    pub count: u64,
-    /// Bytes moved by successes of those.
-    pub bytes: u64,
-    /// Failed ones of those.
-    pub errors: u64,
-    /// From the end of the phase to the last of them, ns.
-    pub duration_ns: u64,
 }
 
 /// One workload's results.

@@ -58,7 +58,10 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
     assert!(at_answer.len() >= 2, "it was verified");
     assert_ne!(at_answer[0]["seed"], at_answer[1]["seed"], "with other draws");
     assert!(dir.path().join("out/report.html").is_file());
-    assert!(out.contains("The answer is"), "{out}");
+    assert!(out.contains("The answer is at least "), "{out}");
+    assert!(search["text"].as_str().is_some_and(|text| text.contains("at least")), "{search}");
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("<title>search: at least "), "the title says it too");
     assert_eq!(search["answer"]["clustered"], true);
     assert!(out.contains("with 97.5 % confidence"), "{out}");
 }
@@ -103,7 +106,7 @@ const SIM: &str = "[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n\
 fn a_constant_rate_is_limited_by_saturation() {
     let dir = scratch();
     let text = format!(
-        "{SIM}[[workload]]\nqueue_depth = 16\n[search]\n\
+        "{SIM}[[workload]]\nqueue_depth = 16\narrival = \"constant\"\n[search]\n\
          rate = {{ from = \"100/s\", to = \"50000/s\" }}\nat = \"99\"\nceiling = \"10ms\"\n\
          probe = \"5s\"\nprecision = 0.01\n"
     );
@@ -116,6 +119,31 @@ fn a_constant_rate_is_limited_by_saturation() {
     assert!(out.contains("constant arrivals"), "{out}");
 }
 
+/// A rate of independent users unless something else is asked for, by the flag too.
+#[test]
+fn arrivals_of_a_search_are_poisson_by_default() {
+    let dir = scratch();
+    let text = format!(
+        "{SIM}[[workload]]\nqueue_depth = 16\n[search]\n\
+         rate = {{ from = \"100/s\", to = \"200/s\" }}\nat = \"90\"\nceiling = \"10ms\"\n\
+         probe = \"5s\"\nprecision = 0.5\n"
+    );
+    std::fs::write(dir.path().join("job.toml"), text).expect("a job");
+    for (flags, output, words, kind) in [
+        (&[][..], "free", "Poisson arrivals", "poisson"),
+        (&["--arrival", "constant"][..], "even", "constant arrivals", "constant"),
+    ] {
+        let args = [&["run", "job.toml", "--output", output][..], flags].concat();
+        let (out, _) = run(dir.path(), &args, 0);
+        assert!(out.contains(words), "{out}");
+        let search = json(&dir.path().join(output).join("search.json"));
+        let probe = search["probes"][0]["dir"].as_str().expect("a directory");
+        let manifest = manifest(&dir.path().join(output).join(probe), ".");
+        assert_eq!(manifest["plan"]["workload"][0]["arrival"]["kind"], kind);
+        assert_eq!((&manifest["plan"]["qos"]["looks"], &search["looks"]), (&4.into(), &4.into()));
+    }
+}
+
 #[test]
 fn no_answer_has_an_exit_code() {
     let search = |probe: &str, ceiling: &str| {
@@ -126,7 +154,7 @@ fn no_answer_has_an_exit_code() {
     };
     for (text, code, outcome) in [
         (search("100s", "900us"), 7, "nothing_passes"),
-        // 50 a second for 8 times 0.5 s are 200 I/Os; 99 % needs 368.
+        // 50 a second for 8 times 0.5 s are 200 I/Os; 99 % needs 505, where four looks share the error.
         (search("500ms", "20ms"), 8, "undecided"),
         (search("100s", "20ms"), 0, "top_of_range"),
     ] {
@@ -136,6 +164,15 @@ fn no_answer_has_an_exit_code() {
         assert_eq!(search["outcome"], outcome, "{out}");
         fits(dir.path(), "search", &search);
         assert!(dir.path().join("out/report.html").is_file());
+        // Nothing was slow: that was told to be too close to the ceiling.
+        let said = search["text"].as_str().expect("words");
+        if outcome == "undecided" {
+            assert_eq!(search["probes"][0]["reason"], "too_few");
+            for part in ["took longer than 20.0 ms", "too few to say so of 99 %", "are needed"] {
+                assert!(said.contains(part), "{said}");
+            }
+            assert!(!said.contains("close"), "{said}");
+        }
     }
 }
 

@@ -214,7 +214,11 @@ fn difference(
         (Units::Runs, [one], [other]) => {
             let bounds = figure.bounded(one).zip(figure.bounded(other));
             let found = bounds.and_then(|(a, b)| LogDifference::of_two_runs(a, b));
-            (found, "a run is too short, or changes too slowly, for an interval".to_owned())
+            let why = match figure.figure {
+                Figure::Rate => "a run is too short for an interval of its rate",
+                Figure::Percentile(_) => "a run has too few I/Os, or events, for an interval of it",
+            };
+            (found, why.to_owned())
         }
         (Units::Runs, ..) => {
             let why = "a side has one run: give three or more".to_owned();

@@ -162,6 +162,20 @@ fn totals() -> Totals {
         duration_ns: 1_000_000_000,
         iops: 1000.0,
         bytes_per_s: 4_096_000.0,
+        in_phase: Some(PhaseTotals {
+            count: 1000,
+            bytes: 4_091_904,
+            errors: 0,
+            duration_ns: 990_000_000,
+            iops: 1_010.1,
+            bytes_per_s: 4_133_236.4,
+            drained: Some(DrainTotals {
+                count: 1,
+                bytes: 4096,
+                errors: 1,
+                duration_ns: 10_000_000,
+            }),
+        }),
         records: None,
         errors: 1,
         latencies,
@@ -219,6 +233,7 @@ fn qos() -> Qos {
         count: Some(1000),
         workload: None,
         share: None,
+        time_share: Some(0.0),
         requests: None,
         cause: None,
     }

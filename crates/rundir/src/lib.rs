@@ -28,6 +28,7 @@ pub mod manifest;
 pub mod names;
 pub mod nvme;
 pub mod own_sum;
+mod phase_totals;
 pub mod points;
 mod process;
 mod reorder;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::RunStatus;
+use crate::summary::ShareOver;
 
 /// A search for the highest demand under a response-time ceiling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +41,10 @@ pub struct SearchReport {
     pub at: String,
     /// The ceiling, ns.
     pub ceiling_ns: u64,
+    /// Looks at one demand at most, which share the error of one: each is judged at 2.5 % over this many.
+    /// Absent in searches of earlier versions, where each had 2.5 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks: Option<u32>,
     /// The probes in the order they ran.
     pub probes: Vec<SearchProbe>,
 }
@@ -70,7 +75,7 @@ pub enum SearchOutcome {
     Unfinished,
 }
 
-/// The highest demand that keeps under the ceiling.
+/// A demand that keeps under the ceiling; the highest that does is at least this one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchAnswer {
     /// The demand, in `unit`.
@@ -79,8 +84,7 @@ pub struct SearchAnswer {
     pub shown: String,
     /// Numbers of the probes that passed at it.
     pub probes: Vec<u32>,
-    /// Confidence of each of them that the true percentile is under the ceiling: 0.975, the
-    /// upper end of a two-sided 95 % interval.
+    /// Confidence that the true percentile is under the ceiling: 0.975, over all looks at this demand.
     pub confidence: f64,
     /// Whether I/Os of every one of them depended on each other, so that they count as fewer.
     #[serde(default)]
@@ -126,6 +130,30 @@ pub struct SearchProbe {
     /// Whether the I/Os depend on each other, so that they count as fewer.
     #[serde(default)]
     pub clustered: bool,
+    /// The percentile of this probe's own I/Os, ns, resolved or not; null without an I/O.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_ns: Option<u64>,
+    /// I/Os over the ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<u64>,
+    /// Their share, 0 to 1, with the interval that decides: what `looks` leaves of 5 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<ShareOver>,
+    /// I/Os in all that would pass if not one more were over the ceiling; null when decided, and where no
+    /// number is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<u64>,
+    /// I/Os in all that would decide it if the share stayed what it is; null when decided, and where a
+    /// thousand times as many would not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decides_at: Option<u64>,
+    /// Whether the whole probe keeps the ceiling and its last sixth would miss it by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_missing: bool,
+    /// When a figure of the workload's operations changed its level, s since the start of measuring; absent
+    /// where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at_s: Option<f64>,
     /// The verdict.
     pub verdict: ProbeVerdict,
     /// What the verdict rests on.
@@ -156,9 +184,9 @@ pub enum ProbePurpose {
 pub enum ProbeVerdict {
     /// The percentile is under the ceiling with confidence, at the demand asked.
     Pass,
-    /// It is not.
+    /// It is above it with confidence, or the demand was not met, or I/Os failed.
     Fail,
-    /// Too few I/Os to say.
+    /// This probe does not say: `reason` says why.
     Undecided,
     /// It was ended early.
     Unfinished,
@@ -168,14 +196,22 @@ pub enum ProbeVerdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeReason {
-    /// The percentile and its interval against the ceiling.
+    /// The share of I/Os over the ceiling against the allowed one.
     Ceiling,
     /// Fewer operations than asked, or a growing backlog.
     Saturated,
     /// I/Os failed.
     Errors,
-    /// The interval lies across the ceiling or lacks an end.
+    /// The interval lies across the ceiling or lacks an end; searches of earlier versions.
     Undecided,
+    /// Too few I/Os: twice as many without one more over the ceiling would still not do.
+    TooFew,
+    /// The share over the ceiling may decide it in a probe of the longest length.
+    NeedsTime,
+    /// The level changed inside the probe, or its last sixth would miss the ceiling by itself.
+    LevelChanged,
+    /// The share over the ceiling lies too close to the allowed one.
+    AtCeiling,
     /// It was ended early.
     Unfinished,
 }

@@ -12,6 +12,8 @@ use crate::latency::Latency;
 use crate::manifest::{EndToEndInfo, Losses, Overhead, RunStatus};
 use crate::verify::VerifyReport;
 
+pub use crate::phase_totals::{DrainTotals, PhaseTotals};
+
 /// The summary of a run: measure and drain phases. Field order is the order in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
@@ -137,12 +139,16 @@ pub struct Totals {
     pub count: u64,
     /// Bytes moved by successes.
     pub bytes: u64,
-    /// Time the rates divide by, ns.
+    /// Time the rates divide by, ns: from the start of the measure phase to the last completion.
     pub duration_ns: u64,
-    /// Successful I/Os per second.
+    /// Successful I/Os per second of it.
     pub iops: f64,
-    /// Bytes per second.
+    /// Bytes per second of it.
     pub bytes_per_s: f64,
+    /// What completed inside the measure phase, with rates of its own. Absent where it is not known: not
+    /// every I/O was kept, or the phase has no end on record; and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_phase: Option<PhaseTotals>,
     /// Records that successes covered, where batches or scans cover several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
@@ -194,8 +200,8 @@ pub struct Qos {
     /// The outcome.
     pub status: QosStatus,
     /// What the run's verdict takes it for, where that is not `status`: of three ceilings or more one is
-    /// missed by chance more often than a single one, so the run is only called so where 5 % over all of
-    /// them hold (Bonferroni's bound, the first step of Holm's).
+    /// missed by chance more often than a single one, so the run's verdict is held to an error of 5 % over
+    /// all of them, by Holm's procedure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jointly: Option<QosStatus>,
     /// Whether the run as a whole keeps it and its last sixth would miss it by itself, which makes it
@@ -229,6 +235,11 @@ pub struct Qos {
     /// Share of I/Os above the ceiling; absent in runs of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareOver>,
+    /// Closed loops: share of the workers' time in successful I/Os, 0 to 1, that was spent in those above the
+    /// ceiling. A disk that stalls answers few I/Os while it does, and takes much time for them. Absent where
+    /// a schedule sends I/Os, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_share: Option<f64>,
     /// Requests made of several I/Os, where the ceiling is for those: `status` and `at` are theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestCheck>,
@@ -268,8 +279,8 @@ pub struct ShareOver {
 pub struct RequestCheck {
     /// I/Os of a request.
     pub fanout: u32,
-    /// Requests that the run holds: neighbouring I/Os of a worker, in the order they completed; null
-    /// when not every I/O was kept.
+    /// Requests that the run holds: neighbouring I/Os of a worker, in the order they were submitted;
+    /// null when not every I/O was kept.
     pub count: Option<u64>,
     /// Requests of those with an I/O above the ceiling.
     pub failed: Option<u64>,

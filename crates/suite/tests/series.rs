@@ -9,6 +9,7 @@ use common::{SimHost, plan, source};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_rundir::repeat::RepeatReport;
+use taillight_rundir::search::{ProbeReason, SearchReport};
 use taillight_rundir::series::{PointStatus, SeriesFile};
 use taillight_rundir::{JsonFile, RunDir, RunStatus};
 use taillight_suite::host::Assignment;
@@ -74,6 +75,54 @@ fn a_search_on_virtual_time_finds_the_depth_that_theory_gives() {
     assert_eq!((file.method.as_str(), file.status), ("search", RunStatus::Complete));
     assert_eq!(file.decisions.len(), file.points.len());
     assert!(file.points.iter().all(|p| p.coordinates.contains_key("workload.0.queue_depth")));
+}
+
+/// Nothing is slow, and the probes are too short to say so of 99 %: that was told to lie too close to the
+/// ceiling.
+#[test]
+fn a_search_that_is_undecided_says_why() {
+    let home = tempfile::tempdir().expect("a directory");
+    let text = JOB.replace("operations = 2000\n", "")
+        + "[search]\nrate = { from = \"10/s\", to = \"50/s\" }\nat = \"99\"\nceiling = \"20ms\"\n\
+           probe = \"500ms\"\n";
+    let plan = plan(&source(&text), &[]).expect("a plan");
+    let mut method = SearchMethod::new(&plan, None, String::new()).expect("a search");
+    let dir = home.path().join("out");
+    let mut host = SimHost::default();
+    let ended = run(&mut method, &mut host, &dir).expect("it runs");
+    let search = SearchReport::read(&dir).expect("readable").expect("there");
+    println!("{}\n{}", host.text.join("\n"), search.text);
+    assert_eq!(ended.exit, Exit::GateUndecided);
+    assert_eq!(search.looks, Some(4));
+    assert!(search.probes.iter().all(|p| p.reason == ProbeReason::TooFew && p.above == Some(0)));
+    for part in ["took longer than 20.0 ms", "too few to say so of 99 %", "are needed at least"] {
+        assert!(search.text.contains(part), "{part}: {}", search.text);
+    }
+    assert!(!search.text.contains("close"), "{}", search.text);
+}
+
+/// One server and exponential times; with 60 % load less than 1 % over 12 ms, with 80 % more.
+#[test]
+fn a_search_answers_at_least_and_says_what_limits_it() {
+    let home = tempfile::tempdir().expect("a directory");
+    let text = JOB
+        .replace("operations = 2000\n", "")
+        .replace("channels = 4, ", "")
+        .replace("kind = \"constant\", time", "kind = \"exponential\", mean")
+        + "arrival = { rate = \"5/s\" }\nqueue_depth = 64\n[search]\n\
+         rate = { from = \"300/s\", to = \"900/s\" }\nat = \"99\"\nceiling = \"12ms\"\nprobe = \"60s\"\n";
+    let plan = plan(&source(&text), &[]).expect("a plan");
+    let mut method = SearchMethod::new(&plan, None, String::new()).expect("a search");
+    let dir = home.path().join("out");
+    let mut host = SimHost::default();
+    run(&mut method, &mut host, &dir).expect("it runs");
+    let search = SearchReport::read(&dir).expect("readable").expect("there");
+    println!("{}\n{}", host.text.join("\n"), search.text);
+    // ln(100) / (1000 - rate) is 12 ms at 616 a second.
+    let answer = search.answer.as_ref().expect("an answer");
+    assert!((450.0..=625.0).contains(&answer.value), "{answer:?}");
+    assert!(search.text.starts_with("The answer is at least "), "{}", search.text);
+    assert!(search.text.contains("took longer than 12.0 ms"), "{}", search.text);
 }
 
 #[test]

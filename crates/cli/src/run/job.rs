@@ -148,19 +148,17 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         job.apply("--rw", "workload.0.access.kind", FlagValue::Text(access))?;
     }
     set(job, "--sync", "workload.0.sync", args.sync.as_deref().map(FlagValue::Text))?;
-    let kind = match args.arrival {
-        Some(ArrivalFlag::Poisson) => "poisson",
-        _ => "constant",
-    };
+    let kind = args.arrival.map(|kind| match kind {
+        ArrivalFlag::Poisson => "poisson",
+        ArrivalFlag::Constant => "constant",
+    });
     if let Some(rate) = &args.rate {
         // Replaces whatever arrival the job has: a burst has no rate to change.
-        job.apply(
-            "--rate",
-            "workload.0.arrival",
-            FlagValue::Toml(&format!("{{ kind = \"{kind}\" }}")),
-        )?;
+        // Without a kind it is the default one, which a search has of its own.
+        let table = kind.map_or("{}".to_owned(), |kind| format!("{{ kind = \"{kind}\" }}"));
+        job.apply("--rate", "workload.0.arrival", FlagValue::Toml(&table))?;
         job.apply("--rate", "workload.0.arrival.rate", FlagValue::Text(rate))?;
-    } else if args.arrival.is_some() {
+    } else if let Some(kind) = kind {
         job.apply("--arrival", "workload.0.arrival.kind", FlagValue::Text(kind))?;
     }
     Ok(())

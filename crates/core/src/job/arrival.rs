@@ -3,6 +3,7 @@
 use super::check::Complaint;
 use super::forms::{ArrivalForm, ArrivalKind, ArrivalTable};
 use crate::plan::Arrival;
+use crate::units::Rate;
 
 /// Fields of the table that are written, by name.
 fn written(t: &ArrivalTable) -> Vec<&'static str> {
@@ -52,6 +53,21 @@ fn shape(kind: ArrivalKind) -> (&'static str, &'static [&'static str], &'static 
             ("replay", &["file"], "arrival = { kind = \"replay\", file = \"times.txt\" }")
         }
     }
+}
+
+/// The arrival of the workload whose rate a search varies: Poisson where a rate has no kind, and a kind
+/// takes its rate from the search.
+pub(super) fn searched(form: ArrivalForm, from: Rate) -> ArrivalForm {
+    let mut table = form.0;
+    let alone = written(&table) == ["rate"];
+    match table.kind {
+        None if alone => table.kind = Some(ArrivalKind::Poisson),
+        Some(ArrivalKind::Constant | ArrivalKind::Poisson) => {
+            table.rate = table.rate.or(Some(from));
+        }
+        _ => {}
+    }
+    ArrivalForm(table)
 }
 
 /// The arrival of a workload.

@@ -1,6 +1,6 @@
 //! Written job -> plan: fills in defaults, asks the driver, runs every check.
 
-use super::arrival::arrival;
+use super::arrival::{self, arrival};
 use super::check::{self, Complaint};
 use super::forms::BlockSizeForm;
 use super::written::{JobFile, RunTable, WorkloadTable};
@@ -8,8 +8,8 @@ use super::{DriverView, MachineMemory, ReadFile, defaults, extent};
 use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
-    Access, AccessKind, BlockSize, BlockSizePart, Hot, MixPart, Plan, Reach, RunPlan, Sync,
-    TargetPlan, TracePlan, TracingBackendChoice, WorkloadPlan,
+    Access, AccessKind, BlockSize, BlockSizePart, Hot, MixPart, Plan, Reach, RunPlan, SearchPlan,
+    Sync, TargetPlan, TracePlan, TracingBackendChoice, WorkloadPlan,
 };
 use crate::suggest::did_you_mean;
 use crate::units::{ByteSize, Span};
@@ -36,8 +36,11 @@ impl Resolver<'_> {
         let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
         let name = name.unwrap_or_else(|| target.driver.clone());
         let run = run(job.run, name, duration);
-        let written =
+        let mut written =
             if job.workload.is_empty() { vec![WorkloadTable::default()] } else { job.workload };
+        if let Some(search) = &job.search {
+            searched(&mut written, search);
+        }
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
             let align_given = (self.given)(&format!("workload.{i}.access.align"));
@@ -150,6 +153,19 @@ fn run(table: RunTable, default_name: String, default_duration: Span) -> RunPlan
         before: table.before.unwrap_or_default(),
         repeat: table.repeat.unwrap_or(defaults.repeat),
         output: table.output,
+    }
+}
+
+/// The arrival of the workload that a search over rates varies.
+fn searched(workloads: &mut [WorkloadTable], search: &SearchPlan) {
+    let Some(rate) = search.rate else { return };
+    let one = workloads.len() == 1;
+    for (i, table) in workloads.iter_mut().enumerate() {
+        let name = table.name.clone().unwrap_or_else(|| format!("w{i}"));
+        let varied = search.workload.as_ref().map_or(one, |wanted| *wanted == name);
+        if varied {
+            table.arrival = table.arrival.take().map(|form| arrival::searched(form, rate.from));
+        }
     }
 }
 

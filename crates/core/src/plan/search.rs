@@ -12,7 +12,8 @@ use crate::units::{Rate, Span};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchPlan {
-    /// Rates to search between.
+    /// Rates to search between. Arrivals are Poisson unless the workload's are `constant`, which need no
+    /// rate of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateBetween>,
     /// Depths to search between.
@@ -68,8 +69,8 @@ impl SearchPlan {
 }
 
 impl Plan {
-    /// The plan of one probe of its search: one point, measured for `length`. A rate keeps the
-    /// arrival Poisson where the plan says so and is constant otherwise.
+    /// The plan of one probe of its search: one point, measured for `length`. A rate is offered by Poisson
+    /// arrivals, as independent users make them; constant ones where the plan has them.
     pub fn probe(&self, workload: usize, demand: Demand, length: Span) -> Plan {
         let mut plan = self.clone();
         plan.search = None;
@@ -79,8 +80,8 @@ impl Plan {
                 Demand::Depth(depth) => w.queue_depth = depth,
                 Demand::Rate(rate) => {
                     w.arrival = match w.arrival {
-                        Arrival::Poisson { .. } => Arrival::Poisson { rate },
-                        _ => Arrival::Constant { rate },
+                        Arrival::Constant { .. } => Arrival::Constant { rate },
+                        _ => Arrival::Poisson { rate },
                     }
                 }
             }

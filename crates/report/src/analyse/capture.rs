@@ -25,6 +25,8 @@ const LOOK_ROWS: usize = 1 << 16;
 pub struct CountingBasis {
     /// What pictures show.
     pub window: TimeWindow,
+    /// End of the measure phase, CLOCK_MONOTONIC ns; the last of all times where it is not known.
+    pub end_ns: i64,
     /// The sizes of requests that ceilings ask about, each once.
     pub fanouts: Vec<u32>,
 }
@@ -38,7 +40,9 @@ impl CountingBasis {
         fanouts.dedup();
         let counted = phases.iter().filter(|p| counts(&p.name));
         let drained = counted.filter_map(|p| p.end_ns).max().unwrap_or(i64::MIN);
-        CountingBasis { window: TimeWindow::new(start, end.max(drained)), fanouts }
+        let measure = phases.iter().find(|p| p.name == "measure");
+        let end_ns = measure.and_then(|p| p.end_ns).unwrap_or(i64::MAX);
+        CountingBasis { window: TimeWindow::new(start, end.max(drained)), end_ns, fanouts }
     }
 }
 
@@ -186,8 +190,8 @@ impl CaptureCounter {
         if row.is_empty() {
             row.resize_with(OpKind::ALL.len(), || None);
         }
-        let window = self.captured.basis.window;
-        row[op as usize].get_or_insert_with(|| Box::new(IoGroupCounter::new(window)))
+        let CountingBasis { window, end_ns, .. } = self.captured.basis;
+        row[op as usize].get_or_insert_with(|| Box::new(IoGroupCounter::new(window, end_ns)))
     }
 
     /// What all rows gave.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 use taillight_rundir::ios::Row;
+use taillight_rundir::summary::DrainTotals;
 use taillight_stats::{ExactCounter, GridFiller, TimeWindow, TopK};
 
 use super::dists::{LatencyDists, LatencySample};
@@ -19,6 +20,8 @@ pub struct IoGroupCounter {
     slowest: SlowestKeeper,
     tally: IoTally,
     window: TimeWindow,
+    /// End of the measure phase, CLOCK_MONOTONIC ns; the last of all times where it is not known.
+    end_ns: i64,
     /// The column of the last I/O, and from when to when it reaches: the next is most often there.
     column: (std::ops::Range<i64>, usize),
 }
@@ -50,6 +53,8 @@ pub struct IoTally {
     pub busy_ns: u128,
     /// The last completion of a success, CLOCK_MONOTONIC ns.
     pub last_ns: i64,
+    /// Those of all that completed after the measure phase.
+    pub drained: DrainTotals,
 }
 
 impl IoTally {
@@ -63,6 +68,10 @@ impl IoTally {
         self.records += other.records;
         self.busy_ns += other.busy_ns;
         self.last_ns = self.last_ns.max(other.last_ns);
+        self.drained.count += other.drained.count;
+        self.drained.bytes += other.drained.bytes;
+        self.drained.errors += other.drained.errors;
+        self.drained.duration_ns = self.drained.duration_ns.max(other.drained.duration_ns);
         for (status, (n, first)) in &other.errors {
             let mine = self.errors.entry(*status).or_insert((0, None));
             mine.0 += n;
@@ -75,13 +84,14 @@ impl IoTally {
 }
 
 impl IoGroupCounter {
-    pub fn new(window: TimeWindow) -> Self {
+    pub fn new(window: TimeWindow, end_ns: i64) -> Self {
         IoGroupCounter {
             latencies: LatencyMap::new(KindCounter::new(window)),
             outliers: TopK::new(OUTLIERS),
             slowest: SlowestKeeper::new(super::slowest::KEPT),
             tally: IoTally::default(),
             window,
+            end_ns,
             column: (0..0, 0),
         }
     }
@@ -92,6 +102,9 @@ impl IoGroupCounter {
         let service = row.service_ns();
         self.tally.count += 1;
         self.tally.busy_ns += u128::from(service);
+        if row.complete.0 > self.end_ns {
+            self.drain(row);
+        }
         if !row.status.is_ok() {
             let entry = self.tally.errors.entry(row.status.0).or_insert((0, None));
             entry.0 += 1;
@@ -109,6 +122,18 @@ impl IoGroupCounter {
             self.outliers.push(main, row.submit.0 as u64, *row);
         }
         self.slowest.push(main, row.intended.unwrap_or(row.submit).0, row.complete.0);
+    }
+
+    #[cold]
+    fn drain(&mut self, row: &Row) {
+        let drained = &mut self.tally.drained;
+        drained.count += 1;
+        match row.status.is_ok() {
+            true => drained.bytes += row.moved.unwrap_or(row.size),
+            false => drained.errors += 1,
+        }
+        let after = row.complete.0.saturating_sub(self.end_ns).max(0) as u64;
+        drained.duration_ns = drained.duration_ns.max(after);
     }
 
     #[inline]

@@ -1,11 +1,11 @@
 //! Requests made of several I/Os: the slowest of them is the response time of the request.
 //!
-//! What it is: neighbouring I/Os of each worker, in the order they completed, put together as the
-//! ceilings of the plan ask (`fanout`). What it is not: an answer to a ceiling. Rows come in submit
-//! order of each worker; what is under way is held back until nothing can complete before it.
+//! What it is: neighbouring I/Os of each worker, in the order they were submitted, put together as the
+//! ceilings of the plan ask (`fanout`). Whoever sends a request's I/Os sends them together; by completion
+//! a slow one would be put among those that came after it, and slow ones that were sent apart would share
+//! a request. What it is not: an answer to a ceiling. Rows come in submit order of each worker.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use taillight_rundir::ios::Row;
 use taillight_stats::{ExactCounter, TimeGrid, TimeWindow};
@@ -32,26 +32,30 @@ pub struct RequestCounter {
     workers: BTreeMap<(u16, u16), RequestMaker>,
 }
 
-/// One worker's I/Os.
+/// The request of one worker that is not full yet.
 #[derive(Default)]
 struct RequestMaker {
-    /// Completed after the newest submit: completion and latency.
-    under_way: BinaryHeap<Reverse<(i64, u64)>>,
-    /// I/Os of the request that is not full yet, and the slowest of them.
+    /// I/Os of it.
     filled: u32,
+    /// The slowest of them, ns.
     slowest: u64,
+    /// The last to complete.
+    last: Option<i64>,
 }
 
 impl RequestMaker {
-    /// Adds the next I/O to complete; the request's response time when that fills it.
-    fn completed(&mut self, latency_ns: u64, fanout: u32) -> Option<u64> {
+    /// Adds the next I/O to be submitted; completion and response time of the request that it fills.
+    fn add(&mut self, complete: i64, latency_ns: u64, fanout: u32) -> Option<(i64, u64)> {
         self.filled += 1;
         self.slowest = self.slowest.max(latency_ns);
+        let last = self.last.map_or(complete, |last| last.max(complete));
+        self.last = Some(last);
         if self.filled < fanout {
             return None;
         }
-        self.filled = 0;
-        Some(std::mem::take(&mut self.slowest))
+        let slowest = self.slowest;
+        *self = RequestMaker::default();
+        Some((last, slowest))
     }
 }
 
@@ -66,16 +70,10 @@ impl RequestCounter {
         let window = self.window;
         let new = || (ExactCounter::new(), TimeGrid::new(window));
         let (exact, grid) = self.counts.entry(row.workload).or_insert_with(new);
-        while let Some(Reverse((at, latency))) = maker.under_way.peek().copied()
-            && at <= row.submit.0
-        {
-            maker.under_way.pop();
-            if let Some(ns) = maker.completed(latency, self.fanout) {
-                exact.push(ns);
-                grid.push(at, ns);
-            }
+        if let Some((at, ns)) = maker.add(row.complete.0, row.response_ns(), self.fanout) {
+            exact.push(ns);
+            grid.push(at, ns);
         }
-        maker.under_way.push(Reverse((row.complete.0, row.response_ns())));
     }
 
     /// What the counters take, bytes.
@@ -85,16 +83,7 @@ impl RequestCounter {
 
     /// The requests of each workload. I/Os that fill none are left out: fewer than `fanout` of each
     /// worker.
-    pub fn finish(mut self) -> Vec<RequestGroup> {
-        for ((workload, _), mut maker) in self.workers {
-            while let Some(Reverse((at, latency))) = maker.under_way.pop() {
-                let full = maker.completed(latency, self.fanout);
-                if let (Some(ns), Some((exact, grid))) = (full, self.counts.get_mut(&workload)) {
-                    exact.push(ns);
-                    grid.push(at, ns);
-                }
-            }
-        }
+    pub fn finish(self) -> Vec<RequestGroup> {
         let fanout = self.fanout;
         let group = |(workload, (exact, grid)): (u16, (ExactCounter, TimeGrid))| RequestGroup {
             fanout,
@@ -130,15 +119,15 @@ mod tests {
     fn the_slowest_io_is_the_request() {
         let rows: Vec<Row> = [2, 8, 3, 4, 5].iter().map(|n| row(0, 0, *n)).collect();
         assert_eq!(requests(1, &rows), [2, 3, 4, 5, 8]);
-        // As they completed: 2 and 3, 4 and 5; 8 is left over.
-        assert_eq!(requests(2, &rows), [3, 5]);
+        // As they were submitted: 2 and 8, 3 and 4; 5 is left over.
+        assert_eq!(requests(2, &rows), [4, 8]);
         assert_eq!(requests(5, &rows), [8]);
         assert_eq!(requests(6, &rows), [] as [u64; 0]);
     }
 
     #[test]
-    fn completions_come_in_order_and_workers_stay_apart() {
-        // Worker 0: completions at 10, 40, 50, 90 with 10, 35, 50, 65 ns; worker 1: 20 and 30.
+    fn ios_are_grouped_as_submitted_and_workers_stay_apart() {
+        // Worker 0: 50, 10, 35 and 65 ns; worker 1: 20 and 30. By completion it were 30, 35 and 65.
         let rows = [
             row(0, 0, 50),
             row(0, 0, 10),
@@ -147,7 +136,20 @@ mod tests {
             row(1, 0, 20),
             row(1, 1, 31),
         ];
-        assert_eq!(requests(2, &rows), [30, 35, 65]);
+        assert_eq!(requests(2, &rows), [30, 50, 65]);
+    }
+
+    #[test]
+    fn slow_ios_sent_apart_fail_a_request_each() {
+        // Every second pair has one of 500 ns: all of them complete last, in pairs of their own.
+        let rows: Vec<Row> =
+            (0..8).map(|i| row(0, i, i + if i % 4 == 0 { 500 } else { 2 })).collect();
+        assert_eq!(requests(2, &rows), [2, 2, 500, 500]);
+        // A request belongs to the time it completed.
+        let mut maker = RequestMaker::default();
+        assert_eq!(maker.add(700, 500, 2), None);
+        assert_eq!(maker.add(300, 2, 2), Some((700, 500)));
+        assert_eq!(maker.add(-5, 2, 1), Some((-5, 2)));
     }
 
     /// The article: five I/Os of 2 ms and five of 8 ms, a ceiling of 6 ms.

@@ -262,14 +262,17 @@ fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
 fn ceiling(qos: &Qos) -> String {
     let of = qos.workload.as_deref().or(qos.op.map(OpKind::name)).unwrap_or("all I/Os");
     let asked = format!("{} % of {of} within {}", qos.at, format::duration_ns(qos.ceiling_ns));
+    let ios = qos.share.and_then(|s| s.share).filter(|_| qos.above > 0);
+    let time = qos.time_share.map_or(String::new(), |time| {
+        format!(", for {} of the workers' time", format::percent(time))
+    });
+    let share = ios.map(|ios| format!(" ({} took longer{time})", format::percent(ios)));
+    let share = share.unwrap_or_default();
     match qos.status {
+        // In a closed loop few I/Os may be much time; else what is allowed is nothing to tell.
+        QosStatus::Pass if qos.time_share.is_some() => format!("Kept: {asked}{share}."),
         QosStatus::Pass => format!("Kept: {asked}."),
-        QosStatus::Fail => {
-            let share = qos.share.and_then(|s| s.share).map_or(String::new(), |share| {
-                format!(" ({} took longer)", format::percent(share))
-            });
-            format!("Missed: {asked}{share}.")
-        }
+        QosStatus::Fail => format!("Missed: {asked}{share}."),
         QosStatus::Undecided => match qos.needs {
             Some(n) => format!("Undecided: {asked}; it takes {} I/Os or more.", format::count(n)),
             None => format!("Undecided: {asked}."),

@@ -53,16 +53,20 @@ fn sets(summary: &Summary) -> Vec<(String, &Totals)> {
     sets
 }
 
+/// Share by which the rate inside the measure phase differs from the whole one where it is told.
+const DRAIN_MATTERS: f64 = 0.01;
+
 fn throughput(summary: &Summary) -> Table {
     let mut table = Table::new(
         "throughput",
         "Throughput",
         &["", "I/Os", "IOPS", "bandwidth", "in flight", "failed"],
     );
-    if summary.ops.keys().any(|op| op.is_part()) {
-        let note = "rmw_get and rmw_update are the parts of rmw: no total adds them.";
-        table.note = Some(note.to_owned());
-    }
+    let parts = summary.ops.keys().any(|op| op.is_part());
+    let parts = parts
+        .then(|| "rmw_get and rmw_update are the parts of rmw: no total adds them.".to_owned());
+    let notes: Vec<String> = parts.into_iter().chain(drained(summary)).collect();
+    table.note = (!notes.is_empty()).then(|| notes.join(" "));
     let several = summary.totals.records.is_some();
     if several {
         table.columns.insert(3, "records/s".to_owned());
@@ -86,6 +90,23 @@ fn throughput(summary: &Summary) -> Table {
         table.rows.push(row);
     }
     table
+}
+
+/// What the rate is inside the measure phase, where the drain makes it another one.
+fn drained(summary: &Summary) -> Option<String> {
+    let totals = &summary.totals;
+    let inside = totals.in_phase?;
+    let drained = inside.drained?;
+    if (inside.iops / totals.iops - 1.0).abs() < DRAIN_MATTERS {
+        return None;
+    }
+    Some(format!(
+        "{} came up to {} after the {} measured: within these {}/s.",
+        format::counted(drained.count, "I/O"),
+        format::duration_ns(drained.duration_ns),
+        format::duration_ns(inside.duration_ns),
+        format::rate(inside.iops)
+    ))
 }
 
 /// Records a second: one an operation, where none covers several.
@@ -363,7 +384,7 @@ fn qos(summary: &Summary) -> Option<Table> {
 }
 
 const REQUESTS: &str = "A request is as slow as the slowest of its I/Os: neighbouring I/Os of a \
-    worker, in the order they completed. Its share is that of failed requests as measured, and \
+    worker, in the order they were submitted. Its share is that of failed requests as measured, and \
     beside it what independent I/Os would give.";
 
 /// Which I/Os a ceiling is for.
@@ -387,7 +408,12 @@ fn share_over(q: &Qos) -> String {
             let measured = requests.measured.as_ref().map_or("unknown".to_owned(), shown);
             format!("{measured}; independent {}", shown(&requests.independent))
         }
-        (None, Some(share)) => shown(share),
+        (None, Some(share)) => match q.time_share {
+            Some(time) => {
+                format!("{}; {} of the workers' time", shown(share), format::percent(time))
+            }
+            None => shown(share),
+        },
         (None, None) => "-".to_owned(),
     }
 }

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::{LatencyKind, LatencyMap, OpKind, Result, Status};
 use taillight_rundir::summary::{
-    Distribution, ErrorCount, Errors, Outlier, SlcFactors, Summary, Totals, WorkloadSummary,
+    Distribution, ErrorCount, Errors, Outlier, PhaseTotals, SlcFactors, Summary, Totals,
+    WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
 use taillight_stats::Dist;
@@ -149,6 +150,20 @@ fn lull_ns(w: &WorkloadPlan, seconds: f64) -> f64 {
     }
 }
 
+/// Counts of the measure phase with their rates over a time.
+fn phase_rates(count: u64, bytes: u64, errors: u64, duration_ns: u64) -> PhaseTotals {
+    let seconds = duration_ns as f64 / 1e9;
+    PhaseTotals {
+        count,
+        bytes,
+        errors,
+        duration_ns,
+        iops: per_s(count.saturating_sub(errors) as f64, seconds),
+        bytes_per_s: per_s(bytes as f64, seconds),
+        drained: None,
+    }
+}
+
 struct SummaryBuilder<'a> {
     analysis: &'a Analysis,
     asked: &'a AskedPercentiles,
@@ -179,6 +194,7 @@ impl SummaryBuilder<'_> {
             duration_ns: self.analysis.duration_ns,
             iops: per_s(good as f64, self.seconds()),
             bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
+            in_phase: self.in_phase(&set.tally),
             records: several(&set.tally),
             errors: failed,
             latencies: latencies.map(|kind, it| match kind == counts {
@@ -188,6 +204,20 @@ impl SummaryBuilder<'_> {
             depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
                 .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
         }
+    }
+
+    /// What completed inside the measure phase; none where that is not known.
+    fn in_phase(&self, tally: &IoTally) -> Option<PhaseTotals> {
+        let all_kept = self.analysis.origin == Origin::CAPTURE && !self.analysis.outliers_only;
+        let duration_ns = saturation::measured_ns(self.analysis).filter(|_| all_kept)?;
+        let drained = tally.drained;
+        let count = tally.count.saturating_sub(drained.count);
+        let bytes = tally.bytes.saturating_sub(drained.bytes);
+        let errors = tally.failed().saturating_sub(drained.errors);
+        Some(PhaseTotals {
+            drained: (drained.count > 0).then_some(drained),
+            ..phase_rates(count, bytes, errors, duration_ns)
+        })
     }
 
     /// What the target was asked, where read-modify-writes were made of it.
@@ -225,6 +255,10 @@ impl SummaryBuilder<'_> {
                     it.iops *= longer;
                     it.bytes_per_s *= longer;
                     it.depth_mean = it.depth_mean.map(|d| d * longer);
+                    it.in_phase = it.in_phase.map(|p| PhaseTotals {
+                        drained: p.drained,
+                        ..phase_rates(p.count, p.bytes, p.errors, span.min(p.duration_ns))
+                    });
                 }
                 it
             };

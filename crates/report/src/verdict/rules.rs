@@ -5,7 +5,9 @@
 
 use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
-use taillight_rundir::summary::{QosStatus, Reason, RequestCheck, Summary, Verdict, VerdictStatus};
+use taillight_rundir::summary::{
+    Qos, QosStatus, Reason, RequestCheck, Summary, Verdict, VerdictStatus,
+};
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
 
@@ -260,7 +262,9 @@ fn ceiling(
     };
     let ceiling = format::duration_ns(check.ceiling_ns);
     let slow = match &check.requests {
-        None => format!("{} I/Os took longer than {ceiling}", format::count(check.above)),
+        None => {
+            format!("{} I/Os{} took longer than {ceiling}", format::count(check.above), time(check))
+        }
         Some(RequestCheck { failed: None, .. }) => {
             format!(
                 "{} I/Os took longer than {ceiling}, in unknown requests",
@@ -275,6 +279,15 @@ fn ceiling(
     };
     let text = format!("{what}: {op}{slow}, with {} % to stay under it{needs}{more}.", check.at);
     Some((VerdictStatus::Warned, reason(code, text)))
+}
+
+/// ` (0.035 % of them, 14.0 % of the workers' time)`: in a closed loop few I/Os may be much time.
+fn time(check: &Qos) -> String {
+    let shares = check.share.and_then(|s| s.share).zip(check.time_share);
+    shares.filter(|_| check.above > 0).map_or(String::new(), |(ios, time)| {
+        let [ios, time] = [ios, time].map(format::percent);
+        format!(" ({ios} of them, {time} of the workers' time)")
+    })
 }
 
 fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

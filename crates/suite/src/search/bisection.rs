@@ -8,15 +8,19 @@
 //!
 //! An undecided point is measured again for longer, at most [`LONGEST`] times the usual time; what
 //! is undecided then counts as failed, so that an answer never rests on a point that may miss the
-//! ceiling. An answer that fails its second measurement becomes the upper end of the bracket.
+//! ceiling. An answer that fails its second measurement becomes the upper end of the bracket. No point is
+//! looked at more than [`LOOKS`] times, the second measurement included: that is how many looks share the
+//! error of one.
 
 use taillight_rundir::search::{ProbePurpose, ProbeVerdict, SearchOutcome};
 
+/// Looks at one demand at most, the one that verifies it included. Each has the same part of the error.
+pub const LOOKS: u32 = 4;
 /// Most that a probe is prolonged.
 pub const LONGEST: u32 = 8;
 /// Answers given up before the search ends without one that holds.
 const MOST_REFUTED: usize = 3;
-/// What an undecided probe is prolonged by when its count was large enough: it lies at the ceiling.
+/// What an undecided probe is prolonged by when no length is known that decides it.
 const AT_THE_CEILING: u32 = 4;
 /// Room for the few I/Os that may exceed the ceiling in a longer probe.
 const ROOM: f64 = 1.25;
@@ -74,9 +78,12 @@ pub struct SearchEnd {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judgement {
     pub verdict: ProbeVerdict,
-    /// Of an undecided probe: the I/Os the check needs at least, over those it had. At or below 1
-    /// when the count would suffice and the percentile lies at the ceiling.
+    /// Of an undecided probe: the I/Os that would pass if not one more were over the ceiling, over those it
+    /// had. Fewer cannot pass.
     pub lacks: f64,
+    /// The I/Os that would decide it if the share over the ceiling stayed what it is, over those it had;
+    /// infinite where none would.
+    pub decides: f64,
 }
 
 /// A probe that was made.
@@ -131,6 +138,10 @@ impl Bisection {
         }
         match self.passed(below) {
             0 => without_answer(SearchOutcome::Undecided),
+            // The lower end may have passed and not been verified.
+            1 if self.last(below) != Some(ProbeVerdict::Pass) => {
+                without_answer(SearchOutcome::Undecided)
+            }
             1 if self.refuted() >= MOST_REFUTED => without_answer(SearchOutcome::Undecided),
             1 => SearchStep::Probe(ProbeRequest {
                 value: below,
@@ -152,7 +163,7 @@ impl Bisection {
     /// Whether an undecided point will not be measured again, so that it counts as failed.
     pub fn gives_up(&self, request: ProbeRequest, judgement: Judgement) -> bool {
         judgement.verdict == ProbeVerdict::Undecided
-            && prolonged(request.longer, judgement).is_none()
+            && prolonged(request.longer, judgement, self.looks_left(request.value)).is_none()
     }
 
     fn first(&self, value: f64, purpose: ProbePurpose) -> SearchStep {
@@ -162,8 +173,9 @@ impl Bisection {
     /// The last probe again, if it was undecided and more time may decide it.
     fn longer(&self) -> Option<ProbeRequest> {
         let last = self.probes.last()?;
+        let looks_left = self.looks_left(last.request.value);
         Some(ProbeRequest {
-            longer: prolonged(last.request.longer, last.judgement)?,
+            longer: prolonged(last.request.longer, last.judgement, looks_left)?,
             purpose: ProbePurpose::Longer,
             again: true,
             ..last.request
@@ -185,6 +197,13 @@ impl Bisection {
     }
     fn longest(&self, value: f64) -> u32 {
         self.of(value).map(|m| m.request.longer).max().unwrap_or(1)
+    }
+
+    /// Looks that a point may still get before it has to be left undecided: one is kept for verifying it.
+    fn looks_left(&self, value: f64) -> u32 {
+        let kept = u32::from(self.passed(value) == 0);
+        let had = u32::try_from(self.of(value).count()).unwrap_or(u32::MAX);
+        (LOOKS - kept).saturating_sub(had)
     }
 
     /// Points that passed once and did not hold.
@@ -234,21 +253,24 @@ fn without_answer(outcome: SearchOutcome) -> SearchStep {
     SearchStep::Done(SearchEnd { outcome, value: None, above: None })
 }
 
-/// How long an undecided probe is to be next time; none when that is longer than allowed.
-fn prolonged(longer: u32, judgement: Judgement) -> Option<u32> {
-    let lacks = judgement.lacks;
-    if judgement.verdict != ProbeVerdict::Undecided || longer >= LONGEST {
+/// How long an undecided probe is to be next time; none when that is longer than allowed, or no look is left.
+fn prolonged(longer: u32, judgement: Judgement, looks_left: u32) -> Option<u32> {
+    let Judgement { verdict, lacks, decides } = judgement;
+    let most = f64::from(LONGEST) / f64::from(longer);
+    let may = verdict == ProbeVerdict::Undecided && looks_left > 0 && longer < LONGEST;
+    if !may || lacks > most {
         return None;
     }
-    if lacks <= 1.0 {
-        return Some((longer * AT_THE_CEILING).min(LONGEST));
+    // The last look sees all that a probe may.
+    if looks_left == 1 {
+        return Some(LONGEST);
     }
-    let wanted = f64::from(longer) * lacks;
-    if wanted > f64::from(LONGEST) {
-        return None;
-    }
+    let times = match decides <= most {
+        true => decides * ROOM,
+        false => f64::from(AT_THE_CEILING),
+    };
     // At least one more, at most the longest; both are small.
-    let wanted = (wanted * ROOM).ceil() as u32;
+    let wanted = (f64::from(longer) * times.max(lacks * ROOM)).ceil() as u32;
     Some(wanted.max(longer + 1).min(LONGEST))
 }
 

@@ -31,9 +31,9 @@ use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
 use crate::settle;
-use bisection::{Bisection, ProbeRequest, SearchEnd, SearchRange, SearchStep, ValueScale};
+use bisection::{Bisection, LOOKS, ProbeRequest, SearchEnd, SearchRange, SearchStep, ValueScale};
 
-/// Confidence of a pass: the upper end of a two-sided 95 % interval is under the ceiling.
+/// Confidence of a demand that passes, over all looks at it.
 const CONFIDENCE: f64 = 0.975;
 
 /// A search in progress.
@@ -107,7 +107,8 @@ impl SearchMethod {
     /// What a result says, which the bisection is told; a probe that was ended says nothing.
     fn probe(&mut self, request: ProbeRequest, result: &PointResult) -> Result<SearchProbe> {
         let summary = result.summary.as_ref();
-        let judged = judge::judge(summary, &self.search, &self.report.workload);
+        let asked = self.ceiling();
+        let judged = judge::judge(summary, &asked, &self.report.workload, request.longer);
         let judged = judged.filter(|_| !self.ended_by(result));
         let whole = judged.is_some();
         let judged = judged.unwrap_or_default();
@@ -130,10 +131,23 @@ impl SearchMethod {
             lo_ns: judged.lo_ns,
             hi_ns: judged.hi_ns,
             clustered: judged.clustered,
+            observed_ns: judged.observed_ns,
+            above: judged.above,
+            share: judged.share,
+            needs: judged.needs,
+            decides_at: judged.decides_at,
+            ends_missing: judged.ends_missing,
+            changed_at_s: judged.changed_at_s,
             verdict: judged.judgement.verdict,
             reason: judged.reason,
             counted_as_failed: whole && self.bisection.gives_up(request, judged.judgement),
         })
+    }
+
+    /// The ceiling of every probe.
+    fn ceiling(&self) -> Ceiling {
+        let several = self.plan.workloads.len() > 1;
+        judge::ceiling(&self.search, several.then_some(self.report.workload.as_str()))
     }
 
     fn number(&self) -> u32 {
@@ -152,11 +166,9 @@ impl SearchMethod {
         plan.run.repeat = 1;
         settle::settle(&mut plan, self.deepest);
         request_percentiles(&mut plan, &[self.search.at]);
-        // With one workload the report's own check is the search's; with several it would take
-        // them together.
-        if plan.workloads.len() == 1 {
-            plan.qos.ceilings.push(Ceiling::new(self.search.ceiling, self.search.at));
-        }
+        // The report's own check is the search's, at the error that all looks at a demand share.
+        plan.qos.ceilings.push(self.ceiling());
+        plan.qos.looks = plan.qos.looks.max(LOOKS);
         let coordinate: serde_json::Value = match demand {
             Demand::Rate(rate) => rate.to_string().into(),
             Demand::Depth(depth) => depth.into(),
@@ -270,7 +282,7 @@ impl Method for SearchMethod {
                 round: 1,
                 values: known(figures),
                 verdict: words::word(p.verdict).to_owned(),
-                text: words::verdict(p),
+                text: words::verdict(&self.report, p),
             }
         };
         Ok(Conclusion {
@@ -285,7 +297,7 @@ impl Method for SearchMethod {
     }
 
     fn line(&self, done: &[PointResult]) -> Option<String> {
-        self.report.probes.get(done.len().checked_sub(1)?).map(words::line)
+        self.report.probes.get(done.len().checked_sub(1)?).map(|p| words::line(&self.report, p))
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
@@ -367,6 +379,7 @@ fn empty(plan: &Plan, search: &SearchPlan, workload: usize, range: SearchRange) 
         precision: range.precision,
         at: search.at.to_string(),
         ceiling_ns: search.ceiling.0,
+        looks: Some(LOOKS),
         probes: Vec::new(),
     }
 }

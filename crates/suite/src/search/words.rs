@@ -1,22 +1,25 @@
 //! A search in words and tables, on the console and in the report.
 
-use taillight_core::plan::Plan;
-use taillight_report::format::{count, duration_ns, rate};
+use taillight_core::Percentile;
+use taillight_core::plan::{Arrival, Plan};
+use taillight_report::format::{count, duration, duration_ns, percent, rate};
 use taillight_report::table::{Cell, Table, Tone};
 use taillight_rundir::search::{
     ProbePurpose, ProbeReason, ProbeVerdict, SearchOutcome, SearchProbe, SearchReport, Varied,
 };
+use taillight_rundir::summary::ShareOver;
 
 /// Columns of the console table, of those of the report, and how wide each is.
-const SHOWN: [(usize, usize); 6] = [(0, 5), (1, 12), (3, 10), (4, 8), (5, 20), (7, 0)];
+const SHOWN: [(usize, usize); 6] = [(0, 5), (1, 12), (3, 10), (4, 8), (7, 26), (8, 0)];
 
-fn headings(all: &SearchReport) -> [String; 8] {
+fn headings(all: &SearchReport) -> [String; 9] {
     let at = format!("{} %", all.at);
-    ["probe", "demand", "why", "achieved", &at, "95 % interval", "I/Os", "verdict"]
+    let over = format!("over {}", duration_ns(all.ceiling_ns));
+    ["probe", "demand", "why", "achieved", &at, "95 % interval", "I/Os", &over, "verdict"]
         .map(str::to_owned)
 }
 
-fn cells(p: &SearchProbe) -> [String; 8] {
+fn cells(all: &SearchReport, p: &SearchProbe) -> [String; 9] {
     let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration_ns);
     let interval = match (p.lo_ns, p.hi_ns) {
         (None, None) => "-".to_owned(),
@@ -27,11 +30,18 @@ fn cells(p: &SearchProbe) -> [String; 8] {
         p.shown.clone(),
         why(p.purpose).to_owned(),
         format!("{}/s", rate(p.achieved_per_s)),
-        time(p.ns),
+        time(p.ns.or(p.observed_ns)),
         interval,
         count(p.count),
-        verdict(p),
+        p.share.map_or("-".to_owned(), |share| over(&share)),
+        verdict(all, p),
     ]
+}
+
+/// `0.35 % (0.1 % to 1.2 %)`.
+fn over(share: &ShareOver) -> String {
+    let known = share.share.map_or("-".to_owned(), percent);
+    format!("{known} ({} to {})", percent(share.lo), percent(share.hi))
 }
 
 fn line_of(cells: &[String]) -> String {
@@ -48,8 +58,8 @@ pub fn header(all: &SearchReport) -> String {
 }
 
 /// A probe's line of the console table.
-pub fn line(p: &SearchProbe) -> String {
-    line_of(&cells(p))
+pub fn line(all: &SearchReport, p: &SearchProbe) -> String {
+    line_of(&cells(all, p))
 }
 
 fn why(purpose: ProbePurpose) -> &'static str {
@@ -72,16 +82,46 @@ pub fn word(verdict: ProbeVerdict) -> &'static str {
 }
 
 /// The verdict on a probe, with what it rests on where that is not the percentile.
-pub fn verdict(p: &SearchProbe) -> String {
+pub fn verdict(all: &SearchReport, p: &SearchProbe) -> String {
     let word = word(p.verdict);
-    match (p.verdict, p.reason, p.asked_per_s) {
-        (ProbeVerdict::Fail, ProbeReason::Saturated, Some(asked)) => {
-            format!("fail: saturated, {}/s asked", rate(asked))
-        }
-        (ProbeVerdict::Fail, ProbeReason::Errors, _) => "fail: I/O errors".to_owned(),
-        _ if p.counted_as_failed => format!("{word}, counts as failed"),
-        _ => word.to_owned(),
-    }
+    let why = match (p.reason, p.asked_per_s) {
+        (ProbeReason::Saturated, Some(asked)) => format!("saturated, {}/s asked", rate(asked)),
+        (ProbeReason::Saturated, None) => "saturated".to_owned(),
+        (ProbeReason::Errors, _) => "I/O errors".to_owned(),
+        (ProbeReason::TooFew, _) => match p.needs {
+            Some(needs) => format!("too few I/Os, {} needed", count(needs)),
+            None => "no number of I/Os is enough".to_owned(),
+        },
+        (ProbeReason::NeedsTime, _) => match seconds_more(p) {
+            Some(more) => format!("needs {more} more"),
+            None => String::new(),
+        },
+        (ProbeReason::LevelChanged, _) => match p.changed_at_s {
+            Some(at_s) => format!("its level changed at second {}", figure(at_s)),
+            None => "its last sixth would miss it".to_owned(),
+        },
+        (ProbeReason::AtCeiling, _) => format!("close to the {} allowed", allowed(all)),
+        _ => String::new(),
+    };
+    let why = if why.is_empty() { why } else { format!(": {why}") };
+    let counts = if p.counted_as_failed { "; counts as failed" } else { "" };
+    format!("{word}{why}{counts}")
+}
+
+/// A moment with the digits that matter.
+fn figure(at_s: f64) -> String {
+    if at_s >= 20.0 { format!("{at_s:.0}") } else { format!("{at_s:.1}") }
+}
+
+/// The share of I/Os that may be over the ceiling.
+fn allowed(all: &SearchReport) -> String {
+    all.at.parse::<Percentile>().map_or("share".to_owned(), |at| percent(at.tail_share()))
+}
+
+/// How much longer than the probe was takes a decision, if the share over the ceiling stays what it is.
+fn seconds_more(p: &SearchProbe) -> Option<String> {
+    let more = p.decides_at?.saturating_sub(p.count) as f64 / p.count.max(1) as f64;
+    Some(duration((more * p.length_ns as f64 / 1e9).ceil() * 1e9))
 }
 
 /// What is about to be done.
@@ -91,11 +131,8 @@ pub fn intention(all: &SearchReport, plan: &Plan, workload: usize) -> String {
         Varied::QueueDepth => "the highest queue depth",
     };
     let arrival = match (all.varied, &plan.workloads[workload].arrival) {
-        (Varied::Rate, taillight_core::plan::Arrival::Poisson { .. }) => ", Poisson arrivals",
-        (Varied::Rate, a) if a.is_closed() => {
-            ", constant arrivals (the workload's full speed has no rate)"
-        }
-        (Varied::Rate, _) => ", constant arrivals",
+        (Varied::Rate, Arrival::Constant { .. }) => ", constant arrivals",
+        (Varied::Rate, _) => ", Poisson arrivals",
         (Varied::QueueDepth, _) => ", closed loop",
     };
     format!(
@@ -108,9 +145,24 @@ pub fn intention(all: &SearchReport, plan: &Plan, workload: usize) -> String {
 
 pub fn title(all: &SearchReport) -> String {
     match &all.answer {
-        Some(answer) => format!("{}: {}", all.name, answer.shown),
+        Some(answer) => format!("{}: {}", all.name, at_least(all, &answer.shown)),
         None => format!("{}: search", all.name),
     }
+}
+
+/// A demand that passed: the highest that does may lie above it.
+fn at_least(all: &SearchReport, shown: &str) -> String {
+    match all.varied {
+        Varied::Rate => format!("at least {}", grouped(shown)),
+        Varied::QueueDepth => format!("at least {shown}"),
+    }
+}
+
+/// `41300/s` as `41,300/s`.
+fn grouped(shown: &str) -> String {
+    let digits = shown.find(|c: char| !c.is_ascii_digit()).unwrap_or(shown.len());
+    let (number, unit) = shown.split_at(digits);
+    number.parse().map_or(shown.to_owned(), |number: u64| format!("{}{unit}", count(number)))
 }
 
 /// The result in words.
@@ -119,9 +171,9 @@ pub fn text(all: &SearchReport) -> String {
     let at = &all.at;
     if let Some(answer) = &all.answer {
         let kept = format!(
-            "{}: in {} separate probes the {at} % response time of `{}` stayed under {ceiling}, each \
-             with {} % confidence.",
-            answer.shown,
+            "{}: in {} separate probes the {at} % response time of `{}` stayed under {ceiling}, \
+             with {} % confidence over all looks at it.",
+            at_least(all, &answer.shown),
             answer.probes.len(),
             all.workload,
             answer.confidence * 100.0
@@ -131,13 +183,10 @@ pub fn text(all: &SearchReport) -> String {
     match all.outcome {
         SearchOutcome::NothingPasses => {
             let lowest = all.probes.last();
-            let why = lowest.map_or("fails", |p| reason(p.reason));
+            let why = lowest.map_or("fails".to_owned(), |p| reason(all, p));
             format!("No answer: the lowest demand already fails: {why}.")
         }
-        SearchOutcome::Undecided => format!(
-            "No answer: the probes do not decide it. Make `search.probe` longer (the {at} % of a \
-             rate needs a number of I/Os to be certain), or give a `from` that clearly passes."
-        ),
+        SearchOutcome::Undecided => undecided(all),
         _ => format!(
             "The search was ended after {} probes; what they measured is kept.",
             all.probes.len()
@@ -145,26 +194,102 @@ pub fn text(all: &SearchReport) -> String {
     }
 }
 
-/// What limits the answer.
-fn limit(all: &SearchReport) -> String {
-    let answer = all.answer.as_ref();
-    let Some((above, by)) = answer.and_then(|a| a.failed_above.zip(a.limited_by)) else {
-        return "It is the top of the range: the limit may lie higher.".to_owned();
+/// Why there is no answer, from the lowest demand that is undecided, and what helps.
+fn undecided(all: &SearchReport) -> String {
+    let open = all.probes.iter().filter(|p| p.verdict == ProbeVerdict::Undecided);
+    let lowest = open.rev().min_by(|a, b| a.value.total_cmp(&b.value));
+    let Some(p) = lowest else {
+        return "No answer: demands that passed did not pass again.".to_owned();
     };
-    let shown = all.probes.iter().rfind(|p| p.value == above);
-    let shown = shown.map_or_else(|| above.to_string(), |p| p.shown.clone());
-    format!("What limits it: at {shown} {}.", reason(by))
+    let total = |ios: u64| {
+        let times = ios as f64 / p.count.max(1) as f64;
+        duration((times * p.length_ns as f64 / 1e9).ceil() * 1e9)
+    };
+    let enough = p.needs.max(p.decides_at).filter(|_| p.count > 0);
+    let help = match (p.reason, enough) {
+        (ProbeReason::TooFew | ProbeReason::NeedsTime, Some(ios)) => {
+            format!("A `search.probe` of {} would do", total(ios))
+        }
+        (ProbeReason::LevelChanged, _) => {
+            "Find what changes the level, or make `search.probe` much longer".to_owned()
+        }
+        _ => "Give a `from` that clearly passes, or another ceiling".to_owned(),
+    };
+    format!(
+        "No answer: the probes do not decide it. At {} {}. {help}.",
+        grouped(&p.shown),
+        reason(all, p)
+    )
 }
 
-fn reason(reason: ProbeReason) -> &'static str {
-    match reason {
-        ProbeReason::Ceiling => "the percentile is above the ceiling",
-        ProbeReason::Saturated => "the target does not keep up (saturated)",
-        ProbeReason::Errors => "I/Os fail",
-        ProbeReason::Undecided => {
-            "the percentile lies too close to the ceiling to be told from it, which counts as failed"
+/// What limits the answer.
+fn limit(all: &SearchReport) -> String {
+    let Some(above) = all.answer.as_ref().and_then(|a| a.failed_above) else {
+        return "It is the top of the range: the limit may lie higher.".to_owned();
+    };
+    match all.probes.iter().rfind(|p| p.value == above) {
+        Some(p) => format!("What limits it: at {} {}.", grouped(&p.shown), reason(all, p)),
+        None => format!("What limits it: {above} does not pass."),
+    }
+}
+
+/// `33 of 10,000 I/Os took longer than 20.0 ms (0.33 %; 0.20 % to 0.52 %) and 99 % took 4.10 ms`.
+fn figures(all: &SearchReport, p: &SearchProbe) -> String {
+    let ceiling = duration_ns(all.ceiling_ns);
+    let own = p.ns.or(p.observed_ns);
+    let own = own.map_or(String::new(), |ns| {
+        format!(", {} % of this probe's within {}", all.at, duration_ns(ns))
+    });
+    let share = p.share.map_or(String::new(), |share| format!(", which is {}", over(&share)));
+    match p.above {
+        Some(0) => format!("no I/O of {} took longer than {ceiling}{own}", count(p.count)),
+        Some(above) => format!(
+            "{} of {} I/Os took longer than {ceiling}{share}{own}",
+            count(above),
+            count(p.count)
+        ),
+        None => format!("{} I/Os were measured{own}", count(p.count)),
+    }
+}
+
+/// What a probe says that did not pass, with its figures.
+fn reason(all: &SearchReport, p: &SearchProbe) -> String {
+    let seen = || figures(all, p);
+    let (at, allowed) = (&all.at, allowed(all));
+    let said = match p.reason {
+        ProbeReason::Ceiling => format!("{}; {allowed} may", seen()),
+        ProbeReason::Saturated => "the target does not keep up (saturated)".to_owned(),
+        ProbeReason::Errors => "I/Os fail".to_owned(),
+        ProbeReason::TooFew => match p.needs {
+            Some(needs) => format!(
+                "{}; these are too few to say so of {at} %: {} are needed at least",
+                seen(),
+                count(needs)
+            ),
+            None => format!("{}; no number of I/Os is enough for {at} %", seen()),
+        },
+        ProbeReason::NeedsTime => format!(
+            "{}; {allowed} may, and if the share stays what it is, {} more of measuring decide it",
+            seen(),
+            seconds_more(p).unwrap_or_default()
+        ),
+        ProbeReason::LevelChanged => {
+            let when = p.changed_at_s.map(|s| format!("the level changed at second {}", figure(s)));
+            let ends = p
+                .ends_missing
+                .then(|| "the last sixth would miss the ceiling by itself".to_owned());
+            let both: Vec<String> = when.into_iter().chain(ends).collect();
+            format!("{}: {}", both.join(" and "), seen())
         }
-        ProbeReason::Unfinished => "the probe was ended",
+        ProbeReason::AtCeiling => {
+            format!("{}; that is too close to the allowed {allowed} to be told from it", seen())
+        }
+        ProbeReason::Undecided => format!("{}; {allowed} may, which does not decide it", seen()),
+        ProbeReason::Unfinished => "the probe was ended".to_owned(),
+    };
+    match p.counted_as_failed {
+        true => format!("{said}; that counts as failed"),
+        false => said,
     }
 }
 
@@ -176,7 +301,7 @@ pub fn table(all: &SearchReport) -> Table {
             ProbeVerdict::Fail => Tone::Bad,
             ProbeVerdict::Undecided | ProbeVerdict::Unfinished => Tone::Warn,
         };
-        let mut row: Vec<Cell> = cells(p).into_iter().map(Cell::new).collect();
+        let mut row: Vec<Cell> = cells(all, p).into_iter().map(Cell::new).collect();
         if let Some(last) = row.last_mut() {
             last.tone = tone;
         }
@@ -185,9 +310,10 @@ pub fn table(all: &SearchReport) -> Table {
     let mut table = Table::new("probes", "Probes in the order they ran", &[]);
     table.columns = headings(all).to_vec();
     table.note = Some(
-        "A probe passes when the whole interval is under the ceiling and the demand was met; an \
-             undecided one is measured for longer, and in the end counts as failed. Every further \
-             look at the same demand has new random draws."
+        "A probe passes when the whole interval of the share over the ceiling is under the allowed share and \
+         the demand was met. That interval is at the error that up to four looks at a demand share, so it is \
+         wider than one of 95 %; the percentile is the probe's own. An undecided probe is measured for \
+         longer, and in the end counts as failed. Every further look has new random draws."
             .to_owned(),
     );
     table.rows = all.probes.iter().map(row).collect();

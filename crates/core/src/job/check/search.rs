@@ -116,7 +116,7 @@ fn arrival_has_a_rate(w: &WorkloadPlan) -> Checked {
         one,
         "search.rate",
         format!("workload `{}` has a schedule of its own ({}), not one rate", w.name, w.arrival),
-        "leave arrival out: the search then offers a constant rate; or use kind = \"poisson\"",
+        "leave arrival out: the search then offers Poisson arrivals; or use kind = \"constant\"",
     )?;
     need(
         w.think.is_none(),

@@ -6,7 +6,8 @@ mod round_trip;
 use super::*;
 use crate::capability::{AdminAction, DriverFacts, TargetKind};
 use crate::op::OpKind;
-use crate::plan::{AccessKind, Arrival, BlockSize, Sync, TracingBackendChoice};
+use crate::plan::{AccessKind, Arrival, BlockSize, Demand, Sync, TracingBackendChoice};
+use crate::units::{Rate, Span};
 
 const GIB: u64 = 1 << 30;
 
@@ -320,6 +321,29 @@ fn a_table_may_be_set_field_by_field() {
     assert!(lacking.starts_with("search: missing field `ceiling` (at: --set"), "{lacking}");
     job.apply_set("search.ceiling=5ms").unwrap();
     assert!(job.written().unwrap().search.is_some());
+}
+
+/// Users come independently of each other: only what is asked for is evenly spaced.
+#[test]
+fn a_search_over_rates_has_poisson_arrivals_unless_told() {
+    let kind = |lines: &str| {
+        let search = "\n[search]\nrate = { from = \"100/s\", to = \"900/s\" }\nat = \"99\"\nceiling = \"5ms\"\n";
+        let plan = resolve(&(workload(lines) + search)).unwrap();
+        let rate: Rate = "300/s".parse().unwrap();
+        let probe = plan.probe(0, Demand::Rate(rate), Span(1));
+        match probe.workloads[0].arrival {
+            Arrival::Poisson { rate: of } if of == rate => "poisson",
+            Arrival::Constant { rate: of } if of == rate => "constant",
+            ref other => panic!("{other:?}"),
+        }
+    };
+    for lines in
+        ["", "arrival = \"burst\"", "arrival = { rate = \"5/s\" }", "arrival = \"poisson\""]
+    {
+        assert_eq!(kind(lines), "poisson", "{lines}");
+    }
+    assert_eq!(kind("arrival = { kind = \"constant\" }"), "constant", "the search has the rate");
+    assert_eq!(kind("arrival = { kind = \"constant\", rate = \"5/s\" }"), "constant");
 }
 
 #[test]

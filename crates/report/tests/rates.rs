@@ -1,0 +1,91 @@
+//! What completed inside the measure phase, what after it, and how much time slow I/Os took.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::Sample;
+use taillight_report::{ReportOptions, make};
+use taillight_rundir::manifest::Manifest;
+use taillight_rundir::summary::Totals;
+use taillight_rundir::{Summary, names};
+
+/// The summary and the console text of a run whose manifest was changed.
+fn made(sample: &Sample, change: impl FnOnce(&mut Manifest)) -> (Summary, String) {
+    let root = tempfile::tempdir().unwrap();
+    let path: &Path = &root.path().join("run");
+    let mut manifest = common::write(path, sample);
+    change(&mut manifest);
+    std::fs::write(path.join(names::MANIFEST), serde_json::to_vec(&manifest).unwrap()).unwrap();
+    let mut made = make(&[path], &ReportOptions::default(), &mut |_| true).unwrap();
+    (made.summaries.remove(0), made.text)
+}
+
+fn sums_are_counts(totals: &Totals) {
+    let inside = totals.in_phase.unwrap();
+    let drained = inside.drained.unwrap_or_default();
+    assert_eq!(inside.count + drained.count, totals.count);
+    assert_eq!(inside.bytes + drained.bytes, totals.bytes);
+    assert_eq!(inside.errors + drained.errors, totals.errors);
+    let good = (inside.count - inside.errors) as f64;
+    assert!((inside.iops * inside.duration_ns as f64 / 1e9 / good - 1.0).abs() < 1e-9);
+}
+
+/// Two seconds with a stall from 1.9 to 3 s: eight I/Os are in flight at the end, and the last of them is
+/// answered a second later.
+#[test]
+fn what_completes_after_the_phase_is_in_no_rate_of_it() {
+    let stalled = Sample {
+        seconds: 2,
+        stalls: vec![(1_900_000_000, 1_100_000_000)],
+        fail_every: Some(1_000),
+        ..Sample::default()
+    };
+    let (summary, text) = made(&stalled, |_| {});
+    let totals = &summary.totals;
+    for totals in summary.ops.values().chain([totals, &summary.workloads[0].totals]) {
+        sums_are_counts(totals);
+    }
+    let inside = totals.in_phase.unwrap();
+    let drained = inside.drained.unwrap();
+    assert_eq!((drained.count, inside.duration_ns), (8, 2_000_000_000));
+    assert!((1_000_000_000..1_010_000_000).contains(&drained.duration_ns), "{drained:?}");
+    // The whole rate keeps its meaning: all that was done until the last completion.
+    let whole = (totals.count - totals.errors) as f64 / (totals.duration_ns as f64 / 1e9);
+    assert!((totals.iops / whole - 1.0).abs() < 1e-9);
+    assert!((1.49..1.51).contains(&(inside.iops / totals.iops)), "{inside:?} {}", totals.iops);
+    let told = "8 I/Os came up to 1.00 s after the 2.00 s measured: within these ";
+    assert_eq!(text.matches(told).count(), 1, "{text}");
+}
+
+#[test]
+fn a_drain_that_changes_nothing_is_not_told_and_an_unknown_one_is_null() {
+    let even = Sample { seconds: 2, stalls: vec![], ..Sample::default() };
+    let (summary, text) = made(&even, |_| {});
+    sums_are_counts(&summary.totals);
+    assert!(summary.totals.in_phase.unwrap().drained.is_some_and(|d| d.count == 8));
+    assert!(!text.contains("came up to"), "{text}");
+    let killed = |m: &mut Manifest| {
+        m.phases.retain(|p| p.name != "drain");
+        m.phases.iter_mut().filter(|p| p.name == "measure").for_each(|p| p.end_ns = None);
+    };
+    let (summary, _) = made(&even, killed);
+    assert_eq!(summary.totals.in_phase, None);
+}
+
+/// Two stalls hit 16 of some 500,000 I/Os, and all workers stand still for as long as they last.
+#[test]
+fn in_a_closed_loop_slow_ios_are_a_share_of_the_time_too() {
+    let (summary, text) = made(&Sample::default(), |_| {});
+    let qos = &summary.qos[0];
+    let (ios, time) = (qos.share.unwrap().share.unwrap(), qos.time_share.unwrap());
+    assert!(ios < 0.000_1 && time > 50.0 * ios && time < 0.02, "{ios} {time}");
+    assert!(text.contains("of the workers' time"), "{text}");
+    // A schedule sends on, so that its slow I/Os overlap without end.
+    let rate = Sample { rate: Some(2_000), ..Sample::default() };
+    let (summary, text) = made(&rate, |_| {});
+    assert_eq!(summary.qos[0].time_share, None);
+    assert!(!text.contains("of the workers' time"), "{text}");
+}

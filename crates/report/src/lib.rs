@@ -26,7 +26,7 @@ pub use model::differing;
 pub use model::{AnalysedRun, ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use model::{SheetColumn, StandardSheet, UNKNOWN};
 pub use model::{SideDetails, side_words};
-pub use render::console::console_text;
+pub use render::console::{ConsoleStyle, console_text};
 pub use render::html;
 pub use summary::summarise;
 pub use text::{format, table, undecided};

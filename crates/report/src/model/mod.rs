@@ -22,6 +22,7 @@ mod tables;
 mod view;
 mod wrong_blocks;
 
+pub use build::RATE;
 pub use context::{ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use differs::{differences, differing};
 pub use explanation::sentences;

@@ -16,6 +16,8 @@ mod sweep;
 pub mod sys;
 mod verdict;
 
+use std::time::Duration;
+
 use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
@@ -91,6 +93,7 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     };
     let outcome = run_plan(&request, resumed);
     views.finish(&signals);
+        rest: None,
     let outcome = outcome?;
     Ok(match outcome.path.as_deref().filter(|_| output::voice().json) {
         Some(dir) => report::json_of_kept(dir, outcome.exit),
@@ -151,6 +154,8 @@ struct RunRequest<'a> {
     pub pages: bool,
 }
 
+    /// How long the points of the series after it take, where that is known.
+    pub rest: Option<Duration>,
 /// Runs a plan for its figures alone; none when a signal ended it. Errors: as [`main`].
 pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
     let live = &LiveViews::default();
@@ -166,6 +171,7 @@ pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
     };
     Ok(run_single(&request)?.summary.filter(|_| signals.exit().is_none()))
 }
+        rest: None,
 
 /// Runs a plan: once, or as the series that it asks for.
 fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<RunOutcome> {
@@ -227,7 +233,7 @@ fn run_on_target(
     let run = directory::create(plan, job, destroy, environment.map())?;
     let _named = signals.in_run(run.dir.path());
     let feed = feed(request, &run);
-    let mut live = Live::new(plan, quiet, feed.clone(), request.live.screen);
+    let mut live = Live::new(plan, quiet, feed.clone(), request.live.screen).before(request.rest);
     let before = feed.as_ref().map(LiveFeed::cost);
     let target = match open(&run, &mut live) {
         Ok(target) => target,
@@ -257,7 +263,7 @@ fn run_on_target(
                 format!("{:?}", s.status).to_lowercase()
             }),
             report: summary.map(|_| path.join(names::REPORT)),
-            verdict: summary.map(|s| s.verdict.text.clone()),
+            verdict: summary.map(taillight_report::model::first::answer),
             slow: summary.and_then(|s| s.cause.clone()),
         });
     }

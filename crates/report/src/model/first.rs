@@ -328,7 +328,10 @@ pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
             let of =
                 if line.name.is_empty() { "I/Os".to_owned() } else { format!("{}s", line.name) };
             let slowest = line.note.split(';').next().unwrap_or_default();
-            format!("99 % of {of} within {} ({slowest})", line.value)
+            match slowest.is_empty() {
+                true => format!("99 % of {of} within {}", line.value),
+                false => format!("99 % of {of} within {} ({slowest})", line.value),
+            }
         };
         let words: Vec<String> = known.map(one).collect();
         parts.push(format!("{}: {}.", format::counted(runs.len() as u64, "run"), words.join(", ")));

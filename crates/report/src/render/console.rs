@@ -5,7 +5,7 @@
 
 use taillight_rundir::Summary;
 
-use crate::model::shared::{about_all, own_reasons, shared_warnings};
+use crate::model::shared::{SIMILAR, about_all, own_reasons, shared_warnings};
 use crate::model::{
     AnalysedRun, Fact, Model, RATE, about, differences, first, overview, sentences,
 };
@@ -102,6 +102,13 @@ fn sentence(text: &str) -> &str {
     end.map_or(text, |at| &text[..=at])
 }
 
+/// The same of a warning that runs share, with the run whose figures it gives.
+fn shortened(text: &str) -> String {
+    let (said, whose) =
+        text.split_at(text.rfind(" (").filter(|_| text.ends_with(SIMILAR)).unwrap_or(text.len()));
+    format!("{}{whose}", sentence(said))
+}
+
 /// Of the rows at the end that hold nothing measured, keeps the first.
 fn without_repeats(table: &Table) -> (Table, usize) {
     let empty = |row: &Vec<Cell>| row.len() > 1 && row.iter().skip(1).all(|c| c.tone == Tone::Dim);
@@ -122,11 +129,8 @@ fn together(runs: &[AnalysedRun], style: ConsoleStyle) -> String {
     page.labelled("", &first::answer_of_several(&pairs), Tone::Plain);
     let shared = shared_warnings(&pairs);
     for it in &shared {
-        page.bullet(&format!(
-            "{}: {}",
-            it.who,
-            if style.detail { &it.text } else { sentence(&it.text) }
-        ));
+        let text = if style.detail { it.text.clone() } else { shortened(&it.text) };
+        page.bullet(&format!("{}: {text}", it.who));
     }
     for (label, summary) in &pairs {
         let own = own_reasons(summary, &shared);
@@ -166,5 +170,10 @@ mod tests {
         ] {
             assert_eq!(sentence(text), first);
         }
+        assert_eq!(
+            shortened("Busy. Wait. (a; similar in the others.)"),
+            "Busy. (a; similar in the others.)"
+        );
+        assert_eq!(shortened("Busy (90 %). Wait."), "Busy (90 %).");
     }
 }

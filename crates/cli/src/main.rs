@@ -34,6 +34,7 @@ use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 
 use args::{Cli, Command, VoiceArgs};
+use leftover::LeftoverWords;
 use output::Voice;
 
 fn main() -> ExitCode {
@@ -86,8 +87,9 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
     };
     match command {
-        Command::Run(_) | Command::Suite(_) | Command::Ab(_) => leftover::settle(false),
-        Command::Doctor(_) => leftover::settle(true),
+        Command::Run(_) | Command::Report(_) => leftover::settle(LeftoverWords::Own),
+        Command::Suite(_) | Command::Ab(_) => leftover::settle(LeftoverWords::None),
+        Command::Doctor(_) => leftover::settle(LeftoverWords::Every),
         _ => {}
     }
     match command {

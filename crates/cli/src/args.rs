@@ -2,6 +2,7 @@
 
 mod comparing;
 mod general;
+mod habits;
 mod switches;
 mod words;
 
@@ -14,6 +15,7 @@ use crate::run::LiveArgs;
 
 pub use comparing::{AbArgs, CompareArgs, DropFlag, HistoryArgs, JudgeArgs};
 pub use general::{CompletionsArgs, ManArgs, SelftestArgs, VoiceArgs};
+pub use habits::understood;
 pub use switches::joined;
 pub use words::check;
 

@@ -54,12 +54,16 @@ fn command() -> Exit {
     if let Err(e) = args::check(&words, &definition) {
         return problem::show(&e);
     }
+    let (words, notes) = match args::understood(words, &definition) {
+        Ok(understood) => understood,
+        Err(e) => return problem::show(&e),
+    };
     let words = args::joined(words, &definition);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(mut e) => return problem::command_line(&mut e),
     };
-    match dispatch(cli) {
+    match dispatch(cli, &notes) {
         Ok(exit) => exit,
         Err(e) => problem::show(&e),
     }
@@ -75,11 +79,12 @@ fn for_a_program(command: &Command) -> bool {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<Exit> {
+fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
     let VoiceArgs { quiet, verbose } = cli.voice;
     let json = cli.command.as_ref().is_some_and(for_a_program);
     output::speak(Voice { quiet, verbose, json });
     taillight_report::table::set_width(output::width());
+    notes.iter().for_each(|note| output::note(note));
     if cli.version {
         return version::main(cli.voice.verbose);
     }

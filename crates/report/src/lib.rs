@@ -25,6 +25,7 @@ pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};
 pub use model::differing;
 pub use model::{AnalysedRun, ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use model::{SheetColumn, StandardSheet, UNKNOWN};
+pub use model::{ShortCeiling, ShortFigures, ShortReport, ShortRun};
 pub use model::{SideDetails, side_words};
 pub use render::console::{ConsoleStyle, console_text};
 pub use render::html;

@@ -47,7 +47,7 @@ use crate::{output, problem, registry, report};
 use directory::{NewRun, series_directory};
 
 pub use host::{RunHost, run_method};
-pub use job::{driver_of, plan_of, read, resolve};
+pub use job::{ceiling_parts, driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;
@@ -62,6 +62,10 @@ pub fn main(args: RunArgs) -> Result<Exit> {
 /// Runs the command, or goes on with a series that it began (`taillight suite --resume`). Errors:
 /// as [`main`].
 pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
+    begin(args, resumed).map_err(|e| job::or_a_file(args, e))
+}
+
+fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let source = args.job.as_deref().map(job::read).transpose()?;
     if let Some(source) = &source
         && let Some(jobs) = imported::jobs(source)?
@@ -89,11 +93,11 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         live: &views,
         place: None,
         quiet: false,
+        rest: None,
         pages: true,
     };
     let outcome = run_plan(&request, resumed);
     views.finish(&signals);
-        rest: None,
     let outcome = outcome?;
     Ok(match outcome.path.as_deref().filter(|_| output::voice().json) {
         Some(dir) => report::json_of_kept(dir, outcome.exit),
@@ -150,12 +154,12 @@ struct RunRequest<'a> {
     pub place: Option<&'a PlaceInSeries>,
     /// One of several: the series says how it went.
     pub quiet: bool,
+    /// How long the points of the series after it take, where that is known.
+    pub rest: Option<Duration>,
     /// Whether its directory gets a report for people.
     pub pages: bool,
 }
 
-    /// How long the points of the series after it take, where that is known.
-    pub rest: Option<Duration>,
 /// Runs a plan for its figures alone; none when a signal ended it. Errors: as [`main`].
 pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
     let live = &LiveViews::default();
@@ -167,11 +171,11 @@ pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
         live,
         place: None,
         quiet: true,
+        rest: None,
         pages: false,
     };
     Ok(run_single(&request)?.summary.filter(|_| signals.exit().is_none()))
 }
-        rest: None,
 
 /// Runs a plan: once, or as the series that it asks for.
 fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<RunOutcome> {

@@ -169,3 +169,13 @@ fn a_report_in_a_form_that_is_not_made_says_what_to_do() {
     let summary: Value = json(&dir.path().join("a/summary.json"));
     assert!(summary["verdict"].is_object());
 }
+
+/// A value apart from its switch was taken for the job file, and a habit for an error.
+#[test]
+fn a_series_goes_on_with_its_words_as_they_were_read() {
+    let dir = scratch();
+    let line = "run --path data --size 1m --rw write --ops 50 --direct false --output s \
+                --sweep run.seed=1,2";
+    run_line(dir.path(), line, 0);
+    run_line(dir.path(), "suite --resume s", 0);
+}

@@ -10,9 +10,9 @@ const SIM: &str = "run --driver sim --rw randread --set run.seed=1 --runtime 2s 
 
 /// The lines at the end of a run: nothing measured comes after them.
 fn answer(out: &str) -> Vec<&str> {
-    let begins = out.lines().position(|l| l.starts_with("sim, ") || l.starts_with("sim ·"));
-    let last = out.lines().rposition(|l| l.starts_with("sim ")).or(begins).expect(out);
-    out.lines().skip(last).collect()
+    let lines: Vec<&str> = out.lines().collect();
+    let begins = lines.iter().rposition(|l| l.starts_with("sim ")).expect(out);
+    lines[begins..].to_vec()
 }
 
 #[test]
@@ -40,7 +40,8 @@ fn a_run_ends_with_its_answer() {
     let sentence = sentence.trim_start_matches("Good: ");
     let text = |name: &str| std::fs::read_to_string(dir.path().join("a").join(name)).unwrap();
     assert!(text("report.md").contains(sentence), "{sentence}");
-    assert!(text("report.html").contains(sentence), "{sentence}");
+    let page = text("report.html").replace("&#x2f;", "/");
+    assert!(page.contains(sentence), "{sentence}");
     let (more, _) = run_line(dir.path(), "report a -v", 0);
     assert!(more.contains("Overhead") && more.contains("Nines"), "{more}");
 }
@@ -56,7 +57,7 @@ fn a_series_has_a_line_a_point_with_the_time_left() {
         assert!(line.contains("/s  p99 ") && line.contains(left), "{line}");
     }
     assert!(!out.contains("==") && !out.contains("run directory"), "{out}");
-    let last = out.lines().rposition(|l| l.starts_with("sim")).unwrap();
+    let last = out.lines().position(|l| l.starts_with("sim ·")).unwrap();
     let report = out.lines().position(|l| l.starts_with("Report  ")).unwrap();
     assert!(last < report, "what ran stands before the page: {out}");
 }
@@ -75,7 +76,7 @@ fn a_search_needs_no_job_file() {
     let line =
         format!("search {device} --ceiling 1500us@99 --queue-depth 1..16 --runtime 5s --output d");
     run_line(dir.path(), &line, 0);
-    assert_eq!(json(&dir.path().join("d/search.json"))["answer"]["value"], 4);
+    assert_eq!(json(&dir.path().join("d/search.json"))["answer"]["value"].as_f64(), Some(4.0));
     // A job file with flags, and one that says it all.
     let job = "[run]\nduration = \"5s\"\n[target]\ndriver = \"sim\"\n";
     std::fs::write(dir.path().join("job.toml"), job).unwrap();

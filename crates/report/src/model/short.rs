@@ -48,7 +48,6 @@ pub struct ShortRun {
     /// Figures of each operation by its name.
     pub ops: BTreeMap<String, ShortFigures>,
     /// The ceilings of the job.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ceilings: Vec<ShortCeiling>,
 }
 
@@ -72,7 +71,6 @@ pub struct ShortFigures {
     /// The slowest.
     pub max_ns: Option<u64>,
     /// Names of values that are of this run alone: it has too few I/Os to say so of the storage.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<String>,
 }
 

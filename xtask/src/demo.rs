@@ -95,7 +95,7 @@ fn fresh(home: &Path) -> Result<PathBuf> {
 fn measure(job: &Path, run: &Path, direct: bool) -> Result<Option<bool>> {
     let on_files = std::fs::read_to_string(job)?.contains("driver = \"file\"");
     let mut command = taillight("run");
-    command.arg(job).arg("--output").arg(run).stdin(Stdio::null());
+    command.arg(job).arg("--output").arg(run).arg("-q").stdin(Stdio::null());
     if !direct && on_files {
         command.args(["--set", "target.options.direct=false"]);
     }
@@ -108,33 +108,13 @@ fn measure(job: &Path, run: &Path, direct: bool) -> Result<Option<bool>> {
     if !run.join("summary.json").is_file() {
         bail!("{}: {status}\n{}", job.display(), said.trim());
     }
-    println!("{}", in_short(&String::from_utf8_lossy(&stdout)));
+    println!("{}", String::from_utf8_lossy(&stdout).trim_end());
     Ok(Some(status.success()))
-}
-
-/// What the console says of a run in the first place: the verdict, and which layers held the slow I/Os.
-fn in_short(console: &str) -> String {
-    let mut paragraphs = console.split("\n\n").skip(1);
-    let verdict = paragraphs.next().unwrap_or_default().trim_end();
-    let cause = paragraphs.find(|text| text.starts_with("Why the tail is slow"));
-    // Its first sentence, which may take some lines.
-    let cause = cause.unwrap_or_default();
-    let ends = cause.lines().position(|line| line.ends_with('.')).map_or(0, |n| n + 1);
-    [verdict].into_iter().chain(cause.lines().take(ends)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_run_is_shown_by_its_verdict_and_its_cause() {
-        let console = "run directory: x\n  1 s  measure\n\nValid:\n  9 IOPS.\n\nLatency\n  1\n\n\
-                       Why the tail is slow\n  Of 2 outliers,\n  2 waited.\n  One episode.\n\nReport\n";
-        let short = "Valid:\n  9 IOPS.\nWhy the tail is slow\n  Of 2 outliers,\n  2 waited.";
-        assert_eq!(in_short(console), short);
-        assert_eq!(in_short("a\n\nValid:\n  9 IOPS.\n"), "Valid:\n  9 IOPS.");
-    }
 
     #[test]
     fn every_job_file_is_found() {

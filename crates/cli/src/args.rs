@@ -2,18 +2,25 @@
 
 mod comparing;
 mod general;
+mod groups;
+mod habits;
+mod running;
 mod switches;
 mod words;
 
 use std::path::PathBuf;
 
-use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser};
+use clap::builder::TypedValueParser as _;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::output;
 use crate::run::LiveArgs;
 
 pub use comparing::{AbArgs, CompareArgs, DropFlag, HistoryArgs, JudgeArgs};
-pub use general::{CompletionsArgs, ManArgs, SelftestArgs, VoiceArgs};
+pub use general::{CompletionsArgs, HelpArgs, ManArgs, SelftestArgs, VoiceArgs};
+pub use habits::understood;
+pub use running::{JsonForm, RunArgs, Rw, SearchArgs, SearchFlags};
 pub use switches::joined;
 pub use words::check;
 
@@ -21,11 +28,14 @@ pub use words::check;
 #[derive(Debug, Parser)]
 #[command(name = "taillight", max_term_width = 80, disable_help_subcommand = true)]
 #[command(disable_version_flag = true, arg_required_else_help = true)]
+#[command(disable_help_flag = true, help_template = groups::template())]
 #[command(after_help = "Examples:
   taillight run --driver file --path data/ --size 1GiB --rw randread \\
       --depth 32 --runtime 30s
   taillight run jobs/file-mixed.toml --set workload.0.queue_depth=8
-  taillight doctor --path data/")]
+  taillight doctor --path data/
+
+`taillight help COMMAND` says what a command takes.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -42,6 +52,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a job and leave a run directory with a report.
     Run(Box<RunArgs>),
+    /// The highest rate or queue depth that keeps a ceiling.
+    Search(Box<SearchArgs>),
     /// Why the tail of a run is slow: outliers by layer, with evidence.
     Explain(ExplainArgs),
     /// Make the report of one run again, or one report over several runs.
@@ -72,146 +84,12 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Manual pages.
     Man(ManArgs),
-}
-
-/// `--rw`: operation and order in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Rw {
-    /// Sequential reads.
-    Read,
-    /// Sequential writes.
-    Write,
-    /// Sequential, half reads and half writes.
-    #[value(name = "rw")]
-    Mixed,
-    /// Random reads.
-    Randread,
-    /// Random writes.
-    Randwrite,
-    /// Random, half reads and half writes.
-    Randrw,
-    /// Sequential discards.
-    Trim,
-}
-
-/// `--arrival`: how a rate is spread over time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ArrivalFlag {
-    /// Evenly spaced.
-    Constant,
-    /// Random gaps, as independent users make them.
-    Poisson,
+    /// The help of a command.
+    Help(HelpArgs),
 }
 
 /// Heading of the flags that are not for every day.
 pub const FURTHER: &str = "Further options";
-
-/// Arguments of `run`.
-#[derive(Debug, Clone, Default, Args)]
-#[command(after_help = "Examples:
-  taillight run --driver file --path data/ --size 1GiB --rw randread \\
-      --bs 4KiB --depth 32 --workers 2 --runtime 30s
-  taillight run --driver null --ops 1000000
-  taillight run job.toml --rate 5000/s --ceiling 20ms@99.9
-  taillight run job.toml --sweep workload.0.queue_depth=1,4,16 \\
-      --sweep workload.0.block_size=4KiB,64KiB
-  taillight run job.toml --print-plan > plan.toml
-  taillight run job.toml --live=127.0.0.1:9713
-  taillight run job.fio
-
-Sizes: B KiB MiB GiB TiB PiB kB MB GB TB PB. Times: ns us ms s min h.
-Exit codes: 0 complete, 2 bad input, 3 refused by the guard, 4 not possible here, 5 target failed, \
-6 I/O errors, 7 ceiling missed, 8 ceiling undecided, 130/143 interrupted, 1 a bug.")]
-pub struct RunArgs {
-    /// Job file; `-` reads it from standard input. Flags override its fields.
-    #[arg(value_name = "JOB.toml")]
-    pub job: Option<PathBuf>,
-    /// Driver (`taillight drivers` lists them) [default: file, redis or s3, by --path].
-    #[arg(long, value_name = "NAME")]
-    pub driver: Option<String>,
-    /// File, device, or directory (with `/` at the end). A path that is absent becomes a new file.
-    /// HOST:PORT is a Redis server, http://HOST:PORT/BUCKET an object store.
-    #[arg(long, value_name = "PATH")]
-    pub path: Option<String>,
-    /// Total size of the data set, like 1GiB.
-    #[arg(long, value_name = "SIZE")]
-    pub size: Option<String>,
-    /// Operation and order.
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
-    #[arg(help = "read, write, rw, randread, randwrite, randrw or trim")]
-    pub rw: Option<Rw>,
-    /// Block size, like 4KiB.
-    #[arg(long, value_name = "SIZE")]
-    pub bs: Option<String>,
-    /// Operations in flight per worker.
-    #[arg(long, value_name = "N")]
-    pub depth: Option<u32>,
-    /// Threads.
-    #[arg(long, value_name = "N")]
-    pub workers: Option<u32>,
-    /// Measured time, like 30s.
-    #[arg(long, value_name = "TIME")]
-    pub runtime: Option<String>,
-    /// Stop after this many operations.
-    #[arg(long, value_name = "N")]
-    pub ops: Option<u64>,
-    /// Rate asked for, like 1000/s or 100MiB/s; without it, full speed.
-    #[arg(long, value_name = "RATE")]
-    pub rate: Option<String>,
-    /// How the rate is spread.
-    #[arg(help_heading = FURTHER)]
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
-    #[arg(
-        help = "How the rate is spread: constant or poisson; a job file knows bursts, steps, ramp and replay, too"
-    )]
-    pub arrival: Option<ArrivalFlag>,
-    /// Bypass the page cache; `--direct=false` goes through it.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_possible_values = true,
-          value_parser = BoolishValueParser::new())]
-    pub direct: Option<bool>,
-    /// Durability of writes: none, fdatasync, fsync (:N for every N-th write), dsync or sync.
-    #[arg(long, value_name = "KIND")]
-    pub sync: Option<String>,
-    /// Run directory, new or empty [default: taillight-runs/NAME-UTC].
-    #[arg(long, value_name = "DIR")]
-    pub output: Option<String>,
-    /// Set any field of the job, like workload.0.mix=write (repeatable).
-    #[arg(long = "set", value_name = "K=V", action = ArgAction::Append)]
-    pub set: Vec<String>,
-    /// Run the job once for each value of a field, and for each combination of several fields
-    /// (repeatable).
-    #[arg(long = "sweep", value_name = "K=V,V", action = ArgAction::Append, help_heading = FURTHER)]
-    pub sweep: Vec<String>,
-    /// Confirm by name that this target may be overwritten (needs destroy = true as well).
-    #[arg(long, value_name = "TARGET", help_heading = FURTHER)]
-    pub destroy: Option<String>,
-    /// Time at the load before measuring, like 5s.
-    #[arg(long, value_name = "TIME")]
-    pub warmup: Option<String>,
-    /// A response time that must hold, like 20ms@99.9: exit code 7 where it does not (repeatable).
-    #[arg(long, value_name = "TIME@P", action = ArgAction::Append)]
-    pub ceiling: Vec<String>,
-    /// Why slow I/Os are slow: outliers (with no word), all or off.
-    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "outliers", value_parser = ["outliers", "all", "off"])]
-    #[arg(hide_possible_values = true)]
-    pub trace: Option<String>,
-    /// Keep the data for the next run.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_possible_values = true,
-          value_parser = BoolishValueParser::new())]
-    pub keep: Option<bool>,
-    /// Show the resolved plan as a job file and do nothing.
-    #[arg(long, help_heading = FURTHER)]
-    pub print_plan: bool,
-    /// The summary as JSON on standard output, a list of those of several jobs, or report.json of a series;
-    /// words go to standard error.
-    #[arg(long, help_heading = FURTHER, conflicts_with = "print_plan")]
-    pub json: bool,
-    #[command(flatten)]
-    pub live: LiveArgs,
-}
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -243,9 +121,10 @@ pub struct ReportArgs {
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// The summary as JSON on standard output: that of the run, a list of several or of the jobs of one file,
-    /// or report.json of a series.
-    #[arg(long)]
-    pub json: bool,
+    /// or report.json of a series. `--json=short`: verdict, rates, percentiles, ceilings and paths alone.
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "full", value_enum, hide_possible_values = true)]
+    pub json: Option<JsonForm>,
 }
 
 /// Arguments of `drivers`.
@@ -336,15 +215,19 @@ pub enum SchemaOf {
     Explain,
     /// What `taillight selftest --json` prints.
     Selftest,
+    /// What `--json=short` prints.
+    Short,
 }
 
 /// Arguments of `schema`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  taillight schema job > job.schema.json")]
+#[command(after_help = listed("Examples:
+  taillight schema job > job.schema.json
+
+What there is:", SchemaOf::value_variants().iter().filter_map(ValueEnum::to_possible_value)))]
 pub struct SchemaArgs {
     /// What to describe.
-    #[arg(value_enum, default_value_t = SchemaOf::Job)]
+    #[arg(value_enum, value_name = "WHAT", default_value_t = SchemaOf::Job, hide_possible_values = true)]
     pub of: SchemaOf,
     /// As a Markdown table of fields, for documentation (job only).
     #[arg(long)]
@@ -369,8 +252,8 @@ pub struct ImportArgs {
     /// Where to: a new file, a directory, or `-` for standard output [default: -].
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What the file is, when its name and text do not tell.
-    #[arg(long, value_name = "NAME", value_parser = import_formats())]
+    /// What the file is, when its name and text do not tell: fio or ycsb.
+    #[arg(long, value_name = "NAME", value_parser = import_formats(), hide_possible_values = true)]
     pub format: Option<String>,
     /// YCSB: a further property file, which wins over those before it (repeatable).
     #[arg(short = 'P', value_name = "FILE", action = ArgAction::Append)]
@@ -385,7 +268,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "FILE", requires = "run")]
     pub map: Option<PathBuf>,
     /// Whether the drive's log was read before or after the run.
-    #[arg(long, value_name = "WHEN", value_enum, requires = "run")]
+    #[arg(long, value_name = "WHEN", value_enum, requires = "run", hide_possible_values = true)]
     pub moment: Option<Moment>,
 }
 
@@ -400,20 +283,22 @@ pub enum Moment {
 
 /// Arguments of `export`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = listed("Examples:
   taillight export job.toml --format fio-job > job.fio
   taillight export taillight-runs/job-20260102T030405Z --format fio-job
   taillight export taillight-runs/pts-iops-20260102T030405Z > points.csv
   taillight export taillight-runs/job-20260102T030405Z \\
       --format openmetrics > job.om
 
-What the other benchmark cannot express stands at the top of the file and on standard error.")]
+What the other benchmark cannot express stands at the top of the file and on standard error.
+
+Formats:", export_formats().possible_values().into_iter().flatten()))]
 pub struct ExportArgs {
     /// Job file, run directory, or directory of a series.
     #[arg(value_name = "RUN_OR_JOB")]
     pub of: PathBuf,
     /// What to write [default: csv for a run or a series].
-    #[arg(long, value_name = "NAME", value_parser = export_formats())]
+    #[arg(long, value_name = "NAME", value_parser = export_formats(), hide_possible_values = true)]
     pub format: Option<String>,
     /// Where to: a new file, `-` for standard output, or a server's URL [default: -].
     #[arg(long, value_name = "PATH|URL")]
@@ -510,8 +395,11 @@ pub struct SuiteArgs {
     #[arg(long)]
     pub print_plan: bool,
     /// What the report says, as JSON on standard output (report.json); words go to standard error.
-    #[arg(long, conflicts_with = "print_plan")]
-    pub json: bool,
+    /// `--json=short`: verdicts, rates, percentiles, ceilings and paths alone.
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "full", value_enum, hide_possible_values = true)]
+    #[arg(conflicts_with = "print_plan")]
+    pub json: Option<JsonForm>,
     #[command(flatten)]
     pub live: LiveArgs,
 }
@@ -537,6 +425,15 @@ const BEGINS: [&str; 18] = [
     "output",
     "print_plan",
 ];
+
+/// A text with a list below it: each value with what it is.
+fn listed(text: &str, values: impl IntoIterator<Item = PossibleValue>) -> String {
+    let words = |v: PossibleValue| {
+        vec![format!("  {}", v.get_name()), v.get_help().map_or(String::new(), ToString::to_string)]
+    };
+    let rows: Vec<Vec<String>> = values.into_iter().map(words).collect();
+    format!("{text}\n{}", output::columns(&rows).trim_end())
+}
 
 fn import_formats() -> PossibleValuesParser {
     let formats = taillight_import::FORMATS.iter();
@@ -577,7 +474,8 @@ mod tests {
     #[test]
     fn no_command_has_more_than_18_flags_for_every_day() {
         for command in Cli::command().get_subcommands() {
-            let flags = || command.get_arguments().filter(|a| !a.is_positional());
+            let shown = |a: &&clap::Arg| !a.is_positional() && !a.is_hide_set();
+            let flags = || command.get_arguments().filter(shown);
             let further = flags().filter(|a| a.get_help_heading() == Some(FURTHER)).count();
             let daily = flags().count() - further;
             assert!(daily <= 18 && further <= 8, "{}: {daily}, {further}", command.get_name());

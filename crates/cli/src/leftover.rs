@@ -1,5 +1,5 @@
 //! What killed runs left in memory: removed where nobody needs it, else named with the command that
-//! saves or removes it. Called before commands that measure, and by `doctor`.
+//! saves or removes it. Called before commands that measure, and by `report` and `doctor`.
 
 use std::path::Path;
 
@@ -9,11 +9,24 @@ use taillight_rundir::leftover::{LeftoverFate, leftovers};
 use crate::output;
 use crate::run::directory::command_line;
 
-/// Looks through the memory that captures are kept in; names the first of what stays, or `every` one.
-pub fn settle(every: bool) {
+/// Which of them are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftoverWords {
+    None,
+    /// The first whose run directory is below the working directory: the others are somebody else's.
+    Own,
+    Every,
+}
+
+/// Looks through the memory that captures are kept in, and names those that stay as `words` says.
+pub fn settle(words: LeftoverWords) {
+    let every = words == LeftoverWords::Every;
+    let here = std::env::current_dir().unwrap_or_default();
     let mut named = 0;
     for left in leftovers() {
         let bytes = ByteSize(left.bytes);
+        let own = left.run().is_some_and(|run| run.starts_with(&here));
+        let told = every || own && words == LeftoverWords::Own;
         let (what, mut words) = match left.settle() {
             LeftoverFate::Removed => continue,
             LeftoverFate::Saved(run) => {
@@ -24,6 +37,9 @@ pub fn settle(every: bool) {
                 (what, [vec!["rm".into(), "-r".into()], dirs].concat())
             }
         };
+        if !told {
+            continue;
+        }
         named += 1;
         if named > 1 && !every {
             continue;

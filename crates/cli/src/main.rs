@@ -22,6 +22,7 @@ mod registry;
 mod report;
 mod run;
 mod schema;
+mod search;
 mod selftest;
 mod shell;
 mod suite;
@@ -33,7 +34,8 @@ use clap::{CommandFactory, Parser};
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 
-use args::{Cli, Command, VoiceArgs};
+use args::{Cli, Command, JsonForm, VoiceArgs};
+use leftover::LeftoverWords;
 use output::Voice;
 
 fn main() -> ExitCode {
@@ -53,32 +55,39 @@ fn command() -> Exit {
     if let Err(e) = args::check(&words, &definition) {
         return problem::show(&e);
     }
+    let (words, notes) = match args::understood(words, &definition) {
+        Ok(understood) => understood,
+        Err(e) => return problem::show(&e),
+    };
     let words = args::joined(words, &definition);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(mut e) => return problem::command_line(&mut e),
     };
-    match dispatch(cli) {
+    match dispatch(cli, &notes) {
         Ok(exit) => exit,
         Err(e) => problem::show(&e),
     }
 }
 
-/// Whether standard output of a command that goes on for a while is for a program.
-fn for_a_program(command: &Command) -> bool {
+/// How much a program reads on standard output of a command that goes on for a while.
+fn for_a_program(command: &Command) -> Option<JsonForm> {
     match command {
         Command::Run(args) => args.json,
+        Command::Search(args) => args.run.json,
         Command::Suite(args) => args.json,
         Command::Report(args) => args.json,
-        _ => false,
+        _ => None,
     }
 }
 
-fn dispatch(cli: Cli) -> Result<Exit> {
-    let VoiceArgs { quiet, verbose } = cli.voice;
-    let json = cli.command.as_ref().is_some_and(for_a_program);
-    output::speak(Voice { quiet, verbose, json });
+fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
+    let VoiceArgs { quiet, verbose, .. } = cli.voice;
+    let form = cli.command.as_ref().and_then(for_a_program);
+    let (json, short) = (form.is_some(), form == Some(JsonForm::Short));
+    output::speak(Voice { quiet, verbose, json, short });
     taillight_report::table::set_width(output::width());
+    notes.iter().for_each(|note| output::note(note));
     if cli.version {
         return version::main(cli.voice.verbose);
     }
@@ -86,12 +95,16 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
     };
     match command {
-        Command::Run(_) | Command::Suite(_) | Command::Ab(_) => leftover::settle(false),
-        Command::Doctor(_) => leftover::settle(true),
+        Command::Run(_) | Command::Report(_) => leftover::settle(LeftoverWords::Own),
+        Command::Search(_) | Command::Suite(_) | Command::Ab(_) => {
+            leftover::settle(LeftoverWords::None);
+        }
+        Command::Doctor(_) => leftover::settle(LeftoverWords::Every),
         _ => {}
     }
     match command {
         Command::Run(args) => run::main(*args),
+        Command::Search(args) => search::main(*args),
         Command::Explain(args) => report::explain(&args),
         Command::Report(args) => report::main(&args),
         Command::Compare(args) => compare::main(&args),
@@ -107,5 +120,6 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Selftest(args) => selftest::main(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
+        Command::Help(args) => shell::help(&args),
     }
 }

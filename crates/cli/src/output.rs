@@ -21,6 +21,8 @@ pub struct Voice {
     pub verbose: bool,
     /// Standard output is for a program.
     pub json: bool,
+    /// It reads the short form.
+    pub short: bool,
 }
 
 static VOICE: OnceLock<Voice> = OnceLock::new();

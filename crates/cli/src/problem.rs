@@ -35,17 +35,9 @@ pub fn command_line(e: &mut clap::Error) -> Exit {
 
 /// Flags that other tools have, or that people try, and what does the same here.
 const INSTEAD: &[(&str, &str)] = &[
-    ("--name", "--set run.name=NAME; it stands in reports and in the default --output"),
-    ("--seed", "--set run.seed=N"),
-    ("--ramp_time", "--warmup 5s"),
-    ("--duration", "--runtime TIME"),
-    ("--time", "--runtime TIME"),
-    ("--threads", "--workers N"),
     ("--numjobs", "--workers N"),
     ("--iodepth", "--depth N"),
-    ("--queue-depth", "--depth N"),
     ("--filename", "--path PATH"),
-    ("--directory", "--path DIR/"),
     ("--rate_iops", "--rate 1000/s"),
     ("--ioengine", "--set target.options.engine=uring (`taillight drivers file`)"),
     ("--engine", "--set target.options.engine=uring (`taillight drivers file`)"),
@@ -75,7 +67,7 @@ fn instead(e: &clap::Error) -> Option<String> {
     };
     let flag = given.split('=').next().unwrap_or_default();
     // Other commands have other flags, and their usage line names them.
-    let run = std::env::args_os().nth(1).is_some_and(|c| c == "run");
+    let run = std::env::args_os().nth(1).is_some_and(|c| c == "run" || c == "search");
     let known = INSTEAD.iter().find(|(name, _)| *name == flag && run);
     match known {
         Some((_, other)) => Some(format!("write {other}")),

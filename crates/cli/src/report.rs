@@ -9,12 +9,13 @@ use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_report::analyse::CapturedIos;
 use taillight_report::format::counted;
-use taillight_report::table::{Table, paragraph};
-use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile};
+use taillight_report::table::{self, Table, paragraph};
+use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile, ShortReport};
 use taillight_rundir::series::PointRole;
-use taillight_rundir::{JsonFile, RunDir, Summary, salvage};
+use taillight_rundir::{JsonFile, RunDir, Summary, names, salvage};
 use taillight_suite::exit::{from_code, worst};
 use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
+use taillight_suite::sequence::IMPORT;
 
 use crate::args::{ExplainArgs, ReportArgs};
 use crate::progress::Shown;
@@ -25,6 +26,7 @@ use crate::{outcome, output, problem};
 /// an output that holds what Taillight did not make; `Unavailable` or `Corrupt` for a directory
 /// that is no readable run.
 pub fn main(args: &ReportArgs) -> Result<Exit> {
+    args.output.as_deref().map_or(Ok(()), check_form)?;
     if let [one] = args.runs.as_slice()
         && let Some(series) = saved::read(one)?
     {
@@ -58,12 +60,42 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     let options =
         ReportOptions { output, html: pages, texts: pages, write, ..ReportOptions::default() };
     let report = make(&runs, options)?;
+    let short = output::voice().short;
     match report.summaries.as_slice() {
-        [one] if args.json => output::json(one)?,
-        several if args.json => output::json(&several)?,
+        all if short => {
+            let all = runs.iter().map(PathBuf::as_path).zip(all);
+            output::json(&ShortReport::new(None, report.html.as_deref(), all))?;
+        }
+        [one] if args.json.is_some() => output::json(one)?,
+        several if args.json.is_some() => output::json(&several)?,
         _ => output::text(&report.text)?,
     }
     Ok(outcome::exit_code_of_all(&report.summaries))
+}
+
+/// Refuses a page in a form that is not made. Errors: `Usage`, with what to do.
+fn check_form(output: &Path) -> Result<()> {
+    let form = output.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let hint = match form.as_deref() {
+        Some("pdf" | "ps" | "docx") => {
+            "write the page, --output x.html, and print it from a browser: it is made for paper, too"
+        }
+        Some("png" | "svg" | "jpg" | "jpeg") => {
+            "write the page, --output x.html: each chart in it can be saved as a picture"
+        }
+        Some("json") => "taillight report RUN --json > x.json, or --json=short",
+        Some("md" | "markdown" | "txt") => "name a directory: report.md is one of the files in it",
+        Some("csv") => {
+            "taillight export RUN > x.csv, or name a directory: it gets the tables as CSV"
+        }
+        _ => return Ok(()),
+    };
+    if output.is_dir() {
+        return Ok(());
+    }
+    Err(Error::usage("a report is a page or a directory")
+        .with("--output", output.display())
+        .hint(hint))
 }
 
 /// The report of a series again, from what its directory keeps.
@@ -92,11 +124,17 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
             in_line(dir.display())
         ));
     }
-    output::result(words(&context).trim_end());
+    let said = words(&context);
     let made = series_page(&runs, place, context, place == dir)?;
-    output::line(
-        &made.html.map_or(String::new(), |page| format!("\nReport  {}", in_line(page.display()))),
-    );
+    match said {
+        Some(said) => {
+            output::result(&table::wrap(&made.about, table::width()).join("\n"));
+            output::result(said.trim_end());
+            let page = made.html.map(|page| format!("Report  {}", in_line(page.display())));
+            output::result(&page.unwrap_or_default());
+        }
+        None => output::result(made.text.trim_end()),
+    }
     if output::voice().json {
         json_of(dir)?;
     }
@@ -114,19 +152,39 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
 /// or for a series without one a list of its summaries. Errors: `Unavailable` when standard output cannot be
 /// written; `Corrupt` for a file that is missing or cannot be read.
 pub fn json_of(dir: &Path) -> Result<()> {
-    if let Some(series) = SeriesReportFile::read(dir)? {
-        return output::json(&series);
-    }
     let none = || Error::corrupt("there is no summary").with("path", dir.display());
+    let short = output::voice().short;
     let Some(series) = saved::read(dir)? else {
-        return output::json(&Summary::read(dir)?.ok_or_else(none)?);
+        let summary = Summary::read(dir)?.ok_or_else(none)?;
+        return match short {
+            true => output::json(&ShortReport::of_run(dir, &summary)),
+            false => output::json(&summary),
+        };
     };
-    let summaries = series.runs.iter().filter_map(|run| Summary::read(run).transpose());
-    let summaries = summaries.collect::<Result<Vec<_>>>()?;
+    // Jobs of one file are runs beside each other; other series are told by their report.
+    if !short
+        && series.file.method != IMPORT
+        && let Some(report) = SeriesReportFile::read(dir)?
+    {
+        return output::json(&report);
+    }
+    let (mut paths, mut summaries) = (Vec::new(), Vec::new());
+    for run in &series.runs {
+        if let Some(summary) = Summary::read(run)? {
+            paths.push(run.as_path());
+            summaries.push(summary);
+        }
+    }
     if summaries.is_empty() {
         return Err(none());
     }
-    output::json(&summaries)
+    if !short {
+        return output::json(&summaries);
+    }
+    let page = dir.join(names::REPORT);
+    let page = Some(&*page).filter(|page| page.is_file());
+    let answer = Some(series.context.text);
+    output::json(&ShortReport::new(answer, page, paths.into_iter().zip(&summaries)))
 }
 
 /// [`json_of`] after a load that is over and kept: that it cannot be printed is told, and no reason to say
@@ -136,13 +194,17 @@ pub fn json_of_kept(dir: &Path, exit: Exit) -> Exit {
     printed.map_or(worst(exit, Exit::TargetFailed), |()| exit)
 }
 
-/// What a series says above its runs, for the console.
-fn words(context: &ReportContext) -> String {
+/// What a series says above its runs, for the console; none where its runs say it all.
+fn words(context: &ReportContext) -> Option<String> {
+    let detail = output::voice().verbose;
+    let tables = context.tables.iter().filter(|table| detail || !table.detail);
+    let tables: Vec<String> = tables.map(Table::to_text).collect();
+    if tables.is_empty() && context.text.is_empty() {
+        return None;
+    }
     let text = Some(&context.text).filter(|text| !text.is_empty()).map(|text| paragraph(text));
-    let tables = context.tables.iter().map(Table::to_text);
     let parts: Vec<String> = context.title.iter().map(|t| format!("{t}\n")).chain(text).collect();
-    let tables: Vec<String> = tables.collect();
-    format!("{}\n{}", parts.concat(), tables.join("\n"))
+    Some(format!("{}\n{}", parts.concat(), tables.join("\n")))
 }
 
 /// The runs by which a series stands beside others: those made for their distributions, else all

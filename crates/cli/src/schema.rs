@@ -6,7 +6,7 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
-use taillight_report::SeriesReportFile;
+use taillight_report::{SeriesReportFile, ShortReport};
 use taillight_rundir::compare::CompareFile;
 use taillight_rundir::history::HistoryFile;
 use taillight_rundir::nvme::NvmeFile;
@@ -47,6 +47,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Changes => HistoryFile::schema(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
         SchemaOf::Selftest => schemars::schema_for!(SelftestFile).to_value(),
+        SchemaOf::Short => schemars::schema_for!(ShortReport).to_value(),
         SchemaOf::Explain => taillight_report::render::explain_json::schema(),
     };
     output::json(&schema)?;

@@ -12,7 +12,7 @@ use taillight_core::{Error, Result, atomic};
 use taillight_driver::DRIVERS;
 use taillight_suite::suites;
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::{Cli, CompletionsArgs, HelpArgs, ManArgs};
 use crate::output;
 
 /// Below the options of every page.
@@ -28,6 +28,25 @@ pub fn completions(args: &CompletionsArgs) -> Result<Exit> {
         script.push_str(&fish_values(&cli));
     }
     output::text(&script)?;
+    Ok(Exit::Ok)
+}
+
+/// `taillight help [COMMAND]`. Errors: `Usage` for a command that is none; `Unavailable` when standard output
+/// cannot be written.
+pub fn help(args: &HelpArgs) -> Result<Exit> {
+    let mut cli = Cli::command();
+    cli.build();
+    let Some(name) = &args.command else {
+        output::text(&cli.render_help().to_string())?;
+        return Ok(Exit::Ok);
+    };
+    let known: Vec<String> = cli.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let command = cli.find_subcommand_mut(name).ok_or_else(|| {
+        Error::usage("there is no such command")
+            .with("command", name)
+            .hint(format!("there are {}", known.join(", ")))
+    })?;
+    output::text(&command.render_help().to_string())?;
     Ok(Exit::Ok)
 }
 
@@ -55,6 +74,9 @@ fn with_values(cli: Command) -> Command {
         names.iter().fold(command, |c, name| c.mut_arg(name, |a| a.value_hint(ValueHint::AnyPath)))
     };
     cli.mut_subcommand("run", |c| {
+        paths(c.mut_arg("driver", |a| a.value_parser(drivers())), &["path", "output", "destroy"])
+    })
+    .mut_subcommand("search", |c| {
         paths(c.mut_arg("driver", |a| a.value_parser(drivers())), &["path", "output", "destroy"])
     })
     .mut_subcommand("suite", |c| {

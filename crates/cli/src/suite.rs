@@ -3,10 +3,11 @@
 //! What it is: flags into the request of a suite, and the start or the resuming of its series. What
 //! it is not: any suite; they are data and rules in `taillight-suite`.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::rc::Rc;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use serde_json::json;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
@@ -18,9 +19,9 @@ use taillight_suite::host::JobSource;
 use taillight_suite::suites::{self, Planner, SuiteFile, SuiteRequest};
 
 use crate::ab;
-use crate::args::{AbArgs, Cli, Command, RunArgs, SuiteArgs};
-use crate::output;
+use crate::args::{AbArgs, Cli, Command, RunArgs, SuiteArgs, joined, understood};
 use crate::run::{self, LiveArgs, SeriesPlace, run_prepared};
+use crate::{output, search};
 
 /// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are
 /// shown.
@@ -88,6 +89,13 @@ fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
                 confirmed_again(&file, args.destroy.as_slice(), destroy)?.into_iter().next();
             run::start(&RunArgs { output, live, destroy, ..*args }, Some(file))
         }
+        Command::Search(args) => {
+            let mut args = search::as_run(*args)?;
+            (args.output, args.live) = (Some(output), live.clone().or(&args.live));
+            let again = confirmed_again(&file, args.destroy.as_slice(), destroy)?;
+            args.destroy = again.into_iter().next();
+            run::start(&args, Some(file))
+        }
         Command::Ab(args) => {
             let output = Some(dir.to_owned());
             let live = live.clone().or(&args.live);
@@ -118,7 +126,12 @@ pub fn command_of(dir: &Path, file: &SeriesFile) -> Result<Command> {
         Error::corrupt("the command of the series cannot be read")
             .with("path", dir.join(names::SERIES).display())
     };
-    let cli = Cli::try_parse_from(words).map_err(|e| unreadable().source(e))?;
+    let mut definition = Cli::command();
+    definition.build();
+    let words = words.map(OsString::from).collect();
+    let (words, _) = understood(words, &definition).map_err(|e| unreadable().source(e))?;
+    let cli =
+        Cli::try_parse_from(joined(words, &definition)).map_err(|e| unreadable().source(e))?;
     cli.command.ok_or_else(unreadable)
 }
 

@@ -193,7 +193,7 @@ fn an_interrupted_series_keeps_its_pairs_and_goes_on() {
     let job = "[run]\nduration = \"400ms\"\nseed = 5\ninterval = \"100ms\"\n[target]\n\
                driver = \"null\"\nsize = \"1GiB\"\n[[workload]]\narrival = { rate = \"2000/s\" }\n";
     std::fs::write(at.join("job.toml"), job).expect("written");
-    let line = "ab job.toml job.toml --pairs 4 --output out";
+    let line = "ab job.toml job.toml --pairs 4 --output out -v";
     let mut child = start(at, line);
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     assert!(lines.any(|l| l.is_ok_and(|l| l.starts_with("== pair-2-a"))), "it comes to pair 2");

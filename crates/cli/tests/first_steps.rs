@@ -135,8 +135,8 @@ fn a_store_says_how_large_it_can_be_and_how_it_is_written() {
 fn flags_that_do_not_exist_name_those_that_do() {
     let dir = scratch();
     for (args, said) in [
-        ("--driver null --name x", "--set run.name=NAME"),
-        ("--driver null --iodepth=4", "--depth N"),
+        ("--driver null --mix much", "--set workload.0.mix=update"),
+        ("--driver null --ioengine=rdma", "taillight drivers file"),
         ("--driver null --nothing", "--set table.field=value"),
         ("-p foo", "--path PATH"),
         ("-x foo", "--set table.field=value"),
@@ -186,6 +186,8 @@ fn runs_that_are_compared_say_which_fields_differ() {
     let args = "run --driver null --ops 2000 --depth 4 --bs 8KiB --size 2MiB --output b";
     run_line(dir.path(), args, 0);
     let (out, _) = run(dir.path(), &["report", "a", "b"], 0);
+    assert!(!out.contains("What differs"), "the answer alone: {out}");
+    let (out, _) = run(dir.path(), &["report", "a", "b", "-v"], 0);
     let differs = out.split("What differs").nth(1).expect("the table");
     for said in
         ["run.operations", "workload.0.queue_depth", "workload.0.block_size", "target.size", "8KiB"]

@@ -17,16 +17,29 @@ fn said(args: &[&str]) -> String {
 #[test]
 fn help_of_every_command() {
     let help = said(&["--help"]);
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let listed = listed.take_while(|line| !line.is_empty());
+    let listed = help.lines().skip_while(|line| *line != "Measure:");
+    let listed = listed.take_while(|line| *line != "Options:");
     // Text that goes on is indented further.
     let names = listed.filter_map(|line| line.strip_prefix("  ").filter(|l| !l.starts_with(' ')));
     let commands: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
     assert!(commands.contains(&"run") && commands.contains(&"man"), "{commands:?}");
     for command in commands {
-        insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
+        let own = said(&[command, "--help"]);
+        // One layout: an option has its words beside it, and those of all commands come last.
+        assert!(!own.contains("Possible values:") && !own.contains("see a summary"), "{own}");
+        let flags = own.split("Options:\n").nth(1).and_then(|part| part.split("\n\n").next());
+        let last = flags.and_then(|part| part.lines().rfind(|l| l.starts_with("  -")));
+        assert!(last.is_some_and(|l| l.starts_with("  -h, --help ")), "{own}");
+        for other in [&["help", command][..], &[command, "-h"]] {
+            assert_eq!(said(other), own, "{command}");
+        }
+        insta::assert_snapshot!(format!("help-{command}"), own);
     }
+    assert_eq!(said(&["help"]), help);
     insta::assert_snapshot!("help", help);
+    let dir = scratch();
+    let (_, err) = run(dir.path(), &["help", "nothing"], 2);
+    assert!(err.contains("no such command") && err.contains("search"), "{err}");
 }
 
 #[test]
@@ -44,7 +57,7 @@ fn a_plan_word_for_word() {
 
 #[test]
 fn schemas_are_json_and_describe_every_field() {
-    for of in ["job", "manifest", "summary", "changes"] {
+    for of in ["job", "manifest", "summary", "changes", "short"] {
         let schema: serde_json::Value = serde_json::from_str(&said(&["schema", of])).expect("JSON");
         assert!(schema["properties"].is_object(), "{of}");
         jsonschema::meta::validate(&schema).expect(of);
@@ -110,6 +123,7 @@ fn names_in_files_and_json_word_for_word() {
         "changes",
         "explain",
         "selftest",
+        "short",
         "nvme",
     ] {
         let schema: Value = serde_json::from_str(&said(&["schema", of])).expect("JSON");

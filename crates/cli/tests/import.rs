@@ -69,8 +69,16 @@ fn several_jobs_run_in_order_and_leave_a_directory_each() {
     std::fs::write(dir.path().join("two.fio"), text).expect("written");
     let (out, err) = run(dir.path(), &["run", "two.fio", "--output", "out"], 0);
     assert!(err.contains("two.fio: line 5, group_reporting"), "{err}");
-    assert!(out.contains("== two (2 of 2)"), "{out}");
-    assert!(out.contains("Run     one: out/one\nRun     two: out/two\n"), "{out}");
+    let line = |name: &str| out.lines().position(|l| l.starts_with(name)).expect(&out);
+    assert!(line("one  ") < line("two  ") && out.contains("(2 of 2)"), "{out}");
+    // One report over both, with its table.
+    assert!(
+        line("one: read ") < line("two: write ") && line("two: write ") < line("Report  "),
+        "{out}"
+    );
+    assert!(out.contains("Report  out/report.html") && dir.path().join("out/report.html").exists());
+    let (again, _) = run(dir.path(), &["report", "out"], 0);
+    assert!(again.contains("two: write ") && again.contains("Report  out/report.html"), "{again}");
     for (name, op) in [("one", "read"), ("two", "write")] {
         let summary = summary(&dir.path().join("out"), name);
         // The end counts bytes as well: 1 MiB is 256 blocks.
@@ -153,7 +161,7 @@ fn every_target_is_looked_at_before_the_first_job_runs() {
         write("two.fio", &jobs(second));
         let (out, err) = run(path, &["run", "two.fio"], code);
         assert!(err.contains(what) && err.contains("second"), "{err}");
-        assert!(!out.contains("=="), "{out}");
+        assert!(!out.contains("first  "), "{out}");
         untouched();
     }
     // Where the runs would go.

@@ -49,5 +49,27 @@ fn json_is_one_document_whatever_runs() {
             }
         }
     }
+    // The short form is the same for all: about a kilobyte a run.
+    let schema = printed(dir.path(), "schema short");
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for (line, runs) in [
+        ("run job.toml --json=short --output s1", 1),
+        ("report s1 --json=short", 1),
+        ("run two.fio --json=short --output s2", 2),
+        ("report s1 s2/a --json short --output s4", 2),
+        ("run job.toml --sweep workload.0.workers=1,2 --json=short --output s3", 2),
+        ("suite ycsb --records 100 --operations 100 --json=short --output s5", 2),
+    ] {
+        let found = printed(dir.path(), line);
+        let problems: Vec<_> = validator.iter_errors(&found).collect();
+        assert!(problems.is_empty(), "{line}: {problems:?}");
+        let all = found["runs"].as_array().unwrap();
+        assert_eq!(all.len(), runs, "{line}: {found}");
+        assert!(found["answer"].as_str().is_some_and(|text| !text.is_empty()), "{line}");
+        assert!(Path::new(&dir.path().join(found["report"].as_str().unwrap())).is_file(), "{line}");
+        assert!(dir.path().join(all[0]["path"].as_str().unwrap()).is_dir(), "{line}");
+        assert!(all[0]["ops"].as_object().unwrap().values().all(|op| op["p99_ns"].is_u64()));
+        assert!(found.to_string().len() < 1500 * runs, "{line}: {found}");
+    }
     assert!(printed(dir.path(), "run job.toml --json -q")["verdict"].is_object());
 }

@@ -81,7 +81,7 @@ fn buffers_that_cannot_be_registered_are_told_before_and_after_the_run() {
     let off = "--print-plan --set target.options.fixed_buffers=false";
     assert!(!of("8192", &plain, off).1.contains(note));
     assert!(!of("8192", &[], "--print-plan").1.contains(note), "root may");
-    let (code, out) = of("8192", &plain, "--output out");
+    let (code, out) = of("8192", &plain, "--output out -v");
     if code == 4 {
         eprintln!("skipped: no io_uring for a plain user");
         return;

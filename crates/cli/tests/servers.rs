@@ -78,7 +78,7 @@ fn s3(dir: &Path, words: &str, out: &str, code: i32) -> (String, String) {
     let mut command = with_credentials(dir);
     command.args(["run", "--driver", "s3", "--set", "workload.0.mix=put"]);
     command.args(["--set", "workload.0.keys={ count = 0 }"]);
-    command.args(words.split(' ')).args(["--output", out]);
+    command.args(words.split(' ')).args(["--output", out, "-v"]);
     let (said, err) = ended(&command.output().expect("it starts"), code);
     assert!(!err.contains(SECRET), "{err}");
     (said, err)

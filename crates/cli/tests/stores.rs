@@ -93,7 +93,7 @@ fn a_stall_of_rocksdb_is_seen_where_it_happened() {
                    writes_trigger=2;level0_stop_writes_trigger=4;delayed_write_rate=1048576;\
                    level0_file_num_compaction_trigger=2\"";
     write_job(home.path(), "stall", "rocksdb", options, INSERTS);
-    let (out, _) = job(home.path(), "stall.toml --output out", 0);
+    let (out, _) = job(home.path(), "stall.toml --output out -v", 0);
     assert!(out.contains("writes held back for"), "{out}");
     let summary = summary(home.path(), "out");
     let rise = |series: &str| summary["store"][series]["rise"].as_f64().unwrap_or(0.0);
@@ -172,7 +172,8 @@ fn two_option_sets_are_told_apart_in_one_report() {
         let steps = "--set run.before=[\"flush\",\"compact\"] --set run.duration=500ms";
         job(home.path(), &format!("{name}.toml --output {name} {steps}"), 0);
     }
-    let (out, _) = run(home.path(), &["report", "cache-64k", "cache-64m", "--output", "both"], 0);
+    let (out, _) =
+        run(home.path(), &["report", "cache-64k", "cache-64m", "--output", "both", "-v"], 0);
     for said in ["cache-64k", "cache-64m", "options.block_cache", "64KiB", "64MiB"] {
         assert!(out.contains(said), "{said}\n{out}");
     }
@@ -235,7 +236,7 @@ fn batches_write_and_read_every_record() {
         for batch in batches {
             let read = format!(
                 "--ops 3000 --set workload.0.mix=get --set workload.0.keys.count=2000 \
-                 --set workload.0.batch={batch} --output r{batch}"
+                 --set workload.0.batch={batch} --output r{batch} -v"
             );
             let (said, _) = job(home.path(), &format!("{store} {read}"), 0);
             let read = summary(home.path(), &format!("r{batch}"));
@@ -292,7 +293,7 @@ fn a_batch_that_deletes_overtake_is_a_miss() {
             access = \"sequential\", keys = { count = 2000 } },\n\
         ]\n";
     std::fs::write(home.path().join("j.toml"), text).expect("a job");
-    let (said, _) = job(home.path(), "j.toml --output o", 0);
+    let (said, _) = job(home.path(), "j.toml --output o -v", 0);
     assert!(said.contains("found nothing"), "{said}");
     let summary = summary(home.path(), "o");
     assert_eq!(summary["totals"]["errors"], 0);

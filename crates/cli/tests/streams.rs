@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{run_job, scratch, summary};
+use common::{run, scratch, summary};
 
 /// Writers and readers on one stream of a store in memory.
 fn job(run: &str, writers: &str, end_to_end: bool) -> String {
@@ -20,7 +20,8 @@ fn job(run: &str, writers: &str, end_to_end: bool) -> String {
 
 fn go(job: &str, code: i32) -> (tempfile::TempDir, String, String) {
     let dir = scratch();
-    let (out, err) = run_job(dir.path(), job, code);
+    std::fs::write(dir.path().join("job.toml"), job).expect("written");
+    let (out, err) = run(dir.path(), &["run", "job.toml", "--output", "out", "-v"], code);
     (dir, out, err)
 }
 

@@ -15,7 +15,7 @@ fn load(dir: &Path, mode: &str) -> Command {
     command.current_dir(dir);
     command.args(["run", "--driver", "file", "--path", "data", "--size", "4MiB"]);
     command.args(["--rw", "randread", "--depth", "4", "--runtime", "1s"]);
-    command.args(["--output", mode]);
+    command.args(["--output", mode, "-v"]);
     command.arg("--set").arg(format!("trace.mode={mode}"));
     command
 }

@@ -18,7 +18,7 @@ fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
                 --threads 2 --set run.seed=3 --output out -p dataintegrity=true -p fieldcount=3";
     let (out, _) = run_line(dir.path(), args, 0);
     let steps: Vec<&str> =
-        out.lines().filter_map(|l| l.strip_prefix("== ")?.split(' ').next()).collect();
+        out.lines().filter_map(|l| l.contains(" of 6").then(|| l.split(' ').next())?).collect();
     // D inserts, so that E begins with a new load.
     assert_eq!(steps, ["load", "a", "f", "d", "load-e", "e"]);
     let of = |name: &str| summary(&dir.path().join("out"), name);
@@ -142,7 +142,7 @@ fn values_of_another_kind_give_exit_code_6() {
 fn a_stopped_suite_marks_what_is_partial() {
     let dir = scratch();
     let args = "suite ycsb --workload a,b --driver memory --records 500 --runtime 60s --output out \
-                --set run.interval=200ms";
+                --set run.interval=200ms -v";
     let mut child = start(dir.path(), args);
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut until = |said: &str| {
@@ -171,7 +171,7 @@ fn a_read_modify_write_is_one_operation() {
                keys = { count = 100 }\n";
     std::fs::write(dir.path().join("job.toml"), job).expect("written");
     let output =
-        common::taillight(dir.path()).args(["run", "job.toml", "--output", "out"]).output();
+        common::taillight(dir.path()).args(["run", "job.toml", "--output", "out", "-v"]).output();
     let output = output.expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     // So few I/Os may decide no ceiling.

@@ -7,7 +7,7 @@ mod common;
 use common::Sample;
 use taillight_core::LatencyKind;
 use taillight_report::render::TEXTS;
-use taillight_report::{AnalysedRun, analyse, console_text, html, summarise};
+use taillight_report::{AnalysedRun, ConsoleStyle, analyse, console_text, html, summarise};
 use taillight_rundir::RunDir;
 
 /// Writes, reads and summarises a small run.
@@ -89,9 +89,9 @@ fn console() {
         ("console_rate", open_loop()),
         ("console_saturated", overloaded()),
     ] {
-        let text = console_text(&run(&sample).summary, false, false);
+        let text = console_text(&[run(&sample)], ConsoleStyle::default());
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
-        assert!(!text.contains('\x1b') && text.is_ascii(), "{text}");
+        assert!(!text.contains('\x1b') && text.replace('·', "").is_ascii(), "{text}");
         assert!(text.lines().all(|l| l == l.trim_end()));
         insta::assert_snapshot!(name, text);
     }
@@ -99,9 +99,10 @@ fn console() {
 
 #[test]
 fn colour_only_adds_codes() {
-    let summary = run(&open_loop()).summary;
-    let plain = console_text(&summary, false, false);
-    let mut coloured = console_text(&summary, true, false);
+    let runs = [run(&open_loop())];
+    let detail = true;
+    let plain = console_text(&runs, ConsoleStyle { colour: false, detail });
+    let mut coloured = console_text(&runs, ConsoleStyle { colour: true, detail });
     assert!(coloured.contains("\x1b[1;31m"), "errors are red");
     while let Some(start) = coloured.find('\x1b') {
         let end = coloured[start..].find('m').unwrap() + start;

@@ -213,6 +213,11 @@ fn run_id(path: &Path) -> Option<&str> {
 }
 
 impl Leftover {
+    /// The run directory it belongs to; none where nobody needs it.
+    pub fn run(&self) -> Option<&Path> {
+        self.owner.run.as_deref()
+    }
+
     /// Removes what nobody needs, and says what to do about the rest, which stays as it is.
     pub fn settle(self) -> LeftoverFate {
         let places = [Some(self.path.clone()), self.owner.spill.clone()].into_iter().flatten();

@@ -5,6 +5,7 @@
 //! tracing, signals and printing out of this crate, and lets tests run series without a binary.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use taillight_core::exit::Exit;
@@ -53,6 +54,9 @@ pub trait Host {
     fn confirmed(&self) -> Vec<ConfirmedTarget> {
         Vec::new()
     }
+
+    /// How long the points after the next one may take, where that is known.
+    fn rest(&mut self, _left: Option<Duration>) {}
 
     /// Shows something on the console.
     fn show(&mut self, message: Message<'_>);

@@ -22,6 +22,7 @@ pub mod sequence;
 pub mod shared_target;
 pub mod suites;
 
+mod console_line;
 mod differences;
 mod resume;
 mod settle;

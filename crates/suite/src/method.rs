@@ -33,9 +33,13 @@ pub trait Method {
     /// `Unavailable` when a file cannot be written.
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion>;
 
-    /// Where `point` stands among those to come, and how long they may take; none where the number
-    /// of planned points says it.
+    /// Where `point` stands among those to come; none where the number of planned points says it.
     fn progress(&self, _done: &[PointResult], _point: &Point) -> Option<String> {
+        None
+    }
+
+    /// Load that is still to come after these, at least and at most, ns; none where plans do not tell it.
+    fn left_ns(&self, _done: &[PointResult]) -> Option<(u128, u128)> {
         None
     }
 
@@ -86,7 +90,7 @@ pub struct SeriesHead {
     pub job_text: Option<String>,
     /// Lines on the console before the first point.
     pub introduction: Vec<String>,
-    /// Whether each point is announced on the console by a heading of its own.
+    /// Whether each point has a line on the console: its name, its figures, its place, the time left.
     pub announced: bool,
 }
 
@@ -236,6 +240,8 @@ pub struct SeriesReport {
     pub show_text: bool,
     /// Text on the console after it.
     pub after: String,
+    /// Text behind that for those who want detail.
+    pub details: String,
     /// Further files: what each is called, and its name in the series' directory.
     pub files: Vec<(&'static str, &'static str)>,
 }

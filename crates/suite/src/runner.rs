@@ -12,9 +12,11 @@ use taillight_core::exit::Exit;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_driver::AdminAction;
+use taillight_report::table;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, RunDir, RunStatus, SCHEMA_VERSION, atomic, names};
 
+use crate::console_line::point_line;
 use crate::exit::worst;
 use crate::figures;
 use crate::host::{Host, Message, RunOutcome};
@@ -25,6 +27,7 @@ use crate::points;
 use crate::resume::{Earlier, check_device, check_series, check_state, check_targets, is_done};
 use crate::saved;
 use crate::shared_target::SharedTarget;
+use crate::suites::load_ns;
 
 /// Where runs go when nothing is said: relative to the working directory.
 pub const DEFAULT_PARENT: &str = "taillight-runs";
@@ -92,6 +95,8 @@ struct Runner<'a> {
     shared: Option<OpenTarget>,
     /// Time and number of the points that were run now.
     spent: (Duration, u32),
+    /// Where the last point stands, in words.
+    place: String,
     /// The directory, held against other sessions once it is there.
     lock: Option<File>,
 }
@@ -164,6 +169,7 @@ impl<'a> Runner<'a> {
             done,
             shared: None,
             spent: (Duration::ZERO, 0),
+            place: String::new(),
             lock,
         })
     }
@@ -203,6 +209,8 @@ impl<'a> Runner<'a> {
             self.read += 1;
             self.begun(&point);
             self.add(result)?;
+            self.place = format!("{} of {}", self.done.len(), self.method.head().planned.len());
+            self.show_line(self.done.len());
             return Ok(SeriesStep::Next);
         }
         if let Some(exit) = self.host.signal() {
@@ -210,9 +218,13 @@ impl<'a> Runner<'a> {
         }
         self.announce(&point);
         let began = Instant::now();
+        let before = self.done.len();
         let step = self.run_point(*point)?;
         self.spent.0 += began.elapsed();
         self.spent.1 += 1;
+        if self.done.len() > before {
+            self.show_line(self.done.len());
+        }
         Ok(step)
     }
 
@@ -281,12 +293,17 @@ impl<'a> Runner<'a> {
         self.record(SeriesState::Running)?;
         // Whatever happens from here on, the series can be shown.
         self.kept_report(SeriesState::Running)?;
-        self.show_line(self.done.len());
         Ok(())
     }
 
     /// The console's line for one of the first `points`, the last of them.
     fn show_line(&mut self, points: usize) {
+        if self.method.head().announced {
+            let left = self.left_ns().filter(|_| points == self.done.len());
+            let place = if points == self.done.len() { self.place.as_str() } else { "" };
+            let line = point_line(&self.done[points - 1], place, left);
+            self.host.show(Message::Line(&line));
+        }
         if let Some(line) = self.method.line(&self.done[..points]) {
             self.host.show(Message::Line(&line));
         }
@@ -330,29 +347,36 @@ impl<'a> Runner<'a> {
         self.file.write(&self.dir)
     }
 
-    /// The heading of a point: which of how many, and how long the rest may take.
+    /// What the console may show while a point runs: how long those after it take, and for those who
+    /// want detail its heading.
     fn announce(&mut self, point: &Point) {
         let head = self.method.head();
         if !head.announced {
             return;
         }
-        let (number, all) = (self.done.len() + 1, head.planned.len());
-        let progress = self.method.progress(&self.done, point);
-        let place = progress.clone().unwrap_or_else(|| format!("{number} of {all}"));
-        let mut text = format!("\n== {} ({place})", point.id);
+        let all = head.planned.len();
+        let place = self.method.progress(&self.done, point);
+        self.place = place.unwrap_or_else(|| format!("{} of {all}", self.done.len() + 1));
+        let own = load_ns(&point.plan).unwrap_or(0);
+        let left = self.left_ns().map(|(_, most)| most.saturating_sub(own));
+        self.host.rest(left.map(|ns| Duration::from_nanos(ns.try_into().unwrap_or(u64::MAX))));
+        if self.host.wants_detail() {
+            // The runs of a phase are described once.
+            let told = self.done.last().filter(|_| self.spent.1 > 0);
+            let told = told.is_some_and(|last| last.point.about == point.about);
+            let about = Some(&point.about).filter(|about| !about.is_empty() && !told);
+            let about = about.map_or(String::new(), |about| format!(": {about}"));
+            let text = format!("\n== {} ({}){about}", point.id, self.place);
+            self.host.show(Message::Line(&text));
+        }
+    }
+
+    /// Load that is still to come: as the plans say, else at the pace so far.
+    fn left_ns(&self) -> Option<(u128, u128)> {
         let (spent, runs) = self.spent;
-        // The runs of a phase are described once.
-        let told = self.done.last().is_some_and(|last| runs > 0 && last.point.about == point.about);
-        if !point.about.is_empty() && !told {
-            text.push_str(&format!(": {}", point.about));
-        }
-        if runs > 0 && progress.is_none() {
-            let left = spent / runs * u32::try_from(all + 1 - number).unwrap_or(u32::MAX);
-            if left >= Duration::from_secs(1) {
-                text.push_str(&format!(", about {} s left", left.as_secs()));
-            }
-        }
-        self.host.show(Message::Line(&text));
+        let left = self.method.to_run(&self.done).len() as u128;
+        let paced = || (runs > 0).then(|| spent.as_nanos() / u128::from(runs) * left);
+        self.method.left_ns(&self.done).or_else(|| paced().map(|ns| (ns, ns)))
     }
 
     /// A view of the shared target, opened now or by a point before.
@@ -469,16 +493,19 @@ impl<'a> Runner<'a> {
         if let Some(words) = self.resumed_words(self.results().len()) {
             self.host.show(Message::Note(&words));
         }
-        let SeriesReport { context, runs, before, show_text, after, files } = report;
-        self.line_unless_empty(&before);
+        let SeriesReport { context, runs, before, show_text, after, details, files } = report;
         let runs = runs.iter().map(|dir| saved::run_directories(dir));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let made = self.host.report(&runs.concat(), &self.dir, context)?;
-        let show_text = show_text || self.host.wants_detail();
-        if show_text {
-            self.line_unless_empty(&format!("\n{}", made.text.trim_end()));
+        let detail = self.host.wants_detail();
+        let show_text = show_text || detail;
+        match show_text {
+            true => self.line_unless_empty(&format!("\n{}", made.text.trim_end())),
+            false => self.line_unless_empty(&format!("\n{}", paragraph_of(&made.about))),
         }
-        self.line_unless_empty(&after);
+        for text in [Some(&before), Some(&after), Some(&details).filter(|_| detail)] {
+            text.into_iter().for_each(|text| self.line_unless_empty(text.trim_matches('\n')));
+        }
         let mut places: Vec<(&str, PathBuf)> = Vec::new();
         places.extend(made.html.filter(|_| !show_text).map(|page| ("Report", page)));
         places.extend(files.iter().map(|(what, name)| (*what, self.dir.join(name))));
@@ -517,6 +544,11 @@ impl<'a> Runner<'a> {
             let _ = std::fs::remove_dir(parent);
         }
     }
+}
+
+/// Words in lines of the terminal.
+fn paragraph_of(text: &str) -> String {
+    table::wrap(text, table::width()).join("\n")
 }
 
 /// Whether what ended a series early leaves something to go on with.

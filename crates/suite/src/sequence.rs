@@ -1,17 +1,25 @@
 //! The method `import`: plans that are all known beforehand, run one after another.
 //!
-//! What it is: the points of a list, in order, until one of them ends the series; independent ones
-//! go on after a failed one and end with a signal only. What it is not:
-//! the making of the plans, or a report; suites whose points are known beforehand use [`Sequence`]
-//! and add theirs. Used by `taillight run` for the jobs of another benchmark's file.
+//! What it is: the points of a list, in order, until one of them ends the series, and a report over all;
+//! independent ones go on after a failed one and end with a signal only. What it is not: the making of
+//! the plans; suites whose points are known beforehand use [`Sequence`] and say more of them. Used by `taillight run` for the jobs of another benchmark's file.
+
+use std::path::PathBuf;
 
 use taillight_core::Result;
 use taillight_core::exit::Exit;
+use taillight_report::{ReportContext, ReportSummary};
+use taillight_rundir::names;
 
 use crate::exit::ends_series;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView,
 };
+use crate::saved::MOST_IN_FULL;
+use crate::suites::load_ns;
+
+/// Its name in `series.json`.
+pub const IMPORT: &str = "import";
 
 /// Points in order.
 pub struct Sequence {
@@ -55,7 +63,26 @@ impl Method for Sequence {
         Ok(Conclusion::default())
     }
 
-    fn report(&self, _: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
-        Ok(None)
+    fn left_ns(&self, done: &[PointResult]) -> Option<(u128, u128)> {
+        let left = self.points.iter().skip(done.len()).map(|point| load_ns(&point.plan));
+        left.sum::<Option<u128>>().map(|ns| (ns, ns))
+    }
+
+    /// One page over all points, and its answer with its table on the console.
+    fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
+        let runs: Vec<PathBuf> = series.done.iter().map(|r| r.dir.clone()).collect();
+        let links = |dir: &PathBuf| {
+            let inside = dir.strip_prefix(series.dir).unwrap_or(dir);
+            inside.join(names::REPORT).to_string_lossy().into_owned()
+        };
+        let context = ReportContext {
+            title: Some(self.head.job.clone()),
+            summary: (runs.len() > MOST_IN_FULL).then(|| ReportSummary {
+                links: runs.iter().map(links).collect(),
+                ..ReportSummary::default()
+            }),
+            ..ReportContext::default()
+        };
+        Ok(Some(SeriesReport { context, runs, show_text: true, ..SeriesReport::default() }))
     }
 }

@@ -149,8 +149,11 @@ pub struct AbArgs {
     pub set: Vec<String>,
     #[command(flatten)]
     pub judged: JudgeArgs,
-    /// By what a pair is dropped, fixed beforehand; more than a fifth dropped decides nothing.
+    /// By what a pair is dropped, fixed beforehand: none, stolen (the hypervisor took 5 % of the CPU time
+    /// during one of the runs) or busy (that, or other programs took 20 %; not for servers on this machine).
+    /// More than a fifth dropped decides nothing.
     #[arg(long, value_name = "RULE", value_enum, default_value_t = DropFlag::Stolen)]
+    #[arg(hide_possible_values = true)]
     pub drop: DropFlag,
     /// Directory for the runs and the comparison, new or empty [default: taillight-runs/ab-NAME-UTC].
     #[arg(long, value_name = "DIR")]

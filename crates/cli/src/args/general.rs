@@ -2,18 +2,32 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use clap_complete::Shell;
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct VoiceArgs {
     /// Only results and errors: no progress, no notes.
-    #[arg(short = 'q', long, global = true, conflicts_with = "verbose")]
+    #[arg(short = 'q', long, global = true, conflicts_with = "verbose", display_order = 900)]
     pub quiet: bool,
     /// More: the tables of the page; of `drivers` all options, of `doctor` all that tracing needs.
-    #[arg(short = 'v', long, global = true)]
+    #[arg(short = 'v', long, global = true, display_order = 901)]
     pub verbose: bool,
+    /// Print help.
+    #[arg(short = 'h', long, global = true, display_order = 902, action = ArgAction::HelpShort)]
+    pub help: Option<bool>,
+}
+
+/// Arguments of `help`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight help
+  taillight help run")]
+pub struct HelpArgs {
+    /// The command; without it, all there are.
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
 }
 
 /// Arguments of `selftest`.

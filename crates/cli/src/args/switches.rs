@@ -51,7 +51,7 @@ fn fits(command: &Command, flag: &Arg, word: &str) -> bool {
         let port = word.rsplit(':').next().unwrap_or_default();
         let address = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
         // Behind `run` there are files; behind `suite` a name may follow.
-        let bare = command.get_name() == "run" && !other;
+        let bare = ["run", "search"].contains(&command.get_name()) && !other;
         return address || bare || word.parse::<IpAddr>().is_ok();
     }
     known.iter().any(|v| v.matches(word, false)) || !other

@@ -4,6 +4,7 @@
 //! in `taillight-suite` decides. Used by `run` and `suite`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use taillight_core::Result;
@@ -32,6 +33,8 @@ pub struct RunHost<'a> {
     destroy: &'a [String],
     /// Who shows the runs while they go on.
     live: &'a LiveViews,
+    /// How long the points after the next one take.
+    rest: Option<Duration>,
 }
 
 /// The confirmation that is meant for the target of a plan: the one with its name, else the first.
@@ -44,7 +47,7 @@ pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
 
 impl<'a> RunHost<'a> {
     pub fn new(signals: &'a Signals, destroy: &'a [String], live: &'a LiveViews) -> RunHost<'a> {
-        RunHost { signals, destroy, live }
+        RunHost { signals, destroy, live, rest: None }
     }
 }
 
@@ -92,7 +95,8 @@ impl Host for RunHost<'_> {
             signals: self.signals,
             live: self.live,
             place: Some(&place),
-            quiet: point.quiet,
+            quiet: point.quiet || !output::voice().verbose,
+            rest: self.rest,
             // A round is shown by the report of its series; `taillight report` makes its own.
             pages: !(point.quiet && point.plan.capture.mode == CaptureMode::Off),
         };
@@ -117,6 +121,10 @@ impl Host for RunHost<'_> {
 
     fn wants_detail(&self) -> bool {
         output::voice().verbose
+    }
+
+    fn rest(&mut self, left: Option<Duration>) {
+        self.rest = left;
     }
 
     fn signal(&self) -> Option<Exit> {

@@ -13,7 +13,7 @@ use taillight_machine::Sys;
 use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_suite::host::JobSource;
 use taillight_suite::method::{Point, SeriesHead};
-use taillight_suite::sequence::Sequence;
+use taillight_suite::sequence::{IMPORT, Sequence};
 use taillight_trace::tracing;
 
 use super::signals::Signals;
@@ -105,6 +105,7 @@ fn run_jobs(
                 live,
                 place: None,
                 quiet: false,
+                rest: None,
                 pages: true,
             };
             let outcome = run_plan(&request, resumed)?;
@@ -131,7 +132,7 @@ fn run_series(
     let output = args.output.as_deref().map(Path::new);
     let dir = directory::series_directory(output, &stem, resumed.is_some())?;
     let seed = plans.first().map_or(0, |(plan, _)| plan.run.seed);
-    let head = SeriesHead { announced: true, ..SeriesHead::new("import", &file.name, seed) };
+    let head = SeriesHead { announced: true, ..SeriesHead::new(IMPORT, &file.name, seed) };
     let points = plans.iter().map(|(plan, named)| {
         let job = Some(named.source.clone());
         Point::new(named.name.clone(), PointRole::Step, plan.clone(), job)
@@ -142,11 +143,6 @@ fn run_series(
     let mut exit = ended.exit;
     if output::voice().json && !ended.done.is_empty() {
         exit = report::json_of_kept(&dir, exit);
-    }
-    output::line("");
-    for result in &ended.done {
-        let path = in_line(result.dir.display());
-        output::line(&format!("Run     {}: {path}", result.point.id));
     }
     Ok((exit, !ended.done.is_empty()))
 }

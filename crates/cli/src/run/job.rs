@@ -5,14 +5,15 @@ use std::path::Path;
 
 use taillight_core::job::{FlagValue, Job};
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result, regular};
+use taillight_core::{Error, ErrorKind, Result, regular};
 use taillight_machine::Sys;
 use taillight_trace::memory_budget;
 
 use taillight_suite::host::JobSource;
 
-use crate::args::{ArrivalFlag, RunArgs, Rw};
+use crate::args::{RunArgs, Rw};
 use crate::registry::Registry;
+use crate::search;
 
 /// A job file is small; anything larger is another file.
 const MOST_BYTES: u64 = 1 << 20;
@@ -37,6 +38,7 @@ pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
         }
         None => Job::empty(),
     };
+    args.path.as_deref().map_or(Ok(()), check_scheme)?;
     if let Some(path) = args.path.as_deref().filter(|_| args.driver.is_none())
         && source.is_none()
     {
@@ -45,6 +47,9 @@ pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
     apply_target(args, &mut job)?;
     apply_load(args, &mut job)?;
     apply_every_day(args, &mut job)?;
+    if let Some(range) = &args.searched {
+        search::apply(args, range, &mut job)?;
+    }
     for assignment in &args.set {
         job.apply_set(assignment)?;
     }
@@ -119,10 +124,11 @@ fn apply_target(args: &RunArgs, job: &mut Job) -> Result<()> {
         ("--path", "target.path", &args.path),
         ("--size", "target.size", &args.size),
         ("--output", "run.output", &args.output),
-        ("--runtime", "run.duration", &args.runtime),
     ] {
         set(job, flag, path, value.as_deref().map(FlagValue::Text))?;
     }
+    let runtime = args.runtime.as_deref().filter(|_| args.searched.is_none());
+    set(job, "--runtime", "run.duration", runtime.map(FlagValue::Text))?;
     for (flag, path, value) in [
         ("--direct", "target.options.direct", args.direct),
         ("--keep", "target.options.keep", args.keep),
@@ -148,28 +154,65 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         job.apply("--rw", "workload.0.access.kind", FlagValue::Text(access))?;
     }
     set(job, "--sync", "workload.0.sync", args.sync.as_deref().map(FlagValue::Text))?;
-    let kind = args.arrival.map(|kind| match kind {
-        ArrivalFlag::Poisson => "poisson",
-        ArrivalFlag::Constant => "constant",
-    });
+    let kind = args.arrival_name();
     if let Some(rate) = &args.rate {
         // Replaces whatever arrival the job has: a burst has no rate to change.
         // Without a kind it is the default one, which a search has of its own.
         let table = kind.map_or("{}".to_owned(), |kind| format!("{{ kind = \"{kind}\" }}"));
         job.apply("--rate", "workload.0.arrival", FlagValue::Toml(&table))?;
         job.apply("--rate", "workload.0.arrival.rate", FlagValue::Text(rate))?;
-    } else if let Some(kind) = kind {
+    } else if let Some(kind) = kind.filter(|_| args.searched.is_none()) {
         job.apply("--arrival", "workload.0.arrival.kind", FlagValue::Text(kind))?;
     }
     Ok(())
 }
 
-/// The driver of a path that is given without one. Errors: `Usage` for HOST:PORT with a port that none is.
-pub fn driver_of(path: &str) -> Result<&'static str> {
-    let server = path.rsplit_once(':').filter(|(host, at)| {
+/// Refuses an address that no driver has. Errors: `Usage`, with the one to write.
+fn check_scheme(path: &str) -> Result<()> {
+    let Some((scheme, rest)) = path.split_once("://") else { return Ok(()) };
+    if ["http", "https", "redis"].contains(&scheme) || Path::new(path).exists() {
+        return Ok(());
+    }
+    let (bucket, _) = rest.split_once('/').unwrap_or((rest, ""));
+    let hint = match scheme {
+        "s3" => format!(
+            "an object store is named by its address: --path http://HOST:PORT/{bucket}, at Amazon \
+             --path https://s3.REGION.amazonaws.com/{bucket} (docs/s3.md, docs/credentials.md)"
+        ),
+        "file" => format!("a file is named by its path: --path {rest}"),
+        _ => "known are http://, https:// (object stores), redis:// and HOST:PORT; a file has a path alone"
+            .to_owned(),
+    };
+    Err(Error::usage(format!("no driver takes {scheme}://")).with("--path", path).hint(hint))
+}
+
+/// `HOST:PORT`, where no file has this name.
+fn server(path: &str) -> Option<(&str, &str)> {
+    path.rsplit_once(':').filter(|(host, at)| {
         let digits = !at.is_empty() && at.bytes().all(|b| b.is_ascii_digit());
         !host.is_empty() && !host.contains('/') && digits && !Path::new(path).exists()
-    });
+    })
+}
+
+/// An error of a server that cannot be reached and that perhaps was meant as a file.
+pub fn or_a_file(args: &RunArgs, e: Error) -> Error {
+    let path = args.path.as_deref().filter(|_| args.driver.is_none() && args.job.is_none());
+    match path.filter(|path| server(path).is_some() && e.kind() == ErrorKind::Unavailable) {
+        None => e,
+        Some(path) => {
+            let own = e.hint_text().map_or(String::new(), |hint| format!("{hint}; "));
+            e.hint(format!(
+                "{own}HOST:PORT is a Redis server, a file of this name is --path ./{path}"
+            ))
+        }
+    }
+}
+
+/// The driver of a path that is given without one. Errors: `Usage` for HOST:PORT with a port that none is, and
+/// for an address that no driver has.
+pub fn driver_of(path: &str) -> Result<&'static str> {
+    check_scheme(path)?;
+    let server = server(path);
     if let Some((_, port)) = server.filter(|(_, at)| at.parse::<u16>().is_err()) {
         return Err(Error::usage("a port is a number up to 65535")
             .with("--path", path)
@@ -188,7 +231,7 @@ pub fn driver_of(path: &str) -> Result<&'static str> {
 fn apply_every_day(args: &RunArgs, job: &mut Job) -> Result<()> {
     set(job, "--warmup", "run.warmup", args.warmup.as_deref().map(FlagValue::Text))?;
     set(job, "--trace", "trace.mode", args.trace.as_deref().map(FlagValue::Text))?;
-    if !args.ceiling.is_empty() {
+    if !args.ceiling.is_empty() && args.searched.is_none() {
         let ceilings: Vec<String> =
             args.ceiling.iter().map(|text| ceiling(text)).collect::<Result<_>>()?;
         let list = format!("[{}]", ceilings.join(", "));
@@ -199,17 +242,19 @@ fn apply_every_day(args: &RunArgs, job: &mut Job) -> Result<()> {
 
 /// `20ms@99.9` as a table of a job file.
 fn ceiling(text: &str) -> Result<String> {
+    ceiling_parts(text).map(|(time, at)| format!("{{ ceiling = \"{time}\", at = \"{at}\" }}"))
+}
+
+/// The time and the percentile of `20ms@99.9`. Errors: `Usage` for anything else.
+pub fn ceiling_parts(text: &str) -> Result<(&str, &str)> {
     let known =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '.');
-    match text.split_once('@') {
-        Some((time, at)) if known(time) && known(at.trim_end_matches('%')) => {
-            let at = at.trim_end_matches('%');
-            Ok(format!("{{ ceiling = \"{time}\", at = \"{at}\" }}"))
-        }
-        _ => Err(Error::usage("a ceiling is a time and a percentile")
+    let parts = text.split_once('@').map(|(time, at)| (time, at.trim_end_matches('%')));
+    parts.filter(|(time, at)| known(time) && known(at)).ok_or_else(|| {
+        Error::usage("a ceiling is a time and a percentile")
             .with("--ceiling", text)
-            .hint("like --ceiling 20ms@99.9")),
-    }
+            .hint("like --ceiling 20ms@99.9")
+    })
 }
 
 /// What `--rw` means: operations and order.
@@ -262,6 +307,14 @@ mod tests {
             ("file:12", "redis"),
         ] {
             assert_eq!(driver_of(path).unwrap(), driver, "{path}");
+        }
+        for (path, said) in [
+            ("s3://bench/x", "s3.REGION.amazonaws.com/bench"),
+            ("file:///data", "--path /data"),
+            ("hdfs://n/x", "http://"),
+        ] {
+            let e = driver_of(path).unwrap_err();
+            assert!(e.hint_text().unwrap().contains(said), "{path}: {e}");
         }
         let e = driver_of("localhost:99999").unwrap_err();
         assert!(e.to_string().contains("65535"), "{e}");

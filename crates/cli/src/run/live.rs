@@ -32,6 +32,8 @@ pub struct Live {
     last_line: Option<Instant>,
     /// No line per interval.
     quiet: bool,
+    /// How long what comes after this run takes.
+    rest: Option<Duration>,
     /// What is said when the time is over and the load is not.
     overtime: Overtime,
     /// The live view, which gets all that is shown here.
@@ -90,10 +92,16 @@ impl Live {
             lines: 0,
             last_line: None,
             quiet,
+            rest: None,
             overtime: Overtime::of(plan),
             screen: feed.clone().filter(|_| screen).map(Screen::new),
             feed,
         }
+    }
+
+    /// The same run as one of a series whose later points take so long.
+    pub fn before(self, rest: Option<Duration>) -> Live {
+        Live { rest, ..self }
     }
 
     /// What is told of the run beside what is shown here.
@@ -117,7 +125,10 @@ impl Live {
     /// Moves the bar of the measure phase: by operations, or by time.
     fn measured(&mut self, view: &IntervalView) {
         let Some(Progressed { done, all, left }) = progressed(view) else { return };
-        let rest = format!("{:.0} s left", left.as_secs_f64());
+        let all_left = self.rest.filter(|rest| !rest.is_zero());
+        let all_left =
+            all_left.map(|rest| format!(", {:.0} s in all", (left + rest).as_secs_f64()));
+        let rest = format!("{:.0} s left{}", left.as_secs_f64(), all_left.unwrap_or_default());
         self.shown.part(view.phase, (done, all), rest);
     }
 

@@ -16,6 +16,8 @@ mod sweep;
 pub mod sys;
 mod verdict;
 
+use std::time::Duration;
+
 use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
@@ -45,7 +47,7 @@ use crate::{output, problem, registry, report};
 use directory::{NewRun, series_directory};
 
 pub use host::{RunHost, run_method};
-pub use job::{driver_of, plan_of, read, resolve};
+pub use job::{ceiling_parts, driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;
@@ -60,6 +62,10 @@ pub fn main(args: RunArgs) -> Result<Exit> {
 /// Runs the command, or goes on with a series that it began (`taillight suite --resume`). Errors:
 /// as [`main`].
 pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
+    begin(args, resumed).map_err(|e| job::or_a_file(args, e))
+}
+
+fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let source = args.job.as_deref().map(job::read).transpose()?;
     if let Some(source) = &source
         && let Some(jobs) = imported::jobs(source)?
@@ -87,6 +93,7 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         live: &views,
         place: None,
         quiet: false,
+        rest: None,
         pages: true,
     };
     let outcome = run_plan(&request, resumed);
@@ -147,6 +154,8 @@ struct RunRequest<'a> {
     pub place: Option<&'a PlaceInSeries>,
     /// One of several: the series says how it went.
     pub quiet: bool,
+    /// How long the points of the series after it take, where that is known.
+    pub rest: Option<Duration>,
     /// Whether its directory gets a report for people.
     pub pages: bool,
 }
@@ -162,6 +171,7 @@ pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
         live,
         place: None,
         quiet: true,
+        rest: None,
         pages: false,
     };
     Ok(run_single(&request)?.summary.filter(|_| signals.exit().is_none()))
@@ -227,7 +237,7 @@ fn run_on_target(
     let run = directory::create(plan, job, destroy, environment.map())?;
     let _named = signals.in_run(run.dir.path());
     let feed = feed(request, &run);
-    let mut live = Live::new(plan, quiet, feed.clone(), request.live.screen);
+    let mut live = Live::new(plan, quiet, feed.clone(), request.live.screen).before(request.rest);
     let before = feed.as_ref().map(LiveFeed::cost);
     let target = match open(&run, &mut live) {
         Ok(target) => target,
@@ -257,7 +267,7 @@ fn run_on_target(
                 format!("{:?}", s.status).to_lowercase()
             }),
             report: summary.map(|_| path.join(names::REPORT)),
-            verdict: summary.map(|s| s.verdict.text.clone()),
+            verdict: summary.map(taillight_report::model::first::answer),
             slow: summary.and_then(|s| s.cause.clone()),
         });
     }

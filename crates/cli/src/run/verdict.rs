@@ -110,7 +110,8 @@ pub fn conclude(
             (None, Some(if nothing { Exit::TargetFailed } else { exit }))
         }
     };
-    if !request.quiet {
+    // The path of the page says it, where there is one.
+    if !request.quiet && summary.is_none() {
         output::result(&format!("Run     {}", in_line(run.dir.path().display())));
     }
     let bug = outcome.error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Internal);

@@ -19,13 +19,13 @@ pub use output::{at_home, check_output};
 use crate::analyse::damage::damaged;
 use crate::analyse::{Analysis, CapturedIos, analyse};
 use crate::attribution::{Explanation, explain};
+use crate::model::shared::about_all;
 use crate::model::{
-    AnalysedRun, ReportContext, SideDetails, differences, overview, sentences, side_details,
-    side_tables, side_words, sides_of,
+    AnalysedRun, ReportContext, SideDetails, side_details, side_tables, side_words, sides_of,
 };
-use crate::render::{TEXTS, console, explain_text, html};
+use crate::render::console::{self, ConsoleStyle};
+use crate::render::{TEXTS, explain_text, html};
 use crate::summary::summarise;
-use crate::table::paragraph;
 
 /// What is made and where.
 #[derive(Debug, Clone)]
@@ -68,6 +68,8 @@ impl Default for ReportOptions {
 pub struct MadeReport {
     /// What the console shows.
     pub text: String,
+    /// What ran on what, and when.
+    pub about: String,
     /// For each run, what `taillight explain` shows; none when it was not traced.
     pub explained: Vec<Option<String>>,
     /// For each run, the same for programs.
@@ -152,6 +154,7 @@ pub fn make_counted<'a>(
     }
     Ok(MadeReport {
         text: text(&runs, html.as_deref(), options),
+        about: about_all(&dirs.iter().map(RunDir::manifest).collect::<Vec<_>>()),
         explained: runs
             .iter()
             .map(|r| Some(explain_text::text(r.explanation.as_ref()?, r.analysis.start_ns)))
@@ -246,31 +249,9 @@ fn labels(dirs: &[RunDir]) -> Vec<String> {
 
 fn text(runs: &[AnalysedRun], html: Option<&Path>, options: &ReportOptions) -> String {
     let ReportOptions { colour, detail, .. } = *options;
-    let mut text = match runs {
-        [one] => {
-            let mut text = console::console_text(&one.summary, colour, detail);
-            if let Some(explanation) = &one.explanation {
-                text.push_str("\nWhy the tail is slow\n");
-                for line in sentences(explanation) {
-                    text.push_str(&paragraph(&line));
-                }
-            }
-            text
-        }
-        several => {
-            let pairs: Vec<(String, &AnalysedRun)> =
-                several.iter().map(|r| (r.label.clone(), r)).collect();
-            let verdicts = several.iter().map(|r| (r.label.as_str(), &r.summary.verdict));
-            let mut text = console::several(verdicts, &overview(&pairs), colour);
-            if let Some(table) = differences(several) {
-                text.push('\n');
-                text.push_str(&table.to_text());
-            }
-            text
-        }
-    };
+    let mut text = console::console_text(runs, ConsoleStyle { colour, detail });
     if let Some(path) = html {
-        text.push_str(&format!("\nReport  {}\n", in_line(path.display())));
+        text.push_str(&format!("Report  {}\n", in_line(path.display())));
     }
     text
 }

@@ -8,7 +8,7 @@ use taillight_rundir::manifest::RunStatus;
 use taillight_rundir::summary::Distribution;
 
 use super::view::{Fact, Model, VerdictView, word};
-use super::{store, tables, wrong_blocks};
+use super::{first, store, tables, wrong_blocks};
 use crate::format;
 use crate::table::Tone;
 use crate::verdict::saturation::achieved;
@@ -24,7 +24,7 @@ impl Model {
             verdict: VerdictView {
                 tone,
                 word,
-                text: verdict.text.clone(),
+                text: first::answer(summary),
                 reasons: reasons.collect(),
             },
             tables: tables::all(summary),
@@ -33,6 +33,8 @@ impl Model {
     }
 }
 
+/// The rate asked for and reached.
+pub const RATE: &str = "Rate";
 /// What has no place in a picture matters beside the pictures only.
 const PICTURES: &str = "Pictures";
 /// Shortest run whose CPU time is said as a share of its time, s.
@@ -55,7 +57,7 @@ fn facts(summary: &Summary) -> Vec<Fact> {
             format::count(it.backlog_max),
             format::count(it.unsent)
         );
-        fact("Rate", text, if it.saturated { Tone::Warn } else { Tone::Plain });
+        fact(RATE, text, if it.saturated { Tone::Warn } else { Tone::Plain });
     } else {
         let text = "closed loop: a stall hides the I/Os it kept from being sent";
         fact("Load", text.to_owned(), Tone::Dim);

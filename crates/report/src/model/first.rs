@@ -14,7 +14,8 @@ use taillight_rundir::summary::{Qos, QosStatus, Totals, VerdictStatus};
 
 use super::labels;
 use crate::format;
-use crate::verdict::{asked_for, unmeasured, whole_ops};
+use crate::table::{Cell, Table, Tone};
+use crate::verdict::{asked_for, unmeasured, unsampled, whole_ops};
 
 /// Operations with lines of their own in a card; the tables have all.
 const MOST_LINES: usize = 4;
@@ -54,10 +55,11 @@ const CARDS: [(&str, &str); 5] = [
 ];
 
 /// A value of one run.
-struct CardValue {
-    ns: u64,
+pub(super) struct CardValue {
+    pub ns: u64,
     note: String,
-    own: bool,
+    /// It is of this run alone.
+    pub own: bool,
 }
 
 /// The cards of these runs, each with its name.
@@ -158,7 +160,8 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
     }
 }
 
-fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
+/// The value of a card by its id.
+pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     let latency = asked_for(totals).0;
     let observed = latency.observed?;
     let own_ns = match id {
@@ -176,6 +179,44 @@ fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
         Some((q, ns)) => CardValue { ns, note: interval(q), own: false },
         None => CardValue { ns: own_ns, note: own(latency.count, &pct), own: true },
     })
+}
+
+/// The figures of the cards as a table for a terminal: a row an operation of each run.
+pub fn figures(runs: &[(&str, &Summary)]) -> Table {
+    let mut table = Table::new("figures", "", &["", "rate", "p50", "p99", "p99.9", "max"]);
+    let kind = runs.first().and_then(|(_, summary)| card_kind(summary));
+    table.title = kind.unwrap_or_default().to_owned();
+    for (label, summary) in runs {
+        for (op, totals) in whole_ops(summary) {
+            let name = match runs.len() {
+                1 => op.name().to_owned(),
+                _ => format!("{label}: {}", op.name()),
+            };
+            let rate = match unsampled(totals) {
+                true => "unknown".to_owned(),
+                false => format!("{}/s", format::rate(totals.iops)),
+            };
+            let value = |(id, _): &(&str, &str)| match card_value(id, totals) {
+                None => Cell::toned("unknown", Tone::Dim),
+                Some(it) if it.own => {
+                    Cell::toned(format!("{} *", format::duration_ns(it.ns)), Tone::Dim)
+                }
+                Some(it) => Cell::new(format::duration_ns(it.ns)),
+            };
+            let cells = [Cell::new(name), Cell::new(rate)].into_iter();
+            table.rows.push(cells.chain(CARDS.iter().skip(1).map(value)).collect());
+        }
+    }
+    let own = table.rows.iter().flatten().any(|cell| cell.text.ends_with('*'));
+    table.note = own.then(|| format!("* {OWN}: too few I/Os to say so of the storage"));
+    table
+}
+
+/// 99 % of the operation whose 99 % is the highest, marked where it is this run's own.
+pub fn slowest_p99(summary: &Summary) -> Option<String> {
+    let all = whole_ops(summary).filter_map(|(_, totals)| card_value("p99", totals));
+    let it = all.max_by_key(|value| value.ns)?;
+    Some(format!("{}{}", format::duration_ns(it.ns), if it.own { " *" } else { "" }))
 }
 
 /// What is known of a percentile, asked for as a nine or by itself.
@@ -290,7 +331,10 @@ pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
             let of =
                 if line.name.is_empty() { "I/Os".to_owned() } else { format!("{}s", line.name) };
             let slowest = line.note.split(';').next().unwrap_or_default();
-            format!("99 % of {of} within {} ({slowest})", line.value)
+            match slowest.is_empty() {
+                true => format!("99 % of {of} within {}", line.value),
+                false => format!("99 % of {of} within {} ({slowest})", line.value),
+            }
         };
         let words: Vec<String> = known.map(one).collect();
         parts.push(format!("{}: {}.", format::counted(runs.len() as u64, "run"), words.join(", ")));

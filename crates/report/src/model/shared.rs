@@ -19,6 +19,9 @@ pub struct SharedWarning {
     code: String,
 }
 
+/// How a warning ends that gives the figures of one run.
+pub const SIMILAR: &str = "; similar in the others.)";
+
 /// Warnings that at least two runs give, each once, the most frequent first. What answers the run itself
 /// (a ceiling, wrong data, errors) stays with it.
 pub fn shared_warnings(runs: &[(&str, &Summary)]) -> Vec<SharedWarning> {
@@ -38,7 +41,7 @@ pub fn shared_warnings(runs: &[(&str, &Summary)]) -> Vec<SharedWarning> {
         };
         let text = match found.iter().all(|(_, r)| r.text == first.text) {
             true => first.text.clone(),
-            false => format!("{} ({label}; similar in the others.)", first.text),
+            false => format!("{} ({label}{SIMILAR}", first.text),
         };
         all.push((found.len(), SharedWarning { who, text, code: code.to_owned() }));
     }

@@ -25,8 +25,9 @@ pub struct VerdictView {
     pub tone: Tone,
     /// One or two words: `Good`, `Valid, with warnings`.
     pub word: &'static str,
+    /// The answer in a sentence, which every output has in the same words.
     pub text: String,
-    /// Every reason, most important first.
+    /// Every reason, most important first; of a run without figures the first one is the answer.
     pub reasons: Vec<String>,
 }
 
@@ -39,6 +40,13 @@ pub struct Fact {
     pub tone: Tone,
     /// Too much for a terminal.
     pub detail: bool,
+}
+
+impl VerdictView {
+    /// The reasons that the answer does not give itself.
+    pub fn further(&self) -> impl Iterator<Item = &String> {
+        self.reasons.iter().filter(|reason| **reason != self.text)
+    }
 }
 
 impl Model {

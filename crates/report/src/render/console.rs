@@ -1,24 +1,75 @@
-//! The summary on a terminal: verdict first, at most 80 columns, colour only when asked.
+//! What a terminal shows of runs: the answer, at most 80 columns wide, colour only when asked.
+//!
+//! The order: what ran on what, the sentence, the figures, who held the slow ones; tables and facts of
+//! the page come behind them for those who want detail. Where the page is, says the caller.
 
 use taillight_rundir::Summary;
-use taillight_rundir::summary::{Reason, Verdict};
 
-use crate::model::{Model, word};
+use crate::model::shared::{SIMILAR, about_all, own_reasons, shared_warnings};
+use crate::model::{
+    AnalysedRun, Fact, Model, RATE, about, differences, first, overview, sentences,
+};
 use crate::table::{Cell, Table, TextPage, Tone};
 
-/// The summary as text for a terminal. `colour` adds ANSI colours, leave it off elsewhere; `detail`
-/// what is else for the page.
-pub fn console_text(summary: &Summary, colour: bool, detail: bool) -> String {
-    render(&Model::new(summary), colour, detail)
+/// How a terminal is written to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConsoleStyle {
+    /// ANSI colours; leave them off elsewhere.
+    pub colour: bool,
+    /// Tables and facts of the page, too.
+    pub detail: bool,
 }
 
-fn render(model: &Model, colour: bool, detail: bool) -> String {
-    let mut page = TextPage::new(colour);
-    let word = page.paint(model.verdict.word, model.verdict.tone, true);
-    page.text.push_str(&format!("{word}:\n"));
-    page.indented(&model.verdict.text, Tone::Plain);
-    reasons(&mut page, &model.verdict.reasons);
-    for table in model.tables.iter().filter(|t| detail || !t.detail) {
+/// The runs as text for a terminal.
+pub fn console_text(runs: &[AnalysedRun], style: ConsoleStyle) -> String {
+    match runs {
+        [one] => single(one, style),
+        several => together(several, style),
+    }
+}
+
+fn single(run: &AnalysedRun, style: ConsoleStyle) -> String {
+    let mut page = TextPage::new(style.colour);
+    let model = Model::new(&run.summary);
+    page.labelled("", &about::about(&run.analysis.manifest), Tone::Dim);
+    let verdict = &model.verdict;
+    page.headed(verdict.word, verdict.tone, &verdict.text);
+    reasons(&mut page, verdict.further(), style);
+    let figures = first::figures(&[(&run.label, &run.summary)]);
+    if !figures.rows.is_empty() {
+        page.table(&figures);
+    }
+    for line in held(run).take(if style.detail { usize::MAX } else { 1 }) {
+        page.headed("Slow ones", Tone::Plain, &line);
+    }
+    match style.detail {
+        true => details(&mut page, &model),
+        // What was lost, or proven, is never left to the details.
+        false => facts(&mut page, model.facts.iter().filter(|fact| is_told(fact)), 0),
+    }
+    page.text
+}
+
+/// Whether a fact is good or bad news that the verdict does not have already.
+fn is_told(fact: &Fact) -> bool {
+    matches!(fact.tone, Tone::Good | Tone::Warn | Tone::Bad) && fact.label != RATE
+}
+
+fn facts<'a>(page: &mut TextPage, facts: impl Iterator<Item = &'a Fact>, width: usize) {
+    for fact in facts {
+        let label = format!("{:width$}  ", fact.label);
+        page.labelled(&label, &fact.text, fact.tone);
+    }
+}
+
+/// Who held the slow I/Os, in sentences; none of a run that was not traced.
+fn held(run: &AnalysedRun) -> impl Iterator<Item = String> {
+    run.explanation.iter().flat_map(sentences)
+}
+
+/// What the page has behind its first screen.
+fn details(page: &mut TextPage, model: &Model) {
+    for table in &model.tables {
         page.text.push('\n');
         let (shorter, hidden) = without_repeats(table);
         page.parts(&shorter);
@@ -29,20 +80,33 @@ fn render(model: &Model, colour: bool, detail: bool) -> String {
         page.note(table);
     }
     page.text.push('\n');
-    let facts = || model.facts.iter().filter(|f| detail || !f.detail);
-    let width = facts().map(|f| f.label.len()).max().unwrap_or(0);
-    for fact in facts() {
-        let label = format!("{:width$}  ", fact.label);
-        page.labelled(&label, &fact.text, fact.tone);
-    }
-    page.text
+    let width = model.facts.iter().map(|f| f.label.len()).max().unwrap_or(0);
+    facts(page, model.facts.iter(), width);
 }
 
-/// What the verdict says is below: the first reason is in its sentence already.
-fn reasons(page: &mut TextPage, reasons: &[String]) {
-    for reason in reasons.iter().skip(1) {
-        page.bullet(reason);
+/// Each reason: its first sentence, or all of it for those who want detail.
+fn reasons<'a>(
+    page: &mut TextPage,
+    reasons: impl Iterator<Item = &'a String>,
+    style: ConsoleStyle,
+) {
+    for reason in reasons {
+        page.bullet(if style.detail { reason } else { sentence(reason) });
     }
+}
+
+/// The first sentence of a text.
+fn sentence(text: &str) -> &str {
+    let next = |at: &usize| text[at + 2..].starts_with(|c: char| c.is_uppercase());
+    let end = text.match_indices(". ").map(|(at, _)| at).find(next);
+    end.map_or(text, |at| &text[..=at])
+}
+
+/// The same of a warning that runs share, with the run whose figures it gives.
+fn shortened(text: &str) -> String {
+    let (said, whose) =
+        text.split_at(text.rfind(" (").filter(|_| text.ends_with(SIMILAR)).unwrap_or(text.len()));
+    format!("{}{whose}", sentence(said))
 }
 
 /// Of the rows at the end that hold nothing measured, keeps the first.
@@ -55,42 +119,61 @@ fn without_repeats(table: &Table) -> (Table, usize) {
     (shorter, hidden)
 }
 
-/// Several runs: a line of verdict each, then the table of all.
-pub fn several<'a>(
-    verdicts: impl Iterator<Item = (&'a str, &'a Verdict)>,
-    overview: &Table,
-    colour: bool,
-) -> String {
-    let mut page = TextPage::new(colour);
-    for (label, verdict) in verdicts {
-        let (word, tone) = word(verdict);
-        let head = page.paint(word, tone, true);
-        page.text.push_str(&format!("{label}: {head}\n"));
-        page.indented(&verdict.text, Tone::Plain);
-        let plain = |r: &Reason| r.text.clone();
-        let all: Vec<String> = verdict.reasons.iter().map(plain).collect();
-        reasons(&mut page, &all);
+/// Several runs: their answer, warnings once, a row of figures each; what differs between them is detail.
+fn together(runs: &[AnalysedRun], style: ConsoleStyle) -> String {
+    let mut page = TextPage::new(style.colour);
+    let manifests: Vec<_> = runs.iter().map(|run| &run.analysis.manifest).collect();
+    page.labelled("", &about_all(&manifests), Tone::Dim);
+    let pairs: Vec<(&str, &Summary)> =
+        runs.iter().map(|run| (run.label.as_str(), &run.summary)).collect();
+    page.labelled("", &first::answer_of_several(&pairs), Tone::Plain);
+    let shared = shared_warnings(&pairs);
+    for it in &shared {
+        let text = if style.detail { it.text.clone() } else { shortened(&it.text) };
+        page.bullet(&format!("{}: {text}", it.who));
     }
-    page.text.push('\n');
-    page.table(overview);
+    for (label, summary) in &pairs {
+        let own = own_reasons(summary, &shared);
+        let word = crate::model::word(&summary.verdict).0;
+        for reason in own {
+            let reason = if style.detail { reason } else { sentence(reason) };
+            page.bullet(&format!("{label}: {word}: {reason}"));
+        }
+    }
+    page.table(&first::figures(&pairs));
+    if style.detail {
+        for run in runs {
+            for line in held(run) {
+                page.headed(&run.label, Tone::Plain, &line);
+            }
+        }
+        let named: Vec<(String, &AnalysedRun)> =
+            runs.iter().map(|run| (run.label.clone(), run)).collect();
+        for table in [Some(overview(&named)), differences(runs)].into_iter().flatten() {
+            page.text.push('\n');
+            page.text.push_str(&table.to_text());
+        }
+    }
     page.text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taillight_rundir::summary::VerdictStatus;
 
     #[test]
-    fn what_is_said_to_be_below_is_below() {
-        let reason = |text: &str| Reason { code: "x".to_owned(), text: text.to_owned() };
-        let verdict = Verdict {
-            status: VerdictStatus::Warned,
-            text: "Fast. First. (2 more below.)".to_owned(),
-            reasons: ["First.", "Second.", "Third."].map(reason).to_vec(),
-        };
-        let overview = Table::new("x", "T", &["run"]);
-        let text = several([("a", &verdict)].into_iter(), &overview, false);
-        assert!(text.contains("(2 more below.)\n  - Second.\n  - Third.\n"), "{text}");
+    fn a_reason_is_told_by_its_first_sentence() {
+        for (text, first) in [
+            ("At 99.9 % it is 1.5 ms. Wait longer.", "At 99.9 % it is 1.5 ms."),
+            ("One, e.g. this. two", "One, e.g. this. two"),
+            ("Whole.", "Whole."),
+        ] {
+            assert_eq!(sentence(text), first);
+        }
+        assert_eq!(
+            shortened("Busy. Wait. (a; similar in the others.)"),
+            "Busy. (a; similar in the others.)"
+        );
+        assert_eq!(shortened("Busy (90 %). Wait."), "Busy (90 %).");
     }
 }

@@ -22,10 +22,10 @@ pub fn markdown(runs: &[AnalysedRun]) -> String {
         let level = if runs.len() > 1 { "##" } else { "#" };
         let _ = writeln!(out, "{level} {}\n", md(&run.label));
         let _ = writeln!(out, "**{}.** {}\n", model.verdict.word, md(&model.verdict.text));
-        for reason in model.verdict.reasons.iter().skip(1) {
+        for reason in model.verdict.further() {
             let _ = writeln!(out, "- {}", md(reason));
         }
-        if model.verdict.reasons.len() > 1 {
+        if model.verdict.further().next().is_some() {
             out.push('\n');
         }
         if let Some(explanation) = &run.explanation {

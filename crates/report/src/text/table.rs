@@ -237,6 +237,19 @@ impl TextPage {
         }
     }
 
+    /// A word that leads a paragraph, which goes on indented by two columns.
+    pub fn headed(&mut self, word: &str, tone: Tone, text: &str) {
+        let head = format!("{word}: ");
+        let lines = wrap(&format!("{head}{text}"), self.width - 2).join("\n  ");
+        match lines.strip_prefix(&head) {
+            Some(rest) => {
+                let word = self.paint(word, tone, true);
+                self.text.push_str(&format!("{word}: {rest}\n"));
+            }
+            None => self.text.push_str(&format!("{lines}\n")),
+        }
+    }
+
     /// A point of a list.
     pub fn bullet(&mut self, text: &str) {
         let lines = wrap(text, self.width - 4);

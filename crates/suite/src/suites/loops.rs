@@ -72,7 +72,7 @@ pub(super) fn combinations(loops: &[FieldLoop]) -> u128 {
 }
 
 /// Load of one run, ns; none where it does not end by time alone.
-pub(super) fn load_ns(plan: &Plan) -> Option<u128> {
+pub(crate) fn load_ns(plan: &Plan) -> Option<u128> {
     let counted = plan.run.operations.is_some() || plan.run.bytes.is_some();
     let passes = plan.workloads.iter().any(|w| w.measured && w.passes.is_some());
     let duration = plan.run.duration.filter(|_| !plan.is_series() && !counted && !passes)?;
@@ -80,7 +80,7 @@ pub(super) fn load_ns(plan: &Plan) -> Option<u128> {
 }
 
 /// A long time in words.
-pub(super) fn length(ns: u128) -> String {
+pub(crate) fn length(ns: u128) -> String {
     const DAY_S: u128 = 86_400;
     match ns / 1_000_000_000 {
         s if s >= 2 * DAY_S => format!("{} days", format::count((s / DAY_S) as u64)),

@@ -606,6 +606,11 @@ impl Method for MatrixMethod {
         Some(words::progress(self, done, point))
     }
 
+    fn left_ns(&self, done: &[PointResult]) -> Option<(u128, u128)> {
+        let (least, most) = self.remaining(done);
+        (most.open_ended == 0).then_some((least.ns, most.ns))
+    }
+
     fn to_run(&self, done: &[PointResult]) -> Vec<String> {
         let at = self.following(done).unwrap_or(self.points.len());
         let left = self.points[at..].iter().filter(|p| {

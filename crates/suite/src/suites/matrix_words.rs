@@ -133,10 +133,6 @@ pub fn progress(method: &MatrixMethod, done: &[PointResult], point: &Point) -> S
             None => {}
         }
     }
-    if left.1.ns >= 1_000_000_000 {
-        let time = between(length(left.0.ns), length(left.1.ns));
-        text.push_str(&format!(", {time} of load left"));
-    }
     text
 }
 
@@ -345,6 +341,8 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
             table.rows.push(row);
         }
     }
+    // Of more than a few points each line has been told when it was measured.
+    table.detail = table.rows.len() > MOST_IN_FULL;
     (!table.rows.is_empty()).then_some(table)
 }
 
@@ -377,6 +375,12 @@ fn tables(
     let phases = (0..suite.phases.len()).filter(|at| !chosen_from(at));
     tables.extend(phases.filter_map(|at| window_table(method, at, done)));
     Ok(tables)
+}
+
+/// Paragraphs, those that say something.
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    let parts = parts.map(|part| part.trim_end().to_owned()).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n\n")
 }
 
 /// Several texts, each in lines of the terminal.
@@ -422,12 +426,16 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let answering = method.answering(series.done);
     let ceilings = answers::table(&answering, suite.measures.as_deref());
     let mut tables = tables(method, series.done, &found, &recoveries, &choices)?;
+    tables.iter_mut().for_each(|table| table.detail = true);
     tables.extend(ceilings.iter().map(|(_, table)| table.clone()));
     tables.extend(targets_words::table(method, series.done));
     tables.extend(points_table(method, series.done));
     let columns = sheet.iter().flat_map(|s| &s.columns[1..s.columns.len() - 1]);
     let columns = columns.map(|c| c.table("set-up").to_text());
-    let shown: Vec<String> = columns.chain(tables.iter().map(Table::to_text)).collect();
+    let texts =
+        |detail: bool| tables.iter().filter(move |t| t.detail == detail).map(Table::to_text);
+    let details = joined(columns.chain(texts(true)));
+    let shown: Vec<String> = texts(false).collect();
     let mut steady: Vec<SteadyTrack> =
         found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
     steady.extend((0..suite.phases.len()).filter_map(|at| before_rounds(method, at, series.done)));
@@ -451,13 +459,11 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     // Operating points are of the whole grid, and so is their knee.
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
-    let shown = shown.iter().map(|table| table.trim_end().to_owned());
     let answers = ceilings.iter().map(|(answer, _)| fitted(answer));
-    let mut after: Vec<String> =
-        [said].into_iter().chain(shown).chain([fitted_lines(&knees)]).chain(answers).collect();
-    after.retain(|part| !part.is_empty());
+    let after = joined(answers.chain([said]).chain(shown).chain([fitted_lines(&knees)]));
     Ok(SeriesReport {
-        after: format!("\n{}", after.join("\n\n")),
+        after: format!("\n{after}"),
+        details: format!("\n{details}"),
         context: ReportContext {
             title: Some(title),
             text: format!("{lead} {}", knees.iter().map(|k| format!("{k}. ")).collect::<String>())

@@ -41,6 +41,7 @@ use taillight_rundir::series::PointRole;
 use crate::host::{Assignment, JobSource};
 use crate::method::{Method, Point, SeriesHead, SharedUse};
 pub(crate) use loops::shown;
+pub(crate) use loops::{length, load_ns};
 use matrix::{MatrixSuite, SuiteJob};
 pub use request::SuiteRequest;
 use slc_paper::SlcPaperSuite;

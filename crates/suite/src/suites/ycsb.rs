@@ -296,6 +296,10 @@ impl Method for YcsbMethod {
         self.sequence.next(done)
     }
 
+    fn left_ns(&self, done: &[PointResult]) -> Option<(u128, u128)> {
+        self.sequence.left_ns(done)
+    }
+
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion> {
         atomic::write(series.dir, LINES, self.lines(series.done).as_bytes())?;
         Ok(Conclusion::default())

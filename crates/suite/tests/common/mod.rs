@@ -143,6 +143,10 @@ impl Host for SimHost {
         self.facts.clone()
     }
 
+    fn wants_detail(&self) -> bool {
+        true
+    }
+
     fn show(&mut self, message: Message<'_>) {
         self.text.push(match message {
             Message::Line(text) | Message::Result(text) | Message::Note(text) => text.to_owned(),

@@ -257,8 +257,6 @@ struct RunView {
     colour: &'static str,
     /// What was driven how, in one line.
     about: String,
-    /// Its answer in a sentence.
-    answer: String,
     /// Its reasons but those that are said of several runs.
     reasons: Vec<String>,
     model: Model,
@@ -274,7 +272,6 @@ fn run_views(runs: &[AnalysedRun], overlay: &ChartModel, shared: &[SharedWarning
         label: labels::run(&run.label),
         colour: overlay.hue(i),
         about: about::about(&run.analysis.manifest),
-        answer: first::answer(&run.summary),
         reasons: shared::own_reasons(&run.summary, shared).into_iter().map(str::to_owned).collect(),
         model: Model::new(&run.summary),
         explained: run.explanation.as_ref().map(|e| {

@@ -1,0 +1,250 @@
+//! Habits from fio: its flags, and its sizes and times without a unit, as the words of ours.
+//!
+//! What it is: a table from words to words, with a note for each. What it is not: the import of job files
+//! (`taillight-import`). What could mean two things is refused with both. Called before the command line is
+//! parsed.
+
+use std::ffi::OsString;
+
+use clap::Command;
+use taillight_core::units::{ByteSize, Span};
+use taillight_core::{Error, Result};
+
+/// Commands that take a job's flags.
+const COMMANDS: [&str; 2] = ["run", "search"];
+/// Flags of fio that say what holds here anyway.
+const NEEDLESS: [&str; 3] = ["--time_based", "--group_reporting", "--thread"];
+
+/// The words with the habits in them put into ours, and what was read how. Errors: `Usage` for a rate that
+/// does not say what it counts.
+pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>, Vec<String>)> {
+    let name = words.iter().skip(1).find_map(|w| cli.find_subcommand(w)).map(Command::get_name);
+    let Some(name) = name.filter(|name| COMMANDS.contains(name)) else {
+        return Ok((words, Vec::new()));
+    };
+    let (mut out, mut notes) = (Vec::with_capacity(words.len()), Vec::new());
+    let mut words = words.into_iter().peekable();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            out.push(word);
+            out.extend(words);
+            break;
+        }
+        let text = word.to_string_lossy().into_owned();
+        let (flag, inline) = match text.split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            None => (text.as_str(), None),
+        };
+        if NEEDLESS.contains(&flag) && matches!(inline, None | Some("0" | "1")) {
+            notes.push(format!("`{text}` is left out: it says nothing here"));
+            continue;
+        }
+        let next = words.peek().and_then(|w| w.to_str()).filter(|w| !w.starts_with("--"));
+        let value = inline.or(next).unwrap_or_default().to_owned();
+        match habit(flag, &value, name)? {
+            None => out.push(word),
+            Some(ours) => {
+                let given = if inline.is_some() { text.clone() } else { format!("{flag} {value}") };
+                // In fio each job has a file of that size.
+                let but = if flag == "--numjobs" { ": `--size` is of all together" } else { "" };
+                notes.push(format!("`{given}` is read as `{}`{but}", ours.join(" ")));
+                out.extend(ours.into_iter().map(OsString::from));
+                if inline.is_none() {
+                    words.next();
+                }
+            }
+        }
+    }
+    Ok((out, notes))
+}
+
+/// What a flag with this value is here; none for what is ours already, or known to nobody.
+fn habit(flag: &str, value: &str, command: &str) -> Result<Option<Vec<String>>> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let ours = |flag: &str, value: String| Some(vec![flag.to_owned(), value]);
+    let set = |field: &str| ours("--set", format!("{field}={value}"));
+    let count = || value.parse::<u64>().is_ok();
+    let same = |flag: &str| ours(flag, value.to_owned());
+    Ok(match flag {
+        "--size" => size(value).and_then(|v| ours(flag, v)),
+        "--bs" => size(value).and_then(|v| ours(flag, v)),
+        "--filesize" => ours("--size", size(value).unwrap_or_else(|| value.to_owned())),
+        "--blocksize" => ours("--bs", size(value).unwrap_or_else(|| value.to_owned())),
+        "--runtime" | "--warmup" => time(value).and_then(|v| ours(flag, v)),
+        "--timeout" | "--duration" | "--time" => {
+            ours("--runtime", time(value).unwrap_or_else(|| value.to_owned()))
+        }
+        "--ramp_time" => ours("--warmup", time(value).unwrap_or_else(|| value.to_owned())),
+        "--rate" => return rate(value).map_or(Ok(None), Err),
+        "--rate_iops" if count() => ours("--rate", format!("{value}/s")),
+        "--rwmixread" | "--mix" => value.parse().ok().and_then(reads),
+        "--rwmixwrite" => value.parse().ok().and_then(|w: u32| reads(100u32.checked_sub(w)?)),
+        "--numjobs" | "--threads" => same("--workers"),
+        "--iodepth" => same("--depth"),
+        "--queue-depth" if command == "run" => same("--depth"),
+        // Several files stand between colons.
+        "--filename" if !value.contains(':') => same("--path"),
+        "--directory" => ours("--path", format!("{}/", value.trim_end_matches('/'))),
+        "--readwrite" => ours("--rw", value.replace("readwrite", "rw")),
+        "--rw" if value == "readwrite" => ours("--rw", "rw".to_owned()),
+        "--ioengine" => engine(value),
+        "--fsync" | "--fdatasync" if count() && value != "0" => {
+            ours("--sync", format!("{}:{value}", flag.trim_start_matches('-')))
+        }
+        "--number_ios" => same("--ops"),
+        "--randseed" | "--seed" if count() => set("run.seed"),
+        "--name" => set("run.name"),
+        _ => None,
+    })
+}
+
+/// `4k` is 4 KiB, and a bare number bytes. None for a size of ours and for what is none at all.
+fn size(value: &str) -> Option<String> {
+    if value.parse::<ByteSize>().is_ok() {
+        return None;
+    }
+    let (number, unit) = digits(value)?;
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" => "B",
+        "k" => "KiB",
+        "m" => "MiB",
+        "g" => "GiB",
+        "t" => "TiB",
+        "p" => "PiB",
+        _ => return None,
+    };
+    Some(format!("{number}{unit}"))
+}
+
+/// A bare number is seconds, `m` minutes, `d` days. None as for sizes.
+fn time(value: &str) -> Option<String> {
+    if value.parse::<Span>().is_ok() {
+        return None;
+    }
+    let (number, unit) = digits(value)?;
+    Some(match unit {
+        "" => format!("{number}s"),
+        "m" => format!("{number}min"),
+        "d" => format!("{}h", number.parse::<u64>().ok()?.checked_mul(24)?),
+        _ => return None,
+    })
+}
+
+/// A whole number and what follows it.
+fn digits(value: &str) -> Option<(&str, &str)> {
+    let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    (end > 0).then(|| value.split_at(end))
+}
+
+/// Why a number alone is no rate.
+fn rate(value: &str) -> Option<Error> {
+    let bytes = size(value).or_else(|| digits(value).map(|_| value.to_owned()))?;
+    if value.contains(['/', '.', ',']) {
+        return None;
+    }
+    let (number, _) = digits(value)?;
+    Some(
+        Error::usage(
+            "a rate says what it counts: fio's `rate` is bytes, its `rate_iops` operations",
+        )
+        .with("--rate", value)
+        .hint(format!("write --rate {bytes}/s for bytes, or --rate {number}/s for operations")),
+    )
+}
+
+/// A share of reads, the rest being writes.
+fn reads(percent: u32) -> Option<Vec<String>> {
+    let writes = 100u32.checked_sub(percent)?;
+    let mix = match percent {
+        0 => "write".to_owned(),
+        100 => "read".to_owned(),
+        _ => format!("{{ read = {percent}, write = {writes} }}"),
+    };
+    Some(vec!["--set".to_owned(), format!("workload.0.mix={mix}")])
+}
+
+/// An engine of fio.
+fn engine(name: &str) -> Option<Vec<String>> {
+    let ours = match name {
+        "libaio" | "io_uring" | "posixaio" => "uring",
+        "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => "sync",
+        "null" => return Some(vec!["--driver".to_owned(), "null".to_owned()]),
+        _ => return None,
+    };
+    Some(vec!["--set".to_owned(), format!("target.options.engine={ours}")])
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn of(line: &str) -> Result<(String, usize)> {
+        let mut cli = Cli::command();
+        cli.build();
+        let words = format!("taillight {line}").split(' ').map(OsString::from).collect();
+        let (words, notes) = understood(words, &cli)?;
+        let words: Vec<_> = words.iter().skip(1).map(|w| w.to_str().unwrap()).collect();
+        Ok((words.join(" "), notes.len()))
+    }
+
+    #[test]
+    fn habits_of_fio_are_understood() {
+        for (line, ours) in [
+            ("run --size 1g --bs 4k", "run --size 1GiB --bs 4KiB"),
+            ("run --size=1048576 --bs=512", "run --size 1048576B --bs 512B"),
+            ("run --runtime 30 --ramp_time=5", "run --runtime 30s --warmup 5s"),
+            ("run --runtime 2m", "run --runtime 2min"),
+            ("run --runtime 1d --time_based", "run --runtime 24h"),
+            ("run --rwmixread 70", "run --set workload.0.mix={ read = 70, write = 30 }"),
+            ("run --mix=70", "run --set workload.0.mix={ read = 70, write = 30 }"),
+            ("run --rwmixwrite 100", "run --set workload.0.mix=write"),
+            ("run --numjobs 4 --iodepth=8", "run --workers 4 --depth 8"),
+            ("run --filename data --blocksize 8k", "run --path data --bs 8KiB"),
+            ("run --directory /mnt", "run --path /mnt/"),
+            (
+                "run --ioengine=libaio --fsync 1",
+                "run --set target.options.engine=uring --sync fsync:1",
+            ),
+            ("run --ioengine null --readwrite randread", "run --driver null --rw randread"),
+            ("run --rate_iops 1000 --group_reporting=1", "run --rate 1000/s"),
+            ("search --iodepth 4 --queue-depth 1..8", "search --depth 4 --queue-depth 1..8"),
+        ] {
+            let (words, notes) = of(line).unwrap();
+            assert_eq!(words, ours, "{line}");
+            assert!(notes > 0, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_ours_stays_as_it_is() {
+        for line in [
+            "run --size 1GiB --bs 4KiB --runtime 30s --rate 1000/s --rw rw",
+            "run --mix update",
+            "run --size 50% --bs 1gb",
+            "run job.toml --filename a:b --ioengine rdma",
+            "run -- --size 1g",
+            "suite ycsb --runtime 30",
+            "search --rate 100/s..1000/s",
+        ] {
+            assert_eq!(of(line).unwrap(), (line.to_owned(), 0));
+        }
+    }
+
+    #[test]
+    fn a_rate_without_a_unit_is_refused_with_both_readings() {
+        for (line, bytes, operations) in [
+            ("run --rate 1000", "--rate 1000B/s", "--rate 1000/s"),
+            ("run --rate=64k", "--rate 64KiB/s", "--rate 64/s"),
+            ("run --rate 1MiB", "--rate 1MiB/s", "--rate 1/s"),
+        ] {
+            let e = of(line).unwrap_err();
+            let hint = e.hint_text().unwrap();
+            assert!(hint.contains(bytes) && hint.contains(operations), "{line}: {hint}");
+        }
+    }
+}

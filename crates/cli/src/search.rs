@@ -1,0 +1,125 @@
+//! `taillight search`: the highest demand under a ceiling, from flags or a job file.
+//!
+//! What it is: flags into a job with `[search]`, which `taillight run` runs. What it is not: the search
+//! (`taillight-suite`).
+
+use taillight_core::exit::Exit;
+use taillight_core::job::{FlagValue, Job};
+use taillight_core::{Error, Result};
+
+use crate::args::{RunArgs, SearchArgs, SearchFlags};
+use crate::run;
+
+/// Runs the command. Errors: as `taillight run`.
+pub fn main(args: SearchArgs) -> Result<Exit> {
+    run::start(&as_run(args)?, None)
+}
+
+/// The same as arguments of `run`. Errors: `Usage` for what is no part of a search.
+pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
+    let SearchArgs { mut run, queue_depth, precision } = args;
+    for (flag, given) in [("--ops", run.ops.is_some()), ("--sweep", !run.sweep.is_empty())] {
+        if given {
+            return Err(Error::usage("a search decides itself what is run, and for how long")
+                .with("flag", flag)
+                .hint(format!("leave it out, or use `taillight run` with {flag}")));
+        }
+    }
+    let rate = run.rate.take();
+    run.searched = Some(SearchFlags { rate, queue_depth, precision });
+    Ok(run)
+}
+
+/// Puts what is searched into the job: its range, its ceiling and the time of a probe. Errors: `Usage` for a
+/// range or a ceiling that is none, and for a job without either.
+pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
+    for (flag, field, given) in [
+        ("--rate", "search.rate", &range.rate),
+        ("--queue-depth", "search.queue_depth", &range.queue_depth),
+    ] {
+        let Some(text) = given else { continue };
+        let (from, to) = ends(flag, text)?;
+        for (end, value) in [("from", from), ("to", to)] {
+            let value = match flag {
+                "--rate" => FlagValue::Text(value),
+                _ => FlagValue::Toml(value),
+            };
+            job.apply(flag, &format!("{field}.{end}"), value)?;
+        }
+    }
+    if let Some(precision) = &range.precision {
+        let number = precision.parse::<f64>().ok().filter(|p| p.is_finite());
+        let number = number.ok_or_else(|| {
+            Error::usage("a precision is a share").with("--precision", precision).hint("like 0.05")
+        })?;
+        job.apply("--precision", "search.precision", FlagValue::Toml(&format!("{number:?}")))?;
+    }
+    if let Some(runtime) = &args.runtime {
+        job.apply("--runtime", "search.probe", FlagValue::Text(runtime))?;
+    }
+    match args.ceiling.as_slice() {
+        [] => {}
+        [one] => {
+            let (ceiling, at) = run::ceiling_parts(one)?;
+            job.apply("--ceiling", "search.ceiling", FlagValue::Text(ceiling))?;
+            job.apply("--ceiling", "search.at", FlagValue::Text(at))?;
+        }
+        _ => {
+            return Err(Error::usage("a search has one ceiling")
+                .with("--ceiling", args.ceiling.join(", "))
+                .hint("`taillight run` tests several at one demand"));
+        }
+    }
+    let wanted = ["search.rate", "search.queue_depth"];
+    if !wanted.iter().any(|field| job.has(field)) {
+        return Err(Error::usage("a search needs a range of demands").hint(
+            "add --rate 100/s..100000/s or --queue-depth 1..128, or [search] to the job file",
+        ));
+    }
+    if !job.has("search.ceiling") {
+        return Err(Error::usage("a search needs a ceiling").hint(
+            "add --ceiling 2ms@99.9: the response time that must hold, and for which share",
+        ));
+    }
+    if let (Some(kind), Some(text)) = (args.arrival_name(), &range.rate) {
+        let (from, _) = ends("--rate", text)?;
+        let arrival = format!("{{ kind = \"{kind}\" }}");
+        job.apply("--arrival", "workload.0.arrival", FlagValue::Toml(&arrival))?;
+        job.apply("--arrival", "workload.0.arrival.rate", FlagValue::Text(from))?;
+    }
+    Ok(())
+}
+
+/// Both ends of a range.
+fn ends<'a>(flag: &'static str, text: &'a str) -> Result<(&'a str, &'a str)> {
+    let ends = text.split_once("..").map(|(from, to)| (from.trim(), to.trim()));
+    let known = |end: &str| match flag {
+        "--rate" => !end.is_empty(),
+        _ => end.parse::<u32>().is_ok(),
+    };
+    ends.filter(|(from, to)| known(from) && known(to)).ok_or_else(|| {
+        Error::usage("a search is between two values").with(flag, text).hint(match flag {
+            "--rate" => "like --rate 100/s..100000/s",
+            _ => "like --queue-depth 1..128",
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_two_ends() {
+        assert_eq!(ends("--rate", "1/s..2/s").unwrap(), ("1/s", "2/s"));
+        assert_eq!(ends("--queue-depth", "1..8").unwrap(), ("1", "8"));
+        for (flag, wrong) in [
+            ("--rate", "100/s"),
+            ("--rate", "..5/s"),
+            ("--queue-depth", "1..x"),
+            ("--queue-depth", "1.."),
+        ] {
+            assert!(ends(flag, wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -27,14 +27,18 @@ pub fn settle(words: LeftoverWords) {
         let bytes = ByteSize(left.bytes);
         let own = left.run().is_some_and(|run| run.starts_with(&here));
         let told = every || own && words == LeftoverWords::Own;
-        let (what, mut words) = match left.settle() {
+        let mut what = "save it with".to_owned();
+        let mut words = match left.settle() {
             LeftoverFate::Removed => continue,
-            LeftoverFate::Saved(run) => {
-                ("save it with", vec!["taillight".into(), "report".into(), run])
-            }
-            LeftoverFate::Orphaned(dirs) => {
-                let what = "its run directory is gone or has another run; remove it with";
-                (what, [vec!["rm".into(), "-r".into()], dirs].concat())
+            LeftoverFate::Saved(run) => vec!["taillight".into(), "report".into(), run],
+            LeftoverFate::Orphaned { run, dirs } => {
+                // A directory that was renamed, or whose file system is not mounted now, is not gone.
+                what = format!(
+                    "its run directory is not at {} any more. Under its new name it is saved with \
+                     `taillight report NEW_NAME`; if there is none, it is given up with",
+                    run.display()
+                );
+                [vec!["rm".into(), "-r".into()], dirs].concat()
             }
         };
         if !told {

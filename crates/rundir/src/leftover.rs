@@ -157,8 +157,9 @@ pub enum LeftoverFate {
     Removed,
     /// `taillight report` on this directory saves it.
     Saved(PathBuf),
-    /// Its run directory is gone: these directories may go.
-    Orphaned(Vec<PathBuf>),
+    /// What it belongs to is not where it was: it was given another name, or is gone, and then these
+    /// directories may go.
+    Orphaned { run: PathBuf, dirs: Vec<PathBuf> },
 }
 
 /// What killed processes of this user left in memory.
@@ -225,23 +226,26 @@ impl Leftover {
         let Some(run) = &self.owner.run else {
             return self.removed(places);
         };
+        let orphaned = |places| self.orphaned(places);
         match RunDir::open(run) {
-            Ok(dir) if run_id(&self.path) != Some(&dir.manifest().run_id) => {
-                LeftoverFate::Orphaned(places)
-            }
+            Ok(dir) if run_id(&self.path) != Some(&dir.manifest().run_id) => orphaned(places),
             Ok(dir) if dir.manifest().status == RunStatus::Running => {
                 LeftoverFate::Saved(run.clone())
             }
             // Its end was written, and only the removal was not reached.
             Ok(dir) if dir.existing(names::IOS).is_some() => self.removed(places),
-            _ => LeftoverFate::Orphaned(places),
+            _ => orphaned(places),
         }
+    }
+
+    fn orphaned(&self, dirs: Vec<PathBuf>) -> LeftoverFate {
+        LeftoverFate::Orphaned { run: self.owner.run.clone().unwrap_or_default(), dirs }
     }
 
     fn removed(&self, places: Vec<PathBuf>) -> LeftoverFate {
         match places.iter().all(|place| remove(place).is_ok()) {
             true => LeftoverFate::Removed,
-            false => LeftoverFate::Orphaned(places),
+            false => self.orphaned(places),
         }
     }
 }
@@ -303,7 +307,7 @@ mod tests {
         abandoned(&gone, Some(&home.path().join("no")));
         assert_eq!(
             found(&gone).unwrap().settle(),
-            LeftoverFate::Orphaned(vec![capture_dir(&gone)])
+            LeftoverFate::Orphaned { run: home.path().join("no"), dirs: vec![capture_dir(&gone)] }
         );
         let mut manifest = fixture::manifest(&running);
         manifest.status = RunStatus::Running;

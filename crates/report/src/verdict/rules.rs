@@ -302,12 +302,16 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     add(l.out_of_range, "latencies outside the histograms' range");
     add(l.intervals, "intervals not recorded");
     add(l.chunks, "capture files gone or unreadable");
-    add(l.trace_events.unwrap_or(0), "trace events lost");
-    if parts.is_empty() {
-        return None;
-    }
-    let text = format!("Data was lost: {}.", parts.join(", "));
-    Some((VerdictStatus::Warned, reason("lost", text)))
+    let untraced = l.trace_events.filter(|events| *events > 0).map(|events| {
+        let events = format::count(events);
+        format!(
+            "Tracing missed {events} events: what held some I/Os is unknown. Every I/O was timed."
+        )
+    });
+    let lost =
+        (!parts.is_empty()).then(|| format!("Measurements are missing: {}.", parts.join(", ")));
+    let text: Vec<String> = lost.into_iter().chain(untraced).collect();
+    (!text.is_empty()).then(|| (VerdictStatus::Warned, reason("lost", text.join(" "))))
 }
 
 /// A workload that was done long before the others: the totals' rate is not one load's.

@@ -33,6 +33,9 @@ pub fn as_run(args: SearchArgs) -> Result<RunArgs> {
 /// Puts what is searched into the job: its range, its ceiling and the time of a probe. Errors: `Usage` for a
 /// range or a ceiling that is none, and for a job without either.
 pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
+    // The time of a job that was written for one run is that of a probe.
+    let duration = job.written().ok().filter(|_| !job.has("search.probe")).map(|w| w.run.duration);
+    let of_file = duration.flatten().map(|span| span.to_string());
     for (flag, field, given) in [
         ("--rate", "search.rate", &range.rate),
         ("--queue-depth", "search.queue_depth", &range.queue_depth),
@@ -54,8 +57,9 @@ pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
         })?;
         job.apply("--precision", "search.precision", FlagValue::Toml(&format!("{number:?}")))?;
     }
-    if let Some(runtime) = &args.runtime {
-        job.apply("--runtime", "search.probe", FlagValue::Text(runtime))?;
+    if let Some(probe) = args.runtime.clone().or(of_file) {
+        job.apply("--runtime", "run.duration", FlagValue::Text(&probe))?;
+        job.apply("--runtime", "search.probe", FlagValue::Text(&probe))?;
     }
     match args.ceiling.as_slice() {
         [] => {}

@@ -71,7 +71,8 @@ mod tests {
         let mut plan = crate::conformance::plan(target, &[taillight_core::OpKind::Read], 4096, 1);
         workers(&plan).unwrap();
         plan.workloads[0].queue_depth = u32::MAX;
-        plan.workloads[0].block_size = taillight_core::plan::BlockSize::Fixed(1 << 50);
+        plan.workloads[0].block_size =
+            taillight_core::plan::BlockSize::Fixed(taillight_core::units::ByteSize(1 << 50));
         let e = workers(&plan).unwrap_err();
         assert!(e.message().starts_with("not enough memory"), "{e}");
     }

@@ -323,12 +323,14 @@ mod tests {
         assert_eq!(after(&absent(), file("2"), false), absent());
         assert_eq!(after(&absent(), file("2"), true), file("2"), "kept");
         assert_eq!(after(&file("1"), absent(), false), absent(), "deleted at the end");
-        let read = |line: &str| {
+        let read = |line: &str| -> Vec<ConfirmedTarget> {
+            let contents = Some(vec![line.to_owned()]);
             file("1")
                 .into_iter()
-                .map(|c| ConfirmedTarget { contents: Some(vec![line.into()]), ..c })
+                .map(|c| ConfirmedTarget { contents: contents.clone(), ..c })
+                .collect()
         };
-        let (before, now): (Vec<_>, Vec<_>) = (read("a").collect(), read("b").collect());
+        let (before, now) = (read("a"), read("b"));
         assert_eq!(after(&before, now.clone(), false), now);
     }
 }

@@ -146,7 +146,7 @@ fn directory_of_another(stage: &mut AttackStage<'_>) -> Setup<()> {
 fn series(driver: &str, path: &Path, load: &str) -> String {
     let path = shown(path);
     format!(
-        "run --driver {driver} --path {path} --runtime 500ms --output out {load} \
+        "run --driver {driver} --path {path} --runtime 1s --output out {load} \
          --set target.destroy=true --destroy {path} --sweep workload.0.workers=1,2,3"
     )
 }
@@ -212,6 +212,8 @@ fn moved_there(
     let mut child = stage.start(&dir, &line.split_whitespace().collect::<Vec<_>>());
     let first = dir.join("out/01-sweep-1");
     super::servers::wait_until(|| super::stage::measures(&first))?;
+    // The target is open by then.
+    std::thread::sleep(std::time::Duration::from_millis(400));
     let away = stage.fresh("away");
     std::fs::rename(place, &away)
         .and_then(|()| std::fs::rename(theirs, place))
@@ -238,7 +240,9 @@ fn database_moved_there(stage: &mut AttackStage<'_>) -> Setup<()> {
         let (place, theirs) = (stage.fresh("db"), stage.fresh("theirs"));
         make_database(stage, store, &place)?;
         make_database(stage, store, &theirs)?;
-        moved_there(stage, store.driver(), (&place, &theirs), UPDATES)?;
+        // Slow enough that the store, which goes by its path, makes and deletes no files meanwhile.
+        let slow = format!("{UPDATES} --rate 50/s");
+        moved_there(stage, store.driver(), (&place, &theirs), &slow)?;
     }
     Ok(())
 }

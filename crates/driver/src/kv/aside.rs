@@ -32,13 +32,13 @@ pub struct SetAside {
 }
 
 impl SetAside {
-    /// Moves the files of the database in `dir` away, and its logs in the directories `beside`. Errors:
-    /// `Unavailable` where one cannot be moved; then all are where they were.
-    pub fn of(dir: &Path, beside: &[PathBuf], run_id: &str) -> Result<SetAside> {
+    /// Moves the files of the database in `dir` away, which is called `named`, and its logs in the directories
+    /// `beside`. Errors: `Unavailable` where one cannot be moved; then all are where they were.
+    pub fn of(dir: &Path, named: &Path, beside: &[PathBuf], run_id: &str) -> Result<SetAside> {
         let mut aside = SetAside { places: Vec::new() };
-        let all = std::iter::once((dir, false)).chain(beside.iter().map(|d| (d.as_path(), true)));
-        for (path, logs_only) in all {
-            let Some(place) = AsidePlace::make(path, run_id)? else { continue };
+        let logs = beside.iter().map(|dir| (dir.as_path(), dir.as_path(), true));
+        for (place, path, logs_only) in std::iter::once((dir, named, false)).chain(logs) {
+            let Some(place) = AsidePlace::make(place, path, run_id)? else { continue };
             aside.places.push(place);
             // Dropped with what has been moved so far.
             let moved = aside.places.last_mut().map_or(Ok(()), |place| place.fill(logs_only));
@@ -88,10 +88,10 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 impl AsidePlace {
     /// None where there is no directory.
-    fn make(path: &Path, run_id: &str) -> Result<Option<AsidePlace>> {
+    fn make(place: &Path, path: &Path, run_id: &str) -> Result<Option<AsidePlace>> {
         let failed = |e: Errno| cannot("cannot move the database out of the way", path, e);
         // Followed: it may be a path of /proc that leads to the very directory.
-        let from = match rustix::fs::open(path, DIRECTORY | OFlags::RDONLY, Mode::empty()) {
+        let from = match rustix::fs::open(place, DIRECTORY | OFlags::RDONLY, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             from => from.map_err(failed)?,
         };
@@ -250,7 +250,7 @@ mod tests {
     fn what_is_set_aside_comes_back_or_goes() {
         let (tmp, db, logs) = place();
         let before = tree(tmp.path());
-        let aside = || SetAside::of(&db, std::slice::from_ref(&logs), "r1").unwrap();
+        let aside = || SetAside::of(&db, &db, std::slice::from_ref(&logs), "r1").unwrap();
         let held = aside();
         assert_eq!(left_behind(&db).unwrap(), Some(db.join(".taillight-aside-r1")));
         assert!(!db.join("CURRENT").exists() && !logs.join("000006.log").exists());
@@ -276,7 +276,7 @@ mod tests {
         // A name that is taken stands for a file that is immutable.
         let taken = logs.join(".taillight-aside-r1");
         fs::create_dir(&taken).unwrap();
-        assert!(SetAside::of(&db, &[logs], "r1").is_err());
+        assert!(SetAside::of(&db, &db, &[logs], "r1").is_err());
         assert_eq!(tree(tmp.path()), before);
     }
 }

@@ -373,7 +373,7 @@ impl SeenDirectory {
         }
         let mut beside = (request.beside)(path)?;
         beside.retain(|dir| dir != path);
-        let files = SetAside::of(&self.dir.exact_path(), &beside, request.spec.run_id)?;
+        let files = SetAside::of(&self.dir.exact_path(), path, &beside, request.spec.run_id)?;
         Ok(FormerDatabase { files, mark, sealed })
     }
 

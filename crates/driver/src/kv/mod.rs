@@ -94,6 +94,11 @@ trait StoreEngine: Send + Sync + 'static {
     fn beside(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(Vec::new())
     }
+    /// Whether what lies beside `dir` is the database's alone, which is closed. Errors: `Refused`, naming what
+    /// is not.
+    fn alone(&self, _dir: &Path) -> Result<()> {
+        Ok(())
+    }
     /// What the opened database has outside `dir` that goes with it. Errors: `Target` where files are there
     /// that may be another one's.
     fn outside(&self, _store: &Self::KeyValueStore, _dir: &Path) -> Result<OutsideFiles> {

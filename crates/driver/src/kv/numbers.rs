@@ -3,7 +3,6 @@
 //! What it is: names of RocksDB's and LevelDB's files, and as much of a manifest as says which numbers the
 //! store has given out. What it is not: a decision about any of them (`directory`, `rocksdb::outside`).
 
-use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -50,8 +49,6 @@ impl StoreFile {
 /// What a manifest says of the numbers of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownNumbers {
-    /// No older log is needed.
-    pub oldest_log: u64,
     /// The number that the next file gets.
     pub next: u64,
 }
@@ -70,11 +67,6 @@ impl KnownNumbers {
     /// Whether the store may have given out a number.
     pub fn gave(&self, number: u64) -> bool {
         number < self.next.saturating_add(IN_PROGRESS)
-    }
-
-    /// Whether a log of this number may hold what the store still needs.
-    pub fn needs(&self, log: u64) -> bool {
-        log >= self.oldest_log && self.gave(log)
     }
 }
 
@@ -157,38 +149,26 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// One record of a manifest, as far as it speaks of logs and numbers.
-#[derive(Default)]
-struct Edit {
-    family: u64,
-    log: Option<u64>,
-    least_log: Option<u64>,
-    next: Option<u64>,
-    dropped: bool,
-}
-
 /// From here on RocksDB's fields say their length.
 const SKIPPABLE: u64 = 1 << 13;
 
 /// RocksDB's `VersionEdit::DecodeFrom` (`db/version_edit.cc`), of which LevelDB's is a part. None for a field
-/// that is not known.
-fn edit(record: &[u8]) -> Option<Edit> {
-    let (mut fields, mut edit) = (Fields(record), Edit::default());
+/// that is not known; else the number that comes next, where the record says it.
+fn next_in(record: &[u8]) -> Option<Option<u64>> {
+    let (mut fields, mut next) = (Fields(record), None);
     while !fields.0.is_empty() {
         match fields.number()? {
             1 | 201 => fields.texts(1)?,
-            2 => edit.log = Some(fields.number()?),
-            3 => edit.next = Some(fields.number()?),
-            4 | 9 | 203 | 300 => fields.numbers(1)?,
+            3 => next = Some(fields.number()?),
+            2 | 4 | 9 | 10 | 200 | 203 | 300 => fields.numbers(1)?,
             5 => fields.numbers(1).and_then(|()| fields.texts(1))?,
             6 => fields.numbers(2)?,
             7 => fields.numbers(3).and_then(|()| fields.texts(2))?,
-            10 => edit.least_log = Some(fields.number()?),
             100 => new_file(&mut fields, 3)?,
             102 => new_file(&mut fields, 4)?,
             103 => new_file(&mut fields, 3).and_then(|()| fields.custom(1))?,
-            200 => edit.family = fields.number()?,
-            202 => edit.dropped = true,
+            // A family that is dropped.
+            202 => {}
             // Blobs: number, count and bytes; method and value of a sum.
             400 => {
                 fields.numbers(3).and_then(|()| fields.texts(2)).and_then(|()| fields.custom(0))?;
@@ -198,7 +178,7 @@ fn edit(record: &[u8]) -> Option<Edit> {
             _ => return None,
         }
     }
-    Some(edit)
+    Some(next)
 }
 
 /// A table: so many numbers first, its keys, its sequence numbers.
@@ -209,20 +189,11 @@ fn new_file(fields: &mut Fields<'_>, numbers: usize) -> Option<()> {
 }
 
 fn numbers(manifest: &[u8]) -> Option<KnownNumbers> {
-    let mut logs = HashMap::new();
-    let (mut least, mut next) = (0, None);
+    let mut next = None;
     for record in records(manifest) {
-        let edit = edit(&record)?;
-        if edit.dropped {
-            logs.remove(&edit.family);
-        } else if let Some(log) = edit.log {
-            logs.insert(edit.family, log);
-        }
-        least = edit.least_log.unwrap_or(least);
-        next = edit.next.or(next);
+        next = next_in(&record)?.or(next);
     }
-    let oldest = logs.into_values().min().unwrap_or(0).max(least);
-    next.map(|next| KnownNumbers { oldest_log: oldest, next })
+    next.map(|next| KnownNumbers { next })
 }
 
 #[cfg(test)]
@@ -264,13 +235,12 @@ mod tests {
         let table = [103, 0, 5, 100, 1, b'a', 1, b'z', 1, 2, 5, 1, b'x', 1];
         let second = record(&[&table[..], &[2, 9, 3, 12, 200, 1]].concat());
         let ours = [first.clone(), second].concat();
-        assert_eq!(numbers(&ours), Some(KnownNumbers { oldest_log: 4, next: 12 }));
+        assert_eq!(numbers(&ours), Some(KnownNumbers { next: 12 }));
         // What RocksDB will write one day.
         let later = record(&[0xc9, 0x40, 2, b'i', b'd', 10, 6]);
         let known = numbers(&[ours.clone(), later].concat()).unwrap();
-        assert_eq!(known, KnownNumbers { oldest_log: 6, next: 12 });
-        assert!(known.needs(6) && known.needs(13) && !known.needs(5) && !known.needs(777));
-        assert!(known.gave(5) && !known.gave(999_999));
+        assert_eq!(known, KnownNumbers { next: 12 });
+        assert!(known.gave(5) && known.gave(13) && !known.gave(777));
         assert_eq!(numbers(&[ours, record(&[99, 1])].concat()), None);
         assert_eq!(numbers(b"data"), None);
         assert_eq!(numbers(&first[..9]), None, "cut off");

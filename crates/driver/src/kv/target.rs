@@ -179,16 +179,20 @@ impl<E: StoreEngine> KvTarget<E> {
             return Err(Error::internal("the database is closed while a worker uses it"));
         };
         let engine = &self.engine;
-        // Asked of what stays as well: the mark must not take another one's logs for its own.
-        let outside = match self.directory.opens() {
-            OpenAs::ReadOnly => Ok(OutsideFiles::default()),
-            _ => engine.outside(&store, self.directory.path()),
-        };
+        let beside = |dir: &Path| engine.beside(dir);
+        if !self.directory.keeps() {
+            let outside = engine.outside(&store, self.directory.path());
+            drop(store);
+            self.directory.leave(&beside, true)?;
+            return outside?.delete();
+        }
         drop(store);
-        let keeps = self.directory.keeps();
-        self.directory.leave(&|dir: &Path| engine.beside(dir), outside.is_ok())?;
-        let outside = outside?;
-        if keeps { Ok(()) } else { outside.delete() }
+        // The mark must not take another one's logs for its own.
+        let alone = match self.directory.opens() {
+            OpenAs::ReadOnly => Ok(()),
+            _ => engine.alone(self.directory.path()),
+        };
+        self.directory.leave(&beside, alone.is_ok()).and(alone)
     }
 }
 

@@ -200,6 +200,10 @@ impl StoreEngine for RocksDbEngine {
         outside::log_dirs(dir)
     }
 
+    fn alone(&self, dir: &Path) -> Result<()> {
+        outside::fit_outside(&self.strings, Some(dir))
+    }
+
     fn outside(&self, store: &RocksDbStore, dir: &Path) -> Result<OutsideFiles> {
         let mut logs = outside::log_dirs(dir)?;
         logs.retain(|logs| logs != dir);

@@ -177,26 +177,32 @@ fn absent(name: &'static str, logs: &Path, home: &Path) -> Result<()> {
     }
 }
 
-/// Something in the directory of logs that is not known to belong to the database in `home`: no log, or one
-/// of a number that the database has not given out or needs no more.
+/// Something in the directory of logs that is not known to belong to the database in `home`: no log, one of a
+/// number that the database has not given out, or one that is older than the database.
 fn strange_log(logs: &Path, home: &Path) -> Result<Option<PathBuf>> {
     let own = log_dirs(home)?.iter().any(|own| own == logs);
     let Some(known) = KnownNumbers::of(home).filter(|_| own) else {
         return first(logs, is_free);
     };
-    let log = |name: &str, fits: &dyn Fn(u64) -> bool| match StoreFile::of(name) {
-        Some(StoreFile::Log(number)) => fits(number),
+    let birth = |path: &Path| FileIdentity::at(rustix::fs::CWD, path).ok()?.birth_ns;
+    let since = birth(&home.join("IDENTITY"));
+    let fits = |dir: &Path, name: &str| match StoreFile::of(name) {
+        Some(StoreFile::Log(number)) => {
+            let both = birth(&dir.join(name)).zip(since);
+            known.gave(number)
+                && both.is_none_or(|(log, since)| log.saturating_add(SECOND) >= since)
+        }
         _ => is_free(name),
     };
-    let strange = first(logs, |name| name == ARCHIVE || log(name, &|n| known.needs(n)))?;
     let archive = logs.join(ARCHIVE);
-    match strange {
-        None if archive.symlink_metadata().is_ok() => {
-            first(&archive, |name| log(name, &|n| known.gave(n)))
-        }
+    match first(logs, |name| name == ARCHIVE || fits(logs, name))? {
+        None if archive.symlink_metadata().is_ok() => first(&archive, |name| fits(&archive, name)),
         strange => Ok(strange),
     }
 }
+
+/// ns: files of a database are made one after the other.
+const SECOND: i64 = 1_000_000_000;
 
 /// The directory of old logs.
 const ARCHIVE: &str = "archive";

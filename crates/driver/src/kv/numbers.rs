@@ -233,7 +233,7 @@ mod tests {
         // Log 4 of the first family, log 9 of the second; 12 comes next.
         let first = record(&[1, 3, b'c', b'm', b'p', 2, 4, 3, 8]);
         let table = [103, 0, 5, 100, 1, b'a', 1, b'z', 1, 2, 5, 1, b'x', 1];
-        let second = record(&[&table[..], &[2, 9, 3, 12, 200, 1]].concat());
+        let second = record(&[&table[..], &[2, 9, 3, 12, 0xc8, 1, 1]].concat());
         let ours = [first.clone(), second].concat();
         assert_eq!(numbers(&ours), Some(KnownNumbers { next: 12 }));
         // What RocksDB will write one day.

@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser};
 use serde_json::json;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
-use taillight_driver::identity::target as target_identity;
+use taillight_driver::identity::{contents, target as target_identity};
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, names};
@@ -107,12 +107,17 @@ fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
 }
 
 /// The confirmations that a resumed series goes on with: those given now, and those of the command that
-/// began it whose target is still the same. Errors: `Refused` where it is another one, or cannot be known.
+/// began it whose target is still the same, with nothing on it that its last run did not leave. Errors: `Refused` where it is another one, or cannot be known.
 fn confirmed_again(file: &SeriesFile, before: &[String], given: &[String]) -> Result<Vec<String>> {
     for name in before.iter().filter(|name| !given.contains(name)) {
-        let was = file.confirmed.iter().find(|c| c.name == *name).and_then(|c| c.identity.as_ref());
+        let was = file.confirmed.iter().find(|c| c.name == *name);
+        let (identity, then) = (was.and_then(|c| c.identity.as_ref()), was.map(|c| &c.contents));
         let hint = || format!("if all its data may be lost now, add: --destroy {name}");
-        target_identity::check_same(name, was, target_identity::of(name).as_ref())
+        target_identity::check_same(name, identity, target_identity::of(name).as_ref())
+            .and_then(|()| {
+                let then = then.and_then(|then| then.as_deref());
+                target_identity::check_contents(name, then, &contents::seen(name))
+            })
             .map_err(|e| e.hint(hint()))?;
     }
     let kept = before.iter().filter(|name| !given.contains(name));

@@ -337,7 +337,7 @@ fn a_resumed_series_does_not_write_another_disk_of_the_same_name() {
     }
     let line = format!(
         "run --driver file --path {0} --rw randwrite --bs 4KiB --ops 50 --set run.repeat=2 \
-         --set target.destroy=true --destroy {0} --output out",
+         --set target.destroy=true --destroy {0} --output out -q",
         disk.device
     );
     let (_, err) = common::run_line(dir.path(), &line, 0);

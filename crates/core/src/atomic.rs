@@ -9,11 +9,11 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, Permissions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, OFlags, RenameFlags, renameat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, IFlags, OFlags, RenameFlags, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use crate::{Error, Result, regular};
@@ -58,11 +58,18 @@ impl TempFile {
             return Err(Error::usage("the output names no file").with("path", path.display()));
         }
         let was = replaced(&path, new)?;
+        let open_dir = if dir == Path::new("") { Path::new(".") } else { dir };
+        let open_dir = File::open(open_dir).map_err(|e| cannot("create", &path, e))?;
+        if is_append_only(&open_dir) {
+            // The temporary file could neither get its name nor be removed again.
+            return Err(Error::unavailable("cannot create a file")
+                .with("path", path.display())
+                .with("why", "the directory is append-only: nothing in it can be renamed")
+                .hint("name another directory, or take the attribute away (chattr -a)"));
+        }
         // A name that nobody can foresee; one that is taken all the same is an error, never followed.
         let random = RandomState::new().build_hasher().finish();
         let temporary = format!(".taillight-{random:016x}{ENDING}");
-        let open_dir = if dir == Path::new("") { Path::new(".") } else { dir };
-        let open_dir = File::open(open_dir).map_err(|e| cannot("create", &path, e))?;
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
@@ -132,6 +139,11 @@ impl Drop for TempFile {
             let _ = unlinkat(&self.dir, self.temporary.as_str(), AtFlags::empty());
         }
     }
+}
+
+/// Whether nothing in a directory can be renamed or removed (`chattr +a`); false where that cannot be told.
+pub fn is_append_only(dir: impl AsFd) -> bool {
+    rustix::fs::ioctl_getflags(dir).is_ok_and(|flags| flags.contains(IFlags::APPEND))
 }
 
 /// Whether a file may stay as it `is` where its rights could not be changed, as on some of FUSE: nobody may do more
@@ -259,6 +271,24 @@ mod tests {
             list.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn nothing_is_left_where_nothing_can_be_renamed() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let chattr = |how| {
+            let run = std::process::Command::new("chattr").arg(how).arg(tmp.path()).output();
+            run.is_ok_and(|out| out.status.success())
+        };
+        if !chattr("+a") {
+            eprintln!("skipped: nothing_is_left_where_nothing_can_be_renamed: no chattr +a here");
+            return;
+        }
+        let said = write(tmp.path(), "out", b"text");
+        let left = names(tmp.path());
+        assert!(chattr("-a"));
+        assert_eq!(said.expect_err("refused").kind(), ErrorKind::Unavailable);
+        assert!(left.is_empty(), "{left:?}");
     }
 
     #[test]

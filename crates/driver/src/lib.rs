@@ -23,6 +23,7 @@ pub mod registry;
 pub mod s3;
 pub mod sim;
 pub mod space;
+mod trial;
 
 pub use contract::{
     AdminAction, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session,

@@ -112,6 +112,27 @@ fn foreign_keys_are_refused_and_others_stay() {
 }
 
 #[test]
+fn connections_are_made_before_keys_are_deleted() {
+    let server = or_skip!(TemporaryRedis::start(&[]));
+    server.cli(&["SET", "taillight:mine", "1"]);
+    let mut plan = server.plan("", 1, false);
+    plan.target.destroy = true;
+    plan.workloads[0].workers = 8;
+    let name = plan.target.path.clone().unwrap();
+    server.cli(&["CONFIG", "SET", "maxclients", "4"]);
+    let e = open(&plan, Some(&name)).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    server.cli(&["CONFIG", "SET", "maxclients", "1000"]);
+    assert_eq!(server.cli(&["KEYS", "*"]), "taillight:mine");
+    let target = open(&plan, Some(&name)).unwrap();
+    assert_eq!(server.cli(&["EXISTS", "taillight:mine"]), "0");
+    let mut s = session(target.as_ref(), 1);
+    assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 100)).status.is_ok());
+    drop(s);
+    target.close().unwrap();
+}
+
+#[test]
 fn a_killed_server_is_errors_then_the_end() {
     let mut server = or_skip!(TemporaryRedis::start(&[]));
     let target = open(&server.plan("", 8, false), None).unwrap();

@@ -34,8 +34,8 @@ pub struct SeriesFile {
     pub resumed: u32,
     /// What differs between points, with the values known beforehand.
     pub axes: Vec<Axis>,
-    /// The targets that `--destroy` named, with what they were then: resuming asks again where they are
-    /// something else now.
+    /// The targets that `--destroy` named, with what they were after the last run: the next one does not begin,
+    /// and resuming asks again, where they are something else by then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirmed: Vec<ConfirmedTarget>,
     /// The points in the order they were begun.
@@ -58,6 +58,10 @@ pub struct ConfirmedTarget {
     /// What tells it from another one of that name (serial number, WWID, inode); null where that could not
     /// be known.
     pub identity: Option<BTreeMap<String, String>>,
+    /// What was on it when the series last looked, after its last run: whatever is there beyond that is new.
+    /// Absent in series of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Vec<String>>,
 }
 
 /// One field of the job that differs between points.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_driver::identity::target::{self, TargetIdentity};
+use taillight_driver::identity::target;
 use taillight_rundir::series::{Axis, ConfirmedTarget, PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{RunDir, Summary, names};
 
@@ -248,45 +248,89 @@ fn comparable(plan: &Plan) -> Plan {
     plan.capture.budget = taillight_core::units::ByteSize(0);
     plan
 }
-/// Checks before a point that a confirmed disk is still the one that its name meant when the series began: a
-/// disk that drops off may come back under another name, and another one under its own. Files are made anew
-/// by runs, and looked at by each. Errors: `Refused` where it is another one, or cannot be known any more.
-pub fn check_targets(began: &[ConfirmedTarget], now: &[ConfirmedTarget]) -> Result<()> {
-    let disk = |identity: Option<&TargetIdentity>| {
-        identity.is_some_and(|i| i.contains_key(target::DEVICE_SIZE))
-    };
-    for ConfirmedTarget { name, identity } in now {
-        let was = began.iter().find(|c| c.name == *name).and_then(|c| c.identity.as_ref());
-        let is = identity.as_ref();
-        if disk(was) || disk(is) {
-            let hint = "what was measured is kept; look which disk has the name now";
-            target::check_same(name, was, is).map_err(|e| e.hint(hint))?;
+/// Checks before a point that a confirmed target is what its name meant after the point before: a disk that
+/// drops off may come back under another name, and somebody may move a file or a database of his own there.
+/// Errors: `Refused` where it is another one, or cannot be known any more.
+pub fn check_targets(last: &[ConfirmedTarget], now: &[ConfirmedTarget]) -> Result<()> {
+    for ConfirmedTarget { name, identity, .. } in now {
+        let was = last.iter().find(|c| c.name == *name).and_then(|c| c.identity.as_ref());
+        if was.is_some() || identity.is_some() {
+            let hint = "what was measured is kept; look what has the name now";
+            target::check_same(name, was, identity.as_ref()).map_err(|e| e.hint(hint))?;
         }
     }
     Ok(())
 }
 
+/// What the targets are after a point. One that was replaced meanwhile stays what it was, so that the next
+/// point is not begun on it; `own` says of a name whether Taillight has made what is there now.
+pub fn after_point(
+    last: &[ConfirmedTarget],
+    now: Vec<ConfirmedTarget>,
+    own: impl Fn(&str) -> bool,
+) -> Vec<ConfirmedTarget> {
+    let looked = |now: ConfirmedTarget| {
+        let Some(was) = last.iter().find(|was| was.name == now.name) else { return now };
+        let gone = now.identity.as_ref().is_some_and(target::is_absent);
+        let same = target::check_same(&now.name, was.identity.as_ref(), now.identity.as_ref());
+        let unknown = was.identity.is_none() && now.identity.is_none();
+        match gone || unknown || same.is_ok() || own(&now.name) {
+            true => now,
+            false => was.clone(),
+        }
+    };
+    now.into_iter().map(looked).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taillight_driver::identity::target::TargetIdentity;
 
     fn confirmed(identity: &[(&str, &str)]) -> Vec<ConfirmedTarget> {
         let all = identity.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let identity = Some(all).filter(|all: &TargetIdentity| !all.is_empty());
-        vec![ConfirmedTarget { name: "/dev/sdx".to_owned(), identity }]
+        vec![ConfirmedTarget { name: "/dev/sdx".to_owned(), identity, contents: None }]
     }
 
     #[test]
-    fn a_disk_is_the_same_at_each_point_and_a_file_may_be_made_anew() {
+    fn a_target_is_the_same_at_each_point() {
         let disk = |serial| confirmed(&[("device.size", "9"), ("device.serial", serial)]);
         let file = |inode| confirmed(&[("file.inode", inode)]);
-        assert!(check_targets(&disk("a"), &disk("a")).is_ok());
-        assert!(check_targets(&file("1"), &file("2")).is_ok());
-        assert!(check_targets(&confirmed(&[]), &confirmed(&[])).is_ok());
-        for now in [disk("b"), file("1"), confirmed(&[])] {
-            let e = check_targets(&disk("a"), &now).unwrap_err();
+        for same in [disk("a"), file("1"), confirmed(&[])] {
+            assert!(check_targets(&same, &same).is_ok());
+        }
+        let changes = [
+            (disk("a"), disk("b")),
+            (disk("a"), file("1")),
+            (disk("a"), confirmed(&[])),
+            (file("1"), disk("a")),
+            (file("1"), file("2")),
+            (confirmed(&[("file", "absent")]), file("1")),
+        ];
+        for (was, now) in changes {
+            let e = check_targets(&was, &now).unwrap_err();
             assert_eq!(e.kind(), taillight_core::ErrorKind::Refused, "{e}");
         }
-        assert!(check_targets(&file("1"), &disk("a")).is_err());
+    }
+
+    #[test]
+    fn what_came_into_the_place_during_a_point_is_refused_after_it() {
+        let file = |inode| confirmed(&[("file.inode", inode)]);
+        let absent = || confirmed(&[("file", "absent")]);
+        let after = |was: &[ConfirmedTarget], now, own| after_point(was, now, |_| own);
+        assert_eq!(after(&file("1"), file("2"), false), file("1"));
+        assert_eq!(after(&absent(), file("2"), false), absent());
+        assert_eq!(after(&absent(), file("2"), true), file("2"), "kept");
+        assert_eq!(after(&file("1"), absent(), false), absent(), "deleted at the end");
+        let read = |line: &str| -> Vec<ConfirmedTarget> {
+            let contents = Some(vec![line.to_owned()]);
+            file("1")
+                .into_iter()
+                .map(|c| ConfirmedTarget { contents: contents.clone(), ..c })
+                .collect()
+        };
+        let (before, now) = (read("a"), read("b"));
+        assert_eq!(after(&before, now.clone(), false), now);
     }
 }

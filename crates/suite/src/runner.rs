@@ -6,12 +6,13 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use taillight_core::exit::Exit;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_driver::AdminAction;
+use taillight_driver::identity::target;
 use taillight_report::table;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, RunDir, RunStatus, SCHEMA_VERSION, atomic, names};
@@ -24,7 +25,9 @@ use crate::method::{
     Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
 };
 use crate::points;
-use crate::resume::{Earlier, check_device, check_series, check_state, check_targets, is_done};
+use crate::resume::{
+    Earlier, after_point, check_device, check_series, check_state, check_targets, is_done,
+};
 use crate::saved;
 use crate::shared_target::SharedTarget;
 use crate::suites::load_ns;
@@ -68,6 +71,7 @@ pub fn run_series(
         }
     };
     let closed = runner.close_shared();
+    runner.look_again();
     let exit = runner.conclude(ended)?;
     let exit = match closed {
         Err(e) => worst(exit, runner.problem(&e)),
@@ -99,6 +103,8 @@ struct Runner<'a> {
     place: String,
     /// The directory, held against other sessions once it is there.
     lock: Option<File>,
+    /// When this attempt began.
+    began: SystemTime,
 }
 
 /// The directory, held: two sessions on one series would move each other's runs away. A file system
@@ -171,6 +177,7 @@ impl<'a> Runner<'a> {
             spent: (Duration::ZERO, 0),
             place: String::new(),
             lock,
+            began: SystemTime::now(),
         })
     }
 
@@ -247,6 +254,7 @@ impl<'a> Runner<'a> {
         self.begun(&point);
         self.file.write(&self.dir)?;
         let outcome = self.host.run(&point, target);
+        self.look_again();
         if outcome.as_ref().map_or(true, |o| o.path.is_none()) {
             self.file.points.retain(|p| p.id != point.id);
         }
@@ -266,6 +274,12 @@ impl<'a> Runner<'a> {
             open.target.target().admin(AdminAction::Flush)?;
         }
         Ok(SeriesStep::Next)
+    }
+
+    /// Takes note of what the confirmed targets are now.
+    fn look_again(&mut self) {
+        let own = |name: &str| target::is_own_since(name, self.began);
+        self.file.confirmed = after_point(&self.file.confirmed, self.host.confirmed(), own);
     }
 
     fn make_directory(&mut self) -> Result<()> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::{CaptureMode, Plan};
-use taillight_driver::identity::target;
+use taillight_driver::identity::{contents, target};
 use taillight_driver::{OpenSpec, Target};
 use taillight_live::PlaceInSeries;
 use taillight_machine::{Sys, block};
@@ -133,8 +133,12 @@ impl Host for RunHost<'_> {
 
     fn confirmed(&self) -> Vec<ConfirmedTarget> {
         let each = self.destroy.iter();
-        each.map(|name| ConfirmedTarget { name: name.clone(), identity: target::of(name) })
-            .collect()
+        let of = |name: &String| ConfirmedTarget {
+            name: name.clone(),
+            identity: target::of(name),
+            contents: Some(contents::seen(name)),
+        };
+        each.map(of).collect()
     }
 
     fn target_facts(&self, plan: &Plan) -> Map<String, Value> {

@@ -341,7 +341,8 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
 fn say_lost(plan: &Plan) {
     let target = plan.target.path.as_deref().filter(|_| plan.target.destroy);
     for line in target.map(contents::lost).unwrap_or_default() {
-        output::note(&format!("will be lost: {}", in_line(line)));
+        // With -q too: who is quick to confirm reads at least this.
+        output::problem(&format!("will be lost: {}", in_line(line)));
     }
 }
 

@@ -50,6 +50,8 @@ pub enum Must {
     Refuse,
     /// Refuse it, or do what was asked without a loss to anybody.
     Spare,
+    /// Not do it, whatever the exit code says of the reason.
+    Fail,
 }
 
 /// What Taillight did with one attempt.
@@ -66,7 +68,8 @@ pub struct Attempt {
 
 impl Attempt {
     pub fn refused(&self) -> bool {
-        self.code == Some(3) && self.intact
+        let failed = self.must == Must::Fail && matches!(self.code, Some(2..=6));
+        (failed || self.code == Some(3)) && self.intact
     }
 
     /// It ran, and nobody lost anything.

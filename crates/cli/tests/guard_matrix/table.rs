@@ -1,6 +1,7 @@
 //! The lists whose product is tried: what stands there, and the ways to name it; and each cell, with
 //! how it is tried or why it has no meaning. `docs/testing.md` has it as a table.
 
+use super::later::{self, LateFault};
 use super::occupied::{self, Occupant};
 use super::stage::{AttackStage, Setup};
 use super::{killed, legitimate, servers, stores};
@@ -12,9 +13,10 @@ pub enum VictimKind {
     Database,
     Records,
     KilledMark,
+    Late(LateFault),
 }
 
-pub const VICTIMS: [VictimKind; 9] = [
+pub const VICTIMS: [VictimKind; 13] = [
     VictimKind::Occupied(Occupant::Mounted),
     VictimKind::Occupied(Occupant::Swap),
     VictimKind::Occupied(Occupant::Member),
@@ -24,6 +26,10 @@ pub const VICTIMS: [VictimKind; 9] = [
     VictimKind::Database,
     VictimKind::Records,
     VictimKind::KilledMark,
+    VictimKind::Late(LateFault::FailedStart),
+    VictimKind::Late(LateFault::ChangedContent),
+    VictimKind::Late(LateFault::TakenName),
+    VictimKind::Late(LateFault::ForeignLog),
 ];
 
 impl VictimKind {
@@ -38,12 +44,14 @@ impl VictimKind {
             VictimKind::Database => "foreign database",
             VictimKind::Records => "foreign keys or objects",
             VictimKind::KilledMark => "mark of a killed run",
+            VictimKind::Late(fault) => fault.name(),
         }
     }
 
     /// Refused although `destroy = true` and `--destroy` are given; else it is tried without them.
     pub fn in_spite_of_confirmation(self) -> bool {
-        matches!(self, VictimKind::Occupied(o) if o != Occupant::ForeignFs)
+        let occupied = matches!(self, VictimKind::Occupied(o) if o != Occupant::ForeignFs);
+        occupied || matches!(self, VictimKind::Late(_))
     }
 }
 
@@ -116,6 +124,7 @@ pub fn plan(victim: VictimKind, naming: Naming) -> CellPlan {
         VictimKind::Database => stores::plan(naming),
         VictimKind::Records => servers::plan(naming),
         VictimKind::KilledMark => killed::plan(naming),
+        VictimKind::Late(fault) => later::plan(fault, naming),
     }
 }
 

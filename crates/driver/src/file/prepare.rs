@@ -43,6 +43,10 @@ pub fn prepare(
     let mut meter =
         LayoutProgress { on: progress, what: "laying out", done: 0, total: to_fill * file_size };
     let (mut new, mut reused) = (0, 0);
+    let stays = |found: &DataFile| {
+        found.existing.as_ref().and_then(|file| file.mark.as_ref()).is_some_and(|mark| mark.keep)
+    };
+    let kept = entries.iter().any(stays);
     let mut allocates = false;
     let mut held = Vec::with_capacity(entries.len());
     for (found, preparation) in entries.into_iter().zip(preparations) {
@@ -74,7 +78,7 @@ pub fn prepare(
         ("files.reused".to_owned(), reused.to_string()),
         ("files.laid_out".to_owned(), to_fill.to_string()),
         ("files.writes_allocate".to_owned(), allocates.to_string()),
-        ("files.kept".to_owned(), made.keeps().to_string()),
+        ("files.kept".to_owned(), (kept || made.keeps()).to_string()),
     ];
     facts.extend(filled.into_iter().flatten());
     facts.extend(fragments);
@@ -196,7 +200,7 @@ fn fill_file(made: &mut MarkedFiles, asked: &FileOpenSpec<'_>) -> Result<Option<
     let (fs, run) = (made.dir().filesystem(), asked.spec.run_id);
     let mark = FileMark::new(fill_level::NAME, &found, fs, run, asked.options.keep);
     let origin = if held.is_some() { MarkOrigin::Proven } else { MarkOrigin::Made };
-    made.take(mark, origin, None);
+    made.take(mark, origin, None, None);
     Ok(Some(file))
 }
 
@@ -260,12 +264,20 @@ fn take_over(
         let created = openat(made.dir().fd(), name.as_str(), flags, Mode::from_raw_mode(0o644));
         let file = created.map_err(|e| no_create(&found.path, e))?;
         let identity = FileIdentity::of(&file).map_err(|e| no_create(&found.path, e))?;
-        made.take(mark_of(&identity, keep), MarkOrigin::Made, None);
+        made.take(
+            mark_of(&identity, keep),
+            MarkOrigin::Made,
+            None,
+            Some(file_size).filter(|_| !grows),
+        );
         lock(&file, &found.path, true)?;
         return Ok(OpenFile { file, name, size: 0, seen: None });
     };
     let (size, identity) = (existing.size(), existing.identity);
+    // What stays anyway and is only read needs no other mark than it has, and may lie where none can be written.
+    let only_read = preparation == FilePreparation::Nothing && !asked.needs.changes();
     let mark = match &existing.mark {
+        Some(earlier) if only_read && existing.proven && earlier.keep => None,
         // What an earlier run was asked to keep stays; what it left by accident goes.
         Some(earlier) => Some(mark_of(&identity, earlier.keep || keep)),
         // Empty and not ours: usable, never deleted.
@@ -278,7 +290,8 @@ fn take_over(
         }
         // It has the size again that it had, unless the new one was asked for.
         let former = (mark.keep && !keep && !grows && size < file_size).then_some(size);
-        made.take(mark, MarkOrigin::of(existing.proven, identity), former);
+        let most = Some(size.max(file_size)).filter(|_| !grows);
+        made.take(mark, MarkOrigin::of(existing.proven, identity), former, most);
     }
     let seen = Some(identity).filter(|_| existing.proven);
     Ok(OpenFile { file: existing.fd, name, size, seen })

@@ -22,6 +22,7 @@ use crate::file::uring::setup::RingSetup;
 use crate::file::uring::{RingConfig, UringSession};
 use crate::guard;
 use crate::ownership::MarkedFiles;
+use crate::trial;
 
 /// How sessions issue I/O.
 pub enum IoMethod {
@@ -38,6 +39,7 @@ pub fn try_workers(
     ring: Option<&RingSetup>,
     device: bool,
 ) -> Result<()> {
+    trial::workers(plan)?;
     let cannot = |e| Error::unavailable("cannot open the file once more").source(e);
     let files = files.iter().map(|fd| fd.try_clone_to_owned()).collect::<std::io::Result<_>>();
     let files = Arc::new(files.map_err(cannot)?);

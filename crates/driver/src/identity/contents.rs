@@ -14,6 +14,7 @@ use taillight_machine::nvme::le;
 
 use crate::guard::blkid;
 use crate::guard::partitions::{self, SearchedDisk};
+use crate::ownership::content::{FileSystemNaming, fingerprint};
 
 /// What a confirmed run would overwrite at `target`, one line each; empty where nothing is there, or where
 /// it is no path.
@@ -48,6 +49,30 @@ pub fn lost(target: &str) -> Vec<String> {
     all
 }
 
+/// What is on `target`, one line each, to be compared with a later look; empty where nothing is there, or where
+/// it is no path. A line is of a file with the time of its last change, of what is in a directory, or of a file
+/// system or the like on a device.
+pub fn seen(target: &str) -> Vec<String> {
+    let path = taillight_machine::block::local(target);
+    let there = path.and_then(|path| Some((path, std::fs::metadata(path).ok()?)));
+    let Some((path, meta)) = there else { return Vec::new() };
+    if meta.is_dir() {
+        let files = fingerprint(&[path.to_owned()], FileSystemNaming::Itself);
+        return vec![files.unwrap_or_else(|e| format!("what cannot be read: {e}"))];
+    }
+    if meta.file_type().is_block_device() {
+        let mut all = lost(target);
+        all.retain(|line| !line.ends_with(NOTHING));
+        return all;
+    }
+    let changed = format!("{}.{:09}", meta.ctime(), meta.ctime_nsec());
+    let modified = format!("{}.{:09}", meta.mtime(), meta.mtime_nsec());
+    vec![format!("a file of {} bytes, changed at {changed}, modified at {modified}", meta.size())]
+}
+
+/// What is said of a device without a signature.
+const NOTHING: &str = "no file system that is known";
+
 fn directory(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let files: Vec<_> = entries.filter_map(|e| e.metadata().ok()).collect();
@@ -76,7 +101,7 @@ fn described(disk: &SearchedDisk<'_>, range: PartitionRange, what: &str) -> Stri
     });
     let each: Vec<String> = each.collect();
     match each.is_empty() {
-        true => format!("{what}: no file system that is known"),
+        true => format!("{what}: {NOTHING}"),
         false => format!("{what}: {}", each.join("; ")),
     }
 }

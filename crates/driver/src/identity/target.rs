@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::SystemTime;
 
 use taillight_core::{Error, Result};
 use taillight_machine::loops::{self, LoopBacking};
 use taillight_machine::{BlockDevice, DeviceNumber, Sys};
 
 use super::FileIdentity;
+use crate::ownership;
 
 /// Names and values; equal ones are of one target.
 pub type TargetIdentity = BTreeMap<String, String>;
@@ -20,15 +22,17 @@ pub type TargetIdentity = BTreeMap<String, String>;
 /// Name of what says that there is no file.
 const FILE: &str = "file";
 
-/// Name of what every device has.
-pub const DEVICE_SIZE: &str = "device.size";
+/// Whether an identity says that nothing is there.
+pub fn is_absent(identity: &TargetIdentity) -> bool {
+    identity.contains_key(FILE)
+}
 
 /// How many devices below a device are looked at.
 const LEVELS: u32 = 8;
 
-/// The identity of what a path names; none where it cannot be known: an address, a directory (what is in it
-/// may change), a disk without serial number of its own on a kernel before 5.15, a file system without times of
-/// birth.
+/// The identity of what a path names; none where it cannot be known: an address, a disk without serial number
+/// of its own on a kernel before 5.15, a file system without times of birth. What is in it is another question
+/// ([`super::contents::seen`]).
 pub fn of(target: &str) -> Option<TargetIdentity> {
     let path = taillight_machine::block::local(target)?;
     let mut all = TargetIdentity::new();
@@ -38,6 +42,7 @@ pub fn of(target: &str) -> Option<TargetIdentity> {
             device(&Sys::default(), number, "device", &mut all, LEVELS)?;
         }
         Ok(meta) if meta.is_file() => file(path, "file", &mut all)?,
+        Ok(meta) if meta.is_dir() => file(path, "directory", &mut all)?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             all.insert(FILE.to_owned(), "absent".to_owned());
         }
@@ -130,6 +135,33 @@ pub fn check_same(
     })
 }
 
+/// Checks that nothing is on a target that was not there when a series last looked. Errors: `Refused`, naming
+/// it; what to do is the caller's to say.
+pub fn check_contents(name: &str, was: Option<&[String]>, is: &[String]) -> Result<()> {
+    let what = "something is on the target that was not there when the series last looked";
+    let new = match was {
+        Some(was) => is.iter().find(|line| !was.contains(line)).cloned(),
+        None => Some("it is not known what was there".to_owned()),
+    };
+    let of = |new| Err(Error::refused(what).with("target", name).with("there", new));
+    new.map_or(Ok(()), of)
+}
+
+/// Whether Taillight made what has a name now, and not before a time: a run that keeps what it makes leaves
+/// something where nothing was.
+pub fn is_own_since(target: &str, since: SystemTime) -> bool {
+    let Some(path) = taillight_machine::block::local(target) else { return false };
+    let Ok(path) = std::fs::canonicalize(path) else { return false };
+    let Ok(is) = FileIdentity::at(rustix::fs::CWD, path.as_path()) else { return false };
+    let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    // The clock of file systems is behind by a tick.
+    let young = |birth: i64| u128::try_from(birth).is_ok_and(|birth| birth + TICK >= since);
+    is.birth_ns.is_some_and(young) && ownership::is_marked(&path, &is)
+}
+
+/// ns, as `CONFIG_HZ` is 100 at least.
+const TICK: u128 = 10_000_000;
+
 /// What differs between two identities, in words.
 fn difference(was: &TargetIdentity, is: &TargetIdentity) -> Option<String> {
     if was.contains_key(FILE) != is.contains_key(FILE) {
@@ -169,8 +201,52 @@ mod tests {
         std::fs::write(&path, b"x").unwrap();
         let second = of(text).unwrap();
         assert!(difference(&first, &second).unwrap().contains("now"));
-        assert_eq!(of(tmp.path().to_str().unwrap()), None, "what is in it may have changed");
+        let dir = of(tmp.path().to_str().unwrap()).unwrap();
+        assert!(dir.contains_key("directory.birth_ns"));
         assert_eq!(of("redis://127.0.0.1:6379/0"), None);
+    }
+
+    #[test]
+    fn what_is_new_on_a_target_is_named() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("f");
+        let seen = |path: &Path| crate::identity::contents::seen(path.to_str().unwrap());
+        let check = |was: &[String], path: &Path| check_contents("f", Some(was), &seen(path));
+        let nothing = seen(&path);
+        assert!(nothing.is_empty());
+        std::fs::write(&path, b"x").unwrap();
+        let first = seen(&path);
+        check(&first, &path).unwrap();
+        assert!(check(&nothing, &path).is_err());
+        assert!(check_contents("f", None, &first).is_err());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::write(&path, b"y").unwrap();
+        let e = check(&first, &path).unwrap_err();
+        assert_eq!(e.kind(), taillight_core::ErrorKind::Refused);
+        let below = seen(tmp.path());
+        check(&below, tmp.path()).unwrap();
+        std::fs::write(tmp.path().join("thesis"), b"y").unwrap();
+        assert!(check(&below, tmp.path()).is_err());
+    }
+
+    #[test]
+    fn what_a_run_keeps_is_told_from_what_somebody_moved_there() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("f");
+        std::fs::write(&path, b"x").unwrap();
+        let own = |since| is_own_since(path.to_str().unwrap(), since);
+        let is = FileIdentity::at(rustix::fs::CWD, path.as_path()).unwrap();
+        if is.birth_ns.is_none() {
+            eprintln!("skipped: the file system has no times of birth");
+            return;
+        }
+        let before = SystemTime::now() - std::time::Duration::from_secs(60);
+        assert!(!own(before));
+        let dir = ownership::OwnedDirectory::open(tmp.path(), &Default::default()).unwrap();
+        let mark = ownership::FileMark::new("f", &is, dir.filesystem(), "r1", true);
+        dir.add(&[mark]).unwrap();
+        assert!(own(before));
+        assert!(!own(SystemTime::now() + std::time::Duration::from_secs(60)));
     }
 
     #[test]

@@ -15,12 +15,12 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use taillight_core::{Error, Result, StopFlag};
 
+use super::aside::{self, SetAside};
+use super::own_files::OwnFiles;
 use super::{OpenAs, rules};
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
-use crate::ownership::content::{
-    FileSystemNaming, fingerprint, is_of_one_opening, is_younger_than_mark, opening,
-};
+use crate::ownership::content::{FileSystemNaming, fingerprint, is_of_one_opening, opening};
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
@@ -47,9 +47,6 @@ pub struct DirectoryRequest<'a> {
 /// Other directories in which the database in a directory keeps data.
 pub type Beside<'a> = &'a dyn Fn(&Path) -> Result<Vec<PathBuf>>;
 
-/// Deletes the database in a directory.
-pub type WipeDatabase<'a> = &'a dyn Fn(&Path) -> Result<()>;
-
 /// A database directory past the guard.
 pub struct DatabaseDirectory {
     path: PathBuf,
@@ -65,6 +62,19 @@ struct OwnedDatabase {
     made_dir: bool,
     /// There was no database, or it went.
     new: bool,
+    /// When a new one was begun, where the file system keeps times of birth: what is older is somebody else's.
+    since_ns: Option<i64>,
+    /// The database that gives way, until the new one is in use.
+    former: Option<FormerDatabase>,
+}
+
+/// A database that gives way to that of the run.
+struct FormerDatabase {
+    files: SetAside,
+    /// The mark that it had.
+    mark: Option<DatabaseMark>,
+    /// The mark proved it.
+    sealed: bool,
 }
 
 /// A directory with something in it, as it was looked at.
@@ -94,12 +104,13 @@ impl DatabaseDirectory {
     }
 
     /// Finds the directory, asks the guard, makes directory and mark. A database that is there and must not
-    /// stay is deleted by `wipe`, once `try_out` has tried the options. Errors: `Usage` for a path that is
-    /// no directory, `Refused` by the guard, or when somebody else was there meanwhile, `Unavailable`.
+    /// stay is set aside, once `try_out` has tried all that the run needs; [`DatabaseDirectory::settled`]
+    /// deletes it, and [`DatabaseDirectory::abandon`] puts it back. Errors: `Usage` for a path that is no
+    /// directory, `Refused` by the guard, or when somebody else was there meanwhile, `Unavailable`; then all
+    /// is as it was.
     pub fn take(
         request: &DirectoryRequest<'_>,
         try_out: &dyn Fn(&Path) -> Result<()>,
-        wipe: WipeDatabase<'_>,
     ) -> Result<DatabaseDirectory> {
         let (path, absent, confirmed) = DatabaseDirectory::named(request)?;
         if request.read_only {
@@ -107,24 +118,25 @@ impl DatabaseDirectory {
         }
         let found = DatabaseDirectory::decide(request, &path, absent, confirmed)?;
         let DirectoryDecision { mut mark, decision, seen } = found;
-        if decision == OwnershipDecision::Wipe {
+        if let Some(seen) = seen.as_ref().filter(|_| decision == OwnershipDecision::Wipe) {
+            aside::changeable(&path, seen.dir.fd())?;
             try_out(&path)?;
         }
         // The decision holds for what was looked at: directly before anything of it is changed.
         seen.iter().try_for_each(|seen| seen.again(request.beside))?;
         let new = !matches!(decision, OwnershipDecision::Reuse(_));
+        let mut former = None;
         match decision {
             OwnershipDecision::Reuse(kept) => mark = kept,
             OwnershipDecision::Wipe => {
-                seen.iter().try_for_each(|seen| wipe(&seen.dir.exact_path()))?;
+                former = seen.as_ref().map(|seen| seen.set_aside(request)).transpose()?;
             }
             OwnershipDecision::Create => {}
         }
         let was_empty = seen.is_none();
         let dir = match seen {
-            Some(seen) if path.symlink_metadata().is_ok() => seen.dir,
-            // A store may delete the directory together with the database.
-            _ => make(&path, request.spec.stop)?,
+            Some(seen) => seen.dir,
+            None => make(&path, request.spec.stop)?,
         };
         in_place(&dir)?;
         mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
@@ -142,7 +154,9 @@ impl DatabaseDirectory {
             dir.remove()?;
             return Err(changed(&path));
         }
-        let owned = OwnedDatabase { dir, mark, naming, made_dir: absent, new };
+        let marked = FileIdentity::at(dir.fd(), SIDECAR).ok().filter(|_| new);
+        let since_ns = marked.and_then(|mark| mark.birth_ns);
+        let owned = OwnedDatabase { dir, mark, naming, made_dir: absent, new, since_ns, former };
         Ok(DatabaseDirectory { path, owned: Some(owned) })
     }
 
@@ -245,43 +259,94 @@ impl DatabaseDirectory {
         }
     }
 
-    /// Deletes what goes: `wipe` the database, then the mark, then the directory. Seals the mark of what
-    /// stays with its files, in `beside` too. The database is closed. Errors: `Unavailable` when something
-    /// cannot be removed, `Refused` when another directory is in the place.
-    pub fn leave(&mut self, wipe: WipeDatabase<'_>, beside: Beside<'_>) -> Result<()> {
+    /// The new database is in use: the one that gave way goes. Errors: `Unavailable` when it cannot be
+    /// deleted.
+    pub fn settled(&mut self) -> Result<()> {
+        let former = self.owned.as_mut().and_then(|owned| owned.former.take());
+        former.map_or(Ok(()), |former| former.files.delete())
+    }
+
+    /// Errors: `Target` when files are in the directory that are named like the store's, and are not: it
+    /// would delete them.
+    pub fn check_foreign(&self) -> Result<()> {
+        self.owned.as_ref().map_or(Ok(()), |owned| owned.files()?.alone(&self.path))
+    }
+
+    /// Deletes the database; its directory and mark stay. It is closed. Errors: as
+    /// [`DatabaseDirectory::check_foreign`], and `Unavailable` when something cannot be deleted.
+    pub fn clear(&self) -> Result<()> {
+        let Some(owned) = &self.owned else { return Ok(()) };
+        in_place(&owned.dir)?;
+        let files = owned.files()?;
+        files.alone(&self.path)?;
+        files.delete(&owned.dir)
+    }
+
+    /// Deletes what goes: the database, then the mark, then the directory. Seals the mark of what stays with
+    /// its files, in `beside` too, where it is known to be `whole` and nobody else's. The database is closed.
+    /// Errors: `Unavailable` when something cannot be removed, `Refused` when another directory is in the
+    /// place, `Target` when somebody has put files there that are named like the store's; they stay.
+    pub fn leave(&mut self, beside: Beside<'_>, whole: bool) -> Result<()> {
         let Some(owned) = self.owned.take() else { return Ok(()) };
         if !is_in_place(&owned.dir)? {
             // Somebody deleted it.
             return Ok(());
         }
+        let own = owned.files()?;
+        let others = own.alone(&self.path);
         if owned.mark.keeps() {
-            let files = fingerprint(&places(&self.path, beside)?, owned.naming)?;
+            let files = match whole && others.is_ok() {
+                true => Some(fingerprint(&places(&self.path, beside)?, owned.naming)?),
+                false => None,
+            };
             owned.mark.identify(|identity| {
-                (identity.files, identity.opening) = (Some(files), None);
+                (identity.files, identity.opening) = (files, None);
             });
-            return owned.dir.renew(&owned.mark.bytes()?);
+            return owned.dir.renew(&owned.mark.bytes()?).and(others);
         }
-        wipe(&owned.dir.exact_path())?;
-        owned.remove()
+        own.delete(&owned.dir)?;
+        owned.remove().and(others)
     }
 
     /// Puts things in order after the store has not opened the database: deletes what it made of a new one,
-    /// and leaves what somebody has put there meanwhile. Errors: as [`DatabaseDirectory::leave`].
-    pub fn abandon(&mut self, wipe: WipeDatabase<'_>, beside: Beside<'_>) -> Result<()> {
-        let Some(owned) = self.owned.take_if(|owned| owned.new) else {
-            return self.leave(wipe, beside);
+    /// puts back what gave way, and leaves what somebody has put there meanwhile. Errors: as
+    /// [`DatabaseDirectory::leave`].
+    pub fn abandon(&mut self, beside: Beside<'_>) -> Result<()> {
+        let Some(mut owned) = self.owned.take_if(|owned| owned.new) else {
+            return self.leave(beside, true);
         };
         if !is_in_place(&owned.dir)? {
             return Ok(());
         }
-        if is_younger_than_mark(&owned.dir)? {
-            wipe(&owned.dir.exact_path())?;
+        // Without times of birth nobody knows whose a file is, unless all that was there has gave way.
+        if owned.since_ns.is_some() || owned.former.is_some() {
+            owned.files()?.delete(&owned.dir)?;
         }
-        owned.remove()
+        match owned.former.take() {
+            Some(former) => former.put_back(&owned.dir, beside),
+            None => owned.remove(),
+        }
+    }
+}
+
+impl FormerDatabase {
+    fn put_back(self, dir: &OwnedDirectory, beside: Beside<'_>) -> Result<()> {
+        self.files.put_back()?;
+        let Some(mut mark) = self.mark else { return dir.remove() };
+        if self.sealed {
+            // Renamed, its files have another time of change.
+            let naming = mark.identity.naming();
+            mark.identity.files = Some(fingerprint(&places(dir.path(), beside)?, naming)?);
+        }
+        dir.renew(&mark.bytes()?)
     }
 }
 
 impl OwnedDatabase {
+    fn files(&self) -> Result<OwnFiles> {
+        OwnFiles::of(&self.dir, self.since_ns)
+    }
+
     /// Removes the mark, and the directory where the run made it.
     fn remove(&self) -> Result<()> {
         self.dir.remove()?;
@@ -294,6 +359,24 @@ impl OwnedDatabase {
 }
 
 impl SeenDirectory {
+    /// Moves the database out of the way. Errors: as [`SetAside::of`].
+    fn set_aside(&self, request: &DirectoryRequest<'_>) -> Result<FormerDatabase> {
+        let path = self.dir.path();
+        let mark = self.dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
+        let mark = mark.map_err(|e| Error::internal("the mark was understood before").source(e))?;
+        let mut sealed = false;
+        if let Some(DirectoryIdentity { files: Some(files), .. }) =
+            mark.as_ref().map(|m| &m.identity)
+        {
+            let naming = mark.as_ref().map_or(FileSystemNaming::Itself, |m| m.identity.naming());
+            sealed = *files == fingerprint(&places(path, request.beside)?, naming)?;
+        }
+        let mut beside = (request.beside)(path)?;
+        beside.retain(|dir| dir != path);
+        let files = SetAside::of(&self.dir.exact_path(), path, &beside, request.spec.run_id)?;
+        Ok(FormerDatabase { files, mark, sealed })
+    }
+
     /// Errors: `Refused` when the directory, or a file in it, is another one by now.
     fn again(&self, beside: Beside<'_>) -> Result<()> {
         in_place(&self.dir)?;
@@ -352,6 +435,13 @@ fn existing(
 ) -> Result<DirectoryDecision> {
     let named = NamedTarget::from(path);
     let dir = OwnedDirectory::open(path, request.spec.stop)?;
+    if let Some(aside) = aside::left_behind(path)? {
+        return Err(Error::refused(
+            "a killed run has left the database that was to give way to its own",
+        )
+        .with("path", aside.display())
+        .hint("move its files back to the directory above, or delete it if nobody needs them"));
+    }
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {
         Error::corrupt("the ownership mark cannot be understood")

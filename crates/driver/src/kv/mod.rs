@@ -6,10 +6,13 @@
 //! `Connection`.
 //! All of them are synchronous: one operation at a time per worker, many workers on one handle.
 
+mod aside;
 mod directory;
 mod fault;
 pub mod fields;
 pub mod leveldb;
+mod numbers;
+mod own_files;
 pub mod redis;
 pub mod rocksdb;
 pub(crate) mod rules;
@@ -91,16 +94,15 @@ trait StoreEngine: Send + Sync + 'static {
     fn beside(&self, _dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(Vec::new())
     }
+    /// Whether what lies beside `dir` is the database's alone, which is closed. Errors: `Refused`, naming what
+    /// is not.
+    fn alone(&self, _dir: &Path) -> Result<()> {
+        Ok(())
+    }
     /// What the opened database has outside `dir` that goes with it. Errors: `Target` where files are there
     /// that may be another one's.
     fn outside(&self, _store: &Self::KeyValueStore, _dir: &Path) -> Result<OutsideFiles> {
         Ok(OutsideFiles::default())
-    }
-    /// Deletes the database in `dir`: the store's own files there, nothing else.
-    fn destroy(&self, dir: &Path) -> Result<()>;
-    /// As [`StoreEngine::destroy`], and all that the options of the run lead to outside `dir`.
-    fn destroy_all(&self, dir: &Path) -> Result<()> {
-        self.destroy(dir)
     }
 }
 

@@ -5,8 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
-use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use libloading::os::unix::{Library as RawLibrary, RTLD_LOCAL, RTLD_NOW};
@@ -185,7 +184,6 @@ pub trait StoreApi: Send + Sync + Sized + 'static {
 pub struct SharedCalls {
     pub code: *const (),
     pub free: unsafe extern "C" fn(Obj),
-    pub destroy: unsafe extern "C" fn(Obj, Bytes, *mut Text),
     pub batch_create: unsafe extern "C" fn() -> Obj,
     pub batch_destroy: unsafe extern "C" fn(Obj),
     pub read_options: unsafe extern "C" fn() -> Obj,
@@ -236,19 +234,6 @@ impl<A: StoreApi> StoreLibrary<A> {
             None => Ok(()),
             Some(text) => Err(StoreError(text)),
         }
-    }
-
-    /// Deletes a database: the store's own files in `dir`. Nothing happens where there is none.
-    /// Errors: the store's words, for example that another process holds it.
-    ///
-    /// # Safety
-    /// `options` are options of this library, and alive.
-    pub unsafe fn destroy_with(&self, options: Obj, dir: &Path) -> Result<()> {
-        let name = c_text(&dir.to_string_lossy())?;
-        let mut error = null_mut();
-        // SAFETY: options and name are alive; the call keeps neither.
-        unsafe { (self.api.shared().destroy)(options, name.as_ptr(), &mut error) };
-        self.fault(error).map_err(|f| f.on_open(dir))
     }
 }
 
@@ -344,7 +329,6 @@ macro_rules! functions {
                 $crate::kv::sys::SharedCalls {
                     code: self.open as *const (),
                     free: self.free,
-                    destroy: self.destroy_db,
                     batch_create: self.batch_create,
                     batch_destroy: self.batch_destroy,
                     read_options: self.read_options,

@@ -16,6 +16,7 @@ use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::file::drop_cached;
 use crate::path_error::cannot;
+use crate::trial;
 
 /// What opening needs besides the engine.
 pub struct DatabaseSpec<'a> {
@@ -75,23 +76,28 @@ impl<E: StoreEngine> KvTarget<E> {
             // One that only writes would hold a snapshot that nobody reads.
             rules.snapshot = ask.snapshot && rules::reads(w);
         }
-        let try_out = |dir: &Path| match plan.target.destroy {
-            true => try_options(&engine, dir, ask.spec.run_id),
-            // Nobody misses what a killed run left.
-            false => Ok(()),
+        let try_out = |dir: &Path| {
+            trial::workers(plan)?;
+            try_options(&engine, dir, ask.spec.run_id)
         };
-        let wipe = |dir: &Path| engine.destroy_all(dir);
         let beside = |dir: &Path| engine.beside(dir);
         let request = ask.directory(E::NAME, &beside);
-        let mut directory = DatabaseDirectory::take(&request, &try_out, &wipe)?;
+        let mut directory = DatabaseDirectory::take(&request, &try_out)?;
         let store = engine.open(directory.path(), directory.opens());
         let store = match store.and_then(|store| directory.opened().map(|()| store)) {
-            Ok(store) => store,
+            Ok(store) => Arc::new(store),
             Err(e) => {
-                let _ = directory.abandon(&wipe, &beside);
+                // Where the one that was there cannot be put back, that matters more.
+                directory.abandon(&beside)?;
                 return Err(e);
             }
         };
+        let settled = try_sessions(&store, &rules, plan).and_then(|()| directory.settled());
+        if let Err(e) = settled {
+            drop(store);
+            directory.abandon(&beside)?;
+            return Err(e);
+        }
         let mut facts = vec![("target.kind".to_owned(), "database".to_owned())];
         facts.push(("target.directory".to_owned(), directory.path().display().to_string()));
         store.facts(&mut facts);
@@ -100,7 +106,7 @@ impl<E: StoreEngine> KvTarget<E> {
         Ok(KvTarget {
             believed: keys.map(|k| k.count).max().unwrap_or(0),
             engine,
-            store: RwLock::new(Some(Arc::new(store))),
+            store: RwLock::new(Some(store)),
             directory,
             rules,
             facts,
@@ -124,6 +130,11 @@ impl<E: StoreEngine> KvTarget<E> {
             }
         };
         let mut outside = OutsideFiles::default();
+        if let Err(e) = self.directory.check_foreign() {
+            // The store would delete them when it is opened again.
+            *held = store.map(Arc::new);
+            return Err(e);
+        }
         if let Some(store) = store {
             // What is somebody else's there is taken for its own when it is opened again.
             match self.engine.outside(&store, self.directory.path()) {
@@ -153,7 +164,7 @@ impl<E: StoreEngine> KvTarget<E> {
             return Err(Error::refused("a database opened with read_only is not purged"));
         }
         self.reopen(OpenAs::New, |outside| {
-            self.engine.destroy(&self.directory.exact_path()?)?;
+            self.directory.clear()?;
             outside.delete()?;
             self.directory.note(0)
         })
@@ -168,14 +179,20 @@ impl<E: StoreEngine> KvTarget<E> {
             return Err(Error::internal("the database is closed while a worker uses it"));
         };
         let engine = &self.engine;
-        let outside = match self.directory.keeps() {
-            true => Ok(OutsideFiles::default()),
-            false => engine.outside(&store, self.directory.path()),
-        };
-        drop(store);
         let beside = |dir: &Path| engine.beside(dir);
-        self.directory.leave(&|dir: &Path| engine.destroy(dir), &beside)?;
-        outside?.delete()
+        if !self.directory.keeps() {
+            let outside = engine.outside(&store, self.directory.path());
+            drop(store);
+            self.directory.leave(&beside, true)?;
+            return outside?.delete();
+        }
+        drop(store);
+        // The mark must not take another one's logs for its own.
+        let alone = match self.directory.opens() {
+            OpenAs::ReadOnly => Ok(()),
+            _ => engine.alone(self.directory.path()),
+        };
+        self.directory.leave(&beside, alone.is_ok()).and(alone)
     }
 }
 
@@ -237,6 +254,23 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         store.make_durable().map_err(|f| f.into_error("to make what was loaded durable"))?;
         self.directory.note(records)
     }
+}
+
+/// Makes the sessions of all workers, and lets them go: what gives way for the run goes only when they are to
+/// be had.
+fn try_sessions<S: KeyValueStore>(
+    store: &Arc<S>,
+    rules: &[WorkloadRules],
+    plan: &Plan,
+) -> Result<()> {
+    let workers = plan
+        .workloads
+        .iter()
+        .zip(rules)
+        .flat_map(|(w, rules)| (0..w.workers).map(move |_| rules.snapshot));
+    let connections: Vec<_> = workers.map(|snapshot| store.connect(snapshot)).collect();
+    drop(connections);
+    Ok(())
 }
 
 /// Whether the store takes the options of the run here: what it refuses must not cost the database that

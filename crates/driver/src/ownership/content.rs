@@ -145,18 +145,8 @@ fn go_on(files: &[NumberedFile], manifest_ns: i64) -> bool {
     })
 }
 
-/// Whether all in `dir` but the mark was made after the mark, so that the run made it; false where the file
-/// system keeps no time of birth. Errors: `Unavailable` when something cannot be read.
-pub fn is_younger_than_mark(dir: &OwnedDirectory) -> Result<bool> {
-    let all = listed(dir.path())?;
-    let others = || all.iter().filter(|(name, _)| ![".", ".."].contains(&name.as_str()));
-    let mark_ns = others().find(|(name, _)| name == SIDECAR).and_then(|(_, is)| is.birth_ns);
-    let younger = |is: &FileIdentity| is.birth_ns.zip(mark_ns).is_some_and(|(it, mark)| it >= mark);
-    Ok(others().all(|(name, is)| name == SIDECAR || name == "lost+found" || younger(is)))
-}
-
-/// What is in a directory; nothing where there is none.
-fn listed(dir: &Path) -> Result<Vec<(String, FileIdentity)>> {
+/// What is in a directory; nothing where there is none. Errors: `Unavailable` when it cannot be read.
+pub fn listed(dir: &Path) -> Result<Vec<(String, FileIdentity)>> {
     let failed = |e: io::Error| cannot("cannot look at the files of the database", dir, e);
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
     let fd = match rustix::fs::open(dir, flags, Mode::empty()) {

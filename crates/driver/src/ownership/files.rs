@@ -132,6 +132,8 @@ struct MarkedFile {
     origin: MarkOrigin,
     /// Size that the file had before, where this run enlarges one that stays: it has it again afterwards.
     former: Option<u64>,
+    /// The run makes it no larger: what lies beyond is somebody else's. None where nobody knows.
+    most: Option<u64>,
 }
 
 impl MarkedFile {
@@ -172,10 +174,16 @@ impl MarkedFiles {
         self.files.iter().any(|file| file.mark.keep)
     }
 
-    /// Takes a file under this run's mark. `former` is the size that a file which stays has after the run
-    /// again. [`MarkedFiles::note`] writes the mark.
-    pub fn take(&mut self, mark: FileMark, origin: MarkOrigin, former: Option<u64>) {
-        self.files.push(MarkedFile { mark, origin, former });
+    /// Takes a file under this run's mark, which the run makes no larger than `most`. `former` is the size
+    /// that a file which stays has after the run again. [`MarkedFiles::note`] writes the mark.
+    pub fn take(
+        &mut self,
+        mark: FileMark,
+        origin: MarkOrigin,
+        former: Option<u64>,
+        most: Option<u64>,
+    ) {
+        self.files.push(MarkedFile { mark, origin, former, most });
     }
 
     /// Writes the marks of all that was taken, at once, before the first byte of data. New files that get
@@ -232,6 +240,26 @@ impl MarkedFiles {
         if left.is_empty() { Ok(()) } else { self.dir.forget(&left).and(why) }
     }
 
+    /// Takes out what is larger than the run made it: somebody has appended to it. It stays as it is, under
+    /// no mark. Errors: `Target`, naming one.
+    fn leave_grown(&self, files: &mut Vec<MarkedFile>) -> Result<()> {
+        let (mut left, mut why) = (Vec::new(), Ok(()));
+        files.retain(|file| {
+            let found = self.dir.found(&file.mark).ok().flatten();
+            let grown = found.zip(file.most).filter(|(found, most)| found.size > *most);
+            let Some((found, most)) = grown else { return true };
+            left.push(file.mark.clone());
+            let what = "a file of the run is left as it is: somebody has appended to it";
+            why = Err(Error::target(what)
+                .with("path", self.dir.path().join(&file.mark.name).display())
+                .with("bytes", found.size)
+                .with("of the run", most)
+                .hint("look what is at its end, then delete it: it has no mark any more"));
+            false
+        });
+        if left.is_empty() { Ok(()) } else { self.dir.forget(&left).and(why) }
+    }
+
     fn drop_unnoted(&mut self) {
         for file in self.files.drain(self.noted..).filter(|file| file.origin == MarkOrigin::Made) {
             let _ = self.dir.unlink(&file.mark);
@@ -251,16 +279,16 @@ impl MarkedFiles {
                 false
             })
         });
-        let used = self.leave_used(&mut files);
+        let used = self.leave_used(&mut files).and(self.leave_grown(&mut files));
         let (mut kept, temporary): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|file| file.mark.keep);
         let gone: Vec<FileMark> = temporary.into_iter().map(|file| file.mark).collect();
         let deleted = if gone.is_empty() { Ok(()) } else { self.dir.delete(&gone) };
         let seals = !kept.is_empty() && self.dir.keeps_changes();
         let mut shrunk = Ok(());
-        for MarkedFile { mark, former, .. } in &mut kept {
+        for MarkedFile { mark, former, most, .. } in &mut kept {
             if let Some(size) = former {
-                shrunk = shrunk.and(shrink(&self.dir, mark, *size));
+                shrunk = shrunk.and(shrink(&self.dir, mark, *size, *most));
             }
             mark.grows = false;
             match self.dir.found(mark) {
@@ -291,15 +319,17 @@ impl Drop for MarkedFiles {
     }
 }
 
-/// Cuts a file to the size it had, if it is still the file of its mark.
-fn shrink(dir: &OwnedDirectory, mark: &FileMark, size: u64) -> Result<()> {
+/// Cuts a file to the size it had, if it is still the file of its mark, and no larger than the run made it.
+fn shrink(dir: &OwnedDirectory, mark: &FileMark, size: u64, most: Option<u64>) -> Result<()> {
     let failed = |e: std::io::Error| {
         cannot("cannot give the file its former size", &dir.path().join(&mark.name), e)
     };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd =
         openat(dir.fd(), mark.name.as_str(), flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-    match mark.node.is(&FileIdentity::of(&fd).map_err(failed)?, dir.filesystem()) {
+    let found = FileIdentity::of(&fd).map_err(failed)?;
+    let appended = most.is_some_and(|most| found.size > most);
+    match mark.node.is(&found, dir.filesystem()) && !appended {
         true => ftruncate(&fd, size).map_err(|e| failed(e.into())),
         false => Ok(()),
     }
@@ -308,4 +338,37 @@ fn shrink(dir: &OwnedDirectory, mark: &FileMark, size: u64) -> Result<()> {
 /// Marks by the names of their files.
 pub fn by_name(marks: Vec<FileMark>) -> HashMap<String, FileMark> {
     marks.into_iter().map(|mark| (mark.name.clone(), mark)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_core::{ErrorKind, StopFlag};
+
+    #[test]
+    fn what_was_appended_stays_with_its_file() {
+        for (keep, former) in [(true, Some(4)), (true, None), (false, None)] {
+            for appended in [false, true] {
+                let tmp = tempfile::tempdir().unwrap();
+                let path = tmp.path().join("a");
+                std::fs::write(&path, b"12345678").unwrap();
+                let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+                let found = FileIdentity::at(dir.fd(), "a").unwrap();
+                let mark = FileMark::new("a", &found, dir.filesystem(), "r1", keep);
+                let mut files = MarkedFiles::new(dir, false, true);
+                files.take(mark, MarkOrigin::Made, former, Some(8));
+                files.note().unwrap();
+                if appended {
+                    std::fs::write(&path, b"12345678mine").unwrap();
+                    assert_eq!(files.finish().unwrap_err().kind(), ErrorKind::Target);
+                    assert_eq!(std::fs::read(&path).unwrap(), b"12345678mine");
+                    assert!(files.dir().marks().unwrap().is_empty());
+                    continue;
+                }
+                files.finish().unwrap();
+                let left = std::fs::metadata(&path).ok().map(|is| is.len());
+                assert_eq!(left, keep.then_some(former.unwrap_or(8)));
+            }
+        }
+    }
 }

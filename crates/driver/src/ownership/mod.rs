@@ -14,11 +14,15 @@ pub mod refusal;
 pub mod sidecar;
 mod sys;
 
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, StopFlag};
+
+use crate::identity::FileIdentity;
+use sidecar::DatabaseMark;
 
 pub use files::{FileMark, MarkedFiles};
 pub use node::{FileSystem, MarkedNode};
@@ -135,6 +139,26 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
             (Some(_), Contents::Empty | Contents::Records) => Ok(OwnershipDecision::Wipe),
         }
     }
+}
+
+/// Whether a file or directory is under a mark of its own; false where that cannot be told.
+pub fn is_marked(path: &Path, is: &FileIdentity) -> bool {
+    let open = |path: &Path| OwnedDirectory::open(path, &StopFlag::default()).ok();
+    let names = |dir: &OwnedDirectory, is: &FileIdentity, name: Option<&str>| {
+        let marks = dir.marks().unwrap_or_default();
+        marks.iter().any(|mark| match name {
+            Some(name) => mark.name == name && mark.node.is(is, dir.filesystem()),
+            None => dir.found(mark).is_ok_and(|found| found.is_some()),
+        })
+    };
+    if let Some(dir) = Some(path).filter(|path| path.is_dir()).and_then(open) {
+        let store = dir.read().ok().flatten().and_then(|mark| DatabaseMark::parse(&mark).ok());
+        let store = store.is_some_and(|mark| mark.identity.node.is(is, dir.filesystem()));
+        return store || names(&dir, is, None);
+    }
+    let name = path.file_name().and_then(|name| name.to_str());
+    let dir = path.parent().and_then(open);
+    dir.zip(name).is_some_and(|(dir, name)| names(&dir, is, Some(name)))
 }
 
 /// The mark under which this run uses its target.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use taillight_core::{Error, Result, StopFlag};
+use taillight_core::{Error, Result, StopFlag, atomic};
 
 use super::content::FileSystemNaming;
 use super::files::FileMark;
@@ -149,18 +149,23 @@ impl OwnedDirectory {
         if !trusted {
             return Ok(None);
         }
+        let too_large = || {
+            Error::corrupt("the ownership mark is larger than any that Taillight writes")
+                .with("path", self.path.join(SIDECAR).display())
+                .with("most bytes", MOST_BYTES)
+                .hint("delete it; files it named then count as not made by Taillight")
+        };
+        // Before a byte of it is read.
+        if u64::try_from(stat.st_size).unwrap_or(0) > MOST_BYTES {
+            return Err(too_large());
+        }
         let mut text = String::new();
         std::fs::File::from(fd)
             .take(MOST_BYTES + 1)
             .read_to_string(&mut text)
             .map_err(|e| self.failed("cannot read the ownership mark", e))?;
         if text.len() as u64 > MOST_BYTES {
-            return Err(Error::corrupt(
-                "the ownership mark is larger than any that Taillight writes",
-            )
-            .with("path", self.path.join(SIDECAR).display())
-            .with("most bytes", MOST_BYTES)
-            .hint("delete it; files it named then count as not made by Taillight"));
+            return Err(too_large());
         }
         let sidecar: Sidecar = serde_json::from_str(&text).map_err(|e| {
             Error::corrupt("the ownership mark cannot be understood")
@@ -284,6 +289,7 @@ impl OwnedDirectory {
                 .with("path", self.path.display())
                 .hint("use a directory of its own for these files"));
         }
+        self.remove_leftovers();
         let (file, temporary) = self.temporary()?;
         let named = FileIdentity::of(&file);
         let written = self.replace(file, &temporary, &text);
@@ -311,8 +317,33 @@ impl OwnedDirectory {
         Ok(rustix::fs::fsync(self.fd.as_fd())?)
     }
 
+    /// Removes what processes that were killed have left of new sidecars. Whatever else has such a name stays.
+    fn remove_leftovers(&self) {
+        let Ok(all) = super::content::listed(&self.path) else { return };
+        for (name, is) in all.iter().filter(|(name, _)| is_of_dead_process(name)) {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let Ok(fd) = rustix::fs::openat(&self.fd, name.as_str(), flags, Mode::empty()) else {
+                continue;
+            };
+            let stat = rustix::fs::fstat(&fd);
+            let own = stat.is_ok_and(|s| s.st_uid == rustix::process::geteuid().as_raw());
+            let opened = FileIdentity::of(&fd).is_ok_and(|opened| opened.same_file(is));
+            let mut head = Vec::new();
+            let read = std::fs::File::from(fd).take(BEGINNING.len() as u64).read_to_end(&mut head);
+            if own && opened && read.is_ok() && BEGINNING.starts_with(&head) {
+                let _ = rustix::fs::unlinkat(&self.fd, name.as_str(), AtFlags::empty());
+            }
+        }
+    }
+
     /// A new file beside the sidecar, under a name that nothing had.
     fn temporary(&self) -> Result<(std::fs::File, String)> {
+        if atomic::is_append_only(&self.fd) {
+            return Err(Error::unavailable("cannot write the ownership mark")
+                .with("path", self.path.display())
+                .with("why", "the directory is append-only: nothing in it can be renamed")
+                .hint("use another directory, or take the attribute away (chattr -a)"));
+        }
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o644);
@@ -339,6 +370,19 @@ impl OwnedDirectory {
     fn failed(&self, what: &str, e: impl Into<std::io::Error>) -> Error {
         cannot(what, &self.path, e)
     }
+}
+
+/// What each sidecar begins with.
+const BEGINNING: &[u8] = b"{\n  \"taillight_owner\": ";
+
+/// Whether it is the name of a new sidecar that a process which is no more was about to put in place.
+fn is_of_dead_process(name: &str) -> bool {
+    let rest = name.strip_prefix(SIDECAR).and_then(|rest| rest.strip_prefix('.'));
+    let process =
+        rest.and_then(|rest| rest.split_once('-')).filter(|(_, n)| n.parse::<u32>().is_ok());
+    let process = process.and_then(|(process, _)| process.parse::<i32>().ok());
+    let process = process.and_then(rustix::process::Pid::from_raw);
+    process.is_some_and(|p| rustix::process::test_kill_process(p) == Err(Errno::SRCH))
 }
 
 /// `EXFAT_SUPER_MAGIC` of the kernel's `include/uapi/linux/magic.h`: it keeps a time of change in memory
@@ -388,213 +432,4 @@ impl MarkStore for OwnedDirectory {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mark(dir: &OwnedDirectory, name: &str) -> FileMark {
-        let found = FileIdentity::at(&dir.fd, name).unwrap();
-        FileMark::new(name, &found, dir.filesystem(), "r1", false)
-    }
-
-    #[test]
-    fn a_mark_proves_what_nobody_changed_since_its_seal() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        let path = tmp.path().join("a");
-        std::fs::write(&path, b"12345").unwrap();
-        let now = || FileIdentity::at(&dir.fd, "a").unwrap();
-        let mut mark = mark(&dir, "a");
-        let is = |mark: &FileMark, file| mark.node.is(&file, dir.filesystem());
-        let proves = |mark: &FileMark, file| mark.proves(&file, dir.filesystem());
-        assert!(is(&mark, now()) && !proves(&mark, now()), "in use, or its run was killed");
-        mark.seal(&now());
-        assert!(proves(&mark, now()));
-        // As earlier versions sealed it.
-        let node = MarkedNode { birth_ns: None, filesystem: None, ..mark.node.clone() };
-        let earlier = FileMark { node, changed_ns: None, ..mark.clone() };
-        assert!(proves(&earlier, now()));
-        let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
-        std::fs::write(&path, b"54321").unwrap();
-        assert!(!proves(&mark, now()) && !proves(&earlier, now()));
-        std::fs::File::open(&path).unwrap().set_modified(modified).unwrap();
-        assert_eq!(now().modified_ns, mark.modified_ns.unwrap());
-        assert!(!proves(&mark, now()) && !proves(&earlier, now()), "its times were set back");
-        // A file made anew that got the same inode number.
-        let anew = FileIdentity { birth_ns: now().birth_ns.map(|at| at + 1), ..now() };
-        mark.seal(&now());
-        assert!(anew.birth_ns.is_none() || !is(&mark, anew) && !proves(&mark, anew));
-    }
-
-    #[test]
-    fn temporary_names_of_others_stay() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        std::fs::write(tmp.path().join("a"), b"x").unwrap();
-        let theirs = tmp.path().join("theirs");
-        std::fs::write(&theirs, b"mine").unwrap();
-        let name = |n: u32| format!("{SIDECAR}.{}-{n}", std::process::id());
-        std::os::unix::fs::symlink(&theirs, tmp.path().join(name(0))).unwrap();
-        std::fs::write(tmp.path().join(name(1)), b"mine too").unwrap();
-        let earlier = tmp.path().join(format!("{SIDECAR}.{}", std::process::id()));
-        std::fs::write(&earlier, b"mine as well").unwrap();
-        dir.add(&[mark(&dir, "a")]).unwrap();
-        assert_eq!(dir.marks().unwrap().len(), 1);
-        assert_eq!(std::fs::read(&theirs).unwrap(), b"mine");
-        assert_eq!(std::fs::read(tmp.path().join(name(1))).unwrap(), b"mine too");
-        assert_eq!(std::fs::read(&earlier).unwrap(), b"mine as well");
-        assert!(!tmp.path().join(name(2)).exists());
-    }
-
-    #[test]
-    fn a_mark_too_large_to_be_one_is_not_read_whole() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        let huge = std::fs::File::create(tmp.path().join(SIDECAR)).unwrap();
-        huge.set_len(64 << 30).unwrap();
-        let e = dir.marks().unwrap_err();
-        assert_eq!(e.kind(), taillight_core::ErrorKind::Corrupt);
-        assert!(e.message().contains("larger than any"), "{e}");
-    }
-
-    #[test]
-    fn marks_come_and_go_with_their_files() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        for name in ["a", "b"] {
-            std::fs::write(tmp.path().join(name), b"x").unwrap();
-            dir.add(&[mark(&dir, name)]).unwrap();
-        }
-        let marks = dir.marks().unwrap();
-        assert_eq!(marks.len(), 2);
-        let file = std::fs::File::open(tmp.path().join("a")).unwrap();
-        let file = FileIdentity::of(&file).unwrap();
-        let is = |mark: &FileMark| mark.node.is(&file, dir.filesystem());
-        assert!(is(&marks[0]) && !is(&marks[1]));
-
-        dir.delete(&marks[..1]).unwrap();
-        assert!(!tmp.path().join("a").exists() && tmp.path().join("b").exists());
-        dir.delete(&marks[1..]).unwrap();
-        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_time_of_change_is_looked_for_and_nothing_stays_behind() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        assert!(dir.keeps_changes());
-        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_asked_keeps_its_mark() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        std::fs::write(tmp.path().join("a"), b"x").unwrap();
-        // ENAMETOOLONG stands for what is not ENOENT.
-        let unknown = FileMark { name: "n".repeat(300), ..mark(&dir, "a") };
-        dir.add(std::slice::from_ref(&unknown)).unwrap();
-        assert!(dir.found(&unknown).is_err());
-        assert!(dir.delete(std::slice::from_ref(&unknown)).is_err());
-        assert_eq!(dir.marks().unwrap(), [unknown]);
-        let gone = FileMark { name: "gone".to_owned(), ..mark(&dir, "a") };
-        assert_eq!(dir.found(&gone).unwrap(), None);
-    }
-
-    #[test]
-    fn a_replaced_file_is_not_deleted() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        std::fs::write(tmp.path().join("a"), b"x").unwrap();
-        let mine = mark(&dir, "a");
-        dir.add(std::slice::from_ref(&mine)).unwrap();
-        std::fs::write(tmp.path().join("theirs"), b"y").unwrap();
-        std::fs::rename(tmp.path().join("theirs"), tmp.path().join("a")).unwrap();
-        dir.delete(&[mine]).unwrap();
-        assert_eq!(std::fs::read(tmp.path().join("a")).unwrap(), b"y");
-    }
-
-    #[test]
-    fn a_database_has_one_mark_beside_those_of_files() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        let node = MarkedNode::of(&dir.identity().unwrap(), dir.filesystem());
-        let driver = "rocksdb".to_owned();
-        let mut identity = DirectoryIdentity { driver, node, ..Default::default() };
-        identity.files = Some("3 files 0123456789abcdef".to_owned());
-        let database = DatabaseMark::new(identity, "r1", true, "user".to_owned());
-        let bytes = database.bytes().unwrap();
-        dir.create(&bytes).unwrap();
-        let e = dir.create(&bytes).unwrap_err();
-        assert_eq!(e.kind(), taillight_core::ErrorKind::Refused);
-        std::fs::write(tmp.path().join("a"), b"x").unwrap();
-        dir.add(&[mark(&dir, "a")]).unwrap();
-        let read = || dir.read().unwrap().map(|b| DatabaseMark::parse(&b).unwrap());
-        assert_eq!(read(), Some(database.clone()));
-        let more = DatabaseMark { records: 11, ..database };
-        dir.renew(&more.bytes().unwrap()).unwrap();
-        assert_eq!(read(), Some(more));
-        MarkStore::remove(&dir).unwrap();
-        assert_eq!(read(), None);
-        assert_eq!(dir.marks().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn a_broken_mark() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        std::fs::write(tmp.path().join(SIDECAR), b"{").unwrap();
-        assert_eq!(dir.marks().unwrap_err().kind(), taillight_core::ErrorKind::Corrupt);
-        std::fs::write(tmp.path().join(SIDECAR), b"{\"taillight_owner\":9,\"files\":[]}").unwrap();
-        assert_eq!(dir.marks().unwrap_err().kind(), taillight_core::ErrorKind::Corrupt);
-    }
-
-    /// Marks as earlier versions wrote them, byte by byte.
-    #[test]
-    fn marks_of_earlier_versions_are_read() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
-        let text = r#"{
-  "taillight_owner": 1,
-  "files": [
-    {
-      "name": "taillight-0.dat",
-      "inode": 18446744073709551615,
-      "device": "254:0",
-      "size": 1048576,
-      "run_id": "20260101T000000Z-1",
-      "keep": true,
-      "modified_ns": 1767225600000000000
-    },
-    {
-      "name": "stream.dat",
-      "inode": 12,
-      "device": "254:0",
-      "size": 67108864,
-      "grows": true,
-      "run_id": "r2",
-      "keep": false
-    }
-  ],
-  "store": {
-    "driver": "rocksdb",
-    "inode": 4711,
-    "device": "254:0",
-    "run_id": "r1",
-    "keep": true,
-    "form": "keys hashed \"user\" 1 from 0; values one piece",
-    "records": 1000
-  }
-}"#;
-        std::fs::write(tmp.path().join(SIDECAR), text).unwrap();
-        let files = dir.marks().unwrap();
-        assert_eq!((files[0].node.inode, files[0].grows), (u64::MAX, false));
-        assert_eq!(files[0].modified_ns, Some(1_767_225_600_000_000_000));
-        assert_eq!((files[1].grows, files[1].modified_ns), (true, None));
-        let mark = DatabaseMark::parse(&dir.read().unwrap().unwrap()).unwrap();
-        assert_eq!(mark.identity.driver, "rocksdb");
-        assert_eq!((mark.identity.node.inode, mark.records, mark.keep), (4711, 1000, true));
-        // Unchanged, it is written as it was.
-        dir.renew(&mark.bytes().unwrap()).unwrap();
-        assert_eq!(std::fs::read_to_string(tmp.path().join(SIDECAR)).unwrap(), text);
-    }
-}
+mod tests;

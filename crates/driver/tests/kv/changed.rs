@@ -44,6 +44,54 @@ fn a_purge_and_the_end_leave_what_has_the_name_by_then() {
     }
 }
 
+/// Files named like a store's, put there by somebody else while it is in use.
+#[test]
+fn the_end_leaves_what_the_store_does_not_know() {
+    for place in stores() {
+        for keep in [false, true] {
+            let target = place.open(&format!("keep = {keep}")).unwrap();
+            load(target.as_ref(), 10);
+            for name in ["20261127.log", "999999.ldb", "thesis.log"] {
+                std::fs::write(place.dir.join(name), "mine").unwrap();
+            }
+            for action in [AdminAction::Purge, AdminAction::DropCaches] {
+                assert_eq!(target.admin(action).unwrap_err().kind(), ErrorKind::Target);
+                assert!(has(target.as_ref(), 9), "still open");
+            }
+            let e = target.close().unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Target, "{e}");
+            for name in ["20261127.log", "999999.ldb", "thesis.log"] {
+                assert_eq!(std::fs::read(place.dir.join(name)).unwrap(), b"mine", "{name}");
+            }
+            assert_eq!(place.dir.join("CURRENT").exists(), keep);
+            std::fs::remove_dir_all(&place.dir).unwrap();
+        }
+    }
+}
+
+/// A file that nobody may change is found out before any other is gone.
+#[test]
+fn an_immutable_file_costs_no_database() {
+    for place in stores() {
+        let target = place.open("keep = true").unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        let names: Vec<_> = tree(&place.dir).into_iter().map(|(name, _)| name).collect();
+        let of_store = |name: &&String| !name.starts_with('.');
+        let mut plan = place.plan("");
+        plan.target.destroy = true;
+        for name in names.iter().filter(of_store) {
+            let path = place.dir.join(name);
+            or_skip!(support::run(&["chattr", "+i", path.to_str().unwrap()]));
+            let before = tree(&place.dir);
+            let said = open(&plan, Some(&place.dir)).map(drop);
+            support::run(&["chattr", "-i", path.to_str().unwrap()]).unwrap();
+            said.unwrap_err();
+            assert_eq!(tree(&place.dir), before, "{name}");
+        }
+    }
+}
+
 /// The device number of a file on btrfs is another one in `/proc/locks`.
 #[test]
 fn a_database_in_use_on_btrfs() {
@@ -127,6 +175,27 @@ fn what_is_kept_is_known_again_after_a_mount() {
         assert_eq!(e.kind(), ErrorKind::Refused);
         assert!(e.to_string().contains("differs: inode "), "{e}");
     }
+}
+
+/// Reading takes no mark, and a file system that is mounted read-only takes none.
+#[test]
+fn a_kept_file_is_read_where_nothing_can_be_written() {
+    let disk = or_skip!(TestLoopDevice::new(64));
+    let mount = or_skip!(disk.mounted("ext4"));
+    let path = mount.path().join("file");
+    let kept = |ops: &[OpKind], options| {
+        Ask { size: Some(4 * MIB), options, ..Ask::new(&path, ops) }.open()
+    };
+    kept(&[OpKind::Read], "keep = true\ndirect = false").unwrap().close().unwrap();
+    let at = mount.path().to_str().unwrap();
+    or_skip!(support::run(&["mount", "-o", "remount,ro", at]));
+    for options in ["keep = true\ndirect = false", "direct = false"] {
+        let target = kept(&[OpKind::Read], options).unwrap();
+        assert_eq!(support::fact(target.as_ref(), "files.reused"), "1");
+        assert_eq!(support::fact(target.as_ref(), "files.kept"), "true");
+        target.close().unwrap();
+    }
+    assert!(kept(&[OpKind::Write], "direct = false").is_err());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use taillight_core::ErrorKind;
 use taillight_driver::AdminAction;
 
+use super::support::{self, TestLoopDevice};
 use super::{StoreDirectory, has, load, open, stores};
 
 #[test]
@@ -15,7 +16,11 @@ fn a_log_directory_goes_with_its_database_and_no_other() {
         load(target.as_ref(), 10);
         target.close().unwrap();
         assert!(logs.exists());
-        assert!(has(place.open(&kept).unwrap().as_ref(), 9), "the logs are read again");
+        for _ in 0..3 {
+            let target = place.open(&kept).unwrap();
+            assert!(has(target.as_ref(), 9), "the logs are read again");
+            target.close().unwrap();
+        }
         let mut plan = place.plan(&options);
         plan.target.destroy = true;
         let target = open(&plan, Some(&place.dir)).unwrap();
@@ -37,6 +42,60 @@ fn a_log_directory_goes_with_its_database_and_no_other() {
         assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
         assert!(has(place.open("keep = true").unwrap().as_ref(), 3));
         assert_eq!(std::fs::read(&other).unwrap(), b"mine");
+    }
+}
+
+/// A confirmation for a database is none for what somebody else has in its log directory.
+#[test]
+fn confirmed_is_the_database_and_not_what_lies_with_its_logs() {
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let logs = place.dir.with_file_name("logs");
+        let options = format!("options = \"wal_dir={}\"\nkeep = true", logs.display());
+        let target = place.open(&options).unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        let mut plan = place.plan(&options);
+        plan.target.destroy = true;
+        for name in ["000777.log", "20261127.log", "archive/20250101.log", "archive/thesis"] {
+            std::fs::create_dir_all(logs.join("archive")).unwrap();
+            std::fs::write(logs.join(name), "mine").unwrap();
+            let e = open(&plan, Some(&place.dir)).err().unwrap();
+            assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+            assert!(e.to_string().contains(name), "{e}");
+            assert_eq!(std::fs::read(logs.join(name)).unwrap(), b"mine");
+            assert!(place.dir.join("CURRENT").exists());
+            std::fs::remove_dir_all(logs.join("archive")).unwrap();
+            let _ = std::fs::remove_file(logs.join(name));
+        }
+        open(&plan, Some(&place.dir)).unwrap().close().unwrap();
+    }
+}
+
+/// What is only found out when the new database is opened has not cost the old one.
+#[test]
+fn a_log_directory_that_cannot_be_written_costs_no_database() {
+    let disk = or_skip!(TestLoopDevice::new(64));
+    let mount = or_skip!(disk.mounted("ext4"));
+    let there = mount.path().join("logs");
+    std::fs::create_dir(&there).unwrap();
+    let at = mount.path().to_str().unwrap();
+    or_skip!(support::run(&["mount", "-o", "remount,ro", at]));
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let target = place.open("keep = true").unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
+        for option in ["wal_dir", "db_log_dir"] {
+            for logs in [there.clone(), mount.path().join("new")] {
+                let options = format!("options = \"{option}={}\"", logs.display());
+                let mut plan = place.plan(&options);
+                plan.target.destroy = true;
+                let said = open(&plan, Some(&place.dir)).map(drop);
+                if option == "wal_dir" {
+                    said.unwrap_err();
+                    assert!(has(place.open("keep = true").unwrap().as_ref(), 9), "{options}");
+                }
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What others do between the look at a directory and the first change of it. The files stand for those of
 //! a store.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,12 +46,7 @@ impl Place {
         dir.create(&mark.bytes().unwrap()).unwrap();
     }
 
-    fn take(
-        &self,
-        destroy: Option<&str>,
-        meanwhile: &dyn Fn(),
-        wipe: WipeDatabase<'_>,
-    ) -> Result<DatabaseDirectory> {
+    fn take(&self, destroy: Option<&str>, meanwhile: &dyn Fn()) -> Result<DatabaseDirectory> {
         let mut plan = self.plan.clone();
         plan.target.destroy = destroy.is_some();
         let stop = &StopFlag::default();
@@ -68,7 +63,7 @@ impl Place {
             meanwhile();
             Ok(())
         };
-        DatabaseDirectory::take(&request, &try_out, wipe)
+        DatabaseDirectory::take(&request, &try_out)
     }
 
     fn theirs_are_there(&self) -> bool {
@@ -90,13 +85,11 @@ fn exchange(a: &Path, b: &Path) {
     let _ = renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE);
 }
 
-fn wipe(dir: &Path) -> Result<()> {
-    for entry in fs::read_dir(dir).unwrap().flatten() {
-        if entry.file_name() != SIDECAR {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-    Ok(())
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().flatten();
+    let mut all: Vec<_> = entries.map(|e| e.file_name().into_string().unwrap()).collect();
+    all.sort();
+    all
 }
 
 #[test]
@@ -113,30 +106,76 @@ fn what_changes_after_the_look_is_not_wiped() {
             place.left();
             let path = place.at("db");
             let destroy = Some(path.to_str().unwrap()).filter(|_| confirmed);
-            let wiped = Cell::new(false);
-            let taken = place.take(destroy, &|| change(&place), &|_| {
-                wiped.set(true);
-                Ok(())
+            let changed = RefCell::new(Vec::new());
+            let taken = place.take(destroy, &|| {
+                change(&place);
+                changed.replace(names(&path));
             });
             assert_eq!(taken.err().unwrap().kind(), ErrorKind::Refused);
-            assert!(!wiped.get());
+            assert_eq!(names(&path), *changed.borrow());
         }
     }
 }
 
 #[test]
-fn what_is_wiped_is_the_directory_that_was_looked_at() {
+fn what_gives_way_comes_back_until_the_new_one_is_settled() {
+    for (left, fails) in [(true, true), (true, false), (false, true), (false, false)] {
+        let place = Place::new();
+        let path = place.at("db");
+        match left {
+            true => place.left(),
+            false => database(&path),
+        }
+        let before = names(&path);
+        let destroy = path.to_str();
+        let mut directory = place.take(destroy, &|| ()).unwrap();
+        assert_eq!(names(&path).len(), 2, "the mark, and what is set aside");
+        fs::write(path.join("CURRENT"), "new").unwrap();
+        if fails {
+            directory.abandon(&|_| Ok(Vec::new())).unwrap();
+            assert_eq!(names(&path), before);
+            assert_eq!(fs::read(path.join("CURRENT")).unwrap(), b"data");
+            // Its mark proves it again.
+            let taken = place.take(None, &|| ());
+            assert_eq!(taken.is_ok(), left);
+        } else {
+            directory.settled().unwrap();
+            assert_eq!(names(&path), [SIDECAR, "CURRENT"]);
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_run_set_aside_is_not_lost() {
     let place = Place::new();
     place.left();
-    let (path, theirs) = (place.at("db"), place.at("theirs"));
-    // Exchanged at the last moment: the directory is refused after that, and theirs stays.
-    let taken = place.take(None, &|| (), &|dir| {
-        exchange(&path, &theirs);
-        wipe(dir)
-    });
-    assert_eq!(taken.err().unwrap().kind(), ErrorKind::Refused);
-    assert_eq!(fs::read_dir(&path).unwrap().count(), 3, "theirs, which has its name now");
-    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "the mark");
+    let path = place.at("db");
+    std::mem::forget(place.take(path.to_str(), &|| ()).unwrap());
+    for destroy in [None, path.to_str()] {
+        let e = place.take(destroy, &|| ()).err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused);
+        assert!(e.to_string().contains(".taillight-aside-r2"), "{e}");
+    }
+}
+
+#[test]
+fn what_others_put_among_the_files_stays() {
+    let place = Place::new();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let mut directory = place.take(None, &|| ()).unwrap();
+    let db = place.at("db");
+    let births = FileIdentity::at(CWD, db.as_path()).unwrap().birth_ns.is_some();
+    for name in ["CURRENT", "000006.log"] {
+        fs::write(db.join(name), "new").unwrap();
+    }
+    // Made before the run.
+    fs::rename(place.at("theirs/000005.ldb"), db.join("000005.ldb")).unwrap();
+    let left = directory.check_foreign();
+    assert_eq!(left.is_err(), births);
+    let e = directory.leave(&|_| Ok(Vec::new()), true);
+    assert_eq!(e.is_err(), births);
+    assert_eq!(db.join("000005.ldb").exists(), births);
+    assert!(!db.join("CURRENT").exists() && !db.join("000006.log").exists());
 }
 
 #[test]
@@ -157,7 +196,7 @@ fn two_hundred_races_lose_no_database() {
             while !begun.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
-            match place.take(None, &|| (), &wipe) {
+            match place.take(None, &|| ()) {
                 Ok(directory) => {
                     taken += 1;
                     std::mem::forget(directory);
@@ -178,7 +217,7 @@ fn what_others_put_into_a_new_directory_stays() {
         let place = Place::new();
         // Times of birth are as fine as a tick of the timer.
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let mut directory = place.take(None, &|| (), &wipe).unwrap();
+        let mut directory = place.take(None, &|| ()).unwrap();
         let births = FileIdentity::at(CWD, place.at("db").as_path()).unwrap().birth_ns.is_some();
         for name in ["CURRENT", "000005.ldb"] {
             match ours {
@@ -188,7 +227,7 @@ fn what_others_put_into_a_new_directory_stays() {
                 }
             }
         }
-        directory.abandon(&wipe, &|_| Ok(Vec::new())).unwrap();
+        directory.abandon(&|_| Ok(Vec::new())).unwrap();
         assert_eq!(place.at("db/CURRENT").exists(), !ours || !births);
         assert!(!place.at("db").join(SIDECAR).exists());
     }

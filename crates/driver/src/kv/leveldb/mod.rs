@@ -106,9 +106,6 @@ impl StoreEngine for LevelDbEngine {
         db.facts = self.facts();
         Ok(db)
     }
-    fn destroy(&self, dir: &Path) -> Result<()> {
-        self.library.destroy(dir)
-    }
 }
 
 impl LevelDbEngine {

@@ -49,7 +49,6 @@ functions! {
         filter_destroy: "leveldb_filterpolicy_destroy" (Obj);
         open: "leveldb_open" (Obj, Bytes, *mut Text) -> Obj;
         close: "leveldb_close" (Obj);
-        destroy_db: "leveldb_destroy_db" (Obj, Bytes, *mut Text);
         free: "leveldb_free" (Obj);
         delete: "leveldb_delete" (Obj, Obj, Bytes, usize, *mut Text);
         write: "leveldb_write" (Obj, Obj, Obj, *mut Text);
@@ -90,13 +89,6 @@ impl LevelDbLibrary {
         // SAFETY: both return a number.
         let (major, minor) = unsafe { ((self.api.major)(), (self.api.minor)()) };
         format!("{major}.{minor}")
-    }
-
-    /// Deletes a database. Errors: as [`StoreLibrary::destroy_with`].
-    pub fn destroy(self: &Arc<Self>, dir: &Path) -> Result<()> {
-        let options = LevelDbConfig::new(self, &LevelDbOptions::default(), OpenAs::ReadOnly);
-        // SAFETY: the options live until the call is over.
-        unsafe { self.destroy_with(options.raw, dir) }
     }
 }
 

@@ -1,10 +1,10 @@
 //! A server's keys under one prefix as a target: sessions, administration, statistics, clean-up.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use taillight_core::plan::Plan;
-use taillight_core::{Error, ErrorKind, Result};
+use taillight_core::plan::{Plan, WorkloadPlan};
+use taillight_core::{Error, ErrorKind, Result, StopFlag};
 
 use super::address::DatabaseAddress;
 use super::admin::{self, AdminConnection, INDEX, INDEXED, KeyIdentity, KeyMark};
@@ -12,13 +12,14 @@ use super::decision::{self, KeyDecision};
 use super::options::RedisOptions;
 use super::records::{KnownRecords, RecordForm};
 use super::session::{RecordLayout, RedisSession};
-use super::wire::Reply;
+use super::wire::{Reply, RespSocket};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
 use crate::kv::written::{ForeignRecords, WrittenKeys};
 use crate::options::DriverOptions;
 use crate::ownership::{HeldMark, MarkStore, OwnershipDecision};
 use crate::space;
+use crate::trial;
 
 /// Where the password comes from.
 const PASSWORD: &str = "REDIS_PASSWORD";
@@ -56,6 +57,8 @@ pub struct RedisTarget {
     admin: Mutex<AdminConnection>,
     mark: HeldMark<KeyIdentity>,
     facts: Vec<(String, String)>,
+    /// Made before anything was deleted.
+    sockets: Mutex<Vec<RespSocket>>,
     closed: bool,
 }
 
@@ -139,6 +142,13 @@ impl RedisTarget {
         let forms = new.identity.written.clone();
         // Asked before anything is changed.
         let facts = facts(&mut admin::lock(&admin), &address)?;
+        let mut sockets = Vec::new();
+        if !decided.goes.is_empty() {
+            trial::workers(spec.plan)?;
+            let way =
+                ServerWay { address: &address, password: password.as_deref(), stop: spec.stop };
+            sockets = way.of_all_workers(spec.plan, &options)?;
+        }
         let mark = decision::claim(&admin, new, decided, rules::changes(spec.plan).1)?;
         Ok(RedisTarget {
             address,
@@ -151,8 +161,25 @@ impl RedisTarget {
             admin,
             mark,
             facts,
+            sockets: Mutex::new(sockets),
             closed: false,
         })
+    }
+
+    /// A connection for a worker: one of those that were made before anything was deleted, as long as they
+    /// last.
+    fn socket(&self, stop: &StopFlag) -> Result<RespSocket> {
+        let timeout = Duration::from_nanos(self.options.timeout.0);
+        loop {
+            let made = self.sockets.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(mut made) = made else { break };
+            // The server may have closed it for being idle.
+            if made.ask(&[b"PING"], timeout, stop).is_ok() {
+                return Ok(made);
+            }
+        }
+        let password = self.password.as_deref();
+        ServerWay { address: &self.address, password, stop }.connect(&self.options)
     }
 
     fn admin(&self) -> MutexGuard<'_, AdminConnection> {
@@ -207,6 +234,32 @@ impl RedisTarget {
         }
         self.written.clear();
         Ok(foreign)
+    }
+}
+
+/// How a server is reached.
+struct ServerWay<'a> {
+    address: &'a DatabaseAddress,
+    password: Option<&'a str>,
+    stop: &'a StopFlag,
+}
+
+impl ServerWay<'_> {
+    fn connect(&self, options: &RedisOptions) -> Result<RespSocket> {
+        let timeout = Duration::from_nanos(options.timeout.0);
+        admin::greet(self.address, self.password, timeout, self.stop)
+    }
+
+    /// The connections of all workers. Errors: as for each of them.
+    fn of_all_workers(&self, plan: &Plan, options: &RedisOptions) -> Result<Vec<RespSocket>> {
+        let each = |w: &WorkloadPlan| {
+            u64::from(w.workers) * u64::from(options.connections.min(w.queue_depth.max(1)))
+        };
+        let count: u64 = plan.workloads.iter().map(each).sum();
+        (0..count).map(|_| self.connect(options)).collect::<Result<_>>().map_err(|e| {
+            e.with("connections of all workers", count)
+                .with("deleted", "nothing: they are made before")
+        })
     }
 }
 
@@ -302,11 +355,9 @@ impl Target for RedisTarget {
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let layout = self.layouts.get(usize::from(spec.workload)).cloned();
         let layout = layout.ok_or_else(|| Error::internal("a session of no workload"))?;
-        let timeout = Duration::from_nanos(self.options.timeout.0);
         let stop = self.admin().stop().clone();
-        let connect = |_| admin::greet(&self.address, self.password.as_deref(), timeout, &stop);
         let connections = self.options.connections.min(spec.depth.max(1));
-        let sockets = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
+        let sockets = (0..connections).map(|_| self.socket(&stop)).collect::<Result<Vec<_>>>()?;
         Ok(Box::new(RedisSession::new(sockets, layout, self.written.session(), spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {

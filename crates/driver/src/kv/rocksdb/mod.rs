@@ -200,6 +200,10 @@ impl StoreEngine for RocksDbEngine {
         outside::log_dirs(dir)
     }
 
+    fn alone(&self, dir: &Path) -> Result<()> {
+        outside::fit_outside(&self.strings, Some(dir))
+    }
+
     fn outside(&self, store: &RocksDbStore, dir: &Path) -> Result<OutsideFiles> {
         let mut logs = outside::log_dirs(dir)?;
         logs.retain(|logs| logs != dir);
@@ -213,24 +217,9 @@ impl StoreEngine for RocksDbEngine {
         let _ = store.flush();
         outside::own_logs(logs)
     }
-
-    fn destroy(&self, dir: &Path) -> Result<()> {
-        self.destroy_with("db_log_dir=;wal_dir=", dir)
-    }
-
-    fn destroy_all(&self, dir: &Path) -> Result<()> {
-        self.destroy_with("db_log_dir=", dir)
-    }
 }
 
 impl RocksDbEngine {
-    /// Deletes the database with the options of the run and these. Where RocksDB's own words go elsewhere, it
-    /// would leave those in `dir`.
-    fn destroy_with(&self, changed: &str, dir: &Path) -> Result<()> {
-        let options = self.config()?.with(changed);
-        options.map_err(|fault| fault.into_error("to take the options"))?.destroy(dir)
-    }
-
     /// The options of the run. Errors: `Usage` with the store's words.
     fn config(&self) -> Result<RocksDbConfig> {
         let mut options = RocksDbConfig::new(&self.library);

@@ -10,8 +10,10 @@ use taillight_core::{Error, Result, StopFlag};
 
 use super::options::{newest, said};
 use crate::identity::FileIdentity;
-use crate::kv::directory::is_empty;
+use crate::kv::aside::is_aside;
+use crate::kv::numbers::{KnownNumbers, StoreFile};
 use crate::kv::{OutsideFile, OutsideFiles};
+use crate::ownership::SIDECAR;
 use crate::path_error::cannot;
 use crate::patience;
 
@@ -144,18 +146,20 @@ pub fn fit_outside(strings: &[(&'static str, String)], dir: Option<&Path>) -> Re
             absent(name, logs, &home)?;
             continue;
         };
-        let own = match name {
-            "wal_dir" => log_dirs(&home)?.contains(&real) && only(&real, is_log)?,
-            _ => only(&real, is_messages)?,
-        };
-        if real == home || is_empty(&real)? || own {
+        if real == home {
             continue;
         }
+        let strange = match name {
+            "wal_dir" => strange_log(&real, &home)?,
+            _ => first(&real, |name| is_messages(name) || is_free(name))?,
+        };
+        let Some(strange) = strange else { continue };
         return Err(Error::refused(format!(
             "the log directory ({name}) is not empty, and not that of this database alone"
         ))
         .with(name, real.display())
         .with("path", dir.display())
+        .with("not its own", strange.display())
         .hint(format!("name a new or empty one in target.options.options, or leave {name} out")));
     }
     Ok(())
@@ -173,15 +177,51 @@ fn absent(name: &'static str, logs: &Path, home: &Path) -> Result<()> {
     }
 }
 
-/// Whether a directory has only files with such names.
-fn only(dir: &Path, fits: fn(&str) -> bool) -> Result<bool> {
+/// Something in the directory of logs that is not known to belong to the database in `home`: no log, one of a
+/// number that the database has not given out, or one that is older than the database.
+fn strange_log(logs: &Path, home: &Path) -> Result<Option<PathBuf>> {
+    let own = log_dirs(home)?.iter().any(|own| own == logs);
+    let Some(known) = KnownNumbers::of(home).filter(|_| own) else {
+        return first(logs, is_free);
+    };
+    let birth = |path: &Path| FileIdentity::at(rustix::fs::CWD, path).ok()?.birth_ns;
+    let since = birth(&home.join("IDENTITY"));
+    let fits = |dir: &Path, name: &str| match StoreFile::of(name) {
+        Some(StoreFile::Log(number)) => {
+            let both = birth(&dir.join(name)).zip(since);
+            known.gave(number)
+                && both.is_none_or(|(log, since)| log.saturating_add(SECOND) >= since)
+        }
+        _ => is_free(name),
+    };
+    let archive = logs.join(ARCHIVE);
+    match first(logs, |name| name == ARCHIVE || fits(logs, name))? {
+        None if archive.symlink_metadata().is_ok() => first(&archive, |name| fits(&archive, name)),
+        strange => Ok(strange),
+    }
+}
+
+/// ns: files of a database are made one after the other.
+const SECOND: i64 = 1_000_000_000;
+
+/// The directory of old logs.
+const ARCHIVE: &str = "archive";
+
+/// What nobody misses, and what a run has set aside.
+fn is_free(name: &str) -> bool {
+    name == SIDECAR || name == "lost+found" || is_aside(name)
+}
+
+/// Something in a directory that has no such name.
+fn first(dir: &Path, fits: impl Fn(&str) -> bool) -> Result<Option<PathBuf>> {
     let failed = |e| cannot("cannot list the directory", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
-        if !entry.map_err(failed)?.file_name().to_str().is_some_and(fits) {
-            return Ok(false);
+        let entry = entry.map_err(failed)?;
+        if !entry.file_name().to_str().is_some_and(&fits) {
+            return Ok(Some(entry.path()));
         }
     }
-    Ok(true)
+    Ok(None)
 }
 
 /// A write-ahead log, or the directory of old ones.

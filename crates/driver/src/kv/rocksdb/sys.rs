@@ -50,7 +50,6 @@ functions! {
         family_destroy: "rocksdb_column_family_handle_destroy" (Obj);
         keep_files: "rocksdb_disable_file_deletions" (Obj, *mut Text);
         close: "rocksdb_close" (Obj);
-        destroy_db: "rocksdb_destroy_db" (Obj, Bytes, *mut Text);
         free: "rocksdb_free" (Obj);
         delete: "rocksdb_delete_cf" (Obj, Obj, Obj, Bytes, usize, *mut Text);
         write: "rocksdb_write" (Obj, Obj, Obj, *mut Text);
@@ -146,12 +145,6 @@ impl RocksDbConfig {
         }
         self.library.fault(error)?;
         Ok(new)
-    }
-
-    /// Deletes a database, its log directory too. Errors: as [`StoreLibrary::destroy_with`].
-    pub fn destroy(&self, dir: &Path) -> Result<()> {
-        // SAFETY: the options live until the call is over.
-        unsafe { self.library.destroy_with(self.raw, dir) }
     }
 
     /// Makes the database and the column family when they are not there; a new one only there.

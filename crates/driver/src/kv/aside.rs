@@ -1,0 +1,282 @@
+//! A database that gives way to another one: out of the way first, deleted once the other one is in use, put
+//! back where that fails.
+//!
+//! Its files are renamed into a directory beside them, which takes every right that deleting them takes and
+//! loses nothing. Called by `directory`, which has asked whether it may go.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+use taillight_core::{Error, Result, atomic};
+
+use super::numbers::StoreFile;
+use crate::path_error::cannot;
+
+/// What the names of such directories begin with.
+const ASIDE: &str = ".taillight-aside-";
+/// Where RocksDB puts old logs.
+const ARCHIVE: &str = "archive";
+
+/// Whether a name is that of such a directory.
+pub fn is_aside(name: &str) -> bool {
+    name.starts_with(ASIDE)
+}
+
+/// The files of a database, out of the way. Dropped, they are put back.
+pub struct SetAside {
+    places: Vec<AsidePlace>,
+}
+
+impl SetAside {
+    /// Moves the files of the database in `dir` away, which is called `named`, and its logs in the directories
+    /// `beside`. Errors: `Unavailable` where one cannot be moved; then all are where they were.
+    pub fn of(dir: &Path, named: &Path, beside: &[PathBuf], run_id: &str) -> Result<SetAside> {
+        let mut aside = SetAside { places: Vec::new() };
+        let logs = beside.iter().map(|dir| (dir.as_path(), dir.as_path(), true));
+        for (place, path, logs_only) in std::iter::once((dir, named, false)).chain(logs) {
+            let Some(place) = AsidePlace::make(place, path, run_id)? else { continue };
+            aside.places.push(place);
+            // Dropped with what has been moved so far.
+            let moved = aside.places.last_mut().map_or(Ok(()), |place| place.fill(logs_only));
+            moved.map_err(|e| {
+                cannot("cannot move the database out of the way", path, e)
+                    .hint("it is left as it was; see who may change its files (ls -l, lsattr)")
+            })?;
+        }
+        Ok(aside)
+    }
+
+    /// Deletes them. Errors: `Unavailable`, when some are left.
+    pub fn delete(mut self) -> Result<()> {
+        let places = std::mem::take(&mut self.places);
+        places.into_iter().try_for_each(AsidePlace::delete)
+    }
+
+    /// Puts them back where they were. Errors: `Unavailable`, naming where those are that have no place any
+    /// more.
+    pub fn put_back(mut self) -> Result<()> {
+        self.return_all()
+    }
+
+    fn return_all(&mut self) -> Result<()> {
+        let places = std::mem::take(&mut self.places).into_iter();
+        places.map(|mut place| place.put_back()).fold(Ok(()), Result::and)
+    }
+}
+
+impl Drop for SetAside {
+    fn drop(&mut self) {
+        let _ = self.return_all();
+    }
+}
+
+/// What was moved out of one directory.
+struct AsidePlace {
+    path: PathBuf,
+    from: OwnedFd,
+    name: String,
+    to: OwnedFd,
+    /// Where it was, below `from`, and its name in `to`.
+    moved: Vec<(PathBuf, OsString)>,
+}
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+impl AsidePlace {
+    /// None where there is no directory.
+    fn make(place: &Path, path: &Path, run_id: &str) -> Result<Option<AsidePlace>> {
+        let failed = |e: Errno| cannot("cannot move the database out of the way", path, e);
+        // Followed: it may be a path of /proc that leads to the very directory.
+        let from = match rustix::fs::open(place, DIRECTORY | OFlags::RDONLY, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            from => from.map_err(failed)?,
+        };
+        changeable(path, &from)?;
+        let name = format!("{ASIDE}{run_id}");
+        mkdirat(&from, name.as_str(), Mode::from_raw_mode(0o700)).map_err(failed)?;
+        let flags = DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW;
+        let to = openat(&from, name.as_str(), flags, Mode::empty()).map_err(failed)?;
+        Ok(Some(AsidePlace { path: path.to_owned(), from, name, to, moved: Vec::new() }))
+    }
+
+    fn fill(&mut self, logs_only: bool) -> io::Result<()> {
+        let goes = |name: &str| match StoreFile::of(name) {
+            Some(StoreFile::Log(_)) => true,
+            Some(_) => !logs_only,
+            None => false,
+        };
+        for name in names(&self.from)?.into_iter().filter(|name| goes(name)) {
+            self.take(PathBuf::from(&name), name.into())?;
+        }
+        let flags = DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW;
+        let old = match openat(&self.from, ARCHIVE, flags, Mode::empty()) {
+            Ok(old) => names(&old)?,
+            Err(_) => Vec::new(),
+        };
+        for name in old {
+            if matches!(StoreFile::of(&name), Some(StoreFile::Log(_))) {
+                let to = format!("{ARCHIVE}.{name}");
+                self.take(Path::new(ARCHIVE).join(name), to.into())?;
+            }
+        }
+        // Somebody's files in it: it stays.
+        let _ = unlinkat(&self.from, ARCHIVE, AtFlags::REMOVEDIR);
+        Ok(())
+    }
+
+    fn take(&mut self, from: PathBuf, to: OsString) -> io::Result<()> {
+        rename((&self.from, &from), (&self.to, Path::new(&to)))?;
+        self.moved.push((from, to));
+        Ok(())
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        let mut left = None;
+        for (from, to) in std::mem::take(&mut self.moved).into_iter().rev() {
+            if from.starts_with(ARCHIVE) {
+                let _ = mkdirat(&self.from, ARCHIVE, Mode::from_raw_mode(0o755));
+            }
+            if let Err(e) = rename((&self.to, Path::new(&to)), (&self.from, &from)) {
+                left = Some(e);
+            }
+        }
+        let _ = unlinkat(&self.from, self.name.as_str(), AtFlags::REMOVEDIR);
+        left.map_or(Ok(()), |e| {
+            Err(Error::unavailable("files of the database could not be put back")
+                .with("path", self.path.join(&self.name).display())
+                .source(e)
+                .hint("they are in that directory: move them back to the one above"))
+        })
+    }
+
+    fn delete(mut self) -> Result<()> {
+        let failed = |path: &Path, name: &str, e: Errno| {
+            cannot("cannot delete the database that gave way", &path.join(name), e)
+        };
+        for (_, name) in std::mem::take(&mut self.moved) {
+            let gone = unlinkat(&self.to, name.as_os_str(), AtFlags::empty());
+            gone.map_err(|e| failed(&self.path, &self.name, e))?;
+        }
+        unlinkat(&self.from, self.name.as_str(), AtFlags::REMOVEDIR)
+            .map_err(|e| failed(&self.path, &self.name, e))
+    }
+}
+
+/// Errors: `Unavailable` for a directory in which things can be made and never be removed.
+pub fn changeable(path: &Path, dir: &OwnedFd) -> Result<()> {
+    match atomic::is_append_only(dir) {
+        false => Ok(()),
+        true => Err(Error::unavailable("the directory is append-only: nothing in it can give way")
+            .with("path", path.display())
+            .hint("take the attribute away (chattr -a), or choose another path")),
+    }
+}
+
+fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
+    let mut all = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        // No store gives names that are not UTF-8.
+        if let Ok(name) = entry?.file_name().to_str() {
+            all.push(name.to_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// Renames, and replaces nothing where the file system can promise that.
+fn rename(from: (&OwnedFd, &Path), to: (&OwnedFd, &Path)) -> io::Result<()> {
+    let moved = rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE);
+    match moved {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            match rustix::fs::statat(to.0, to.1, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?),
+                _ => Err(io::ErrorKind::AlreadyExists.into()),
+            }
+        }
+        moved => Ok(moved?),
+    }
+}
+
+/// A directory with a database that a killed run set aside.
+pub fn left_behind(dir: &Path) -> Result<Option<PathBuf>> {
+    let flags = DIRECTORY | OFlags::RDONLY;
+    let failed = |e: io::Error| cannot("cannot list the directory", dir, e);
+    let fd = rustix::fs::openat(CWD, dir, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+    let all = names(&fd).map_err(failed)?;
+    Ok(all.into_iter().find(|name| is_aside(name)).map(|name| dir.join(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn tree(dir: &Path) -> Vec<String> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            match entry.file_type().unwrap().is_dir() {
+                true => {
+                    all.extend(tree(&entry.path()).iter().map(|below| format!("{name}/{below}")))
+                }
+                false => all.push(name),
+            }
+        }
+        all.sort();
+        all
+    }
+
+    fn place() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let tmp = tempfile::tempdir().unwrap();
+        let (db, logs) = (tmp.path().join("db"), tmp.path().join("logs"));
+        for dir in [&db, &logs, &db.join("archive")] {
+            fs::create_dir(dir).unwrap();
+        }
+        for name in ["CURRENT", "MANIFEST-000004", "000005.sst", "LOCK", "thesis", "archive/1.log"]
+        {
+            fs::write(db.join(name), name).unwrap();
+        }
+        for name in ["000006.log", "000007.sst"] {
+            fs::write(logs.join(name), name).unwrap();
+        }
+        (tmp, db, logs)
+    }
+
+    #[test]
+    fn what_is_set_aside_comes_back_or_goes() {
+        let (tmp, db, logs) = place();
+        let before = tree(tmp.path());
+        let aside = || SetAside::of(&db, &db, std::slice::from_ref(&logs), "r1").unwrap();
+        let held = aside();
+        assert_eq!(left_behind(&db).unwrap(), Some(db.join(".taillight-aside-r1")));
+        assert!(!db.join("CURRENT").exists() && !logs.join("000006.log").exists());
+        assert!(db.join("thesis").exists() && logs.join("000007.sst").exists());
+        drop(held);
+        assert_eq!(tree(tmp.path()), before);
+        // Something has the name of one meanwhile.
+        let held = aside();
+        fs::write(db.join("CURRENT"), "newer").unwrap();
+        assert!(held.put_back().is_err());
+        assert_eq!(fs::read(db.join("CURRENT")).unwrap(), b"newer");
+        assert_eq!(tree(&db.join(".taillight-aside-r1")), ["CURRENT"]);
+        fs::rename(db.join(".taillight-aside-r1/CURRENT"), db.join("CURRENT")).unwrap();
+        fs::remove_dir(db.join(".taillight-aside-r1")).unwrap();
+        aside().delete().unwrap();
+        assert_eq!(tree(tmp.path()), ["db/thesis", "logs/000007.sst"]);
+    }
+
+    #[test]
+    fn what_cannot_be_moved_leaves_all_as_it_was() {
+        let (tmp, db, logs) = place();
+        let before = tree(tmp.path());
+        // A name that is taken stands for a file that is immutable.
+        let taken = logs.join(".taillight-aside-r1");
+        fs::create_dir(&taken).unwrap();
+        assert!(SetAside::of(&db, &db, &[logs], "r1").is_err());
+        assert_eq!(tree(tmp.path()), before);
+    }
+}

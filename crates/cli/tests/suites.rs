@@ -271,7 +271,7 @@ fn the_standard_tests_run_and_list_their_deviations() {
         let dir = scratch();
         let line = format!(
             "suite {name} --scale quick --driver sim --runtime 20ms --output out \
-             --set target.size=16MiB"
+             --set target.size=16MiB -v"
         );
         let (out, _) = run_line(dir.path(), &line, 0);
         assert!(out.contains("NOT CONFORMANT to SNIA SSS PTS 2.0.2"), "{out}");

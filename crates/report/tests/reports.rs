@@ -403,12 +403,12 @@ fn ceilings_are_answered_with_what_they_need() {
     assert_eq!(made.verdict.status, VerdictStatus::Warned);
     assert_eq!(made.verdict.reasons[0].code, "ceiling_failed");
     assert!(made.verdict.text.starts_with("Over the ceiling: "));
-    assert!(report(&path).text.contains("\nCeiling missed: Missed: "));
+    assert!(report(&path).text.contains("\nCeiling missed: "));
     edit(&path, |m| {
         m.plan.qos.ceilings.remove(1);
     });
     let made = report(&path);
-    assert!(made.text.starts_with("Ceiling undecided:\n"), "{}", made.text);
+    assert!(made.text.contains("\nCeiling undecided: "), "{}", made.text);
 }
 
 #[test]

@@ -36,3 +36,4 @@ pub use short::{ShortCeiling, ShortFigures, ShortReport, ShortRun};
 pub use sides::{SideDetails, side_details, side_tables, side_words, sides_of};
 pub use tables::overview;
 pub use view::{Fact, Model, VerdictView, word};
+pub use wrong_blocks::WRONG_BLOCKS;

@@ -11,6 +11,9 @@ use crate::verdict::wrong_data::{kinds, place};
 /// Findings in the table.
 const SHOWN: usize = 10;
 
+/// Which table it is, for programs.
+pub const WRONG_BLOCKS: &str = "verify";
+
 /// The line among the facts.
 pub fn fact(summary: &Summary) -> Option<(String, Tone)> {
     let report = summary.verify.as_ref()?;
@@ -65,7 +68,7 @@ pub fn table(summary: &Summary) -> Option<Table> {
     });
     let rows = shown.map(|(f, times)| row(f, *times, keyed)).collect();
     let columns = ["", "where", "expected", "found", "by"];
-    Some(Table { note, rows, ..Table::of_words("verify", "Wrong blocks", &columns) })
+    Some(Table { note, rows, ..Table::of_words(WRONG_BLOCKS, "Wrong blocks", &columns) })
 }
 
 /// What is wrong in the same way at the same place, once, with how often it was read.

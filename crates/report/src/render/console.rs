@@ -7,7 +7,7 @@ use taillight_rundir::Summary;
 
 use crate::model::shared::{SIMILAR, about_all, own_reasons, shared_warnings};
 use crate::model::{
-    AnalysedRun, Fact, Model, RATE, about, differences, first, overview, sentences,
+    AnalysedRun, Fact, Model, RATE, WRONG_BLOCKS, about, differences, first, overview, sentences,
 };
 use crate::table::{Cell, Table, TextPage, Tone};
 
@@ -35,6 +35,10 @@ fn single(run: &AnalysedRun, style: ConsoleStyle) -> String {
     let verdict = &model.verdict;
     page.headed(verdict.word, verdict.tone, &verdict.text);
     reasons(&mut page, verdict.further(), style);
+    // Wrong data is the answer to a run that verifies: its places stand before every figure.
+    if let Some(wrong) = model.table(WRONG_BLOCKS).filter(|_| !style.detail) {
+        page.table(wrong);
+    }
     let figures = first::figures(&[(&run.label, &run.summary)]);
     if !figures.rows.is_empty() {
         page.table(&figures);

@@ -9,7 +9,7 @@ use taillight_report::undecided;
 use taillight_rundir::Summary;
 use taillight_rundir::summary::{Cause, QosStatus};
 
-use super::answers::{Check, quantile_of};
+use super::answers::{CheckedCeiling, quantile_of};
 use crate::method::PointResult;
 
 /// Ceilings that the sentence names; the table has all.
@@ -22,12 +22,12 @@ const STORAGE: [&str; 5] = ["device", "block_queue", "file_system", "server", "s
 /// `measures` is what those I/Os are; `looks` the runs that the answer took.
 pub(super) fn sentence(
     answer: QosStatus,
-    checks: &[Check<'_>],
+    checks: &[CheckedCeiling<'_>],
     measures: Option<&str>,
     looks: &[&PointResult],
 ) -> String {
-    let of: Vec<&Check<'_>> = checks.iter().filter(|c| c.among_all() == answer).collect();
-    let what = |c: &Check<'_>| about(c, measures, checks);
+    let of: Vec<&CheckedCeiling<'_>> = checks.iter().filter(|c| c.among_all() == answer).collect();
+    let what = |c: &CheckedCeiling<'_>| about(c, measures, checks);
     let mut parts: Vec<String> = Vec::new();
     let mut last = String::new();
     for check in of.iter().take(if answer == QosStatus::Pass { MOST_NAMED } else { 1 }) {
@@ -64,7 +64,7 @@ pub(super) fn sentence(
 }
 
 /// `99 % of etcd's appends`; the run beside it where there are several.
-fn about(check: &Check<'_>, measures: Option<&str>, all: &[Check<'_>]) -> String {
+fn about(check: &CheckedCeiling<'_>, measures: Option<&str>, all: &[CheckedCeiling<'_>]) -> String {
     let q = check.qos;
     let what = match (&q.requests, measures, &q.workload) {
         (Some(r), ..) => format!("requests of {}", r.fanout),
@@ -79,7 +79,7 @@ fn about(check: &Check<'_>, measures: Option<&str>, all: &[Check<'_>]) -> String
     }
 }
 
-fn kept(check: &Check<'_>, what: &str) -> String {
+fn kept(check: &CheckedCeiling<'_>, what: &str) -> String {
     let q = check.qos;
     let ceiling = duration(q.ceiling_ns as f64);
     let most = q
@@ -105,7 +105,7 @@ fn faster(ceiling_ns: u64, ns: u64) -> String {
     }
 }
 
-fn open_or_missed(check: &Check<'_>, what: &str) -> String {
+fn open_or_missed(check: &CheckedCeiling<'_>, what: &str) -> String {
     let q = check.qos;
     let ceiling = duration(q.ceiling_ns as f64);
     let allowed = q.at.parse::<Percentile>().map_or("-".to_owned(), |at| percent(at.tail_share()));
@@ -126,7 +126,7 @@ fn open_or_missed(check: &Check<'_>, what: &str) -> String {
 }
 
 /// Who held most of the slow ones.
-fn in_the_way(check: &Check<'_>) -> Option<String> {
+fn in_the_way(check: &CheckedCeiling<'_>) -> Option<String> {
     let causes = check.qos.cause.as_ref()?;
     // What waited behind earlier ones says nothing of what held those.
     let first = causes.iter().find(|c| c.layer != "schedule").or(causes.first())?;
@@ -149,7 +149,7 @@ fn in_the_way(check: &Check<'_>) -> Option<String> {
 }
 
 /// The change of level inside the runs that answer, where there is one.
-fn changed(checks: &[Check<'_>]) -> Option<String> {
+fn changed(checks: &[CheckedCeiling<'_>]) -> Option<String> {
     let of = |s: &Summary| {
         let reasons = s.verdict.reasons.iter();
         reasons

@@ -19,13 +19,13 @@ use crate::figures::quantile;
 use crate::method::PointResult;
 
 /// One ceiling of one run.
-pub(super) struct Check<'a> {
+pub(super) struct CheckedCeiling<'a> {
     pub result: &'a PointResult,
     pub summary: &'a Summary,
     pub qos: &'a Qos,
 }
 
-impl Check<'_> {
+impl CheckedCeiling<'_> {
     /// The answer of the check by itself.
     fn status(&self) -> QosStatus {
         of_run(self.summary, self.qos, self.qos.status)
@@ -48,11 +48,11 @@ impl Check<'_> {
 }
 
 /// Every check of the runs that answer.
-fn checks<'a>(answering: &[&'a PointResult]) -> Vec<Check<'a>> {
+fn checks<'a>(answering: &[&'a PointResult]) -> Vec<CheckedCeiling<'a>> {
     let of = |result: &&'a PointResult| {
         let result: &'a PointResult = result;
         let summary = result.summary.as_ref()?;
-        Some(summary.qos.iter().map(move |qos| Check { result, summary, qos }))
+        Some(summary.qos.iter().map(move |qos| CheckedCeiling { result, summary, qos }))
     };
     answering.iter().filter_map(of).flatten().collect()
 }
@@ -113,7 +113,7 @@ pub(super) fn exit(of: &Answering<'_>) -> Option<Exit> {
 
 /// The answer over all runs: missed if one is, kept if all are and the series is whole; none without a
 /// ceiling.
-fn overall(of: &Answering<'_>, checks: &[Check<'_>]) -> Option<QosStatus> {
+fn overall(of: &Answering<'_>, checks: &[CheckedCeiling<'_>]) -> Option<QosStatus> {
     let has = |status| checks.iter().any(|check| check.among_all() == status);
     let worst = if has(QosStatus::Fail) {
         QosStatus::Fail
@@ -128,7 +128,7 @@ fn overall(of: &Answering<'_>, checks: &[Check<'_>]) -> Option<QosStatus> {
 /// For `series.json`; none without a ceiling.
 pub(super) fn answer(of: &Answering<'_>, measures: Option<&str>) -> Option<Value> {
     let all = checks(&of.runs);
-    let check = |c: &Check<'_>| json!({ "run": c.result.point.id, "answer": word(c.status()), "layer": layer(c.qos), "check": c.qos });
+    let check = |c: &CheckedCeiling<'_>| json!({ "run": c.result.point.id, "answer": word(c.status()), "layer": layer(c.qos), "check": c.qos });
     let answer = overall(of, &all)?;
     let text = answer_words::sentence(answer, &all, measures, &of.looks);
     Some(json!({

@@ -13,7 +13,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_rundir::series::Decision;
 
-use super::answers::{self, Answering};
+use super::answers;
 use super::loops::{load_ns, settings};
 use super::matrix::{MatrixSuite, SuitePhase, deepest_measured};
 use super::matrix_points::{PointMaker, PointPlace, coordinates};
@@ -59,7 +59,7 @@ pub(super) struct MatrixMethod {
     /// How the suite departs from the standard it names.
     pub deviations: Vec<String>,
     /// Places of the points by their ids.
-    places: BTreeMap<String, usize>,
+    pub places: BTreeMap<String, usize>,
     maker: PointMaker,
 }
 
@@ -160,7 +160,7 @@ impl MatrixMethod {
     }
 
     /// The point of a result, as it was planned.
-    fn planned(&self, result: &PointResult) -> Option<&PhasePoint> {
+    pub fn planned(&self, result: &PointResult) -> Option<&PhasePoint> {
         self.points.get(*self.places.get(&result.point.id)?)
     }
 
@@ -196,31 +196,6 @@ impl MatrixMethod {
     /// The results of a phase's own runs, in order.
     pub fn results<'a>(&self, phase: usize, done: &'a [PointResult]) -> Vec<&'a PointResult> {
         self.results_of(phase, RunPart::Own, done)
-    }
-
-    /// The result that a second look is at; none before it is there.
-    fn first_look<'a>(&self, second: &Point, done: &'a [PointResult]) -> Option<&'a PointResult> {
-        let before = self.places.get(&second.id)?.checked_sub(1)?;
-        done.iter().find(|r| r.point.id == self.points[before].point.id)
-    }
-
-    /// Which runs answer for the ceilings: the last whole look at each setting.
-    pub fn answering<'a>(&self, done: &'a [PointResult]) -> Answering<'a> {
-        let whole = |r: &&PointResult| r.complete() && r.summary.is_some();
-        let second =
-            |r: &&PointResult| self.planned(r).is_some_and(|p| p.part == RunPart::SecondLook);
-        let (seconds, mut runs): (Vec<&PointResult>, Vec<&PointResult>) =
-            done.iter().partition(second);
-        let mut looks = Vec::new();
-        for second in seconds.into_iter().filter(whole) {
-            let Some(first) = self.first_look(&second.point, done) else { continue };
-            let Some(place) = runs.iter().position(|r| std::ptr::eq(*r, first)) else { continue };
-            runs[place] = second;
-            if looks.is_empty() {
-                looks = vec![first, second];
-            }
-        }
-        Answering { runs, looks, whole: self.following(done).is_none() }
     }
 
     /// The rounds of a phase that count; none before one is complete.
@@ -319,20 +294,6 @@ impl MatrixMethod {
             }
         }
         Err(lost())
-    }
-
-    /// A second look, as long as the first one says.
-    fn second_look(&self, planned: &Point, done: &[PointResult]) -> Point {
-        let mut point = planned.clone();
-        let first = self.first_look(planned, done);
-        let summary = first.and_then(|r| r.summary.as_ref());
-        let duration = first.and_then(|r| r.point.plan.run.duration);
-        if let (Some(summary), Some(first), Some(most)) =
-            (summary, duration, point.plan.run.duration)
-        {
-            point.plan.run.duration = Some(second_look::length(summary, first, most));
-        }
-        point
     }
 
     /// What the rounds of a phase say; none for one whose rounds are a given number.

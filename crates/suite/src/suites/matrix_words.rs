@@ -435,7 +435,6 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let texts =
         |detail: bool| tables.iter().filter(move |t| t.detail == detail).map(Table::to_text);
     let details = joined(columns.chain(texts(true)));
-    let shown: Vec<String> = texts(false).collect();
     let mut steady: Vec<SteadyTrack> =
         found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
     steady.extend((0..suite.phases.len()).filter_map(|at| before_rounds(method, at, series.done)));
@@ -455,20 +454,23 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     });
     let said = fitted(&[standard.as_slice(), words.as_slice()].concat().join(" "));
     words.splice(0..0, ceilings.iter().map(|(answer, _)| answer.clone()));
-    let lead = words.join(" ");
     // Operating points are of the whole grid, and so is their knee.
     let curves = sweep.iter().filter(|d| d.marks.is_empty()).flat_map(|d| &d.curves);
     let knees: Vec<&str> = curves.map(|curve| curve.text.as_str()).collect();
     let answers = ceilings.iter().map(|(answer, _)| fitted(answer));
-    let after = joined(answers.chain([said]).chain(shown).chain([fitted_lines(&knees)]));
+    let after = joined(answers.chain([said]).chain(texts(false)).chain([fitted_lines(&knees)]));
     Ok(SeriesReport {
         after: format!("\n{after}"),
         details: format!("\n{details}"),
         context: ReportContext {
             title: Some(title),
-            text: format!("{lead} {}", knees.iter().map(|k| format!("{k}. ")).collect::<String>())
-                .trim()
-                .to_owned(),
+            text: format!(
+                "{} {}",
+                words.join(" "),
+                knees.iter().map(|k| format!("{k}. ")).collect::<String>()
+            )
+            .trim()
+            .to_owned(),
             tables,
             steady,
             sweep,

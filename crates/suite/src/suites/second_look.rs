@@ -10,9 +10,10 @@ use taillight_core::units::Span;
 use taillight_rundir::Summary;
 use taillight_rundir::summary::QosStatus;
 
-use super::answers;
+use super::answers::{self, Answering};
 use super::loops::load_ns;
-use crate::method::PointResult;
+use super::matrix_method::{MatrixMethod, RunPart};
+use crate::method::{Point, PointResult};
 
 /// Looks at a setting where there is a second one.
 pub(super) const LOOKS: u32 = 2;
@@ -50,4 +51,49 @@ pub(super) fn length(first: &Summary, duration: Span, longest: Span) -> Span {
     let seconds = (duration.0 as f64 * most / 1e9).ceil();
     // A number beyond u64 becomes its largest.
     Span(((seconds * 1e9) as u64).clamp(duration.0, longest.0))
+}
+
+impl MatrixMethod {
+    /// The result that a second look is at; none before it is there.
+    pub(super) fn first_look<'a>(
+        &self,
+        second: &Point,
+        done: &'a [PointResult],
+    ) -> Option<&'a PointResult> {
+        let before = self.places.get(&second.id)?.checked_sub(1)?;
+        done.iter().find(|r| r.point.id == self.points[before].point.id)
+    }
+
+    /// Which runs answer for the ceilings: the last whole look at each setting.
+    pub(super) fn answering<'a>(&self, done: &'a [PointResult]) -> Answering<'a> {
+        let whole = |r: &&PointResult| r.complete() && r.summary.is_some();
+        let second =
+            |r: &&PointResult| self.planned(r).is_some_and(|p| p.part == RunPart::SecondLook);
+        let (seconds, mut runs): (Vec<&PointResult>, Vec<&PointResult>) =
+            done.iter().partition(second);
+        let mut looks = Vec::new();
+        for second in seconds.into_iter().filter(whole) {
+            let Some(first) = self.first_look(&second.point, done) else { continue };
+            let Some(place) = runs.iter().position(|r| std::ptr::eq(*r, first)) else { continue };
+            runs[place] = second;
+            if looks.is_empty() {
+                looks = vec![first, second];
+            }
+        }
+        Answering { runs, looks, whole: self.following(done).is_none() }
+    }
+
+    /// A second look, as long as the first one says.
+    pub(super) fn second_look(&self, planned: &Point, done: &[PointResult]) -> Point {
+        let mut point = planned.clone();
+        let first = self.first_look(planned, done);
+        let summary = first.and_then(|r| r.summary.as_ref());
+        let duration = first.and_then(|r| r.point.plan.run.duration);
+        if let (Some(summary), Some(first), Some(most)) =
+            (summary, duration, point.plan.run.duration)
+        {
+            point.plan.run.duration = Some(length(summary, first, most));
+        }
+        point
+    }
 }

@@ -39,7 +39,7 @@ cargo xtask CHORE
   bpf                   build the trace programs anew (needs clang)
   lab [--only A,B] [--engine E] [--ms N] [--repeats N] [--keep DIR] [--fresh] [--write]
                         faults with known truth, scored; --write puts the matrix into the docs
-  proof intervals [--page]
+  proof intervals|disk-for [--page]
                         how often intervals and ceilings err, half an hour; --page: the table alone
   demo                  measure the disk under this directory, one overlaid report
   smoke                 run the release binary end to end

@@ -72,7 +72,8 @@ fn a_search_needs_no_job_file() {
     let (out, _) = run_line(dir.path(), &line, 0);
     let found = json(&dir.path().join("r/search.json"));
     let rate = found["answer"]["value"].as_f64().expect(&out);
-    assert!((3_500.0..=4_009.0).contains(&rate), "{rate}: {out}");
+    // Four channels of 1 ms: no more than 4,000 a second; Poisson arrivals wait from below that.
+    assert!((3_200.0..=4_009.0).contains(&rate), "{rate}: {out}");
     let line =
         format!("search {device} --ceiling 1500us@99 --queue-depth 1..16 --runtime 5s --output d");
     run_line(dir.path(), &line, 0);

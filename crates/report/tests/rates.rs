@@ -19,7 +19,8 @@ fn made(sample: &Sample, change: impl FnOnce(&mut Manifest)) -> (Summary, String
     let mut manifest = common::write(path, sample);
     change(&mut manifest);
     std::fs::write(path.join(names::MANIFEST), serde_json::to_vec(&manifest).unwrap()).unwrap();
-    let mut made = make(&[path], &ReportOptions::default(), &mut |_| true).unwrap();
+    let options = ReportOptions { detail: true, ..ReportOptions::default() };
+    let mut made = make(&[path], &options, &mut |_| true).unwrap();
     (made.summaries.remove(0), made.text)
 }
 

@@ -81,7 +81,7 @@ fn summary_validates_and_keeps_its_order() {
     assert_eq!(keys(&value["verdict"]), ["status", "text", "reasons"]);
     assert_eq!(
         keys(&value["totals"])[..7],
-        ["count", "bytes", "duration_ns", "iops", "bytes_per_s", "errors", "service"]
+        ["count", "bytes", "duration_ns", "iops", "bytes_per_s", "in_phase", "errors"]
     );
 }
 

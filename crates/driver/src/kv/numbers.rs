@@ -109,9 +109,9 @@ fn records(file: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// What is left of a record.
-struct Fields<'a>(&'a [u8]);
+struct RecordFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> RecordFields<'a> {
     fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -155,7 +155,7 @@ const SKIPPABLE: u64 = 1 << 13;
 /// RocksDB's `VersionEdit::DecodeFrom` (`db/version_edit.cc`), of which LevelDB's is a part. None for a field
 /// that is not known; else the number that comes next, where the record says it.
 fn next_in(record: &[u8]) -> Option<Option<u64>> {
-    let (mut fields, mut next) = (Fields(record), None);
+    let (mut fields, mut next) = (RecordFields(record), None);
     while !fields.0.is_empty() {
         match fields.number()? {
             1 | 201 => fields.texts(1)?,
@@ -182,7 +182,7 @@ fn next_in(record: &[u8]) -> Option<Option<u64>> {
 }
 
 /// A table: so many numbers first, its keys, its sequence numbers.
-fn new_file(fields: &mut Fields<'_>, numbers: usize) -> Option<()> {
+fn new_file(fields: &mut RecordFields<'_>, numbers: usize) -> Option<()> {
     fields.numbers(numbers)?;
     fields.texts(2)?;
     fields.numbers(2)

@@ -9,7 +9,7 @@ use taillight_report::undecided;
 use taillight_rundir::Summary;
 use taillight_rundir::summary::{Cause, QosStatus};
 
-use super::answers::{CheckedCeiling, quantile_of};
+use super::answers::{AnsweredCeiling, quantile_of};
 use crate::method::PointResult;
 
 /// Ceilings that the sentence names; the table has all.
@@ -22,12 +22,12 @@ const STORAGE: [&str; 5] = ["device", "block_queue", "file_system", "server", "s
 /// `measures` is what those I/Os are; `looks` the runs that the answer took.
 pub(super) fn sentence(
     answer: QosStatus,
-    checks: &[CheckedCeiling<'_>],
+    checks: &[AnsweredCeiling<'_>],
     measures: Option<&str>,
     looks: &[&PointResult],
 ) -> String {
-    let of: Vec<&CheckedCeiling<'_>> = checks.iter().filter(|c| c.among_all() == answer).collect();
-    let what = |c: &CheckedCeiling<'_>| about(c, measures, checks);
+    let of: Vec<&AnsweredCeiling<'_>> = checks.iter().filter(|c| c.among_all() == answer).collect();
+    let what = |c: &AnsweredCeiling<'_>| about(c, measures, checks);
     let mut parts: Vec<String> = Vec::new();
     let mut last = String::new();
     for check in of.iter().take(if answer == QosStatus::Pass { MOST_NAMED } else { 1 }) {
@@ -64,7 +64,11 @@ pub(super) fn sentence(
 }
 
 /// `99 % of etcd's appends`; the run beside it where there are several.
-fn about(check: &CheckedCeiling<'_>, measures: Option<&str>, all: &[CheckedCeiling<'_>]) -> String {
+fn about(
+    check: &AnsweredCeiling<'_>,
+    measures: Option<&str>,
+    all: &[AnsweredCeiling<'_>],
+) -> String {
     let q = check.qos;
     let what = match (&q.requests, measures, &q.workload) {
         (Some(r), ..) => format!("requests of {}", r.fanout),
@@ -79,7 +83,7 @@ fn about(check: &CheckedCeiling<'_>, measures: Option<&str>, all: &[CheckedCeili
     }
 }
 
-fn kept(check: &CheckedCeiling<'_>, what: &str) -> String {
+fn kept(check: &AnsweredCeiling<'_>, what: &str) -> String {
     let q = check.qos;
     let ceiling = duration(q.ceiling_ns as f64);
     let most = q
@@ -105,7 +109,7 @@ fn faster(ceiling_ns: u64, ns: u64) -> String {
     }
 }
 
-fn open_or_missed(check: &CheckedCeiling<'_>, what: &str) -> String {
+fn open_or_missed(check: &AnsweredCeiling<'_>, what: &str) -> String {
     let q = check.qos;
     let ceiling = duration(q.ceiling_ns as f64);
     let allowed = q.at.parse::<Percentile>().map_or("-".to_owned(), |at| percent(at.tail_share()));
@@ -126,10 +130,13 @@ fn open_or_missed(check: &CheckedCeiling<'_>, what: &str) -> String {
 }
 
 /// Who held most of the slow ones.
-fn in_the_way(check: &CheckedCeiling<'_>) -> Option<String> {
+fn in_the_way(check: &AnsweredCeiling<'_>) -> Option<String> {
     let causes = check.qos.cause.as_ref()?;
     // What waited behind earlier ones says nothing of what held those.
     let first = causes.iter().find(|c| c.layer != "schedule").or(causes.first())?;
+    if first.layer == "unknown" {
+        return None;
+    }
     let slow = format!("{} of {} slow ones", count(first.outliers), count(check.qos.above));
     let not_storage = |c: &&Cause| !STORAGE.contains(&c.layer.as_str());
     let storage: u64 = causes.iter().filter(|c| !not_storage(c)).map(|c| c.outliers).sum();
@@ -139,7 +146,6 @@ fn in_the_way(check: &CheckedCeiling<'_>) -> Option<String> {
         "cpu" if storage * 2 < check.qos.above => {
             format!("The CPU was in the way, not the disk: {slow} waited for a CPU{sure}.")
         }
-        "unknown" => format!("What held them was not seen for {slow}."),
         layer if STORAGE.contains(&layer) => format!("{slow} {place}{sure}."),
         _ if storage * 2 < check.qos.above => {
             format!("Not the storage was in the way: {slow} {place}{sure}.")
@@ -149,7 +155,7 @@ fn in_the_way(check: &CheckedCeiling<'_>) -> Option<String> {
 }
 
 /// The change of level inside the runs that answer, where there is one.
-fn changed(checks: &[CheckedCeiling<'_>]) -> Option<String> {
+fn changed(checks: &[AnsweredCeiling<'_>]) -> Option<String> {
     let of = |s: &Summary| {
         let reasons = s.verdict.reasons.iter();
         reasons

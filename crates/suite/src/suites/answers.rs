@@ -9,7 +9,6 @@ use taillight_core::exit::Exit;
 use taillight_report::format::{count, duration, percent};
 use taillight_report::layer_words;
 use taillight_report::table::{Cell, Table};
-use taillight_report::undecided;
 use taillight_rundir::Summary;
 use taillight_rundir::latency::Quantile;
 use taillight_rundir::summary::{Cause, Qos, QosStatus};
@@ -19,13 +18,13 @@ use crate::figures::quantile;
 use crate::method::PointResult;
 
 /// One ceiling of one run.
-pub(super) struct CheckedCeiling<'a> {
+pub(super) struct AnsweredCeiling<'a> {
     pub result: &'a PointResult,
     pub summary: &'a Summary,
     pub qos: &'a Qos,
 }
 
-impl CheckedCeiling<'_> {
+impl AnsweredCeiling<'_> {
     /// The answer of the check by itself.
     fn status(&self) -> QosStatus {
         of_run(self.summary, self.qos, self.qos.status)
@@ -48,11 +47,11 @@ impl CheckedCeiling<'_> {
 }
 
 /// Every check of the runs that answer.
-fn checks<'a>(answering: &[&'a PointResult]) -> Vec<CheckedCeiling<'a>> {
+fn checks<'a>(answering: &[&'a PointResult]) -> Vec<AnsweredCeiling<'a>> {
     let of = |result: &&'a PointResult| {
         let result: &'a PointResult = result;
         let summary = result.summary.as_ref()?;
-        Some(summary.qos.iter().map(move |qos| CheckedCeiling { result, summary, qos }))
+        Some(summary.qos.iter().map(move |qos| AnsweredCeiling { result, summary, qos }))
     };
     answering.iter().filter_map(of).flatten().collect()
 }
@@ -113,7 +112,7 @@ pub(super) fn exit(of: &Answering<'_>) -> Option<Exit> {
 
 /// The answer over all runs: missed if one is, kept if all are and the series is whole; none without a
 /// ceiling.
-fn overall(of: &Answering<'_>, checks: &[CheckedCeiling<'_>]) -> Option<QosStatus> {
+fn overall(of: &Answering<'_>, checks: &[AnsweredCeiling<'_>]) -> Option<QosStatus> {
     let has = |status| checks.iter().any(|check| check.among_all() == status);
     let worst = if has(QosStatus::Fail) {
         QosStatus::Fail
@@ -128,7 +127,7 @@ fn overall(of: &Answering<'_>, checks: &[CheckedCeiling<'_>]) -> Option<QosStatu
 /// For `series.json`; none without a ceiling.
 pub(super) fn answer(of: &Answering<'_>, measures: Option<&str>) -> Option<Value> {
     let all = checks(&of.runs);
-    let check = |c: &CheckedCeiling<'_>| json!({ "run": c.result.point.id, "answer": word(c.status()), "layer": layer(c.qos), "check": c.qos });
+    let check = |c: &AnsweredCeiling<'_>| json!({ "run": c.result.point.id, "answer": word(c.status()), "layer": layer(c.qos), "check": c.qos });
     let answer = overall(of, &all)?;
     let text = answer_words::sentence(answer, &all, measures, &of.looks);
     Some(json!({
@@ -157,9 +156,9 @@ pub(super) fn table(of: &Answering<'_>, measures: Option<&str>) -> Option<(Strin
     let mut table = Table::of_words("ceilings", "Ceilings", &columns);
     for check in &all {
         let (summary, q, answer) = (check.summary, check.qos, check.status());
+        // Why it is undecided stands in the sentence.
         let why = match answer {
             _ if check.by_rate() => ", the rate was not reached".to_owned(),
-            QosStatus::Undecided => format!(": {}", undecided(q, summary.totals.duration_ns)),
             _ => String::new(),
         };
         let of = match &q.requests {
@@ -178,7 +177,19 @@ pub(super) fn table(of: &Answering<'_>, measures: Option<&str>) -> Option<(Strin
         ];
         table.rows.push(row.into_iter().map(Cell::new).collect());
     }
+    // What all rows share tells none of them apart.
+    leave_out_shared(&mut table, "of");
+    leave_out_shared(&mut table, "run");
     Some((answer_words::sentence(answer, &all, measures, &of.looks), table))
+}
+
+/// Leaves a column out in which all rows have the same.
+fn leave_out_shared(table: &mut Table, heading: &str) {
+    let Some(at) = table.columns.iter().position(|c| c == heading) else { return };
+    if table.rows.windows(2).all(|two| two[0][at].text == two[1][at].text) {
+        table.columns.remove(at);
+        table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
 }
 
 fn time(ns: u64) -> String {

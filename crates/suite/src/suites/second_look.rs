@@ -19,7 +19,7 @@ use crate::method::{Point, PointResult};
 pub(super) const LOOKS: u32 = 2;
 
 /// What a second run is longer than the length that would just decide: that length is an estimate.
-const ROOM: f64 = 1.5;
+const ROOM: f64 = 3.0;
 
 /// The longest second run of a plan, where all runs of it may take `within`; none where it has no ceilings,
 /// does not end by time, or leaves no room for a second run of its own length.

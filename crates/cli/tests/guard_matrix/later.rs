@@ -160,8 +160,9 @@ fn interrupted(stage: &mut AttackStage<'_>, line: &str) -> Setup<PathBuf> {
     let mut child = stage.start(&dir, &line.split_whitespace().collect::<Vec<_>>());
     let second = dir.join("out/02-sweep-2/manifest.json");
     let begun = super::servers::wait_until(|| second.exists());
-    tool(&["kill", "-INT", &child.id().to_string()])?;
+    let sent = tool(&["kill", "-INT", &child.id().to_string()]);
     child.wait().map_err(|e| e.to_string())?;
+    sent?;
     begun.map(|()| dir)
 }
 
@@ -211,20 +212,20 @@ fn moved_there(
     let before = super::stage::sum(theirs);
     let mut child = stage.start(&dir, &line.split_whitespace().collect::<Vec<_>>());
     let first = dir.join("out/01-sweep-1");
-    match driver {
-        "file" => {
-            super::servers::wait_until(|| super::stage::measures(&first))?;
-            // The target is open by then.
-            std::thread::sleep(std::time::Duration::from_millis(400));
-        }
+    let begun = super::servers::wait_until(|| match driver {
+        "file" => super::stage::measures(&first),
         // A store that is open makes and deletes files by its path: between two points it is closed.
-        _ => super::servers::wait_until(|| first.join("summary.json").exists())?,
+        _ => first.join("summary.json").exists(),
+    });
+    if driver == "file" {
+        // The target is open by then.
+        std::thread::sleep(std::time::Duration::from_millis(400));
     }
     let away = stage.fresh("away");
-    std::fs::rename(place, &away)
-        .and_then(|()| std::fs::rename(theirs, place))
-        .map_err(|e| e.to_string())?;
+    let moved = std::fs::rename(place, &away).and_then(|()| std::fs::rename(theirs, place));
     let ended = child.wait().map_err(|e| e.to_string())?;
+    begun?;
+    moved.map_err(|e| e.to_string())?;
     let intact = super::stage::sum(place) == before;
     stage.note(
         Must::Fail,

@@ -408,6 +408,26 @@ fn spoken_of(
     points.iter().map(|point| point.run).collect()
 }
 
+/// What stands in the place of the runs where each has a page of its own.
+fn summary(method: &MatrixMethod, done: &[PointResult]) -> ReportSummary {
+    ReportSummary {
+        charts: CHARTS.map(str::to_owned).to_vec(),
+        groups: targets_words::groups(method, done),
+        links: done.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
+    }
+}
+
+/// Figures over rounds: those judged, and of the runs before each round.
+fn tracks(
+    method: &MatrixMethod,
+    found: &[(String, SteadyRounds)],
+    done: &[PointResult],
+) -> Vec<SteadyTrack> {
+    let judged = found.iter().flat_map(|(_, rounds)| rounds.tracks.clone());
+    let phases = 0..method.suite.phases.len();
+    judged.chain(phases.filter_map(|at| before_rounds(method, at, done))).collect()
+}
+
 /// The report over the points so far. Errors: `Corrupt` or `Unavailable` when a run directory
 /// cannot be read.
 pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesReport> {
@@ -435,9 +455,6 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     let texts =
         |detail: bool| tables.iter().filter(move |t| t.detail == detail).map(Table::to_text);
     let details = joined(columns.chain(texts(true)));
-    let mut steady: Vec<SteadyTrack> =
-        found.iter().flat_map(|(_, rounds)| rounds.tracks.clone()).collect();
-    steady.extend((0..suite.phases.len()).filter_map(|at| before_rounds(method, at, series.done)));
     let runs: Vec<&PointResult> = series.done.iter().collect();
     let (mut sweep, rounds) = method.sweep(series.done).unzip();
     if let Some(sweep) = &mut sweep {
@@ -447,11 +464,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
     words.extend(operating_words::lead(&choices));
     words.extend(rounds.flatten());
     let many = runs.len() > MOST_IN_FULL && sweep.is_some();
-    let summary = (many || !found.is_empty()).then(|| ReportSummary {
-        charts: CHARTS.map(str::to_owned).to_vec(),
-        groups: targets_words::groups(method, series.done),
-        links: runs.iter().map(|r| format!("{}/{}", r.point.id, names::REPORT)).collect(),
-    });
+    let summary = (many || !found.is_empty()).then(|| summary(method, series.done));
     let said = fitted(&[standard.as_slice(), words.as_slice()].concat().join(" "));
     words.splice(0..0, ceilings.iter().map(|(answer, _)| answer.clone()));
     // Operating points are of the whole grid, and so is their knee.
@@ -472,7 +485,7 @@ pub fn report(method: &MatrixMethod, series: &SeriesView<'_>) -> Result<SeriesRe
             .trim()
             .to_owned(),
             tables,
-            steady,
+            steady: tracks(method, &found, series.done),
             sweep,
             judged: spoken_of(&points, series.done, &answering),
             points,

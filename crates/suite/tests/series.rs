@@ -351,13 +351,13 @@ fn an_interrupted_resume_loses_no_row_of_complete_points() {
     run(one_store().as_mut(), &mut host, &dir).expect("it runs");
     assert_eq!(host.ran, ["01-load"]);
     assert!(host.text.contains(&"not run: 03-read-2".to_owned()), "{:?}", host.text);
-    let table = host.text.iter().find(|t| t.contains("p99")).expect("a table");
+    let table = host.text.iter().find(|t| t.contains("p999")).expect("a table");
     assert!(table.contains("01-load") && table.contains("02-read-1"), "{table}");
     // Nor when not even the load can begin.
     let mut host = SimHost { broken: Some("01-load".to_owned()), ..SimHost::default() };
     let ended = run(one_store().as_mut(), &mut host, &dir).expect("shown");
     assert_eq!((ended.exit, series(&dir).status), (Exit::TargetFailed, RunStatus::Partial));
-    let table = host.text.iter().find(|t| t.contains("p99")).expect("a table");
+    let table = host.text.iter().find(|t| t.contains("p999")).expect("a table");
     assert!(table.contains("02-read-1"), "{table}");
 }
 

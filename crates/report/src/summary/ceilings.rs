@@ -31,7 +31,7 @@ pub fn ceilings(analysis: &Analysis, all: &IoSet) -> Result<Vec<Qos>> {
     Ok(all.into_iter().map(|checked| checked.qos).collect())
 }
 
-/// A ceiling with its answer, and what it was checked on; none where that is not known.
+/// A ceiling with its answer, and what it was checked on; none where that is not known, or not asked again.
 struct CheckedCeiling<'a> {
     ceiling: &'a Ceiling,
     sample: Option<LatencySample>,
@@ -117,7 +117,11 @@ fn check<'a>(
         cause: None,
     };
     match ceiling.fanout.filter(|fanout| *fanout > 1) {
-        None => Ok(CheckedCeiling { ceiling, sample: Some(sample.clone()), qos }),
+        None => {
+            // A copy of all latencies: only what is missed is asked again.
+            let sample = (qos.status == QosStatus::Fail).then(|| sample.clone());
+            Ok(CheckedCeiling { ceiling, sample, qos })
+        }
         Some(_) => of_requests(analysis, ceiling, workload, alpha, qos),
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{binary, ended, manifest, scratch, signal, start_measuring, summary};
+use common::{binary, ended, manifest, scratch, signal, start, start_measuring, summary};
 
 /// Runs it under `ulimit LIMIT`; the exit code must be `code`. Standard error.
 fn under(dir: &std::path::Path, limit: &str, line: &str, code: i32) -> String {
@@ -34,15 +34,24 @@ fn a_file_that_becomes_too_large_is_an_error_that_names_the_limit() {
 #[test]
 fn a_run_whose_end_cannot_be_noted_is_not_lost() {
     let dir = scratch();
-    let line = "run --driver null --rate 1000/s --runtime 1s --output out";
-    let child = start_measuring(dir.path(), line);
+    // The command that recovers it is said with -q too.
+    let line = "run -q --driver null --rate 1000/s --runtime 1s --output out";
+    let child = start(dir.path(), line);
     // In the way of the manifest's name.
     let manifest = dir.path().join("out/manifest.json");
+    while !manifest.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let aside = dir.path().join("aside");
     std::fs::rename(&manifest, &aside).expect("moved");
     std::fs::create_dir(&manifest).expect("made");
     let (_, err) = ended(&child.wait_with_output().expect("it ends"), 5);
-    assert!(err.contains("manifest") && err.contains("is not lost"), "{err}");
+    assert!(
+        err.contains("manifest")
+            && err.contains("is not lost")
+            && err.contains("`taillight report out`"),
+        "{err}"
+    );
     std::fs::remove_dir(&manifest).expect("removed");
     std::fs::rename(&aside, &manifest).expect("moved");
     common::run(dir.path(), &["report", "out"], 5);

@@ -126,7 +126,8 @@ pub fn conclude(
 fn unsaved(e: &Error, run: &NewRun) -> Exit {
     problem::show(e);
     let path = in_line(run.dir.path().display());
-    output::note(&format!(
+    // With -q too: without the command, what was measured is as good as lost.
+    output::problem(&format!(
         "what was measured is not lost: remove the cause, then run `taillight report {path}`"
     ));
     Exit::TargetFailed

@@ -10,10 +10,12 @@ use std::fs::{self, File, Metadata, Permissions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, IFlags, OFlags, RenameFlags, renameat, renameat_with, unlinkat};
+use rustix::fs::{
+    AtFlags, IFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::{Error, Result, regular};
@@ -70,11 +72,11 @@ impl TempFile {
         // A name that nobody can foresee; one that is taken all the same is an error, never followed.
         let random = RandomState::new().build_hasher().finish();
         let temporary = format!(".taillight-{random:016x}{ENDING}");
-        let mut options = File::options();
-        options.read(true).write(true).create_new(true);
-        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        options.mode(if was.is_some() { 0o600 } else { 0o666 });
-        let file = options.open(dir.join(&temporary)).map_err(|e| cannot("create", &path, e))?;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(if was.is_some() { 0o600 } else { 0o666 });
+        let file = openat(&open_dir, temporary.as_str(), flags, mode);
+        let file = File::from(file.map_err(|e| cannot("create", &path, e.into()))?);
         let made = TempFile { file, dir: open_dir, temporary, path, new, committed: false };
         was.map_or(Ok(()), |was| made.keep_rights(&was))?;
         Ok(made)

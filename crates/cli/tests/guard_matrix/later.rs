@@ -35,9 +35,13 @@ type CaseOf = fn(&mut AttackStage<'_>) -> Setup<()>;
 
 pub fn plan(fault: LateFault, naming: Naming) -> CellPlan {
     let cases: &[CaseOf] = match (fault, naming) {
-        (LateFault::FailedStart, Naming::Direct) => {
-            &[immutable_rocksdb, immutable_leveldb, logs_read_only, too_few_connections]
-        }
+        (LateFault::FailedStart, Naming::Direct) => &[
+            immutable_rocksdb,
+            immutable_leveldb,
+            logs_read_only,
+            logs_without_room,
+            too_few_connections,
+        ],
         (LateFault::FailedStart, Naming::NotRoot) => &[directory_of_another],
         (LateFault::ChangedContent, Naming::Resumed) => {
             &[file_rewritten, disk_formatted, database_added_to]
@@ -113,6 +117,21 @@ fn logs_read_only(stage: &mut AttackStage<'_>) -> Setup<()> {
     for logs in ["logs", "new"] {
         let options = format!("target.options.options=wal_dir={}", shown(&place.join(logs)));
         let line = format!("--driver rocksdb {LOAD} --set {options}");
+        confirmed(stage, LateFault::FailedStart, &[], &line, &shown(&db));
+    }
+    Ok(())
+}
+
+fn logs_without_room(stage: &mut AttackStage<'_>) -> Setup<()> {
+    let db = stage.fresh("db");
+    make_database(stage, ForeignStore::RocksDb, &db)?;
+    stage.keep_safe(&db);
+    let place = stage.mount_words(&["-t", "tmpfs", "-o", "size=1m", "none"])?;
+    write_data(&place.join("full"), 900 << 10);
+    let load = "--bs 1KiB --ops 100 --set workload.0.mix=put --set workload.0.keys.count=10000";
+    for logs in [place.clone(), place.join("new")] {
+        let options = format!("target.options.options=wal_dir={}", shown(&logs));
+        let line = format!("--driver rocksdb {load} --set {options}");
         confirmed(stage, LateFault::FailedStart, &[], &line, &shown(&db));
     }
     Ok(())

@@ -41,7 +41,16 @@ pub struct DirectoryRequest<'a> {
     pub read_only: bool,
     /// The store may keep less than it is given.
     pub compresses: bool,
+    pub log: Option<&'a LogElsewhere>,
     pub beside: Beside<'a>,
+}
+
+/// Where the run's database keeps its log, outside its directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogElsewhere {
+    pub dir: PathBuf,
+    /// With so many bytes free there is always room for the log.
+    pub enough: u64,
 }
 
 /// Other directories in which the database in a directory keeps data.
@@ -82,6 +91,8 @@ struct SeenDirectory {
     dir: OwnedDirectory,
     /// All files, those beside too.
     files: String,
+    /// The mark proves that all of it, logs beside too, is Taillight's.
+    proven: bool,
 }
 
 /// What becomes of a directory.
@@ -138,18 +149,12 @@ impl DatabaseDirectory {
             Some(seen) => seen.dir,
             None => make(&path, request.spec.stop)?,
         };
-        in_place(&dir)?;
-        mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
-        let naming = mark.identity.naming();
-        // From now on the store changes them.
-        (mark.identity.files, mark.identity.opening) = (None, None);
-        let (_, forgets) = rules::changes(request.spec.plan);
-        let mark = HeldMark::new(mark, forgets);
-        // Before the first byte of data, so that a killed run leaves what the next one knows.
-        match dir.read()? {
-            None => dir.create(&mark.bytes()?)?,
-            Some(_) => dir.renew(&mark.bytes()?)?,
+        if let Err(e) = begin(&dir, &mut mark) {
+            former.map_or(Ok(()), |former| former.put_back(&dir, request.beside))?;
+            return Err(e);
         }
+        let naming = mark.identity.naming();
+        let mark = HeldMark::new(mark, rules::changes(request.spec.plan).1);
         if was_empty && !is_empty(&path)? {
             dir.remove()?;
             return Err(changed(&path));
@@ -332,14 +337,19 @@ impl DatabaseDirectory {
 impl FormerDatabase {
     fn put_back(self, dir: &OwnedDirectory, beside: Beside<'_>) -> Result<()> {
         self.files.put_back()?;
-        let Some(mut mark) = self.mark else { return dir.remove() };
-        if self.sealed {
-            // Renamed, its files have another time of change.
-            let naming = mark.identity.naming();
-            mark.identity.files = Some(fingerprint(&places(dir.path(), beside)?, naming)?);
+        match self.mark {
+            None => dir.remove(),
+            Some(mark) if self.sealed => reseal(dir, mark, beside),
+            Some(mark) => dir.renew(&mark.bytes()?),
         }
-        dir.renew(&mark.bytes()?)
     }
+}
+
+/// Writes the mark of a database that was moved and put back: renamed, its files have another time of change.
+fn reseal(dir: &OwnedDirectory, mut mark: DatabaseMark, beside: Beside<'_>) -> Result<()> {
+    let naming = mark.identity.naming();
+    mark.identity.files = Some(fingerprint(&places(dir.path(), beside)?, naming)?);
+    dir.renew(&mark.bytes()?)
 }
 
 impl OwnedDatabase {
@@ -364,16 +374,17 @@ impl SeenDirectory {
         let path = self.dir.path();
         let mark = self.dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
         let mark = mark.map_err(|e| Error::internal("the mark was understood before").source(e))?;
-        let mut sealed = false;
-        if let Some(DirectoryIdentity { files: Some(files), .. }) =
-            mark.as_ref().map(|m| &m.identity)
-        {
-            let naming = mark.as_ref().map_or(FileSystemNaming::Itself, |m| m.identity.naming());
-            sealed = *files == fingerprint(&places(path, request.beside)?, naming)?;
-        }
-        let mut beside = (request.beside)(path)?;
+        let sealed = self.proven && mark.as_ref().is_some_and(|m| m.identity.files.is_some());
+        // What a foreign database's options say lies beside it may be another one's: it is no part of what was
+        // confirmed.
+        let mut beside = if self.proven { (request.beside)(path)? } else { Vec::new() };
         beside.retain(|dir| dir != path);
-        let files = SetAside::of(&self.dir.exact_path(), path, &beside, request.spec.run_id)?;
+        let files = SetAside::of(&self.dir.exact_path(), path, &beside, request.spec.run_id);
+        let files = files.inspect_err(|_| {
+            let mark = mark.clone().filter(|_| sealed);
+            // The reason matters more.
+            let _ = mark.map(|mark| reseal(&self.dir, mark, request.beside));
+        })?;
         Ok(FormerDatabase { files, mark, sealed })
     }
 
@@ -411,6 +422,19 @@ fn in_place(dir: &OwnedDirectory) -> Result<()> {
     if is_in_place(dir)? { Ok(()) } else { Err(changed(dir.path())) }
 }
 
+/// Writes the mark of the run: before the first byte of data, so that a killed run leaves what the next one
+/// knows.
+fn begin(dir: &OwnedDirectory, mark: &mut DatabaseMark) -> Result<()> {
+    in_place(dir)?;
+    mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
+    // From now on the store changes them.
+    (mark.identity.files, mark.identity.opening) = (None, None);
+    match dir.read()? {
+        None => dir.create(&mark.bytes()?),
+        Some(_) => dir.renew(&mark.bytes()?),
+    }
+}
+
 /// Makes the directory where it is not there, and opens it.
 fn make(path: &Path, stop: &StopFlag) -> Result<OwnedDirectory> {
     match std::fs::create_dir(path) {
@@ -436,11 +460,18 @@ fn existing(
     let named = NamedTarget::from(path);
     let dir = OwnedDirectory::open(path, request.spec.stop)?;
     if let Some(aside) = aside::left_behind(path)? {
+        // Where its log is say the options that were set aside with it.
+        let mut left = vec![aside.display().to_string()];
+        for logs in (request.beside)(&aside)? {
+            left.extend(aside::left_behind(&logs)?.map(|aside| aside.display().to_string()));
+        }
         return Err(Error::refused(
             "a killed run has left the database that was to give way to its own",
         )
-        .with("path", aside.display())
-        .hint("move its files back to the directory above, or delete it if nobody needs them"));
+        .with("path", left.join(" and "))
+        .hint(
+            "move all files back to the directory above them, or delete them if nobody needs them",
+        ));
     }
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {
@@ -468,9 +499,11 @@ fn existing(
     }
     // Before anything is proven of it, so that all that is proven still holds while this does.
     let files = fingerprint(&places(path, request.beside)?, FileSystemNaming::Itself)?;
-    if let Some(found) = found.as_ref().filter(|_| !confirmed)
-        && !proves(&found.identity, &dir, request.beside)?
-    {
+    let proven = match &found {
+        Some(found) => proves(&found.identity, &dir, request.beside)?,
+        None => false,
+    };
+    if found.is_some() && !proven {
         refusal::unfinished(confirmed, &named)?;
     }
     let contents = match found {
@@ -478,7 +511,7 @@ fn existing(
         None => Contents::Foreign(None),
     };
     let decision = OwnershipMark::decide(&mark, found.as_ref(), contents, confirmed, &named)?;
-    Ok(DirectoryDecision { mark, decision, seen: Some(SeenDirectory { dir, files }) })
+    Ok(DirectoryDecision { mark, decision, seen: Some(SeenDirectory { dir, files, proven }) })
 }
 
 /// Whether all in the database is Taillight's: as it was when its run ended, or left by one that was killed,
@@ -529,7 +562,18 @@ fn check_space(
     let there = path.parent().filter(|_| absent).unwrap_or(path);
     let free = free_space(there)?.saturating_add(goes);
     let size = if request.compresses { space::compressed_bytes } else { space::record_bytes };
-    space::fits(request.spec.plan, have, free, size)
+    let plan = request.spec.plan;
+    space::fits(plan, have, free, size)?;
+    let Some(log) = request.log else { return Ok(()) };
+    let there = if log.dir.is_dir() { Some(log.dir.as_path()) } else { log.dir.parent() };
+    let Some(there) = there else { return Ok(()) };
+    let goes = if have == 0 && there == log.dir { allocated(there)? } else { 0 };
+    let free = free_space(there)?.saturating_add(goes);
+    if free >= log.enough {
+        return Ok(());
+    }
+    space::fits(plan, have, free, space::record_bytes)
+        .map_err(|e| e.with("directory of the log", log.dir.display()))
 }
 
 /// Bytes that the files in a directory take.

@@ -11,7 +11,7 @@ mod directory;
 mod fault;
 pub mod fields;
 pub mod leveldb;
-mod numbers;
+pub mod numbers;
 mod own_files;
 pub mod redis;
 pub mod rocksdb;
@@ -47,6 +47,8 @@ enum OpenAs {
 #[derive(Debug, Default)]
 struct OutsideFiles {
     dirs: Vec<PathBuf>,
+    /// Those of them that the run has made.
+    made: Vec<PathBuf>,
     files: Vec<OutsideFile>,
 }
 
@@ -58,8 +60,8 @@ struct OutsideFile {
 }
 
 impl OutsideFiles {
-    /// Deletes those that are still the ones that were seen, and directories that are empty then. Errors:
-    /// `Unavailable` when one cannot be deleted.
+    /// Deletes those that are still the ones that were seen, and directories of the run that are empty then.
+    /// Errors: `Unavailable` when one cannot be deleted.
     fn delete(self) -> Result<()> {
         for OutsideFile { path, seen } in &self.files {
             match FileIdentity::at(rustix::fs::CWD, path.as_path()) {
@@ -70,6 +72,8 @@ impl OutsideFiles {
         }
         for dir in &self.dirs {
             let _ = std::fs::remove_dir(dir.join("archive"));
+        }
+        for dir in &self.made {
             let _ = std::fs::remove_dir(dir);
         }
         Ok(())

@@ -39,8 +39,7 @@ impl StoreFile {
         let number = number.parse().ok().filter(|_| digits(number))?;
         match kind.strip_suffix(".trash").unwrap_or(kind) {
             "log" => Some(StoreFile::Log(number)),
-            "sst" | "ldb" | "blob" => Some(StoreFile::Table(number)),
-            "dbtmp" => Some(StoreFile::Head),
+            "sst" | "ldb" | "blob" | "dbtmp" => Some(StoreFile::Table(number)),
             _ => None,
         }
     }
@@ -210,7 +209,7 @@ mod tests {
             ("MANIFEST-000004", Some(StoreFile::Head)),
             ("OPTIONS-000007.dbtmp", Some(StoreFile::Head)),
             ("LOG.old.1764250000", Some(StoreFile::Head)),
-            ("000009.dbtmp", Some(StoreFile::Head)),
+            ("000009.dbtmp", Some(StoreFile::Table(9))),
             ("MANIFEST-of-mine", None),
             ("+5.log", None),
             ("thesis.log", None),

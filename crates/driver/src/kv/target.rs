@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
-use super::directory::{Beside, DatabaseDirectory, DirectoryRequest};
+use super::directory::{Beside, DatabaseDirectory, DirectoryRequest, LogElsewhere};
 use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
 use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError};
@@ -31,6 +31,7 @@ pub struct DatabaseSpec<'a> {
     pub snapshot: bool,
     /// The store may keep less than it is given.
     pub compresses: bool,
+    pub log: Option<LogElsewhere>,
 }
 
 impl DatabaseSpec<'_> {
@@ -42,6 +43,7 @@ impl DatabaseSpec<'_> {
             keep: self.keep,
             read_only: self.read_only,
             compresses: self.compresses,
+            log: self.log.as_ref(),
         }
     }
 }

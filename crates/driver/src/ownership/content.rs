@@ -16,6 +16,7 @@ use taillight_core::Result;
 
 use super::{FileSystem, OwnedDirectory, SIDECAR};
 use crate::identity::FileIdentity;
+use crate::kv::numbers::{IN_PROGRESS, StoreFile};
 use crate::path_error::cannot;
 
 /// Directories in directories are followed this deep; no store goes further.
@@ -95,9 +96,6 @@ pub fn opening(dir: &OwnedDirectory, naming: FileSystemNaming) -> Result<Option<
     Ok((!lines.is_empty()).then(|| format!("{} files {:016x}", lines.len(), hash(&lines))))
 }
 
-/// Files that a store may have begun and not yet entered into its manifest.
-const IN_PROGRESS: u64 = 64;
-
 /// A file with the store's number in its name.
 #[derive(Debug, Clone, Copy)]
 struct NumberedFile {
@@ -121,13 +119,13 @@ pub fn is_of_one_opening(dirs: &[PathBuf]) -> Result<bool> {
             if name.starts_with("MANIFEST-") {
                 manifest_ns = manifest_ns.max(Some(is.changed_ns));
             }
-            let Some((number, kind)) = name.split_once('.') else { continue };
-            let kinds = ["log", "sst", "ldb", "blob", "dbtmp"];
-            let Some(number) = number.parse().ok().filter(|_| kinds.contains(&kind)) else {
-                continue;
+            let (number, log) = match StoreFile::of(&name) {
+                Some(StoreFile::Log(number)) => (number, true),
+                Some(StoreFile::Table(number)) => (number, false),
+                _ => continue,
             };
             let Some(birth_ns) = is.birth_ns else { return Ok(false) };
-            let (changed_ns, log) = (is.changed_ns, kind == "log");
+            let changed_ns = is.changed_ns;
             files.push(NumberedFile { number, birth_ns, changed_ns, log });
         }
     }

@@ -29,6 +29,12 @@ fn a_log_directory_goes_with_its_database_and_no_other() {
         target.admin(AdminAction::Purge).unwrap();
         assert!(!has(target.as_ref(), 3));
         target.close().unwrap();
+        // It was there before this run.
+        assert_eq!(std::fs::read_dir(&logs).unwrap().count(), 0);
+        std::fs::remove_dir(&logs).unwrap();
+        let target = place.open(&options).unwrap();
+        load(target.as_ref(), 10);
+        target.close().unwrap();
         assert!(!logs.exists());
         // Those of another database are neither replayed nor deleted, with this one there or not.
         std::fs::create_dir(&logs).unwrap();
@@ -68,6 +74,43 @@ fn confirmed_is_the_database_and_not_what_lies_with_its_logs() {
             let _ = std::fs::remove_file(logs.join(name));
         }
         open(&plan, Some(&place.dir)).unwrap().close().unwrap();
+    }
+}
+
+/// Nor is it one for what the options of that database say lies beside it: they may be a copy's.
+#[test]
+fn confirmed_is_the_database_and_not_what_its_options_name() {
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let logs = place.dir.with_file_name("logs");
+        let made = format!("options = \"wal_dir={}\"\nkeep = true", logs.display());
+        for name in ["20261127.log", "000003.log", "archive/000001.log"] {
+            let target = place.open(&made).unwrap();
+            load(target.as_ref(), 10);
+            target.close().unwrap();
+            std::fs::create_dir_all(logs.join("archive")).unwrap();
+            std::fs::write(logs.join(name), "mine").unwrap();
+            let mut plan = place.plan("");
+            plan.target.destroy = true;
+            open(&plan, Some(&place.dir)).unwrap().close().unwrap();
+            assert_eq!(std::fs::read(logs.join(name)).unwrap(), b"mine", "{name}");
+            std::fs::remove_dir_all(&logs).unwrap();
+        }
+    }
+}
+
+/// A directory that was there before the run stays, with the rights that its owner gave it.
+#[test]
+fn a_log_directory_of_the_user_stays() {
+    for place in stores().into_iter().filter(|place| place.store == "rocksdb") {
+        let logs = place.dir.with_file_name("logs");
+        std::fs::create_dir(&logs).unwrap();
+        let options = format!("options = \"wal_dir={}\"", logs.display());
+        for _ in 0..2 {
+            let target = place.open(&options).unwrap();
+            load(target.as_ref(), 10);
+            target.close().unwrap();
+            assert_eq!(std::fs::read_dir(&logs).unwrap().count(), 0);
+        }
     }
 }
 

@@ -57,6 +57,7 @@ impl Place {
             keep: false,
             read_only: false,
             compresses: false,
+            log: None,
             beside: &|_| Ok(Vec::new()),
         };
         let try_out = |_: &Path| {

@@ -80,6 +80,7 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(LevelDbEngine, DatabaseSpec<'a>
         bounded: options.bounded_scans,
         snapshot: options.snapshot,
         compresses: options.compression != LevelDbCompression::None,
+        log: None,
     };
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;

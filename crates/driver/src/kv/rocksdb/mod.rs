@@ -101,12 +101,14 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         bounded: options.bounded_scans,
         snapshot: options.snapshot,
         compresses: options::compresses(&strings),
+        log: outside::log(&strings).filter(|_| options.wal),
     };
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;
     }
+    let makes = outside::absent_dirs(&strings);
     let engine =
-        RocksDbEngine { strings, library: RocksDbLibrary::load(&options.library)?, options };
+        RocksDbEngine { makes, strings, library: RocksDbLibrary::load(&options.library)?, options };
     engine.config()?;
     if !ask.read_only {
         outside::fit_outside(&engine.strings, spec.plan.target.path.as_deref().map(Path::new))?;
@@ -143,6 +145,8 @@ fn gets_many(w: &WorkloadPlan) -> bool {
 struct RocksDbEngine {
     library: Arc<RocksDbLibrary>,
     strings: Vec<(&'static str, String)>,
+    /// Directories for logs that were not there before the run.
+    makes: Vec<PathBuf>,
     options: RocksDbOptions,
 }
 
@@ -215,7 +219,7 @@ impl StoreEngine for RocksDbEngine {
         }
         // Flushed, a database needs only the log that it writes to. Where that fails, the others stay.
         let _ = store.flush();
-        outside::own_logs(logs)
+        outside::own_logs(logs, &self.makes)
     }
 }
 

@@ -11,6 +11,7 @@ use taillight_core::{Error, Result, StopFlag};
 use super::options::{newest, said};
 use crate::identity::FileIdentity;
 use crate::kv::aside::is_aside;
+use crate::kv::directory::LogElsewhere;
 use crate::kv::numbers::{KnownNumbers, StoreFile};
 use crate::kv::{OutsideFile, OutsideFiles};
 use crate::ownership::SIDECAR;
@@ -46,6 +47,21 @@ pub fn is_asked(strings: &[(&'static str, String)]) -> bool {
     LOG_DIRS.into_iter().any(|name| said(strings, name).is_some())
 }
 
+/// Where the log will be, if elsewhere, and how large it grows before its records are in tables: one write
+/// buffer (`write_buffer_size`, include/rocksdb/options.h).
+pub fn log(strings: &[(&'static str, String)]) -> Option<LogElsewhere> {
+    let buffer = said(strings, "write_buffer_size").and_then(|size| size.parse().ok());
+    let dir = PathBuf::from(said(strings, "wal_dir")?);
+    Some(LogElsewhere { dir, enough: buffer.unwrap_or(64 << 20) })
+}
+
+/// Directories for logs or messages that are not there yet: RocksDB makes them.
+pub fn absent_dirs(strings: &[(&'static str, String)]) -> Vec<PathBuf> {
+    let asked = LOG_DIRS.into_iter().filter_map(|name| said(strings, name));
+    let asked = asked.filter_map(|dir| std::path::absolute(dir).ok());
+    asked.filter(|dir| dir.symlink_metadata().is_err()).collect()
+}
+
 /// Options by which RocksDB does not look through such directories while it is open, every 6 hours, to delete
 /// what it does not know. What it knows it deletes as ever.
 pub fn no_scans() -> (&'static str, String) {
@@ -58,16 +74,24 @@ const SETTLES: Duration = Duration::from_secs(1);
 const LOOKS: Duration = Duration::from_millis(5);
 
 /// The logs in these directories of the opened database: those that this process has open. Whoever else
-/// started a database there meanwhile would lose its log together with them. Errors: `Target` naming one
-/// that this process does not have open, `Unavailable`.
-pub fn own_logs(dirs: Vec<PathBuf>) -> Result<OutsideFiles> {
+/// started a database there meanwhile would lose its log together with them. Of the directories those go too
+/// that the run has made, `makes`. Errors: `Target` naming one that this process does not have open,
+/// `Unavailable`.
+pub fn own_logs(dirs: Vec<PathBuf>, makes: &[PathBuf]) -> Result<OutsideFiles> {
     let mut unknown = None;
     let found = patience::wait(SETTLES, LOOKS, &StopFlag::default(), || {
         let looked = look(&dirs, &mut unknown);
         looked.map(|files| unknown.is_none().then_some(files)).transpose()
     });
     match found {
-        Some(files) => Ok(OutsideFiles { files: files?, dirs }),
+        Some(files) => {
+            let files = files?;
+            let made = |dir: &PathBuf| {
+                makes.iter().any(|it| std::fs::canonicalize(it).is_ok_and(|real| real == *dir))
+            };
+            let made = dirs.iter().filter(|dir| made(dir)).cloned().collect();
+            Ok(OutsideFiles { dirs, made, files })
+        }
         None => {
             let what = "logs in wal_dir may be those of another database: all of them stay";
             Err(Error::target(what)

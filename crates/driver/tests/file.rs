@@ -300,8 +300,6 @@ fn what_a_killed_stream_left_is_nobodys_without_confirmation() {
     };
     std::mem::forget(stream(&ask(WRITE, None)).unwrap());
     let sidecar = tmp.path().join(".taillight-owner.json");
-    let mark = std::fs::read_to_string(&sidecar).unwrap();
-    assert!(mark.contains("\"grows\": true"), "{mark}");
     // The forgotten target still holds the lock, as no killed one does: go on in another inode.
     let theirs = [b'7'; 3 * 4096];
     std::fs::write(tmp.path().join("unlocked"), "").unwrap();

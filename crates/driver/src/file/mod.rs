@@ -254,7 +254,9 @@ impl OpenedTarget {
                 let io = IoFacts { uring, device: true };
                 shape_fits(&[opened.fd.as_fd()], opened.size, asked, io)?;
                 device::check_fill(&opened, asked)?;
-                target::try_workers(asked.spec.plan, &[opened.fd.as_fd()], ring, true)?;
+                if asked.changes_device() {
+                    target::try_workers(asked.spec.plan, &[opened.fd.as_fd()], ring, true)?;
+                }
                 let purged = device::purge(&opened, &path, asked, progress)?;
                 let filled = device::fill(&opened, &path, asked, progress)?;
                 let stat = rustix::fs::fstat(&opened.fd)

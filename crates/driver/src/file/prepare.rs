@@ -67,7 +67,7 @@ pub fn prepare(
     for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
         let extent = asked.options.extent().unwrap_or(0);
-        perform(*preparation, held, (file_size, extent), seed, made.dir(), &mut meter)?;
+        perform(*preparation, held, (file_size, extent), seed, &mut made, &mut meter)?;
     }
     let ready: Vec<OwnedFd> = held.into_iter().map(|held| held.file).collect();
     let filled = filler.map(|file| fill_up(&file, &made, asked, meter.on)).transpose()?;
@@ -161,20 +161,17 @@ fn fill_blocks(dir: &OwnedDirectory) -> Result<Option<u64>> {
     Ok(Some(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)))
 }
 
-/// Whether a file is the one of ours that fills the file system. Errors: `Refused` where it is not.
-fn fills(dir: &OwnedDirectory, found: &FileIdentity) -> Result<()> {
-    match dir
-        .marks()?
-        .iter()
-        .any(|m| m.name == fill_level::NAME && m.proves(found, dir.filesystem()))
-    {
-        true => Ok(()),
-        false => Err(Error::refused(
+/// The mark of a file that is ours and fills the file system. Errors: `Refused` where it is not.
+fn fills(dir: &OwnedDirectory, found: &FileIdentity) -> Result<FileMark> {
+    let mut marks = dir.marks()?.into_iter();
+    let mark = marks.find(|m| m.name == fill_level::NAME && m.proves(found, dir.filesystem()));
+    mark.ok_or_else(|| {
+        Error::refused(
             "a file is in the way that Taillight did not make, or that was changed since",
         )
         .with("path", dir.path().join(fill_level::NAME).display())
-        .hint("delete it if nobody needs it, move it away, or leave `fill` out")),
-    }
+        .hint("delete it if nobody needs it, move it away, or leave `fill` out")
+    })
 }
 
 /// The file of ours that fills the file system, where a level is asked for, under this run's mark. Errors: as
@@ -193,12 +190,11 @@ fn fill_file(made: &mut MarkedFiles, asked: &FileOpenSpec<'_>) -> Result<Option<
     let file = file.map_err(failed)?;
     lock(&file, &path, true)?;
     let found = FileIdentity::of(&file).map_err(|e| cannot("cannot stat the file", &path, e))?;
-    if held.is_some() {
-        // What was opened, in case the name came to mean another file.
-        fills(made.dir(), &found)?;
-    }
+    // What was opened, in case the name came to mean another file.
+    let earlier = held.map(|_| fills(made.dir(), &found)).transpose()?;
     let (fs, run) = (made.dir().filesystem(), asked.spec.run_id);
-    let mark = FileMark::new(fill_level::NAME, &found, fs, run, asked.options.keep);
+    let keep = asked.options.keep || earlier.is_some_and(|mark| mark.keep);
+    let mark = FileMark::new(fill_level::NAME, &found, fs, run, keep);
     let origin = if held.is_some() { MarkOrigin::Proven } else { MarkOrigin::Made };
     made.take(mark, origin, None, None);
     Ok(Some(file))
@@ -254,10 +250,8 @@ fn take_over(
     let (keep, grows) = (asked.options.keep, asked.grows());
     let name = found.name;
     let fs = made.dir().filesystem().clone();
-    let mark_of = |file: &FileIdentity, keep: bool| FileMark {
-        grows,
-        ..FileMark::new(&name, file, &fs, asked.spec.run_id, keep)
-    };
+    let mark_of =
+        |file: &FileIdentity, keep| FileMark::new(&name, file, &fs, asked.spec.run_id, keep);
     let Some(existing) = found.existing else {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC;
@@ -291,7 +285,7 @@ fn take_over(
         // It has the size again that it had, unless the new one was asked for.
         let former = (mark.keep && !keep && !grows && size < file_size).then_some(size);
         let most = Some(size.max(file_size)).filter(|_| !grows);
-        made.take(mark, MarkOrigin::of(existing.proven, identity), former, most);
+        made.take_seen(mark, (identity, existing.proven), former, most);
     }
     let seen = Some(identity).filter(|_| existing.proven);
     Ok(OpenFile { file: existing.fd, name, size, seen })
@@ -341,11 +335,15 @@ fn perform(
     held: &OpenFile,
     (file_size, extent): (u64, u64),
     seed: u64,
-    dir: &OwnedDirectory,
+    made: &mut MarkedFiles,
     meter: &mut LayoutProgress<'_, '_>,
 ) -> Result<()> {
-    let Some(writable) = writable(preparation, held, dir)? else { return Ok(()) };
-    let failed = |what: &str, e: Errno| cannot(what, &dir.path().join(&held.name), e);
+    let Some(writable) = writable(preparation, held, made.dir())? else { return Ok(()) };
+    let path = made.dir().path().join(&held.name);
+    // A plan that only reads shares the file with others of its kind until here.
+    lock(&held.file, &path, true)?;
+    made.changes(&held.name);
+    let failed = |what: &str, e: Errno| cannot(what, &path, e);
     if preparation == FilePreparation::Truncate {
         return ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e));
     }
@@ -353,13 +351,12 @@ fn perform(
         ftruncate(&writable, file_size).map_err(|e| failed("cannot set the file's size", e))?;
     }
     if preparation == FilePreparation::Fragment {
-        let fragmented = |e| no_extents(&dir.path().join(&held.name), extent, e);
+        let fragmented = |e| no_extents(&path, extent, e);
         ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e))?;
         layout::apart(writable.as_fd(), file_size, extent).map_err(fragmented)?;
     }
     match preparation {
         FilePreparation::Fill | FilePreparation::Fragment => {
-            lock(&held.file, &dir.path().join(&held.name), true)?;
             layout::fill(writable.as_fd(), file_size, seed, meter)
         }
         _ => Ok(()),

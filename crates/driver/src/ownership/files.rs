@@ -29,9 +29,6 @@ pub struct FileMark {
     pub node: MarkedNode,
     /// Size, bytes.
     pub size: u64,
-    /// The run appends to it. Nothing depends on it any more; earlier versions read it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub grows: bool,
     /// Run that made it.
     pub run_id: String,
     /// Stays after the run.
@@ -57,7 +54,6 @@ impl FileMark {
             name: name.to_owned(),
             node: MarkedNode::of(file, fs),
             size: file.size,
-            grows: false,
             run_id: run.to_owned(),
             keep,
             modified_ns: None,
@@ -130,6 +126,8 @@ impl MarkOrigin {
 struct MarkedFile {
     mark: FileMark,
     origin: MarkOrigin,
+    /// What it was when it was looked at, until the run changes it.
+    untouched: Option<FileIdentity>,
     /// Size that the file had before, where this run enlarges one that stays: it has it again afterwards.
     former: Option<u64>,
     /// The run makes it no larger: what lies beyond is somebody else's. None where nobody knows.
@@ -137,10 +135,13 @@ struct MarkedFile {
 }
 
 impl MarkedFile {
-    /// Whether the end of the run may delete or seal it. Where the run only read, what changed the file since
-    /// it was prepared is somebody else.
+    /// Whether the end of the run may delete or seal it. Before it was prepared, and where the run only read,
+    /// what changed the file is somebody else.
     fn is_ours(&self, dir: &OwnedDirectory, writes: bool) -> Result<bool> {
         let Some(found) = dir.found(&self.mark)? else { return Ok(true) };
+        if self.untouched.is_some_and(|seen| seen != found) {
+            return Ok(false);
+        }
         let sealed = self.mark.changed_ns.is_some();
         Ok(self.origin != MarkOrigin::Confirmed(found)
             && (writes || !sealed || self.mark.proves(&found, dir.filesystem())))
@@ -183,7 +184,25 @@ impl MarkedFiles {
         former: Option<u64>,
         most: Option<u64>,
     ) {
-        self.files.push(MarkedFile { mark, origin, former, most });
+        self.files.push(MarkedFile { mark, origin, untouched: None, former, most });
+    }
+
+    /// As [`MarkedFiles::take`], of a file that was there, and was `seen` like this.
+    pub fn take_seen(
+        &mut self,
+        mark: FileMark,
+        (seen, proven): (FileIdentity, bool),
+        former: Option<u64>,
+        most: Option<u64>,
+    ) {
+        self.take(mark, MarkOrigin::of(proven, seen), former, most);
+        self.files.iter_mut().next_back().into_iter().for_each(|file| file.untouched = Some(seen));
+    }
+
+    /// From now on the run changes the file of this name.
+    pub fn changes(&mut self, name: &str) {
+        let named = self.files.iter_mut().filter(|file| file.mark.name == name);
+        named.for_each(|file| file.untouched = None);
     }
 
     /// Writes the marks of all that was taken, at once, before the first byte of data. New files that get
@@ -197,9 +216,10 @@ impl MarkedFiles {
         noted
     }
 
-    /// Seals the marks of the files that were just prepared; one that was good as it was has its seal.
-    /// Errors: as [`MarkedFiles::note`].
+    /// Seals the marks of the files that were just prepared; one that was good as it was has its seal. From
+    /// now on the run uses them. Errors: as [`MarkedFiles::note`].
     pub fn seal(&mut self) -> Result<()> {
+        self.files.iter_mut().for_each(|file| file.untouched = None);
         for file in self.files.iter_mut().filter(|file| file.mark.changed_ns.is_none()) {
             let found = self.dir.found(&file.mark)?;
             if let Some(found) = found.filter(|now| file.origin != MarkOrigin::Confirmed(*now)) {
@@ -290,7 +310,6 @@ impl MarkedFiles {
             if let Some(size) = former {
                 shrunk = shrunk.and(shrink(&self.dir, mark, *size, *most));
             }
-            mark.grows = false;
             match self.dir.found(mark) {
                 Ok(Some(found)) if seals => {
                     settle(&found);
@@ -368,6 +387,39 @@ mod tests {
                 files.finish().unwrap();
                 let left = std::fs::metadata(&path).ok().map(|is| is.len());
                 assert_eq!(left, keep.then_some(former.unwrap_or(8)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_somebody_changed_before_it_was_prepared_stays() {
+        for (proven, keep, former) in
+            [(true, false, None), (true, true, Some(0)), (false, false, None)]
+        {
+            for changes in [false, true] {
+                let tmp = tempfile::tempdir().unwrap();
+                let path = tmp.path().join("a");
+                std::fs::write(&path, b"").unwrap();
+                let dir = OwnedDirectory::open(tmp.path(), &StopFlag::default()).unwrap();
+                let seen = FileIdentity::at(dir.fd(), "a").unwrap();
+                let mark = FileMark::new("a", &seen, dir.filesystem(), "r1", keep);
+                let mut files = MarkedFiles::new(dir, false, true);
+                files.take_seen(mark, (seen, proven), former, Some(8));
+                files.note().unwrap();
+                if changes {
+                    files.changes("a");
+                }
+                std::fs::write(&path, b"mine").unwrap();
+                files.finish().unwrap();
+                let left = std::fs::read(&path).ok();
+                let ours =
+                    changes.then_some(keep.then_some(Vec::new())).unwrap_or(Some(b"mine".to_vec()));
+                assert_eq!(left, ours, "{proven} {keep} {changes}");
+                if !changes {
+                    let found = FileIdentity::at(files.dir().fd(), "a").unwrap();
+                    let proves = |m: &FileMark| m.proves(&found, files.dir().filesystem());
+                    assert!(!files.dir().marks().unwrap().iter().any(proves));
+                }
             }
         }
     }

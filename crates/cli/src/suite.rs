@@ -107,7 +107,8 @@ fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
 }
 
 /// The confirmations that a resumed series goes on with: those given now, and those of the command that
-/// began it whose target is still the same, with nothing on it that its last run did not leave. Errors: `Refused` where it is another one, or cannot be known.
+/// began it whose target is still the same, with nothing on it that its last run did not leave. Errors: `Refused`
+/// where it is another one, or cannot be known.
 fn confirmed_again(file: &SeriesFile, before: &[String], given: &[String]) -> Result<Vec<String>> {
     for name in before.iter().filter(|name| !given.contains(name)) {
         let was = file.confirmed.iter().find(|c| c.name == *name);
@@ -116,7 +117,7 @@ fn confirmed_again(file: &SeriesFile, before: &[String], given: &[String]) -> Re
         target_identity::check_same(name, identity, target_identity::of(name).as_ref())
             .and_then(|()| {
                 let then = then.and_then(|then| then.as_deref());
-                target_identity::check_contents(name, then, &contents::seen(name))
+                target_identity::check_contents(name, then, contents::seen(name).as_deref())
             })
             .map_err(|e| e.hint(hint()))?;
     }

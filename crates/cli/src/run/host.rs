@@ -136,7 +136,7 @@ impl Host for RunHost<'_> {
         let of = |name: &String| ConfirmedTarget {
             name: name.clone(),
             identity: target::of(name),
-            contents: Some(contents::seen(name)),
+            contents: contents::seen(name),
         };
         each.map(of).collect()
     }

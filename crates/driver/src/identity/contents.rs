@@ -3,6 +3,7 @@
 //! What it is: file system, label, size, and when it was last mounted or changed. What it is not: a reason to
 //! refuse. Called before a confirmed destroy; it only reads.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -43,35 +44,41 @@ pub fn lost(target: &str) -> Vec<String> {
         let what = format!("partition at {}, {}", ByteSize(part.start), ByteSize(part.len));
         all.push(described(&disk, part, &what));
     }
-    all.extend(
-        disk.unreadable().map(|what| format!("cannot be read, so that it is not known: {what}")),
-    );
+    all.extend(disk.unreadable().map(|what| format!("{UNREADABLE}: {what}")));
     all
 }
 
 /// What is on `target`, one line each, to be compared with a later look; empty where nothing is there, or where
 /// it is no path. A line is of a file with the time of its last change, of what is in a directory, or of a file
-/// system or the like on a device.
-pub fn seen(target: &str) -> Vec<String> {
-    let path = taillight_machine::block::local(target);
-    let there = path.and_then(|path| Some((path, std::fs::metadata(path).ok()?)));
-    let Some((path, meta)) = there else { return Vec::new() };
+/// system or the like on a device. None where that cannot be known.
+pub fn seen(target: &str) -> Option<Vec<String>> {
+    let Some(path) = taillight_machine::block::local(target) else { return Some(Vec::new()) };
+    let meta = match std::fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
+        meta => meta.ok()?,
+    };
     if meta.is_dir() {
-        let files = fingerprint(&[path.to_owned()], FileSystemNaming::Itself);
-        return vec![files.unwrap_or_else(|e| format!("what cannot be read: {e}"))];
+        return Some(vec![fingerprint(&[path.to_owned()], FileSystemNaming::Itself).ok()?]);
     }
     if meta.file_type().is_block_device() {
         let mut all = lost(target);
+        let unknown = |line: &String| line.ends_with(UNKNOWN) || line.starts_with(UNREADABLE);
+        if all.is_empty() || all.iter().any(unknown) {
+            return None;
+        }
         all.retain(|line| !line.ends_with(NOTHING));
-        return all;
+        return Some(all);
     }
     let changed = format!("{}.{:09}", meta.ctime(), meta.ctime_nsec());
     let modified = format!("{}.{:09}", meta.mtime(), meta.mtime_nsec());
-    vec![format!("a file of {} bytes, changed at {changed}, modified at {modified}", meta.size())]
+    let size = meta.size();
+    Some(vec![format!("a file of {size} bytes, changed at {changed}, modified at {modified}")])
 }
 
-/// What is said of a device without a signature.
+/// What is said of a device without a signature, and of one where none can be looked for or not all is read.
 const NOTHING: &str = "no file system that is known";
+const UNKNOWN: &str = "what is on it is not known (no libblkid.so.1)";
+const UNREADABLE: &str = "cannot be read, so that it is not known";
 
 fn directory(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -93,7 +100,7 @@ fn directory(path: &Path) -> Vec<String> {
 
 fn described(disk: &SearchedDisk<'_>, range: PartitionRange, what: &str) -> String {
     let Some(found) = blkid::signatures(disk, range) else {
-        return format!("{what}: what is on it is not known (no libblkid.so.1)");
+        return format!("{what}: {UNKNOWN}");
     };
     let each = found.iter().map(|s| {
         let label = s.label.as_ref().map_or("no label".to_owned(), |l| format!("label \"{l}\""));

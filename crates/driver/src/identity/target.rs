@@ -135,13 +135,14 @@ pub fn check_same(
     })
 }
 
-/// Checks that nothing is on a target that was not there when a series last looked. Errors: `Refused`, naming
-/// it; what to do is the caller's to say.
-pub fn check_contents(name: &str, was: Option<&[String]>, is: &[String]) -> Result<()> {
-    let what = "something is on the target that was not there when the series last looked";
-    let new = match was {
-        Some(was) => is.iter().find(|line| !was.contains(line)).cloned(),
-        None => Some("it is not known what was there".to_owned()),
+/// Checks that nothing is on a target that was not there when a series last looked; None is what is not known.
+/// Errors: `Refused`, naming it; what to do is the caller's to say.
+pub fn check_contents(name: &str, was: Option<&[String]>, is: Option<&[String]>) -> Result<()> {
+    let what = "something may be on the target that was not there when the series last looked";
+    let new = match (was, is) {
+        (Some(was), Some(is)) => is.iter().find(|line| !was.contains(line)).cloned(),
+        (None, _) => Some("it is not known what was there".to_owned()),
+        (_, None) => Some("it is not known what is there".to_owned()),
     };
     let of = |new| Err(Error::refused(what).with("target", name).with("there", new));
     new.map_or(Ok(()), of)
@@ -211,14 +212,17 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let path = tmp.path().join("f");
         let seen = |path: &Path| crate::identity::contents::seen(path.to_str().unwrap());
-        let check = |was: &[String], path: &Path| check_contents("f", Some(was), &seen(path));
+        let check = |was: &Option<Vec<String>>, path: &Path| {
+            check_contents("f", was.as_deref(), seen(path).as_deref())
+        };
         let nothing = seen(&path);
-        assert!(nothing.is_empty());
+        assert_eq!(nothing.as_deref(), Some(&[][..]));
         std::fs::write(&path, b"x").unwrap();
         let first = seen(&path);
         check(&first, &path).unwrap();
         assert!(check(&nothing, &path).is_err());
-        assert!(check_contents("f", None, &first).is_err());
+        assert!(check_contents("f", None, first.as_deref()).is_err());
+        assert!(check_contents("f", first.as_deref(), None).is_err());
         std::thread::sleep(std::time::Duration::from_millis(20));
         std::fs::write(&path, b"y").unwrap();
         let e = check(&first, &path).unwrap_err();

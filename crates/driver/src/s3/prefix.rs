@@ -62,6 +62,8 @@ pub struct PrefixDecision {
     decision: OwnershipDecision<PrefixIdentity>,
     /// Objects that go: those that were seen, and none that appear later.
     goes: Vec<ListedObject>,
+    /// The killed run that made them.
+    killed: Option<String>,
 }
 
 impl OwnedPrefix {
@@ -72,7 +74,7 @@ impl OwnedPrefix {
         spec: &OpenSpec<'_>,
         names: &[ObjectNaming],
     ) -> Result<(OwnedPrefix, String)> {
-        let PrefixDecision { text: before, server, mut mark, decision, goes } =
+        let PrefixDecision { text: before, server, mut mark, decision, goes, killed } =
             OwnedPrefix::decide(store, spec, names)?;
         if let OwnershipDecision::Reuse(kept) = decision {
             mark = kept;
@@ -80,6 +82,8 @@ impl OwnedPrefix {
         spec.run_id.clone_into(&mut mark.last_run);
         let unnamed = !mark.identity.named;
         store.maker.get_or_init(|| mark.run_id.clone());
+        // Killed before it has cleared the prefix, this run leaves what the one before did.
+        let first = killed.map(|run_id| PrefixMark { run_id, ..mark.clone() });
         let owned = OwnedPrefix {
             mark: HeldMark::new(mark, rules::changes(spec.plan).1),
             unnamed,
@@ -87,11 +91,13 @@ impl OwnedPrefix {
             tags: spec.plan.workloads.iter().map(PutTags::of).collect(),
         };
         let text = owned.mark.bytes()?;
-        store.create(&text)?;
-        let agreed = store.check_same_store(&owner(store), &text);
+        let begun = first.as_ref().map_or_else(|| Ok(text.clone()), PrefixMark::bytes)?;
+        store.create(&begun)?;
+        let agreed = store.check_same_store(&owner(store), &begun);
         // What a killed run left, or the user gave up, goes once it is known to be the one store.
         agreed
             .and_then(|()| store.delete(&goes).map(drop))
+            .and_then(|()| first.map_or(Ok(()), |_| store.renew(&text)))
             .map_err(|e| undo(store, before.as_deref(), e))?;
         Ok((owned, server))
     }
@@ -117,7 +123,7 @@ impl OwnedPrefix {
             let what = "another run's prefix lies inside this one";
             return Err(clash(store, what, inner).hint(named.way_out()));
         }
-        let (mut contents, mut goes) = (found.contents, Vec::new());
+        let (mut contents, mut goes, mut made_by) = (found.contents, Vec::new(), None);
         let before = found.mark.as_ref();
         let form = rules::form(spec.plan);
         let kept = before.filter(|mark| mark.keep && mark.form == form && !confirmed);
@@ -130,13 +136,16 @@ impl OwnedPrefix {
             goes = found.objects;
         } else if let Some(killed) = before.filter(|mark| !mark.keep) {
             match left_by(store, killed, &found.objects)? {
-                Ok(left) => (contents, goes) = (Contents::Records, left),
+                Ok(left) => {
+                    (contents, goes) = (Contents::Records, left);
+                    made_by = Some(killed.run_id.clone());
+                }
                 Err(foreign) => contents = Contents::Foreign(Some(foreign)),
             }
         }
         let mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
         let decision = PrefixMark::decide(&mark, before, contents, confirmed, &named)?;
-        Ok(PrefixDecision { text: found.text, server, mark, decision, goes })
+        Ok(PrefixDecision { text: found.text, server, mark, decision, goes, killed: made_by })
     }
 
     /// Records known to be there.
@@ -244,8 +253,9 @@ impl OwnedPrefix {
         };
         store.settle().map_err(|e| left(e, none))?;
         let there = store.read().map_err(|e| left(e, none))?;
-        let mark = there.and_then(|text| PrefixMark::parse(&text).ok());
-        if mark.is_some_and(|mark| mark.last_run != last_run) {
+        let is_ours =
+            |text: Vec<u8>| PrefixMark::parse(&text).is_ok_and(|m| m.last_run == last_run);
+        if !there.is_none_or(is_ours) {
             return Err(Error::target(
                 "another run took the prefix over; its objects were left alone",
             )

@@ -201,6 +201,10 @@ impl KnownRecords {
             there.extend(keys.iter().cloned());
             Ok(true)
         })?;
+        // No number is the name of these.
+        [admin.mark_key(), admin.index_key()].iter().for_each(|key| {
+            there.remove(key.as_bytes());
+        });
         Ok(Some(there))
     }
 
@@ -289,6 +293,10 @@ impl KnownRecords {
                     end = end.max(number.saturating_add(GAP));
                 }
                 number += 1;
+                // There may be as many numbers as anyone asks for.
+                if number % LOOKS == 0 && admin.stop().stopped() {
+                    return Err(Error::unavailable("stopped while keys were looked at"));
+                }
             }
         }
         if let Some(name) = unknown.into_iter().min() {
@@ -304,6 +312,9 @@ impl KnownRecords {
         Ok(None)
     }
 }
+
+/// So many names are made between two looks at whether the run was stopped.
+const LOOKS: u64 = 1 << 16;
 
 /// What a killed run left under the prefix.
 pub struct LeftRecords {

@@ -223,7 +223,9 @@ fn connections_that_ended_while_idle_are_not_used() {
         for _ in 0..2 {
             answer(&mut accept(&listener), 1);
         }
-        answer(&mut kept, 3);
+        read_request(&mut kept);
+        kept.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").unwrap();
+        answer(&mut kept, 2);
     });
     let target = open(&plan(&path, "timeout = \"5s\"", 10, 1), None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);

@@ -193,12 +193,17 @@ impl BlockDevice {
     }
 
     /// Disks that are this one, reached another way: two paths to it that no multipath driver has put
-    /// together.
+    /// together. The card in a reader is not: what names a reader is the same for all of its slots.
     pub fn other_paths(&self, sys: &Sys) -> Vec<BlockDevice> {
         let Some(wwid) = self.wwid() else { return Vec::new() };
+        let removable = |disk: &BlockDevice| disk.attr("removable").is_some_and(|r| r == "1");
+        if removable(self) {
+            return Vec::new();
+        }
         let disks = entries(&sys.path("/sys/block")).into_iter();
         let disks = disks.filter_map(|dir| BlockDevice::at(&dir));
-        disks.filter(|d| d.number != self.number && d.wwid().as_ref() == Some(&wwid)).collect()
+        let same = |d: &BlockDevice| d.wwid().as_ref() == Some(&wwid) && d.size() == self.size();
+        disks.filter(|d| d.number != self.number && !removable(d) && same(d)).collect()
     }
 
     /// Whether it is a map of device mapper. Maps share what they are built of; whatever else is built on a

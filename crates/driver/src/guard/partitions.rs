@@ -42,6 +42,10 @@ impl<'a> SearchedDisk<'a> {
         let left = usize::try_from(of.len.saturating_sub(at)).unwrap_or(bytes);
         let mut page = vec![0; bytes.min(left)];
         let place = of.start.saturating_add(at);
+        if place >= self.size {
+            // A damaged table names what is not there.
+            return Vec::new();
+        }
         let seen = rustix::io::pread(self.fd, &mut *page, place).unwrap_or_else(|e| {
             self.note(format!("{bytes} bytes at {place}: {e}"));
             0

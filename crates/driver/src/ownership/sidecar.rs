@@ -4,12 +4,15 @@
 //! It is replaced as a whole, under a lock on the directory. A sidecar of another user is not trusted.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, renameat_with, unlinkat,
+};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag, atomic};
@@ -207,18 +210,42 @@ impl OwnedDirectory {
         let kept = has_own_change_time(&file);
         let named = FileIdentity::of(&file).ok().zip(FileIdentity::at(&self.fd, &*name).ok());
         if named.is_some_and(|(file, named)| file.same_file(&named)) {
-            let _ = rustix::fs::unlinkat(&self.fd, &*name, AtFlags::empty());
+            let _ = unlinkat(&self.fd, &*name, AtFlags::empty());
         }
         kept.unwrap_or(false)
     }
 
     /// Deletes the file of a mark, if the name still means it. Errors: `Unavailable`.
+    ///
+    /// The name may come to mean another file after it was looked at: what is there is given a name that
+    /// nobody uses first, looked at once more, and put back where it is not the file of the mark.
     pub fn unlink(&self, mark: &FileMark) -> Result<()> {
         if self.found(mark)?.is_none() {
             return Ok(());
         }
-        rustix::fs::unlinkat(&self.fd, mark.name.as_str(), AtFlags::empty())
-            .map_err(|e| self.failed("cannot delete a file", e))
+        let failed = |e: Errno| self.failed("cannot delete a file", e);
+        let (name, random) = (mark.name.as_str(), RandomState::new().build_hasher().finish());
+        let going = format!(".taillight-gone-{random:016x}");
+        let moved = |from: &str, to: &str| {
+            renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE)
+        };
+        match moved(name, &going) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(()),
+            // A file system without this flag.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                return unlinkat(&self.fd, name, AtFlags::empty()).map_err(failed);
+            }
+            Err(e) => return Err(failed(e)),
+        }
+        let is = FileIdentity::at(&self.fd, going.as_str());
+        if is.is_ok_and(|is| mark.node.is(&is, &self.filesystem)) {
+            return unlinkat(&self.fd, going.as_str(), AtFlags::empty()).map_err(failed);
+        }
+        moved(&going, name).map_err(|e| {
+            let what = "a file that came to have the name of the run's has another name now";
+            self.failed(what, e).with("was", name).with("is", &going).hint("give it its name back")
+        })
     }
 
     /// Deletes the files of these marks, if the names still mean them, then the marks. Errors:
@@ -277,7 +304,7 @@ impl OwnedDirectory {
 
     fn write(&self, sidecar: &Sidecar) -> Result<()> {
         if sidecar.files.is_empty() && sidecar.store.is_none() {
-            return match rustix::fs::unlinkat(&self.fd, SIDECAR, AtFlags::empty()) {
+            return match unlinkat(&self.fd, SIDECAR, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(e) => Err(self.failed("cannot remove the ownership mark", e)),
             };
@@ -298,7 +325,7 @@ impl OwnedDirectory {
             if let (Ok(named), Ok(found)) = (named, found)
                 && named.same_file(&found)
             {
-                let _ = rustix::fs::unlinkat(&self.fd, temporary.as_str(), AtFlags::empty());
+                let _ = unlinkat(&self.fd, temporary.as_str(), AtFlags::empty());
             }
             self.failed("cannot write the ownership mark", e)
         })
@@ -331,7 +358,7 @@ impl OwnedDirectory {
             let mut head = Vec::new();
             let read = std::fs::File::from(fd).take(BEGINNING.len() as u64).read_to_end(&mut head);
             if own && opened && read.is_ok() && BEGINNING.starts_with(&head) {
-                let _ = rustix::fs::unlinkat(&self.fd, name.as_str(), AtFlags::empty());
+                let _ = unlinkat(&self.fd, name.as_str(), AtFlags::empty());
             }
         }
     }

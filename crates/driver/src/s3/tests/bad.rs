@@ -224,7 +224,9 @@ fn connections_that_ended_while_idle_are_not_used() {
             answer(&mut accept(&listener), 1);
         }
         read_request(&mut kept);
-        kept.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").unwrap();
+        let none = b"HTTP/1.1 404 Not Found\r\nContent-Length: 39\r\n\r\n\
+            <Error><Code>NoSuchKey</Code></Error>  ";
+        kept.write_all(none).unwrap();
         answer(&mut kept, 2);
     });
     let target = open(&plan(&path, "timeout = \"5s\"", 10, 1), None).unwrap();

@@ -60,6 +60,21 @@ fn threads(count: u64) -> Result<()> {
     made
 }
 
+/// Holds as many descriptors as all workers have operations in flight, for their connections. Errors:
+/// `Unavailable` when they are not to be had.
+pub fn connections(plan: &Plan) -> Result<()> {
+    let each =
+        plan.workloads.iter().map(|w| u64::from(w.workers) * u64::from(w.queue_depth.max(1)));
+    let count: u64 = each.sum();
+    let one = |_| std::fs::File::open("/dev/null");
+    (0..count).map(one).collect::<std::io::Result<Vec<_>>>().map(drop).map_err(|e| {
+        Error::unavailable("not enough descriptors for the connections of the workers")
+            .with("connections", count)
+            .source(e)
+            .hint("use fewer workers or a smaller depth, or raise the limit (ulimit -n)")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::servers::{Redis, keys_stay};
+use super::servers::{Redis, keys_stay, with_objects};
 use super::stage::{AttackStage, MIB, Must, Setup, shown, write_data};
 use super::stores::{ForeignStore, make_database};
 use super::table::{Case, CellPlan, Naming};
@@ -41,6 +41,7 @@ pub fn plan(fault: LateFault, naming: Naming) -> CellPlan {
             logs_read_only,
             logs_without_room,
             too_few_connections,
+            too_few_descriptors,
         ],
         (LateFault::FailedStart, Naming::NotRoot) => &[directory_of_another],
         (LateFault::ChangedContent, Naming::Resumed) => {
@@ -149,6 +150,14 @@ fn too_few_connections(stage: &mut AttackStage<'_>) -> Setup<()> {
     Ok(())
 }
 
+fn too_few_descriptors(stage: &mut AttackStage<'_>) -> Setup<()> {
+    let server = with_objects(stage, &["mine/thesis", "mine/user1"]);
+    let line = format!("--driver s3 {LOAD} --workers 100");
+    let limit = ["prlimit", "--nofile=70:70"];
+    confirmed(stage, LateFault::FailedStart, &limit, &line, &server.path("mine/"));
+    Ok(())
+}
+
 fn directory_of_another(stage: &mut AttackStage<'_>) -> Setup<()> {
     let db = stage.fresh("db");
     make_database(stage, ForeignStore::RocksDb, &db)?;
@@ -219,10 +228,19 @@ fn database_added_to(stage: &mut AttackStage<'_>) -> Setup<()> {
     Ok(())
 }
 
-/// Moves `theirs` to the name of `place` while the first run of a series on that measures.
+/// When something is moved to the name of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MovedWhen {
+    /// The first run of a series measures.
+    Measuring,
+    /// It has ended, and the second begins.
+    Between,
+}
+
+/// Moves `theirs` to the name of `place` while a series on that goes on.
 fn moved_there(
     stage: &mut AttackStage<'_>,
-    driver: &str,
+    (driver, when): (&str, MovedWhen),
     (place, theirs): (&Path, &Path),
     load: &str,
 ) -> Setup<()> {
@@ -231,12 +249,11 @@ fn moved_there(
     let before = super::stage::sum(theirs);
     let mut child = stage.start(&dir, &line.split_whitespace().collect::<Vec<_>>());
     let first = dir.join("out/01-sweep-1");
-    let begun = super::servers::wait_until(|| match driver {
-        "file" => super::stage::measures(&first),
-        // A store that is open makes and deletes files by its path: between two points it is closed.
-        _ => first.join("summary.json").exists(),
+    let begun = super::servers::wait_until(|| match when {
+        MovedWhen::Measuring => super::stage::measures(&first),
+        MovedWhen::Between => first.join("summary.json").exists(),
     });
-    if driver == "file" {
+    if when == MovedWhen::Measuring {
         // The target is open by then.
         std::thread::sleep(std::time::Duration::from_millis(400));
     }
@@ -258,15 +275,18 @@ fn moved_there(
 fn file_moved_there(stage: &mut AttackStage<'_>) -> Setup<()> {
     let place = stage.data("file", 4 * MIB as usize);
     let theirs = stage.data("thesis", 5 * MIB as usize);
-    moved_there(stage, "file", (&place, &theirs), &format!("{WRITES} --size 4MiB"))
+    let load = format!("{WRITES} --size 4MiB");
+    moved_there(stage, ("file", MovedWhen::Measuring), (&place, &theirs), &load)
 }
 
 fn database_moved_there(stage: &mut AttackStage<'_>) -> Setup<()> {
     for store in [ForeignStore::RocksDb, ForeignStore::LevelDb] {
-        let (place, theirs) = (stage.fresh("db"), stage.fresh("theirs"));
-        make_database(stage, store, &place)?;
-        make_database(stage, store, &theirs)?;
-        moved_there(stage, store.driver(), (&place, &theirs), UPDATES)?;
+        for when in [MovedWhen::Measuring, MovedWhen::Between] {
+            let (place, theirs) = (stage.fresh("db"), stage.fresh("theirs"));
+            make_database(stage, store, &place)?;
+            make_database(stage, store, &theirs)?;
+            moved_there(stage, (store.driver(), when), (&place, &theirs), UPDATES)?;
+        }
     }
     Ok(())
 }

@@ -255,7 +255,7 @@ fn resumed(stage: &mut AttackStage<'_>) -> Setup<()> {
 const OBJECT: &[u8] = b"years of work";
 
 /// A server with these objects, which must stay.
-fn with_objects(stage: &mut AttackStage<'_>, names: &[&str]) -> Rc<FaultyServer> {
+pub fn with_objects(stage: &mut AttackStage<'_>, names: &[&str]) -> Rc<FaultyServer> {
     let server = Rc::new(FaultyServer::start(ServerSettings::default()));
     objects_stay(stage, &server, names);
     server

@@ -13,6 +13,7 @@ use crate::file::options::LayoutPolicy;
 use crate::file::path::FileSet;
 use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec};
 use crate::file::sys;
+use crate::ownership::NamedTarget;
 use crate::path_error::free_space;
 
 /// What to do to one file before the run.
@@ -98,7 +99,7 @@ pub fn decide(
     match (empty, fills && existing.ours) {
         (0, _) => Ok(FilePreparation::Nothing),
         (_, true) => Ok(FilePreparation::Fill),
-        (_, false) if needs_data => Err(holey(&found.path, empty, file_size)),
+        (_, false) if needs_data => Err(holey(found, existing, empty, file_size)),
         (_, false) => Ok(FilePreparation::Nothing),
     }
 }
@@ -141,14 +142,24 @@ fn fragmented(
     }
 }
 
-fn holey(path: &Path, empty: u64, of: u64) -> Error {
+fn holey(found: &DataFile, existing: &ExistingFile, empty: u64, of: u64) -> Error {
     let share = empty as f64 * 100.0 / of as f64;
+    let named = NamedTarget::from(found.path.as_path());
+    let (left, hint) = match existing.unfinished {
+        true => (
+            "a run was killed while it wrote the file, or somebody has changed it since: ",
+            format!("delete it if nobody needs it, or {}", named.way_out()),
+        ),
+        false => {
+            ("", "write real data into it first, or set options.allow_holes = true".to_owned())
+        }
+    };
     Error::refused(format!(
-        "{share:.1} % of the file is holes or unwritten: reading it would measure no device"
+        "{left}{share:.1} % of the file is holes or unwritten: reading it would measure no device"
     ))
-    .with("path", path.display())
+    .with("path", found.path.display())
     .with("empty_bytes", empty)
-    .hint("write real data into it first, or set options.allow_holes = true")
+    .hint(hint)
 }
 
 /// Whether this process may write files so large (setrlimit(2), `RLIMIT_FSIZE`). Errors: `Unavailable`.

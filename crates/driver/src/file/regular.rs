@@ -101,6 +101,8 @@ pub struct ExistingFile {
     pub proven: bool,
     /// Its data may be replaced: Taillight's own, empty, or confirmed.
     pub ours: bool,
+    /// It has a mark that does not prove what is in it.
+    pub unfinished: bool,
 }
 
 impl ExistingFile {
@@ -337,8 +339,8 @@ fn examine(
     // What a mark does not prove counts for nothing without confirmation: a run that only reads must not
     // delete the file in the end either.
     let mark = marked.filter(|_| proven || asked.confirmed).cloned();
-    let existing =
-        ExistingFile { ours: proven || asked.confirmed, proven, fd, stat, identity, mark };
+    let (ours, unfinished) = (proven || asked.confirmed, marked.is_some() && !proven);
+    let existing = ExistingFile { ours, proven, unfinished, fd, stat, identity, mark };
     if asked.needs.changes() && !existing.ours {
         let named = TargetPath::Files(file_set.clone()).name();
         let target =

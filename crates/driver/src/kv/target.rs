@@ -85,7 +85,8 @@ impl<E: StoreEngine> KvTarget<E> {
         let beside = |dir: &Path| engine.beside(dir);
         let request = ask.directory(E::NAME, &beside);
         let mut directory = DatabaseDirectory::take(&request, &try_out)?;
-        let store = engine.open(directory.path(), directory.opens());
+        // Stores make and delete files by path: this one leads to no other directory.
+        let store = directory.exact_path().and_then(|exact| engine.open(&exact, directory.opens()));
         let store = match store.and_then(|store| directory.opened().map(|()| store)) {
             Ok(store) => Arc::new(store),
             Err(e) => {
@@ -148,8 +149,7 @@ impl<E: StoreEngine> KvTarget<E> {
             }
         }
         between(outside)?;
-        self.directory.exact_path()?;
-        *held = Some(Arc::new(self.engine.open(self.directory.path(), how)?));
+        *held = Some(Arc::new(self.engine.open(&self.directory.exact_path()?, how)?));
         self.directory.opened()
     }
 

@@ -23,6 +23,7 @@ use crate::kv::written::{ForeignRecords, WrittenKeys};
 use crate::ownership::{
     Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, SIDECAR, refusal,
 };
+use crate::trial;
 
 /// What tells the owner object of a prefix from a copy of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +79,10 @@ impl OwnedPrefix {
             OwnedPrefix::decide(store, spec, names)?;
         if let OwnershipDecision::Reuse(kept) = decision {
             mark = kept;
+        }
+        if !goes.is_empty() {
+            trial::workers(spec.plan)?;
+            trial::connections(spec.plan)?;
         }
         spec.run_id.clone_into(&mut mark.last_run);
         let unnamed = !mark.identity.named;

@@ -12,7 +12,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result, atomic};
 
 use crate::atomic::cannot;
-use crate::chunk::MAGIC;
+use crate::chunk::{ANY_VERSION, MAGIC};
 use crate::convert::{ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, convert};
 use crate::dir::RunDir;
 use crate::ios::IosFile;
@@ -144,10 +144,13 @@ struct Found {
     places: Vec<PathBuf>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Chunk,
     Unused,
     Damaged,
+    /// Of another version; or of this one, and damaged.
+    OtherVersion,
 }
 
 impl Found {
@@ -158,21 +161,31 @@ impl Found {
             damaged: 0,
             places: places.to_vec(),
         };
+        let mut others = 0;
         for place in places {
             let mut paths = entries(place)?;
             paths.retain(|p| p.extension().is_some_and(|e| e == "chunk"));
             paths.retain(|p| fs::symlink_metadata(p).is_ok_and(|m| m.is_file()));
             paths.sort();
             for path in paths {
-                match kind(&path)? {
+                let kind = kind(&path)?;
+                others += u32::from(kind == Kind::OtherVersion);
+                match kind {
                     Kind::Chunk => found.chunks.0.push(path),
                     Kind::Unused => found.useless.push(path),
-                    Kind::Damaged => {
+                    Kind::Damaged | Kind::OtherVersion => {
                         found.damaged += 1;
                         found.useless.push(path);
                     }
                 }
             }
+        }
+        if others > 0 && found.chunks.count() == 0 {
+            let what =
+                "another version of Taillight ran this, and left its I/Os in a form of its own";
+            return Err(Error::unavailable(what).with("chunks", others).hint(
+                "recover them with `taillight report` of that version: nothing was changed",
+            ));
         }
         Ok(found)
     }
@@ -210,6 +223,8 @@ fn kind(path: &Path) -> Result<Kind> {
         Kind::Chunk
     } else if head.len() == MAGIC.len() && head.iter().all(|b| *b == 0) {
         Kind::Unused
+    } else if head.len() == MAGIC.len() && head.starts_with(&ANY_VERSION) {
+        Kind::OtherVersion
     } else {
         Kind::Damaged
     })

@@ -111,6 +111,25 @@ fn damaged_chunks_are_counted_and_the_rest_is_kept() {
 }
 
 #[test]
+fn chunks_of_another_version_stay_for_it() {
+    let k = killed("salvage-version");
+    for i in 0..4 {
+        let path = k.shm.join(format!("{i:08}.chunk"));
+        let mut bytes = fs::read(&path).unwrap();
+        if bytes[0] != 0 {
+            bytes[7] = b'1';
+        }
+        fs::write(&path, bytes).unwrap();
+    }
+    let left = fs::read_dir(&k.shm).unwrap().count();
+    let e = salvage(&mut open(k.root.path()), &mut |_| true).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable);
+    assert!(e.to_string().contains("another version"), "{e}");
+    assert_eq!(open(k.root.path()).manifest().status, RunStatus::Running);
+    assert_eq!(fs::read_dir(&k.shm).unwrap().count(), left);
+}
+
+#[test]
 fn flipped_bits_never_panic() {
     let mut random = common::RowRandom(3);
     for round in 0..40 {

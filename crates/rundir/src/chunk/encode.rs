@@ -3,8 +3,8 @@
 use taillight_core::{OpKind, Record};
 
 use super::{
-    DELTA_BITS, Header, ISSUED_BITS, LATENCY_BITS, LONG, LONG_WORDS, OptionalWords, SIZES,
-    UNIT_BITS,
+    DELTA_BITS, Header, ISSUED_AT, ISSUED_BITS, LATENCY_AT, LATENCY_BITS, LONG, LONG_WORDS,
+    OptionalWords, SIZE_AT, SIZES, UNIT_BITS,
 };
 
 /// A success in plain numbers: what a short record of a chunk can hold. Optional words that the
@@ -114,7 +114,8 @@ impl ChunkEncoder {
         let latency = s.complete.wrapping_sub(s.submit) as u64;
         let issued = s.issued.wrapping_sub(s.submit) as u64;
         let delta = s.complete.wrapping_sub(self.previous_complete) as u64;
-        out[0] = latency << 32 | issued << 9 | size << 5 | (s.op as u64) << 1 | 1;
+        let (op, size) = ((s.op as u64) << 1, size << SIZE_AT);
+        out[0] = latency << LATENCY_AT | issued << ISSUED_AT | size | op | 1;
         out[1] = s.global >> self.unit_shift << DELTA_BITS | delta;
         if words > 2 {
             self.optional(&mut out[2..], s);

@@ -12,7 +12,7 @@
 //! chunk of a killed run needs no trailer. Records stand in completion order.
 //!
 //! ```text
-//! word 0:  63..32 latency ns | 31..9 issued - submit ns | 8..5 size index | 4..1 op | 0 valid
+//! word 0:  63..34 latency ns | 33..11 issued - submit ns | 10..7 size index | 6..1 op | 0 valid
 //! word 1:  63..28 offset / unit | 27..0 complete - previous complete ns
 //! ```
 
@@ -26,12 +26,14 @@ use taillight_core::{Error, OpKind, Result};
 
 /// Bytes before the first record.
 pub const HEADER_BYTES: usize = 4096;
-/// First bytes of every chunk file; the digit is the version.
-pub const MAGIC: [u8; 8] = *b"TLCHNK01";
+/// First bytes of every chunk file; the digits are the version.
+pub const MAGIC: [u8; 8] = *b"TLCHNK02";
+/// What chunks of every version begin with.
+pub const ANY_VERSION: [u8; 6] = *b"TLCHNK";
 /// Words of a long record.
 pub const LONG_WORDS: usize = 16;
 /// Op code that marks a long record.
-const LONG: u64 = 15;
+const LONG: u64 = (1 << OP_BITS) - 1;
 const _: () = assert!(OpKind::ALL.len() as u64 <= LONG, "a kind of operation takes less");
 /// Sizes that fit the table.
 pub const SIZES: usize = 16;
@@ -39,8 +41,16 @@ pub const SIZES: usize = 16;
 /// Bit of header word 1 that says: records were left out in or before this chunk.
 pub const PARTIAL_BIT: u32 = 57;
 
-const LATENCY_BITS: u32 = 32;
+/// 1.07 s: what takes longer is rare, and a long record holds it.
+const LATENCY_BITS: u32 = 30;
 const ISSUED_BITS: u32 = 23;
+const SIZE_BITS: u32 = 4;
+const OP_BITS: u32 = 6;
+/// Where the parts of word 0 begin.
+const SIZE_AT: u32 = 1 + OP_BITS;
+const ISSUED_AT: u32 = SIZE_AT + SIZE_BITS;
+const LATENCY_AT: u32 = ISSUED_AT + ISSUED_BITS;
+const _: () = assert!(LATENCY_AT + LATENCY_BITS == 64 && SIZES == 1 << SIZE_BITS);
 const DELTA_BITS: u32 = 28;
 const UNIT_BITS: u32 = 36;
 

@@ -2,7 +2,10 @@
 
 use taillight_core::{Error, OpKind, Record, Result, Stamp, Status};
 
-use super::{DELTA_BITS, HEADER_BYTES, Header, ISSUED_BITS, LONG, LONG_WORDS};
+use super::{
+    DELTA_BITS, HEADER_BYTES, Header, ISSUED_AT, ISSUED_BITS, LATENCY_AT, LONG, LONG_WORDS,
+    SIZE_AT, SIZES,
+};
 
 /// Little-endian word `i` of `bytes`; 0 past the end.
 pub(super) fn word(bytes: &[u8], i: usize) -> u64 {
@@ -86,7 +89,7 @@ impl RecordCursor<'_> {
         if w0 & 1 == 0 {
             return false;
         }
-        let code = w0 >> 1 & 15;
+        let code = w0 >> 1 & LONG;
         self.long = code == LONG;
         let length = if self.long { LONG_WORDS } else { self.short_words };
         let Some((words, left)) = self.left.split_at_checked(length) else {
@@ -138,7 +141,7 @@ impl RecordCursor<'_> {
         if self.long {
             return self.word(9) as i64;
         }
-        self.complete.wrapping_sub((self.word(0) >> 32) as i64)
+        self.complete.wrapping_sub((self.word(0) >> LATENCY_AT) as i64)
     }
 
     /// All of it.
@@ -168,8 +171,8 @@ impl RecordCursor<'_> {
             false => ((offset / h.file_size) as u16, offset % h.file_size),
         };
         let submit = Stamp(self.submit());
-        let issued = w0 >> 9 & ((1 << ISSUED_BITS) - 1);
-        let listed = h.sizes[(w0 >> 5 & 15) as usize];
+        let issued = w0 >> ISSUED_AT & ((1 << ISSUED_BITS) - 1);
+        let listed = h.sizes[(w0 >> SIZE_AT) as usize % SIZES];
         Record {
             op,
             target,

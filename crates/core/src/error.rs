@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::exit::Exit;
-use crate::units::readable::{MOST_FOREIGN, bounded, foreign, visible};
+use crate::units::readable::{bounded, foreign, visible};
 
 /// Shorthand used across the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -145,6 +145,9 @@ impl Error {
     }
 }
 
+/// Characters of a source that are shown.
+const MOST_SOURCE: usize = 4000;
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A name with a line break would forge lines of its own.
@@ -157,7 +160,7 @@ impl fmt::Display for Error {
         }
         if let Some(source) = &self.0.source {
             // Parsers say in several lines what they mean.
-            write!(f, ": {}", bounded(&visible(&source.to_string()), MOST_FOREIGN))?;
+            write!(f, ": {}", bounded(&visible(&source.to_string()), MOST_SOURCE))?;
         }
         Ok(())
     }

@@ -50,8 +50,8 @@ fn options_without_equivalent() {
         ("rx=read", vec!["`rx`", "a.fio:3", "did you mean `rw`"]),
         ("bs=4q", vec!["`bs`", "a.fio:3"]),
         ("size=$SIZE", vec!["a.fio:3"]),
-        ("runtime=${T}", vec!["has a variable", "a.fio:3"]),
-        ("bs=`echo 4k`", vec!["has a variable", "a.fio:3"]),
+        ("runtime=${NONE}", vec!["needs a value", "a.fio:3"]),
+        ("bs=`echo 4k`", vec!["not a whole number", "a.fio:3"]),
         ("include common.fio", vec!["a.fio:3"]),
     ] {
         let text = section(lines);
@@ -150,4 +150,14 @@ fn sections_side_by_side_end_one_by_one() {
     assert!(toml.contains("passes = 1") && toml.contains("passes = 2"), "{toml}");
     assert!(toml.contains("bytes = \"256MiB\"") && toml.contains("files = 2"), "{toml}");
     assert!(toml.contains("offset = \"64MiB\", length = \"64MiB\""), "{toml}");
+}
+
+#[test]
+fn all_reasons_are_said_at_once_and_each_once() {
+    let text = "[global]\nend_fsync=1\nrx=read\n[a]\nrw=write\nsize=1m\nstartdelay=3\n\
+                [b]\nrw=write\nsize=4q\n";
+    let said = refused(text);
+    for part in ["for 4 reasons", "a.fio:2", "a.fio:3", "a.fio:7", "a.fio:10"] {
+        assert_eq!(said.matches(part).count(), 1, "{part}: {said}");
+    }
 }

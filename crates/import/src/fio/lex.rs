@@ -1,10 +1,10 @@
 //! Lines of a fio job file: sections with their options, what `[global]` adds filled in, line
-//! numbers kept. No option is understood here, except that variables are refused: what a file
-//! means must not depend on the shell that reads it.
+//! numbers kept, variables replaced as fio does. No option is understood here.
 
 use taillight_core::{Error, Result};
 
 use super::options::OPTIONS;
+use super::variables::Variables;
 
 /// One option as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct OptionLine {
     pub name: &'static str,
     /// The text behind `=`; `None` without one.
     pub value: Option<String>,
+    /// The line as written, where variables were replaced in it.
+    pub written: Option<String>,
 }
 
 /// One job section with all that applies to it.
@@ -34,8 +36,14 @@ impl RawSection {
     }
 }
 
-/// Splits a file into its job sections. Errors: `Usage`, naming file and line.
-pub fn sections(text: &str, file: &str) -> Result<Vec<RawSection>> {
+/// Splits a file into its job sections. Lines that cannot be taken over are left out and go to `wrong`.
+/// Errors: `Usage`, naming file and line, where the file is no job file.
+pub fn sections(
+    text: &str,
+    file: &str,
+    variables: &Variables<'_>,
+    wrong: &mut Vec<Error>,
+) -> Result<Vec<RawSection>> {
     let mut global: Vec<OptionLine> = Vec::new();
     let mut sections: Vec<RawSection> = Vec::new();
     let mut in_global = None;
@@ -58,15 +66,21 @@ pub fn sections(text: &str, file: &str) -> Result<Vec<RawSection>> {
             }
             continue;
         }
-        expressible(line, &bad)?;
+        if line.starts_with("--") {
+            return Err(bad(format!("`{line}` is of fio's command line")).hint(
+                "write a section like [randread], and under it one option a line, like rw=randread",
+            ));
+        }
         let Some(in_global) = in_global else {
             return Err(bad(format!("`{line}` stands before any section"))
                 .hint("begin with [global] or a section like [randread]"));
         };
-        let line = option(line, number, &bad)?;
-        match sections.last_mut().filter(|_| !in_global) {
-            Some(section) => section.lines.push(line),
-            None => global.push(line),
+        match option(line, number, variables, &bad) {
+            Err(e) => wrong.push(e),
+            Ok(line) => match sections.last_mut().filter(|_| !in_global) {
+                Some(section) => section.lines.push(line),
+                None => global.push(line),
+            },
         }
     }
     if sections.is_empty() {
@@ -77,26 +91,20 @@ pub fn sections(text: &str, file: &str) -> Result<Vec<RawSection>> {
     Ok(sections)
 }
 
-/// Refuses what a line cannot say here, wherever it stands.
-fn expressible(text: &str, bad: &dyn Fn(String) -> Error) -> Result<()> {
+/// `name=value` or `name`.
+fn option(
+    text: &str,
+    number: usize,
+    variables: &Variables<'_>,
+    bad: &dyn Fn(String) -> Error,
+) -> Result<OptionLine> {
     if text.split_whitespace().next() == Some("include") {
         return Err(bad("`include` is not followed".to_owned())
             .hint("put the lines of the other file here"));
     }
-    if text.starts_with("--") {
-        return Err(bad(format!("`{text}` is of fio's command line")).hint(
-            "write a section like [randread], and under it one option a line, like rw=randread",
-        ));
-    }
-    if text.contains('$') || text.contains('`') {
-        return Err(bad(format!("`{text}` has a variable, which is not expanded"))
-            .hint("write the value itself, so that the job means the same everywhere"));
-    }
-    Ok(())
-}
-
-/// `name=value` or `name`.
-fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<OptionLine> {
+    let replaced = variables.replaced(text).map_err(bad)?;
+    let written_line = replaced.is_some().then(|| text.to_owned());
+    let text = replaced.as_deref().unwrap_or(text);
     let (written, value) = match text.split_once('=') {
         Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
         None => (text, None),
@@ -108,15 +116,23 @@ fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Op
         };
         return Err(bad(format!("unknown option `{written}`")).hint(hint));
     };
-    Ok(OptionLine { number, name, value: value.filter(|v| !v.is_empty()) })
+    let value = value.filter(|v| !v.is_empty());
+    Ok(OptionLine { number, name, value, written: written_line })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<Vec<RawSection>> {
+        let mut wrong = Vec::new();
+        let variables = Variables { environment: &|_| None };
+        let sections = sections(text, "a.fio", &variables, &mut wrong)?;
+        wrong.pop().map_or(Ok(sections), Err)
+    }
+
     fn fails(text: &str) -> String {
-        let e = sections(text, "a.fio").unwrap_err();
+        let e = read(text).unwrap_err();
         format!("{e} | {}", e.hint_text().unwrap_or_default())
     }
 
@@ -124,7 +140,7 @@ mod tests {
     fn globals_apply_to_what_follows() {
         let text = "; first\n[global]\nrw=read # why\n[a]\nbs = 4k\n[global]\nbs=8k\n\
                     [b]\nstonewall\nreadwrite=randread\n";
-        let s = sections(text, "a.fio").unwrap();
+        let s = read(text).unwrap();
         assert_eq!((s[0].name.as_str(), s[0].number), ("a", 4));
         let value = |i: usize, name| s[i].line(name).and_then(|l| l.value.as_deref());
         assert_eq!((value(0, "rw"), value(0, "bs")), (Some("read"), Some("4k")));
@@ -134,16 +150,12 @@ mod tests {
 
     #[test]
     fn bad_lines_name_their_place() {
-        assert!(fails("include b.fio\n[a]\n").contains("not followed (at: a.fio:1)"));
+        assert!(fails("[global]\ninclude b.fio\n[a]\n").contains("not followed (at: a.fio:2)"));
         assert!(fails("--name=a --rw=read\n").contains("fio's command line (at: a.fio:1)"));
         assert!(fails("rw=read\n").contains("before any section (at: a.fio:1)"));
         assert!(fails("[global]\nrw=read\n").contains("no job section"));
         assert!(fails("[a\n").contains("no section heading"));
-        assert!(
-            fails("[a]\n\nsize=${SIZE}\n")
-                .contains("variable, which is not expanded (at: a.fio:3)")
-        );
-        assert!(fails("[a]\nbs=$pagesize\n").contains("variable"));
+        assert!(fails("[a]\n\nsize=1m*$ncpus\n").contains("(at: a.fio:3)"));
         assert!(fails("[a]\ninclude other.fio\n").contains("not followed"));
         let unknown = fails("[a]\nio_dept=3\n");
         assert!(unknown.contains("unknown option `io_dept` (at: a.fio:2)"), "{unknown}");

@@ -17,12 +17,9 @@ pub struct SectionReader<'a> {
 }
 
 impl<'a> SectionReader<'a> {
-    /// For a section of `file`. Errors: `Usage` for an option without equivalent.
+    /// For a section of `file`. Errors: `Usage`.
     pub fn new(file: &'a str, section: &'a RawSection) -> Result<SectionReader<'a>> {
         let mut reader = SectionReader { file, section, base: KbBase::Binary };
-        for line in &section.lines {
-            reader.refuse(line)?;
-        }
         reader.base = match reader.raw("kb_base")? {
             None | Some("1024") => KbBase::Binary,
             Some("1000") => KbBase::Decimal,
@@ -33,6 +30,12 @@ impl<'a> SectionReader<'a> {
 
     pub fn section(&self) -> &RawSection {
         self.section
+    }
+
+    /// Every option of a section that has no equivalent.
+    pub fn refused(file: &str, section: &RawSection) -> Vec<Error> {
+        let reader = SectionReader { file, section, base: KbBase::Binary };
+        section.lines.iter().filter_map(|line| reader.refuse(line).err()).collect()
     }
 
     /// Fails for an option without equivalent whose value asks for something.
@@ -55,6 +58,10 @@ impl<'a> SectionReader<'a> {
     pub fn accepted(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for line in &self.section.lines {
+            if let Some(written) = &line.written {
+                let value = line.value.as_deref().unwrap_or_default();
+                notes.push(self.note(line, &format!("`{written}` is {value} here")));
+            }
             if let Some(Effect::Same(why)) = OPTIONS.effect(line.name) {
                 notes.push(self.note(line, why));
             }

@@ -42,8 +42,9 @@ pub fn size(text: &str, base: KbBase) -> Parsed<ByteSize> {
     };
     let unit: u64 = match (suffix.get(1..).unwrap_or_default(), base) {
         ("", _) if power == 0 => 1,
-        ("" | "b", KbBase::Binary) | ("ib", KbBase::Decimal) => 1024,
-        ("" | "b", KbBase::Decimal) | ("ib", KbBase::Binary) => 1000,
+        // fio takes `4Mi` for `4M`.
+        ("" | "b" | "i", KbBase::Binary) | ("ib", KbBase::Decimal) => 1024,
+        ("" | "b" | "i", KbBase::Decimal) | ("ib", KbBase::Binary) => 1000,
         _ => return Err(format!("`{text}` has an unknown unit; write k, m, g or t")),
     };
     unit.checked_pow(power)
@@ -183,6 +184,7 @@ mod tests {
             ("4K", 4096),
             ("4kb", 4096),
             ("4kib", 4000),
+            ("4Mi", 4 << 20),
             ("1m", 1 << 20),
             ("1mib", 1_000_000),
             ("2g", 2 << 30),

@@ -11,8 +11,9 @@
 //! inequality a share of s lets a run have f slower ones with a probability of s / f at most.
 
 use crate::binomial::Chance;
-use crate::dependence::{Dependence, DesignEffect};
-use crate::estimate::{DependentShare, Intervals, TWO_SIDED, chance_above, first_true};
+use crate::confidence::TWO_SIDED;
+use crate::dependence::{Dependence, DesignEffect, ErrorShare};
+use crate::estimate::{DependentShare, Intervals, chance_above, first_true};
 use crate::grid::cell_of;
 use taillight_core::Percentile;
 
@@ -66,7 +67,8 @@ impl Intervals<'_> {
     /// several checks, or of several looks at a run that goes on, may err.
     #[must_use]
     pub fn check_ceiling_at(&self, ceiling_ns: u64, at: &Percentile, alpha: f64) -> CeilingCheck {
-        let (lo, hi) = (self.lower_end(at, alpha), self.upper_end(at, alpha));
+        let error = &ErrorShare::of(alpha);
+        let (lo, hi) = (self.lower_end(at, error), self.upper_end(at, error));
         let (all, above) = (self.dist.count(), self.dist.count_above(ceiling_ns));
         let tail = chance_above(at);
         // By Markov's inequality, whatever the dependence.
@@ -84,7 +86,7 @@ impl Intervals<'_> {
         let share = self.share(above, &self.effect_at(ceiling_ns));
         let (mut share_lo, mut share_hi) = match self.longer() {
             Some(_) => (surely, 1.0),
-            None => share.interval(alpha),
+            None => share.interval(error),
         };
         // The interval ends at an edge of the grid where it cannot be told from there.
         match status {
@@ -96,8 +98,8 @@ impl Intervals<'_> {
         }
         let undecided = status == CeilingStatus::Undecided;
         let status = if ends_missing { CeilingStatus::Undecided } else { status };
-        let needs = undecided.then(|| self.needed_to_pass(&share, at, alpha)).flatten();
-        let decides_at = undecided.then(|| share.decides_at(tail, alpha)).flatten();
+        let needs = undecided.then(|| self.needed_to_pass(&share, at, error)).flatten();
+        let decides_at = undecided.then(|| share.decides_at(tail, error)).flatten();
         CeilingCheck {
             ceiling_ns,
             at: *at,
@@ -121,12 +123,17 @@ impl Intervals<'_> {
         let effect = dependence.levels().iter().find(|level| level.edge_ns > ceiling_ns);
         let known = effect.filter(|_| dependence.longer().is_none());
         known.is_some_and(|level| {
-            DependentShare::of(ios, above, level.effect).is_above(tail, TWO_SIDED)
+            DependentShare::of(ios, above, level.effect).is_above(tail, ErrorShare::two_sided())
         })
     }
 
     /// The smallest total that passes with no more exceedances.
-    fn needed_to_pass(&self, share: &DependentShare, at: &Percentile, alpha: f64) -> Option<u64> {
+    fn needed_to_pass(
+        &self,
+        share: &DependentShare,
+        at: &Percentile,
+        error: &ErrorShare,
+    ) -> Option<u64> {
         let tail = chance_above(at);
         if tail.yes <= 0.0 {
             return None;
@@ -134,8 +141,8 @@ impl Intervals<'_> {
         // At least one more than there are, and one where there is none.
         let all = self.dist.count();
         let passes = |n: u64| match all {
-            0 => DependentShare::of(n as f64, 0.0, DesignEffect::NONE).is_below(tail, alpha),
-            all => share.of_more(n as f64 / all as f64).is_below(tail, alpha),
+            0 => DependentShare::of(n as f64, 0.0, DesignEffect::NONE).is_below(tail, error),
+            all => share.of_more(n as f64 / all as f64).is_below(tail, error),
         };
         let least = all.max(1);
         let enough = (1..).map(|power| least.checked_mul(1 << power)).take(50);
@@ -146,18 +153,18 @@ impl Intervals<'_> {
 }
 
 impl DependentShare {
-    /// The exact interval that misses in a share `alpha` of cases on either side.
-    fn interval(&self, alpha: f64) -> (f64, f64) {
-        let lo = solve_share(|chance| !self.is_above(chance, alpha));
-        let hi = solve_share(|chance| self.is_below(chance, alpha));
+    /// The exact interval that misses in such a share of cases on either side.
+    fn interval(&self, error: &ErrorShare) -> (f64, f64) {
+        let lo = solve_share(|chance| !self.is_above(chance, error));
+        let hi = solve_share(|chance| self.is_below(chance, error));
         (lo, hi)
     }
 
     /// I/Os that would decide whether the share is above or below `tail` if it stayed what it is.
-    fn decides_at(&self, tail: Chance, alpha: f64) -> Option<u64> {
+    fn decides_at(&self, tail: Chance, error: &ErrorShare) -> Option<u64> {
         let decides = |times: f64| {
             let longer = self.of_longer(times);
-            longer.is_below(tail, alpha) || longer.is_above(tail, alpha)
+            longer.is_below(tail, error) || longer.is_above(tail, error)
         };
         let all = self.count();
         let times = |n: u64| n as f64 / all.max(1) as f64;
@@ -294,8 +301,8 @@ mod tests {
         let (least, at) = (short.needs.expect("undecided"), short.decides_at.expect("decides"));
         assert!(short.status == CeilingStatus::Undecided && least > 600 && least < at, "{short:?}");
         let share = |n: u64| DependentShare::of(n as f64, n as f64 / 300.0, DesignEffect::NONE);
-        assert!(share(at).is_below(chance_above(&pct("99")), TWO_SIDED));
-        assert!(!share(at - 1).is_below(chance_above(&pct("99")), TWO_SIDED));
+        assert!(share(at).is_below(chance_above(&pct("99")), ErrorShare::two_sided()));
+        assert!(!share(at - 1).is_below(chance_above(&pct("99")), ErrorShare::two_sided()));
         // At the limit itself no length decides.
         assert_eq!(check_ceiling(&run(1_000, 10), 500, &pct("99")).decides_at, None);
     }
@@ -303,8 +310,9 @@ mod tests {
     #[test]
     fn share_interval_matches_published_values() {
         // 10 of 100: Clopper-Pearson 4.9005 % to 17.6223 %. 0 of 10: 0 to 30.8497 %.
-        let share_interval =
-            |n, above| DependentShare::of(n, above, DesignEffect::NONE).interval(TWO_SIDED);
+        let share_interval = |n, above| {
+            DependentShare::of(n, above, DesignEffect::NONE).interval(ErrorShare::two_sided())
+        };
         let (lo, hi) = share_interval(100.0, 10.0);
         assert!((lo - 0.049_004_69).abs() < 1e-7 && (hi - 0.176_222_6).abs() < 1e-7, "{lo} {hi}");
         let (lo, hi) = share_interval(10.0, 0.0);

@@ -13,9 +13,9 @@ use crate::dist::Dist;
 use taillight_core::Percentile;
 
 /// Probability left outside a 95 % bound on one side.
-const ONE_SIDED: f64 = 0.05;
+pub(crate) const ONE_SIDED: f64 = 0.05;
 /// Probability left outside on each side of a 95 % interval.
-const TWO_SIDED: f64 = 0.025;
+pub(crate) const TWO_SIDED: f64 = 0.025;
 
 /// A 95 % confidence interval of a percentile, as 1-based ranks from the smallest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,9 +23,10 @@
 //! event is larger than all so far, and what happens once a run. The constants were set on one family of
 //! loads; `docs/measurement.md` has what they do on others.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use crate::compare::quantile;
+use crate::confidence::{ONE_SIDED, TWO_SIDED};
 use crate::grid::{TimeGrid, edge_of};
 use crate::long_run::cosines;
 
@@ -48,33 +49,84 @@ const CROWDED: f64 = 0.5;
 const FEW: f64 = 10.0;
 const ENOUGH: f64 = 20.0;
 
+/// A share of cases in which an end of an interval may err, and by what Student's t of so many terms widens it
+/// then: the smaller the error, the more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ErrorShare {
+    pub share: f64,
+    /// By number of terms, from none up.
+    widening: [f64; FLAT_TERMS + 1],
+}
+
+impl ErrorShare {
+    pub fn of(share: f64) -> ErrorShare {
+        let normal = quantile(f64::INFINITY, 1.0 - share);
+        let widening = |terms: usize| (quantile(terms as f64, 1.0 - share) / normal).max(1.0);
+        ErrorShare { share, widening: std::array::from_fn(widening) }
+    }
+
+    /// That of a two-sided 95 % interval.
+    pub fn two_sided() -> &'static ErrorShare {
+        static IT: LazyLock<ErrorShare> = LazyLock::new(|| ErrorShare::of(TWO_SIDED));
+        &IT
+    }
+
+    /// That of a 95 % bound on one side.
+    pub fn one_sided() -> &'static ErrorShare {
+        static IT: LazyLock<ErrorShare> = LazyLock::new(|| ErrorShare::of(ONE_SIDED));
+        &IT
+    }
+
+    fn widening(&self, terms: usize) -> f64 {
+        self.widening.get(terms).copied().unwrap_or(1.0)
+    }
+}
+
 /// What dependence leaves of a number of I/Os at one latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DesignEffect {
     /// I/Os that weigh as much as one independent I/O, at least 1.
     pub design_effect: f64,
-    /// By what counts are divided for the end of an interval of the rarer share that lies towards
-    /// zero: the design effect and what its own uncertainty costs, at least 1.
-    pub near: f64,
-    /// The same for the end away from zero.
-    pub far: f64,
+    /// Cosine terms that it is known from; [`KNOWN`] where there is nothing to estimate.
+    terms: usize,
+    /// The least that counts are divided by for the end of an interval of the rarer share that lies away
+    /// from zero, at least 1: what the number and size of clusters say.
+    floor: f64,
     /// Whether it is more than chance that the design effect is above 1.
     pub certain: bool,
 }
 
+/// Terms of what is known without any.
+const KNOWN: usize = usize::MAX;
+
 impl DesignEffect {
     /// I/Os that do not depend on each other.
     pub const NONE: DesignEffect =
-        DesignEffect { design_effect: 1.0, near: 1.0, far: 1.0, certain: false };
+        DesignEffect { design_effect: 1.0, terms: KNOWN, floor: 1.0, certain: false };
 
-    /// The larger of each.
+    #[cfg(test)]
+    pub fn known_from(terms: usize, design_effect: f64) -> DesignEffect {
+        DesignEffect { design_effect, terms, ..DesignEffect::NONE }
+    }
+
+    /// The larger of each, from the fewer terms.
     pub fn or_more(self, other: DesignEffect) -> DesignEffect {
         DesignEffect {
             design_effect: self.design_effect.max(other.design_effect),
-            near: self.near.max(other.near),
-            far: self.far.max(other.far),
+            terms: self.terms.min(other.terms),
+            floor: self.floor.max(other.floor),
             certain: self.certain || other.certain,
         }
+    }
+
+    /// By what counts are divided for the end of an interval of the rarer share that lies towards zero.
+    pub fn near(&self, error: &ErrorShare) -> f64 {
+        self.design_effect * error.widening(self.terms).powi(2)
+    }
+
+    /// The same for the end away from zero.
+    pub fn far(&self, error: &ErrorShare) -> f64 {
+        self.near(error).max(self.floor)
     }
 }
 
@@ -201,7 +253,7 @@ impl LevelSum {
             share,
             rare_ios: hits.min(total - hits),
             design_effect: if varies { mean(&power[..terms]).max(1.0) } else { 1.0 },
-            terms: terms.max(1),
+            terms: if varies { terms } else { KNOWN },
             clusters: Clusters::of(rare),
         }
     }
@@ -267,20 +319,22 @@ impl LevelSums {
 
     fn effect(&self, at: usize) -> DesignEffect {
         let it = &self.levels[at];
-        let near = it.design_effect * widening(it.terms as f64).powi(2);
-        let mut far = if it.rare_ios > 0.0 { near } else { 1.0 };
-        if it.clusters.are_sparse() {
-            far = far.max(it.clusters.size());
-        }
-        let events = it.events();
+        let sparse = it.clusters.are_sparse();
+        let own = DesignEffect {
+            design_effect: it.design_effect,
+            terms: it.terms,
+            floor: if sparse { it.clusters.size() } else { 1.0 },
+            certain: it.design_effect - 1.0 > 3.0 * (2.0 / it.terms as f64).sqrt(),
+        };
+        let (events, far) = (it.events(), own.far(ErrorShare::two_sided()));
+        let mut floor = own.floor;
         if events < ENOUGH
             && let Some(size) = self.size_of_shallower(at).filter(|size| *size > far)
         {
             let weight = ((ENOUGH - events) / (ENOUGH - FEW)).min(1.0);
-            far = (weight * size.ln() + (1.0 - weight) * far.ln()).exp();
+            floor = (weight * size.ln() + (1.0 - weight) * far.ln()).exp();
         }
-        let certain = it.design_effect - 1.0 > 3.0 * (2.0 / it.terms as f64).sqrt();
-        DesignEffect { design_effect: it.design_effect, near, far, certain }
+        DesignEffect { floor, ..own }
     }
 
     /// The size of events at the first level with enough of them, each of twice the share; else the
@@ -307,12 +361,4 @@ impl LevelSums {
             }
         }
     }
-}
-
-/// Two-sided 95 % quantile of the normal distribution.
-const NORMAL: f64 = 1.959_963_984_540_054;
-
-/// By what Student's t widens a two-sided 95 % interval, at least 1.
-fn widening(freedom: f64) -> f64 {
-    (quantile(freedom, 0.975) / NORMAL).max(1.0)
 }

@@ -32,6 +32,9 @@ use crate::long_run::cosines;
 
 /// Cosine terms that the power at frequency zero is the mean of.
 const TERMS: usize = 8;
+/// Degrees of freedom that an interval of a percentile rests on at least, in runs of 16 slices with I/Os and more:
+/// what to take where the interval alone is known.
+pub const FEWEST_TERMS: f64 = TERMS as f64;
 /// And where the spectrum is flat up to [`LOOKED_AT`] terms.
 const FLAT_TERMS: usize = 16;
 const LOOKED_AT: usize = 24;

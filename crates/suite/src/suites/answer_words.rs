@@ -177,8 +177,8 @@ fn second_look(looks: &[&PointResult]) -> Option<String> {
         r.point.plan.run.duration.map_or("?".to_owned(), |d| duration(d.0 as f64))
     };
     Some(format!(
-        "The first {} left it open; this is the answer of the {} measured after them, and both share the \
-         error of one.",
+        "The first {} left it open; this is the answer of the {} measured after them, and all looks share \
+         one error.",
         length(first),
         length(second)
     ))

@@ -43,10 +43,11 @@ pub struct CeilingCheck {
     /// Upper end of the 95 % interval of the share above, 0 to 1.
     pub share_hi: f64,
     /// When undecided: I/Os in total that would pass if not one more exceeded the ceiling, so a
-    /// lower limit for what is needed. None when decided, or when no count suffices (100 %).
+    /// lower limit for what is needed. None when decided, when no count suffices (100 %), and where the share
+    /// would decide, but the percentile lies within what the grid tells apart of the ceiling.
     pub needs: Option<u64>,
-    /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None when
-    /// decided, or when the share is so close to the allowed one that a thousand times as many would not.
+    /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None as
+    /// `needs`, and when the share is so close to the allowed one that a thousand times as many would not.
     pub decides_at: Option<u64>,
     /// The whole run keeps the ceiling and its last sixth would miss it by itself: what the run was is
     /// not what it has become, and the answer is undecided.
@@ -96,10 +97,13 @@ impl Intervals<'_> {
                 (share_lo, share_hi) = (share_lo.min(tail.yes), share_hi.max(tail.yes));
             }
         }
-        let undecided = status == CeilingStatus::Undecided;
+        let hidden = self.longer().is_none() && share.decides(tail, error);
+        let open = status == CeilingStatus::Undecided && !hidden;
         let status = if ends_missing { CeilingStatus::Undecided } else { status };
-        let needs = undecided.then(|| self.needed_to_pass(&share, at, error)).flatten();
-        let decides_at = undecided.then(|| share.decides_at(tail, error)).flatten();
+        let least = (all as f64 * self.longer().unwrap_or(0.0)).ceil() as u64;
+        let needs = open.then(|| self.needed_to_pass(&share, at, error)).flatten();
+        let decides_at = open.then(|| share.decides_at(tail, error)).flatten();
+        let [needs, decides_at] = [needs, decides_at].map(|ios| ios.map(|n| n.max(least)));
         CeilingCheck {
             ceiling_ns,
             at: *at,
@@ -147,8 +151,7 @@ impl Intervals<'_> {
         let least = all.max(1);
         let enough = (1..).map(|power| least.checked_mul(1 << power)).take(50);
         let enough = enough.map_while(|n| n).find(|n| passes(*n))?;
-        let longer = self.longer().map_or(0, |times| (all as f64 * times).ceil() as u64);
-        Some(first_true(all, enough, passes).max(longer))
+        Some(first_true(all, enough, passes))
     }
 }
 
@@ -160,12 +163,14 @@ impl DependentShare {
         (lo, hi)
     }
 
+    /// Whether the share is surely not `tail`.
+    fn decides(&self, tail: Chance, error: &ErrorShare) -> bool {
+        self.is_below(tail, error) || self.is_above(tail, error)
+    }
+
     /// I/Os that would decide whether the share is above or below `tail` if it stayed what it is.
     fn decides_at(&self, tail: Chance, error: &ErrorShare) -> Option<u64> {
-        let decides = |times: f64| {
-            let longer = self.of_longer(times);
-            longer.is_below(tail, error) || longer.is_above(tail, error)
-        };
+        let decides = |times: f64| self.of_longer(times).decides(tail, error);
         let all = self.count();
         let times = |n: u64| n as f64 / all.max(1) as f64;
         let most = (all as f64 * MOST_TIMES) as u64;
@@ -305,6 +310,25 @@ mod tests {
         assert!(!share(at - 1).is_below(chance_above(&pct("99")), ErrorShare::two_sided()));
         // At the limit itself no length decides.
         assert_eq!(check_ceiling(&run(1_000, 10), 500, &pct("99")).decides_at, None);
+    }
+
+    /// A thousand I/Os and one more were said to decide what a thousand do: ceiling and percentile lie in one
+    /// cell of the grid, and no number tells them apart. Three slices are too few whatever the share is.
+    #[test]
+    fn what_no_number_decides_needs_none() {
+        let check = |values: [u64; 2], columns: i64| {
+            let mut grid = TimeGrid::new(TimeWindow::new(0, columns));
+            let all = (0..1_000i64).map(|i| (i % columns, values[usize::from(i % 10 == 1)]));
+            all.clone().for_each(|(at, ns)| grid.push(at, ns));
+            let (dist, dependence) = (all.map(|(_, ns)| ns).collect(), Dependence::new(grid));
+            Intervals::new(&dist, &dependence).check_ceiling(1_000_010, &Percentile::MEDIAN)
+        };
+        let hidden = check([1_000_010, 1_000_020], 100);
+        assert_eq!(hidden.status, CeilingStatus::Undecided);
+        assert_eq!((hidden.needs, hidden.decides_at), (None, None));
+        let short = check([1_000_010, 9_000_000], 3);
+        assert_eq!(short.status, CeilingStatus::Undecided);
+        assert_eq!((short.needs, short.decides_at), (Some(1_334), Some(1_334)));
     }
 
     #[test]

@@ -165,7 +165,9 @@ fn undecided(check: &Qos, count: u64, changed: bool, longer: u32) -> ProbeReason
     if changed {
         return ProbeReason::LevelChanged;
     }
-    let few = check.needs.is_none_or(|needs| needs > count.saturating_mul(TOO_FEW));
+    // Less than 100 % needs no number where the ceiling lies too near for any to tell.
+    let never = check.at.parse() == Ok(Percentile::MAX);
+    let few = check.needs.map_or(never, |needs| needs > count.saturating_mul(TOO_FEW));
     if check.above == 0 || few {
         return ProbeReason::TooFew;
     }
@@ -217,7 +219,7 @@ mod tests {
         };
         assert_eq!(reason(none_over), (Undecided, TooFew));
         assert_eq!(reason(|_, q| q.needs = Some(9_000)), (Undecided, TooFew));
-        assert_eq!(reason(|_, q| q.needs = None), (Undecided, TooFew));
+        assert_eq!(reason(|_, q| (q.needs, q.decides_at) = (None, None)), (Undecided, AtCeiling));
         assert_eq!(reason(|_, q| q.decides_at = Some(9_000)), (Undecided, AtCeiling));
         assert_eq!(reason(|_, q| q.decides_at = None), (Undecided, AtCeiling));
         assert_eq!(reason(|_, q| q.status = QosStatus::Pass), (Pass, Ceiling));

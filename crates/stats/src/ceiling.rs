@@ -120,7 +120,7 @@ impl Intervals<'_> {
     /// Whether the share above is surely too large in the last sixth of the run by itself. The grid's cells
     /// have to do: an I/O within 0.8 % of the ceiling counts as under it.
     fn ends_missing(&self, ceiling_ns: u64, tail: Chance) -> bool {
-        let end = self.dependence.grid().last_sixth();
+        let end = self.dependence.grid().last_sixth(self.load_ns);
         let sum = |cell| end.columns_from(cell).iter().sum::<f64>();
         let (ios, above) = (sum(0), sum(cell_of(ceiling_ns) + 1));
         let dependence = Dependence::new(end);
@@ -329,6 +329,23 @@ mod tests {
         let short = check([1_000_010, 9_000_000], 3);
         assert_eq!(short.status, CeilingStatus::Undecided);
         assert_eq!((short.needs, short.decides_at), (Some(1_334), Some(1_334)));
+    }
+
+    /// One I/O that was answered 20 s after the load had ended was the whole last sixth.
+    #[test]
+    fn a_late_drain_hides_no_end_that_misses() {
+        let mut grid = TimeGrid::new(TimeWindow::new(0, 80_000));
+        let is_slow = |i: i64| i % 50 == 0 || i >= 50_000 && i % 5 < 2;
+        let all = (0..60_000i64).map(|i| (i, if is_slow(i) { 900 } else { 100 }));
+        let all = all.chain([(79_999, 20_000)]);
+        all.clone().for_each(|(at, ns)| grid.push(at, ns));
+        let (dist, dependence) = (all.map(|(_, ns)| ns).collect(), Dependence::new(grid));
+        let check = |load_ns| {
+            let intervals = Intervals::new(&dist, &dependence).of_load(load_ns);
+            intervals.check_ceiling(500, &pct("70"))
+        };
+        assert!(check(60_000).ends_missing && check(60_000).status == CeilingStatus::Undecided);
+        assert_eq!(check(80_000).status, CeilingStatus::Pass, "nobody knows better");
     }
 
     #[test]

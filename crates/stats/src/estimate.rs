@@ -46,6 +46,8 @@ pub struct Intervals<'a> {
     levels: Vec<CountedLevel>,
     /// How many times longer a run must be to say how far its I/Os depend on each other.
     longer: Option<f64>,
+    /// How long there was load, ns from the start of the grid.
+    pub(crate) load_ns: u64,
 }
 
 /// An edge of latency.
@@ -90,7 +92,13 @@ impl<'a> Intervals<'a> {
         if levels.len() < 2 || levels.last().is_none_or(|l| l.above > 0) {
             levels.push(end(u64::MAX, 0, levels.last().map_or(DesignEffect::NONE, |l| l.effect)));
         }
-        Intervals { dist, dependence, levels, longer: dependence.longer() }
+        Intervals { dist, dependence, levels, longer: dependence.longer(), load_ns: u64::MAX }
+    }
+
+    /// The same where load ended after so many ns, and I/Os completed later.
+    #[must_use]
+    pub fn of_load(self, load_ns: u64) -> Self {
+        Intervals { load_ns, ..self }
     }
 
     /// A percentile with its interval, or with the count it needs.

@@ -10,8 +10,8 @@
 //! that a slow phase of a closed loop weighs as many I/Os as it has. The design effect is the power at
 //! frequency zero of what the slices are off that share, over the power it would have were the I/Os
 //! independent. The power at zero is the mean of the 8 lowest cosine terms (Müller, Econometrica 75, 2007;
-//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where the next ones are no lower; how uncertain
-//! so few terms leave it widens the interval as Student's t does.
+//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where those 8 are no more than [`FLAT`] times as high as the
+//! next 16; how uncertain so few terms leave it widens the interval as Student's t does at the error asked for.
 //!
 //! Few events have no variance that could be estimated. The end of an interval that lies away from zero
 //! rests there on how many separate clusters of slices hold the rarer I/Os and how large the largest is (the

@@ -190,11 +190,14 @@ mod tests {
 
     use super::*;
 
+    /// Layer, outliers that it holds, whether it is sure.
+    type ToldCause = (&'static str, u64, bool);
+
     /// "The CPU was in the way, not the disk" was said of 30 explained ones of 16,500.
     #[test]
     fn nobody_is_acquitted_by_what_is_not_explained() {
-        let said = |above: u64, causes: &[(&str, u64, bool)]| {
-            let cause = |(layer, outliers, sure): &(&str, u64, bool)| {
+        let said = |above: u64, causes: &[ToldCause]| {
+            let cause = |(layer, outliers, sure): &ToldCause| {
                 let layer = (*layer).to_owned();
                 Cause { layer, outliers: *outliers, excess_ns: 1, sure: *sure }
             };
@@ -203,7 +206,7 @@ mod tests {
             q.cause = Some(causes.iter().map(cause).collect());
             in_the_way(&q)
         };
-        let cases: [(u64, &[(&str, u64, bool)], &str); 7] = [
+        let cases: [(u64, &[ToldCause], &str); 7] = [
             (16_500, &[("cpu", 30, true)], "Of the 30 explained of 16,500 slow ones, 30"),
             (
                 509,

@@ -54,7 +54,7 @@ fn number(cell: &Value, name: &str) -> Result<f64> {
 }
 
 /// The cells of which this is true.
-fn which<'a>(cells: &'a [Value], is: impl Fn(&Value) -> Result<bool>) -> Result<Vec<&'a Value>> {
+fn which(cells: &[Value], is: impl Fn(&Value) -> Result<bool>) -> Result<Vec<&Value>> {
     let mut found = Vec::new();
     for cell in cells {
         if is(cell)? {

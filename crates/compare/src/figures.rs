@@ -7,6 +7,7 @@ use taillight_rundir::latency::Quantile;
 use taillight_stats::compare::{
     Bounded, DifferenceVerdict, LogDifference, holm, mann_whitney, mean_of_steps,
 };
+use taillight_stats::dependence::FEWEST_TERMS;
 
 use crate::CompareRequest;
 use crate::comparable::is_saturated;
@@ -93,7 +94,9 @@ impl RunFigure for GateFigure {
                 let [value, lo, hi] = [q.ns?, q.lo_ns?, q.hi_ns?].map(|ns| ns as f64);
                 // A histogram's value may lie anywhere within its error.
                 let (lo, hi) = (lo * (1.0 - error), hi * (1.0 + error));
-                Some(Bounded { value, lo, hi, freedom: f64::INFINITY })
+                // Runs of versions that took I/Os for independent have exact ranks.
+                let freedom = q.effective.map_or(f64::INFINITY, |_| FEWEST_TERMS);
+                Some(Bounded { value, lo, hi, freedom })
             }
         }
     }
@@ -176,7 +179,8 @@ pub fn compared(
         Units::Pairs { base_first, .. } => pairs::position(&a, &b, base_first),
         Units::Runs => None,
     };
-    let (base, new) = (geometric_mean(&a), geometric_mean(&b));
+    let (base, new) = shown_values(&figure, base, new, units)
+        .unwrap_or_else(|| (geometric_mean(&a), geometric_mean(&b)));
     let known = found.map(|d| d.ratio()).or(base.zip(new).map(|(a, b)| b / a));
     ComparedFigure {
         op: figure.op,
@@ -194,6 +198,19 @@ pub fn compared(
         needs: found.and_then(|d| d.needed_runs(margin)).filter(|n| *n > a.len() as u64),
         why: found.is_none().then_some(why),
     }
+}
+
+/// What the difference of two runs is made of: of a rate the steps inside the phase, without what was drained
+/// after it.
+fn shown_values(
+    figure: &GateFigure,
+    base: &[&SideRun],
+    new: &[&SideRun],
+    units: Units<'_>,
+) -> Option<(Option<f64>, Option<f64>)> {
+    let (Units::Runs, [one], [other]) = (units, base, new) else { return None };
+    let (a, b) = figure.bounded(one).zip(figure.bounded(other))?;
+    Some((Some(a.value), Some(b.value)))
 }
 
 /// The difference, or why there is none.

@@ -15,7 +15,7 @@ pub struct SideRun {
     pub dir: PathBuf,
     pub manifest: Manifest,
     pub summary: Summary,
-    /// Successes of each interval of the measure phase, those of the usual length.
+    /// Measured successes a second, by interval of the measure phase: those of the usual length.
     pub rates: BTreeMap<OpKind, Vec<f64>>,
 }
 
@@ -30,17 +30,20 @@ impl SideRun {
                 .hint("taillight report RUN makes it from what the run kept"));
         };
         let rates = match sums::believed(&run, names::INTERVALS)? {
-            Some(path) => rates(&read_intervals(&path)?),
+            Some(path) => rates(&read_intervals(&path)?, run.manifest()),
             None => BTreeMap::new(),
         };
         Ok(SideRun { dir: dir.to_owned(), manifest: run.manifest().clone(), summary, rates })
     }
 }
 
-/// Successes of each interval of the usual length: the last one ends with the last completion, before or after
-/// its time.
-fn rates(rows: &[IntervalRow]) -> BTreeMap<OpKind, Vec<f64>> {
-    let measured = || rows.iter().filter(|r| r.phase == "measure");
+/// Successes a second of each interval of the usual length: the last one ends with the last completion, before or
+/// after its time. Workloads that are load only do not count.
+fn rates(rows: &[IntervalRow], manifest: &Manifest) -> BTreeMap<OpKind, Vec<f64>> {
+    let is_load = |r: &IntervalRow| {
+        manifest.plan.workloads.get(usize::from(r.workload)).is_some_and(|w| !w.measured)
+    };
+    let measured = || rows.iter().filter(|r| r.phase == "measure" && !is_load(r));
     let mut lengths: Vec<u64> = measured().map(|r| r.length_ns).collect();
     lengths.sort_unstable();
     let usual = lengths.get(lengths.len() / 2).copied();
@@ -49,7 +52,8 @@ fn rates(rows: &[IntervalRow]) -> BTreeMap<OpKind, Vec<f64>> {
         *sums.entry((row.op, row.start_ns)).or_default() += row.ops - row.errors.min(row.ops);
     }
     let mut rates: BTreeMap<OpKind, Vec<f64>> = BTreeMap::new();
-    sums.into_iter().for_each(|((op, _), n)| rates.entry(op).or_default().push(n as f64));
+    let seconds = usual.unwrap_or(1).max(1) as f64 / 1e9;
+    sums.into_iter().for_each(|((op, _), n)| rates.entry(op).or_default().push(n as f64 / seconds));
     rates
 }
 
@@ -158,6 +162,8 @@ impl FoundRuns {
 
 #[cfg(test)]
 mod tests {
+    use taillight_core::plan::WorkloadPlan;
+
     use super::*;
 
     /// A last interval that the drain made longer was taken for the usual one, and the only step.
@@ -174,13 +180,34 @@ mod tests {
         };
         let mut rows: Vec<IntervalRow> =
             (1..10).map(|i| row(i, 1_000_000_000, "measure")).collect();
+        let manifest = taillight_rundir::fixture::manifest("r");
         let nine: Vec<f64> = (100..109).map(f64::from).collect();
         for last in [1_000_200_000, 999_000_000] {
             rows.push(row(10, last, "measure"));
             rows.push(row(0, 1_000_000_000, "warmup"));
-            assert_eq!(rates(&rows)[&OpKind::Read], nine);
+            assert_eq!(rates(&rows, &manifest)[&OpKind::Read], nine);
             rows.truncate(9);
         }
-        assert!(rates(&[]).is_empty());
+        assert!(rates(&[], &manifest).is_empty());
+    }
+
+    /// The I/Os of a neighbour that only makes load were in the rate, and half a second counted as one.
+    #[test]
+    fn load_is_no_rate_and_a_rate_is_a_second() {
+        let mut manifest = taillight_rundir::fixture::manifest("r");
+        let measured = manifest.plan.workloads[0].clone();
+        let load = WorkloadPlan { measured: false, ..measured.clone() };
+        manifest.plan.workloads = vec![measured, load];
+        let row = |i: i64, workload, ops| IntervalRow {
+            start_ns: i * 500_000_000,
+            length_ns: 500_000_000,
+            phase: "measure".to_owned(),
+            workload,
+            ops,
+            ..IntervalRow::default()
+        };
+        let rows: Vec<IntervalRow> =
+            (0..6).flat_map(|i| [row(i, 0, 10), row(i, 1, 1_000)]).collect();
+        assert_eq!(rates(&rows, &manifest).into_values().collect::<Vec<_>>(), [[20.0; 6]]);
     }
 }

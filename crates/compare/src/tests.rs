@@ -62,6 +62,37 @@ fn runs_that_differ_are_told_apart_and_swapped_they_mirror() {
     assert_eq!(verdict(&alike, "p99"), CompareVerdict::Equal);
 }
 
+/// A run of 60 s whose drain took 20 s more: the console said 750 -> 1.000, +0 %.
+#[test]
+fn values_of_two_runs_are_those_that_the_change_is_made_of() {
+    let (mut base, new) = (run("a", 1.0, 1.0), run("b", 1.0, 1.0));
+    base.summary.ops.get_mut(&OpKind::Read).expect("reads").iops *= 0.75;
+    let found = compare(&[base], &[new], &CompareRequest::default()).expect("figures");
+    let rate = found.figures.iter().find(|f| f.figure == "iops").expect("a rate");
+    assert_eq!((rate.base, rate.new, rate.ratio), (Some(1_000.5), Some(1_000.5), Some(1.0)));
+}
+
+/// An interval of a percentile rests on 8 terms or 16: three of its half widths are no p of 1e-8.
+#[test]
+fn a_percentile_of_two_runs_has_the_p_of_few_terms() {
+    let at = |ns: u64| {
+        let mut run = run(&format!("r{ns}"), 1.0, 1.0);
+        let read = run.summary.ops.get_mut(&OpKind::Read).expect("reads");
+        for (_, latency) in read.latencies.iter_mut() {
+            let q = &mut latency.percentiles[0].quantile;
+            (q.ns, q.lo_ns, q.hi_ns) = (Some(ns), Some(ns / 100 * 97), Some(ns / 97 * 100));
+        }
+        run
+    };
+    // Half widths of 3.05 % on both sides, together 4.31 %: 1.4550 of them are t = 3.3554, of which 8 degrees
+    // exceed 1 %.
+    let new = (1e6 * (1.4550 * 2f64.sqrt() * (100f64 / 97.0).ln()).exp()) as u64;
+    let found = compare(&[at(1_000_000)], &[at(new)], &gated("read:p99", GateFail::Worse));
+    let found = found.expect("figures");
+    let p = found.figures.iter().find(|f| f.figure == "p99").and_then(|f| f.p).expect("a p");
+    assert!((p - 0.01).abs() < 0.0005, "{p}");
+}
+
 #[test]
 fn a_gate_fails_only_by_its_own_figure_and_needs_runs() {
     let judged = |runs: usize, times: f64, fail: GateFail| {

@@ -64,6 +64,15 @@ fn a_steady_run_and_a_load_that_changes_by_itself_say_nothing() {
     let ramp = WorkerRamp { step: 1, every: taillight_core::units::Span(1_000_000_000) };
     let made = summary(&slower, |m| m.plan.workloads[0].ramp = Some(ramp));
     assert!(made.changes.is_empty(), "{:?}", made.changes);
+    // Two bursts in 12 s: the second may have found another neighbour.
+    let bursts = |on: &str| {
+        let (rate, on) = ("8000/s".parse().unwrap(), on.parse().unwrap());
+        Arrival::Bursts { rate, on, off: on }
+    };
+    let made = summary(&slower, |m| m.plan.workloads[0].arrival = bursts("3s"));
+    assert!(made.changes.is_empty(), "{:?}", made.changes);
+    let made = summary(&slower, |m| m.plan.workloads[0].arrival = bursts("500ms"));
+    assert!(of(&made, ChangedFigure::Median).is_some(), "{:?}", made.changes);
     // Of a schedule the rate is no figure of the target.
     let rate = |m: &mut Manifest| {
         m.plan.workloads[0].arrival = Arrival::Constant { rate: "8000/s".parse().unwrap() };

@@ -11,8 +11,9 @@
 //! inequality a share of s lets a run have f slower ones with a probability of s / f at most.
 
 use crate::binomial::Chance;
-use crate::dependence::{Dependence, DesignEffect};
-use crate::estimate::{DependentShare, Intervals, TWO_SIDED, chance_above, first_true};
+use crate::confidence::TWO_SIDED;
+use crate::dependence::{Dependence, DesignEffect, ErrorShare};
+use crate::estimate::{DependentShare, Intervals, chance_above, first_true};
 use crate::grid::cell_of;
 use taillight_core::Percentile;
 
@@ -42,10 +43,11 @@ pub struct CeilingCheck {
     /// Upper end of the 95 % interval of the share above, 0 to 1.
     pub share_hi: f64,
     /// When undecided: I/Os in total that would pass if not one more exceeded the ceiling, so a
-    /// lower limit for what is needed. None when decided, or when no count suffices (100 %).
+    /// lower limit for what is needed. None when decided, when no count suffices (100 %), and where the share
+    /// would decide, but the percentile lies within what the grid tells apart of the ceiling.
     pub needs: Option<u64>,
-    /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None when
-    /// decided, or when the share is so close to the allowed one that a thousand times as many would not.
+    /// When undecided: I/Os in total that would decide it if the share above stayed what it is. None as
+    /// `needs`, and when the share is so close to the allowed one that a thousand times as many would not.
     pub decides_at: Option<u64>,
     /// The whole run keeps the ceiling and its last sixth would miss it by itself: what the run was is
     /// not what it has become, and the answer is undecided.
@@ -66,7 +68,8 @@ impl Intervals<'_> {
     /// several checks, or of several looks at a run that goes on, may err.
     #[must_use]
     pub fn check_ceiling_at(&self, ceiling_ns: u64, at: &Percentile, alpha: f64) -> CeilingCheck {
-        let (lo, hi) = (self.lower_end(at, alpha), self.upper_end(at, alpha));
+        let error = &ErrorShare::of(alpha);
+        let (lo, hi) = (self.lower_end(at, error), self.upper_end(at, error));
         let (all, above) = (self.dist.count(), self.dist.count_above(ceiling_ns));
         let tail = chance_above(at);
         // By Markov's inequality, whatever the dependence.
@@ -84,7 +87,7 @@ impl Intervals<'_> {
         let share = self.share(above, &self.effect_at(ceiling_ns));
         let (mut share_lo, mut share_hi) = match self.longer() {
             Some(_) => (surely, 1.0),
-            None => share.interval(alpha),
+            None => share.interval(error),
         };
         // The interval ends at an edge of the grid where it cannot be told from there.
         match status {
@@ -94,10 +97,13 @@ impl Intervals<'_> {
                 (share_lo, share_hi) = (share_lo.min(tail.yes), share_hi.max(tail.yes));
             }
         }
-        let undecided = status == CeilingStatus::Undecided;
+        let hidden = self.longer().is_none() && share.decides(tail, error);
+        let open = status == CeilingStatus::Undecided && !hidden;
         let status = if ends_missing { CeilingStatus::Undecided } else { status };
-        let needs = undecided.then(|| self.needed_to_pass(&share, at, alpha)).flatten();
-        let decides_at = undecided.then(|| share.decides_at(tail, alpha)).flatten();
+        let least = (all as f64 * self.longer().unwrap_or(0.0)).ceil() as u64;
+        let needs = open.then(|| self.needed_to_pass(&share, at, error)).flatten();
+        let decides_at = open.then(|| share.decides_at(tail, error)).flatten();
+        let [needs, decides_at] = [needs, decides_at].map(|ios| ios.map(|n| n.max(least)));
         CeilingCheck {
             ceiling_ns,
             at: *at,
@@ -114,19 +120,24 @@ impl Intervals<'_> {
     /// Whether the share above is surely too large in the last sixth of the run by itself. The grid's cells
     /// have to do: an I/O within 0.8 % of the ceiling counts as under it.
     fn ends_missing(&self, ceiling_ns: u64, tail: Chance) -> bool {
-        let end = self.dependence.grid().last_sixth();
+        let end = self.dependence.grid().last_sixth(self.load_ns);
         let sum = |cell| end.columns_from(cell).iter().sum::<f64>();
         let (ios, above) = (sum(0), sum(cell_of(ceiling_ns) + 1));
         let dependence = Dependence::new(end);
         let effect = dependence.levels().iter().find(|level| level.edge_ns > ceiling_ns);
         let known = effect.filter(|_| dependence.longer().is_none());
         known.is_some_and(|level| {
-            DependentShare::of(ios, above, level.effect).is_above(tail, TWO_SIDED)
+            DependentShare::of(ios, above, level.effect).is_above(tail, ErrorShare::two_sided())
         })
     }
 
     /// The smallest total that passes with no more exceedances.
-    fn needed_to_pass(&self, share: &DependentShare, at: &Percentile, alpha: f64) -> Option<u64> {
+    fn needed_to_pass(
+        &self,
+        share: &DependentShare,
+        at: &Percentile,
+        error: &ErrorShare,
+    ) -> Option<u64> {
         let tail = chance_above(at);
         if tail.yes <= 0.0 {
             return None;
@@ -134,31 +145,32 @@ impl Intervals<'_> {
         // At least one more than there are, and one where there is none.
         let all = self.dist.count();
         let passes = |n: u64| match all {
-            0 => DependentShare::of(n as f64, 0.0, DesignEffect::NONE).is_below(tail, alpha),
-            all => share.of_more(n as f64 / all as f64).is_below(tail, alpha),
+            0 => DependentShare::of(n as f64, 0.0, DesignEffect::NONE).is_below(tail, error),
+            all => share.of_more(n as f64 / all as f64).is_below(tail, error),
         };
         let least = all.max(1);
         let enough = (1..).map(|power| least.checked_mul(1 << power)).take(50);
         let enough = enough.map_while(|n| n).find(|n| passes(*n))?;
-        let longer = self.longer().map_or(0, |times| (all as f64 * times).ceil() as u64);
-        Some(first_true(all, enough, passes).max(longer))
+        Some(first_true(all, enough, passes))
     }
 }
 
 impl DependentShare {
-    /// The exact interval that misses in a share `alpha` of cases on either side.
-    fn interval(&self, alpha: f64) -> (f64, f64) {
-        let lo = solve_share(|chance| !self.is_above(chance, alpha));
-        let hi = solve_share(|chance| self.is_below(chance, alpha));
+    /// The exact interval that misses in such a share of cases on either side.
+    fn interval(&self, error: &ErrorShare) -> (f64, f64) {
+        let lo = solve_share(|chance| !self.is_above(chance, error));
+        let hi = solve_share(|chance| self.is_below(chance, error));
         (lo, hi)
     }
 
+    /// Whether the share is surely not `tail`.
+    fn decides(&self, tail: Chance, error: &ErrorShare) -> bool {
+        self.is_below(tail, error) || self.is_above(tail, error)
+    }
+
     /// I/Os that would decide whether the share is above or below `tail` if it stayed what it is.
-    fn decides_at(&self, tail: Chance, alpha: f64) -> Option<u64> {
-        let decides = |times: f64| {
-            let longer = self.of_longer(times);
-            longer.is_below(tail, alpha) || longer.is_above(tail, alpha)
-        };
+    fn decides_at(&self, tail: Chance, error: &ErrorShare) -> Option<u64> {
+        let decides = |times: f64| self.of_longer(times).decides(tail, error);
         let all = self.count();
         let times = |n: u64| n as f64 / all.max(1) as f64;
         let most = (all as f64 * MOST_TIMES) as u64;
@@ -294,17 +306,54 @@ mod tests {
         let (least, at) = (short.needs.expect("undecided"), short.decides_at.expect("decides"));
         assert!(short.status == CeilingStatus::Undecided && least > 600 && least < at, "{short:?}");
         let share = |n: u64| DependentShare::of(n as f64, n as f64 / 300.0, DesignEffect::NONE);
-        assert!(share(at).is_below(chance_above(&pct("99")), TWO_SIDED));
-        assert!(!share(at - 1).is_below(chance_above(&pct("99")), TWO_SIDED));
+        assert!(share(at).is_below(chance_above(&pct("99")), ErrorShare::two_sided()));
+        assert!(!share(at - 1).is_below(chance_above(&pct("99")), ErrorShare::two_sided()));
         // At the limit itself no length decides.
         assert_eq!(check_ceiling(&run(1_000, 10), 500, &pct("99")).decides_at, None);
+    }
+
+    /// A thousand I/Os and one more were said to decide what a thousand do: ceiling and percentile lie in one
+    /// cell of the grid, and no number tells them apart. Three slices are too few whatever the share is.
+    #[test]
+    fn what_no_number_decides_needs_none() {
+        let check = |values: [u64; 2], columns: i64| {
+            let mut grid = TimeGrid::new(TimeWindow::new(0, columns));
+            let all = (0..1_000i64).map(|i| (i % columns, values[usize::from(i % 10 == 1)]));
+            all.clone().for_each(|(at, ns)| grid.push(at, ns));
+            let (dist, dependence) = (all.map(|(_, ns)| ns).collect(), Dependence::new(grid));
+            Intervals::new(&dist, &dependence).check_ceiling(1_000_010, &Percentile::MEDIAN)
+        };
+        let hidden = check([1_000_010, 1_000_020], 100);
+        assert_eq!(hidden.status, CeilingStatus::Undecided);
+        assert_eq!((hidden.needs, hidden.decides_at), (None, None));
+        let short = check([1_000_010, 9_000_000], 3);
+        assert_eq!(short.status, CeilingStatus::Undecided);
+        assert_eq!((short.needs, short.decides_at), (Some(1_334), Some(1_334)));
+    }
+
+    /// One I/O that was answered 20 s after the load had ended was the whole last sixth.
+    #[test]
+    fn a_late_drain_hides_no_end_that_misses() {
+        let mut grid = TimeGrid::new(TimeWindow::new(0, 80_000));
+        let is_slow = |i: i64| i % 50 == 0 || i >= 50_000 && i % 5 < 2;
+        let all = (0..60_000i64).map(|i| (i, if is_slow(i) { 900 } else { 100 }));
+        let all = all.chain([(79_999, 20_000)]);
+        all.clone().for_each(|(at, ns)| grid.push(at, ns));
+        let (dist, dependence) = (all.map(|(_, ns)| ns).collect(), Dependence::new(grid));
+        let check = |load_ns| {
+            let intervals = Intervals::new(&dist, &dependence).of_load(load_ns);
+            intervals.check_ceiling(500, &pct("70"))
+        };
+        assert!(check(60_000).ends_missing && check(60_000).status == CeilingStatus::Undecided);
+        assert_eq!(check(80_000).status, CeilingStatus::Pass, "nobody knows better");
     }
 
     #[test]
     fn share_interval_matches_published_values() {
         // 10 of 100: Clopper-Pearson 4.9005 % to 17.6223 %. 0 of 10: 0 to 30.8497 %.
-        let share_interval =
-            |n, above| DependentShare::of(n, above, DesignEffect::NONE).interval(TWO_SIDED);
+        let share_interval = |n, above| {
+            DependentShare::of(n, above, DesignEffect::NONE).interval(ErrorShare::two_sided())
+        };
         let (lo, hi) = share_interval(100.0, 10.0);
         assert!((lo - 0.049_004_69).abs() < 1e-7 && (hi - 0.176_222_6).abs() < 1e-7, "{lo} {hi}");
         let (lo, hi) = share_interval(10.0, 0.0);

@@ -9,13 +9,12 @@
 //! Ties and whole nanoseconds only make the intervals cover more often, never less.
 
 use crate::binomial::{Chance, all_can_reach, critical_count};
-use crate::dist::Dist;
 use taillight_core::Percentile;
 
 /// Probability left outside a 95 % bound on one side.
-const ONE_SIDED: f64 = 0.05;
+pub(crate) const ONE_SIDED: f64 = 0.05;
 /// Probability left outside on each side of a 95 % interval.
-const TWO_SIDED: f64 = 0.025;
+pub(crate) const TWO_SIDED: f64 = 0.025;
 
 /// A 95 % confidence interval of a percentile, as 1-based ranks from the smallest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,21 +23,6 @@ pub struct Ci {
     pub lo_rank: Option<u64>,
     /// The value of this rank is above the true percentile; none when there are too few I/Os.
     pub hi_rank: Option<u64>,
-}
-
-impl Ci {
-    /// Whether both ends exist.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.lo_rank.is_some() && self.hi_rank.is_some()
-    }
-
-    /// The ends in nanoseconds, looked up in the distribution the ranks were made for.
-    #[must_use]
-    pub fn values(&self, dist: &Dist) -> (Option<u64>, Option<u64>) {
-        let value = |rank: Option<u64>| rank.and_then(|k| dist.value_at_rank(k));
-        (value(self.lo_rank), value(self.hi_rank))
-    }
 }
 
 /// The percentile as the chance that one I/O is at or below it.
@@ -97,9 +81,21 @@ fn needed(pct: &Percentile, alpha: f64) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::binomial::upper_tail;
+    use crate::dist::Dist;
     use proptest::prelude::*;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+
+    impl Ci {
+        fn is_complete(&self) -> bool {
+            self.lo_rank.is_some() && self.hi_rank.is_some()
+        }
+
+        fn values(&self, dist: &Dist) -> (Option<u64>, Option<u64>) {
+            let value = |rank: Option<u64>| rank.and_then(|k| dist.value_at_rank(k));
+            (value(self.lo_rank), value(self.hi_rank))
+        }
+    }
 
     fn nines(k: u8) -> Percentile {
         Percentile::nines(k).expect("1..=18")

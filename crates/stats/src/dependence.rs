@@ -10,8 +10,8 @@
 //! that a slow phase of a closed loop weighs as many I/Os as it has. The design effect is the power at
 //! frequency zero of what the slices are off that share, over the power it would have were the I/Os
 //! independent. The power at zero is the mean of the 8 lowest cosine terms (Müller, Econometrica 75, 2007;
-//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where the next ones are no lower; how uncertain
-//! so few terms leave it widens the interval as Student's t does.
+//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where those 8 are no more than [`FLAT`] times as high as the
+//! next 16; how uncertain so few terms leave it widens the interval as Student's t does at the error asked for.
 //!
 //! Few events have no variance that could be estimated. The end of an interval that lies away from zero
 //! rests there on how many separate clusters of slices hold the rarer I/Os and how large the largest is (the
@@ -23,14 +23,18 @@
 //! event is larger than all so far, and what happens once a run. The constants were set on one family of
 //! loads; `docs/measurement.md` has what they do on others.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use crate::compare::quantile;
+use crate::confidence::{ONE_SIDED, TWO_SIDED};
 use crate::grid::{TimeGrid, edge_of};
 use crate::long_run::cosines;
 
 /// Cosine terms that the power at frequency zero is the mean of.
 const TERMS: usize = 8;
+/// Degrees of freedom that an interval of a percentile rests on at least, in runs of 16 slices with I/Os and more:
+/// what to take where the interval alone is known.
+pub const FEWEST_TERMS: f64 = TERMS as f64;
 /// And where the spectrum is flat up to [`LOOKED_AT`] terms.
 const FLAT_TERMS: usize = 16;
 const LOOKED_AT: usize = 24;
@@ -48,33 +52,84 @@ const CROWDED: f64 = 0.5;
 const FEW: f64 = 10.0;
 const ENOUGH: f64 = 20.0;
 
+/// A share of cases in which an end of an interval may err, and by what Student's t of so many terms widens it
+/// then: the smaller the error, the more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ErrorShare {
+    pub share: f64,
+    /// By number of terms, from none up.
+    widening: [f64; FLAT_TERMS + 1],
+}
+
+impl ErrorShare {
+    pub fn of(share: f64) -> ErrorShare {
+        let normal = quantile(f64::INFINITY, 1.0 - share);
+        let widening = |terms: usize| (quantile(terms as f64, 1.0 - share) / normal).max(1.0);
+        ErrorShare { share, widening: std::array::from_fn(widening) }
+    }
+
+    /// That of a two-sided 95 % interval.
+    pub fn two_sided() -> &'static ErrorShare {
+        static IT: LazyLock<ErrorShare> = LazyLock::new(|| ErrorShare::of(TWO_SIDED));
+        &IT
+    }
+
+    /// That of a 95 % bound on one side.
+    pub fn one_sided() -> &'static ErrorShare {
+        static IT: LazyLock<ErrorShare> = LazyLock::new(|| ErrorShare::of(ONE_SIDED));
+        &IT
+    }
+
+    fn widening(&self, terms: usize) -> f64 {
+        self.widening.get(terms).copied().unwrap_or(1.0)
+    }
+}
+
 /// What dependence leaves of a number of I/Os at one latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DesignEffect {
     /// I/Os that weigh as much as one independent I/O, at least 1.
     pub design_effect: f64,
-    /// By what counts are divided for the end of an interval of the rarer share that lies towards
-    /// zero: the design effect and what its own uncertainty costs, at least 1.
-    pub near: f64,
-    /// The same for the end away from zero.
-    pub far: f64,
+    /// Cosine terms that it is known from; [`KNOWN`] where there is nothing to estimate.
+    terms: usize,
+    /// The least that counts are divided by for the end of an interval of the rarer share that lies away
+    /// from zero, at least 1: what the number and size of clusters say.
+    floor: f64,
     /// Whether it is more than chance that the design effect is above 1.
     pub certain: bool,
 }
 
+/// Terms of what is known without any.
+const KNOWN: usize = usize::MAX;
+
 impl DesignEffect {
     /// I/Os that do not depend on each other.
     pub const NONE: DesignEffect =
-        DesignEffect { design_effect: 1.0, near: 1.0, far: 1.0, certain: false };
+        DesignEffect { design_effect: 1.0, terms: KNOWN, floor: 1.0, certain: false };
 
-    /// The larger of each.
+    #[cfg(test)]
+    pub fn known_from(terms: usize, design_effect: f64) -> DesignEffect {
+        DesignEffect { design_effect, terms, ..DesignEffect::NONE }
+    }
+
+    /// The larger of each, from the fewer terms.
     pub fn or_more(self, other: DesignEffect) -> DesignEffect {
         DesignEffect {
             design_effect: self.design_effect.max(other.design_effect),
-            near: self.near.max(other.near),
-            far: self.far.max(other.far),
+            terms: self.terms.min(other.terms),
+            floor: self.floor.max(other.floor),
             certain: self.certain || other.certain,
         }
+    }
+
+    /// By what counts are divided for the end of an interval of the rarer share that lies towards zero.
+    pub fn near(&self, error: &ErrorShare) -> f64 {
+        self.design_effect * error.widening(self.terms).powi(2)
+    }
+
+    /// The same for the end away from zero.
+    pub fn far(&self, error: &ErrorShare) -> f64 {
+        self.near(error).max(self.floor)
     }
 }
 
@@ -201,7 +256,7 @@ impl LevelSum {
             share,
             rare_ios: hits.min(total - hits),
             design_effect: if varies { mean(&power[..terms]).max(1.0) } else { 1.0 },
-            terms: terms.max(1),
+            terms: if varies { terms } else { KNOWN },
             clusters: Clusters::of(rare),
         }
     }
@@ -267,20 +322,22 @@ impl LevelSums {
 
     fn effect(&self, at: usize) -> DesignEffect {
         let it = &self.levels[at];
-        let near = it.design_effect * widening(it.terms as f64).powi(2);
-        let mut far = if it.rare_ios > 0.0 { near } else { 1.0 };
-        if it.clusters.are_sparse() {
-            far = far.max(it.clusters.size());
-        }
-        let events = it.events();
+        let sparse = it.clusters.are_sparse();
+        let own = DesignEffect {
+            design_effect: it.design_effect,
+            terms: it.terms,
+            floor: if sparse { it.clusters.size() } else { 1.0 },
+            certain: it.design_effect - 1.0 > 3.0 * (2.0 / it.terms as f64).sqrt(),
+        };
+        let (events, far) = (it.events(), own.far(ErrorShare::two_sided()));
+        let mut floor = own.floor;
         if events < ENOUGH
             && let Some(size) = self.size_of_shallower(at).filter(|size| *size > far)
         {
             let weight = ((ENOUGH - events) / (ENOUGH - FEW)).min(1.0);
-            far = (weight * size.ln() + (1.0 - weight) * far.ln()).exp();
+            floor = (weight * size.ln() + (1.0 - weight) * far.ln()).exp();
         }
-        let certain = it.design_effect - 1.0 > 3.0 * (2.0 / it.terms as f64).sqrt();
-        DesignEffect { design_effect: it.design_effect, near, far, certain }
+        DesignEffect { floor, ..own }
     }
 
     /// The size of events at the first level with enough of them, each of twice the share; else the
@@ -307,12 +364,4 @@ impl LevelSums {
             }
         }
     }
-}
-
-/// Two-sided 95 % quantile of the normal distribution.
-const NORMAL: f64 = 1.959_963_984_540_054;
-
-/// By what Student's t widens a two-sided 95 % interval, at least 1.
-fn widening(freedom: f64) -> f64 {
-    (quantile(freedom, 0.975) / NORMAL).max(1.0)
 }

@@ -8,14 +8,9 @@
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::{chance_below, needed_one_sided, needed_two_sided};
-use crate::dependence::{Dependence, DesignEffect, LevelEffect};
+use crate::dependence::{Dependence, DesignEffect, ErrorShare, LevelEffect};
 use crate::dist::Dist;
 use taillight_core::Percentile;
-
-/// Probability left outside on each side of a 95 % interval.
-pub(crate) const TWO_SIDED: f64 = 0.025;
-/// Probability left outside of a 95 % bound on one side.
-const ONE_SIDED: f64 = 0.05;
 
 /// One percentile as it may be shown. All values in nanoseconds, intervals at 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +46,8 @@ pub struct Intervals<'a> {
     levels: Vec<CountedLevel>,
     /// How many times longer a run must be to say how far its I/Os depend on each other.
     longer: Option<f64>,
+    /// How long there was load, ns from the start of the grid.
+    pub(crate) load_ns: u64,
 }
 
 /// An edge of latency.
@@ -95,7 +92,13 @@ impl<'a> Intervals<'a> {
         if levels.len() < 2 || levels.last().is_none_or(|l| l.above > 0) {
             levels.push(end(u64::MAX, 0, levels.last().map_or(DesignEffect::NONE, |l| l.effect)));
         }
-        Intervals { dist, dependence, levels, longer: dependence.longer() }
+        Intervals { dist, dependence, levels, longer: dependence.longer(), load_ns: u64::MAX }
+    }
+
+    /// The same where load ended after so many ns, and I/Os completed later.
+    #[must_use]
+    pub fn of_load(self, load_ns: u64) -> Self {
+        Intervals { load_ns, ..self }
     }
 
     /// A percentile with its interval, or with the count it needs.
@@ -104,10 +107,11 @@ impl<'a> Intervals<'a> {
         let n = self.dist.count();
         let needs = needed_one_sided(pct);
         let resolved = needs.is_some_and(|needed| n >= needed);
-        let (lo, hi) = (self.lower_end(pct, TWO_SIDED), self.upper_end(pct, TWO_SIDED));
+        let error = ErrorShare::two_sided();
+        let (lo, hi) = (self.lower_end(pct, error), self.upper_end(pct, error));
         let bound = match is_upper(pct) {
-            true => self.upper_end(pct, ONE_SIDED),
-            false => self.lower_end(pct, ONE_SIDED),
+            true => self.upper_end(pct, ErrorShare::one_sided()),
+            false => self.lower_end(pct, ErrorShare::one_sided()),
         };
         let effect = self.cell_of_rank(pct.rank(n)).effect;
         Estimate {
@@ -128,7 +132,8 @@ impl<'a> Intervals<'a> {
 
     /// I/Os from which both ends of the interval are there, if more I/Os depend on each other as these do.
     fn needed(&self, pct: &Percentile) -> Option<u64> {
-        let far = |level: Option<&CountedLevel>| level.map_or(1.0, |l| l.effect.far);
+        let error = ErrorShare::two_sided();
+        let far = |level: Option<&CountedLevel>| level.map_or(1.0, |l| l.effect.far(error));
         let sparse = if is_upper(pct) { self.levels.last() } else { self.levels.first() };
         let independent = needed_two_sided(pct)? as f64 * far(sparse);
         let longer = self.longer.map_or(0.0, |times| self.dist.count() as f64 * times);
@@ -136,9 +141,9 @@ impl<'a> Intervals<'a> {
     }
 
     /// The smallest latency from which on the share above is surely no more than the percentile's.
-    pub(crate) fn upper_end(&self, pct: &Percentile, alpha: f64) -> Option<u64> {
+    pub(crate) fn upper_end(&self, pct: &Percentile, error: &ErrorShare) -> Option<u64> {
         let tail = chance_above(pct);
-        let kept = |above, effect: &DesignEffect| self.share(above, effect).is_below(tail, alpha);
+        let kept = |above, effect: &DesignEffect| self.share(above, effect).is_below(tail, error);
         let broken = self.levels.iter().rposition(|l| !kept(l.above, &l.effect))?;
         if broken + 1 == self.levels.len() || self.longer.is_some() {
             return None;
@@ -152,9 +157,9 @@ impl<'a> Intervals<'a> {
     }
 
     /// The largest latency below which the share above is surely more than the percentile's.
-    pub(crate) fn lower_end(&self, pct: &Percentile, alpha: f64) -> Option<u64> {
+    pub(crate) fn lower_end(&self, pct: &Percentile, error: &ErrorShare) -> Option<u64> {
         let tail = chance_above(pct);
-        let missed = |above, effect: &DesignEffect| self.share(above, effect).is_above(tail, alpha);
+        let missed = |above, effect: &DesignEffect| self.share(above, effect).is_above(tail, error);
         let first = self.levels.iter().position(|l| !missed(l.above, &l.effect))?;
         if first == 0 || self.longer.is_some() {
             return None;
@@ -242,28 +247,30 @@ impl DependentShare {
     }
 
     /// As many independent I/Os, and how many of them lie above, for the upper or lower end.
-    fn independent(&self, is_upper_end: bool) -> (f64, f64) {
+    fn independent(&self, is_upper_end: bool, error: &ErrorShare) -> (f64, f64) {
         // The end that lies away from zero for the rarer side.
         let away = (2.0 * self.above <= self.n) == is_upper_end;
-        let divisor = if away { self.effect.far } else { self.effect.near };
+        let divisor = if away { self.effect.far(error) } else { self.effect.near(error) };
         (self.n / divisor, self.above / divisor)
     }
 
     /// Whether so few above would be rare if the share were `chance`.
-    pub fn is_below(&self, chance: Chance, alpha: f64) -> bool {
-        let (n, above) = self.independent(true);
+    pub fn is_below(&self, chance: Chance, error: &ErrorShare) -> bool {
+        let (n, above) = self.independent(true, error);
         let off = n * chance.yes - above;
         // Chernoff's bound spares the exact tail of what is far off.
-        let clear = off > 0.0 && off * off > -2.0 * n * chance.yes * alpha.ln();
-        off > 0.0 && n > above && (clear || upper_tail(n, n - above, chance.flipped()) <= alpha)
+        let clear = off > 0.0 && off * off > -2.0 * n * chance.yes * error.share.ln();
+        off > 0.0
+            && n > above
+            && (clear || upper_tail(n, n - above, chance.flipped()) <= error.share)
     }
 
     /// Whether so many above would be rare if the share were `chance`.
-    pub fn is_above(&self, chance: Chance, alpha: f64) -> bool {
-        let (n, above) = self.independent(false);
+    pub fn is_above(&self, chance: Chance, error: &ErrorShare) -> bool {
+        let (n, above) = self.independent(false, error);
         let off = above - n * chance.yes;
-        let clear = off > 0.0 && off * off > -2.0 * (n * chance.yes + off / 3.0) * alpha.ln();
-        off > 0.0 && (clear || upper_tail(n, above, chance) <= alpha)
+        let clear = off > 0.0 && off * off > -2.0 * (n * chance.yes + off / 3.0) * error.share.ln();
+        off > 0.0 && (clear || upper_tail(n, above, chance) <= error.share)
     }
 
     /// The same share among so many times as many I/Os.
@@ -368,6 +375,22 @@ mod tests {
         assert_eq!(lone.effective, 100_000, "{lone:?}");
         assert!((1_000..5_000).contains(&clumps.effective), "{clumps:?}");
         assert!(clumps.lo < lone.lo && clumps.hi > lone.hi, "{clumps:?} {lone:?}");
+    }
+
+    /// Student's t of 8 degrees from tables, at the error asked for. It was that of 2.5 % whatever was asked.
+    #[test]
+    fn a_smaller_error_widens_by_more() {
+        let half = Chance { yes: 0.5, no: 0.5 };
+        for (error, t) in [(0.05, 1.8595), (0.025, 2.3060), (0.01, 2.8965), (0.005, 3.3554)] {
+            let (error, effect) = (ErrorShare::of(error), DesignEffect::known_from(8, 100.0));
+            let share = |off: f64| DependentShare::of(4e8, 2e8 + off * 1e5, effect);
+            // 4 million independent ones: 1,000 of them, 1e5 of all, are one deviation.
+            assert!(
+                share(-1.01 * t).is_below(half, &error) && share(1.01 * t).is_above(half, &error)
+            );
+            assert!(!share(-0.99 * t).is_below(half, &error), "{t}");
+            assert!(!share(0.99 * t).is_above(half, &error), "{t}");
+        }
     }
 
     /// Where the grid cannot see dependence, an interval has the width of its cell, and a ceiling

@@ -175,13 +175,17 @@ impl TimeGrid {
         sums
     }
 
-    /// The last sixth of the columns up to the last with I/Os.
-    pub(crate) fn last_sixth(&self) -> TimeGrid {
-        let to = self.columns_from(0).iter().rposition(|n| *n > 0.0).map_or(0, |last| last + 1);
+    /// The last sixth of a load of so many ns from the start, or of what there is of it, with all that completed
+    /// later.
+    pub(crate) fn last_sixth(&self, load_ns: u64) -> TimeGrid {
+        let busy = self.columns_from(0).iter().rposition(|n| *n > 0.0).map_or(0, |last| last + 1);
+        let load = usize::try_from(load_ns.div_ceil(self.window.column_ns)).unwrap_or(usize::MAX);
+        let to = busy.min(load);
         let from = to - to / 6;
         let start_ns = self.window.start_ns + (self.window.column_ns * from as u64) as i64;
-        let window = TimeWindow { start_ns, columns: (to - from).max(1), ..self.window };
-        let part = |row: &Vec<u32>| row.get(from..to).unwrap_or_default().to_vec();
+        let columns = (self.window.columns - from).max(1);
+        let window = TimeWindow { start_ns, columns, ..self.window };
+        let part = |row: &Vec<u32>| row.get(from..).unwrap_or_default().to_vec();
         TimeGrid { window, rows: self.rows.iter().map(part).collect() }
     }
 

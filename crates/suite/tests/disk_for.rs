@@ -138,6 +138,19 @@ fn what_the_first_run_leaves_open_the_second_decides() {
     assert!(text.contains("The first 1.00 s left it open"), "{text}");
 }
 
+/// Two settings took six minutes of three, and each had the whole error for itself.
+#[test]
+fn all_settings_share_the_time_and_the_error() {
+    let told = disk_for("kafka", &clumps(5.0), &["run.warmup=\"5s\""], None);
+    let [_, second, _, last] = told.seconds[..] else { panic!("{:?}", told.seconds) };
+    assert!(second <= 50.0 && last <= 50.0, "{:?}", told.seconds);
+    assert!(told.seconds.iter().sum::<f64>() + 4.0 * 5.0 <= 180.0, "{:?}", told.seconds);
+    let ceilings = told.answer["ceilings"].as_array().expect("two");
+    assert!(ceilings.iter().all(|c| c["check"]["looks"] == 4), "{ceilings:?}");
+    let alone = disk_for("kafka", &clumps(5.0), &["suite.decide_within=\"0s\""], None);
+    assert_eq!(alone.answer["ceilings"][1]["check"]["looks"], 2);
+}
+
 /// An end that another run follows is read again from the results, and asks for the same run.
 #[test]
 fn a_second_look_is_resumed() {

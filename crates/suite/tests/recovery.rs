@@ -70,6 +70,22 @@ fn the_time_of_recovery_is_that_of_the_model() {
     }
 }
 
+/// Twenty readers that only make load, and go on as ever, hid that one writer takes three times as long.
+#[test]
+fn load_beside_it_is_no_recovery() {
+    let home = tempfile::tempdir().expect("a directory");
+    let aging = "{ kind = \"fragmented\", slow = 3.0, over = \"200MiB\" }";
+    let load =
+        "[[job.workload]]\nname = \"load\"\nmix = \"read\"\nworkers = 20\nmeasured = false\n";
+    let text = suite(home.path(), aging, &stimulus("6s"))
+        .replace("mix = \"write\"\n", &format!("mix = \"write\"\n{load}"))
+        .replace("options = {", "options = { channels = 32,")
+        .replace("bytes_per_s", "iops");
+    let (file, _) = run(&text, &home.path().join("out"));
+    let found = recovery(&file).values["recovered_s"];
+    assert!((1.0..=1.21).contains(&found), "{found}");
+}
+
 #[test]
 fn no_recovery_is_a_result() {
     let home = tempfile::tempdir().expect("a directory");

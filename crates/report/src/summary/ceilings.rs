@@ -12,6 +12,7 @@ use taillight_stats::{CeilingCheck, CeilingStatus, Intervals, request_share};
 use super::IoSet;
 use crate::analyse::dists::{LatencyDists, LatencySample, merged};
 use crate::analyse::{Analysis, IoGroup, latency};
+use crate::verdict::saturation::measured_ns;
 
 /// Share of runs at the limit in which a ceiling by itself is called kept, or missed.
 const ALONE: f64 = 0.025;
@@ -41,7 +42,7 @@ struct CheckedCeiling<'a> {
 impl CheckedCeiling<'_> {
     /// Whether it is missed where a share `alpha` of runs at the limit may be called so.
     fn is_missed(&self, alpha: f64) -> bool {
-        let check = self.sample.as_ref().map(|sample| of_sample(sample, self.ceiling, alpha));
+        let check = self.sample.as_ref().map(|s| of_sample(s, self.ceiling, alpha, u64::MAX));
         check.is_some_and(|check| check.status == CeilingStatus::Fail)
     }
 }
@@ -91,12 +92,12 @@ fn check<'a>(
     };
     let set = own.as_ref().unwrap_or(all);
     let sample = set.latencies.main();
-    let ios = of_sample(sample, ceiling, alpha);
+    let ios = of_sample(sample, ceiling, alpha, load_ns(analysis));
     let above = set.slowest.kept_above(ceiling.ceiling.0);
     let episodes = latency::events(&above, set.slowest.span_ns());
     let count = sample.count();
     let closed = is_closed(analysis, workload);
-    let time_share = sample.time_share_above(ceiling.ceiling.0).filter(|_| closed);
+    let time_share = closed.then(|| sample.time_share_above(ceiling.ceiling.0)).flatten();
     let qos = Qos {
         ceiling_ns: ceiling.ceiling.0,
         at: ceiling.at.to_string(),
@@ -152,7 +153,8 @@ fn of_requests<'a>(
         })?;
     }
     let sample = Some(sample.service).filter(|s| !s.is_empty());
-    let check = sample.as_ref().map(|s| (of_sample(s, ceiling, alpha), s.count()));
+    let load_ns = load_ns(analysis);
+    let check = sample.as_ref().map(|s| (of_sample(s, ceiling, alpha, load_ns), s.count()));
     let checked = check.as_ref().map(|(check, count)| (check, *count));
     let in_ios = |requests: Option<u64>| Some(requests?.saturating_mul(fanout.into()));
     let independent = ios.share.map(|s| ShareOver {
@@ -177,8 +179,13 @@ fn of_requests<'a>(
     Ok(CheckedCeiling { ceiling, sample, qos })
 }
 
-fn of_sample(sample: &LatencySample, ceiling: &Ceiling, alpha: f64) -> CeilingCheck {
-    let intervals = Intervals::new(sample, sample.dependence());
+/// How long there was load, ns.
+fn load_ns(analysis: &Analysis) -> u64 {
+    measured_ns(analysis).unwrap_or(analysis.duration_ns)
+}
+
+fn of_sample(sample: &LatencySample, ceiling: &Ceiling, alpha: f64, load_ns: u64) -> CeilingCheck {
+    let intervals = Intervals::new(sample, sample.dependence()).of_load(load_ns);
     intervals.check_ceiling_at(ceiling.ceiling.0, &ceiling.at, alpha)
 }
 
@@ -221,7 +228,7 @@ mod tests {
 
     fn checked(ceiling: &Ceiling, sample: LatencySample) -> CheckedCeiling<'_> {
         let mut qos = taillight_rundir::fixture::summary("r").qos.remove(0);
-        qos.status = status(&of_sample(&sample, ceiling, ALONE));
+        qos.status = status(&of_sample(&sample, ceiling, ALONE, u64::MAX));
         CheckedCeiling { ceiling, sample: Some(sample), qos }
     }
 

@@ -18,6 +18,8 @@ use crate::verdict::saturation::measured_ns;
 const ALPHA: f64 = 0.02;
 /// Shortest load that has a level: in less, beginning is a part of it.
 const SHORTEST_NS: u64 = 5_000_000_000;
+/// Bursts in a load that has a level.
+const FEWEST_BURSTS: u64 = 8;
 /// An operation whose last success came before this share of the load was done.
 const DONE: f64 = 0.98;
 
@@ -25,7 +27,7 @@ const DONE: f64 = 0.98;
 pub fn changes(analysis: &Analysis, ops: &BTreeMap<OpKind, IoSet>) -> Vec<LevelChange> {
     let plan = &analysis.manifest.plan;
     let load_ns = measured_ns(analysis).unwrap_or(analysis.duration_ns);
-    if load_ns < SHORTEST_NS || !plan.workloads.iter().all(is_steady) {
+    if load_ns < SHORTEST_NS || !plan.workloads.iter().all(|w| is_steady(w, load_ns)) {
         return Vec::new();
     }
     let whole: Vec<(&OpKind, &IoSet)> = ops.iter().filter(|(op, _)| !op.is_part()).collect();
@@ -34,12 +36,16 @@ pub fn changes(analysis: &Analysis, ops: &BTreeMap<OpKind, IoSet>) -> Vec<LevelC
     whole.into_iter().flat_map(of).collect()
 }
 
-/// Whether a workload asks for the same from its start to its end.
-fn is_steady(workload: &WorkloadPlan) -> bool {
-    let varies = matches!(
-        workload.arrival,
-        Arrival::Steps { .. } | Arrival::Ramp { .. } | Arrival::Replay { .. }
-    );
+/// Whether a workload asks for the same from its start to its end: of bursts, so many that where they begin and
+/// end is no change.
+fn is_steady(workload: &WorkloadPlan, load_ns: u64) -> bool {
+    let varies = match workload.arrival {
+        Arrival::Bursts { on, off, .. } => {
+            load_ns < FEWEST_BURSTS.saturating_mul(on.0.saturating_add(off.0))
+        }
+        Arrival::Steps { .. } | Arrival::Ramp { .. } | Arrival::Replay { .. } => true,
+        _ => false,
+    };
     !varies && workload.ramp.is_none()
 }
 

@@ -7,6 +7,7 @@ use taillight_core::Percentile;
 use taillight_stats::compare::{
     Bounded, ChangeRule, DifferenceVerdict, LogDifference, changes, mean_of_steps, suspect,
 };
+use taillight_stats::dependence::FEWEST_TERMS;
 use taillight_stats::{Dependence, Dist, Intervals, TimeGrid, TimeWindow};
 
 const PERCENTILES: [&str; 3] = ["50", "99", "99.9"];
@@ -63,7 +64,7 @@ fn bounded(model: RunModel, seed: u64, seconds: f64, times: f64) -> [Option<Boun
     [0, 1, 2].map(|i| {
         let it = intervals.estimate(&percentile(i));
         let [value, lo, hi] = [it.value?, it.lo?, it.hi?].map(|ns| ns as f64);
-        Some(Bounded { value, lo, hi, freedom: f64::INFINITY })
+        Some(Bounded { value, lo, hi, freedom: FEWEST_TERMS })
     })
 }
 

@@ -7,7 +7,7 @@
 use taillight_core::Percentile;
 use taillight_core::plan::{Ceiling, SearchPlan};
 use taillight_rundir::search::{ProbeReason, ProbeVerdict};
-use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Summary, WorkloadSummary};
+use taillight_rundir::summary::{LevelChange, Qos, QosStatus, ShareOver, Summary, WorkloadSummary};
 
 use super::bisection::{Judgement, LONGEST};
 use crate::figures::percentile;
@@ -154,9 +154,14 @@ pub fn judge(
     })
 }
 
-/// When a figure of the workload's operations first changed its level.
+/// When a figure of the workload's operations first changed its level; not of operations that others have as well,
+/// whose change it may be.
 fn changed_at_s(summary: &Summary, of: &WorkloadSummary) -> Option<f64> {
-    let changes = summary.changes.iter().filter(|c| of.ops.contains_key(&c.op));
+    let has = |c: &&LevelChange| {
+        let mut all = summary.workloads.iter().filter(|w| w.ops.contains_key(&c.op));
+        all.next().is_some_and(|w| w.name == of.name) && all.next().is_none()
+    };
+    let changes = summary.changes.iter().filter(has);
     changes.map(|c| c.at_s).min_by(f64::total_cmp)
 }
 
@@ -165,7 +170,9 @@ fn undecided(check: &Qos, count: u64, changed: bool, longer: u32) -> ProbeReason
     if changed {
         return ProbeReason::LevelChanged;
     }
-    let few = check.needs.is_none_or(|needs| needs > count.saturating_mul(TOO_FEW));
+    // Less than 100 % needs no number where the ceiling lies too near for any to tell.
+    let never = check.at.parse() == Ok(Percentile::MAX);
+    let few = check.needs.map_or(never, |needs| needs > count.saturating_mul(TOO_FEW));
     if check.above == 0 || few {
         return ProbeReason::TooFew;
     }
@@ -181,7 +188,7 @@ fn undecided(check: &Qos, count: u64, changed: bool, longer: u32) -> ProbeReason
 mod tests {
     use taillight_core::OpKind;
     use taillight_core::units::Span;
-    use taillight_rundir::summary::{ChangedFigure, LevelChange};
+    use taillight_rundir::summary::ChangedFigure;
 
     use super::*;
 
@@ -217,7 +224,7 @@ mod tests {
         };
         assert_eq!(reason(none_over), (Undecided, TooFew));
         assert_eq!(reason(|_, q| q.needs = Some(9_000)), (Undecided, TooFew));
-        assert_eq!(reason(|_, q| q.needs = None), (Undecided, TooFew));
+        assert_eq!(reason(|_, q| (q.needs, q.decides_at) = (None, None)), (Undecided, AtCeiling));
         assert_eq!(reason(|_, q| q.decides_at = Some(9_000)), (Undecided, AtCeiling));
         assert_eq!(reason(|_, q| q.decides_at = None), (Undecided, AtCeiling));
         assert_eq!(reason(|_, q| q.status = QosStatus::Pass), (Pass, Ceiling));
@@ -244,6 +251,13 @@ mod tests {
         };
         assert_eq!(reason(changed), (ProbeVerdict::Undecided, ProbeReason::LevelChanged));
         assert_eq!(judged(changed).changed_at_s, Some(3.5));
+        let shared = |s: &mut Summary, q: &mut Qos| {
+            changed(s, q);
+            let mut other = s.workloads[0].clone();
+            other.name = "other".to_owned();
+            s.workloads.push(other);
+        };
+        assert_eq!(judged(shared).changed_at_s, None, "it may be the other's");
     }
 
     fn change(op: OpKind, at_s: f64) -> LevelChange {

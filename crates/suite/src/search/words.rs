@@ -201,25 +201,29 @@ fn undecided(all: &SearchReport) -> String {
     let Some(p) = lowest else {
         return "No answer: demands that passed did not pass again.".to_owned();
     };
-    let total = |ios: u64| {
-        let times = ios as f64 / p.count.max(1) as f64;
-        duration((times * p.length_ns as f64 / 1e9).ceil() * 1e9)
-    };
-    let enough = p.needs.max(p.decides_at).filter(|_| p.count > 0);
-    let help = match (p.reason, enough) {
+    format!(
+        "No answer: the probes do not decide it. At {} {}. {}.",
+        grouped(&p.shown),
+        reason(all, p),
+        help(p)
+    )
+}
+
+/// What helps where a probe decides nothing. Numbers are lower limits: where the share as it is decides nothing, no
+/// length is promised.
+fn help(p: &SearchProbe) -> String {
+    let least = p.decides_at.max(p.needs).filter(|_| p.count > 0 && p.decides_at.is_some());
+    match (p.reason, least) {
         (ProbeReason::TooFew | ProbeReason::NeedsTime, Some(ios)) => {
-            format!("A `search.probe` of {} would do", total(ios))
+            let times = ios as f64 / p.count as f64;
+            let length = duration((times * p.length_ns as f64 / 1e9).ceil() * 1e9);
+            format!("It takes a `search.probe` of {length} at least")
         }
         (ProbeReason::LevelChanged, _) => {
             "Find what changes the level, or make `search.probe` much longer".to_owned()
         }
         _ => "Give a `from` that clearly passes, or another ceiling".to_owned(),
-    };
-    format!(
-        "No answer: the probes do not decide it. At {} {}. {help}.",
-        grouped(&p.shown),
-        reason(all, p)
-    )
+    }
 }
 
 /// What limits the answer.
@@ -318,4 +322,28 @@ pub fn table(all: &SearchReport) -> Table {
     );
     table.rows = all.probes.iter().map(row).collect();
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "A `search.probe` of 12 s would do" was said of a lower limit, also where no length decides it.
+    #[test]
+    fn no_length_is_promised() {
+        let probe = |reason: &str, needs: u64, decides_at: Option<u64>| {
+            let probe = serde_json::json!({
+                "number": 1, "dir": "01", "value": 1.0, "shown": "1/s", "purpose": "lowest",
+                "length_ns": 10_000_000_000u64, "seed": 1, "achieved_per_s": 1.0, "count": 1_000,
+                "needs": needs, "decides_at": decides_at, "verdict": "undecided", "reason": reason,
+                "counted_as_failed": true
+            });
+            help(&serde_json::from_value(probe).expect("a probe"))
+        };
+        let least = "It takes a `search.probe` of 30.0 s at least";
+        assert_eq!(probe("needs_time", 1_200, Some(3_000)), least);
+        assert_eq!(probe("too_few", 3_000, Some(3_000)), least);
+        assert!(probe("too_few", 3_000, None).starts_with("Give a `from`"));
+        assert!(probe("level_changed", 3_000, Some(3_000)).starts_with("Find what"));
+    }
 }

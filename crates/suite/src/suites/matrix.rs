@@ -75,8 +75,9 @@ pub struct MatrixSuite {
     /// Whether a ceiling that is missed or undecided decides the exit code. Default: true.
     #[serde(default = "gates")]
     pub gates: bool,
-    /// How long a setting may be measured until its ceilings are decided: where its run leaves one open and
-    /// misses none, a longer run follows, and both share the error of one. Default: one run.
+    /// How long all settings together may be loaded until their ceilings are decided, each for an equal part:
+    /// where its run leaves one open and misses none, a longer run follows. All runs share the error of one.
+    /// Default: one run a setting, each with an error of its own.
     #[serde(default)]
     pub decide_within: Option<Span>,
     /// What the I/Os with ceilings are, for the answer: "etcd's appends". Default: I/Os of the workload.

@@ -289,6 +289,7 @@ impl MatrixMethod {
                 let mut point = self.maker.point(&self.suite, phase, place, &setting, seed)?;
                 let deepest = deepest_measured(&self.suite, &self.points);
                 settle::settle(&mut point.plan, deepest);
+                point.plan.qos.looks = planned.point.plan.qos.looks;
                 let about = format!("{}: {}", chosen.name, point.about);
                 return Ok(Point { about, ..point });
             }

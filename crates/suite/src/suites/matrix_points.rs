@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 use taillight_core::job::PointOrder;
+use taillight_core::units::Span;
 use taillight_core::{Error, Percentile, Result};
 
 use super::loops::{Setting, check_count, combinations, load_ns, settings, shown, shuffle};
@@ -72,6 +73,9 @@ pub(super) fn coordinates(
     target.chain(name).chain(values).collect()
 }
 
+/// Most runs that a plan may share its error with.
+const MOST_LOOKS: usize = 100;
+
 /// Makes the points of a suite.
 pub(super) struct PointMaker {
     pub job: SuiteJob,
@@ -84,10 +88,32 @@ impl PointMaker {
     /// Errors: `Usage` for fields and values that the job refuses, and for too many runs.
     pub fn points(&self, suite: &MatrixSuite) -> Result<Vec<PhasePoint>> {
         let seed = self.check(suite)?;
+        let Some(within) = suite.decide_within else { return self.looks(suite, seed, None) };
+        let asked = |p: &&mut PhasePoint| {
+            p.part != RunPart::Before && !p.point.plan.qos.ceilings.is_empty()
+        };
+        let settings = self.looks(suite, seed, None)?.iter_mut().filter(asked).count();
+        let each = Span(within.0 / settings.max(1) as u64);
+        let mut points = self.looks(suite, seed, Some(each))?;
+        // One answer over all runs: they share its error.
+        let runs = points.iter_mut().filter(asked).count().min(MOST_LOOKS) as u32;
+        for asked in points.iter_mut().filter(asked) {
+            asked.point.plan.qos.looks = asked.point.plan.qos.looks.max(runs);
+        }
+        Ok(points)
+    }
+
+    /// The same, with a second look at each setting where both may take `within`.
+    fn looks(
+        &self,
+        suite: &MatrixSuite,
+        seed: u64,
+        within: Option<Span>,
+    ) -> Result<Vec<PhasePoint>> {
         let mut points: Vec<PhasePoint> = Vec::new();
         for (at, phase) in suite.phases.iter().enumerate() {
             for round in 1..=phase.most_rounds()? {
-                self.round(suite, at, (round, seed), &mut points)?;
+                self.round(suite, at, (round, seed, within), &mut points)?;
             }
         }
         Ok(points)
@@ -156,7 +182,7 @@ impl PointMaker {
         &self,
         suite: &MatrixSuite,
         at: usize,
-        (round, seed): (u32, u64),
+        (round, seed, within): (u32, u64, Option<Span>),
         points: &mut Vec<PhasePoint>,
     ) -> Result<()> {
         let phase = &suite.phases[at];
@@ -186,12 +212,9 @@ impl PointMaker {
                 let id = id(of, (points.len() + 1, round), words);
                 let place = PointPlace { id, round, draw };
                 let mut point = self.point(suite, of, place, setting, Some(seed))?;
-                let within = suite.decide_within.filter(|_| phase.timed() && chosen.is_none());
+                let within = within.filter(|_| phase.timed() && chosen.is_none());
                 let longest = second_look::longest(&point.plan, within);
                 let longest = longest.filter(|_| part != RunPart::Before);
-                if longest.is_some() {
-                    point.plan.qos.looks = second_look::LOOKS;
-                }
                 if part == RunPart::SecondLook {
                     point.plan.run.duration = longest;
                 }

@@ -270,7 +270,10 @@ impl IntervalSamples {
         // What is left over at the end is no whole interval.
         let steps = u64::try_from(end_ns.saturating_sub(start_ns)).unwrap_or(0) / step_ns;
         all.samples = vec![IntervalSample::default(); usize::try_from(steps).unwrap_or(0)];
-        for row in read_intervals(&path)?.iter().filter(|r| r.phase == "measure") {
+        let workloads = &manifest.plan.workloads;
+        let measured =
+            |r: &IntervalRow| workloads.get(usize::from(r.workload)).is_none_or(|w| w.measured);
+        for row in read_intervals(&path)?.iter().filter(|r| r.phase == "measure" && measured(r)) {
             all.add(row, start_ns, step_ns);
         }
         Ok(all)

@@ -1,7 +1,7 @@
 //! A second look at a setting: a longer run where the first leaves its ceilings open.
 //!
-//! What it is: whether there is one, how long it is, and which of both runs answers. Both looks share the
-//! error of one (`qos.looks`), and the second rests on its own I/Os: those of the first have led to it. What
+//! What it is: whether there is one, how long it is, and which of both runs answers. All looks of a suite share
+//! the error of one (`qos.looks`), and the second rests on its own I/Os: those of the first have led to it. What
 //! it is not: the check of a ceiling (`taillight_stats::ceiling`).
 
 use taillight_core::exit::Exit;
@@ -15,19 +15,16 @@ use super::loops::load_ns;
 use super::matrix_method::{MatrixMethod, RunPart};
 use crate::method::{Point, PointResult};
 
-/// Looks at a setting where there is a second one.
-pub(super) const LOOKS: u32 = 2;
-
 /// What a second run is longer than the length that would just decide: that length is an estimate.
 const ROOM: f64 = 3.0;
 
-/// The longest second run of a plan, where all runs of it may take `within`; none where it has no ceilings,
-/// does not end by time, or leaves no room for a second run of its own length.
+/// The longest second run of a plan, where both runs of it may take `within`, warm-ups included; none where it has
+/// no ceilings, does not end by time, or leaves no room for a second run of its own length.
 pub(super) fn longest(plan: &Plan, within: Option<Span>) -> Option<Span> {
-    let (first, within) = (plan.run.duration?, within?);
-    let left = within.0.checked_sub(first.0)?;
-    let asked = !plan.qos.ceilings.is_empty() && load_ns(plan).is_some();
-    (asked && left >= first.0).then_some(Span(left))
+    let (run, first) = (&plan.run, load_ns(plan)?);
+    let taken = u64::try_from(first).ok()?.saturating_add(run.warmup.0);
+    let left = within?.0.checked_sub(taken)?;
+    (!plan.qos.ceilings.is_empty() && left >= run.duration?.0).then_some(Span(left))
 }
 
 /// Whether a first run leaves its ceilings open: it measured all it was to, and misses none.

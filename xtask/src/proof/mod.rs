@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::{lab, tool};
 
+mod intervals;
+
 /// A proof: an ignored test, its results as lines of JSON, part of the source, and the page with the table.
 struct Proof {
     name: &'static str,
@@ -25,7 +27,7 @@ const PROOFS: [Proof; 2] = [
         test: ["coverage", "proof::intervals"],
         results: "crates/stats/tests/coverage/intervals.jsonl",
         page: "docs/measurement.md",
-        table: intervals,
+        table: intervals::page,
     },
     Proof {
         name: "disk-for",
@@ -52,11 +54,24 @@ pub fn main(args: &[&str]) -> Result<bool> {
 
 impl Proof {
     fn prove(&self) -> Result<()> {
+        let part = std::env::vars().map(|(name, _)| name).find(|name| name.starts_with("PROOF_"));
+        if let Some(name) = part {
+            bail!(
+                "{name} is set, and a part is not the proof: unset it, or run the ignored test `{}` of {} by itself \
+                 with a PROOF_RESULTS of your own",
+                self.test[1],
+                self.package
+            );
+        }
         let [file, test] = self.test;
         let args = ["test", "--release", "-p", self.package, "--test", file, "--"];
         let one = ["--ignored", "--exact", test, "--nocapture"];
         let mut command = tool::cargo(args.into_iter().chain(one));
-        tool::run(command.env("PROOF_RESULTS", tool::root().join(self.results)))
+        // What is there stays until all of the new is.
+        let (results, fresh) = (tool::root().join(self.results), tool::root().join("target/proof"));
+        tool::run(command.env("PROOF_RESULTS", &fresh))?;
+        std::fs::copy(&fresh, &results).context(self.results)?;
+        Ok(std::fs::remove_file(&fresh)?)
     }
 
     fn write_table(&self) -> Result<()> {
@@ -75,31 +90,6 @@ impl Proof {
 
 /// A column: its heading, and the fields of a cell in it.
 type Column = (&'static str, &'static [&'static str]);
-
-/// What is in the table: a heading and the fields of a cell.
-const COLUMNS: [Column; 9] = [
-    ("load", &["model"]),
-    ("s", &["seconds"]),
-    ("at", &["percentile"]),
-    ("excursions", &["excursions"]),
-    ("given", &["given"]),
-    ("of these hold the truth", &["covered_of_given"]),
-    ("false kept, missed", &["false_pass", "false_fail"]),
-    ("kept at a third, missed at three times", &["kept_third", "missed_thrice"]),
-    ("the oracle's; 8 cosines'", &["oracle_kept", "oracle_missed", "plain_kept", "plain_missed"]),
-];
-
-fn intervals(cells: &[Value]) -> Result<String> {
-    let mut text = String::new();
-    for (family, about) in [
-        ("set on", "Loads that the constants were set on"),
-        ("others", "Loads that were made independently of the method"),
-    ] {
-        let of = cells.iter().filter(|cell| cell["family"] == family);
-        text += &format!("**{about}:**\n\n{}\n", table(&COLUMNS, of)?);
-    }
-    Ok(text)
-}
 
 /// Answers on virtual disks, and what they cost.
 const DISK_FOR: [Column; 6] = [
@@ -133,7 +123,7 @@ fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Resu
 }
 
 fn field(cell: &Value, name: &str) -> Result<String> {
-    match &cell[name] {
+    match cell.get(name).with_context(|| format!("a line without {name}"))? {
         Value::String(text) => Ok(text.clone()),
         Value::Null => Ok("-".to_owned()),
         Value::Number(number) => {
@@ -141,6 +131,32 @@ fn field(cell: &Value, name: &str) -> Result<String> {
             let digits = usize::from(value.fract() != 0.0 && value < 100.0);
             Ok(format!("{value:.digits$}"))
         }
-        _ => bail!("a line without {name}"),
+        _ => bail!("{name} is no text and no number"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field that a proof no longer writes was a dash in the table.
+    #[test]
+    fn a_missing_field_is_no_dash() {
+        let cell = serde_json::json!({ "kept": 97.5, "extra_s": null });
+        let of = |name| field(&cell, name);
+        assert_eq!((of("kept").unwrap(), of("extra_s").unwrap()), ("97.5".into(), "-".into()));
+        assert!(of("missed").is_err());
+    }
+
+    /// Pages have the tables of the lines that are committed.
+    #[test]
+    fn pages_are_in_step() {
+        for proof in PROOFS {
+            let lines = std::fs::read_to_string(tool::root().join(proof.results)).unwrap();
+            let cells: Vec<Value> =
+                lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let page = std::fs::read_to_string(tool::root().join(proof.page)).unwrap();
+            assert!(page.contains(&(proof.table)(&cells).unwrap()), "cargo xtask proof --page");
+        }
     }
 }

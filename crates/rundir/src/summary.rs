@@ -300,7 +300,7 @@ pub struct LevelChange {
     /// The ceiling of a share; where the job has none, the run's p99.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_ns: Option<u64>,
-    /// When, s since the start of measuring, to a 64th of the run.
+    /// When, s since the start of measuring, to a 256th of the run.
     pub at_s: f64,
     /// Its level before: I/Os per second, ns (within 0.8 %), or a share of 1.
     pub before: f64,

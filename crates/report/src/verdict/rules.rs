@@ -3,10 +3,10 @@
 //! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
 //! says what is wrong and what it means for the numbers.
 
-use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
+use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::summary::{
-    Qos, QosStatus, Reason, RequestCheck, Summary, Verdict, VerdictStatus,
+    Qos, QosStatus, Reason, RequestCheck, Summary, Totals, Verdict, VerdictStatus,
 };
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
@@ -14,7 +14,7 @@ use taillight_stats::littles_law_ratio;
 use super::basis::{END_TO_END, asked_for, main, reason, unmeasured, whole_ops};
 use super::changes::changed;
 use super::failures::{errors, failed, nothing, partial, refused};
-use super::saturation::achieved;
+use super::saturation::{achieved, is_replay};
 use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
@@ -25,7 +25,7 @@ use crate::undecided;
 const LITTLE_FROM_NS: f64 = 5_000.0;
 /// And warned about from this distance from 1.
 const LITTLE_OFF: f64 = 0.05;
-/// The tool's own cost is warned about from this share of the mean latency.
+/// The tool's own cost is warned about from this share of the median latency.
 const OVERHEAD_SHARE: f64 = 0.05;
 
 /// Waiting for a CPU before the run, and CPU taken by the hypervisor, that are warned about, per
@@ -216,11 +216,15 @@ fn shape(latency: &Latency) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+fn saturated(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let it = &summary.saturation;
     let asked = it.asked_per_s.filter(|_| it.saturated)?;
+    let what = match is_replay(analysis) {
+        true => "The replay fell behind its recorded times",
+        false => "The rate was not reached",
+    };
     let text = format!(
-        "The rate was not reached: {} operations/s asked, {}; {} were waiting at worst and {} \
+        "{what}: {} operations/s asked, {}; {} were waiting at worst and {} \
          never sent. Response times then depend on how long the run was.",
         format::rate(asked),
         achieved(it),
@@ -341,6 +345,14 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
     if grows || !allocates || !summary.ops.contains_key(&OpKind::Write) {
         return None;
     }
+    // A log is written so: blocks are taken as it grows, and made durable write by write.
+    let log = |w: &WorkloadPlan| w.access.kind == AccessKind::Sequential && w.sync != Sync::None;
+    let writes = |w: &&WorkloadPlan| w.mix.iter().any(|m| m.op == OpKind::Write && m.weight > 0);
+    if analysis.manifest.plan.workloads.iter().filter(writes).all(log) {
+        let text = "The file had no blocks when the writes began: the first pass takes them, as a log \
+                    that grows does.";
+        return Some((VerdictStatus::Good, reason("writes_allocate", text)));
+    }
     let text = "The file had no blocks when the writes began: they measure allocating it as well. \
                 To measure overwriting, add --set target.options.layout=always.";
     Some((VerdictStatus::Warned, reason("writes_allocate", text)))
@@ -446,16 +458,20 @@ fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reas
     Some((VerdictStatus::Warned, reason("busy_machine", text)))
 }
 
+/// Beside the usual I/O: a mean is raised by few slow ones, in which the tool's part is small.
 fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let own = summary.overhead.null_ns_per_op?;
-    let mean = summary.totals.latencies.service.mean_ns?;
-    if mean < LITTLE_FROM_NS || own < mean * OVERHEAD_SHARE {
+    let usual = |(_, t): (&OpKind, &Totals)| {
+        t.latencies.service.percentiles.iter().find(|p| p.p == "50").and_then(|p| p.ns)
+    };
+    let median = whole_ops(summary).filter_map(usual).min()? as f64;
+    if median < LITTLE_FROM_NS || own < median * OVERHEAD_SHARE {
         return None;
     }
     let text = format!(
-        "The tool itself takes {} per I/O, {} of the mean latency.",
+        "The tool itself takes {} per I/O, {} of the median latency.",
         format::duration(own),
-        format::percent(own / mean)
+        format::percent(own / median)
     );
     Some((VerdictStatus::Warned, reason("own_cost", text)))
 }

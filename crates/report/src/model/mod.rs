@@ -5,6 +5,7 @@
 //! layout. Renderers choose how a table or a chart looks, never what it says.
 
 pub mod about;
+mod answer;
 mod build;
 pub mod charts;
 mod context;

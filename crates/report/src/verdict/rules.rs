@@ -8,10 +8,10 @@ use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::summary::{
     Qos, QosStatus, Reason, RequestCheck, Summary, Totals, Verdict, VerdictStatus,
 };
-use taillight_rundir::{Latency, LatencySource, RunStatus};
+use taillight_rundir::{LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
 
-use super::basis::{END_TO_END, asked_for, main, reason, unmeasured, whole_ops};
+use super::basis::{main, reason, whole_ops};
 use super::changes::changed;
 use super::failures::{errors, failed, nothing, partial, refused};
 use super::saturation::{achieved, is_replay};
@@ -19,7 +19,8 @@ use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
 use crate::format;
-use crate::undecided;
+use crate::model::first::answer_of;
+use crate::{by_chance, undecided};
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
 const LITTLE_FROM_NS: f64 = 5_000.0;
@@ -124,7 +125,7 @@ pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
     }
     // Damage stands before all else: it says how far the rest can be believed.
     reasons.sort_by_key(|r| !is_damage(&r.code));
-    Verdict { status, text: text(status, summary, &reasons), reasons }
+    Verdict { status, text: answer_of(summary, status, &reasons), reasons }
 }
 
 /// How bad a status is.
@@ -140,7 +141,7 @@ fn weight(status: VerdictStatus) -> u8 {
 }
 
 /// Whether a reason is the answer itself, so that it stands before the figures.
-fn leads(code: &str) -> bool {
+pub fn leads(code: &str) -> bool {
     is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED | WRONG_DATA)
 }
 
@@ -148,72 +149,6 @@ fn leads(code: &str) -> bool {
 pub fn is_own(code: &str) -> bool {
     let failed = ["failed", "partial", "nothing_measured", "io_errors", "writes_refused"];
     leads(code) || failed.contains(&code) || matches!(code, "load_failed" | "saturated" | "lost")
-}
-
-/// The sentence: what was measured, then what to know first; a question the job asked is answered
-/// before the figures.
-fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String {
-    let first = reasons.first().map(|r| r.text.as_str()).unwrap_or_default();
-    if status == VerdictStatus::Failed {
-        return first.to_owned();
-    }
-    let result = if unmeasured(summary) { unknown(summary) } else { result(summary) };
-    let leads = reasons.first().is_some_and(|r| leads(&r.code));
-    let both = match leads {
-        true => format!("{first} {result}"),
-        false => format!("{result} {first}"),
-    };
-    match reasons.len() {
-        0 => result,
-        1 => both,
-        n => format!("{both} ({} more below.)", n - 1),
-    }
-}
-
-/// `98,304 IOPS at 384 MiB/s; reads: half within 81.2 us, 99 % within 212 us, 99.99 % within 2 ms.`
-fn result(summary: &Summary) -> String {
-    let mut text = format!(
-        "{} IOPS at {}",
-        format::rate(summary.totals.iops),
-        format::bytes_per_s(summary.totals.bytes_per_s)
-    );
-    for (op, totals) in whole_ops(summary).take(2) {
-        let asked = asked_for(totals);
-        let named = match (asked.1, whole_ops(summary).count()) {
-            (END_TO_END, _) => format!("{} {END_TO_END}: ", op.name()),
-            (_, 0 | 1) => String::new(),
-            _ => format!("{}: ", op.name()),
-        };
-        if let Some(shape) = shape(asked.0) {
-            text.push_str(&format!("; {named}{shape}"));
-        }
-    }
-    text.push('.');
-    text
-}
-
-fn unknown(summary: &Summary) -> String {
-    format!(
-        "Rate and percentiles are unknown: only {} outliers and failures were kept.",
-        format::count(summary.totals.count)
-    )
-}
-
-fn shape(latency: &Latency) -> Option<String> {
-    let find = |p: &str| latency.percentiles.iter().find(|it| it.p == p).and_then(|it| it.ns);
-    let mut parts = Vec::new();
-    if let Some(ns) = find("50") {
-        parts.push(format!("half within {}", format::duration_ns(ns)));
-    }
-    // Only what has an upper bound: a nine that rests on a single event is no promise.
-    let nines = latency.nines.iter().filter(|n| n.resolved && n.hi_ns.is_some());
-    let deepest = nines.clone().filter(|n| n.k <= 5).max_by_key(|n| n.k);
-    let two = nines.clone().find(|n| n.k == 2);
-    for nine in [two, deepest.filter(|n| n.k > 2)].into_iter().flatten() {
-        let ns = nine.ns?;
-        parts.push(format!("{} within {}", format::nines_label(nine.k), format::duration_ns(ns)));
-    }
-    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn saturated(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
@@ -253,10 +188,9 @@ fn ceiling(
     let of = check.workload.as_deref().or(check.op.map(OpKind::name));
     let op = of.map_or(String::new(), |of| format!("{of}: "));
     let needs = match status {
-        QosStatus::Undecided if check.jointly.is_some() => format!(
-            "; missed by itself, but one of {} ceilings is more often by chance",
-            summary.qos.len()
-        ),
+        QosStatus::Undecided if check.jointly.is_some() => {
+            format!("; {}", by_chance(summary.qos.len()))
+        }
         QosStatus::Undecided => format!("; {}", undecided(check, summary.totals.duration_ns)),
         _ => String::new(),
     };
@@ -306,11 +240,10 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     add(l.out_of_range, "latencies outside the histograms' range");
     add(l.intervals, "intervals not recorded");
     add(l.chunks, "capture files gone or unreadable");
+    let timed = if parts.is_empty() { " Every I/O was timed." } else { "" };
     let untraced = l.trace_events.filter(|events| *events > 0).map(|events| {
         let events = format::count(events);
-        format!(
-            "Tracing missed {events} events: what held some I/Os is unknown. Every I/O was timed."
-        )
+        format!("Tracing missed {events} events: what held some I/Os is unknown.{timed}")
     });
     let lost =
         (!parts.is_empty()).then(|| format!("Measurements are missing: {}.", parts.join(", ")));

@@ -476,6 +476,24 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| Some(rest.split_once(after)?.0)).collect()
 }
 
+/// `2026-11-27` was shown as "11-27 (2026)".
+#[test]
+fn only_directories_of_a_series_are_renamed() {
+    let root = tempfile::tempdir().unwrap();
+    let names = ["2026-11-27", "4-disks"];
+    let runs = names.map(|name| written(root.path(), name, &sample()));
+    let title = || {
+        let output = root.path().join("both.html");
+        let options = ReportOptions { output: Some(output.clone()), ..ReportOptions::default() };
+        make(&runs, &options, &mut |_| true).unwrap();
+        let page = fs::read_to_string(&output).unwrap();
+        between(&page, "<h1>", "</h1>")[0].to_owned()
+    };
+    assert_eq!(title(), "2 runs: 2026-11-27, 4-disks");
+    fs::write(root.path().join(names::SERIES), "{}").unwrap();
+    assert_eq!(title(), "2 runs: 11 27 (2026), disks (4)");
+}
+
 /// A page of ten runs, eight of them traced, without the plotting library.
 fn page_of_ten() -> String {
     let root = tempfile::tempdir().unwrap();

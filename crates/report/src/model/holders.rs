@@ -95,9 +95,16 @@ fn untraced(runs: &[AnalysedRun]) -> String {
     }
     match runs.iter().all(|run| run.analysis.manifest.clock.source == "virtual") {
         true => "A simulated target has no layers below it: nobody held these I/Os.".to_owned(),
-        false => "Not traced: which layer held the slow I/Os is unknown. The same command with \
-                  `--trace outliers` tells it."
-            .to_owned(),
+        false => {
+            // Only single runs have a flag of their own for it.
+            let option = match runs.len() {
+                1 => "--trace outliers",
+                _ => "--set trace.mode=outliers",
+            };
+            format!(
+                "Not traced: which layer held the slow I/Os is unknown. The same command with `{option}` tells it."
+            )
+        }
     }
 }
 

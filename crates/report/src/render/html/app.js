@@ -220,6 +220,9 @@
     layout.font = Object.assign({}, layout.font, { size: 11 });
     layout.legend = Object.assign({}, layout.legend, { font: { size: SMALL } });
     const listed = spec.data.filter(t => t.showlegend !== false && t.visible !== false && t.name);
+    // A name that is wider than the figure would be cut at its edge, within a letter.
+    const most = Math.floor((room - 70) / (CHAR * SMALL));
+    for (const t of listed) if (t.name.length > most) t.name = t.name.slice(0, most - 1) + "\u2026";
     const heads = new Set(listed.map(t => t.legendgroup).filter(group => group));
     const lines = layout.showlegend === false ? 0 : listed.length + heads.size;
     f.tall = f.tall || f.node.clientHeight;

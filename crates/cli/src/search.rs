@@ -85,11 +85,19 @@ pub fn apply(args: &RunArgs, range: &SearchFlags, job: &mut Job) -> Result<()> {
             "add --ceiling 2ms@99.9: the response time that must hold, and for which share",
         ));
     }
-    if let (Some(kind), Some(text)) = (args.arrival_name(), &range.rate) {
-        let (from, _) = ends("--rate", text)?;
+    if let Some(kind) = args.arrival_name() {
+        let of_file =
+            job.written().ok().and_then(|w| w.search?.rate).map(|rate| rate.from.to_string());
+        let Some(from) = of_file else {
+            return Err(Error::usage(
+                "a search for a queue depth has no arrivals: its loop is closed",
+            )
+            .with("--arrival", kind)
+            .hint("leave it out, or search a rate: --rate 100/s..100000/s"));
+        };
         let arrival = format!("{{ kind = \"{kind}\" }}");
         job.apply("--arrival", "workload.0.arrival", FlagValue::Toml(&arrival))?;
-        job.apply("--arrival", "workload.0.arrival.rate", FlagValue::Text(from))?;
+        job.apply("--arrival", "workload.0.arrival.rate", FlagValue::Text(&from))?;
     }
     Ok(())
 }

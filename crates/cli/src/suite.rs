@@ -35,8 +35,7 @@ pub fn main(args: SuiteArgs) -> Result<Exit> {
 
 /// The suites that are part of the program, with what they are about.
 fn list() -> Result<Exit> {
-    let words =
-        |name: &str| [name.replacen("disk-for-", "disk-for ", 1), about(name).unwrap_or_default()];
+    let words = |name: &str| [typed(name), about(name).unwrap_or_default()];
     let all = suites::names().map(words);
     if output::voice().json {
         let entry = |[name, about]: [String; 2]| json!({ "name": name, "about": about });
@@ -48,6 +47,11 @@ fn list() -> Result<Exit> {
     let more = "\nAnd any file: taillight suite ./mine.toml (docs/suites.md)\n";
     output::text(&(table.to_text() + more))?;
     Ok(Exit::Ok)
+}
+
+/// The name of a suite as it is typed.
+fn typed(name: &str) -> String {
+    name.replacen("disk-for-", "disk-for ", 1)
 }
 
 /// What a suite says of itself.
@@ -171,7 +175,17 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
                     format!("there are {}: taillight suite {name} {}", of.join(", "), of[0]),
                 ));
             }
-            let known: Vec<&str> = suites::names().collect();
+            let mut parts = name.match_indices('-').map(|(at, _)| name.split_at(at));
+            let of_group = |(group, _): &(&str, &str)| {
+                suites::names().any(|n| n.strip_prefix(group).is_some_and(|n| n.starts_with('-')))
+            };
+            if let Some((group, what)) = parts.rfind(of_group) {
+                let of = suites::names().filter_map(|n| n.strip_prefix(group)?.strip_prefix('-'));
+                let of: Vec<&str> = of.collect();
+                return Err(Error::usage(format!("suite `{group}` has no `{}`", &what[1..]))
+                    .hint(format!("it has {}: taillight suite {group} {}", of.join(", "), of[0])));
+            }
+            let known: Vec<String> = suites::names().map(typed).collect();
             return Err(Error::usage(format!("there is no suite `{name}`")).hint(format!(
                 "there are {}, and any file: taillight suite ./mine.toml",
                 known.join(", ")
@@ -233,4 +247,23 @@ fn target(file: &Path) -> Result<toml::Value> {
     })?;
     let target = table.remove("target");
     target.ok_or_else(|| wrong("the job file has no [target]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `disk-for mysql` was answered with a list of names that nobody can type.
+    #[test]
+    fn a_load_that_is_not_there_is_answered_with_those_that_are() {
+        let said = |name: &str| {
+            let e = find(name).expect_err("unknown");
+            format!("{e} | {}", e.hint_text().unwrap_or_default())
+        };
+        let mysql = said("disk-for-mysql");
+        assert!(mysql.contains("suite `disk-for` has no `mysql`"), "{mysql}");
+        assert!(mysql.contains("it has etcd, kafka, postgres: taillight suite disk-for etcd"));
+        let nothing = said("nothing");
+        assert!(nothing.contains("disk-for etcd") && !nothing.contains("disk-for-"), "{nothing}");
+    }
 }

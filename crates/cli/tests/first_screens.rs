@@ -10,7 +10,8 @@ use common::{json, run, run_line, scratch};
 use serde_json::{Value, json};
 
 /// What a page must have, in this order from the top; parts that are not there on it are left out by name.
-const ORDER: [&str; 7] = ["title", "about", "answer", "cards", "follow", "chart", "holders"];
+const ORDER: [&str; 8] =
+    ["title", "about", "answer", "cards", "held", "follow", "chart", "holders"];
 const WIDTHS: [u32; 3] = [1300, 800, 400];
 
 fn top(facts: &Value, part: &str) -> f64 {
@@ -29,6 +30,9 @@ fn holds(page: &Path, without: &[&str]) -> Value {
         assert!(tops.windows(2).all(|w| w[0] <= w[1]), "{order:?} {tops:?} {what}");
         let nav = found["parts"]["follow"]["height"].as_f64().expect("a height");
         assert!(nav <= 44.0, "the contents take one line: {nav} {what}");
+        assert_eq!(found["nav_cut"], 0, "no link of it is cut: {what}");
+        // On a telephone the menu has them all.
+        assert!(found["nav_shown"].as_u64() >= Some(1) || width <= 560, "{what}");
         assert!(found["wide"].as_u64() <= found["room"].as_u64(), "wider than the screen: {what}");
         if let Some(table) = found["parts"]["tables"]["top"].as_f64() {
             assert!(top(&found, "chart") < table, "a chart stands before any table: {what}");

@@ -13,6 +13,22 @@ fn refused(text: &str) -> String {
     format!("{e} | {}", e.hint_text().unwrap_or_default())
 }
 
+/// `rwmixread=70` was dropped without a word.
+#[test]
+fn a_mix_that_rates_decide_is_told() {
+    let text = section("rw=randrw\nrwmixread=70\nrate_iops=500");
+    let jobs = import(&text, "a.fio").expect("understood");
+    let notes = jobs[0].notes.join("\n");
+    assert!(
+        notes.contains("line 4, rwmixread: it has no effect beside a rate, as in fio"),
+        "{notes}"
+    );
+    assert!(notes.contains("500:500"), "{notes}");
+    let plain = section("rw=randrw\nrwmixread=70");
+    let jobs = import(&plain, "a.fio").expect("understood");
+    assert!(!jobs[0].notes.join("\n").contains("no effect"), "it is the mix");
+}
+
 #[test]
 fn options_without_equivalent() {
     for (lines, parts) in [

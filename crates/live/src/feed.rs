@@ -16,6 +16,7 @@ use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::{Clock, MonoClock, Result, Stamp};
 use taillight_engine::{IntervalView, Observer};
+use taillight_report::table::Tone;
 use taillight_rundir::host::HostRow;
 use taillight_rundir::manifest::LiveViewCost;
 use taillight_rundir::summary::Cause;
@@ -56,6 +57,8 @@ pub struct LiveEnd {
     pub report: Option<PathBuf>,
     /// The report's verdict, one line.
     pub verdict: Option<String>,
+    /// The same in a word or two, and how it is meant.
+    pub word: Option<(&'static str, Tone)>,
     /// The layers that held the slow I/Os, of a traced run.
     pub slow: Option<Vec<Cause>>,
 }

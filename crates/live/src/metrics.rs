@@ -345,6 +345,7 @@ mod tests {
             status: "complete".to_owned(),
             report: None,
             verdict: None,
+            word: None,
             slow: Some(vec![cause]),
         })));
         assert!(scraped(&model).contains("taillight_slow_io_total{layer=\"device\"} 3.0\n"));

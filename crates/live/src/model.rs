@@ -448,8 +448,13 @@ pub(crate) mod tests {
         assert!(model.stall_ns().is_some_and(|ns| ns >= 9 * SECOND));
         model.take(interval(2, &[(500_000, 1)], 0, (0, 0, 0)));
         assert_eq!((model.oldest_ns(), model.stall_ns()), (Some(0), None));
-        let end =
-            LiveEnd { status: "complete".to_owned(), report: None, verdict: None, slow: None };
+        let end = LiveEnd {
+            status: "complete".to_owned(),
+            report: None,
+            verdict: None,
+            word: None,
+            slow: None,
+        };
         model.take(LiveEvent::End(Box::new(end)));
         assert_eq!(model.oldest_ns(), None);
     }

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde_json::{Value, json};
 use taillight_core::percentile::Percentile;
+use taillight_core::plan::TraceMode;
 use taillight_core::{LatencyKind, Result};
 use taillight_report::format::{bytes_per_s, count, duration_ns, nines_label, percent, rate};
 use taillight_report::html::{LiveFigures, live_figures};
@@ -133,7 +134,11 @@ fn tile(label: &str, value: String, note: String) -> LiveTile {
 /// The large figures at the top of the page.
 fn tiles(model: &LiveModel) -> Vec<LiveTile> {
     let load = [rate_tiles(model), latency_tiles(model), load_tiles(model)];
-    load.into_iter().chain([machine_tiles(model)]).flatten().collect()
+    let untraced = model.facts.as_ref().filter(|f| f.plan.trace.mode == TraceMode::Off).map(|_| {
+        let how = "not traced: --trace outliers tells who held them".to_owned();
+        tile("Slow I/Os, by layer", "unknown".to_owned(), how)
+    });
+    load.into_iter().chain([machine_tiles(model)]).flatten().chain(untraced).collect()
 }
 
 /// What the last interval did.
@@ -250,9 +255,14 @@ pub struct LiveVerdict {
 pub fn verdict(model: &LiveModel) -> LiveVerdict {
     let said = |tone, word: &str, text| LiveVerdict { tone, word: word.to_owned(), text };
     if let Some(end) = &model.end {
-        let tone = if end.status == "complete" { "plain" } else { "bad" };
+        let (word, tone) = match end.word {
+            Some((word, tone)) => (word, tone.name()),
+            None => ("", if end.status == "complete" { "plain" } else { "bad" }),
+        };
         let text = end.verdict.clone().unwrap_or_else(|| "no report was made".to_owned());
-        return said(tone, &format!("The run is over: {}.", end.status), text);
+        let over = format!("The run is over: {}.", end.status);
+        let word = if word.is_empty() { over } else { format!("{over} {word}.") };
+        return said(tone, &word, text);
     }
     if let Some(ns) = model.stall_ns() {
         let text = format!("An I/O has been in flight for {} at least.", time(ns));

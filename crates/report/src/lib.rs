@@ -30,5 +30,5 @@ pub use model::{SideDetails, side_words};
 pub use render::console::{ConsoleStyle, console_text};
 pub use render::html;
 pub use summary::summarise;
-pub use text::{format, table, undecided};
+pub use text::{by_chance, format, table, undecided};
 pub use verdict::LEVEL_CHANGED;

@@ -23,7 +23,8 @@ fn run(sample: &Sample) -> AnalysedRun {
     }
     let mut summary = summarise(&analysis).unwrap();
     summary.taillight = "0.1.0".to_owned();
-    AnalysedRun { label: sample.name.to_owned(), analysis, summary, explanation: None }
+    let (label, shown) = (sample.name.to_owned(), sample.name.to_owned());
+    AnalysedRun { label, shown, analysis, summary, explanation: None }
 }
 
 fn small() -> Sample {

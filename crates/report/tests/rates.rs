@@ -7,8 +7,9 @@ mod common;
 use std::path::Path;
 
 use common::Sample;
+use taillight_core::plan::Arrival;
 use taillight_report::{ReportOptions, make};
-use taillight_rundir::manifest::Manifest;
+use taillight_rundir::manifest::{Manifest, ScheduleInfo};
 use taillight_rundir::summary::Totals;
 use taillight_rundir::{Summary, names};
 
@@ -22,6 +23,46 @@ fn made(sample: &Sample, change: impl FnOnce(&mut Manifest)) -> (Summary, String
     let options = ReportOptions { detail: true, ..ReportOptions::default() };
     let mut made = make(&[path], &options, &mut |_| true).unwrap();
     (made.summaries.remove(0), made.text)
+}
+
+/// The recorded times are gone with their file: how late each I/O was tells it. It was never `saturated`.
+#[test]
+fn a_replay_that_falls_behind_its_times_is_saturated() {
+    let replay = |per_s: u64, stalls: Vec<(i64, i64)>| {
+        let sample = Sample {
+            seconds: 4,
+            workers: 1,
+            depth: 1,
+            writes: 0,
+            rate: Some(per_s),
+            stalls,
+            ..Sample::default()
+        };
+        made(&sample, |m| {
+            let workloads = m.plan.workloads.iter_mut();
+            workloads.for_each(|w| w.arrival = Arrival::Replay { file: "gone.txt".to_owned() });
+            m.schedule = Some(ScheduleInfo { backlog_max: 50_000, unsent: 0, left_at_end: 0 });
+        })
+    };
+    let (summary, text) = replay(20_000, Vec::new());
+    assert!(summary.saturation.saturated, "{:?}", summary.saturation);
+    assert!(text.contains("The replay fell behind its recorded times"), "{text}");
+    let (calm, text) = replay(2_000, Vec::new());
+    assert!(!calm.saturation.saturated && calm.saturation.asked_per_s.is_some(), "{text}");
+    // What stands still at the end is late, but did not fall behind.
+    let (stalled, _) = replay(2_000, vec![(3_800_000_000, 400_000_000)]);
+    assert!(!stalled.saturation.saturated, "{:?}", stalled.saturation);
+}
+
+/// Few slow I/Os raise the mean, and the tool's part looked small.
+#[test]
+fn the_tools_own_cost_is_held_against_the_usual_io() {
+    let slow = Sample { stalls: vec![(1_000_000_000, 2_000_000_000)], ..Sample::default() };
+    let (summary, text) = made(&slow, |m| m.overhead.null_ns_per_op = Some(3_000.0));
+    let mean = summary.totals.latencies.service.mean_ns.unwrap();
+    assert!(text.contains("of the median latency"), "{mean} {text}");
+    let (_, text) = made(&slow, |m| m.overhead.null_ns_per_op = Some(300.0));
+    assert!(!text.contains("of the median latency"), "{text}");
 }
 
 fn sums_are_counts(totals: &Totals) {

@@ -6,9 +6,18 @@ use taillight_report::format::rate;
 use taillight_report::model::{first, word};
 use taillight_report::table::{Tone, width};
 use taillight_rundir::Summary;
+use taillight_rundir::summary::WorkloadSummary;
 
 use crate::method::PointResult;
 use crate::suites::length;
+
+/// Workloads with a ceiling, where there are others beside them: rates of all together say nothing then.
+pub(crate) fn judged(summary: &Summary) -> impl Iterator<Item = &WorkloadSummary> {
+    let several = summary.workloads.len() > 1;
+    let has =
+        |w: &&WorkloadSummary| summary.qos.iter().any(|q| q.workload.as_ref() == Some(&w.name));
+    summary.workloads.iter().filter(move |w| several && has(w))
+}
 
 /// `03-queue-depth-4  3,996/s  p99 1.00 ms  (3 of 8, about 10 s left)`; a verdict that is not good stands
 /// before the brackets.
@@ -18,28 +27,63 @@ pub(crate) fn point_line(result: &PointResult, place: &str, left: Option<(u128, 
         Some(summary) => parts.extend(figures(summary)),
         None => parts.push(format!("{:?}", result.status).to_lowercase()),
     }
-    let left = left.filter(|(_, most)| *most >= 1_000_000_000).map(|(least, most)| {
-        let words = if least == most { "about" } else { "at most" };
-        format!("{words} {} left", length(most))
-    });
-    let ends = [place.to_owned(), left.unwrap_or_default()];
+    let ends = [place.to_owned(), left.and_then(left_words).unwrap_or_default()];
     let ends: Vec<String> = ends.into_iter().filter(|part| !part.is_empty()).collect();
-    let ends = format!("({})", ends.join(", "));
-    let line = parts.join("  ");
-    match ends.as_str() {
-        "()" => line,
-        _ if line.chars().count() + ends.len() + 2 > width() => format!("{line}\n  {ends}"),
-        _ => format!("{line}  {ends}"),
+    ended(&parts.join("  "), &ends.join(", "))
+}
+
+/// The same of a method whose points have lines of their own: the time left behind it.
+pub(crate) fn own_line(line: &str, left: Option<(u128, u128)>) -> String {
+    ended(line, &left.and_then(left_words).unwrap_or_default())
+}
+
+fn left_words((least, most): (u128, u128)) -> Option<String> {
+    let words = if least == most { "about" } else { "at most" };
+    (most >= 1_000_000_000).then(|| format!("{words} {} left", length(most)))
+}
+
+/// What stands in brackets at the end of a line, or below it where there is no room.
+fn ended(line: &str, end: &str) -> String {
+    match end {
+        "" => line.to_owned(),
+        _ if line.chars().count() + end.len() + 4 > width() => format!("{line}\n  ({end})"),
+        _ => format!("{line}  ({end})"),
     }
 }
 
-/// Rate, 99 % of the slowest operation, and the verdict where it is not good.
+/// Rate, 99 % of the slowest operation, and the verdict where it is not good; of several workloads those that have a
+/// ceiling, if any.
 fn figures(summary: &Summary) -> Vec<String> {
-    let mut parts = vec![format!("{}/s", rate(summary.totals.iops))];
-    parts.extend(first::slowest_p99(summary).map(|time| format!("p99 {time}")));
+    let mut parts: Vec<String> = Vec::new();
+    for of in judged(summary) {
+        let p99 = first::p99(&of.totals).map_or(String::new(), |time| format!("  p99 {time}"));
+        parts.push(format!("{}: {}/s{p99}", of.name, rate(of.totals.iops)));
+    }
+    if parts.is_empty() {
+        parts.push(format!("{}/s", rate(summary.totals.iops)));
+        parts.extend(first::slowest_p99(summary).map(|time| format!("p99 {time}")));
+    }
     let (verdict, tone) = word(&summary.verdict);
     if tone == Tone::Bad || summary.saturation.saturated {
         parts.push(verdict.to_owned());
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Probes of a search and repetitions had no time left.
+    #[test]
+    fn a_line_of_a_table_has_the_time_left_behind_it() {
+        let second = 1_000_000_000;
+        assert_eq!(
+            own_line("1  pass", Some((20 * second, 20 * second))),
+            "1  pass  (about 20 s left)"
+        );
+        assert_eq!(own_line("1  pass", Some((0, 20 * second))), "1  pass  (at most 20 s left)");
+        assert_eq!(own_line("9  pass", Some((0, 0))), "9  pass");
+        assert_eq!(own_line("1  pass", None), "1  pass");
+    }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use taillight_core::Percentile;
 use taillight_core::plan::Plan;
 use taillight_rundir::series::{PointRole, SeriesFile};
+use taillight_rundir::summary::Totals;
 use taillight_rundir::{Latency, PercentileEntry, Quantile, Summary};
 use taillight_stats::SeriesSummary;
 
@@ -50,7 +51,13 @@ const PERCENTILES: [(Percentile, &str); 6] = [
 /// The figures of a run that `series.json` keeps for each point. Latencies are response times in a
 /// run with a rate, else service times; what is not resolved is absent.
 pub fn values(summary: &Summary) -> BTreeMap<String, f64> {
-    let totals = &summary.totals;
+    let mut values = of_totals(&summary.totals);
+    values.extend(cpu_percent(summary).map(|p| ("cpu_percent".to_owned(), p)));
+    values
+}
+
+/// The same of a part of a run.
+pub fn of_totals(totals: &Totals) -> BTreeMap<String, f64> {
     let latency = totals.latencies.main();
     let mut values = BTreeMap::from([
         ("ops".to_owned(), totals.count as f64),
@@ -67,7 +74,6 @@ pub fn values(summary: &Summary) -> BTreeMap<String, f64> {
         values.extend(ns.map(|ns| (name.to_owned(), ns as f64)));
     }
     values.extend(latency.mean_ns.map(|ns| ("mean_ns".to_owned(), ns)));
-    values.extend(cpu_percent(summary).map(|p| ("cpu_percent".to_owned(), p)));
     values
 }
 

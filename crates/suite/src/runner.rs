@@ -17,7 +17,7 @@ use taillight_report::table;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, RunDir, RunStatus, SCHEMA_VERSION, atomic, names};
 
-use crate::console_line::point_line;
+use crate::console_line::{own_line, point_line};
 use crate::exit::worst;
 use crate::figures;
 use crate::host::{Host, Message, RunOutcome};
@@ -312,13 +312,15 @@ impl<'a> Runner<'a> {
 
     /// The console's line for one of the first `points`, the last of them.
     fn show_line(&mut self, points: usize) {
-        if self.method.head().announced {
-            let left = self.left_ns().filter(|_| points == self.done.len());
+        let left = self.left_ns().filter(|_| points == self.done.len());
+        let announced = self.method.head().announced;
+        if announced {
             let place = if points == self.done.len() { self.place.as_str() } else { "" };
             let line = point_line(&self.done[points - 1], place, left);
             self.host.show(Message::Line(&line));
         }
         if let Some(line) = self.method.line(&self.done[..points]) {
+            let line = if announced { line } else { own_line(&line, left) };
             self.host.show(Message::Line(&line));
         }
     }
@@ -364,6 +366,9 @@ impl<'a> Runner<'a> {
     /// What the console may show while a point runs: how long those after it take, and for those who
     /// want detail its heading.
     fn announce(&mut self, point: &Point) {
+        let own = load_ns(&point.plan).unwrap_or(0);
+        let left = self.left_ns().map(|(_, most)| most.saturating_sub(own));
+        self.host.rest(left.map(|ns| Duration::from_nanos(ns.try_into().unwrap_or(u64::MAX))));
         let head = self.method.head();
         if !head.announced {
             return;
@@ -371,9 +376,6 @@ impl<'a> Runner<'a> {
         let all = head.planned.len();
         let place = self.method.progress(&self.done, point);
         self.place = place.unwrap_or_else(|| format!("{} of {all}", self.done.len() + 1));
-        let own = load_ns(&point.plan).unwrap_or(0);
-        let left = self.left_ns().map(|(_, most)| most.saturating_sub(own));
-        self.host.rest(left.map(|ns| Duration::from_nanos(ns.try_into().unwrap_or(u64::MAX))));
         if self.host.wants_detail() {
             // The runs of a phase are described once.
             let told = self.done.last().filter(|_| self.spent.1 > 0);

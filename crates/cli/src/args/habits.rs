@@ -22,6 +22,7 @@ pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>,
     let Some(name) = name.filter(|name| COMMANDS.contains(name)) else {
         return Ok((words, Vec::new()));
     };
+    let mixed = mixes(&words);
     let (mut out, mut notes) = (Vec::with_capacity(words.len()), Vec::new());
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
@@ -41,6 +42,14 @@ pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>,
         }
         let next = words.peek().and_then(|w| w.to_str()).filter(|w| !w.starts_with("--"));
         let value = inline.or(next).unwrap_or_default().to_owned();
+        if ["--rwmixread", "--rwmixwrite"].contains(&flag) && !mixed && value.parse::<u32>().is_ok()
+        {
+            notes.push(format!("`{flag}` is left out: `--rw` is of one kind, as fio has it"));
+            if inline.is_none() {
+                words.next();
+            }
+            continue;
+        }
         match habit(flag, &value, name)? {
             None => out.push(word),
             Some(ours) => {
@@ -56,6 +65,18 @@ pub fn understood(words: Vec<OsString>, cli: &Command) -> Result<(Vec<OsString>,
         }
     }
     Ok((out, notes))
+}
+
+/// Whether reads and writes are mixed, or nothing says what is done.
+fn mixes(words: &[OsString]) -> bool {
+    let texts: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
+    let of = |(at, word): (usize, &std::borrow::Cow<'_, str>)| {
+        let (flag, inline) = word.split_once('=').map_or((&**word, None), |(f, v)| (f, Some(v)));
+        let value = inline.or(texts.get(at + 1).map(|next| &**next))?;
+        ["--rw", "--readwrite"].contains(&flag).then(|| value.to_owned())
+    };
+    let last = texts.iter().enumerate().filter_map(of).next_back();
+    last.is_none_or(|rw| ["rw", "readwrite", "randrw"].contains(&rw.as_str()))
 }
 
 /// What a flag with this value is here; none for what is ours already, or known to nobody.
@@ -95,7 +116,7 @@ fn habit(flag: &str, value: &str, command: &str) -> Result<Option<Vec<String>>> 
         }
         "--number_ios" => same("--ops"),
         "--randseed" | "--seed" if count() => set("run.seed"),
-        "--name" => set("run.name"),
+        "--name" => ours("--set", format!("run.name={value:?}")),
         _ => None,
     })
 }
@@ -144,13 +165,24 @@ fn rate(value: &str) -> Option<Error> {
     if value.contains(['/', '.', ',']) {
         return None;
     }
-    let (number, _) = digits(value)?;
+    // fio's `k` of operations is a thousand; what is written as bytes counts no operations.
+    let (number, unit) = digits(value)?;
+    let operations = match unit {
+        "" => Some(number.to_owned()),
+        "k" | "K" => Some(format!("{number}000")),
+        _ => None,
+    };
     Some(
         Error::usage(
             "a rate says what it counts: fio's `rate` is bytes, its `rate_iops` operations",
         )
         .with("--rate", value)
-        .hint(format!("write --rate {bytes}/s for bytes, or --rate {number}/s for operations")),
+        .hint(match operations {
+            Some(operations) => {
+                format!("write --rate {bytes}/s for bytes, or --rate {operations}/s for operations")
+            }
+            None => format!("write --rate {bytes}/s for bytes, or a number and /s for operations"),
+        }),
     )
 }
 
@@ -212,6 +244,12 @@ mod tests {
             ),
             ("run --ioengine null --readwrite randread", "run --driver null --rw randread"),
             ("run --rate_iops 1000 --group_reporting=1", "run --rate 1000/s"),
+            ("run --rw randread --rwmixread 70", "run --rw randread"),
+            (
+                "run --rw=randrw --rwmixread=70",
+                "run --rw=randrw --set workload.0.mix={ read = 70, write = 30 }",
+            ),
+            ("run --name 1", "run --set run.name=\"1\""),
             ("search --iodepth 4 --queue-depth 1..8", "search --depth 4 --queue-depth 1..8"),
         ] {
             let (words, notes) = of(line).unwrap();
@@ -239,8 +277,8 @@ mod tests {
     fn a_rate_without_a_unit_is_refused_with_both_readings() {
         for (line, bytes, operations) in [
             ("run --rate 1000", "--rate 1000B/s", "--rate 1000/s"),
-            ("run --rate=64k", "--rate 64KiB/s", "--rate 64/s"),
-            ("run --rate 1MiB", "--rate 1MiB/s", "--rate 1/s"),
+            ("run --rate=64k", "--rate 64KiB/s", "--rate 64000/s"),
+            ("run --rate 1MiB", "--rate 1MiB/s", "a number and /s for operations"),
         ] {
             let e = of(line).unwrap_err();
             let hint = e.hint_text().unwrap();

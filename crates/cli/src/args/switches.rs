@@ -54,7 +54,9 @@ fn fits(command: &Command, flag: &Arg, word: &str) -> bool {
         let bare = ["run", "search"].contains(&command.get_name()) && !other;
         return address || bare || word.parse::<IpAddr>().is_ok();
     }
-    known.iter().any(|v| v.matches(word, false)) || !other
+    // A name may follow: of forms of JSON only a known one is its value.
+    let form = flag.get_long() == Some("json");
+    known.iter().any(|v| v.matches(word, false)) || !(other || form)
 }
 
 #[cfg(test)]
@@ -70,6 +72,13 @@ mod tests {
         cli.build();
         let words = joined(words, &cli);
         words.iter().map(|w| w.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// `suite --json ycsb` was read as a form of JSON.
+    #[test]
+    fn a_name_behind_json_is_a_name() {
+        assert_eq!(of("taillight suite --json ycsb"), "taillight suite --json ycsb");
+        assert_eq!(of("taillight suite --json short ycsb"), "taillight suite --json=short ycsb");
     }
 
     #[test]

@@ -38,11 +38,11 @@ pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
         }
         None => Job::empty(),
     };
-    args.path.as_deref().map_or(Ok(()), check_scheme)?;
-    if let Some(path) = args.path.as_deref().filter(|_| args.driver.is_none())
-        && source.is_none()
-    {
-        job.apply("--path", "target.driver", FlagValue::Text(driver_of(path)?))?;
+    match args.path.as_deref() {
+        Some(path) if args.driver.is_none() && source.is_none() => {
+            job.apply("--path", "target.driver", FlagValue::Text(driver_of(path)?))?;
+        }
+        path => path.map_or(Ok(()), check_scheme)?,
     }
     apply_target(args, &mut job)?;
     apply_load(args, &mut job)?;

@@ -127,7 +127,7 @@ impl Live {
         let Some(Progressed { done, all, left }) = progressed(view) else { return };
         let all_left = self.rest.filter(|rest| !rest.is_zero());
         let all_left =
-            all_left.map(|rest| format!(", {:.0} s in all", (left + rest).as_secs_f64()));
+            all_left.map(|rest| format!(", {:.0} s of the series", (left + rest).as_secs_f64()));
         let rest = format!("{:.0} s left{}", left.as_secs_f64(), all_left.unwrap_or_default());
         self.shown.part(view.phase, (done, all), rest);
     }

@@ -268,6 +268,7 @@ fn run_on_target(
             }),
             report: summary.map(|_| path.join(names::REPORT)),
             verdict: summary.map(taillight_report::model::first::answer),
+            word: summary.map(|s| taillight_report::model::word(&s.verdict)),
             slow: summary.and_then(|s| s.cause.clone()),
         });
     }

@@ -3,7 +3,7 @@ setTimeout(() => {
   const one = sel => { const n = document.querySelector(sel); return n && n.offsetParent !== null ? { top: box(n)[0], height: box(n)[1], text: n.textContent.trim().replace(/\s+/g, " ") } : null; };
   const parts = {};
   for (const [name, sel] of Object.entries({
-    title: "h1", about: "header .about", answer: "#answer .answer", shared: "#shared", cards: "#cards", follow: ".follow", chart: "section.chart .plot",
+    title: "h1", about: "header .about", answer: "#answer .answer", shared: "#shared", cards: "#cards", held: "#held", follow: ".follow", chart: "section.chart .plot",
     holders: "#holders", verdicts: "#verdicts", tables: ".tables .card", conformance: ".conformance > summary", tiles: "#tiles", caption: ".caption",
   })) parts[name] = one(sel);
   const plots = [...document.querySelectorAll(".plot")].filter(p => p._fullLayout).map(p => ({
@@ -15,11 +15,14 @@ setTimeout(() => {
   }));
   const cards = [...document.querySelectorAll("#cards .tile")].map(c => [c.dataset.card, c.textContent.trim().replace(/\s+/g, " ")]);
   const chart = document.querySelector("section.chart");
-  const out = { parts, plots, cards, first_chart: chart && chart.id, wide: document.documentElement.scrollWidth, room: innerWidth,
+  const nav = (document.querySelector("nav") || document.body).getBoundingClientRect();
+  const links = [...document.querySelectorAll("nav a")].map(a => a.getBoundingClientRect()).filter(a => a.top < nav.bottom);
+  const out = { nav_cut: links.filter(a => a.right > nav.right + 1 || a.bottom > nav.bottom + 1).length, nav_shown: links.length, parts, plots, cards, first_chart: chart && chart.id, wide: document.documentElement.scrollWidth, room: innerWidth,
     open_settings: [...document.querySelectorAll(".settings[open]")].length, settings: document.querySelectorAll(".settings").length };
   const pre = document.createElement("pre");
   pre.id = "facts";
   pre.textContent = JSON.stringify(out);
+  if (parent !== window) parent.postMessage(pre.outerHTML, "*");
   document.body.replaceChildren(pre);
   document.head.replaceChildren();
 }, 4000);

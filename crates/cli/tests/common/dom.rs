@@ -28,12 +28,27 @@ pub fn facts(browser: &Path, page: &Path, width: u32) -> Value {
     std::fs::write(&probed, [&html[..at], "<script>", PROBE, "</script>", &html[at..]].concat())
         .expect("written");
     let profile = page.with_extension("browser");
+    // No window of Chromium is narrower than 500 pixels: a frame is.
+    let shown = match width {
+        0..500 => {
+            let framed = page.with_extension("framed.html");
+            let name = probed.file_name().expect("a name").to_string_lossy();
+            let html = format!(
+                "<!DOCTYPE html><body><script>addEventListener('message', e => \
+                 document.body.innerHTML = e.data)</script><iframe src=\"{name}\" \
+                 style=\"border:0;width:{width}px;height:900px\"></iframe></body>"
+            );
+            std::fs::write(&framed, html).expect("written");
+            framed
+        }
+        _ => probed,
+    };
     let output = Command::new(browser)
         .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
         .args(["--hide-scrollbars", "--virtual-time-budget=20000", "--dump-dom"])
         .arg(format!("--window-size={width},900"))
         .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("file://{}", probed.display()))
+        .arg(format!("file://{}", shown.display()))
         .output()
         .expect("Chromium starts");
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -69,6 +69,14 @@ pub fn demand(
              right on average (in fio each direction keeps a pace of its own)",
             r.section().name
         ));
+        // Said, because who wrote it takes it for the mix: fio 3 does 50 : 50 with `rwmixread=70 rate_iops=500`.
+        for line in ["rwmixread", "rwmixwrite"].into_iter().filter_map(|name| r.line(name)) {
+            let why = format!(
+                "it has no effect beside a rate, as in fio: the rates of reads and writes make the mix, \
+                 {reads}:{writes}; to have another one, give each its rate"
+            );
+            notes.push(r.note(line, &why));
+        }
     }
     let think = think(r)?;
     if rate.is_some() && think.is_some() {

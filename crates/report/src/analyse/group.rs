@@ -55,6 +55,30 @@ pub struct IoTally {
     pub last_ns: i64,
     /// Those of all that completed after the measure phase.
     pub drained: DrainTotals,
+    /// How late those with a time of their own were sent.
+    pub lateness: Lateness,
+}
+
+/// I/Os that were due at a time, against when they were sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Lateness {
+    /// I/Os, failed ones included.
+    pub count: u64,
+    /// The latest due time and the latest submit, CLOCK_MONOTONIC ns.
+    pub last_due_ns: i64,
+    pub last_sent_ns: i64,
+    /// From due to sent, of all together, ns.
+    pub wait_ns: u128,
+}
+
+impl Lateness {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Lateness) {
+        self.count += other.count;
+        self.last_due_ns = self.last_due_ns.max(other.last_due_ns);
+        self.last_sent_ns = self.last_sent_ns.max(other.last_sent_ns);
+        self.wait_ns += other.wait_ns;
+    }
 }
 
 impl IoTally {
@@ -68,6 +92,7 @@ impl IoTally {
         self.records += other.records;
         self.busy_ns += other.busy_ns;
         self.last_ns = self.last_ns.max(other.last_ns);
+        self.lateness.add(&other.lateness);
         self.drained.count += other.drained.count;
         self.drained.bytes += other.drained.bytes;
         self.drained.errors += other.drained.errors;
@@ -104,6 +129,14 @@ impl IoGroupCounter {
         self.tally.busy_ns += u128::from(service);
         if row.complete.0 > self.end_ns {
             self.drain(row);
+        }
+        if let Some(due) = row.intended {
+            self.tally.lateness.add(&Lateness {
+                count: 1,
+                last_due_ns: due.0,
+                last_sent_ns: row.submit.0,
+                wait_ns: row.submit.0.saturating_sub(due.0).max(0) as u128,
+            });
         }
         if !row.status.is_ok() {
             let entry = self.tally.errors.entry(row.status.0).or_insert((0, None));

@@ -12,10 +12,11 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 use super::acting;
 use super::context::IoContext;
 use super::events::Events;
-use super::held_pages::{HELD, READ_AHEAD};
+use super::held_pages::HELD;
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
+use super::who::Who;
 
 /// Culprits of an episode that are listed, the largest of each role.
 const LISTED: usize = 3;
@@ -52,6 +53,8 @@ pub struct Culprit {
     pub tid: Option<u64>,
     /// Its process.
     pub pid: Option<u64>,
+    /// It is a thread of the benchmark itself: its tracer, a worker, a store inside it.
+    pub own: bool,
     /// Command line of the process; null of a thread of the kernel, and of one that ended at once.
     pub command: Option<String>,
     pub cgroup: Option<String>,
@@ -63,68 +66,30 @@ pub struct Culprit {
     pub time_ns: Option<u64>,
 }
 
-/// Who it was: name and numbers that belong together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Who<'a> {
-    name: &'a str,
-    tid: Option<u64>,
-    pid: Option<u64>,
-    command: Option<&'a str>,
-    cgroup: Option<&'a str>,
-}
-
-impl<'a> Who<'a> {
-    /// No thread.
-    fn nobody(name: &'a str) -> Who<'a> {
-        Who { name, ..Who::default() }
-    }
-
-    /// Whom `comm` names.
-    fn ran(row: &'a LayerRow) -> Option<Who<'a>> {
-        // In old runs one number is somebody else's: that of a preempted thread, of a thread of the kernel
-        // and of what the kernel read ahead.
-        let name = row.comm.as_deref()?;
-        let others = row.state == Some(0) || row.kind == LayerKind::Kthread || name == READ_AHEAD;
-        Some(Who {
-            name,
-            tid: row.comm_tid.or(row.pid.filter(|_| !others)),
-            pid: row.comm_pid,
-            command: row.command.as_deref(),
-            cgroup: row.cgroup.as_deref(),
-        })
-    }
-
-    /// Whom `other` names: who woke a thread up, or a thread of the kernel itself.
-    fn other(row: &'a LayerRow) -> Option<Who<'a>> {
-        let itself = row.kind == LayerKind::Kthread;
-        Some(Who {
-            name: row.other.as_deref()?,
-            tid: if itself { row.pid } else { row.waker_pid },
-            pid: row.other_pid,
-            command: row.other_command.as_deref(),
-            cgroup: row.other_cgroup.as_deref(),
-        })
-    }
-}
-
 /// Sums while they are gathered.
 #[derive(Default)]
-struct Sums<'a>(BTreeMap<(Role, Who<'a>), Culprit>);
+struct Sums<'a> {
+    all: BTreeMap<(Role, Who<'a>), Culprit>,
+    /// The benchmark's process.
+    own: Option<u64>,
+}
 
 impl<'a> Sums<'a> {
     fn of(&mut self, role: Role, who: Who<'a>) -> &mut Culprit {
+        let own = who.is_of(self.own);
         let empty = || Culprit {
             role,
             name: who.name.to_owned(),
             tid: who.tid,
             pid: who.pid,
+            own,
             command: who.command.map(str::to_owned),
             cgroup: who.cgroup.map(str::to_owned),
             requests: None,
             bytes: None,
             time_ns: None,
         };
-        self.0.entry((role, who)).or_insert_with(empty)
+        self.all.entry((role, who)).or_insert_with(empty)
     }
 
     fn time(&mut self, role: Role, who: Option<Who<'a>>, ns: i64) {
@@ -136,7 +101,7 @@ impl<'a> Sums<'a> {
 
 /// The culprits of an episode, by role, the largest first.
 pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culprit> {
-    let mut sums = Sums::default();
+    let mut sums = Sums { own: events.own_pid, ..Sums::default() };
     asleep(list, events, &mut sums);
     let mut in_way = BTreeMap::new();
     for one in list {
@@ -183,7 +148,7 @@ fn held_back(row: &&LayerRow) -> bool {
 }
 
 fn ordered(sums: Sums<'_>) -> Vec<Culprit> {
-    let mut all: Vec<Culprit> = sums.0.into_values().collect();
+    let mut all: Vec<Culprit> = sums.all.into_values().collect();
     all.sort_by_key(|c| (c.role, std::cmp::Reverse((c.time_ns, c.bytes, c.requests))));
     let mut listed: BTreeMap<Role, usize> = BTreeMap::new();
     all.retain(|c| {
@@ -246,6 +211,7 @@ fn disk<'a>(list: &[Judged], events: &'a Events, sums: &mut Sums<'a>) {
 mod tests {
     use taillight_core::OpKind;
 
+    use super::super::held_pages::READ_AHEAD;
     use super::super::judge::{JudgeInputs, judge};
     use super::super::layers::Slow;
     use super::*;

@@ -19,6 +19,7 @@ use super::patterns::Traits;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::Piece;
+use super::who::Who;
 use crate::format;
 
 /// What blocks a thread, for all that backend perf can tell.
@@ -314,8 +315,8 @@ fn unseen(list: &[Judged], seen: &EpisodeContext, span: (i64, i64), said: &mut V
 /// What the threads waited for, with who was running instead.
 fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let mut instead: BTreeMap<(&str, bool), u64> = BTreeMap::new();
-    let mut wakers: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut instead: BTreeMap<(Who, bool), u64> = BTreeMap::new();
+    let mut wakers: BTreeMap<Who, u64> = BTreeMap::new();
     let mut strange: BTreeMap<String, u64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for one in list.iter().filter(|j| j.row.is_some()) {
@@ -347,7 +348,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                     };
                     // Anybody else was only interrupted when its time was over, or may have been.
                     if !braked && row.has(flags::WOKEN_BY_OWN) {
-                        let by = row.other.as_deref().unwrap_or("nobody");
+                        let by = Who::other(row).unwrap_or(Who::nobody("nobody"));
                         *wakers.entry(by).or_insert(0) += 1;
                     }
                 }
@@ -358,7 +359,7 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 _ => (row.end_ns - wake).max(0) as u64,
             };
             if waited > 0 {
-                let who = row.comm.as_deref().unwrap_or_default();
+                let who = Who::ran(row).unwrap_or_default();
                 let robbed = row.state == Some(0);
                 *instead.entry((who, robbed)).or_insert(0) += waited;
             }
@@ -374,21 +375,21 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
         said.push(format!("asleep for {}, not known what for: {stack}", time(ns)));
     }
     if let Some((who, _)) = wakers.into_iter().max_by_key(|(_, n)| *n) {
-        said.push(format!("mostly woken up by {who}"));
+        said.push(format!("mostly woken up by {}", who.words(events.own_pid)));
     }
-    said.extend(waited_for_cpu(instead));
+    said.extend(waited_for_cpu(instead, events.own_pid));
 }
 
 /// How long threads waited for a CPU, and behind whom most of it: who, whether it took the CPU away, ns.
-fn waited_for_cpu(instead: BTreeMap<(&str, bool), u64>) -> Option<String> {
+fn waited_for_cpu(instead: BTreeMap<(Who, bool), u64>, own: Option<u64>) -> Option<String> {
     let ((who, robbed), ns) = instead.into_iter().max_by_key(|(_, ns)| *ns)?;
     (ns > 500_000).then(|| {
-        let behind = match who {
+        let behind = match who.name {
             "" => String::new(),
-            who if who.starts_with("swapper") => " behind an idle CPU".to_owned(),
-            who if robbed => format!(", taken by {who}"),
+            name if name.starts_with("swapper") => " behind an idle CPU".to_owned(),
+            _ if robbed => format!(", taken by {}", who.words(own)),
             // Several may have had it in turn: known is the last one.
-            who => format!(", which {who} had last"),
+            _ => format!(", which {} had last", who.words(own)),
         };
         format!("waited {} for a CPU{behind}", format::duration_ns(ns))
     })

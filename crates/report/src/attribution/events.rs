@@ -27,6 +27,8 @@ pub struct Events {
     pub threads_only: bool,
     /// The program has a store in it.
     pub store: bool,
+    /// The benchmark's own process, where it is known.
+    pub own_pid: Option<u64>,
     /// The run's disks, and which of them were flushed.
     pub disks: Disks,
     /// Between these two samples a store held its writers back for so long, ns.

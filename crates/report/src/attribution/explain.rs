@@ -104,7 +104,10 @@ fn pattern_scale(
 ) -> PatternScale {
     let places = if placed(dir) { loaded.places.clone() } else { Vec::new() };
     let spacing_ns = summary.totals.duration_ns / summary.totals.count.max(1);
-    let scale = PatternScale::of(places, spacing_ns as i64, &loaded.events);
+    let scale = PatternScale {
+        after_flush: loaded.after_flush.clone(),
+        ..PatternScale::of(places, spacing_ns as i64, &loaded.events)
+    };
     let whole = |info: &TraceInfo| info.events_forgotten + info.events_lost == 0;
     match dir.manifest().trace.as_ref().is_some_and(whole) {
         true => scale.with_presence(episodes, &loaded.moments, &loaded.events),

@@ -13,7 +13,7 @@ use taillight_stats::episodes::{DEFAULT_GAP_NS, group_episodes};
 use super::context::IoContext;
 use super::disks::Disks;
 use super::events::Events;
-use super::patterns::place_of;
+use super::patterns::{after_flush_ns, place_of};
 use super::phase::Phases;
 use super::phases::pieces;
 use super::rounds::{BlockRound, all_rounds_known};
@@ -80,6 +80,8 @@ pub struct TracedRun {
     pub moments: Vec<(i64, i64)>,
     /// Where I/Os of the random sample among these were, bytes.
     pub places: Vec<u64>,
+    /// How long after a flush of the disk those began, by kind of operation, ns.
+    pub after_flush: BTreeMap<OpKind, Vec<i64>>,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), TracedIoRow>,
     pub coverage: Coverage,
@@ -125,6 +127,7 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
     loaded.events.store = dir.manifest().driver_facts().in_process;
+    loaded.events.own_pid = dir.manifest().process.as_ref().map(|own| own.pid.into());
     loaded.events.disks = Disks::of(dir);
     loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);
@@ -286,6 +289,8 @@ impl TracedRun {
             let pieces = pieces(&row, &context);
             if self.places.len() < PHASED_MAX && row.has(flags::SAMPLE) {
                 self.places.extend(place_of(op, &row).map(|(at, _)| at));
+                let after = after_flush_ns(&self.events, row.start_ns);
+                self.after_flush.entry(op).or_default().extend(after);
             }
             self.phased(PhasedIo {
                 op,

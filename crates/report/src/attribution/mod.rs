@@ -34,6 +34,7 @@ mod stacks;
 mod stolen;
 mod threads;
 mod timeline;
+mod who;
 mod workers;
 
 pub use culprits::Culprit;

@@ -12,6 +12,7 @@ use taillight_rundir::trace_info::TraceInfo;
 
 use super::events::Events;
 use super::held_pages::{HELD, READ_AHEAD};
+use super::who::Who;
 use crate::format;
 
 /// Stands in for the name of another thread of the program itself.
@@ -50,7 +51,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     }
     if !own.is_empty() {
         let (ios, bytes) = size(&own);
-        let who = busiest(&own);
+        let who = busiest(&own, events.own_pid);
         said.push(format!("{ios} of the program's own other threads on the disk, {bytes}{who}"));
     }
     if !kernel.is_empty() {
@@ -69,7 +70,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
         return;
     }
     let (ios, bytes) = size(&others);
-    let who = busiest(&others);
+    let who = busiest(&others, events.own_pid);
     said.push(format!("{ios} of others on the disk, {bytes}{who}"));
 }
 
@@ -98,8 +99,8 @@ fn marked<'a>(rows: Vec<&'a LayerRow>, word: &str) -> (Vec<&'a LayerRow>, Vec<&'
 }
 
 /// Whose I/Os were most of these.
-fn busiest(rows: &[&LayerRow]) -> String {
-    let by = rows.iter().filter_map(|r| Some((r.comm.as_deref()?.to_owned(), r.size?.max(1))));
+fn busiest(rows: &[&LayerRow], own_pid: Option<u64>) -> String {
+    let by = rows.iter().filter_map(|r| Some((Who::ran(r)?.words(own_pid), r.size?.max(1))));
     most(by).map_or(String::new(), |(who, _)| format!(", most by {who}"))
 }
 

@@ -17,6 +17,7 @@ use super::episodes::EpisodeView;
 use super::events::Events;
 use super::judge::{Judged, Layer};
 use super::timeline::overlapping;
+use super::who::called;
 use crate::format;
 
 /// Fewer episodes make no pattern.
@@ -54,7 +55,13 @@ pub enum Alike {
     /// They come regularly.
     Period { period_ns: u64 },
     /// The same one stood in the way.
-    Culprit { name: String },
+    Culprit {
+        name: String,
+        /// Its process; null where it was not the same one each time.
+        pid: Option<u64>,
+        /// It is a thread of the benchmark itself.
+        own: bool,
+    },
     /// Their slowest I/Os were in the same part of the file or device, bytes.
     Place { from: u64, to: u64 },
     /// The thread waited for the same CPU.
@@ -70,8 +77,8 @@ pub struct Traits {
     pub place: Option<(u64, u64)>,
     /// CPU that its thread waited longest for.
     pub cpu: Option<u64>,
-    /// How long after a flush of the disk it began, ns.
-    pub after_flush_ns: Option<i64>,
+    /// Its operation, and how long after a flush of the disk it began, ns.
+    pub after_flush: Option<(OpKind, i64)>,
 }
 
 /// What such traits are held against: how the run usually is.
@@ -82,8 +89,8 @@ pub struct PatternScale {
     pub places: Vec<u64>,
     /// How often a thread came back to each CPU without waiting for it.
     pub cpus: BTreeMap<u64, u64>,
-    /// Usual time between flushes, ns.
-    pub flush_ns: Option<i64>,
+    /// How long after a flush usual I/Os of each operation began, ns: a load that syncs has a beat of its own.
+    pub after_flush: BTreeMap<OpKind, Vec<i64>>,
     /// From one I/O to the next, ns.
     pub spacing_ns: i64,
     /// Of each culprit the share of moments of the run, evenly spaced and as long as the usual episode, in
@@ -100,14 +107,20 @@ impl Traits {
         };
         let off = events.off.get(&u64::from(one.slow.worker)).map_or(&[][..], Vec::as_slice);
         let waits = overlapping(off, row.start_ns, row.end_ns).filter(|r| r.cpu.is_some());
-        let mut flushes = events.other.get(&LayerKind::Flush).into_iter().flatten();
-        let flush = flushes.rfind(|f| f.end_ns <= row.start_ns);
         Traits {
             place: place_of(one.slow.op, row),
             cpu: waits.max_by_key(|r| waited(r)).and_then(|r| r.cpu),
-            after_flush_ns: flush.map(|f| row.start_ns - f.end_ns),
+            after_flush: after_flush_ns(events, row.start_ns).map(|ns| (one.slow.op, ns)),
         }
     }
+}
+
+/// How long before this time the disk's cache was flushed last, ns.
+pub fn after_flush_ns(events: &Events, at_ns: i64) -> Option<i64> {
+    let flushes = events.other.get(&LayerKind::Flush)?;
+    let begun = &flushes[..flushes.partition_point(|f| f.start_ns <= at_ns)];
+    let last = begun.iter().rfind(|f| f.end_ns <= at_ns)?;
+    Some(at_ns - last.end_ns)
 }
 
 /// Where an I/O was, of those kinds that are somewhere.
@@ -128,11 +141,7 @@ impl PatternScale {
         let mut cpus = BTreeMap::new();
         let calm = events.off.values().flatten().filter(|r| waited(r) < AT_ONCE_NS);
         calm.filter_map(|r| r.cpu).for_each(|cpu| *cpus.entry(cpu).or_default() += 1);
-        let flushes = events.other.get(&LayerKind::Flush).map_or(&[][..], Vec::as_slice);
-        let time = flushes.first().zip(flushes.last()).map(|(a, z)| z.end_ns - a.end_ns);
-        let gaps = (flushes.len() as i64 - 1).max(1);
-        let flush_ns = time.map(|ns| ns / gaps).filter(|_| flushes.len() >= FEWEST);
-        PatternScale { places, cpus, flush_ns, spacing_ns, presence: BTreeMap::new() }
+        PatternScale { places, cpus, spacing_ns, ..PatternScale::default() }
     }
 
     /// With how often the culprits of these episodes are there at any of these moments.
@@ -201,7 +210,7 @@ pub fn patterns(episodes: &[EpisodeView], scale: &PatternScale) -> Vec<Pattern> 
             culprit(list, &scale.presence),
             below.then(|| place(list, &scale.places)).flatten(),
             on_cpu.then(|| cpu(list, &scale.cpus)).flatten(),
-            below.then(|| after_flush(list, scale.flush_ns)).flatten(),
+            below.then(|| after_flush(list, &scale.after_flush)).flatten(),
         ];
         found.extend(looks.into_iter().flatten().map(|f| (*layer, list.len() as u64, f)));
     }
@@ -223,7 +232,10 @@ impl Pattern {
             Alike::Period { period_ns } => {
                 format!("The {all} episodes {place} come every {}.", time(*period_ns))
             }
-            Alike::Culprit { name } => format!("{of} the same one stood in the way: {name}."),
+            Alike::Culprit { name, pid, own } => {
+                let who = called(name, None, *pid, *own);
+                format!("{of} the same one stood in the way: {who}.")
+            }
             Alike::Place { from, to } => format!(
                 "{of} the slowest I/O was in the same place: {} to {}.",
                 format::bytes(*from),
@@ -294,9 +306,14 @@ fn culprit(list: &[&EpisodeView], presence: &BTreeMap<(Role, String), f64>) -> F
     let found = often.filter_map(|((role, name), n)| {
         let p = presence.get(&(role, name.to_owned()))?;
         let chance = (ln_ways(list.len(), n) + n as f64 * ln(*p)).exp() * names;
-        Some((Alike::Culprit { name: name.to_owned() }, n as u64, chance))
+        Some((role, name, n as u64, chance))
     });
-    found.min_by(|a, b| a.2.total_cmp(&b.2))
+    let (role, name, n, chance) = found.min_by(|a, b| a.3.total_cmp(&b.3))?;
+    let all = list.iter().flat_map(|e| &e.culprits).filter(|c| c.role == role && c.name == name);
+    let mut processes: Vec<_> = all.map(|c| (c.pid, c.own)).collect();
+    processes.dedup();
+    let (pid, own) = if let [one] = processes[..] { one } else { (None, false) };
+    Some((Alike::Culprit { name: name.to_owned(), pid, own }, n, chance))
 }
 
 /// The narrowest part that four of five slowest I/Os lie in, where that is narrow and usual I/Os lie elsewhere.
@@ -336,14 +353,21 @@ fn cpu(list: &[&EpisodeView], usual: &BTreeMap<u64, u64>) -> Found {
     (n * 5 >= list.len() * 4).then_some((Alike::Cpu { cpu }, n as u64, chance))
 }
 
-/// The time after a flush at which four of five began, where flushes are rare beside it.
-fn after_flush(list: &[&EpisodeView], flush_ns: Option<i64>) -> Found {
-    let mut times: Vec<i64> = list.iter().filter_map(|e| e.traits.after_flush_ns).collect();
+/// The time after a flush at which four of five began, where usual I/Os of the same operations rarely do.
+fn after_flush(list: &[&EpisodeView], usual: &BTreeMap<OpKind, Vec<i64>>) -> Found {
+    let seen: Vec<(OpKind, i64)> = list.iter().filter_map(|e| e.traits.after_flush).collect();
+    let mut times: Vec<i64> = seen.iter().map(|(_, ns)| *ns).collect();
     times.sort_unstable();
-    let (middle, between) = (*times.get(times.len() / 2)?, flush_ns?);
+    let middle = *times.get(times.len() / 2)?;
     let same = (middle / 10).max(SAME_NS);
-    let n = times.iter().filter(|t| (**t - middle).abs() <= same).count();
-    let chance = chance(list.len(), n, 2.0 * same as f64 / between.max(1) as f64);
+    let near = |times: &[i64]| times.iter().filter(|t| (**t - middle).abs() <= same).count();
+    let share = |(op, _): &(OpKind, i64)| {
+        let usual = usual.get(op).filter(|usual| usual.len() >= USUAL_MIN)?;
+        Some((near(usual) + 1) as f64 / (usual.len() + 1) as f64)
+    };
+    let shares: Option<Vec<f64>> = seen.iter().map(share).collect();
+    let n = near(&times);
+    let chance = chance(list.len(), n, shares?.into_iter().fold(0.0, f64::max));
     let after_ns = middle.unsigned_abs();
     (n * 5 >= list.len() * 4).then_some((Alike::AfterFlush { after_ns }, n as u64, chance))
 }

@@ -19,6 +19,7 @@ pub use output::{at_home, check_output};
 use crate::analyse::damage::damaged;
 use crate::analyse::{Analysis, CapturedIos, analyse};
 use crate::attribution::{Explanation, explain};
+use crate::model::labels;
 use crate::model::shared::about_all;
 use crate::model::{
     AnalysedRun, ReportContext, SideDetails, side_details, side_tables, side_words, sides_of,
@@ -117,7 +118,8 @@ pub fn make_counted<'a>(
         let mut summary = summarise(&analysis)?;
         let (explanation, damage) = explained(dir, &analysis, &mut summary)?;
         unexplained.push(damage);
-        runs.push(AnalysedRun { label, analysis, summary, explanation });
+        let shown = shown(dir, &label);
+        runs.push(AnalysedRun { label, shown, analysis, summary, explanation });
     }
     let paths: Vec<&Path> = dirs.iter().map(RunDir::path).collect();
     let OutputPlace { dir: output, page } = OutputPlace::of(&paths, options.output.as_deref());
@@ -223,6 +225,13 @@ fn side_labels(found: &CompareFile, dirs: &[RunDir]) -> Vec<String> {
         }
     };
     sides.iter().zip(labels(dirs)).map(label).collect()
+}
+
+/// The label for people, where it is the directory of a point of a series; what somebody called a run stays.
+fn shown(dir: &RunDir, label: &str) -> String {
+    let is = |name: &str| dir.path().file_name().is_some_and(|own| own == name);
+    let series = dir.path().parent().is_some_and(|all| all.join(names::SERIES).is_file());
+    if series && is(label) { labels::run(label) } else { label.to_owned() }
 }
 
 /// Names of runs, each once: the plan's name, the directory's where names repeat.

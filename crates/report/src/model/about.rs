@@ -62,6 +62,10 @@ pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
         BlockSize::Fixed(size) => spaced(&size.to_string()),
         size => format!("{} to {}", format::bytes(size.min()), format::bytes(size.max())),
     };
+    let size = match plan.value.as_ref().map(|value| value.fields) {
+        Some(fields @ 2..) => format!("{fields} fields of {size}"),
+        _ => size,
+    };
     let kind = access(plan);
     let mut text = format!(
         "{kind} {}, {size}, {} x depth {}",

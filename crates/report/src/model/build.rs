@@ -295,6 +295,6 @@ fn tracing(summary: &Summary) -> Option<String> {
     Some(format!(
         "tracing {} of CPU per I/O in the program{}, {programs}",
         format::duration(own),
-        share.map_or(String::new(), |s| format!(" ({} of its)", format::percent(s)))
+        share.map_or(String::new(), |s| format!(" ({} of what it takes)", format::percent(s)))
     ))
 }

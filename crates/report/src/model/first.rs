@@ -9,21 +9,23 @@ use taillight_rundir::Summary;
 use taillight_rundir::compare::{CompareFile, CompareVerdict, ComparedFigure};
 use taillight_rundir::history::{HistoryFile, HistoryTrack};
 use taillight_rundir::latency::{Latency, Quantile};
-use taillight_rundir::manifest::RunStatus;
-use taillight_rundir::summary::{Qos, QosStatus, Totals, VerdictStatus};
+use taillight_rundir::summary::{QosStatus, Totals};
 
+pub use super::answer::{answer, answer_of};
 use super::labels;
 use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::verdict::{asked_for, unmeasured, unsampled, whole_ops};
 
 /// Operations with lines of their own in a card; the tables have all.
-const MOST_LINES: usize = 4;
+pub(super) const MOST_LINES: usize = 4;
 /// What marks a value of a run that cannot speak about the percentile.
 const OWN: &str = "this run only";
 
 /// Where several runs have the same value.
 const ALIKE: &str = "in every run";
+/// The same of those that have a value.
+const ALIKE_KNOWN: &str = "in every run that has it";
 
 /// A key figure of one or several runs, a line for each operation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -89,6 +91,32 @@ pub fn cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     CARDS.into_iter().map(card).collect()
 }
 
+/// The same of what the ceilings are for, where they are for one of several workloads: the commits of a database beside
+/// its reads and checkpoints.
+pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
+    let of = |summary: &Summary| {
+        let name = summary.qos.iter().find_map(|q| q.workload.clone())?;
+        let alone = summary.qos.iter().all(|q| q.workload.as_ref() == Some(&name));
+        let several = summary.workloads.len() > 1;
+        let workload = summary.workloads.iter().find(|w| alone && several && w.name == name)?;
+        let (totals, ops) = (workload.totals.clone(), workload.ops.clone());
+        Some((name, Summary { totals, ops, ..summary.clone() }))
+    };
+    let parts: Option<Vec<(String, Summary)>> =
+        runs.iter().map(|(_, summary)| of(summary)).collect();
+    let Some(parts) = parts.filter(|p| p.windows(2).all(|w| w[0].0 == w[1].0)) else {
+        return cards(runs);
+    };
+    let named: Vec<(&str, &Summary)> =
+        runs.iter().zip(&parts).map(|((label, _), (_, part))| (*label, part)).collect();
+    let mut all = cards(&named);
+    let of = parts.first().map_or("", |(name, _)| name);
+    for line in all.iter_mut().flat_map(|card| &mut card.lines) {
+        line.name = format!("{of} {}", line.name).trim().to_owned();
+    }
+    all
+}
+
 fn rates(runs: &[(&str, &Summary)]) -> CardLine {
     let known = runs.iter().filter(|(_, summary)| !unmeasured(summary));
     let mut of: Vec<(f64, &str, &Summary)> =
@@ -106,7 +134,8 @@ fn rates(runs: &[(&str, &Summary)]) -> CardLine {
             let value =
                 range(&format!("{}/s", format::rate(*lo)), &format!("{}/s", format::rate(*hi)));
             let same = format::rate(*lo) == format::rate(*hi);
-            (value, if same { ALIKE.to_owned() } else { format!("lowest: {slowest}") })
+            let alike = if of.len() < runs.len() { ALIKE_KNOWN } else { ALIKE };
+            (value, if same { alike.to_owned() } else { format!("lowest: {slowest}") })
         }
     };
     CardLine { value, note, ..CardLine::default() }
@@ -143,10 +172,11 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
             let own = known.iter().filter(|(_, value)| value.own).count();
             let mark = match own {
                 0 => String::new(),
-                n => format!("; {OWN} in {n} of {}: too few I/Os", known.len()),
+                n => format!("; {n} of {} have too few I/Os", known.len()),
             };
             let (least, most) = (format::duration_ns(lo.ns), format::duration_ns(hi.ns));
             let which = match least == most {
+                true if known.len() < runs.len() => ALIKE_KNOWN.to_owned(),
                 true => ALIKE.to_owned(),
                 false => format!("slowest: {slowest}"),
             };
@@ -215,8 +245,16 @@ pub fn figures(runs: &[(&str, &Summary)]) -> Table {
 /// 99 % of the operation whose 99 % is the highest, marked where it is this run's own.
 pub fn slowest_p99(summary: &Summary) -> Option<String> {
     let all = whole_ops(summary).filter_map(|(_, totals)| card_value("p99", totals));
-    let it = all.max_by_key(|value| value.ns)?;
-    Some(format!("{}{}", format::duration_ns(it.ns), if it.own { " *" } else { "" }))
+    all.max_by_key(|value| value.ns).map(|it| marked(&it))
+}
+
+/// The same of these I/Os.
+pub fn p99(totals: &Totals) -> Option<String> {
+    card_value("p99", totals).map(|it| marked(&it))
+}
+
+fn marked(it: &CardValue) -> String {
+    format!("{}{}", format::duration_ns(it.ns), if it.own { " *" } else { "" })
 }
 
 /// What is known of a percentile, asked for as a nine or by itself.
@@ -248,79 +286,6 @@ fn own(count: u64, pct: &Percentile) -> String {
     }
 }
 
-/// The answer of one run: of its ceilings; else rate and 99 % in plain words.
-pub fn answer(summary: &Summary) -> String {
-    let first = summary.verdict.reasons.first().map(|r| r.text.clone());
-    if summary.verdict.status == VerdictStatus::Failed || unmeasured(summary) {
-        return first.unwrap_or_else(|| summary.verdict.text.clone());
-    }
-    let mut parts: Vec<String> = summary.qos.iter().map(ceiling).collect();
-    let totals = &summary.totals;
-    let what = format!(
-        "{} operations a second ({})",
-        format::rate(totals.iops),
-        format::bytes_per_s(totals.bytes_per_s)
-    );
-    let ops = whole_ops(summary).count();
-    let tails: Vec<String> = whole_ops(summary)
-        .take(MOST_LINES)
-        .filter_map(|(op, totals)| tail(*op, ops, totals))
-        .collect();
-    parts.push(match tails.is_empty() {
-        true => format!("{what}."),
-        false => format!("{what}: {}.", tails.join(", ")),
-    });
-    if summary.status == RunStatus::Partial {
-        parts.push("The run ended early.".to_owned());
-    }
-    parts.join(" ")
-}
-
-/// `99 % of reads within 212 us`.
-fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
-    let it = card_value("p99", totals)?;
-    let (latency, kind) = asked_for(totals);
-    let time = format::duration_ns(it.ns);
-    let of = match (ops, op) {
-        (1, _) => "I/Os".to_owned(),
-        (_, OpKind::Fsync) => "fsyncs".to_owned(),
-        (_, op) => format!("{}s", op.name()),
-    };
-    let kind = match kind {
-        "latency" => String::new(),
-        kind => format!(" ({kind})"),
-    };
-    Some(match it.own {
-        false => format!("99 % of {of} within {time}{kind}"),
-        true => format!(
-            "in this run 99 % of {of} within {time}{kind} ({} are too few to say so of the storage)",
-            format::counted(latency.count, "I/O")
-        ),
-    })
-}
-
-/// One ceiling and its answer.
-fn ceiling(qos: &Qos) -> String {
-    let of = qos.workload.as_deref().or(qos.op.map(OpKind::name)).unwrap_or("all I/Os");
-    let asked = format!("{} % of {of} within {}", qos.at, format::duration_ns(qos.ceiling_ns));
-    let ios = qos.share.and_then(|s| s.share).filter(|_| qos.above > 0);
-    let time = qos.time_share.map_or(String::new(), |time| {
-        format!(", for {} of the workers' time", format::percent(time))
-    });
-    let share = ios.map(|ios| format!(" ({} took longer{time})", format::percent(ios)));
-    let share = share.unwrap_or_default();
-    match qos.status {
-        // In a closed loop few I/Os may be much time; else what is allowed is nothing to tell.
-        QosStatus::Pass if qos.time_share.is_some() => format!("Kept: {asked}{share}."),
-        QosStatus::Pass => format!("Kept: {asked}."),
-        QosStatus::Fail => format!("Missed: {asked}{share}."),
-        QosStatus::Undecided => match qos.needs {
-            Some(n) => format!("Undecided: {asked}; it takes {} I/Os or more.", format::count(n)),
-            None => format!("Undecided: {asked}."),
-        },
-    }
-}
-
 /// The answer of several runs: from where to where their 99 % lies.
 pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
     let all = cards(runs);
@@ -340,7 +305,7 @@ pub fn answer_of_several(runs: &[(&str, &Summary)]) -> String {
         parts.push(format!("{}: {}.", format::counted(runs.len() as u64, "run"), words.join(", ")));
     }
     let with = |status: QosStatus| {
-        let has = |s: &&(&str, &Summary)| s.1.qos.iter().any(|q| q.status == status);
+        let has = |s: &&(&str, &Summary)| s.1.qos.iter().any(|q| q.among_all() == status);
         runs.iter().filter(has).count()
     };
     let (missed, undecided) = (with(QosStatus::Fail), with(QosStatus::Undecided));

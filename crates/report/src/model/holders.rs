@@ -3,7 +3,7 @@
 use serde::Serialize;
 use taillight_rundir::trace_info::TracingBackend;
 
-use super::{AnalysedRun, labels, sentences};
+use super::{AnalysedRun, sentences};
 use crate::attribution::{Layer, LayerShare};
 use crate::format;
 
@@ -43,16 +43,7 @@ type Traced = (Vec<LayerShare>, u64);
 
 /// The table over the runs, always there where there is a run; `together` makes one row of all.
 pub fn holders(runs: &[AnalysedRun], together: bool) -> Option<HoldersTable> {
-    let found = |run: &AnalysedRun| {
-        let it = run.explanation.as_ref()?;
-        if it.info.backend == TracingBackend::None {
-            return None;
-        }
-        Some((it.layers.clone(), it.outliers))
-    };
-    let label = |run: &AnalysedRun| labels::run(&run.label);
-    let mut named: Vec<(String, Option<Traced>)> =
-        runs.iter().map(|run| (label(run), found(run))).collect();
+    let mut named = named(runs);
     if together && named.len() > 1 {
         named = vec![("all runs".to_owned(), sum(named))];
     }
@@ -60,17 +51,61 @@ pub fn holders(runs: &[AnalysedRun], together: bool) -> Option<HoldersTable> {
         [one] => one.explanation.as_ref().and_then(|it| sentences(it).into_iter().next()),
         _ => None,
     };
-    let is_virtual = runs.iter().all(|run| run.analysis.manifest.clock.source == "virtual");
-    let untraced = match is_virtual {
-        true => "A simulated target has no layers below it: nobody held these I/Os.",
-        false => {
-            "Not traced: which layer held the slow I/Os is unknown. The same command with \
-             `--trace outliers` tells it."
-        }
-    };
-    let made = table(&named, untraced)?;
+    let made = table(&named, untraced(runs))?;
     let note = made.note.clone().filter(|_| said.is_none());
     Some(HoldersTable { said, note, ..made })
+}
+
+/// The same for the first screen: two sides of a comparison or a few runs have a row each, more runs one together.
+pub fn held(runs: &[AnalysedRun], sides: &[Option<usize>]) -> Option<HoldersTable> {
+    let named = named(runs);
+    let of = |side: usize| -> Vec<(String, Option<Traced>)> {
+        let both = named.iter().zip(sides);
+        both.filter(|(_, its)| **its == Some(side)).map(|(run, _)| run.clone()).collect()
+    };
+    let traced = named.iter().filter(|(_, found)| found.is_some()).count();
+    let rows = match traced {
+        _ if sides.iter().any(Option::is_some) => {
+            [(0, "base"), (1, "new")].map(|(side, name)| (name.to_owned(), sum(of(side)))).to_vec()
+        }
+        0..=FEW => named,
+        n => vec![(format!("{n} runs together"), sum(named))],
+    };
+    table(&rows, untraced(runs))
+}
+
+/// Runs with a row each on the first screen.
+const FEW: usize = 3;
+
+/// Each run with what was seen of it.
+fn named(runs: &[AnalysedRun]) -> Vec<(String, Option<Traced>)> {
+    let found = |run: &AnalysedRun| {
+        let it = run.explanation.as_ref()?;
+        let seen = it.info.backend != TracingBackend::None;
+        seen.then(|| (it.layers.clone(), it.outliers))
+    };
+    runs.iter().map(|run| (run.shown.clone(), found(run))).collect()
+}
+
+/// Why nothing is known: it was not asked for, it was not possible, or there is nothing to know.
+fn untraced(runs: &[AnalysedRun]) -> String {
+    let asked = runs.iter().find_map(|run| run.explanation.as_ref());
+    if let Some(why) = asked.and_then(|it| sentences(it).into_iter().next()) {
+        return why;
+    }
+    match runs.iter().all(|run| run.analysis.manifest.clock.source == "virtual") {
+        true => "A simulated target has no layers below it: nobody held these I/Os.".to_owned(),
+        false => {
+            // Only single runs have a flag of their own for it.
+            let option = match runs.len() {
+                1 => "--trace outliers",
+                _ => "--set trace.mode=outliers",
+            };
+            format!(
+                "Not traced: which layer held the slow I/Os is unknown. The same command with `{option}` tells it."
+            )
+        }
+    }
 }
 
 /// Layers and outliers of all traced runs; none where none was.
@@ -90,7 +125,7 @@ fn sum(runs: Vec<(String, Option<Traced>)>) -> Option<Traced> {
 }
 
 /// The same from each run's name, and its layers with the number of its outliers.
-fn table(runs: &[(String, Option<Traced>)], untraced: &str) -> Option<HoldersTable> {
+fn table(runs: &[(String, Option<Traced>)], untraced: String) -> Option<HoldersTable> {
     if runs.is_empty() {
         return None;
     }
@@ -98,11 +133,17 @@ fn table(runs: &[(String, Option<Traced>)], untraced: &str) -> Option<HoldersTab
     let all: Vec<(usize, &Traced)> =
         traced.filter(|(_, (layers, outliers))| !layers.is_empty() && *outliers > 0).collect();
     if all.is_empty() {
-        let note = match runs.iter().any(|(_, found)| found.is_some()) {
-            true => "No I/O was slow enough to be an outlier.",
-            false => untraced,
+        let note = match names(runs, true).as_str() {
+            "" => untraced,
+            _ if names(runs, false).is_empty() => {
+                "No I/O was slow enough to be an outlier.".to_owned()
+            }
+            of => format!(
+                "No I/O of {of} was slow enough to be an outlier; {} was not traced.",
+                names(runs, false)
+            ),
         };
-        return Some(HoldersTable { note: Some(note.to_owned()), ..HoldersTable::default() });
+        return Some(HoldersTable { note: Some(note), ..HoldersTable::default() });
     }
     let share = |(layers, outliers): &Traced, layer: Layer| {
         let held = layers.iter().filter(|l| l.layer == layer).map(|l| l.outliers).sum::<u64>();
@@ -128,16 +169,28 @@ fn table(runs: &[(String, Option<Traced>)], untraced: &str) -> Option<HoldersTab
         cells: layers.iter().map(|layer| cell(it, *layer)).collect(),
         outliers: format::count(it.1),
     };
-    let shown = |i: &usize| all.iter().any(|(run, _)| run == i);
-    let missing: Vec<&str> =
-        (0..runs.len()).filter(|i| !shown(i)).map(|i| runs[i].0.as_str()).collect();
+    let calm = |(i, (_, found)): &(usize, &(String, Option<Traced>))| {
+        found.is_some() && all.iter().all(|(run, _)| run != i)
+    };
+    let calm = runs.iter().enumerate().filter(calm).map(|(_, (name, _))| name.as_str());
+    let missing = [
+        ("Not traced", names(runs, false)),
+        ("Without an outlier", calm.collect::<Vec<_>>().join(", ")),
+    ];
+    let missing = missing.into_iter().filter(|(_, names)| !names.is_empty());
+    let missing: Vec<String> = missing.map(|(what, names)| format!("{what}: {names}.")).collect();
     Some(HoldersTable {
         said: None,
         rows: all.iter().map(row).collect(),
         layers: layers.iter().map(|l| l.words().to_owned()).collect(),
-        note: (!missing.is_empty())
-            .then(|| format!("Not traced, or without an outlier: {}.", missing.join(", "))),
+        note: (!missing.is_empty()).then(|| missing.join(" ")),
     })
+}
+
+/// Names of the runs that were traced, or that were not.
+fn names(runs: &[(String, Option<Traced>)], traced: bool) -> String {
+    let of = runs.iter().filter(|(_, found)| found.is_some() == traced);
+    of.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -151,15 +204,21 @@ mod tests {
         let b = vec![share(Layer::Cpu, 3), share(Layer::Device, 1)];
         let named = |name: &str, found| (name.to_owned(), found);
         let runs = [named("a", Some((a, 10))), named("untraced", None), named("b", Some((b, 4)))];
-        let made = table(&runs, "nobody looked").unwrap();
+        let made = table(&runs, "nobody looked".to_owned()).unwrap();
         assert_eq!(made.layers, ["waiting for a CPU", "device", "unknown"]);
         let cells = |n: usize| made.rows[n].cells.iter().map(|c| c.percent).collect::<Vec<_>>();
         assert_eq!((cells(0), cells(1)), (vec![0, 40, 60], vec![75, 25, 0]));
         assert_eq!((made.rows[1].run, made.rows[0].cells[0].text.as_str()), (2, ""));
-        assert!(made.note.unwrap().ends_with("untraced."));
-        let one = table(&runs[..1], "nobody looked").unwrap();
+        assert_eq!(made.note.unwrap(), "Not traced: untraced.");
+        let calm = [named("calm", Some((Vec::new(), 0))), named("untraced", None)];
+        let said = table(&calm, "nobody looked".to_owned()).unwrap().note.unwrap();
+        assert_eq!(
+            said,
+            "No I/O of calm was slow enough to be an outlier; untraced was not traced."
+        );
+        let one = table(&runs[..1], "nobody looked".to_owned()).unwrap();
         assert_eq!((one.rows.len(), one.note), (1, None));
-        let none = table(&runs[1..2], "nobody looked").unwrap();
+        let none = table(&runs[1..2], "nobody looked".to_owned()).unwrap();
         assert_eq!((none.rows.len(), none.note.as_deref()), (0, Some("nobody looked")));
         let all = sum(runs.to_vec()).unwrap();
         assert_eq!((all.1, all.0.iter().map(|l| l.outliers).sum::<u64>()), (14, 14));

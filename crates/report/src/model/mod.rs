@@ -5,6 +5,7 @@
 //! layout. Renderers choose how a table or a chart looks, never what it says.
 
 pub mod about;
+mod answer;
 mod build;
 pub mod charts;
 mod context;
@@ -28,7 +29,7 @@ pub use context::{ReportContext, ReportPoint, ReportSummary, SeriesReportFile};
 pub use differs::{differences, differing};
 pub use explanation::sentences;
 pub use first::{Card, CardLine};
-pub use holders::{HoldersCell, HoldersRow, HoldersTable, holders};
+pub use holders::{HoldersCell, HoldersRow, HoldersTable, held, holders};
 pub use run::AnalysedRun;
 pub use shared::SharedWarning;
 pub use sheet::{SheetColumn, StandardSheet, UNKNOWN};

@@ -9,6 +9,8 @@ use crate::attribution::Explanation;
 pub struct AnalysedRun {
     /// Name shown, unique among the runs of a report.
     pub label: String,
+    /// The same as people read it: a point of a series without the dashes of its directory.
+    pub shown: String,
     pub analysis: Analysis,
     /// What is said about it.
     pub summary: Summary,

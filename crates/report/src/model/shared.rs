@@ -6,7 +6,7 @@ use taillight_rundir::Manifest;
 use taillight_rundir::history::HistoryFile;
 use taillight_rundir::summary::{Reason, Summary};
 
-use super::{about, labels};
+use super::about;
 use crate::verdict::is_own;
 
 /// A warning of several runs.
@@ -20,7 +20,7 @@ pub struct SharedWarning {
 }
 
 /// How a warning ends that gives the figures of one run.
-pub const SIMILAR: &str = "; similar in the others.)";
+pub const SIMILAR: &str = "; the others say it with other figures.)";
 
 /// Warnings that at least two runs give, each once, the most frequent first. What answers the run itself
 /// (a ceiling, wrong data, errors) stays with it.
@@ -68,8 +68,7 @@ const TITLE: usize = 64;
 
 /// What ran, for a page of several runs without a title.
 pub fn title(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|name| labels::run(name)).collect();
-    match names.as_slice() {
+    match names {
         [one] => one.clone(),
         all => {
             let listed = all.join(", ");
@@ -172,6 +171,7 @@ pub fn history_about(history: &HistoryFile) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::labels;
     use super::*;
     use taillight_rundir::fixture;
 
@@ -193,7 +193,7 @@ mod tests {
         let shared = shared_warnings(&[("a", &a), ("b", &b), ("c", &c)]);
         assert_eq!(shared.len(), 1, "{shared:?}");
         assert_eq!(shared[0].who, "2 of 3 runs");
-        assert_eq!(shared[0].text, "90 % (a; similar in the others.)");
+        assert_eq!(shared[0].text, "90 % (a; the others say it with other figures.)");
         assert_eq!(own_reasons(&a, &shared), ["over"]);
         assert_eq!(own_reasons(&c, &shared), ["late"]);
         let same = shared_warnings(&[("a", &a), ("b", &a)]);
@@ -204,7 +204,8 @@ mod tests {
     fn a_title_says_what_ran() {
         let names = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         assert_eq!(title(&names(&["base", "hog"])), "2 runs: base, hog");
-        let many: Vec<String> = (1..=12).map(|n| format!("{n:02}-queue-depth-long-name")).collect();
+        let many = (1..=12).map(|n| labels::run(&format!("{n:02}-queue-depth-long-name")));
+        let many: Vec<String> = many.collect();
         assert_eq!(
             title(&many),
             "12 runs: queue depth long name (1), queue depth long name (2), queue depth long name (3) \

@@ -13,7 +13,7 @@ use taillight_rundir::summary::{QosStatus, VerdictStatus};
 use taillight_rundir::{RunStatus, SCHEMA_VERSION, Summary, names};
 
 use super::first;
-use crate::verdict::whole_ops;
+use crate::verdict::{unsampled, whole_ops};
 
 /// One or several runs in short.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -58,10 +58,10 @@ pub struct ShortFigures {
     pub ops: u64,
     /// Those that failed.
     pub errors: u64,
-    /// Operations a second that did not fail.
-    pub iops: f64,
-    /// Bytes a second.
-    pub bytes_per_s: f64,
+    /// Operations a second that did not fail; null where only outliers were kept.
+    pub iops: Option<f64>,
+    /// Bytes a second; null as above.
+    pub bytes_per_s: Option<f64>,
     /// Half took this long or less.
     pub p50_ns: Option<u64>,
     /// 99 % took this long or less.
@@ -84,8 +84,14 @@ pub struct ShortCeiling {
     pub at: String,
     /// The response time that must hold.
     pub ceiling_ns: u64,
-    /// The answer.
+    /// The answer for it by itself.
     pub status: QosStatus,
+    /// The answer among all ceilings of the run, which verdict and exit code rest on; absent where it is the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jointly: Option<QosStatus>,
+    /// I/Os of a request, where it is one for requests; absent for I/Os.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fanout: Option<u32>,
 }
 
 impl ShortReport {
@@ -124,6 +130,8 @@ fn run(path: &Path, summary: &Summary) -> ShortRun {
         at: qos.at.to_string(),
         ceiling_ns: qos.ceiling_ns,
         status: qos.status,
+        jointly: qos.jointly,
+        fanout: qos.requests.as_ref().map(|requests| requests.fanout),
     });
     ShortRun {
         name: summary.name.clone(),
@@ -149,11 +157,12 @@ fn figures(op: OpKind, summary: &Summary) -> ShortFigures {
         }
         Some(value.ns)
     };
+    let known = |value: f64| (!unsampled(totals)).then_some(value);
     ShortFigures {
         ops: totals.count,
         errors: totals.errors,
-        iops: totals.iops,
-        bytes_per_s: totals.bytes_per_s,
+        iops: known(totals.iops),
+        bytes_per_s: known(totals.bytes_per_s),
         p50_ns: time("p50", "p50_ns"),
         p99_ns: time("p99", "p99_ns"),
         p999_ns: time("p99.9", "p999_ns"),

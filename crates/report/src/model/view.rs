@@ -45,7 +45,7 @@ pub struct Fact {
 impl VerdictView {
     /// The reasons that the answer does not give itself.
     pub fn further(&self) -> impl Iterator<Item = &String> {
-        self.reasons.iter().filter(|reason| **reason != self.text)
+        self.reasons.iter().filter(|reason| !self.text.contains(*reason))
     }
 }
 

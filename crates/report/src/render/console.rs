@@ -175,8 +175,8 @@ mod tests {
             assert_eq!(sentence(text), first);
         }
         assert_eq!(
-            shortened("Busy. Wait. (a; similar in the others.)"),
-            "Busy. (a; similar in the others.)"
+            shortened("Busy. Wait. (a; the others say it with other figures.)"),
+            "Busy. (a; the others say it with other figures.)"
         );
         assert_eq!(shortened("Busy (90 %). Wait."), "Busy (90 %).");
     }

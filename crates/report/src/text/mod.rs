@@ -5,4 +5,4 @@ pub mod format;
 pub mod table;
 mod undecided;
 
-pub use undecided::undecided;
+pub use undecided::{by_chance, undecided};

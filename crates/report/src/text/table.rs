@@ -44,6 +44,19 @@ pub enum Tone {
     Bad,
 }
 
+impl Tone {
+    /// Its name in pages and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tone::Plain => "plain",
+            Tone::Dim => "dim",
+            Tone::Good => "good",
+            Tone::Warn => "warn",
+            Tone::Bad => "bad",
+        }
+    }
+}
+
 /// A table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {

@@ -30,6 +30,14 @@ pub fn undecided(q: &Qos, measured_ns: u64) -> String {
     }
 }
 
+/// Of a ceiling that is missed by itself and not among all of the run.
+#[must_use]
+pub fn by_chance(ceilings: usize) -> String {
+    format!(
+        "missed if it were the only ceiling; of {ceilings} ceilings, chance alone misses one that often"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,29 +3,30 @@
 //! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
 //! says what is wrong and what it means for the numbers.
 
-use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
+use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::summary::{
-    Qos, QosStatus, Reason, RequestCheck, Summary, Verdict, VerdictStatus,
+    Qos, QosStatus, Reason, RequestCheck, Summary, Totals, Verdict, VerdictStatus,
 };
-use taillight_rundir::{Latency, LatencySource, RunStatus};
+use taillight_rundir::{LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
 
-use super::basis::{END_TO_END, asked_for, main, reason, unmeasured, whole_ops};
+use super::basis::{main, reason, whole_ops};
 use super::changes::changed;
 use super::failures::{errors, failed, nothing, partial, refused};
-use super::saturation::achieved;
+use super::saturation::{achieved, is_replay};
 use super::wrong_data::{WRONG_DATA, wrong_data};
 use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
 use crate::format;
-use crate::undecided;
+use crate::model::first::answer_of;
+use crate::{by_chance, undecided};
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
 const LITTLE_FROM_NS: f64 = 5_000.0;
 /// And warned about from this distance from 1.
 const LITTLE_OFF: f64 = 0.05;
-/// The tool's own cost is warned about from this share of the mean latency.
+/// The tool's own cost is warned about from this share of the median latency.
 const OVERHEAD_SHARE: f64 = 0.05;
 
 /// Waiting for a CPU before the run, and CPU taken by the hypervisor, that are warned about, per
@@ -124,7 +125,7 @@ pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
     }
     // Damage stands before all else: it says how far the rest can be believed.
     reasons.sort_by_key(|r| !is_damage(&r.code));
-    Verdict { status, text: text(status, summary, &reasons), reasons }
+    Verdict { status, text: answer_of(summary, status, &reasons), reasons }
 }
 
 /// How bad a status is.
@@ -140,7 +141,7 @@ fn weight(status: VerdictStatus) -> u8 {
 }
 
 /// Whether a reason is the answer itself, so that it stands before the figures.
-fn leads(code: &str) -> bool {
+pub fn leads(code: &str) -> bool {
     is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED | WRONG_DATA)
 }
 
@@ -150,77 +151,15 @@ pub fn is_own(code: &str) -> bool {
     leads(code) || failed.contains(&code) || matches!(code, "load_failed" | "saturated" | "lost")
 }
 
-/// The sentence: what was measured, then what to know first; a question the job asked is answered
-/// before the figures.
-fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String {
-    let first = reasons.first().map(|r| r.text.as_str()).unwrap_or_default();
-    if status == VerdictStatus::Failed {
-        return first.to_owned();
-    }
-    let result = if unmeasured(summary) { unknown(summary) } else { result(summary) };
-    let leads = reasons.first().is_some_and(|r| leads(&r.code));
-    let both = match leads {
-        true => format!("{first} {result}"),
-        false => format!("{result} {first}"),
-    };
-    match reasons.len() {
-        0 => result,
-        1 => both,
-        n => format!("{both} ({} more below.)", n - 1),
-    }
-}
-
-/// `98,304 IOPS at 384 MiB/s; reads: half within 81.2 us, 99 % within 212 us, 99.99 % within 2 ms.`
-fn result(summary: &Summary) -> String {
-    let mut text = format!(
-        "{} IOPS at {}",
-        format::rate(summary.totals.iops),
-        format::bytes_per_s(summary.totals.bytes_per_s)
-    );
-    for (op, totals) in whole_ops(summary).take(2) {
-        let asked = asked_for(totals);
-        let named = match (asked.1, whole_ops(summary).count()) {
-            (END_TO_END, _) => format!("{} {END_TO_END}: ", op.name()),
-            (_, 0 | 1) => String::new(),
-            _ => format!("{}: ", op.name()),
-        };
-        if let Some(shape) = shape(asked.0) {
-            text.push_str(&format!("; {named}{shape}"));
-        }
-    }
-    text.push('.');
-    text
-}
-
-fn unknown(summary: &Summary) -> String {
-    format!(
-        "Rate and percentiles are unknown: only {} outliers and failures were kept.",
-        format::count(summary.totals.count)
-    )
-}
-
-fn shape(latency: &Latency) -> Option<String> {
-    let find = |p: &str| latency.percentiles.iter().find(|it| it.p == p).and_then(|it| it.ns);
-    let mut parts = Vec::new();
-    if let Some(ns) = find("50") {
-        parts.push(format!("half within {}", format::duration_ns(ns)));
-    }
-    // Only what has an upper bound: a nine that rests on a single event is no promise.
-    let nines = latency.nines.iter().filter(|n| n.resolved && n.hi_ns.is_some());
-    let deepest = nines.clone().filter(|n| n.k <= 5).max_by_key(|n| n.k);
-    let two = nines.clone().find(|n| n.k == 2);
-    for nine in [two, deepest.filter(|n| n.k > 2)].into_iter().flatten() {
-        let ns = nine.ns?;
-        parts.push(format!("{} within {}", format::nines_label(nine.k), format::duration_ns(ns)));
-    }
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+fn saturated(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let it = &summary.saturation;
     let asked = it.asked_per_s.filter(|_| it.saturated)?;
+    let what = match is_replay(analysis) {
+        true => "The replay fell behind its recorded times",
+        false => "The rate was not reached",
+    };
     let text = format!(
-        "The rate was not reached: {} operations/s asked, {}; {} were waiting at worst and {} \
+        "{what}: {} operations/s asked, {}; {} were waiting at worst and {} \
          never sent. Response times then depend on how long the run was.",
         format::rate(asked),
         achieved(it),
@@ -249,10 +188,9 @@ fn ceiling(
     let of = check.workload.as_deref().or(check.op.map(OpKind::name));
     let op = of.map_or(String::new(), |of| format!("{of}: "));
     let needs = match status {
-        QosStatus::Undecided if check.jointly.is_some() => format!(
-            "; missed by itself, but one of {} ceilings is more often by chance",
-            summary.qos.len()
-        ),
+        QosStatus::Undecided if check.jointly.is_some() => {
+            format!("; {}", by_chance(summary.qos.len()))
+        }
         QosStatus::Undecided => format!("; {}", undecided(check, summary.totals.duration_ns)),
         _ => String::new(),
     };
@@ -302,11 +240,10 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     add(l.out_of_range, "latencies outside the histograms' range");
     add(l.intervals, "intervals not recorded");
     add(l.chunks, "capture files gone or unreadable");
+    let timed = if parts.is_empty() { " Every I/O was timed." } else { "" };
     let untraced = l.trace_events.filter(|events| *events > 0).map(|events| {
         let events = format::count(events);
-        format!(
-            "Tracing missed {events} events: what held some I/Os is unknown. Every I/O was timed."
-        )
+        format!("Tracing missed {events} events: what held some I/Os is unknown.{timed}")
     });
     let lost =
         (!parts.is_empty()).then(|| format!("Measurements are missing: {}.", parts.join(", ")));
@@ -340,6 +277,14 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
     let grows = driver.get("files.grows").and_then(|f| f.as_str()) == Some("true");
     if grows || !allocates || !summary.ops.contains_key(&OpKind::Write) {
         return None;
+    }
+    // A log is written so: blocks are taken as it grows, and made durable write by write.
+    let log = |w: &WorkloadPlan| w.access.kind == AccessKind::Sequential && w.sync != Sync::None;
+    let writes = |w: &&WorkloadPlan| w.mix.iter().any(|m| m.op == OpKind::Write && m.weight > 0);
+    if analysis.manifest.plan.workloads.iter().filter(writes).all(log) {
+        let text = "The file had no blocks when the writes began: the first pass takes them, as a log \
+                    that grows does.";
+        return Some((VerdictStatus::Good, reason("writes_allocate", text)));
     }
     let text = "The file had no blocks when the writes began: they measure allocating it as well. \
                 To measure overwriting, add --set target.options.layout=always.";
@@ -446,16 +391,20 @@ fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reas
     Some((VerdictStatus::Warned, reason("busy_machine", text)))
 }
 
+/// Beside the usual I/O: a mean is raised by few slow ones, in which the tool's part is small.
 fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let own = summary.overhead.null_ns_per_op?;
-    let mean = summary.totals.latencies.service.mean_ns?;
-    if mean < LITTLE_FROM_NS || own < mean * OVERHEAD_SHARE {
+    let usual = |(_, t): (&OpKind, &Totals)| {
+        t.latencies.service.percentiles.iter().find(|p| p.p == "50").and_then(|p| p.ns)
+    };
+    let median = whole_ops(summary).filter_map(usual).min()? as f64;
+    if median < LITTLE_FROM_NS || own < median * OVERHEAD_SHARE {
         return None;
     }
     let text = format!(
-        "The tool itself takes {} per I/O, {} of the mean latency.",
+        "The tool itself takes {} per I/O, {} of the median latency.",
         format::duration(own),
-        format::percent(own / mean)
+        format::percent(own / median)
     );
     Some((VerdictStatus::Warned, reason("own_cost", text)))
 }

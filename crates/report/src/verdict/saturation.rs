@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::plan::WorkloadPlan;
+use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_rundir::summary::Saturation;
 
-use crate::analyse::Analysis;
 use crate::analyse::latency::per_s;
+use crate::analyse::{Analysis, IoGroup, Lateness};
 use crate::format;
 
 /// Achieved below this share of asked is saturated.
 const REACHED: f64 = 0.99;
+/// I/Os whose mean wait is more than this part of the last one's were late from early on: of a backlog that grows all the
+/// time it is a half, of one that grows over the last third a sixth.
+const EARLY: f64 = 8.0;
 
 /// The saturation object. In a closed loop nothing is asked and nothing can be missed.
 pub fn saturation(analysis: &Analysis) -> Saturation {
@@ -37,6 +40,9 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     let late = if timed { late } else { 0 };
     let in_time = done(!open.is_empty()).saturating_sub(late);
     let achieved_per_s = per_s(in_time as f64, seconds);
+    if let Some(found) = replayed(analysis, (in_time, late)).filter(|_| open.is_empty()) {
+        return found;
+    }
     if open.is_empty() || analysis.outliers_only {
         return Saturation {
             achieved_per_s: if analysis.outliers_only { 0.0 } else { achieved_per_s },
@@ -77,6 +83,54 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         late,
         saturated: grew || (behind && achieved_per_s < asked_per_s * REACHED),
     }
+}
+
+/// The same of recorded times, of which the I/Os themselves tell when they were due: `in_time` of the measured ones were
+/// sent before the end, `late` after it.
+fn replayed(analysis: &Analysis, (in_time, late): (u64, u64)) -> Option<Saturation> {
+    if analysis.outliers_only || !is_replay(analysis) {
+        return None;
+    }
+    let mut sent = Lateness::default();
+    let workloads = &analysis.manifest.plan.workloads;
+    let of = |g: &&IoGroup| workloads.get(usize::from(g.workload)).is_some_and(replays);
+    let whole = analysis.groups.iter().filter(of).filter(|g| analysis.is_whole(g.op));
+    whole.for_each(|g| sent.add(&g.tally.lateness));
+    let counted = analysis.manifest.schedule.filter(|_| sent.count > 0)?;
+    let seconds = |until_ns: i64| (until_ns - analysis.start_ns).max(1) as f64 / 1e9;
+    // Cut by the end of the run, or played to its last time.
+    let (asked_s, took_s) = match measured_ns(analysis).filter(|_| counted.left_at_end > 0) {
+        Some(ns) => (ns as f64 / 1e9, ns as f64 / 1e9),
+        None => (seconds(sent.last_due_ns), seconds(sent.last_sent_ns)),
+    };
+    let asked_per_s = (sent.count + counted.unsent) as f64 / asked_s;
+    let achieved_per_s = in_time as f64 / took_s;
+    // A stall near the end makes the last ones late, too; who falls behind is late from early on.
+    let behind_ns = (sent.last_sent_ns - sent.last_due_ns).max(0) as f64;
+    let usual_ns = sent.wait_ns as f64 / sent.count as f64;
+    let waiting = counted.backlog_max.max(counted.unsent);
+    Some(Saturation {
+        asked_per_s: Some(asked_per_s),
+        achieved_per_s,
+        backlog_max: waiting,
+        unsent: counted.unsent,
+        unsent_age_ns: (counted.unsent > 0)
+            .then(|| (counted.unsent as f64 / asked_per_s * 1e9) as u64),
+        late,
+        saturated: waiting > 2 * analysis.manifest.plan.outstanding()
+            && achieved_per_s < asked_per_s * REACHED
+            && usual_ns * EARLY > behind_ns,
+    })
+}
+
+/// Whether what is measured is sent at recorded times.
+pub fn is_replay(analysis: &Analysis) -> bool {
+    let mut measured = analysis.manifest.plan.workloads.iter().filter(|w| w.measured);
+    measured.any(replays)
+}
+
+fn replays(workload: &WorkloadPlan) -> bool {
+    workload.measured && matches!(workload.arrival, Arrival::Replay { .. })
 }
 
 /// Operations per second a workload asks for on average over `seconds`; none in a closed loop.

@@ -19,6 +19,7 @@ use crate::host::JobSource;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesState, SeriesView,
 };
+use crate::suites::load_ns;
 
 /// Repetitions from which the interval of the median exists: 2 times 0.5^6 is below 5 %.
 const FOR_INTERVAL: u32 = 6;
@@ -158,6 +159,11 @@ impl Method for RepeatMethod {
 
     fn line(&self, done: &[PointResult]) -> Option<String> {
         self.report.runs.get(done.len().checked_sub(1)?).map(words::line)
+    }
+
+    fn left_ns(&self, done: &[PointResult]) -> Option<(u128, u128)> {
+        let runs = self.head.planned.len().saturating_sub(done.len()) as u128;
+        load_ns(&self.plan).map(|ns| (ns * runs, ns * runs))
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {

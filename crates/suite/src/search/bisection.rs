@@ -20,6 +20,8 @@ pub const LOOKS: u32 = 4;
 pub const LONGEST: u32 = 8;
 /// Answers given up before the search ends without one that holds.
 const MOST_REFUTED: usize = 3;
+/// Probes looked ahead at most.
+const MOST_LEFT: u32 = 100;
 /// What an undecided probe is prolonged by when no length is known that decides it.
 const AT_THE_CEILING: u32 = 4;
 /// Room for the few I/Os that may exceed the ceiling in a longer probe.
@@ -158,6 +160,23 @@ impl Bisection {
                 above,
             }),
         }
+    }
+
+    /// Probes still to come, and their lengths together: if each is decided at its first look, the upper end fails, and
+    /// the answer holds.
+    pub fn left(&self) -> (u32, u32) {
+        let (mut rest, mut probes, mut lengths) = (self.clone(), 0, 0);
+        while let SearchStep::Probe(request) = rest.next()
+            && probes < MOST_LEFT
+        {
+            let verdict = match request.purpose {
+                ProbePurpose::Highest => ProbeVerdict::Fail,
+                _ => ProbeVerdict::Pass,
+            };
+            rest.tell(request, Judgement { verdict, lacks: 1.0, decides: 1.0 });
+            (probes, lengths) = (probes + 1, lengths + request.longer);
+        }
+        (probes, lengths)
     }
 
     /// Whether an undecided point will not be measured again, so that it counts as failed.

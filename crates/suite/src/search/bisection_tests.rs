@@ -7,6 +7,27 @@ use taillight_stats::{CeilingStatus, Dependence, Dist, Intervals};
 
 use super::*;
 
+#[test]
+fn what_is_left_is_what_comes_if_all_goes_well() {
+    let mut search = Bisection::new(SearchRange {
+        from: 1.0,
+        to: 64.0,
+        precision: 0.05,
+        scale: ValueScale::Whole,
+    });
+    let (left, mut made) = (search.left(), 0);
+    while let SearchStep::Probe(request) = search.next() {
+        let verdict = match request.purpose {
+            ProbePurpose::Highest => ProbeVerdict::Fail,
+            _ => ProbeVerdict::Pass,
+        };
+        search.tell(request, Judgement { verdict, lacks: 1.0, decides: 1.0 });
+        made += 1;
+        assert_eq!(search.left(), (left.0 - made, left.1 - made));
+    }
+    assert_eq!(left, (made, made));
+}
+
 /// Searches `range` on a target; every point it measured, and how it ended.
 fn search(
     range: SearchRange,

@@ -300,6 +300,14 @@ impl Method for SearchMethod {
         self.report.probes.get(done.len().checked_sub(1)?).map(|p| words::line(&self.report, p))
     }
 
+    /// As if each probe were decided by its first look.
+    fn left_ns(&self, _: &[PointResult]) -> Option<(u128, u128)> {
+        let (probes, lengths) = self.bisection.left();
+        let warmup = u128::from(self.plan.run.warmup.0) * u128::from(probes);
+        let ns = u128::from(self.search.probe.0) * u128::from(lengths) + warmup;
+        Some((ns, ns))
+    }
+
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
         let report = &self.report;
         let mut ordered: Vec<&SearchProbe> = report.probes.iter().collect();

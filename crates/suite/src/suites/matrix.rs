@@ -478,8 +478,12 @@ fn amended(
     if let Some(name) = name {
         let Some(scale) = suite.scale.get(name) else {
             let known: Vec<&str> = suite.scale.keys().map(String::as_str).collect();
-            return Err(Error::usage(format!("suite {} has no scale `{name}`", suite.name))
-                .hint(format!("it has: {}", known.join(", "))));
+            let hint = match known.is_empty() {
+                true => "it has one form: leave --scale out".to_owned(),
+                false => format!("it has: {}", known.join(", ")),
+            };
+            let no = Error::usage(format!("suite {} has no scale `{name}`", suite.name));
+            return Err(no.hint(hint));
         };
         amend::put_all(&mut table, &scale.set)?;
     }

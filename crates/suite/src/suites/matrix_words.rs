@@ -18,7 +18,8 @@ use super::recovery::{self, JudgedRecovery};
 use super::sheet;
 use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets_words;
-use crate::figures::over_rounds as figures_over_rounds;
+use crate::console_line::judged as judged_workloads;
+use crate::figures::{of_totals, over_rounds as figures_over_rounds};
 use crate::method::{Point, PointResult, SeriesReport, SeriesView};
 use crate::saved::MOST_IN_FULL;
 
@@ -332,13 +333,22 @@ fn points_table(method: &MatrixMethod, done: &[PointResult]) -> Option<Table> {
     for (at, phase) in method.suite.phases.iter().enumerate() {
         let rows = done.iter().filter(|r| method.is_of(at, r));
         for r in rows.filter(|_| phase.steady.is_none()) {
-            let cell = |name: &&str| {
-                let value = r.values.get(*name);
-                Cell::new(value.map_or("-".to_owned(), |v| figure(name, *v)))
-            };
-            let mut row = vec![Cell::new(r.point.id.clone())];
-            row.extend(figures.iter().map(cell));
-            table.rows.push(row);
+            // Commits and reads together are no load that anybody has.
+            let judged = r.summary.iter().flat_map(judged_workloads);
+            let parts =
+                judged.map(|w| (format!("{}: {}", r.point.id, w.name), of_totals(&w.totals)));
+            let mut parts: Vec<_> = parts.collect();
+            if parts.is_empty() {
+                parts.push((r.point.id.clone(), r.values.clone()));
+            }
+            for (name, values) in parts {
+                let cell = |name: &&str| {
+                    let value = values.get(*name);
+                    Cell::new(value.map_or("-".to_owned(), |v| figure(name, *v)))
+                };
+                let cells = figures.iter().map(cell);
+                table.rows.push([Cell::new(name)].into_iter().chain(cells).collect());
+            }
         }
     }
     // Of more than a few points each line has been told when it was measured.

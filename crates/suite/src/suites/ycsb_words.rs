@@ -76,7 +76,7 @@ impl WorkloadRun<'_> {
 /// One table over all runs; failures have a column only where there are any.
 pub fn table(runs: &[WorkloadRun<'_>]) -> Table {
     let figures = ["ops", "ops/s", "mean", "p50", "p95", "p99", "p99.9", "max", "failed"];
-    let mut table = Table::new("ycsb", "In YCSB's terms, in us, of successes", &["series"]);
+    let mut table = Table::new("ycsb", "In YCSB's terms, of successes", &["series, times in us"]);
     table.columns.extend(figures.map(str::to_owned));
     table.note = Some("A read-modify-write is one operation.".to_owned());
     for run in runs {

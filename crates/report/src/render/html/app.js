@@ -7,7 +7,7 @@
   const css = name => printing && ON_PAPER[name] || getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const figures = new Map();
   // Width of a figure on paper, px: 186 mm less the frame around it.
-  const PAPER = 666, PAPER_HIGH = 280;
+  const PAPER = 666, PAPER_HIGH = 300, PAPER_HALF = 245;
   // Whether it is in an open part of the page: only then it has a size.
   const open = f => f.node.offsetParent !== null;
   const isAxis = key => /^[xy]axis\d*$/.test(key);
@@ -220,6 +220,9 @@
     layout.font = Object.assign({}, layout.font, { size: 11 });
     layout.legend = Object.assign({}, layout.legend, { font: { size: SMALL } });
     const listed = spec.data.filter(t => t.showlegend !== false && t.visible !== false && t.name);
+    // A name that is wider than the figure would be cut at its edge, within a letter.
+    const most = Math.floor((room - 70) / (CHAR * SMALL));
+    for (const t of listed) if (t.name.length > most) t.name = t.name.slice(0, most - 1) + "\u2026";
     const heads = new Set(listed.map(t => t.legendgroup).filter(group => group));
     const lines = layout.showlegend === false ? 0 : listed.length + heads.size;
     f.tall = f.tall || f.node.clientHeight;
@@ -250,6 +253,17 @@
     const place = t => ((axis.type === "log" ? Math.log10(t.x[0]) : t.x[0]) - lo) / (hi - lo);
     const far = f.node.data.map((t, i) => i).filter(i => f.node.data[i].mode === "lines+text" && place(f.node.data[i]) > 0.7);
     if (far.length) Plotly.restyle(f.node, { textposition: side }, far);
+  };
+  // Labels of their own on the upright axis that would lie on each other: from the plain one (0 %) outwards, those
+  // with room stay.
+  const thin = f => {
+    const axis = f.node._fullLayout.yaxis;
+    if (!axis || f.axes.yaxis || !axis.ticktext || axis.type === "category") return;
+    const all = axis.tickvals.map((v, i) => ({ v, text: axis.ticktext[i], at: axis.d2p(v) }));
+    const plain = all.find(t => /^0/.test(t.text)) || all[0];
+    const kept = [];
+    for (const t of [plain, ...all]) if (kept.every(k => Math.abs(k.at - t.at) >= 14)) kept.push(t);
+    if (kept.length < all.length) Plotly.relayout(f.node, { "yaxis.tickvals": kept.map(t => t.v), "yaxis.ticktext": kept.map(t => t.text) });
   };
   // A long legend takes its room above the lines, not from them.
   const leastHigh = () => printing ? 160 : 220;
@@ -299,6 +313,11 @@
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
+    const data = document.getElementById("data-" + f.id);
+    if (data && "packed" in data.dataset) {
+      unpackData(data).then(() => { f.drawn = false; draw(f); });
+      return;
+    }
     const spec = JSON.parse(themed(f.text()));
     f.axes = spec.axes;
     f.switches = spec.switches;
@@ -376,7 +395,7 @@
       for (const f of figures.values()) show(f);
     });
   }
-  // Figures near the reader are drawn first, the others one after the other when there is time.
+  // Figures near the reader are drawn first, then some more when there is time; of many, the rest when they come near.
   const near = new IntersectionObserver(entries => {
     for (const entry of entries.filter(e => e.isIntersecting)) {
       near.unobserve(entry.target);
@@ -392,9 +411,10 @@
       for (const f of figures.values()) if (f.drawn) { f.drawn = false; draw(f); }
     },
   };
+  const AHEAD = 24;
   const drawNext = () => {
-    const f = [...figures.values()].find(f => !f.drawn && open(f));
-    if (!f) return;
+    const f = [...figures.values()].filter(open).slice(0, AHEAD).find(f => !f.drawn);
+    if (!f) return unpackAll();
     draw(f);
     setTimeout(drawNext, 20);
   };
@@ -404,14 +424,25 @@
   };
   // In a report the plotting library is kept compressed: the page is less than half the size.
   const unpacked = packed => {
-    const bytes = Uint8Array.from(atob(packed.trim()), c => c.charCodeAt(0));
+    // Two megabytes: a call for each of them would be felt.
+    const text = atob(packed.trim()), bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
   const unpack = async library => {
     const script = document.createElement("script");
     script.textContent = await unpacked(library.textContent);
     document.head.append(script);
-    for (const data of document.querySelectorAll("script[data-packed]")) data.textContent = await unpacked(data.textContent);
+  };
+  const unpackData = async data => {
+    const text = await unpacked(data.textContent);
+    // Asked for twice, it is unpacked once.
+    if ("packed" in data.dataset) data.textContent = text;
+    delete data.dataset.packed;
+  };
+  // On paper everything is drawn at once.
+  const unpackAll = async () => {
+    for (const data of document.querySelectorAll("script[data-packed]")) await unpackData(data);
   };
   const library = document.getElementById("plotly");
   if (!library) begin();
@@ -438,6 +469,12 @@
     if (part) part.scrollIntoView();
   };
   addEventListener("hashchange", reveal);
+  // A menu closes when something of it was chosen, or something else.
+  document.addEventListener("click", event => {
+    for (const menu of document.querySelectorAll(".choose[open]")) {
+      if (!menu.contains(event.target) || event.target.closest("a")) menu.open = false;
+    }
+  });
   reveal();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   addEventListener("beforeprint", () => {
@@ -451,10 +488,12 @@
     for (const f of figures.values()) if (f.drawn) {
       f.screen = f.node.style.height;
       const screen = parseInt(f.screen);
-      f.node.style.height = (screen > 520 ? screen : Math.min(screen, PAPER_HIGH)) + "px";
+      const high = f.node.closest(".halves") ? PAPER_HALF : PAPER_HIGH;
+      f.node.style.height = (screen > 520 ? screen : Math.min(screen, high)) + "px";
       Plotly.relayout(f.node, { width: PAPER, height: parseInt(f.node.style.height) });
       turn(f, "top left");
       makeRoom(f);
+      thin(f);
     }
   });
   addEventListener("afterprint", () => {

@@ -24,7 +24,7 @@ use self::charts::{ChartView, FigureView, chart_views};
 use crate::model::charts::{ChartModel, RunCharts, SweepAxis, SweepData, run_charts, whole_series};
 use crate::model::{
     AnalysedRun, Card, HoldersTable, Model, ReportContext, SharedWarning, about, differences,
-    first, holders, labels, overview, shared, sides_of,
+    first, held, holders, labels, overview, shared, sides_of,
 };
 use crate::table::Table;
 
@@ -75,7 +75,7 @@ fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Resul
     let mut frame = context.tables.clone();
     let mut charts = chart_views(&overlay, brief.as_deref(), &mut frame)?;
     charts.iter_mut().flat_map(|chart| &mut chart.figures).for_each(FigureView::pack);
-    let first = FirstScreen::new(runs, context, &charts);
+    let first = FirstScreen::new(runs, (context, &overlay.sides), &charts);
     let deviations: Vec<Table> = frame.extract_if(.., |table| table.id == "deviations").collect();
     let page = template
         .render(context! {
@@ -146,15 +146,25 @@ struct FirstScreen {
     /// Which latency the cards show, where it is not plain.
     kind: Option<&'static str>,
     holders: Option<HoldersTable>,
+    /// The same in a line or two.
+    held: Option<HoldersTable>,
     /// The chart after which they stand; empty where there is none.
     holders_after: &'static str,
     /// Goes with every picture.
     caption: String,
 }
 
+/// Who held the slow I/Os of a history.
+const HISTORY: &str =
+    "A history keeps figures only: the report of a night that was traced tells it.";
+
 impl FirstScreen {
-    fn new(runs: &[AnalysedRun], context: &ReportContext, charts: &[ChartView]) -> FirstScreen {
-        let names: Vec<String> = runs.iter().map(|run| labels::run(&run.label)).collect();
+    fn new(
+        runs: &[AnalysedRun],
+        (context, sides): (&ReportContext, &[Option<usize>]),
+        charts: &[ChartView],
+    ) -> FirstScreen {
+        let names: Vec<String> = runs.iter().map(|run| run.shown.clone()).collect();
         let pairs: Vec<(&str, &Summary)> =
             names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary)).collect();
         let manifests: Vec<&Manifest> = runs.iter().map(|run| &run.analysis.manifest).collect();
@@ -187,10 +197,16 @@ impl FirstScreen {
             cards: match (&context.compare, &context.history) {
                 (Some(found), _) => first::compare_cards(found, &pairs),
                 (None, Some(history)) => first::history_cards(history),
-                (None, None) => first::cards(&judged),
+                (None, None) => first::judged_cards(&judged),
             },
             kind: pairs.first().and_then(|(_, summary)| first::card_kind(summary)),
             shared: shared::shared_warnings(&pairs),
+            held: match &context.history {
+                Some(_) => {
+                    Some(HoldersTable { note: Some(HISTORY.to_owned()), ..HoldersTable::default() })
+                }
+                None => held(runs, sides),
+            },
             holders: holders(runs, context.summary.is_some()),
             holders_after: tail.map_or("", |chart| chart.id),
             caption: match manifests.is_empty() {
@@ -226,7 +242,7 @@ fn sides(runs: &[AnalysedRun], context: &ReportContext) -> Vec<Option<usize>> {
 fn all_charts(runs: &[AnalysedRun], context: &ReportContext) -> Result<Vec<RunCharts>> {
     let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
     let one = |(nth, run): (usize, &AnalysedRun)| {
-        let mut data = run_charts(&run.analysis, &labels::run(&run.label))?;
+        let mut data = run_charts(&run.analysis, &run.shown)?;
         let mut groups = context.summary.iter().flat_map(|s| &s.groups);
         if context.points.iter().any(|p| p.run == nth) || groups.any(|g| g.runs.contains(&nth)) {
             data.whole = whole_series(&run.analysis)?;
@@ -269,10 +285,10 @@ const PICTURES_OF_SEVERAL: usize = 4;
 
 fn run_views(runs: &[AnalysedRun], overlay: &ChartModel, shared: &[SharedWarning]) -> Vec<RunView> {
     let view = |(i, run): (usize, &AnalysedRun)| RunView {
-        label: labels::run(&run.label),
+        label: run.shown.clone(),
         colour: overlay.hue(i),
         about: about::about(&run.analysis.manifest),
-        reasons: shared::own_reasons(&run.summary, shared).into_iter().map(str::to_owned).collect(),
+        reasons: further(run, shared),
         model: Model::new(&run.summary),
         explained: run.explanation.as_ref().map(|e| {
             let pictures = if runs.len() > 1 { PICTURES_OF_SEVERAL } else { usize::MAX };
@@ -283,16 +299,22 @@ fn run_views(runs: &[AnalysedRun], overlay: &ChartModel, shared: &[SharedWarning
     runs.iter().enumerate().map(view).collect()
 }
 
+/// Reasons of a run that neither its answer nor the banner has.
+fn further(run: &AnalysedRun, shared: &[SharedWarning]) -> Vec<String> {
+    let answer = first::answer(&run.summary);
+    let own = shared::own_reasons(&run.summary, shared).into_iter();
+    own.filter(|reason| !answer.contains(reason)).map(str::to_owned).collect()
+}
+
 fn overview_table(runs: &[AnalysedRun]) -> Option<Table> {
-    let pairs: Vec<(String, &AnalysedRun)> =
-        runs.iter().map(|r| (labels::run(&r.label), r)).collect();
+    let pairs: Vec<(String, &AnalysedRun)> = runs.iter().map(|r| (r.shown.clone(), r)).collect();
     (runs.len() > 1).then(|| overview(&pairs))
 }
 
 /// Names of the runs with where their own reports are, from this page.
 fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)> {
     let links = context.summary.iter().flat_map(|b| b.links.iter().cloned());
-    runs.iter().map(|r| labels::run(&r.label)).zip(links).collect()
+    runs.iter().map(|r| r.shown.clone()).zip(links).collect()
 }
 
 #[cfg(test)]

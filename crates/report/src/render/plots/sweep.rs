@@ -93,12 +93,14 @@ fn families(sweep: &SweepData, but: &[usize]) -> Vec<((Vec<usize>, String), Stri
         let axes = sweep.axes.iter().zip(&point.at).enumerate();
         let others = axes.filter(|(axis, _)| !but.contains(axis));
         let mut words: Vec<String> = others
-            .filter_map(|(_, (axis, at))| Some(format!("{} {}", axis.name, axis.labels.get(*at)?)))
+            .filter_map(|(_, (axis, at))| {
+                Some(format!("{} {}", labels::words(&axis.name), axis.labels.get(*at)?))
+            })
             .collect();
         if several || words.is_empty() {
             words.push(point.series.clone());
         }
-        all.push((key, escape(&labels::words(&words.join(", ")))));
+        all.push((key, escape(&words.join(", "))));
     }
     all
 }
@@ -173,7 +175,11 @@ fn parts(all: &[((Vec<usize>, String), String)]) -> Vec<(String, Vec<FamilyLine>
         for (nth, part) in lines.chunks(most).enumerate() {
             let title = match (series.len() > 1, lines.len() > most) {
                 (true, false) => (*of).to_owned(),
-                (_, _) => format!("{of} {}", nth + 1),
+                (_, _) => {
+                    let (from, all) = (nth * most, lines.len());
+                    let lines = format!("lines {} to {} of {all}", from + 1, from + part.len());
+                    if series.len() > 1 { format!("{of}: {lines}") } else { lines }
+                }
             };
             parts.push((escape(&title), part.to_vec()));
         }

@@ -1,0 +1,193 @@
+//! The answer of one run in a sentence that every output has in the same words.
+//!
+//! What it is: what makes figures worthless, then the ceilings, rate and 99 %. What it is not: the verdict's reasons, which
+//! stand behind it.
+
+use taillight_core::OpKind;
+use taillight_rundir::Summary;
+use taillight_rundir::manifest::RunStatus;
+use taillight_rundir::summary::{Qos, QosStatus, Reason, Totals, VerdictStatus};
+
+use super::first::{MOST_LINES, card_value};
+use crate::format;
+use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED, asked_for, leads, unmeasured, whole_ops};
+use crate::{by_chance, undecided};
+
+/// The answer of one run: what a reader must know before any figure, its ceilings, rate and 99 % in plain words.
+pub fn answer(summary: &Summary) -> String {
+    let verdict = &summary.verdict;
+    match answer_of(summary, verdict.status, &verdict.reasons) {
+        text if text.is_empty() => verdict.text.clone(),
+        text => text,
+    }
+}
+
+/// The same of a verdict that is not in the summary yet.
+pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -> String {
+    let first = reasons.first().map(|r| r.text.clone());
+    if status == VerdictStatus::Failed {
+        return first.unwrap_or_default();
+    }
+    let known = |code: &str| reasons.iter().find(|r| r.code == code);
+    let before = match status {
+        VerdictStatus::Saturated => known("saturated").or(reasons.first()),
+        VerdictStatus::Errors => reasons.first(),
+        _ => reasons.first().filter(|r| leads(&r.code)),
+    };
+    // Ceilings are answered in words of their own.
+    let asked = |r: &&Reason| [CEILING_FAILED, CEILING_UNDECIDED].contains(&r.code.as_str());
+    let mut parts: Vec<String> =
+        before.filter(|r| !asked(r)).map(|r| r.text.clone()).into_iter().collect();
+    if unmeasured(summary) {
+        let kept = format::count(summary.totals.count);
+        parts.push(format!(
+            "Rate and percentiles are unknown: only {kept} outliers and failures were kept."
+        ));
+        return parts.join(" ");
+    }
+    let mut asked: Vec<&Qos> = summary.qos.iter().collect();
+    asked.sort_by_key(|qos| match qos.among_all() {
+        QosStatus::Fail => 0,
+        QosStatus::Undecided => 1,
+        QosStatus::Pass => 2,
+    });
+    parts.extend(asked.into_iter().map(|qos| ceiling(qos, summary)));
+    let totals = &summary.totals;
+    let what = format!(
+        "{} operations a second ({})",
+        format::rate(totals.iops),
+        format::bytes_per_s(totals.bytes_per_s)
+    );
+    let ops = whole_ops(summary).count();
+    let tails: Vec<String> = whole_ops(summary)
+        .take(MOST_LINES)
+        .filter_map(|(op, totals)| tail(*op, ops, totals))
+        .collect();
+    parts.push(match tails.is_empty() {
+        true => format!("{what}."),
+        false => format!("{what}: {}.", tails.join(", ")),
+    });
+    if summary.status == RunStatus::Partial {
+        parts.push("The run ended early.".to_owned());
+    }
+    parts.join(" ")
+}
+
+/// `99 % of reads within 212 us`.
+fn tail(op: OpKind, ops: usize, totals: &Totals) -> Option<String> {
+    let it = card_value("p99", totals)?;
+    let (latency, kind) = asked_for(totals);
+    let time = format::duration_ns(it.ns);
+    let of = match (ops, op) {
+        (1, _) => "I/Os".to_owned(),
+        (_, OpKind::Fsync) => "fsyncs".to_owned(),
+        (_, op) => format!("{}s", op.name()),
+    };
+    let kind = match kind {
+        "latency" => String::new(),
+        kind => format!(" ({kind})"),
+    };
+    Some(match it.own {
+        false => format!("99 % of {of} within {time}{kind}"),
+        true => format!(
+            "in this run 99 % of {of} within {time}{kind} ({} are too few to say so of the storage)",
+            format::counted(latency.count, "I/O")
+        ),
+    })
+}
+
+/// One ceiling and its answer among all of the run, which is that of the exit code.
+fn ceiling(qos: &Qos, summary: &Summary) -> String {
+    let named = qos.workload.as_deref().or(qos.op.map(OpKind::name));
+    let of = match (&qos.requests, named) {
+        (None, named) => named.unwrap_or("all I/Os").to_owned(),
+        (Some(requests), None) => format!("requests of {} I/Os", requests.fanout),
+        (Some(requests), Some(named)) => format!("requests of {} I/Os of {named}", requests.fanout),
+    };
+    let asked = format!("{} % of {of} within {}", qos.at, format::duration_ns(qos.ceiling_ns));
+    let over = qos.share_asked().and_then(|s| s.share).filter(|share| *share > 0.0);
+    let time = qos.time_share.filter(|_| qos.requests.is_none()).map_or(String::new(), |time| {
+        format!(", for {} of the workers' time", format::percent(time))
+    });
+    let share = over.map(|over| format!(" ({} took longer{time})", format::percent(over)));
+    let share = share.unwrap_or_default();
+    match (qos.among_all(), qos.status) {
+        // In a closed loop few I/Os may be much time; else what is allowed is nothing to tell.
+        (QosStatus::Pass, _) if qos.time_share.is_some() => format!("Kept: {asked}{share}."),
+        (QosStatus::Pass, _) => format!("Kept: {asked}."),
+        (QosStatus::Fail, _) => format!("Missed: {asked}{share}."),
+        (QosStatus::Undecided, QosStatus::Fail) => {
+            format!("Undecided: {asked}{share}; {}.", by_chance(summary.qos.len()))
+        }
+        (QosStatus::Undecided, _) => {
+            format!("Undecided: {asked}{share}; {}.", undecided(qos, summary.totals.duration_ns))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::summary::{RequestCheck, ShareOver};
+
+    use super::super::first::answer_of_several;
+    use super::*;
+
+    fn run() -> Summary {
+        let mut summary = taillight_rundir::fixture::summary("r");
+        summary.qos.truncate(1);
+        summary.verdict.reasons.clear();
+        summary
+    }
+
+    /// A ceiling for requests was told with the share of I/Os.
+    #[test]
+    fn a_ceiling_for_requests_is_told_as_theirs() {
+        let mut summary = run();
+        let qos = &mut summary.qos[0];
+        let share = |share| ShareOver { share: Some(share), lo: 0.0, hi: 1.0 };
+        (qos.status, qos.jointly, qos.time_share) = (QosStatus::Fail, None, Some(0.5));
+        (qos.share, qos.workload, qos.op) = (Some(share(0.001)), None, None);
+        qos.requests = Some(RequestCheck {
+            fanout: 50,
+            count: Some(100),
+            failed: Some(5),
+            measured: Some(share(0.05)),
+            independent: share(0.06),
+        });
+        let said = answer(&summary);
+        let told = format!("Missed: {} % of requests of 50 I/Os within", summary.qos[0].at);
+        assert!(said.starts_with(&told), "{said}");
+        assert!(said.contains("(5.0 % took longer)"), "{said}");
+    }
+
+    /// The sentence said "missed" where verdict and exit code said "undecided".
+    #[test]
+    fn a_ceiling_is_answered_among_all() {
+        let mut summary = run();
+        (summary.qos[0].status, summary.qos[0].jointly) =
+            (QosStatus::Fail, Some(QosStatus::Undecided));
+        summary.qos[0].requests = None;
+        let said = answer(&summary);
+        assert!(said.starts_with("Undecided: "), "{said}");
+        assert!(said.contains("missed if it were the only ceiling"), "{said}");
+        let several = answer_of_several(&[("a", &summary), ("b", &summary)]);
+        assert!(several.contains("2 of 2 could not decide a ceiling"), "{several}");
+    }
+
+    /// Wrong data, I/O errors and saturation stood behind the figures, or nowhere.
+    #[test]
+    fn what_makes_figures_worthless_stands_before_them() {
+        let summary = run();
+        let why = |code: &str, text: &str| Reason { code: code.to_owned(), text: text.to_owned() };
+        let of = |status, reasons: &[Reason]| answer_of(&summary, status, reasons);
+        let wrong = [why("wrong_data", "Wrong data."), why("busy_machine", "Busy.")];
+        assert!(of(VerdictStatus::Errors, &wrong).starts_with("Wrong data. "));
+        let failed = [why("io_errors", "3 I/Os failed.")];
+        assert!(of(VerdictStatus::Errors, &failed).starts_with("3 I/Os failed. "));
+        let late = [why("load_behind", "Load."), why("saturated", "Not reached.")];
+        assert!(of(VerdictStatus::Saturated, &late).starts_with("Not reached. "));
+        let busy = [why("busy_machine", "Busy.")];
+        assert!(!of(VerdictStatus::Warned, &busy).contains("Busy."), "no reason against figures");
+        assert_eq!(of(VerdictStatus::Failed, &[why("failed", "Disk gone.")]), "Disk gone.");
+    }
+}

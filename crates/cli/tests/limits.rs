@@ -32,6 +32,18 @@ fn a_file_that_becomes_too_large_is_an_error_that_names_the_limit() {
 }
 
 #[test]
+fn a_file_that_fills_and_would_be_too_large_costs_no_data() {
+    let dir = scratch();
+    std::fs::write(dir.path().join("thesis"), vec![7; 1 << 20]).expect("written");
+    let file = "run --driver file --path thesis --rw randwrite --bs 4KiB --ops 16 --output out \
+                --set target.options.direct=false --set target.options.fill=99% \
+                --set target.destroy=true --destroy thesis";
+    let err = under(dir.path(), "-f 2000", file, 4);
+    assert!(err.contains("taillight-fill.dat") && err.contains("ulimit -f"), "{err}");
+    assert!(std::fs::read(dir.path().join("thesis")).expect("there") == vec![7; 1 << 20]);
+}
+
+#[test]
 fn a_run_whose_end_cannot_be_noted_is_not_lost() {
     let dir = scratch();
     // The command that recovers it is said with -q too.

@@ -101,6 +101,28 @@ fn confirmation_must_name_the_target() {
     assert_eq!(support::open(&plan, Some(&path), "t").err().unwrap().kind(), ErrorKind::Refused);
 }
 
+/// A file of a confirmed set is in use: those before it must not have been given up by then.
+#[test]
+fn a_set_of_which_one_file_is_in_use_stays_whole() {
+    let tmp = scratch();
+    let dir = tmp.path().join("set/");
+    std::fs::create_dir(&dir).unwrap();
+    let names = ["taillight-0.dat", "taillight-1.dat"].map(|name| dir.join(name));
+    for name in &names {
+        std::fs::write(name, vec![7u8; MIB as usize]).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(name).unwrap();
+        // Holes, which are filled before they are read.
+        file.set_len(2 * MIB).unwrap();
+    }
+    let held = std::fs::File::open(&names[1]).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockShared).unwrap();
+    let before = names.each_ref().map(|name| std::fs::read(name).unwrap());
+    let ask = Ask { size: Some(4 * MIB), options: "files = 2", ..Ask::new(&dir, READ) };
+    let ask = Ask { destroy: Some(&dir), ..ask };
+    assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Refused);
+    assert!(names.each_ref().map(|name| std::fs::read(name).unwrap()) == before);
+}
+
 #[test]
 fn kept_files_are_reused_and_others_leave_no_trace() {
     let tmp = scratch();

@@ -33,6 +33,44 @@ fn the_file_behind_a_loop_device_through_an_overlay() {
     }
 }
 
+/// What was confirmed is the directory: a file of elsewhere that is mounted in it is not.
+#[test]
+fn a_file_of_elsewhere_in_a_confirmed_directory() {
+    let (tmp, set) = (scratch(), scratch());
+    let (theirs, place) = (tmp.path().join("theirs"), set.path().join("taillight-1.dat"));
+    let data = vec![7u8; 1 << 20];
+    for path in [&theirs, &place, &set.path().join("taillight-0.dat")] {
+        std::fs::write(path, &data).unwrap();
+    }
+    let shown = [&theirs, &place].map(|path| path.to_str().unwrap().to_owned());
+    or_skip!(run(&["mount", "--bind", &shown[0], &shown[1]]));
+    let _unmount = UndoOnDrop(vec!["umount".into(), shown[1].clone()]);
+    let dir = set.path().join("");
+    let ask = Ask { options: "files = 2\ndirect = false", ..Ask::new(&dir, WRITE) };
+    let e = Ask { destroy: Some(&dir), ..ask }.open().err().unwrap();
+    assert_eq!(e.kind(), taillight_core::ErrorKind::Refused, "{e}");
+    assert!(std::fs::read(&theirs).unwrap() == data);
+}
+
+/// Free space in small pieces: extents that are asked for would not be had, which must not cost the file.
+#[test]
+fn extents_that_are_not_to_be_had_cost_no_file() {
+    let disk = or_skip!(TestLoopDevice::new(64));
+    let mount = or_skip!(disk.mounted("ext4"));
+    let thesis = mount.path().join("thesis");
+    std::fs::write(&thesis, vec![7u8; 2 << 20]).unwrap();
+    let small = |n: u32| mount.path().join(format!("small{n}"));
+    let made = (0..).take_while(|n| std::fs::write(small(*n), [1; 8192]).is_ok()).count();
+    for n in (0..made as u32).step_by(2) {
+        std::fs::remove_file(small(n)).unwrap();
+    }
+    let options = "extent_size = \"64KiB\"";
+    let ask = Ask { size: Some(2 << 20), options, ..Ask::new(&thesis, &[OpKind::Read]) };
+    let e = Ask { destroy: Some(&thesis), ..ask }.open().err().unwrap();
+    assert_eq!(e.kind(), taillight_core::ErrorKind::Unavailable, "{e}");
+    assert!(std::fs::read(&thesis).unwrap() == vec![7u8; 2 << 20]);
+}
+
 /// An overlay of directories; its place, and what unmounts it.
 fn overlay(
     lower: &Path,

@@ -500,6 +500,12 @@ fn prefixes_inside_each_other_clash() {
             if keep {
                 let said = refused();
                 assert!(said.contains(&format!("{there}:taillight-owner")), "{said}");
+                // A confirmation names the server, not another run's prefix.
+                let mut plan = plan(asked, false);
+                plan.target.destroy = true;
+                let path = plan.target.path.clone();
+                let e = open(&plan, path.as_deref()).err().unwrap();
+                assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
             }
             server.cli(&["FLUSHALL"]);
         }

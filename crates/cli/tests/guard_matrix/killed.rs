@@ -28,6 +28,7 @@ pub fn plan(naming: Naming) -> CellPlan {
             a_leveldb_there,
             another_store_there,
             instead_of_a_kept_one,
+            added_to_a_database,
             a_key_there,
             an_object_there,
         ],
@@ -207,6 +208,26 @@ fn store_line(store: ForeignStore, path: &Path, more: &str) -> String {
         store.driver(),
         shown(path)
     )
+}
+
+/// Logs of somebody among those of a killed run's database, new and old, and what was appended to one of its own.
+fn added_to_a_database(stage: &mut AttackStage<'_>) -> Setup<()> {
+    for store in [ForeignStore::RocksDb, ForeignStore::LevelDb] {
+        let old = stage.data("old.log", 4096);
+        let db = stage.fresh_dir("data").join("db");
+        kill(stage, &store_line(store, &db, "--runtime 30s"))?;
+        let line = store_line(store, &db, "--ops 50");
+        let _ = std::fs::create_dir(db.join("archive"));
+        for name in ["000020.log", "archive/000002.log", "000021.log.trash", "LOG.old.17"] {
+            write_data(&db.join(name), 4096);
+            stage.keep_safe(&db.join(name));
+            line_of(stage, &[], &line);
+        }
+        std::fs::rename(&old, db.join("777777.log")).map_err(|e| e.to_string())?;
+        stage.keep_safe(&db.join("777777.log"));
+        line_of(stage, &[], &line);
+    }
+    Ok(())
 }
 
 /// Everything but the mark of a killed run's database is removed, and somebody's database moved there.

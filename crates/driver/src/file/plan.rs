@@ -163,7 +163,7 @@ fn holey(found: &DataFile, existing: &ExistingFile, empty: u64, of: u64) -> Erro
 }
 
 /// Whether this process may write files so large (setrlimit(2), `RLIMIT_FSIZE`). Errors: `Unavailable`.
-fn largest(file_size: u64, path: &Path) -> Result<()> {
+pub fn largest(file_size: u64, path: &Path) -> Result<()> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(most) if most < file_size => {
             Err(Error::unavailable("the file is larger than this process may write")

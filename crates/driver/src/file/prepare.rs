@@ -18,7 +18,6 @@ use crate::file::plan::{self, FilePreparation};
 use crate::file::regular::{
     self, DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock, no_extents,
 };
-use crate::file::sys;
 use crate::guard;
 use crate::identity::FileIdentity;
 use crate::ownership::files::MarkOrigin;
@@ -98,15 +97,7 @@ fn fragments(
     let Some(extent) = asked.options.extent() else { return Ok(Vec::new()) };
     let mut found = 0;
     for file in files {
-        let map = sys::extents(file.as_fd(), file_size).ok().flatten();
-        let extents = map.map(|map| map.extents);
-        let Some(extents) = extents.filter(|n| plan::lies_apart(*n, file_size, extent)) else {
-            return Err(Error::unavailable("the file system did not keep the extents apart")
-                .with("extent_size", ByteSize(extent))
-                .with("extents", extents.map_or("unknown".to_owned(), |n| n.to_string()))
-                .hint("use ext4 or XFS, or leave `extent_size` out"));
-        };
-        found += extents;
+        found += regular::extents_of(file, file_size, extent)?;
     }
     let mean = file_size * files.len() as u64 / found.max(1);
     Ok(vec![
@@ -137,7 +128,7 @@ pub fn check_fill(
         available: room.available.saturating_sub(grows),
     };
     match then.missing(level, held) {
-        Some(_) => Ok(()),
+        Some(bytes) => plan::largest(bytes, &there.join(fill_level::NAME)),
         None => Err(Error::usage("the file system is fuller than `fill` asks")
             .with("path", there.display())
             .with("with the data", then.level())
@@ -295,8 +286,8 @@ fn no_create(path: &Path, e: impl Into<std::io::Error>) -> Error {
     cannot("cannot create the file", path, e)
 }
 
-/// Opens a file for its preparation, if it needs one, and sees whether it is what was looked at. Errors:
-/// `Refused` where it is not, `Unavailable` where it cannot be written.
+/// Opens a file for its preparation, if it needs one, sees whether it is what was looked at, and has it for
+/// itself. Errors: `Refused` where it is not, or somebody uses it, `Unavailable` where it cannot be written.
 fn writable(
     preparation: FilePreparation,
     held: &OpenFile,
@@ -327,6 +318,8 @@ fn writable(
     if !opened.zip(now).is_some_and(|(opened, now)| opened.same_file(&now)) {
         return Err(changed());
     }
+    // A plan that only reads shares the file with others of its kind until here.
+    lock(&held.file, &dir.path().join(&held.name), true)?;
     Ok(Some(writable))
 }
 
@@ -340,8 +333,6 @@ fn perform(
 ) -> Result<()> {
     let Some(writable) = writable(preparation, held, made.dir())? else { return Ok(()) };
     let path = made.dir().path().join(&held.name);
-    // A plan that only reads shares the file with others of its kind until here.
-    lock(&held.file, &path, true)?;
     made.changes(&held.name);
     let failed = |what: &str, e: Errno| cannot(what, &path, e);
     if preparation == FilePreparation::Truncate {

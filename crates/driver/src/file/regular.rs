@@ -7,7 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags, flock, fstat, openat, statx,
+};
 use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
@@ -20,8 +22,9 @@ use crate::file::layout;
 use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::{DevicePurge, FileOptions};
 use crate::file::path::{FileSet, TargetPath, same_data};
-use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
+use crate::file::plan::{FilePreparation, check_space, decide, lies_apart, size_of_existing};
 use crate::file::prepare::{check_fill, prepare};
+use crate::file::sys;
 use crate::guard;
 use crate::identity::FileIdentity;
 use crate::ownership::files::by_name;
@@ -186,22 +189,42 @@ impl PreparationPlan {
         foreign(&self.entries, &self.preparations, needs)
     }
 
-    /// Lays out a file of no name in extents that lie apart, before one that is there is emptied for
-    /// that. Errors: as for the file itself.
+    /// Lays out a file of no name in extents that lie apart, before one that is there is emptied for that: as
+    /// large as the file where somebody loses what is in it. Errors: as for the file itself.
     fn try_extents(&self, file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
-        let mut all = self.entries.iter().zip(&self.preparations);
-        let replaces = |(found, preparation): (&DataFile, &FilePreparation)| {
-            found.existing.is_some() && *preparation == FilePreparation::Fragment
-        };
+        let all = self.entries.iter().zip(&self.preparations);
+        let replaced = all.filter(|(_, p)| **p == FilePreparation::Fragment);
+        let mut replaced = replaced.filter_map(|(found, _)| found.existing.as_ref()).peekable();
         let (Some(dir), Some(extent)) = (&self.dir, asked.options.extent()) else { return Ok(()) };
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match all.any(replaces).then(|| openat(dir.fd(), ".", flags, Mode::from_raw_mode(0o600))) {
-            Some(Ok(scratch)) => layout::try_apart(scratch.as_fd(), extent)
-                .map_err(|e| no_extents(&file_set.dir, extent, e)),
-            // A file system without such files cannot lay them out apart either, or nobody knows.
-            _ => Ok(()),
+        if replaced.peek().is_none() {
+            return Ok(());
         }
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let scratch = match openat(dir.fd(), ".", flags, Mode::from_raw_mode(0o600)) {
+            Ok(scratch) => scratch,
+            // A file system without such files cannot lay them out apart either, or nobody knows.
+            Err(_) => return Ok(()),
+        };
+        let failed = |e| no_extents(&file_set.dir, extent, e);
+        if replaced.all(|existing| existing.proven) {
+            return layout::try_apart(scratch.as_fd(), extent).map_err(failed);
+        }
+        layout::apart(scratch.as_fd(), self.file_size, extent).map_err(failed)?;
+        extents_of(&scratch, self.file_size, extent).map(drop)
     }
+}
+
+/// How many extents a file has, where they lie apart as asked. Errors: `Unavailable` when the file system has
+/// put them together, has split them, or cannot say.
+pub fn extents_of(file: &OwnedFd, file_size: u64, extent: u64) -> Result<u64> {
+    let map = sys::extents(file.as_fd(), file_size).ok().flatten();
+    let extents = map.map(|map| map.extents);
+    extents.filter(|n| lies_apart(*n, file_size, extent)).ok_or_else(|| {
+        Error::unavailable("the file system does not keep the extents as they are asked for")
+            .with("extent_size", ByteSize(extent))
+            .with("extents", extents.map_or("unknown".to_owned(), |n| n.to_string()))
+            .hint("leave `extent_size` out, or use ext4 or XFS with more free space in one piece")
+    })
 }
 
 /// The file system cannot lay a file out in extents that lie apart.
@@ -304,6 +327,15 @@ fn own_and_empty(stat: &Stat) -> bool {
     stat.st_size == 0 && stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
+/// Whether a file is mounted in its directory, where the kernel tells (statx(2), `STATX_MNT_ID`).
+fn mounted_apart(fd: &OwnedFd, dir: &OwnedDirectory) -> bool {
+    let mount = |fd: &OwnedFd| {
+        let is = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+        (is.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(is.stx_mnt_id)
+    };
+    mount(fd).zip(mount(dir.fd())).is_some_and(|(file, dir)| file != dir)
+}
+
 fn examine(
     (file_set, dir): (&FileSet, &OwnedDirectory),
     name: &str,
@@ -327,6 +359,11 @@ fn examine(
     }
     // The file system of its directory is another one where the file itself is a mount.
     guard::storage(&fd, path)?;
+    if file_set.whole_dir && mounted_apart(&fd, dir) {
+        return Err(Error::refused("a file of the directory is one of elsewhere, mounted there")
+            .with("path", path.display())
+            .hint("unmount it, or name another directory: what was named is the directory"));
+    }
     if asked.needs.changes() || !asked.options.read_in_use {
         lock(&fd, path, asked.needs.changes())?;
     }

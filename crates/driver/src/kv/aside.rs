@@ -9,7 +9,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, mkdirat, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, mkdirat, openat, unlinkat,
+};
 use rustix::io::Errno;
 use taillight_core::{Error, Result, atomic};
 
@@ -157,6 +159,8 @@ impl AsidePlace {
         let failed = |path: &Path, name: &str, e: Errno| {
             cannot("cannot delete the database that gave way", &path.join(name), e)
         };
+        // What names the others goes first: with it there, all are.
+        self.moved.sort_by_key(|(_, name)| name != "CURRENT");
         for (_, name) in std::mem::take(&mut self.moved) {
             let gone = unlinkat(&self.to, name.as_os_str(), AtFlags::empty());
             gone.map_err(|e| failed(&self.path, &self.name, e))?;
@@ -173,6 +177,19 @@ pub fn changeable(path: &Path, dir: &OwnedFd) -> Result<()> {
         true => Err(Error::unavailable("the directory is append-only: nothing in it can give way")
             .with("path", path.display())
             .hint("take the attribute away (chattr -a), or choose another path")),
+    }
+}
+
+/// Errors: `Refused` where the directory of old logs is something else: a store would delete what a link there
+/// leads to.
+pub fn archive_is_its_own(dir: &OwnedFd, path: &Path) -> Result<()> {
+    match rustix::fs::statat(dir, ARCHIVE, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
+            Err(Error::refused("`archive` in the directory of the database is no directory")
+                .with("path", path.join(ARCHIVE).display())
+                .hint("move it away: stores keep old logs there and delete them"))
+        }
+        _ => Ok(()),
     }
 }
 

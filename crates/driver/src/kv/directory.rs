@@ -20,7 +20,7 @@ use super::own_files::OwnFiles;
 use super::{OpenAs, rules};
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
-use crate::ownership::content::{FileSystemNaming, fingerprint, is_of_one_opening, opening};
+use crate::ownership::content::{FileSystemNaming, fingerprint};
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
@@ -246,14 +246,9 @@ impl DatabaseDirectory {
         self.owned.as_ref().map(|owned| owned.mark.records())
     }
 
-    /// Takes note that the store has opened the database. Errors: as [`DatabaseDirectory::note`]; `Refused`
-    /// when it was another one.
+    /// The store has opened the database. Errors: `Refused` when it was another one.
     pub fn opened(&self) -> Result<()> {
-        let Some(owned) = &self.owned else { return Ok(()) };
-        in_place(&owned.dir)?;
-        let made = opening(&owned.dir, owned.naming)?;
-        owned.mark.identify(|identity| identity.opening = made);
-        owned.dir.renew(&owned.mark.bytes()?)
+        self.owned.as_ref().map_or(Ok(()), |owned| in_place(&owned.dir))
     }
 
     /// Takes note of `records`. Errors: `Unavailable` when the note cannot be written.
@@ -304,9 +299,7 @@ impl DatabaseDirectory {
                 true => Some(fingerprint(&places(&self.path, beside)?, owned.naming)?),
                 false => None,
             };
-            owned.mark.identify(|identity| {
-                (identity.files, identity.opening) = (files, None);
-            });
+            owned.mark.identify(|identity| identity.files = files);
             return owned.dir.renew(&owned.mark.bytes()?).and(others);
         }
         own.delete(&owned.dir)?;
@@ -374,18 +367,17 @@ impl SeenDirectory {
         let path = self.dir.path();
         let mark = self.dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
         let mark = mark.map_err(|e| Error::internal("the mark was understood before").source(e))?;
-        let sealed = self.proven && mark.as_ref().is_some_and(|m| m.identity.files.is_some());
         // What a foreign database's options say lies beside it may be another one's: it is no part of what was
         // confirmed.
         let mut beside = if self.proven { (request.beside)(path)? } else { Vec::new() };
         beside.retain(|dir| dir != path);
         let files = SetAside::of(&self.dir.exact_path(), path, &beside, request.spec.run_id);
         let files = files.inspect_err(|_| {
-            let mark = mark.clone().filter(|_| sealed);
+            let mark = mark.clone().filter(|_| self.proven);
             // The reason matters more.
             let _ = mark.map(|mark| reseal(&self.dir, mark, request.beside));
         })?;
-        Ok(FormerDatabase { files, mark, sealed })
+        Ok(FormerDatabase { files, mark, sealed: self.proven })
     }
 
     /// Errors: `Refused` when the directory, or a file in it, is another one by now.
@@ -428,7 +420,7 @@ fn begin(dir: &OwnedDirectory, mark: &mut DatabaseMark) -> Result<()> {
     in_place(dir)?;
     mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
     // From now on the store changes them.
-    (mark.identity.files, mark.identity.opening) = (None, None);
+    mark.identity.files = None;
     match dir.read()? {
         None => dir.create(&mark.bytes()?),
         Some(_) => dir.renew(&mark.bytes()?),
@@ -473,6 +465,7 @@ fn existing(
             "move all files back to the directory above them, or delete them if nobody needs them",
         ));
     }
+    aside::archive_is_its_own(dir.fd(), path)?;
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {
         Error::corrupt("the ownership mark cannot be understood")
@@ -514,15 +507,11 @@ fn existing(
     Ok(DirectoryDecision { mark, decision, seen: Some(SeenDirectory { dir, files, proven }) })
 }
 
-/// Whether all in the database is Taillight's: as it was when its run ended, or left by one that was killed,
-/// and not opened or added to since.
+/// Whether all in the database is Taillight's: as it was when its run ended. Of what a killed run left nobody can
+/// tell what somebody has added or written over since.
 fn proves(mark: &DirectoryIdentity, dir: &OwnedDirectory, beside: Beside<'_>) -> Result<bool> {
-    let (places, naming) = (places(dir.path(), beside)?, mark.naming());
-    if let Some(files) = &mark.files {
-        return Ok(*files == fingerprint(&places, naming)?);
-    }
-    let same = mark.opening.is_some() && mark.opening == opening(dir, naming)?;
-    Ok(same && is_of_one_opening(&places)?)
+    let Some(files) = &mark.files else { return Ok(false) };
+    Ok(*files == fingerprint(&places(dir.path(), beside)?, mark.naming())?)
 }
 
 /// Whether nobody holds the lock that RocksDB and LevelDB take on a database (fcntl(2)). Errors:

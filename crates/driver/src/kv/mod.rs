@@ -11,7 +11,7 @@ mod directory;
 mod fault;
 pub mod fields;
 pub mod leveldb;
-pub mod numbers;
+mod numbers;
 mod own_files;
 pub mod redis;
 pub mod rocksdb;

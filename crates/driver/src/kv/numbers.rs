@@ -9,7 +9,7 @@ use std::path::Path;
 use taillight_core::regular;
 
 /// Files that a store may have begun since it last wrote its manifest.
-pub const IN_PROGRESS: u64 = 64;
+const IN_PROGRESS: u64 = 64;
 
 /// What a name in the directory of a database says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 //! A store makes and deletes files as it likes, so that no list of them can be kept while a run goes on.
 //! Once the database is closed they stand still: name (with the store's file number), inode, time of birth
 //! and of change and size of each say whether anybody has used, changed or replaced the database since.
-//! What a killed run left is known by the files that RocksDB and LevelDB make anew whenever they open a
-//! database ([`opening`]), and by the numbers and times of the others ([`is_of_one_opening`]).
+//! What a killed run left has no such text: nobody can tell what was added to it later.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,9 +13,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use taillight_core::Result;
 
-use super::{FileSystem, OwnedDirectory, SIDECAR};
+use super::{FileSystem, SIDECAR};
 use crate::identity::FileIdentity;
-use crate::kv::numbers::{IN_PROGRESS, StoreFile};
 use crate::path_error::cannot;
 
 /// Directories in directories are followed this deep; no store goes further.
@@ -76,71 +74,6 @@ pub fn fingerprint(dirs: &[PathBuf], naming: FileSystemNaming) -> Result<String>
 fn hash(lines: &[String]) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
     lines.iter().flat_map(|line| line.bytes().chain([b'\n'])).fold(FNV_START, fnv)
-}
-
-/// What the store made in `dir` when it opened the database, as one text: its identity, its manifest and
-/// the name of it, its options and its messages. The next one to open it makes them anew. None where the
-/// file system keeps no time of birth. Errors: `Unavailable` when something cannot be read.
-pub fn opening(dir: &OwnedDirectory, naming: FileSystemNaming) -> Result<Option<String>> {
-    let mut lines = Vec::new();
-    for (name, is) in listed(dir.path())? {
-        let Some(birth) = is.birth_ns else { return Ok(None) };
-        let grows = name == "LOG" || name.starts_with("MANIFEST-");
-        if grows {
-            lines.push(format!("{name} {} {birth}", is.inode));
-        } else if name == "CURRENT" || name == "IDENTITY" || name.starts_with("OPTIONS-") {
-            lines.push(format!("{name} {:?}", naming.named(is, dir.filesystem())));
-        }
-    }
-    lines.sort();
-    Ok((!lines.is_empty()).then(|| format!("{} files {:016x}", lines.len(), hash(&lines))))
-}
-
-/// A file with the store's number in its name.
-#[derive(Debug, Clone, Copy)]
-struct NumberedFile {
-    number: u64,
-    birth_ns: i64,
-    changed_ns: i64,
-    /// A write-ahead log; else a table, a blob, or one in the making.
-    log: bool,
-}
-
-/// Whether the numbered files below `dirs`, the database's own first, are of the opening that its manifest
-/// belongs to: those that came after the manifest was last written go on with its numbers, and no table was
-/// changed after the last write to manifest and logs. What somebody added or wrote over is neither. Errors:
-/// `Unavailable` when something cannot be read.
-pub fn is_of_one_opening(dirs: &[PathBuf]) -> Result<bool> {
-    let mut manifest_ns = None;
-    let mut files = Vec::new();
-    let archives = dirs.iter().map(|dir| dir.join("archive"));
-    for dir in dirs.iter().cloned().chain(archives) {
-        for (name, is) in listed(&dir)? {
-            if name.starts_with("MANIFEST-") {
-                manifest_ns = manifest_ns.max(Some(is.changed_ns));
-            }
-            let (number, log) = match StoreFile::of(&name) {
-                Some(StoreFile::Log(number)) => (number, true),
-                Some(StoreFile::Table(number)) => (number, false),
-                _ => continue,
-            };
-            let Some(birth_ns) = is.birth_ns else { return Ok(false) };
-            let changed_ns = is.changed_ns;
-            files.push(NumberedFile { number, birth_ns, changed_ns, log });
-        }
-    }
-    Ok(manifest_ns.is_some_and(|at| go_on(&files, at)))
-}
-
-fn go_on(files: &[NumberedFile], manifest_ns: i64) -> bool {
-    let known = |file: &&NumberedFile| file.birth_ns <= manifest_ns;
-    let newest = files.iter().filter(known).map(|file| file.number).max().unwrap_or(0);
-    let next = newest.saturating_add(1)..=newest.saturating_add(IN_PROGRESS);
-    let logs = files.iter().filter(|file| file.log).map(|file| file.changed_ns);
-    let last_ns = logs.fold(manifest_ns, i64::max);
-    files.iter().all(|file| {
-        (known(&file) || next.contains(&file.number)) && (file.log || file.changed_ns <= last_ns)
-    })
 }
 
 /// What is in a directory; nothing where there is none. Errors: `Unavailable` when it cannot be read.
@@ -212,50 +145,6 @@ fn holds_no_data(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use std::fs;
-
-    #[test]
-    fn numbers_and_times_tell_what_a_store_did_not_make() {
-        let file =
-            |number, birth_ns, changed_ns, log| NumberedFile { number, birth_ns, changed_ns, log };
-        // Flushed at 40; then a log, and a table in the making.
-        let ours = [file(5, 10, 40, true), file(7, 20, 30, false), file(8, 45, 60, true)];
-        let with = |more: NumberedFile| {
-            let all: Vec<NumberedFile> = ours.iter().copied().chain([more]).collect();
-            go_on(&all, 40)
-        };
-        assert!(go_on(&ours, 40) && go_on(&[], 40));
-        assert!(with(file(9, 50, 55, false)), "in the making");
-        assert!(!with(file(9, 50, 70, false)), "written after the last sign of life");
-        assert!(!with(file(6, 50, 55, false)), "a number that was given out before");
-        assert!(!with(file(123, 50, 55, false)), "a number of another database");
-        assert!(!with(file(4, 30, 70, false)), "written over");
-    }
-
-    #[test]
-    fn an_opening_is_told_from_the_next() {
-        let tmp = tempfile::tempdir().unwrap();
-        let at = |name: &str| tmp.path().join(name);
-        if FileIdentity::at(rustix::fs::CWD, tmp.path()).unwrap().birth_ns.is_none() {
-            eprintln!("skipped: an_opening_is_told_from_the_next: no times of birth here");
-            return;
-        }
-        let dir = OwnedDirectory::open(tmp.path(), &Default::default()).unwrap();
-        let opening = || opening(&dir, FileSystemNaming::Itself).unwrap();
-        assert_eq!(opening(), None);
-        for name in ["CURRENT", "MANIFEST-000004", "LOG", "000005.log"] {
-            fs::write(at(name), "x").unwrap();
-        }
-        let first = opening().unwrap();
-        for grows in ["MANIFEST-000004", "LOG", "000005.log", "000006.ldb"] {
-            fs::write(at(grows), "more").unwrap();
-        }
-        assert_eq!(opening(), Some(first.clone()));
-        for again in ["CURRENT", "MANIFEST-000004", "LOG"] {
-            fs::write(at("new"), "x").unwrap();
-            fs::rename(at("new"), at(again)).unwrap();
-            assert_ne!(opening(), Some(first.clone()), "{again}");
-        }
-    }
 
     #[test]
     fn texts_of_earlier_versions_are_made_as_they_were() {

@@ -52,9 +52,6 @@ pub struct DirectoryIdentity {
     /// while a run uses it, and in marks of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
-    /// What the store made when the run opened the database ([`super::content::opening`]).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opening: Option<String>,
 }
 
 impl DirectoryIdentity {

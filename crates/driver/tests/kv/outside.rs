@@ -98,6 +98,24 @@ fn confirmed_is_the_database_and_not_what_its_options_name() {
     }
 }
 
+/// A store deletes old logs through a link.
+#[test]
+fn a_linked_archive_is_refused() {
+    for place in stores() {
+        let theirs = place.dir.with_file_name("theirs");
+        std::fs::create_dir_all(&theirs).unwrap();
+        std::fs::create_dir_all(&place.dir).unwrap();
+        std::fs::write(theirs.join("000003.log"), "mine").unwrap();
+        std::os::unix::fs::symlink(&theirs, place.dir.join("archive")).unwrap();
+        std::fs::write(place.dir.join("CURRENT"), "x").unwrap();
+        let mut plan = place.plan("");
+        plan.target.destroy = true;
+        let e = open(&plan, Some(&place.dir)).err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        assert!(theirs.join("000003.log").exists() && place.dir.join("CURRENT").exists());
+    }
+}
+
 /// A directory that was there before the run stays, with the rights that its owner gave it.
 #[test]
 fn a_log_directory_of_the_user_stays() {

@@ -40,7 +40,6 @@ impl Place {
             driver: "leveldb".to_owned(),
             node: MarkedNode::of(&dir.identity().unwrap(), dir.filesystem()),
             files: Some(fingerprint(&[self.at("db")], FileSystemNaming::Itself).unwrap()),
-            opening: None,
         };
         let mark = DatabaseMark::new(identity, "r1", false, rules::form(&self.plan));
         dir.create(&mark.bytes().unwrap()).unwrap();

@@ -55,11 +55,11 @@ pub fn decide(
                 keys.push(key.clone());
             }
         }
-        Ok(confirmed || inner.is_none() && changed.is_none())
+        Ok(inner.is_none() && (confirmed || changed.is_none()))
     })?;
-    if let (Some(inner), false) = (inner, confirmed) {
-        let what = "another run's prefix lies inside this one";
-        return Err(admin.clash(what, &inner).hint(admin.named().way_out()));
+    // A confirmation names the server: it is none for what another run keeps.
+    if let Some(inner) = inner {
+        return Err(admin.clash("another run's prefix lies inside this one", &inner));
     }
     if let Some(key) = changed {
         let key = String::from_utf8_lossy(&key);

@@ -9,9 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use common::{
-    ended, has_library, run_line, scratch_on_disk, signal, start_measuring, taillight, unwrapped,
-};
+use common::{has_library, run_line, scratch_on_disk, signal, start_measuring, unwrapped};
 
 const SIDECAR: &str = ".taillight-owner.json";
 
@@ -69,19 +67,6 @@ impl Home {
         let line = self.line(&format!("--set run.duration=200ms {more}"));
         let (out, err) = run_line(self.dir.path(), &line, code);
         unwrapped(&(out + &err))
-    }
-
-    /// Whether a run takes over the database that a killed one left; where it does not, the user deletes it.
-    fn makes_room(&mut self) -> bool {
-        self.killed();
-        let line = self.line("--set run.duration=200ms");
-        let output = taillight(self.dir.path()).args(line.split(' ')).output().expect("it starts");
-        let taken = output.status.success();
-        if !taken {
-            ended(&output, 3);
-            fs::remove_dir_all(self.at("db")).expect("deleted");
-        }
-        taken
     }
 
     /// A run that is refused and changes nothing below `name`.
@@ -203,9 +188,10 @@ fn a_database_is_ours_as_long_as_nobody_else_used_it() {
             home.refused("db", &UNPROVEN);
             fs::remove_dir_all(&db).expect("deleted");
         }
-        // Nobody used it: it makes room. A kill while the store writes a table, which may be later than its
-        // last word in a log, looks like somebody's hand and is refused.
-        assert!((0..8).any(|_| home.makes_room()), "{driver}");
+        // Nor where nobody used it: nothing tells.
+        home.killed();
+        home.refused("db", &UNPROVEN);
+        home.ends("--set target.destroy=true --destroy db", 0);
         assert!(tree(&db).is_empty() && !db.join(SIDECAR).exists());
         // A kept one is reused, also after a look at it, and not when another is in its place.
         home.ends("--set target.options.keep=true", 0);

@@ -94,9 +94,10 @@ impl SharedBinary {
     pub fn copied() -> SharedBinary {
         let dir = open_place();
         let path = dir.path().join("taillight");
-        std::fs::copy(common::binary(), &path).expect("copied");
-        let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, all).expect("opened");
+        // By another process: a child that some thread starts meanwhile would hold it open for writing, and
+        // whoever then starts it is told that it is busy.
+        let from = common::binary();
+        tool(&["install", "-m", "755", &shown(&from), &shown(&path)]).expect("copied");
         SharedBinary { path, _dir: dir }
     }
 }

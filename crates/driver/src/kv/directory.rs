@@ -2,13 +2,10 @@
 //!
 //! Decides before anything is touched, and looks again directly before it is. A database is Taillight's when
 //! the mark in its directory names that directory and the very files in it, as they were when the last run
-//! ended; of a killed run, when nobody has opened the database or put files there since. Everything else
-//! needs `destroy` and `--destroy`. What this run made is deleted at the end unless it is kept; what was kept
+//! ended. Everything else, what a killed run left too, needs `destroy` and `--destroy`. What this run made is deleted at the end unless it is kept; what was kept
 //! before stays.
 
-use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, openat};
@@ -17,6 +14,7 @@ use taillight_core::{Error, Result, StopFlag};
 
 use super::aside::{self, SetAside};
 use super::own_files::OwnFiles;
+use super::room::{self, LogElsewhere};
 use super::{OpenAs, rules};
 use crate::contract::OpenSpec;
 use crate::identity::FileIdentity;
@@ -26,8 +24,7 @@ use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
     OwnershipDecision, OwnershipMark, SIDECAR, lock_holder, refusal,
 };
-use crate::path_error::{cannot, free_space, resolve_absent};
-use crate::space;
+use crate::path_error::{cannot, resolve_absent};
 
 /// What this run asks of the directory.
 pub struct DirectoryRequest<'a> {
@@ -43,14 +40,6 @@ pub struct DirectoryRequest<'a> {
     pub compresses: bool,
     pub log: Option<&'a LogElsewhere>,
     pub beside: Beside<'a>,
-}
-
-/// Where the run's database keeps its log, outside its directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogElsewhere {
-    pub dir: PathBuf,
-    /// With so many bytes free there is always room for the log.
-    pub enough: u64,
 }
 
 /// Other directories in which the database in a directory keeps data.
@@ -195,7 +184,7 @@ impl DatabaseDirectory {
             true => DirectoryDecision { mark, decision: OwnershipDecision::Create, seen: None },
             false => existing(request, mark, path, confirmed)?,
         };
-        check_space(request, path, absent, &found.decision)?;
+        room::check(request, path, absent, &found.decision)?;
         Ok(found)
     }
 
@@ -534,43 +523,6 @@ fn unused(dir: &OwnedDirectory) -> Result<()> {
     Err(Error::unavailable("the database is in use by another process")
         .with("path", dir.path().display())
         .hint("end what uses it, or choose another path"))
-}
-
-/// Whether the records that are missing fit, once what goes is gone. Errors: `Unavailable`.
-fn check_space(
-    request: &DirectoryRequest<'_>,
-    path: &Path,
-    absent: bool,
-    decision: &OwnershipDecision<DirectoryIdentity>,
-) -> Result<()> {
-    let (have, goes) = match decision {
-        OwnershipDecision::Create => (0, 0),
-        OwnershipDecision::Reuse(mark) => (mark.records, 0),
-        OwnershipDecision::Wipe => (0, allocated(path)?),
-    };
-    let there = path.parent().filter(|_| absent).unwrap_or(path);
-    let free = free_space(there)?.saturating_add(goes);
-    let size = if request.compresses { space::compressed_bytes } else { space::record_bytes };
-    let plan = request.spec.plan;
-    space::fits(plan, have, free, size)?;
-    let Some(log) = request.log else { return Ok(()) };
-    let there = if log.dir.is_dir() { Some(log.dir.as_path()) } else { log.dir.parent() };
-    let Some(there) = there else { return Ok(()) };
-    let goes = if have == 0 && there == log.dir { allocated(there)? } else { 0 };
-    let free = free_space(there)?.saturating_add(goes);
-    if free >= log.enough {
-        return Ok(());
-    }
-    space::fits(plan, have, free, space::record_bytes)
-        .map_err(|e| e.with("directory of the log", log.dir.display()))
-}
-
-/// Bytes that the files in a directory take.
-fn allocated(dir: &Path) -> Result<u64> {
-    let failed = |e| cannot("cannot list the directory", dir, e);
-    let entries = std::fs::read_dir(dir).map_err(failed)?.flatten();
-    let files = entries.filter_map(|entry| entry.metadata().ok()).filter(Metadata::is_file);
-    Ok(files.map(|file| file.blocks().saturating_mul(512)).sum())
 }
 
 /// The directory that `path` means, and whether it is not there yet. No symlink is left in it.

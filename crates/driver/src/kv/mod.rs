@@ -15,6 +15,7 @@ mod numbers;
 mod own_files;
 pub mod redis;
 pub mod rocksdb;
+mod room;
 pub(crate) mod rules;
 mod session;
 mod sys;

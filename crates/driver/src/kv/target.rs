@@ -9,7 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
-use super::directory::{Beside, DatabaseDirectory, DirectoryRequest, LogElsewhere};
+use super::directory::{Beside, DatabaseDirectory, DirectoryRequest};
+use super::room::LogElsewhere;
 use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
 use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError};

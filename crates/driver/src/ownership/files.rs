@@ -412,8 +412,8 @@ mod tests {
                 std::fs::write(&path, b"mine").unwrap();
                 files.finish().unwrap();
                 let left = std::fs::read(&path).ok();
-                let ours =
-                    changes.then_some(keep.then_some(Vec::new())).unwrap_or(Some(b"mine".to_vec()));
+                let theirs = Some(b"mine".to_vec());
+                let ours = if changes { keep.then_some(Vec::new()) } else { theirs };
                 assert_eq!(left, ours, "{proven} {keep} {changes}");
                 if !changes {
                     let found = FileIdentity::at(files.dir().fd(), "a").unwrap();

@@ -1,0 +1,58 @@
+//! Room for a database: where it is, and where its log is.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use taillight_core::Result;
+
+use super::directory::DirectoryRequest;
+use crate::ownership::{DirectoryIdentity, OwnershipDecision};
+use crate::path_error::{cannot, free_space};
+use crate::space;
+
+/// Where the run's database keeps its log, outside its directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogElsewhere {
+    pub dir: PathBuf,
+    /// With so many bytes free there is always room for the log.
+    pub enough: u64,
+}
+
+/// Whether the records that are missing fit into the directory at `path`, and where the log is, once what goes is
+/// gone. Errors: `Unavailable`.
+pub fn check(
+    request: &DirectoryRequest<'_>,
+    path: &Path,
+    absent: bool,
+    decision: &OwnershipDecision<DirectoryIdentity>,
+) -> Result<()> {
+    let (have, goes) = match decision {
+        OwnershipDecision::Create => (0, 0),
+        OwnershipDecision::Reuse(mark) => (mark.records, 0),
+        OwnershipDecision::Wipe => (0, allocated(path)?),
+    };
+    let there = path.parent().filter(|_| absent).unwrap_or(path);
+    let free = free_space(there)?.saturating_add(goes);
+    let size = if request.compresses { space::compressed_bytes } else { space::record_bytes };
+    let plan = request.spec.plan;
+    space::fits(plan, have, free, size)?;
+    let Some(log) = request.log else { return Ok(()) };
+    let there = if log.dir.is_dir() { Some(log.dir.as_path()) } else { log.dir.parent() };
+    let Some(there) = there else { return Ok(()) };
+    let goes = if have == 0 && there == log.dir { allocated(there)? } else { 0 };
+    let free = free_space(there)?.saturating_add(goes);
+    if free >= log.enough {
+        return Ok(());
+    }
+    space::fits(plan, have, free, space::record_bytes)
+        .map_err(|e| e.with("directory of the log", log.dir.display()))
+}
+
+/// Bytes that the files in a directory take.
+fn allocated(dir: &Path) -> Result<u64> {
+    let failed = |e| cannot("cannot list the directory", dir, e);
+    let entries = std::fs::read_dir(dir).map_err(failed)?.flatten();
+    let files = entries.filter_map(|entry| entry.metadata().ok()).filter(Metadata::is_file);
+    Ok(files.map(|file| file.blocks().saturating_mul(512)).sum())
+}

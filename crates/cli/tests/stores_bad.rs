@@ -159,6 +159,10 @@ fn a_run_that_ends_while_it_loads() {
                 // There already, or not yet: that is a race.
                 let _ = std::fs::remove_dir_all(capture_of(home, "out"));
             }
+            if code.is_none() {
+                // Nothing tells whose it is: its user deletes it.
+                let _ = std::fs::remove_dir_all(home.join("db"));
+            }
             // What is there is Taillight's; another run goes on, or begins anew.
             job(home, driver, "keep = true", 500, "mix = \"get\"");
             ends(home, "--output after", 0);

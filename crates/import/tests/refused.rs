@@ -66,7 +66,7 @@ fn options_without_equivalent() {
         ("rx=read", vec!["`rx`", "a.fio:3", "did you mean `rw`"]),
         ("bs=4q", vec!["`bs`", "a.fio:3"]),
         ("size=$SIZE", vec!["a.fio:3"]),
-        ("runtime=${NONE}", vec!["needs a value", "a.fio:3"]),
+        ("runtime=${NONE}", vec!["the variable is not set", "a.fio:3"]),
         ("bs=`echo 4k`", vec!["not a whole number", "a.fio:3"]),
         ("include common.fio", vec!["a.fio:3"]),
     ] {

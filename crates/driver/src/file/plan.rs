@@ -99,7 +99,7 @@ pub fn decide(
     match (empty, fills && existing.ours) {
         (0, _) => Ok(FilePreparation::Nothing),
         (_, true) => Ok(FilePreparation::Fill),
-        (_, false) if needs_data => Err(holey(found, existing, empty, file_size)),
+        (_, false) if needs_data => Err(holey(found, existing, (empty, file_size), asked)),
         (_, false) => Ok(FilePreparation::Nothing),
     }
 }
@@ -142,9 +142,15 @@ fn fragmented(
     }
 }
 
-fn holey(found: &DataFile, existing: &ExistingFile, empty: u64, of: u64) -> Error {
+fn holey(
+    found: &DataFile,
+    existing: &ExistingFile,
+    (empty, of): (u64, u64),
+    asked: &FileOpenSpec<'_>,
+) -> Error {
     let share = empty as f64 * 100.0 / of as f64;
-    let named = NamedTarget::from(found.path.as_path());
+    // A confirmation names what the job names, which may be the directory.
+    let named = NamedTarget::of(asked.spec.plan.target.path.as_deref().unwrap_or_default());
     let (left, hint) = match existing.unfinished {
         true => (
             "a run was killed while it wrote the file, or somebody has changed it since: ",

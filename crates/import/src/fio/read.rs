@@ -85,7 +85,12 @@ impl<'a> SectionReader<'a> {
         match self.line(name) {
             None => Ok(None),
             Some(line) => match line.value.as_deref() {
-                None => Err(self.error(name, "it needs a value")),
+                None => Err(match &line.written {
+                    Some(written) => {
+                        self.error(name, &format!("`{written}` is empty: the variable is not set"))
+                    }
+                    None => self.error(name, "it needs a value"),
+                }),
                 text => Ok(text),
             },
         }

@@ -127,7 +127,7 @@ fn traced(it: &Explanation) -> String {
         return format!("Of {traced} traced I/Os");
     }
     let which = match it.given {
-        true => "those above the threshold",
+        true => "the first of each kind, then those above the threshold",
         false => "the first of each kind, then the slow ones",
     };
     let all = format::count(all);

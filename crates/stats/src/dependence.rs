@@ -10,7 +10,7 @@
 //! that a slow phase of a closed loop weighs as many I/Os as it has. The design effect is the power at
 //! frequency zero of what the slices are off that share, over the power it would have were the I/Os
 //! independent. The power at zero is the mean of the 8 lowest cosine terms (Müller, Econometrica 75, 2007;
-//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where those 8 are no more than [`FLAT`] times as high as the
+//! Lazarus, Lewis, Stock and Watson, JBES 36, 2018), of 16 where those 8 are no more than 1.3 times (`FLAT`) as high as the
 //! next 16; how uncertain so few terms leave it widens the interval as Student's t does at the error asked for.
 //!
 //! Few events have no variance that could be estimated. The end of an interval that lies away from zero

@@ -62,6 +62,7 @@ fn threads(count: u64) -> Result<()> {
 
 /// Holds as many descriptors as all workers have operations in flight, for their connections. Errors:
 /// `Unavailable` when they are not to be had.
+#[cfg(feature = "s3")]
 pub fn connections(plan: &Plan) -> Result<()> {
     let each =
         plan.workloads.iter().map(|w| u64::from(w.workers) * u64::from(w.queue_depth.max(1)));

@@ -195,8 +195,8 @@ impl MarkedFiles {
         former: Option<u64>,
         most: Option<u64>,
     ) {
-        self.take(mark, MarkOrigin::of(proven, seen), former, most);
-        self.files.iter_mut().next_back().into_iter().for_each(|file| file.untouched = Some(seen));
+        let origin = MarkOrigin::of(proven, seen);
+        self.files.push(MarkedFile { mark, origin, untouched: Some(seen), former, most });
     }
 
     /// From now on the run changes the file of this name.

@@ -1,8 +1,6 @@
 //! What fio replaces in a line before it reads it: variables of the environment and its own keywords
 //! (`option_dup_subs` and `fio_keyword_replace` of fio's `init.c` and `options.c`; tried with fio 3.33).
 
-use std::path::Path;
-
 use super::value;
 
 /// Where values come from.
@@ -76,7 +74,7 @@ fn memory() -> Option<u64> {
 
 /// CPUs that are online.
 fn cpus() -> Option<u64> {
-    let text = std::fs::read_to_string(Path::new("/sys/devices/system/cpu/online")).ok()?;
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     Some(value::cpus(text.trim()).ok()?.len() as u64)
 }
 
@@ -88,21 +86,28 @@ fn sum(text: &str) -> Option<i64> {
 }
 
 fn terms(left: &mut Vec<char>) -> Option<i64> {
-    let mut value = factors(left)?;
-    while let Some(sign @ ('+' | '-')) = left.last().copied() {
-        left.pop();
-        let next = factors(left)?;
-        value = if sign == '+' { value.checked_add(next)? } else { value.checked_sub(next)? };
-    }
-    Some(value)
+    chain(left, ['+', '-'], factors)
 }
 
 fn factors(left: &mut Vec<char>) -> Option<i64> {
-    let mut value = atom(left)?;
-    while let Some(sign @ ('*' | '/')) = left.last().copied() {
-        left.pop();
-        let next = atom(left)?;
-        value = if sign == '*' { value.checked_mul(next)? } else { value.checked_div(next)? };
+    chain(left, ['*', '/'], atom)
+}
+
+/// Operands with one of two signs between them, from left to right.
+fn chain(
+    left: &mut Vec<char>,
+    signs: [char; 2],
+    operand: fn(&mut Vec<char>) -> Option<i64>,
+) -> Option<i64> {
+    let mut value = operand(left)?;
+    while let Some(sign) = left.pop_if(|c| signs.contains(c)) {
+        let next = operand(left)?;
+        value = match sign {
+            '+' => value.checked_add(next),
+            '-' => value.checked_sub(next),
+            '*' => value.checked_mul(next),
+            _ => value.checked_div(next),
+        }?;
     }
     Some(value)
 }

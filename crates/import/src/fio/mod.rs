@@ -30,7 +30,7 @@ use section::JobSection;
 use variables::Variables;
 
 /// Reads a job file: one job for each group of sections that run side by side. Errors: `Usage` with
-/// file and line: all unknown options and options without equivalent.
+/// file and line: all unknown options and options without equivalent, and of wrong values the first of each section.
 pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
     let mut groups: Vec<Vec<JobSection>> = Vec::new();
     let variables = Variables { environment: &|name| std::env::var(name).ok() };

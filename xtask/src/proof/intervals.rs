@@ -49,6 +49,18 @@ pub fn page(cells: &[Value]) -> Result<String> {
     Ok(text)
 }
 
+/// The table of series of real disks.
+pub fn real_page(cells: &[Value]) -> Result<String> {
+    let over = which(cells, |cell| errs(cell, ERRORS[0].0, ERRORS[0].1))?;
+    let over = over.into_iter().map(place).collect::<Result<Vec<String>>>()?;
+    let columns = [&[("series", &["model"][..]), ("parts", &["runs"])], &COLUMNS[1..]].concat();
+    let beyond = if over.is_empty() { "none".to_owned() } else { over.join("; ") };
+    Ok(format!(
+        "{}\nBeyond 2.5 % and three deviations: {beyond}.\n",
+        table(&columns, cells.iter())?
+    ))
+}
+
 fn number(cell: &Value, name: &str) -> Result<f64> {
     cell[name].as_f64().with_context(|| format!("a line without {name}"))
 }

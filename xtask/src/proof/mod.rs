@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 2] = [
+const PROOFS: [Proof; 3] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -28,6 +28,14 @@ const PROOFS: [Proof; 2] = [
         results: "crates/stats/tests/coverage/intervals.jsonl",
         page: "docs/measurement.md",
         table: intervals::page,
+    },
+    Proof {
+        name: "intervals-real",
+        package: "taillight-stats",
+        test: ["coverage", "proof::real"],
+        results: "crates/stats/tests/coverage/real.jsonl",
+        page: "docs/measurement.md",
+        table: intervals::real_page,
     },
     Proof {
         name: "disk-for",
@@ -54,7 +62,9 @@ pub fn main(args: &[&str]) -> Result<bool> {
 
 impl Proof {
     fn prove(&self) -> Result<()> {
-        let part = std::env::vars().map(|(name, _)| name).find(|name| name.starts_with("PROOF_"));
+        let part = std::env::vars()
+            .map(|(name, _)| name)
+            .find(|name| name.starts_with("PROOF_") && name != "PROOF_SERIES");
         if let Some(name) = part {
             bail!(
                 "{name} is set, and a part is not the proof: unset it, or run the ignored test `{}` of {} by itself \

@@ -97,19 +97,66 @@ fn intervals() {
         workers.into_iter().flat_map(|w| w.join().expect("computed")).collect()
     });
     all.sort();
-    let lines: Vec<String> = all.into_iter().flat_map(|(_, lines)| lines).collect();
+    write_results(all.into_iter().flat_map(|(_, lines)| lines).collect());
+}
+
+fn write_results(lines: Vec<String>) {
     let results = std::env::var("PROOF_RESULTS").expect("PROOF_RESULTS");
     std::fs::write(results, lines.join("\n") + "\n").expect("results are written");
 }
 
+/// Long runs of real disks, cut into shorter ones. A series is a file `NAME.f64` in the folder
+/// PROOF_SERIES: submit and latency of each I/O in s, in submit order, as little-endian numbers.
+/// What holds for the whole series counts as the truth for each of its parts.
+#[test]
+#[ignore = "cargo xtask proof intervals-real: needs long runs"]
+fn real() {
+    let folder = std::env::var("PROOF_SERIES").expect("PROOF_SERIES names a folder of series");
+    let files = std::fs::read_dir(folder).expect("a folder").map(|file| file.expect("file").path());
+    let mut files: Vec<std::path::PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|e| e == "f64")).collect();
+    files.sort();
+    assert!(!files.is_empty(), "PROOF_SERIES has no *.f64");
+    write_results(files.iter().flat_map(|file| series(file)).collect());
+}
+
+/// Every cell of a series.
+fn series(file: &std::path::Path) -> Vec<String> {
+    let bytes = std::fs::read(file).expect("a series");
+    let number = |b: &[u8]| f64::from_le_bytes(b.try_into().expect("eight bytes"));
+    let ios: Run = bytes.chunks_exact(16).map(|io| (number(&io[..8]), number(&io[8..]))).collect();
+    let name = file.file_stem().expect("a name").to_string_lossy();
+    let names = CellNames { family: "real", model: &name };
+    let truth = TrueCeilings::of(&ios.iter().map(|io| (io.1 * 1e9) as u64).collect());
+    let length = ios.last().map_or(0.0, |io| io.0);
+    let part = |from: f64, to: f64| -> Run {
+        let at = |s: f64| ios.partition_point(|io| io.0 < s);
+        ios[at(from)..at(to)].iter().map(|io| (io.0 - from, io.1)).collect()
+    };
+    let cells = [10.0, 60.0].into_iter().flat_map(|seconds| {
+        let parts = (0..(length / seconds) as u64).map(|i| i as f64 * seconds);
+        cell(&names, &truth, seconds, parts.map(|from| part(from, from + seconds)))
+    });
+    cells.collect()
+}
+
 /// Every cell of a family.
 fn lines(family: &ModelFamily, scale: f64, longest: f64) -> Vec<String> {
-    let truth = TrueCeilings::of(family);
+    let long = (0..40).flat_map(|i| (family.run)(1 << 40 | i, 600.0));
+    let truth = TrueCeilings::of(&long.map(|io| (io.1 * 1e9) as u64).collect());
+    let names = CellNames { family: family.name, model: family.model };
     let lengths = [(10.0, 1_000.0), (60.0, 400.0), (600.0, 60.0)];
     let lengths = lengths.into_iter().filter(|(seconds, _)| *seconds <= longest);
-    lengths
-        .flat_map(|(seconds, runs)| cell(family, &truth, seconds, (runs * scale) as u64))
-        .collect()
+    let cells = lengths.flat_map(|(seconds, runs)| {
+        let seeds = (0..(runs * scale) as u64).map(|seed| seed * 7_919 + 13);
+        cell(&names, &truth, seconds, seeds.map(|seed| (family.run)(seed, seconds)))
+    });
+    cells.collect()
+}
+
+struct CellNames<'a> {
+    family: &'a str,
+    model: &'a str,
 }
 
 /// Ceilings in ns by percentile and by [`TIMES`].
@@ -118,11 +165,7 @@ struct TrueCeilings {
 }
 
 impl TrueCeilings {
-    fn of(family: &ModelFamily) -> TrueCeilings {
-        let long: Dist = (0..40)
-            .flat_map(|i| (family.run)(1 << 40 | i, 600.0))
-            .map(|(_, latency)| (latency * 1e9) as u64)
-            .collect();
+    fn of(long: &Dist) -> TrueCeilings {
         let at = |p: &str, times: f64| {
             let p: Percentile = p.parse().expect("a percentile");
             let above = (p.tail_share() * times).min(0.9) * long.count() as f64;
@@ -132,11 +175,15 @@ impl TrueCeilings {
     }
 }
 
-fn cell(family: &ModelFamily, truth: &TrueCeilings, seconds: f64, runs: u64) -> Vec<String> {
+fn cell(
+    names: &CellNames<'_>,
+    truth: &TrueCeilings,
+    seconds: f64,
+    runs: impl Iterator<Item = Run>,
+) -> Vec<String> {
     let mut looked: Vec<Vec<Looked>> = (0..12).map(|_| Vec::new()).collect();
     let ns = |s: f64| (s * 1e9) as i64;
-    for seed in 0..runs {
-        let run = (family.run)(seed * 7_919 + 13, seconds);
+    for run in runs {
         let window = TimeWindow::new(0, ns(seconds));
         let mut grid = TimeGrid::new(window);
         run.iter().for_each(|(at, latency)| grid.push(ns(*at), ns(*latency) as u64));
@@ -154,7 +201,7 @@ fn cell(family: &ModelFamily, truth: &TrueCeilings, seconds: f64, runs: u64) -> 
     let line = |p: usize| {
         let pct: Percentile = PERCENTILES[p].parse().expect("a percentile");
         let of = |t: usize| &looked[3 * p + t];
-        describe(family, seconds, PERCENTILES[p], pct.tail_share(), [of(0), of(1), of(2)])
+        describe(names, seconds, PERCENTILES[p], pct.tail_share(), [of(0), of(1), of(2)])
     };
     (0..4).map(line).collect()
 }
@@ -223,7 +270,7 @@ fn exact(above: f64, n: f64) -> (f64, f64) {
 
 /// One line of JSON: shares of the runs in per cent.
 fn describe(
-    family: &ModelFamily,
+    names: &CellNames<'_>,
     seconds: f64,
     percentile: &str,
     allowed: f64,
@@ -276,8 +323,8 @@ fn describe(
         figures.iter().map(|(name, value)| format!("\"{name}\":{value:.2}")).collect();
     format!(
         "{{\"family\":\"{}\",\"model\":\"{}\",\"seconds\":{seconds},\"percentile\":\"{percentile}\",{}}}",
-        family.name,
-        family.model,
+        names.family,
+        names.model,
         figures.join(",")
     )
 }

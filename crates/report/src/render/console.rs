@@ -141,7 +141,8 @@ fn together(runs: &[AnalysedRun], style: ConsoleStyle) -> String {
         let word = crate::model::word(&summary.verdict).0;
         for reason in own {
             let reason = if style.detail { reason } else { sentence(reason) };
-            page.bullet(&format!("{label}: {word}: {reason}"));
+            let word = if repeats(word, reason) { String::new() } else { format!("{word}: ") };
+            page.bullet(&format!("{label}: {word}{reason}"));
         }
     }
     page.table(&first::figures(&pairs));
@@ -161,9 +162,21 @@ fn together(runs: &[AnalysedRun], style: ConsoleStyle) -> String {
     page.text
 }
 
+/// Whether a reason begins with the last word of the verdict: "Ceiling missed" and "Missed: 1.3 %".
+fn repeats(word: &str, reason: &str) -> bool {
+    let first = reason.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    word.rsplit(' ').next().is_some_and(|last| last.eq_ignore_ascii_case(first))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verdict_is_not_said_twice() {
+        assert!(repeats("Ceiling missed", "Missed: 1.3 % over 10 ms"));
+        assert!(!repeats("Ceiling missed", "4 % of CPU time was stolen"));
+    }
 
     #[test]
     fn a_reason_is_told_by_its_first_sentence() {

@@ -25,7 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("taillight-trace", &["taillight-core", "taillight-machine", "taillight-rundir"]),
     // Text to text: it must not need a driver to say what a job file means.
-    ("taillight-import", &["taillight-core"]),
+    ("taillight-import", &["taillight-core", "taillight-rundir"]),
     ("taillight-report", &["taillight-core", "taillight-rundir", "taillight-stats"]),
     (
         "taillight-suite",

@@ -187,6 +187,8 @@ pub enum SchemaOf {
     Manifest,
     /// summary.json of a run directory.
     Summary,
+    /// imported.json: what another tool said.
+    Imported,
     /// search.json of a search.
     Search,
     /// repeat.json of repetitions.
@@ -261,6 +263,9 @@ pub struct ImportArgs {
     /// YCSB: set a property, as -p of YCSB does (repeatable).
     #[arg(short = 'p', value_name = "K=V", action = ArgAction::Append)]
     pub properties: Vec<String>,
+    /// Make a run directory of another tool's result: fio's JSON or JSON+.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "format", "more", "properties", "run"])]
+    pub as_run: Option<PathBuf>,
     /// Add what another tool saw to this run: a drive's log as nvme-cli's JSON, or a bus table.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["output", "format", "more", "properties"])]
     pub run: Option<PathBuf>,

@@ -12,13 +12,13 @@ use taillight_core::{Error, Result};
 use taillight_report::table::paragraph;
 use taillight_report::{MadeReport, ReportOptions, side_words};
 use taillight_rundir::compare::{ComparableVerdict, CompareFile};
-use taillight_rundir::{JsonFile, RunDir, atomic, names, sums};
+use taillight_rundir::{JsonFile, RunDir, atomic, check_is_dir, names, sums};
 use taillight_suite::ab::exit_of;
 use taillight_suite::saved::MOST_IN_FULL;
 
 use crate::args::{CompareArgs, JudgeArgs};
 use crate::progress::Shown;
-use crate::{ab, output};
+use crate::{ab, foreign, output};
 
 /// Where the comparison goes where nothing else is asked.
 const OUTPUT: &str = "taillight-compare";
@@ -90,7 +90,7 @@ fn intact(dir: &Path) -> Result<SideRun> {
 /// Two sides, each by its path.
 fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
     // A folder of runs; deeper ones are several settings. What was changed is left out and told.
-    let read = |path: &Path| FoundRuns::of(path, 1)?.read(intact);
+    let read = |path: &Path| FoundRuns::of(&foreign::run_of(path)?, 1)?.read(intact);
     let ((base, mut left_out), (new, left_out_too)) = (read(&args.base)?, read(new)?);
     left_out.extend(left_out_too);
     let mut gates = new.iter().chain(&base).filter_map(|run| run.manifest.plan.gate.as_ref());
@@ -107,8 +107,9 @@ fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
 /// The pairs of a series again, by the rules that were fixed before its first; a gate or a margin given
 /// now wins.
 fn of_pairs(args: &CompareArgs) -> Result<Compared> {
+    check_is_dir(&args.base)?;
     let Some((pairs, mut of)) = ab::again(&args.base)? else {
-        return Err(Error::usage("there is one side, and it is no series of `taillight ab`")
+        return Err(Error::usage("one side is given, and it is no series of `taillight ab`")
             .with("path", args.base.display())
             .hint("taillight compare BASE NEW"));
     };

@@ -10,7 +10,7 @@ use taillight_core::{Error, Result, atomic};
 use taillight_import::EXPORTS;
 use taillight_report::format::counted;
 use taillight_rundir::series::SeriesFile;
-use taillight_rundir::{JsonFile, RunDir};
+use taillight_rundir::{JsonFile, RunDir, check_is_dir};
 use taillight_suite::points;
 
 use crate::args::{CSV, ExportArgs, OPENMETRICS, REMOTE_WRITE};
@@ -35,7 +35,8 @@ pub fn main(args: &ExportArgs) -> Result<Exit> {
             taillight_live::export(&RunDir::open(&args.of)?)?
         }
         None if name.is_some() && args.of.is_dir() => points::csv(&args.of)?,
-        None => return Err(no_table(&args.of)),
+        None if args.of.exists() => return Err(no_table(&args.of)),
+        None => return check_is_dir(&args.of).map(|()| Exit::Ok),
     };
     match args.output.as_deref().filter(|p| *p != Path::new("-")) {
         Some(path) => atomic::write_new(path, text.as_bytes())?,

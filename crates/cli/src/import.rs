@@ -9,13 +9,18 @@ use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
 
 use crate::args::ImportArgs;
-use crate::{import_run, output, run};
+use crate::{foreign, import_run, output, run};
 
 /// Runs the command. Errors: `Usage` for a file of no known format and for options without
 /// equivalent; `Unavailable` when the result cannot be written.
 pub fn main(args: &ImportArgs) -> Result<Exit> {
     if let Some(dir) = &args.run {
         return import_run::main(args, dir);
+    }
+    if let Some(dir) = &args.as_run {
+        let made = foreign::imported(&args.file, Some(dir))?;
+        output::line(&in_line(made.display()));
+        return Ok(Exit::Ok);
     }
     let given = run::read(&args.file)?;
     let format = match &args.format {

@@ -9,6 +9,7 @@ mod doctor;
 mod drive;
 mod drivers;
 mod export;
+mod foreign;
 mod history;
 mod import;
 mod import_run;

@@ -19,7 +19,7 @@ use taillight_suite::sequence::IMPORT;
 
 use crate::args::{ExplainArgs, ReportArgs};
 use crate::progress::Shown;
-use crate::{outcome, output, problem};
+use crate::{foreign, outcome, output, problem};
 
 /// Runs the command: salvages what a killed run left, then makes everything again. The exit code
 /// repeats how the runs went, so that a report made later still stops a script. Errors: `Usage` for
@@ -27,13 +27,15 @@ use crate::{outcome, output, problem};
 /// that is no readable run.
 pub fn main(args: &ReportArgs) -> Result<Exit> {
     args.output.as_deref().map_or(Ok(()), check_form)?;
-    if let [one] = args.runs.as_slice()
+    let named: Vec<PathBuf> =
+        args.runs.iter().map(|path| foreign::run_of(path)).collect::<Result<_>>()?;
+    if let [one] = named.as_slice()
         && let Some(series) = saved::read(one)?
     {
         return again(one, series, args.output.as_deref());
     }
     let mut runs = Vec::new();
-    for given in &args.runs {
+    for given in &named {
         match saved::read(given)? {
             Some(series) => runs.extend(shown_beside_others(given, &series)?),
             None => runs.push(given.clone()),
@@ -116,7 +118,13 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
     for run in &runs {
         rescue(run)?;
     }
-    if file.exit.is_none() {
+    // 130 and 143 would say that the report itself was interrupted. What there is of a series that has not
+    // ended is judged by its runs.
+    let ended = file
+        .exit
+        .and_then(from_code)
+        .filter(|exit| !matches!(exit, Exit::Interrupted | Exit::Terminated));
+    if ended.is_none() {
         output::note(&format!(
             "partial: the series has not ended; this is what its first {} measured; to go on: taillight \
              suite --resume {}",
@@ -138,14 +146,7 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
     if output::voice().json {
         json_of(dir)?;
     }
-    match file.exit.and_then(from_code) {
-        // 130 and 143 would say that the report itself was interrupted. What there is of a series that
-        // has not ended is judged by its runs.
-        Some(Exit::Interrupted | Exit::Terminated) | None => {
-            Ok(outcome::exit_code_of_all(&made.summaries))
-        }
-        Some(exit) => Ok(exit),
-    }
+    Ok(ended.unwrap_or_else(|| outcome::exit_code_of_all(&made.summaries)))
 }
 
 /// Prints what the directory of a run or of a series says of itself, for programs: summary.json, report.json,

@@ -10,6 +10,7 @@ use taillight_report::{SeriesReportFile, ShortReport};
 use taillight_rundir::compare::CompareFile;
 use taillight_rundir::history::HistoryFile;
 use taillight_rundir::nvme::NvmeFile;
+use taillight_rundir::origin::ImportedFile;
 use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::search::SearchReport;
 use taillight_rundir::series::SeriesFile;
@@ -34,6 +35,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Job => job(),
         SchemaOf::Manifest => Manifest::schema(),
         SchemaOf::Summary => Summary::schema(),
+        SchemaOf::Imported => ImportedFile::schema(),
         SchemaOf::Search => SearchReport::schema(),
         SchemaOf::Repeat => RepeatReport::schema(),
         SchemaOf::Host => host::schema_host(),

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::history::LeftOutRun;
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::origin::{Fidelity, RunOrigin};
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
-use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, names, sums};
+use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, check_is_dir, names, sums};
 
 /// A run with what is compared.
 #[derive(Debug, Clone)]
@@ -29,6 +30,12 @@ impl SideRun {
                 .with("run", dir.display())
                 .hint("taillight report RUN makes it from what the run kept"));
         };
+        if let RunOrigin::Imported(source) = &run.manifest().origin
+            && source.fidelity > Fidelity::Bins
+        {
+            return Err(Error::usage("this result of another tool has no distribution to compare")
+                .hint("fio has one with --output-format=json+"));
+        }
         let rates = match sums::believed(&run, names::INTERVALS)? {
             Some(path) => rates(&read_intervals(&path)?, run.manifest()),
             None => BTreeMap::new(),
@@ -69,6 +76,7 @@ impl FoundRuns {
     /// folders in it down to `levels`, in order of their names. Errors: `Usage` where there is nothing of
     /// the kind, or a series has several settings; `Unavailable` or `Corrupt` where it cannot be read.
     pub fn of(path: &Path, levels: u32) -> Result<FoundRuns> {
+        check_is_dir(path)?;
         let mut found = FoundRuns::default();
         found.collect(path, levels)?;
         match found.dirs.is_empty() && found.left_out.is_empty() {

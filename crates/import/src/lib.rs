@@ -7,6 +7,7 @@
 
 mod effect;
 pub mod fio;
+pub mod results;
 pub mod ycsb;
 
 use taillight_core::Result;

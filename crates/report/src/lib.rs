@@ -30,5 +30,6 @@ pub use model::{SideDetails, side_words};
 pub use render::console::{ConsoleStyle, console_text};
 pub use render::html;
 pub use summary::summarise;
+pub use text::origin::tool as tool_words;
 pub use text::{by_chance, format, table, undecided};
 pub use verdict::LEVEL_CHANGED;

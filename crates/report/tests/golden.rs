@@ -5,10 +5,14 @@
 mod common;
 
 use common::Sample;
-use taillight_core::LatencyKind;
+use taillight_core::{LatencyKind, OpKind};
 use taillight_report::render::TEXTS;
 use taillight_report::{AnalysedRun, ConsoleStyle, analyse, console_text, html, summarise};
-use taillight_rundir::RunDir;
+use taillight_rundir::origin::{
+    Fidelity, ImportSource, ImportedBin, ImportedFile, ImportedLatency, ImportedOp,
+    ImportedPercentile, ImportedWorkload, RunOrigin, write_imported,
+};
+use taillight_rundir::{RunDir, RunStatus};
 
 /// Writes, reads and summarises a small run.
 fn run(sample: &Sample) -> AnalysedRun {
@@ -96,6 +100,96 @@ fn console() {
         assert!(text.lines().all(|l| l == l.trim_end()));
         insta::assert_snapshot!(name, text);
     }
+}
+
+/// A result of another tool: two jobs with bins, syncs with percentiles only.
+fn imported() -> AnalysedRun {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("run");
+    let mut manifest = taillight_rundir::fixture::manifest("fio-00000000");
+    (manifest.status, manifest.process) = (RunStatus::Complete, None);
+    manifest.plan.workloads.truncate(1);
+    manifest.origin = RunOrigin::Imported(ImportSource {
+        tool: "fio".into(),
+        version: Some("3.33".into()),
+        file: "a.json".into(),
+        file_crc32: "00000000".into(),
+        fidelity: Fidelity::Percentiles,
+        spans: "from issue to completion (clat)".into(),
+    });
+    manifest.phases[0].end_ns = Some(manifest.phases[0].start_ns + 1_000_000_000);
+    let op = |latency: ImportedLatency| ImportedOp {
+        count: latency.count,
+        errors: 0,
+        bytes: 4096 * latency.count,
+        duration_ns: 1_000_000_000,
+        iops: latency.count as f64,
+        bytes_per_s: 4096.0 * latency.count as f64,
+        latency,
+    };
+    let latency = ImportedLatency {
+        count: 10_000,
+        min_ns: Some(80_000),
+        max_ns: Some(9_000_000),
+        mean_ns: Some(100_000.0),
+        stddev_ns: Some(90_000.0),
+        ..ImportedLatency::default()
+    };
+    let bin = |lo_ns, count| ImportedBin { lo_ns, hi_ns: lo_ns + 1023, count };
+    let bins = vec![bin(80_896, 9_890), bin(120_832, 60), bin(8_999_936, 50)];
+    let percentiles = ["50", "99", "99.9"].map(|p| ImportedPercentile { p: p.into(), ns: 90_000 });
+    let reads = op(ImportedLatency { bins, ..latency.clone() });
+    let syncs = op(ImportedLatency { percentiles: percentiles.into(), ..latency });
+    let ops = [(OpKind::Read, reads), (OpKind::Fsync, syncs)].into();
+    let workloads = vec![ImportedWorkload { name: "w0".into(), ops }];
+    let figures = ImportedFile { schema: taillight_rundir::SCHEMA_VERSION, workloads };
+    write_imported(&path, &manifest, &figures).unwrap();
+    let analysis = analyse::analyse(&RunDir::open(&path).unwrap(), None, &mut |_| true).unwrap();
+    let summary = summarise(&analysis).unwrap();
+    let (label, shown) = ("a".to_owned(), "a".to_owned());
+    AnalysedRun { label, shown, analysis, summary, explanation: None }
+}
+
+/// Figures that Taillight did not measure in one process are told as what they are.
+#[test]
+fn console_of_each_origin() {
+    let of = |origin: RunOrigin| {
+        let mut run = run(&small());
+        run.analysis.manifest.origin = origin;
+        run.summary = summarise(&run.analysis).unwrap();
+        run
+    };
+    for (name, run) in [
+        ("console_watched", of(RunOrigin::Watched { program: "db_bench --num=1000".into() })),
+        ("console_merged", of(RunOrigin::Merged { ranks: 4 })),
+        ("console_imported", imported()),
+    ] {
+        let style = ConsoleStyle { colour: false, detail: true };
+        let text = console_text(&[run], style);
+        let overhead = text.lines().filter(|l| l.contains("per I/O on null")).count();
+        assert_eq!(overhead, 0, "{text}");
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn an_imported_run_without_its_figures_is_damaged() {
+    let run = imported();
+    let percentile = |op, p: &str| {
+        let all = &run.summary.ops[&op].latencies.service.percentiles;
+        all.iter().find(|entry| entry.p == p).and_then(|entry| entry.ns)
+    };
+    assert_eq!(percentile(OpKind::Read, "99"), Some(121_344));
+    assert_eq!(percentile(OpKind::Fsync, "99"), Some(90_000));
+    assert_eq!(percentile(OpKind::Fsync, "90"), None);
+    // Of both together there is no percentile: those of the syncs do not add up with bins.
+    assert!(run.summary.totals.latencies.service.percentiles.iter().all(|p| p.ns.is_none()));
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("run");
+    RunDir::create(&path, &run.analysis.manifest).unwrap();
+    let dir = RunDir::open(&path).unwrap();
+    let error = analyse::analyse(&dir, None, &mut |_| true).unwrap_err();
+    assert!(error.to_string().contains("missing"), "{error}");
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl RunDir {
     /// Opens an existing run directory. Errors: `Unavailable` when there is none at `path`;
     /// `Corrupt` when its manifest is damaged or of a version this build does not know.
     pub fn open(path: &Path) -> Result<RunDir> {
+        check_is_dir(path)?;
         let file = path.join(names::MANIFEST);
         let text = regular::read(&file).map_err(|e| not_a_run(path, e))?;
         let manifest = parse_manifest(&text).map_err(|e| e.with("path", file.display()))?;
@@ -246,11 +247,20 @@ fn is_new(path: &Path) -> Result<bool> {
     }
 }
 
+/// Errors: `Unavailable` where nothing is at `path`, or a file where a directory is wanted.
+pub fn check_is_dir(path: &Path) -> Result<()> {
+    fs::metadata(path).map_err(|e| not_a_run(path, e)).and_then(|found| match found.is_dir() {
+        true => Ok(()),
+        false => Err(not_a_run(path, io::ErrorKind::NotADirectory.into())),
+    })
+}
+
 fn not_a_run(path: &Path, e: io::Error) -> Error {
-    let what = if path.is_dir() {
-        "the directory holds no manifest.json, so it is no run directory"
-    } else {
-        "there is no run directory"
+    let what = match e.kind() {
+        _ if path.is_dir() => "the directory holds no manifest.json, so it is no run directory",
+        io::ErrorKind::NotFound => "there is nothing of this name",
+        io::ErrorKind::NotADirectory => "this is a file, no run directory",
+        _ => "the run directory cannot be opened",
     };
     Error::unavailable(what)
         .with("path", path.display())

@@ -11,6 +11,7 @@ use crate::layers::LayerRow;
 use crate::manifest::{
     CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, ProcessInfo, RunStatus,
 };
+use crate::origin::RunOrigin;
 use crate::summary::*;
 
 /// A resolved plan of one random read workload on `null`.
@@ -47,6 +48,7 @@ pub fn manifest(run_id: &str) -> Manifest {
         schema: crate::SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").into(),
         run_id: run_id.into(),
+        origin: RunOrigin::Measured,
         status: RunStatus::Running,
         plan: plan(),
         command: "taillight run --driver null".into(),
@@ -247,6 +249,7 @@ pub fn summary(run_id: &str) -> Summary {
         taillight: env!("CARGO_PKG_VERSION").into(),
         run_id: run_id.into(),
         name: "fixture".into(),
+        origin: RunOrigin::Measured,
         status: RunStatus::Complete,
         verdict: Verdict {
             status: VerdictStatus::Errors,

@@ -44,6 +44,7 @@ json_files! {
     NVME: crate::nvme::NvmeFile,
     BUS_INFO: crate::bus::BusInfo,
     VERIFY: crate::verify::VerifyReport,
+    IMPORTED: crate::origin::ImportedFile,
     SERIES: crate::series::SeriesFile,
     SEARCH: crate::search::SearchReport,
     REPEAT: crate::repeat::RepeatReport,

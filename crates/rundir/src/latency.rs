@@ -51,6 +51,8 @@ pub enum LatencySource {
     Capture,
     /// A histogram: within the stated error.
     Histogram,
+    /// Another tool: within the stated error where it gave bins.
+    Imported,
 }
 
 /// Values of this run by nearest rank: what its own I/Os took. Where `resolved` of the same percentile is

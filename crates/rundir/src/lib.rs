@@ -27,6 +27,7 @@ pub mod leftover;
 pub mod manifest;
 pub mod names;
 pub mod nvme;
+pub mod origin;
 pub mod own_sum;
 mod phase_totals;
 pub mod points;
@@ -45,7 +46,7 @@ pub mod trace_info;
 pub mod verify;
 
 pub use columns::TableWriter;
-pub use dir::RunDir;
+pub use dir::{RunDir, check_is_dir};
 pub use json_file::JsonFile;
 pub use latency::{
     EpisodesEntry, Latency, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,

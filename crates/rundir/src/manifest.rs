@@ -6,6 +6,7 @@ use taillight_core::capability::{DriverFacts, TargetKind};
 use taillight_core::plan::{CaptureMode, Plan};
 
 use crate::host::HostInfo;
+use crate::origin::RunOrigin;
 use crate::trace_info::TraceInfo;
 
 /// The manifest. Field order is the order in the file.
@@ -17,6 +18,9 @@ pub struct Manifest {
     pub taillight: String,
     /// Unique name of the run; also names its files under `/dev/shm`.
     pub run_id: String,
+    /// Where its figures come from; absent = Taillight measured them.
+    #[serde(default, skip_serializing_if = "RunOrigin::is_measured")]
+    pub origin: RunOrigin,
     /// How the run ended; `running` in a directory whose process lives or was killed.
     pub status: RunStatus,
     /// The resolved plan.

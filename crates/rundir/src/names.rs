@@ -28,13 +28,15 @@ pub const STORE: &str = "store.parquet";
 pub const VERIFY: &str = "verify.json";
 /// Which write of each block was the last; only where the plan verifies.
 pub const LEDGER: &str = "ledger.parquet";
+/// What another tool said; only where its result was imported.
+pub const IMPORTED: &str = "imported.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order in which files are listed.
-pub const ALL: [&str; 15] = [
+pub const ALL: [&str; 16] = [
     MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, NVME, BUS, BUS_INFO,
-    VERIFY, LEDGER, REPORT,
+    VERIFY, LEDGER, IMPORTED, REPORT,
 ];
 
 /// The files whose checksums the manifest has: what was asked and what was measured, written once. JSON

@@ -10,6 +10,7 @@ use crate::bus::BusInfo;
 use crate::host::HostInfo;
 use crate::latency::Latency;
 use crate::manifest::{EndToEndInfo, Losses, Overhead, RunStatus};
+use crate::origin::RunOrigin;
 use crate::verify::VerifyReport;
 
 pub use crate::phase_totals::{DrainTotals, PhaseTotals};
@@ -26,6 +27,9 @@ pub struct Summary {
     /// Its name (`run.name`); of another benchmark's file, that of the job. Absent in summaries of earlier versions.
     #[serde(default)]
     pub name: String,
+    /// Where its figures come from; absent = Taillight measured them.
+    #[serde(default, skip_serializing_if = "RunOrigin::is_measured")]
+    pub origin: RunOrigin,
     /// How the run ended.
     pub status: RunStatus,
     /// The answer in words.

@@ -102,7 +102,7 @@ fn change(dir: &RunDir, was: &FileSum) -> Result<Option<ChangedFile>> {
 }
 
 /// CRC-32 (ISO-HDLC) in hexadecimal digits.
-pub(crate) fn crc32(bytes: &[u8]) -> String {
+pub fn crc32(bytes: &[u8]) -> String {
     let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, bytes);
     format!("{sum:08x}")
 }

@@ -9,6 +9,7 @@ use taillight_core::secret::masked;
 use taillight_core::{Clock, Error, MonoClock, Result, clock};
 use taillight_driver::ownership::SIDECAR;
 use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
 use taillight_suite::host::JobSource;
 use taillight_suite::runner::DEFAULT_PARENT;
@@ -53,6 +54,7 @@ pub fn create(
         schema: SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").to_owned(),
         run_id: run_id.clone(),
+        origin: RunOrigin::Measured,
         status: RunStatus::Running,
         plan: plan.clone(),
         command: command_line(words()),

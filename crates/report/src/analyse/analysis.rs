@@ -4,6 +4,7 @@ use taillight_core::OpKind;
 use taillight_rundir::bus::BusInfo;
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::nvme::NvmeFile;
+use taillight_rundir::origin::ImportedFile;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{Manifest, RunStatus};
@@ -26,6 +27,8 @@ pub struct Analysis {
     pub requests: Vec<RequestGroup>,
     /// Where the distributions come from.
     pub origin: Origin,
+    /// What another tool said, of a run that it measured.
+    pub imported: Option<ImportedFile>,
     /// Some workload and operation is known by its outliers only: no rate, no percentiles.
     pub outliers_only: bool,
     /// Start of the measure phase, CLOCK_MONOTONIC ns.

@@ -45,6 +45,8 @@ pub struct Origin {
 impl Origin {
     /// Every I/O: exact.
     pub const CAPTURE: Origin = Origin { source: LatencySource::Capture, error: 0.0 };
+    /// Another tool; its bins say how exact it is.
+    pub const IMPORTED: Origin = Origin { source: LatencySource::Imported, error: 0.0 };
     /// An HdrHistogram of three digits.
     pub const HISTOGRAM: Origin = Origin { source: LatencySource::Histogram, error: 0.001 };
 }

@@ -10,6 +10,7 @@ pub mod dists;
 mod group;
 mod histograms;
 pub mod host;
+mod imported;
 pub mod latency;
 mod read;
 mod requests;

@@ -21,7 +21,7 @@ use super::histograms::{self, STATUS_UNKNOWN, is_load};
 use super::host;
 use super::latency::Origin;
 use super::store::{self, StoreTrack};
-use super::{capture, damage};
+use super::{capture, damage, imported};
 
 /// Reads a run directory; `counted` is what its rows gave while they were written, where somebody
 /// counted them. Errors: `Corrupt` when nothing in it can be read; a single damaged file becomes a
@@ -58,14 +58,18 @@ pub fn analyse(
         }),
     };
     let log = dir.existing(names::HISTOGRAMS).is_some();
-    let whole =
-        !damaged.capture && whole_capture(&manifest, &captured, &counts, log, &mut troubles);
+    let imported = taillight_rundir::origin::imported(dir)?;
+    let whole = imported.is_none()
+        && !damaged.capture
+        && whole_capture(&manifest, &captured, &counts, log, &mut troubles);
     // Without a log, what there is of the capture is all there is; but outliers alone are no
     // sample of all I/Os.
     let every = manifest.capture.mode == CaptureMode::All && manifest.capture.degraded.is_none();
     let only = !log && every && captured.counted > 0 && !captured.overflowed;
     let mut outliers_only = false;
-    let (groups, requests, origin) = if whole || only {
+    let (groups, requests, origin) = if let Some(figures) = &imported {
+        (imported::groups(figures, span)?, Vec::new(), Origin::IMPORTED)
+    } else if whole || only {
         (captured.groups, captured.requests, Origin::CAPTURE)
     } else {
         let from_log = histograms::read(dir, span.0, &intervals);
@@ -86,6 +90,7 @@ pub fn analyse(
         groups,
         requests,
         origin,
+        imported,
         outliers_only,
         start_ns: span.0,
         duration_ns: until.saturating_sub(span.0).max(0) as u64,

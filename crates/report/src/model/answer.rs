@@ -10,6 +10,7 @@ use taillight_rundir::summary::{Qos, QosStatus, Reason, Totals, VerdictStatus};
 
 use super::first::{MOST_LINES, card_value};
 use crate::format;
+use crate::text::origin;
 use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED, asked_for, leads, unmeasured, whole_ops};
 use crate::{by_chance, undecided};
 
@@ -45,6 +46,7 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         ));
         return parts.join(" ");
     }
+    parts.extend(origin::before_answer(&summary.origin));
     let mut asked: Vec<&Qos> = summary.qos.iter().collect();
     asked.sort_by_key(|qos| match qos.among_all() {
         QosStatus::Fail => 0,

@@ -5,12 +5,14 @@ use taillight_rundir::Summary;
 use taillight_rundir::bus::BusInfo;
 use taillight_rundir::latency::LatencySource;
 use taillight_rundir::manifest::RunStatus;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::Distribution;
 
 use super::view::{Fact, Model, VerdictView, word};
 use super::{first, store, tables, wrong_blocks};
 use crate::format;
 use crate::table::Tone;
+use crate::text::origin;
 use crate::verdict::saturation::achieved;
 use crate::verdict::unmeasured;
 
@@ -58,7 +60,7 @@ fn facts(summary: &Summary) -> Vec<Fact> {
             format::count(it.unsent)
         );
         fact(RATE, text, if it.saturated { Tone::Warn } else { Tone::Plain });
-    } else {
+    } else if summary.origin.is_measured() {
         let text = "closed loop: a stall hides the I/Os it kept from being sent";
         fact("Load", text.to_owned(), Tone::Dim);
     }
@@ -149,6 +151,11 @@ fn source(summary: &Summary) -> String {
     match summary.totals.latencies.service.source {
         _ if unmeasured(summary) => "none: only outliers were kept".to_owned(),
         LatencySource::Capture => "every I/O, exact".to_owned(),
+        LatencySource::Imported if summary.totals.latencies.service.error > 0.0 => format!(
+            "bins of another tool, error up to {}",
+            format::percent(summary.totals.latencies.service.error)
+        ),
+        LatencySource::Imported => "those that another tool gives".to_owned(),
         LatencySource::Histogram => format!(
             "histograms, error up to {}",
             format::percent(summary.totals.latencies.service.error)
@@ -209,6 +216,9 @@ fn lost(summary: &Summary) -> (String, Tone) {
     if !lost.is_empty() {
         return (lost.join(", "), Tone::Bad);
     }
+    if let RunOrigin::Imported(_) = summary.origin {
+        return ("not known: another tool measured".to_owned(), Tone::Plain);
+    }
     if unmeasured(summary) {
         let text = "all I/Os but outliers; how many is unknown";
         return (text.to_owned(), Tone::Bad);
@@ -239,6 +249,9 @@ fn losses(summary: &Summary) -> Vec<String> {
 }
 
 fn overhead(summary: &Summary) -> String {
+    if let Some(text) = origin::overhead(&summary.origin) {
+        return text.to_owned();
+    }
     let o = &summary.overhead;
     let mut parts = Vec::new();
     match o.null_ns_per_op {

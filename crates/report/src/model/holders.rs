@@ -1,6 +1,7 @@
 //! Who held the slow I/Os: a row a run, a column a layer.
 
 use serde::Serialize;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::trace_info::TracingBackend;
 
 use super::{AnalysedRun, sentences};
@@ -92,6 +93,10 @@ fn untraced(runs: &[AnalysedRun]) -> String {
     let asked = runs.iter().find_map(|run| run.explanation.as_ref());
     if let Some(why) = asked.and_then(|it| sentences(it).into_iter().next()) {
         return why;
+    }
+    if runs.iter().all(|run| matches!(run.summary.origin, RunOrigin::Imported(_))) {
+        return "Not known: the result of another tool does not say which layer held the slow I/Os."
+            .to_owned();
     }
     match runs.iter().all(|run| run.analysis.manifest.clock.source == "virtual") {
         true => "A simulated target has no layers below it: nobody held these I/Os.".to_owned(),

@@ -5,7 +5,7 @@ use taillight_rundir::summary::{Verdict, VerdictStatus};
 
 use crate::analyse::damage::is_damage;
 use crate::table::{Table, Tone};
-use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED, WRONG_DATA};
+use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED, IMPORTED, WRONG_DATA};
 
 /// One run, ready to show.
 #[derive(Debug, Clone, Serialize)]
@@ -63,6 +63,12 @@ pub fn word(verdict: &Verdict) -> (&'static str, Tone) {
         VerdictStatus::Warned if first == CEILING_FAILED => ("Ceiling missed", Tone::Bad),
         VerdictStatus::Warned if first == CEILING_UNDECIDED => ("Ceiling undecided", Tone::Warn),
         VerdictStatus::Errors if first == WRONG_DATA => ("Wrong data", Tone::Bad),
+        // What another tool measured is not judged.
+        VerdictStatus::Good | VerdictStatus::Warned
+            if verdict.reasons.iter().any(|r| r.code == IMPORTED) =>
+        {
+            ("Imported", Tone::Plain)
+        }
         VerdictStatus::Good => ("Good", Tone::Good),
         VerdictStatus::Warned => ("Valid, with warnings", Tone::Warn),
         VerdictStatus::Saturated => ("Saturated", Tone::Warn),

@@ -40,6 +40,7 @@ fn latency_rows(out: &mut String, run: &str, set: &str, measure: &str, latency: 
     let source = match latency.source {
         taillight_rundir::LatencySource::Capture => "capture",
         taillight_rundir::LatencySource::Histogram => "histogram",
+        taillight_rundir::LatencySource::Imported => "imported",
     };
     let number = |v: Option<u64>| v.map_or(String::new(), |v| v.to_string());
     for it in &latency.percentiles {

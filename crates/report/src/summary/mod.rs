@@ -3,6 +3,7 @@
 mod ceilings;
 mod changes;
 mod drives;
+mod imported;
 mod unmeasured;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         taillight: env!("CARGO_PKG_VERSION").to_owned(),
         run_id: analysis.manifest.run_id.clone(),
         name: analysis.manifest.plan.run.name.clone(),
+        origin: analysis.manifest.origin.clone(),
         status: analysis.status,
         verdict: verdict::placeholder(),
         totals: view.totals(&sets.all),
@@ -76,6 +78,9 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     };
     if analysis.origin == Origin::HISTOGRAM {
         summary.totals.latencies.service.out_of_range = Some(analysis.manifest.losses.out_of_range);
+    }
+    if let Some(figures) = &analysis.imported {
+        imported::apply(&mut summary, figures, &asked);
     }
     summary.verdict = verdict::verdict(analysis, &summary);
     Ok(summary)

@@ -2,6 +2,7 @@
 //! said where nothing is decided.
 
 pub mod format;
+pub mod origin;
 pub mod table;
 mod undecided;
 

@@ -5,6 +5,7 @@
 
 use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::{
     Qos, QosStatus, Reason, RequestCheck, Summary, Totals, Verdict, VerdictStatus,
 };
@@ -20,6 +21,7 @@ use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
 use crate::format;
 use crate::model::first::answer_of;
+use crate::text::origin;
 use crate::{by_chance, undecided};
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
@@ -38,6 +40,8 @@ const FULL_PERCENT: f64 = 90.0;
 
 /// Codes of the answers to a ceiling.
 pub const CEILING_FAILED: &str = "ceiling_failed";
+/// Code of what is said of another tool's result.
+pub const IMPORTED: &str = "imported";
 /// The same, when there were too few I/Os.
 pub const CEILING_UNDECIDED: &str = "ceiling_undecided";
 
@@ -58,6 +62,7 @@ const RULES: &[Rule] = &[
     ceiling_undecided,
     changed,
     lost,
+    foreign,
     early,
     allocates,
     little,
@@ -251,6 +256,16 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     (!text.is_empty()).then(|| (VerdictStatus::Warned, reason("lost", text.join(" "))))
 }
 
+/// What Taillight did not measure is not told as if it had.
+fn foreign(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let text = origin::origin(&summary.origin)?;
+    let code = match summary.origin {
+        RunOrigin::Imported(_) => IMPORTED,
+        _ => "origin",
+    };
+    Some((VerdictStatus::Good, reason(code, text)))
+}
+
 /// A workload that was done long before the others: the totals' rate is not one load's.
 fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     // That a run ended early, and all of its one workload with it, is said elsewhere.
@@ -299,7 +314,8 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         let waits = w.access.kind == AccessKind::Follow;
         w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none() && !waits
     };
-    let closed = plan.workloads.iter().all(full);
+    // Of others' loads it is not known how many I/Os were to be outstanding.
+    let closed = summary.origin.is_measured() && plan.workloads.iter().all(full);
     let mean = summary.totals.latencies.service.mean_ns?;
     if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
         return None;
@@ -455,7 +471,7 @@ fn few(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 /// Asked-for histograms are no fault, but the reader must know the error.
 fn from_histogram(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let told = analysis.troubles.iter().any(|t| t.text.contains("histograms"));
-    if summary.totals.latencies.service.source == LatencySource::Capture || told {
+    if summary.totals.latencies.service.source != LatencySource::Histogram || told {
         return None;
     }
     let text = "Percentiles come from histograms (error up to 0.1 %), because not every I/O was \

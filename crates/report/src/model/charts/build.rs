@@ -151,6 +151,13 @@ fn series_of(
     (sample, slowest): (&LatencySample, Option<&SlowestIos>),
 ) -> LatencySeries {
     let dist: &Dist = sample;
+    if analysis.imported.is_some() {
+        // How the I/Os depended on each other is not known: there is no interval.
+        let seconds = analysis.duration_ns as f64 / 1e9;
+        let bins = latency::distribution(dist, seconds).bins;
+        let series = series_so_far(op, name.to_owned(), (measure, main), dist, seconds);
+        return LatencySeries { bins, ..series };
+    }
     let nines = nines(sample, slowest);
     let bounded = nines.iter().rev().find(|nine| nine.bound_ns.is_some());
     let seconds = analysis.duration_ns as f64 / 1e9;

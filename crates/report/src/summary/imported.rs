@@ -1,0 +1,182 @@
+//! Totals of a run that another tool measured: what its result says, and nothing computed that it cannot know.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{LatencyMap, OpKind, Percentile};
+use taillight_rundir::latency::{
+    Latency, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,
+};
+use taillight_rundir::origin::{ImportedBin, ImportedFile, ImportedLatency, ImportedOp};
+use taillight_rundir::summary::{Summary, Totals, WorkloadSummary};
+use taillight_stats::needed_one_sided;
+
+use crate::analyse::latency::AskedPercentiles;
+
+/// Puts the tool's figures in the place of those that were made of I/Os.
+pub fn apply(summary: &mut Summary, figures: &ImportedFile, asked: &AskedPercentiles) {
+    let mut by_op: BTreeMap<OpKind, Vec<&ImportedOp>> = BTreeMap::new();
+    for (op, figures) in figures.workloads.iter().flat_map(|w| &w.ops) {
+        by_op.entry(*op).or_default().push(figures);
+    }
+    let all: Vec<&ImportedOp> = by_op.values().flatten().copied().collect();
+    summary.totals = totals(&all, asked);
+    summary.ops = by_op.iter().map(|(op, of)| (*op, totals(of, asked))).collect();
+    let workload = |w: &taillight_rundir::origin::ImportedWorkload| WorkloadSummary {
+        name: w.name.clone(),
+        totals: totals(&w.ops.values().collect::<Vec<_>>(), asked),
+        ops: w.ops.iter().map(|(op, it)| (*op, totals(&[it], asked))).collect(),
+    };
+    summary.workloads = figures.workloads.iter().map(workload).collect();
+    // The factors are of a tool's own percentiles, not of latencies.
+    summary.slc.clear();
+}
+
+/// Operations of several jobs at the same time: counts and rates add up.
+fn totals(of: &[&ImportedOp], asked: &AskedPercentiles) -> Totals {
+    let sum = |what: fn(&ImportedOp) -> u64| of.iter().map(|it| what(it)).sum();
+    let duration_ns = of.iter().map(|it| it.duration_ns).max().unwrap_or(0);
+    let latency = merged(of.iter().map(|it| &it.latency));
+    Totals {
+        count: sum(|it| it.count),
+        bytes: sum(|it| it.bytes),
+        duration_ns,
+        iops: of.iter().map(|it| it.iops).sum(),
+        bytes_per_s: of.iter().map(|it| it.bytes_per_s).sum(),
+        in_phase: None,
+        records: None,
+        errors: sum(|it| it.errors),
+        latencies: LatencyMap::new(described(&latency, asked)),
+        depth_mean: None,
+    }
+}
+
+/// One latency of several: bins add up, percentiles do not, so that there are none of more than one.
+fn merged<'a>(all: impl Iterator<Item = &'a ImportedLatency>) -> ImportedLatency {
+    let all: Vec<&ImportedLatency> = all.filter(|l| l.count > 0).collect();
+    if let [one] = all.as_slice() {
+        return (*one).clone();
+    }
+    let mut merged = ImportedLatency {
+        count: all.iter().map(|l| l.count).sum(),
+        min_ns: all.iter().filter_map(|l| l.min_ns).min(),
+        max_ns: all.iter().filter_map(|l| l.max_ns).max(),
+        ..ImportedLatency::default()
+    };
+    let weighted: Option<f64> = all.iter().map(|l| Some(l.mean_ns? * l.count as f64)).sum();
+    merged.mean_ns = weighted.filter(|_| merged.count > 0).map(|sum| sum / merged.count as f64);
+    if all.iter().all(|l| !l.bins.is_empty()) {
+        let mut bins: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for bin in all.iter().flat_map(|l| &l.bins) {
+            *bins.entry((bin.lo_ns, bin.hi_ns)).or_default() += bin.count;
+        }
+        let bin = |((lo_ns, hi_ns), count)| ImportedBin { lo_ns, hi_ns, count };
+        merged.bins = bins.into_iter().map(bin).collect();
+    }
+    merged
+}
+
+fn described(it: &ImportedLatency, asked: &AskedPercentiles) -> Latency {
+    let entry = |p: &Percentile| PercentileEntry { p: p.to_string(), quantile: quantile(it, p) };
+    let nines = (1..=asked.nines).filter_map(|k| Some((k, Percentile::nines(k)?)));
+    let value = |p: &str| value(it, &p.parse().ok()?);
+    let observed = || {
+        Some(ObservedLatency {
+            p50_ns: value("50")?,
+            p99_ns: value("99")?,
+            p99_9_ns: value("99.9")?,
+            max_ns: it.max_ns?,
+        })
+    };
+    Latency {
+        count: it.count,
+        min_ns: it.min_ns,
+        max_ns: it.max_ns,
+        mean_ns: it.mean_ns,
+        stddev_ns: it.stddev_ns,
+        skewness: None,
+        kurtosis: None,
+        source: LatencySource::Imported,
+        error: it.bins.iter().map(ImportedBin::error).fold(0.0, f64::max),
+        percentiles: asked.percentiles.iter().map(entry).collect(),
+        nines: nines
+            .map(|(k, p)| NineEntry { k: u32::from(k), quantile: quantile(it, &p) })
+            .collect(),
+        observed: observed(),
+        out_of_range: None,
+    }
+}
+
+/// The tool's value at a percentile: its own, else the middle of the bin that holds it.
+fn value(it: &ImportedLatency, p: &Percentile) -> Option<u64> {
+    let same = |given: &str| given.parse::<Percentile>().is_ok_and(|given| given == *p);
+    if let Some(found) = it.percentiles.iter().find(|given| same(&given.p)) {
+        return Some(found.ns);
+    }
+    let (rank, mut below) = (p.rank(it.bins.iter().map(|b| b.count).sum()), 0);
+    let found = it.bins.iter().find(|bin| {
+        below += bin.count;
+        below >= rank
+    });
+    found.map(ImportedBin::middle_ns)
+}
+
+/// How the operations depended on each other is not known, so that no interval is given.
+fn quantile(it: &ImportedLatency, p: &Percentile) -> Quantile {
+    let (value, needs) = (value(it, p), needed_one_sided(p).unwrap_or(u64::MAX));
+    let resolved = it.count >= needs && value.is_some();
+    Quantile {
+        ns: value.filter(|_| resolved),
+        observed_ns: value,
+        lo_ns: None,
+        hi_ns: None,
+        resolved,
+        needs,
+        bound_ns: None,
+        interval_needs: None,
+        effective: None,
+        above: None,
+        episodes: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binned(bins: &[(u64, u64, u64)]) -> ImportedLatency {
+        let bins: Vec<ImportedBin> = bins
+            .iter()
+            .map(|(lo_ns, hi_ns, count)| ImportedBin {
+                lo_ns: *lo_ns,
+                hi_ns: *hi_ns,
+                count: *count,
+            })
+            .collect();
+        ImportedLatency {
+            count: bins.iter().map(|b| b.count).sum(),
+            mean_ns: Some(100.0),
+            bins,
+            ..ImportedLatency::default()
+        }
+    }
+
+    #[test]
+    fn a_percentile_is_the_middle_of_its_bin() {
+        let it = binned(&[(100, 101, 50), (200, 203, 49), (900, 915, 1)]);
+        let at = |p: &str| value(&it, &p.parse().unwrap());
+        assert_eq!(
+            [at("50"), at("51"), at("99"), at("99.5")].map(Option::unwrap),
+            [101, 202, 202, 908]
+        );
+    }
+
+    #[test]
+    fn percentiles_of_two_jobs_are_none_and_bins_add_up() {
+        let bins = binned(&[(100, 101, 50)]);
+        let two = merged([&bins, &binned(&[(100, 101, 5), (200, 203, 5)])].into_iter());
+        assert_eq!((two.count, two.bins.len(), two.bins[0].count), (60, 2, 55));
+        let given = ImportedLatency { percentiles: Vec::new(), bins: Vec::new(), ..bins.clone() };
+        assert!(merged([&bins, &given].into_iter()).bins.is_empty());
+        assert_eq!(value(&given, &"99".parse().unwrap()), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Words for where figures come from: nothing that Taillight did not measure is told as if it had.
+
+use taillight_core::units::readable::foreign;
+use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
+
+use super::format;
+
+/// The tool with its version: `fio 3.33`.
+pub fn tool(source: &ImportSource) -> String {
+    match &source.version {
+        Some(version) => format!("{} {version}", source.tool),
+        None => source.tool.clone(),
+    }
+}
+
+/// Who says the answer, to stand before it; none where Taillight measured in one process.
+pub fn before_answer(origin: &RunOrigin) -> Option<String> {
+    Some(match origin {
+        RunOrigin::Measured => return None,
+        RunOrigin::Watched { program } => format!("Watched from outside, {}:", foreign(program)),
+        RunOrigin::Imported(source) => format!("{} says:", tool(source)),
+        RunOrigin::Merged { ranks } => {
+            format!("{} together:", format::counted(u64::from(*ranks), "rank"))
+        }
+    })
+}
+
+/// What a reader must know of the figures, one or two sentences; none where Taillight measured in one process.
+pub fn origin(origin: &RunOrigin) -> Option<String> {
+    Some(match origin {
+        RunOrigin::Measured => return None,
+        RunOrigin::Watched { program } => format!(
+            "{} sent the I/Os; they were timed from outside, and how long they had waited in the program is not known.",
+            foreign(program)
+        ),
+        RunOrigin::Imported(source) => format!(
+            "Not measured by Taillight: imported from {} of {}, which {}. Latencies are {}. Intervals, losses and the cost \
+             of measuring are not in it.",
+            foreign(&source.file),
+            tool(source),
+            known(source.fidelity),
+            source.spans
+        ),
+        RunOrigin::Merged { ranks } => format!(
+            "The I/Os of {} at the same time, put together; each rank's cost of measuring is in its own directory.",
+            format::counted(u64::from(*ranks), "rank")
+        ),
+    })
+}
+
+/// What stands in the place of the cost of measuring; none where it was measured.
+pub fn overhead(origin: &RunOrigin) -> Option<&'static str> {
+    match origin {
+        RunOrigin::Measured => None,
+        RunOrigin::Watched { .. } => Some("of the watched program: not calibrated"),
+        RunOrigin::Imported(_) => Some("not known: another tool measured"),
+        RunOrigin::Merged { .. } => Some("in the directories of the ranks"),
+    }
+}
+
+fn known(fidelity: Fidelity) -> &'static str {
+    match fidelity {
+        Fidelity::EveryIo => "has every I/O",
+        Fidelity::Bins => "has counts by bins: a percentile is the middle of its bin",
+        Fidelity::Percentiles => "has some percentiles and no distribution",
+        Fidelity::Averages => "has means only, so that there is no percentile",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_origin_has_words_of_its_own() {
+        let source = ImportSource {
+            tool: "fio".into(),
+            version: Some("3.33".into()),
+            file: "a.json".into(),
+            file_crc32: "0".into(),
+            fidelity: Fidelity::Bins,
+            spans: "clat".into(),
+        };
+        let all = [
+            RunOrigin::Watched { program: "db_bench".into() },
+            RunOrigin::Imported(source),
+            RunOrigin::Merged { ranks: 4 },
+        ];
+        let said: Vec<String> = all.iter().filter_map(before_answer).collect();
+        assert_eq!(
+            said,
+            ["Watched from outside, db_bench:", "fio 3.33 says:", "4 ranks together:"]
+        );
+        for of in &all {
+            assert!(origin(of).is_some() && overhead(of).is_some());
+        }
+        let none = RunOrigin::Measured;
+        assert!(
+            before_answer(&none).is_none() && origin(&none).is_none() && overhead(&none).is_none()
+        );
+    }
+}

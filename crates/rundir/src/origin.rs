@@ -1,0 +1,175 @@
+//! Where the figures of a run come from, and `imported.json`: the figures of a run that another tool measured.
+//!
+//! A reader asks [`RunOrigin`] before a word such as "measured" is said of a run.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, OpKind, Result};
+
+use crate::{Manifest, RunDir, names};
+
+/// Where the figures of a run come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum RunOrigin {
+    /// Taillight sent the I/Os and timed each.
+    #[default]
+    Measured,
+    /// Another program sent the I/Os; Taillight timed them from outside.
+    Watched {
+        /// Its command line or name.
+        program: String,
+    },
+    /// Another tool sent the I/Os and timed them; Taillight read its result.
+    Imported(ImportSource),
+    /// Several ranks measured at the same time, and their results were put together.
+    Merged {
+        /// How many.
+        ranks: u32,
+    },
+}
+
+impl RunOrigin {
+    /// Whether Taillight sent the I/Os and timed them in one process.
+    pub fn is_measured(&self) -> bool {
+        *self == RunOrigin::Measured
+    }
+}
+
+/// A result of another tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportSource {
+    /// The tool: `fio`.
+    pub tool: String,
+    /// Its version, where the result says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The file as it was named.
+    pub file: String,
+    /// CRC-32 (IEEE 802.3) of all its bytes, eight hexadecimal digits.
+    pub file_crc32: String,
+    /// What the result knows of latencies.
+    pub fidelity: Fidelity,
+    /// What a latency of the tool spans, in words: "from issue to completion (clat)".
+    pub spans: String,
+}
+
+/// What a result of another tool knows of latencies; the least of its workloads. From most to least.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Fidelity {
+    /// Each I/O.
+    EveryIo,
+    /// Counts by bins of latency.
+    Bins,
+    /// Some percentiles.
+    Percentiles,
+    /// Means only.
+    Averages,
+}
+
+/// `imported.json`: what another tool said, and nothing more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedFile {
+    /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
+    pub schema: u32,
+    /// Its jobs, in the order of the plan's workloads.
+    pub workloads: Vec<ImportedWorkload>,
+}
+
+/// One job of the tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedWorkload {
+    /// Name in the plan.
+    pub name: String,
+    /// By kind of operation.
+    pub ops: BTreeMap<OpKind, ImportedOp>,
+}
+
+/// One kind of operation of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedOp {
+    /// Operations, failed ones included.
+    pub count: u64,
+    /// Failed ones.
+    pub errors: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Time the rates divide by, ns.
+    pub duration_ns: u64,
+    /// Operations per second, as the tool says.
+    pub iops: f64,
+    /// Bytes per second, as the tool says.
+    pub bytes_per_s: f64,
+    pub latency: ImportedLatency,
+}
+
+/// Latencies of one kind of operation, ns.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedLatency {
+    /// Operations in it.
+    pub count: u64,
+    pub min_ns: Option<u64>,
+    pub max_ns: Option<u64>,
+    pub mean_ns: Option<f64>,
+    pub stddev_ns: Option<f64>,
+    /// Percentiles that the tool gives, ascending; empty where bins are known.
+    pub percentiles: Vec<ImportedPercentile>,
+    /// Counts by bins, ascending, empty ones left out.
+    pub bins: Vec<ImportedBin>,
+}
+
+/// A percentile of the tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedPercentile {
+    /// As a decimal string: `"99.9"`.
+    pub p: String,
+    pub ns: u64,
+}
+
+/// Operations of which `lo_ns <= latency <= hi_ns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedBin {
+    pub lo_ns: u64,
+    pub hi_ns: u64,
+    pub count: u64,
+}
+
+impl ImportedBin {
+    /// The value that stands for the bin, ns: its middle.
+    pub fn middle_ns(&self) -> u64 {
+        self.lo_ns + (self.hi_ns - self.lo_ns).div_ceil(2)
+    }
+
+    /// How far a value of the bin may be from its middle, as a share of it.
+    pub fn error(&self) -> f64 {
+        (self.hi_ns - self.lo_ns) as f64 / 2.0 / self.middle_ns().max(1) as f64
+    }
+}
+
+/// The figures of an imported run; none of any other. Errors: `Corrupt` for an imported run without them.
+pub fn imported(dir: &RunDir) -> Result<Option<ImportedFile>> {
+    let RunOrigin::Imported(source) = &dir.manifest().origin else { return Ok(None) };
+    match dir.read::<ImportedFile>()? {
+        None if source.fidelity == Fidelity::EveryIo => Ok(None),
+        None => Err(Error::corrupt("the figures of the imported run are missing")
+            .with("path", dir.file(names::IMPORTED).display())),
+        found => Ok(found),
+    }
+}
+
+/// Makes the run directory of a foreign result at `path`, which is new or empty. The report is made from it as from
+/// any other. Errors: as [`RunDir::create`].
+pub fn write_imported(
+    path: &std::path::Path,
+    manifest: &Manifest,
+    figures: &ImportedFile,
+) -> Result<()> {
+    let mut dir = RunDir::create(path, manifest)?;
+    dir.write(figures)?;
+    dir.write_manifest(manifest)
+}

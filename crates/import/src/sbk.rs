@@ -74,19 +74,13 @@ impl SbkCommand {
             let number = |next: &&str| next.parse::<f64>().is_ok();
             let value =
                 words.next_if(|next| !next.starts_with('-') || number(next)).unwrap_or("true");
-            match OPTIONS.effect(known) {
-                Some(effect) => {
-                    if let Some(changes) = effect.refuses(value) {
-                        let what = format!(
-                            "`{word} {value}` has no equivalent; it would change {changes}"
-                        );
-                        wrong.push(Error::usage(what));
-                    }
-                    if let Effect::Same(why) = effect {
-                        command.notes.push(format!("{word}: no effect here: {why}"));
-                    }
-                }
-                None => {}
+            let effect = OPTIONS.effect(known);
+            if let Some(changes) = effect.and_then(|effect| effect.refuses(value)) {
+                let what = format!("`{word} {value}` has no equivalent; it would change {changes}");
+                wrong.push(Error::usage(what));
+            }
+            if let Some(Effect::Same(why)) = effect {
+                command.notes.push(format!("{word}: no effect here: {why}"));
             }
             command.values.insert(known, value.to_owned());
         }

@@ -6,7 +6,6 @@
 use taillight_core::{Error, Result};
 
 use super::around::Surroundings;
-use super::options::OPTIONS;
 
 /// A job file and what it is called in messages.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,14 +14,18 @@ pub struct NamedText {
     pub text: String,
 }
 
-/// Options of fio that a word of its own may not follow: switches (`FIO_OPT_STR_SET`).
+/// Options that no word of their own follows (of a job: `FIO_OPT_STR_SET`).
 const SWITCHES: &str = "thread time_based group_reporting new_group stonewall wait_for_previous norandommap \
-                        exitall";
+                        exitall minimal readonly append-terse warnings-fatal bandwidth-log latency-log";
 
-/// Options of fio's front end that take a value, and change only what it prints.
+/// Options of fio's front end, which change only what it prints.
 const FRONT_END: &str = "output output-format eta eta-newline eta-interval status-interval terse-version max-jobs \
                          alloc-size aux-path debug idle-prof bandwidth-log latency-log minimal append-terse \
                          warnings-fatal readonly";
+
+/// Options that make fio do something else than to run all jobs here.
+const OTHER_MODES: &str = "client server section remote-config showcmd parse-only trigger trigger-file \
+                           trigger-timeout trigger-remote profile merge-blktrace-only";
 
 /// Whether a text calls fio, and is no job file.
 pub fn looks_like(text: &str) -> bool {
@@ -71,90 +74,82 @@ pub fn script(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<N
 }
 
 /// The job files that the words behind `fio` mean. Errors: `Usage`.
-pub fn command(words: &[String], place: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
-    let (mut global, mut own, mut files) = (String::new(), String::new(), Vec::new());
+fn command(words: &[String], place: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
+    let mut line = CommandLine::default();
     let mut left = words.iter().peekable();
     while let Some(word) = left.next() {
-        let Some(option) =
-            word.strip_prefix("--").or_else(|| word.strip_prefix('-')).filter(|o| !o.is_empty())
-        else {
-            files.push(word.clone());
+        let option = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
+        let Some(option) = option.filter(|o| !o.is_empty()) else {
+            line.files.push(word.clone());
             continue;
         };
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (option, None),
         };
-        let alone = SWITCHES.split_whitespace().any(|s| s == name)
-            || matches!(
-                name,
-                "minimal"
-                    | "readonly"
-                    | "append-terse"
-                    | "warnings-fatal"
-                    | "bandwidth-log"
-                    | "latency-log"
-            );
         let value = match value {
-            None if !alone => left.next_if(|next| !next.starts_with('-')).cloned(),
+            None if !listed(SWITCHES, name) => left.next_if(|next| !next.starts_with('-')).cloned(),
             value => value,
         };
-        if FRONT_END.split_whitespace().any(|f| f == name) {
-            continue;
+        if listed(OTHER_MODES, name) {
+            let what = format!("`{word}` of fio's command line has no equivalent");
+            return Err(Error::usage(what).with("at", place));
         }
-        if OPTIONS.first_name(name).is_none()
-            && [
-                "client",
-                "server",
-                "section",
-                "remote-config",
-                "showcmd",
-                "parse-only",
-                "trigger",
-                "trigger-file",
-                "trigger-timeout",
-                "profile",
-            ]
-            .contains(&name)
-        {
-            return Err(Error::usage(format!("`{word}` of fio's command line has no equivalent"))
-                .with("at", place));
+        line.take(name, value.as_deref());
+    }
+    line.texts(place, around)
+}
+
+fn listed(names: &str, name: &str) -> bool {
+    names.split_whitespace().any(|listed| listed == name)
+}
+
+/// A command line, its options as lines of a job file.
+#[derive(Default)]
+struct CommandLine {
+    /// Before the first `--name`: for all jobs, those of files as well.
+    global: String,
+    own: String,
+    /// Job files.
+    files: Vec<String>,
+}
+
+impl CommandLine {
+    fn take(&mut self, name: &str, value: Option<&str>) {
+        match (name, value) {
+            ("name", Some("global")) => self.own.push_str("[global]\n"),
+            ("name", value) => self.own.push_str(&format!("[{}]\n", value.unwrap_or_default())),
+            _ if listed(FRONT_END, name) => {}
+            _ => {
+                let to = if self.own.is_empty() { &mut self.global } else { &mut self.own };
+                to.push_str(name);
+                value.iter().for_each(|value| to.push_str(&format!("={value}")));
+                to.push('\n');
+            }
         }
-        if name == "name" {
-            let name = value.unwrap_or_default();
-            own.push_str(&if name == "global" {
-                "[global]\n".to_owned()
-            } else {
-                format!("[{name}]\n")
-            });
-            continue;
+    }
+
+    fn texts(self, place: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
+        let heading = if self.global.is_empty() { "" } else { "[global]\n" };
+        let with_global = |text: &str| format!("{heading}{}{text}", self.global);
+        let mut made = Vec::new();
+        if !self.own.is_empty() {
+            made.push(NamedText { name: place.to_owned(), text: with_global(&self.own) });
         }
-        let to = if own.is_empty() { &mut global } else { &mut own };
-        to.push_str(name);
-        value.iter().for_each(|value| to.push_str(&format!("={value}")));
-        to.push('\n');
-    }
-    if !global.is_empty() {
-        global.insert_str(0, "[global]\n");
-    }
-    let mut made = Vec::new();
-    if !own.is_empty() {
-        made.push(NamedText { name: place.to_owned(), text: format!("{global}{own}") });
-    }
-    for name in files {
-        let text = (around.text)(&name).map_err(|e| {
-            Error::usage(format!("`{name}`, a job file of the command line, cannot be read"))
+        for name in self.files {
+            let text = (around.text)(&name).map_err(|e| {
+                let what = format!("`{name}`, a job file of the command line, cannot be read");
+                Error::usage(what).with("at", place).source(e)
+            })?;
+            // Lines keep their numbers where nothing stands before them.
+            made.push(NamedText { name, text: with_global(&text) });
+        }
+        match made.is_empty() {
+            false => Ok(made),
+            true => Err(Error::usage("the command names no job and no job file")
                 .with("at", place)
-                .source(e)
-        })?;
-        // Lines keep their numbers where nothing stands before them.
-        made.push(NamedText { name, text: format!("{global}{text}") });
-    }
-    match made.is_empty() {
-        false => Ok(made),
-        true => Err(Error::usage("the command names no job and no job file")
-            .with("at", place)
-            .hint("fio runs `--name=NAME` with options behind it, or a job file")),
+                .hint("fio runs `--name=NAME` with options behind it, or a job file")),
+        }
     }
 }
 

@@ -85,7 +85,8 @@ pub fn layout(group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     for (section, extents) in group.iter().zip(&layout.extents) {
         let step = block_step(section);
         let off = |e: &&WorkloadExtent| {
-            let whole = e.offset % step == 0 && e.length.is_none_or(|l| l % step == 0);
+            let whole =
+                e.offset.is_multiple_of(step) && e.length.is_none_or(|l| l.is_multiple_of(step));
             !whole && finer_step(section, e).is_none()
         };
         if let Some(extent) = extents.iter().find(off) {

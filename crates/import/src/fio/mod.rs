@@ -52,11 +52,6 @@ pub fn import_in(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Ve
     of_files(&files, around)
 }
 
-/// Reads the words behind `fio` of a command line. Errors: as [`import`].
-pub fn import_command(words: &[String]) -> Result<Vec<ImportedJob>> {
-    of_files(&command::command(words, "fio", &MACHINE)?, &MACHINE)
-}
-
 fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<ImportedJob>> {
     let (mut wrong, mut jobs) = (Vec::new(), Vec::new());
     let (mut taken, mut made) = (BTreeSet::new(), BTreeMap::new());

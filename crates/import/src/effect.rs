@@ -81,6 +81,16 @@ impl OptionTable {
         entry.map(|(_, effect)| effect)
     }
 
+    /// Options without equivalent, and what each would change. With some values they are taken all the same.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.0.iter().filter_map(|(names, effect)| match effect {
+            Effect::Refused { changes, .. } | Effect::Only { changes, .. } => {
+                Some((*names, *changes))
+            }
+            Effect::Mapped | Effect::Becomes(_) | Effect::Same(_) => None,
+        })
+    }
+
     /// The known name that is most like this one.
     pub fn nearest(&self, written: &str) -> Option<&'static str> {
         suggest::nearest(written, self.names())

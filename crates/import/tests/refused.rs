@@ -177,7 +177,7 @@ fn meanings_that_are_easily_missed() {
         ),
         ("rw=write\nbuffer_pattern=0xdeadbeef", "pattern = \"0xdeadbeef\""),
         ("rw=write\nzero_buffers", "payload = \"zero\""),
-        ("rw=randread\nba=8k", "align = \"8KiB\""),
+        ("rw=randread\nbs=16k\nba=8k", "align = \"8KiB\""),
         ("rw=randtrim\nfilename=/dev/null0", "mix = \"trim\""),
         ("ioengine=libaio\niodepth=8\ndirect=1", "engine = \"uring\""),
         ("ioengine=libaio\niodepth=8", "engine = \"sync\""),

@@ -274,6 +274,8 @@ fn shares_are_of_what_is_there() {
     for (text, part) in [
         ("[a]\nfilename=f\nsize=50%\n", "size = \"4MiB\""),
         ("[a]\nfilename=f\nsize=50%\noffset=75%\n", "offset = \"6MiB\", length = \"2MiB\""),
+        // To whole blocks: up where it begins, down where it ends (fio 3.33: 85 and 84 blocks of a file of 256).
+        ("[a]\nfilename=f\nsize=33%\noffset=33%%\n", "offset = \"2704KiB\", length = \"2700KiB\""),
         ("[a]\nfilename=f\nsize=2m\nio_size=50%\n", "bytes = \"1MiB\""),
         ("[a]\nfilename=/dev/x\nsize=0\n", "size = \"1GiB\""),
         ("[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\n", "workers = 4"),

@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 3] = [
+const PROOFS: [Proof; 4] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",

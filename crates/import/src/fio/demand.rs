@@ -142,6 +142,12 @@ fn end(r: &SectionReader<'_>, target: &TargetSpec) -> SectionEnd {
         r.note_if("time_based", "without a runtime it changes nothing, in fio as here");
         time_based = false;
     }
+    if runtime.is_some() && !time_based {
+        r.note_if(
+            "runtime",
+            "without time_based the section ends with its data, if that is sooner",
+        );
+    }
     let loops = r.integer("loops").unwrap_or(1).max(1);
     let once = match r.amount("io_size") {
         None | Some(value::Amount::Bytes(0)) => target.size,

@@ -8,6 +8,7 @@ use taillight_core::units::ByteSize;
 
 use super::around::shown;
 use super::read::SectionReader;
+use super::target;
 use super::value::{self, Direction};
 
 /// In which order offsets come.
@@ -73,7 +74,8 @@ fn directions(mix: &[MixPart]) -> Vec<Direction> {
 }
 
 /// Reads everything about the pattern.
-pub fn pattern(r: &SectionReader<'_>, count: u32) -> OffsetPattern {
+pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
+    let count = target::file_count(r);
     let (word, modifier) = match r.raw("rw").unwrap_or("read") {
         word if word.contains(':') => word.split_once(':').unwrap_or((word, "")),
         word => (word, ""),

@@ -75,8 +75,13 @@ impl<'a> SectionReader<'a> {
 
     /// Keeps a note about a line.
     pub fn note(&self, line: &OptionLine, text: &str) {
-        let place = line.place.rsplit_once(':').map_or("", |(_, number)| number);
-        self.say(format!("line {place}, {}: {text}", line.name));
+        let file = |place: &'a str| place.rsplit_once(':').unwrap_or(("", ""));
+        let ((own, _), place) = (file(&self.section.place), line.place.as_str());
+        // Of a file that is included its name as well.
+        match place.strip_prefix(own).and_then(|rest| rest.strip_prefix(':')) {
+            Some(number) => self.say(format!("line {number}, {}: {text}", line.name)),
+            None => self.say(format!("{place}, {}: {text}", line.name)),
+        }
     }
 
     /// Keeps a note about an option, if it is given.

@@ -69,8 +69,8 @@ pub fn section(
         MOST_CLONES.. => r.wrong("numjobs", &format!("at most {MOST_CLONES} can be expressed"), 1),
         clones => clones,
     };
-    let target = target::target(&r, clones, made);
-    let pattern = pattern::pattern(&r, target.count);
+    let pattern = pattern::pattern(&r);
+    let target = target::target(&r, clones, pattern.block.min(), made);
     let largest = pattern.block.max();
     if target.size.is_some_and(|size| size > 0 && size / u64::from(target.count) < largest) {
         let what =

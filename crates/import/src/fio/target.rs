@@ -78,8 +78,18 @@ pub enum NeededKind {
     Directory,
 }
 
-/// Reads everything about the target. `made`: bytes of the files that sections before it leave, by path.
-pub fn target(r: &SectionReader<'_>, clones: u32, made: &BTreeMap<String, u64>) -> TargetSpec {
+/// `nrfiles`: files of each job.
+pub fn file_count(r: &SectionReader<'_>) -> u32 {
+    r.small_integer("nrfiles").unwrap_or(1).max(1)
+}
+
+/// Reads everything about the target. `block`: bytes of the smallest block. `made`: bytes of the files that sections before it leave, by path.
+pub fn target(
+    r: &SectionReader<'_>,
+    clones: u32,
+    block: u64,
+    made: &BTreeMap<String, u64>,
+) -> TargetSpec {
     let direct = match r.section().last_of(["direct", "buffered"]) {
         Some(line) if line.name == "direct" => r.boolean("direct", false),
         _ => !r.boolean("buffered", true),
@@ -87,7 +97,7 @@ pub fn target(r: &SectionReader<'_>, clones: u32, made: &BTreeMap<String, u64>) 
     let (engine, driven) = engine(r, direct);
     let overwrite = r.boolean("overwrite", false);
     let options = options(r, engine, direct, overwrite);
-    let count = r.small_integer("nrfiles").unwrap_or(1).max(1);
+    let count = file_count(r);
     let files = names::placement(r, engine, clones, count);
     let needs = names::needs(r, &files);
     let mut spec = TargetSpec {
@@ -103,7 +113,7 @@ pub fn target(r: &SectionReader<'_>, clones: u32, made: &BTreeMap<String, u64>) 
         needs,
     };
     if driven {
-        extent(r, &mut spec, made);
+        extent(r, &mut spec, block, made);
     } else {
         spec.size = Some(0);
     }
@@ -111,7 +121,7 @@ pub fn target(r: &SectionReader<'_>, clones: u32, made: &BTreeMap<String, u64>) 
 }
 
 /// Size and offsets.
-fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, made: &BTreeMap<String, u64>) {
+fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTreeMap<String, u64>) {
     let filesize = match r.raw("filesize") {
         Some(text) if text.contains('-') && text.split_once('-').is_some_and(|(a, b)| a != b) => {
             r.wrong("filesize", "files of different sizes cannot be expressed", None)
@@ -131,11 +141,14 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, made: &BTreeMap<String, 
         existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
     });
     let whole = several.or(there);
-    spec.offset = part_of(r, "offset", whole).unwrap_or(0);
-    spec.increment = part_of(r, "offset_increment", whole).unwrap_or(0);
+    // Shares begin at the next block and end with the last whole one, as in fio.
+    let up = |share: u64| share.div_ceil(block.max(1)).saturating_mul(block);
+    let down = |share: u64| share / block.max(1) * block;
+    spec.offset = part_of(r, "offset", whole, up).unwrap_or(0);
+    spec.increment = part_of(r, "offset_increment", whole, up).unwrap_or(0);
     let rest = whole.map(|whole| whole.saturating_sub(spec.offset)).filter(|rest| *rest > 0);
     // Of a file or device that is there, size=0 is all of it.
-    let asked = part_of(r, "size", whole).filter(|size| *size > 0 || named.is_none());
+    let asked = part_of(r, "size", whole, down).filter(|size| *size > 0 || named.is_none());
     spec.size = match (asked, rest) {
         (Some(size), Some(rest)) if percent(r, "size") => Some(size.min(rest)),
         (Some(size), _) => Some(size),
@@ -167,13 +180,18 @@ fn percent(r: &SectionReader<'_>, name: &str) -> bool {
     matches!(r.amount(name), Some(Amount::Percent(_)))
 }
 
-/// A size that may be a share of `whole`.
-fn part_of(r: &SectionReader<'_>, name: &str, whole: Option<u64>) -> Option<u64> {
+/// A size that may be a share of `whole`, put to whole blocks by `rounded`.
+fn part_of(
+    r: &SectionReader<'_>,
+    name: &str,
+    whole: Option<u64>,
+    rounded: impl Fn(u64) -> u64,
+) -> Option<u64> {
     match (r.amount(name)?, whole) {
         (Amount::Bytes(bytes), _) => Some(bytes),
         (Amount::Percent(100), None) if name == "size" => None,
         (Amount::Percent(p), Some(whole)) => {
-            let share = value::share(whole, p);
+            let share = rounded(value::share(whole, p));
             r.note_if(name, &format!("{p} % of {} is {}", shown(whole), shown(share)));
             Some(share)
         }

@@ -241,6 +241,8 @@ pub struct SchemaArgs {
 #[command(after_help = "Examples:
   taillight import job.fio
   taillight import job.fio --output jobs/
+  taillight import job.fio --dry-run
+  taillight import --format sbk -- -class file -size 4096 -seconds 10 -writers 1
   taillight import workloada -p recordcount=1000000 --output jobs/
   taillight import smart.json --run RUN --moment after
   taillight import bus.csv --run RUN --map docs/bus-mapping.toml
@@ -249,12 +251,18 @@ Options of the file that would change the load and have no equivalent are errors
 job.fio` imports and runs in one go.")]
 pub struct ImportArgs {
     /// Job file of another benchmark (`-` reads standard input); with --run, what another tool saw.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "command")]
+    pub file: Option<PathBuf>,
+    /// A command line of fio or SBK.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["file", "run"])]
+    pub command: Vec<String>,
+    /// Say what becomes of each option, and write no job.
+    #[arg(long, conflicts_with_all = ["output", "run"])]
+    pub dry_run: bool,
     /// Where to: a new file, a directory, or `-` for standard output [default: -].
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What the file is, when its name and text do not tell: fio or ycsb.
+    /// What the file is, when its name and text do not tell: fio, sbk or ycsb.
     #[arg(long, value_name = "NAME", value_parser = import_formats(), hide_possible_values = true)]
     pub format: Option<String>,
     /// YCSB: a further property file, which wins over those before it (repeatable).

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::units::readable::in_line;
-use taillight_core::{Error, Result, atomic};
+use taillight_core::{Error, ErrorKind, Result, atomic};
+use taillight_import::fio::OptionRow;
 use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
+use taillight_suite::host::JobSource;
 
 use crate::args::ImportArgs;
 use crate::{foreign, import_run, output, run};
@@ -18,11 +20,15 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         return import_run::main(args, dir);
     }
     if let Some(dir) = &args.as_run {
-        let made = foreign::imported(&args.file, Some(dir))?;
+        let file = args.file.as_deref().unwrap_or(Path::new("-"));
+        let made = foreign::imported(file, Some(dir))?;
         output::line(&in_line(made.display()));
         return Ok(Exit::Ok);
     }
-    let given = run::read(&args.file)?;
+    let given = match &args.file {
+        Some(file) => run::read(file)?,
+        None => run::command_line(&args.command),
+    };
     let format = match &args.format {
         Some(name) => taillight_import::by_name(name),
         None => taillight_import::detect(&given.name, &given.text),
@@ -45,6 +51,13 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
             .with("format", format.name)
             .hint("leave them out, or add --format ycsb"));
     };
+    for job in &jobs {
+        resolves(job)?;
+    }
+    if args.dry_run {
+        jobs.iter().for_each(show);
+        return Ok(Exit::Ok);
+    }
     tell(&jobs, &given.name);
     let to = args.output.as_deref().filter(|p| *p != Path::new("-"));
     match (to, jobs.as_slice()) {
@@ -63,6 +76,42 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
     }
     Ok(Exit::Ok)
 }
+
+/// Whether `run` would take the job. Errors: `Usage`; what the machine cannot do now is no fault of the file.
+fn resolves(job: &ImportedJob) -> Result<()> {
+    let source = JobSource::written(format!("{}.toml", job.name), job.toml.clone());
+    match source.job().and_then(|job| run::resolve(&job)) {
+        Err(e) if e.kind() == ErrorKind::Usage => Err(e.with("job", &job.name)),
+        _ => Ok(()),
+    }
+}
+
+/// What becomes of each option, and what a reader should know.
+fn show(job: &ImportedJob) {
+    output::line(&format!("job {}", in_line(&job.name)));
+    let column =
+        |of: fn(&OptionRow) -> &str| job.options.iter().map(|row| of(row).chars().count()).max();
+    let section = column(|row| &row.section).unwrap_or(0) + 2;
+    let option = column(|row| &row.option).unwrap_or(0).min(LONGEST);
+    for row in &job.options {
+        let here = match (row.becomes, row.no_effect) {
+            (_, Some(why)) => format!("no effect here: {why}"),
+            (becomes, None) => becomes.unwrap_or_default().to_owned(),
+        };
+        let name = format!("[{}]", row.section);
+        let line = format!("  {name:section$}  {:option$}  {here}", row.option);
+        output::line(&in_line(line.trim_end()).to_string());
+    }
+    let told = |note: &&String| {
+        !job.options.iter().any(|row| row.no_effect.is_some_and(|why| note.ends_with(why)))
+    };
+    for note in job.notes.iter().filter(told) {
+        output::line(&format!("  note: {}", in_line(note)));
+    }
+}
+
+/// Characters of an option in a table; longer ones push the line out.
+const LONGEST: usize = 32;
 
 /// `own`, then the files in order, then single assignments: later ones win. Errors: `Usage` for
 /// files and assignments that cannot be read.

@@ -31,17 +31,18 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     }
     report::rescue(run)?;
     let mut dir = RunDir::open(run)?;
-    let given = read(&args.file)?;
+    let file = args.file.as_deref().unwrap_or(Path::new("-"));
+    let given = read(file)?;
     match &args.map {
         Some(map) => {
-            add_bus_table(&dir, &args.file, &given, &BusMapping::parse(&read(map)?)?)?;
+            add_bus_table(&dir, file, &given, &BusMapping::parse(&read(map)?)?)?;
             sums::add(&mut dir, names::BUS)?;
         }
         None if json::looks_like(&given) => add_drive_logs(&dir, args, json::parse(&given)?)?,
         None => {
             let what = "the file is of no kind that can be added to a run";
             return Err(Error::usage(what)
-                .with("path", args.file.display())
+                .with("path", file.display())
                 .hint("known: JSON of nvme-cli, and with --map the table of a bus analyser"));
         }
     }

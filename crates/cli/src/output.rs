@@ -23,6 +23,8 @@ pub struct Voice {
     pub json: bool,
     /// It reads the short form.
     pub short: bool,
+    /// It reads what fio writes.
+    pub fio: bool,
 }
 
 static VOICE: OnceLock<Voice> = OnceLock::new();

@@ -9,6 +9,7 @@ use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_report::analyse::CapturedIos;
 use taillight_report::format::counted;
+use taillight_report::render::fio_json::fio_json;
 use taillight_report::table::{self, Table, paragraph};
 use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile, ShortReport};
 use taillight_rundir::series::PointRole;
@@ -64,6 +65,7 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     let report = make(&runs, options)?;
     let short = output::voice().short;
     match report.summaries.as_slice() {
+        _ if output::voice().fio => fio_json_of(&runs)?,
         all if short => {
             let all = runs.iter().map(PathBuf::as_path).zip(all);
             output::json(&ShortReport::new(None, report.html.as_deref(), all))?;
@@ -155,6 +157,10 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
 pub fn json_of(dir: &Path) -> Result<()> {
     let none = || Error::corrupt("there is no summary").with("path", dir.display());
     let short = output::voice().short;
+    if output::voice().fio {
+        let runs = saved::read(dir)?.map_or_else(|| vec![dir.to_owned()], |series| series.runs);
+        return fio_json_of(&runs);
+    }
     let Some(series) = saved::read(dir)? else {
         let summary = Summary::read(dir)?.ok_or_else(none)?;
         return match short {
@@ -186,6 +192,18 @@ pub fn json_of(dir: &Path) -> Result<()> {
     let page = Some(&*page).filter(|page| page.is_file());
     let answer = Some(series.context.text);
     output::json(&ShortReport::new(answer, page, paths.into_iter().zip(&summaries)))
+}
+
+/// Runs with a summary, as one document of fio.
+fn fio_json_of(runs: &[PathBuf]) -> Result<()> {
+    let (mut manifests, mut summaries) = (Vec::new(), Vec::new());
+    for run in runs {
+        if let Some(summary) = Summary::read(run)? {
+            manifests.push(RunDir::open(run)?.manifest().clone());
+            summaries.push(summary);
+        }
+    }
+    output::json(&fio_json(manifests.iter().zip(&summaries)))
 }
 
 /// [`json_of`] after a load that is over and kept: that it cannot be printed is told, and no reason to say

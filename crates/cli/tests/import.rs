@@ -36,7 +36,7 @@ fn every_example_gives_plans_that_fio_can_say_too() {
             if fio.contains(".dat:") {
                 // A directory of files is a list of names in fio, which cannot come back.
                 let (_, err) = run(dir.path(), &["run", "again.fio", "--print-plan"], 2);
-                assert!(err.contains("several paths"), "{err}");
+                assert!(err.contains("which fio visits in turns"), "{err}");
                 continue;
             }
             let (again, _) = run(dir.path(), &["run", "again.fio", "--print-plan"], 0);
@@ -89,10 +89,10 @@ fn several_jobs_run_in_order_and_leave_a_directory_each() {
 #[test]
 fn refusals_come_before_any_run() {
     let dir = scratch();
-    let text = "[one]\nioengine=null\nsize=1m\n[two]\nstonewall\nsize=1m\nexitall\n";
+    let text = "[one]\nioengine=null\nsize=1m\n[two]\nstonewall\nsize=1m\nflow=1\n";
     std::fs::write(dir.path().join("bad.fio"), text).expect("written");
     let (_, err) = run(dir.path(), &["run", "bad.fio"], 2);
-    assert!(err.contains("`exitall` in [two]") && err.contains("bad.fio:7"), "{err}");
+    assert!(err.contains("`flow` in [two]") && err.contains("bad.fio:7"), "{err}");
     assert!(!dir.path().join("taillight-runs").exists());
     let (_, err) = run(dir.path(), &["import", "bad.fio"], 2);
     assert!(err.contains("hint: take the line out"), "{err}");
@@ -176,4 +176,71 @@ fn every_target_is_looked_at_before_the_first_job_runs() {
     std::fs::remove_dir_all(path.join("out")).expect("removed");
     run(path, &["run", "two.fio", "--output", "out"], 0);
     assert!(path.join("out/second/summary.json").exists());
+}
+
+/// A pasted command line had to be made a job file by hand, and results had no form that tools of fio read.
+#[test]
+fn a_command_line_of_fio_runs_and_answers_as_fio() {
+    let dir = scratch();
+    let words = "--ioengine=null --size=1m --rw=randread --number_ios=200";
+    let line = format!("run --output-format=json --output out -- fio --name=a {words}");
+    let (out, _) = run(dir.path(), &line.split(' ').collect::<Vec<_>>(), 0);
+    let answer: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let job = &answer["jobs"][0];
+    assert_eq!((&job["jobname"], &job["read"]["total_ios"]), (&"a".into(), &200.into()), "{job}");
+    assert_eq!(
+        (&job["write"]["total_ios"], &job["job options"]["rw"]),
+        (&0.into(), &"randread".into())
+    );
+    let script =
+        format!("#!/bin/sh\n# two jobs\nsudo fio -name=a {words} \\\n  --name=b --rw=write\n");
+    std::fs::write(dir.path().join("job.sh"), script).expect("written");
+    let (plan, _) = run(dir.path(), &["run", "job.sh", "--print-plan"], 2);
+    assert!(plan.is_empty());
+    let script = format!("fio -name=a {words}\nfio --name=b {words} > log\n");
+    std::fs::write(dir.path().join("job.sh"), script).expect("written");
+    let (plan, _) = run(dir.path(), &["run", "job.sh", "--print-plan"], 0);
+    assert_eq!(plan.matches("operations = 200").count(), 2, "{plan}");
+}
+
+#[test]
+fn what_fio_asks_to_be_there_is_asked_for_before_anything_is_laid_out() {
+    let dir = scratch();
+    let text = "[a]\nfilename=made\nsize=1m\nrw=write\n[b]\nstonewall\nfilename=absent\n\
+                allow_file_create=0\nsize=1m\ndirectory=nodir\n";
+    std::fs::write(dir.path().join("x.fio"), text).expect("written");
+    let (_, err) = run(dir.path(), &["run", "x.fio"], 2);
+    for part in [
+        "for 2 reasons",
+        "`allow_file_create` in [b] needs `nodir/absent`, which is not there",
+        "`directory` in [b] needs `nodir`, which is not there",
+        "x.fio:8",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    let left = std::fs::read_dir(dir.path()).expect("listed").count();
+    assert_eq!(left, 1, "only the job file is there");
+}
+
+#[test]
+fn a_dry_run_says_what_becomes_of_each_option() {
+    let dir = scratch();
+    let text = "[global]\nioengine=libaio\ngroup_reporting\n[a]\nsize=1m\nbs=4k\n";
+    std::fs::write(dir.path().join("x.fio"), text).expect("written");
+    let (out, _) = run(dir.path(), &["import", "x.fio", "--dry-run"], 0);
+    for part in [
+        "group_reporting  no effect here: the workers of a workload are one row already",
+        "bs=4k            block_size",
+        "note: line 2, ioengine: without direct=1",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+}
+
+#[test]
+fn a_command_line_of_sbk_is_imported() {
+    let dir = scratch();
+    let line = "import --format sbk -- -class file -size 100 -seconds 1 -writers 1";
+    let (job, _) = run(dir.path(), &line.split(' ').collect::<Vec<_>>(), 0);
+    assert!(job.contains("block_size = \"100B\"") && job.contains("duration = \"1s\""), "{job}");
 }

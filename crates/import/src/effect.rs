@@ -7,6 +7,8 @@ use taillight_core::suggest;
 pub enum Effect {
     /// It becomes part of the job.
     Mapped,
+    /// It becomes part of the job: these fields.
+    Becomes(&'static str),
     /// Accepted: it changes nothing here, for this reason.
     Same(&'static str),
     /// Refused, unless the value is one of these that mean "not at all".
@@ -16,6 +18,40 @@ pub enum Effect {
         /// What it would change.
         changes: &'static str,
     },
+    /// With one of these values it changes nothing here, for this reason; with others it is refused.
+    Only {
+        /// Values that change nothing.
+        values: &'static [&'static str],
+        /// Why.
+        why: &'static str,
+        /// What another would change.
+        changes: &'static str,
+    },
+}
+
+impl Effect {
+    /// What an option of this value would change, where it has no equivalent.
+    pub fn refuses(self, value: &str) -> Option<&'static str> {
+        match self {
+            Effect::Refused { unless: known, changes }
+            | Effect::Only { values: known, changes, .. } => {
+                Some(changes).filter(|_| !known.contains(&value))
+            }
+            Effect::Mapped | Effect::Becomes(_) | Effect::Same(_) => None,
+        }
+    }
+
+    /// Why an option of this value changes nothing here.
+    pub fn no_effect(self, value: &str) -> Option<&'static str> {
+        match self {
+            Effect::Same(why) => Some(why),
+            Effect::Only { values, why, .. } => Some(why).filter(|_| values.contains(&value)),
+            Effect::Refused { unless, .. } => {
+                Some("not asked for").filter(|_| unless.contains(&value))
+            }
+            Effect::Mapped | Effect::Becomes(_) => None,
+        }
+    }
 }
 
 /// Options with what becomes of them: names apart by blanks, aliases of one option by `|`.
@@ -43,6 +79,16 @@ impl OptionTable {
     pub fn effect(&self, name: &str) -> Option<Effect> {
         let entry = self.entries().find(|(names, _)| names.split('|').next() == Some(name));
         entry.map(|(_, effect)| effect)
+    }
+
+    /// Options without equivalent, and what each would change. With some values they are taken all the same.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.0.iter().filter_map(|(names, effect)| match effect {
+            Effect::Refused { changes, .. } | Effect::Only { changes, .. } => {
+                Some((*names, *changes))
+            }
+            Effect::Mapped | Effect::Becomes(_) | Effect::Same(_) => None,
+        })
     }
 
     /// The known name that is most like this one.

@@ -8,11 +8,16 @@
 mod effect;
 pub mod fio;
 pub mod results;
+mod sbk;
 pub mod ycsb;
 
-use taillight_core::Result;
+use std::collections::BTreeSet;
+
 use taillight_core::job::JobFile;
 use taillight_core::plan::Plan;
+use taillight_core::{Error, Result};
+
+use fio::{Needed, OptionRow};
 
 /// One Taillight job made from a part of the other file. The jobs of a file run in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +28,10 @@ pub struct ImportedJob {
     /// What a reader should know: options that changed nothing, and small differences. They stand
     /// in `toml` as comments as well.
     pub notes: Vec<String>,
+    /// The options of the other file, with what becomes of each.
+    pub options: Vec<OptionRow>,
+    /// What has to be there before it runs.
+    pub needs: Vec<Needed>,
 }
 
 /// Width of comments.
@@ -36,7 +45,7 @@ impl ImportedJob {
         notes.iter().for_each(|note| comment(note, &mut toml));
         toml.push('\n');
         toml.push_str(&job.to_toml()?);
-        Ok(ImportedJob { name, toml, notes })
+        Ok(ImportedJob { name, toml, notes, options: Vec::new(), needs: Vec::new() })
     }
 }
 
@@ -54,6 +63,36 @@ fn comment(text: &str, out: &mut String) {
     }
     out.push_str(&line);
     out.push('\n');
+}
+
+/// All reasons why a file cannot be taken over, each once: what `[global]` says is wrong in every section.
+/// Errors: `Usage`, unless there are none.
+fn all_of(mut wrong: Vec<Error>) -> Result<()> {
+    // One line and option, or else the same words.
+    let about = |e: &Error| {
+        let text = e.to_string();
+        let option = text
+            .strip_prefix('`')
+            .and_then(|rest| rest.split_once("` in ["))
+            .map(|(name, _)| name.to_owned());
+        match (option, text.rsplit_once(" (at: ")) {
+            (Some(option), Some((_, at))) => (option, at.to_owned()),
+            _ => (text, String::new()),
+        }
+    };
+    let mut seen = BTreeSet::new();
+    wrong.retain(|e| seen.insert(about(e)));
+    match wrong.as_slice() {
+        [] => Ok(()),
+        [_] => wrong.pop().map_or(Ok(()), Err),
+        all => {
+            let each: Vec<String> = all.iter().map(|e| format!("\n  - {e}")).collect();
+            let what = format!("the file cannot be run as it is, for {} reasons", all.len());
+            Err(Error::usage(what)
+                .source(each.concat())
+                .hint("take out or change these lines; docs/fio.md says what each option becomes"))
+        }
+    }
 }
 
 /// At most so many characters of `name`; those that no name of a run may have become dashes.
@@ -91,6 +130,13 @@ pub const FORMATS: &[ImportFormat] = &[
         extensions: &["properties"],
         looks_like: ycsb::looks_like,
         import: ycsb::import,
+    },
+    ImportFormat {
+        name: "sbk",
+        about: "command line of SBK",
+        extensions: &[],
+        looks_like: sbk::looks_like,
+        import: sbk::import,
     },
 ];
 

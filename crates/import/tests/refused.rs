@@ -32,25 +32,47 @@ fn a_mix_that_rates_decide_is_told() {
 #[test]
 fn options_without_equivalent() {
     for (lines, parts) in [
-        ("exitall", vec!["`exitall` in [a]", "when the other sections end", "a.fio:3"]),
+        ("numjobs=2\nexitall", vec!["`exitall` in [a]", "when the other sections end", "a.fio:1"]),
         ("rw=read\nend_fsync=1", vec!["`end_fsync`", "sync at the end", "a.fio:4"]),
         ("latency_target=5000", vec!["queue depth while running"]),
-        ("rw=randread:8", vec!["modifier `:8`"]),
+        ("rw=randread:8", vec!["`:8` means so many I/Os in sequence", "a.fio:3"]),
+        ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
+        ("rw=read:-12k", vec!["on the way back", "`:-8KiB` reads every block once"]),
+        ("bs=4k-8k", vec!["unknown unit"]),
+        ("rw=read:8k\nbsrange=4k-8k", vec!["a step between blocks of several sizes"]),
         ("rw=trimwrite", vec!["trim before each write"]),
         ("rw=sideways", vec!["`sideways` is not known", "randrw"]),
-        ("ioengine=rbd", vec!["`rbd` has no equivalent", "io_uring"]),
-        ("filename=a:b", vec!["several paths", "one [target]"]),
-        ("size=50%", vec!["percentage needs the size of the file"]),
+        ("ioengine=rbd", vec!["`rbd` talks to a server or cluster", "io_uring"]),
+        ("ioengine=mmap", vec!["`mmap` copies to and from a mapping"]),
+        ("ioengine=odd", vec!["`odd` has no equivalent"]),
+        ("filename=a:b", vec!["2 files, which fio visits in turns"]),
+        ("size=50%", vec!["a percentage needs a file or device that is there"]),
+        ("bs=128m", vec!["`bs` in [a]: a block of 128MiB does not fit", "a.fio:3"]),
+        (
+            "bssplit=512/50:4k/50\nblockalign=4k",
+            vec!["`ba` in [a]: blocks of this section are no multiples"],
+        ),
+        (
+            "rw=randread\nfilename=f\noffset=1k",
+            vec!["`offset` in [a]: a part from 1KiB on is no whole number of blocks of 4KiB"],
+        ),
+        ("lockfile=exclusive", vec!["`lockfile`", "run at the same time"]),
+        ("create_on_open=1\nrw=randrw", vec!["would read an empty one"]),
+        ("wait_for=b", vec!["only [b] is waited for"]),
+        ("startdelay=1-3", vec!["drawn from a range"]),
+        ("zonemode=strided", vec!["zone by zone"]),
         ("bs=4k,8k\nrw=randrw", vec!["reads and writes", "two sections"]),
         ("rate_iops=100,0\nrw=rw", vec!["only one of reads and writes"]),
-        ("thinktime=100\nrate_iops=10", vec!["a rate and pauses together"]),
-        ("sync=1\nfsync=1", vec!["only one of sync"]),
-        ("verify=crc32c", vec!["only reads"]),
-        ("verify=pattern\nrw=write", vec!["checksums of the content"]),
+        ("rw=write\nsync=1\nfsync=1", vec!["only one of sync"]),
+        ("verify=odd\nrw=write", vec!["only checks of the content"]),
         ("random_distribution=zoned_abs:1/1m\nrw=randread", vec!["`zoned_abs`"]),
         ("bssplit=4k/50:8k/20", vec!["add up to 70"]),
-        ("time_based", vec!["needs a runtime"]),
-        ("nrfiles=4", vec!["file_service_type=sequential"]),
+        (
+            "numjobs=2\nrw=randread\nnorandommap\n[b]\nsize=1m\nrw=read",
+            vec!["draws of any block (norandommap)"],
+        ),
+        ("nrfiles=4\nbsrange=4k-8k", vec!["file_service_type=sequential"]),
+        ("nrfiles=4\nrw=read:8k", vec!["steps through several files"]),
         ("numjobs=0", vec!["0 does nothing"]),
         ("iodepth=deep", vec!["not a whole number"]),
         ("iodepth", vec!["needs a value"]),
@@ -68,7 +90,7 @@ fn options_without_equivalent() {
         ("size=$SIZE", vec!["a.fio:3"]),
         ("runtime=${NONE}", vec!["the variable is not set", "a.fio:3"]),
         ("bs=`echo 4k`", vec!["not a whole number", "a.fio:3"]),
-        ("include common.fio", vec!["a.fio:3"]),
+        ("include absent.fio", vec!["`absent.fio`, which is included, cannot be read", "a.fio:3"]),
     ] {
         let text = section(lines);
         let said = refused(&text);
@@ -90,6 +112,12 @@ fn sections_that_need_two_targets() {
     assert!(refused(&two("filename=x\nruntime=2\ntime_based")).contains("differ in runtime"));
     assert!(refused(&two("filename=x\ndirect=1")).contains("differ in direct"));
     assert_eq!(import(&two("filename=y\nstonewall"), "a.fio").expect("two jobs").len(), 2);
+    assert_eq!(import(&two("filename=y\nwait_for=a"), "a.fio").expect("two jobs").len(), 2);
+    // What differs is said at once.
+    let said = refused(&two("filename=y\nruntime=2\ndirect=1"));
+    for part in ["for 3 reasons", "differ in direct", "differ in filename", "differ in runtime"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]
@@ -119,6 +147,15 @@ fn meanings_that_are_easily_missed() {
         ("number_ios=10\nnumjobs=2", "operations = 20"),
         // Jobs on one file walk it one by one, unless each has its slice.
         ("filename=f\nnumjobs=2", "name = \"a-1\""),
+        ("rw=read:-8k", "access = \"reverse\""),
+        ("rw=read:8k", "kind = \"strided\", stride = \"12KiB\""),
+        ("rw=read:8k", "bytes = \"21848KiB\""),
+        ("nrfiles=4\nrw=write", "kind = \"strided\", stride = \"16MiB\""),
+        ("direct=1\niodepth_batch=4\nioengine=libaio", "submit_batch = 4"),
+        ("rw=write\nbuffer_pattern=12345", "pattern = \"0x3930\""),
+        ("filename=f\noffset=1k", "align = \"1KiB\", offset = \"1KiB\""),
+        ("norandommap\nrw=randread\n[b]\nsize=64m", "bytes = \"128MiB\""),
+        ("direct=1\nbuffered=1", "direct = false"),
         ("filename=f\nnumjobs=2\noffset_increment=64m", "workers = 2"),
         // Rates are per job and direction, and decide the mix.
         ("rate_iops=100\nnumjobs=3", "rate = \"300/s\""),
@@ -140,9 +177,10 @@ fn meanings_that_are_easily_missed() {
         ),
         ("rw=write\nbuffer_pattern=0xdeadbeef", "pattern = \"0xdeadbeef\""),
         ("rw=write\nzero_buffers", "payload = \"zero\""),
-        ("rw=randread\nba=8k", "align = \"8KiB\""),
+        ("rw=randread\nbs=16k\nba=8k", "align = \"8KiB\""),
         ("rw=randtrim\nfilename=/dev/null0", "mix = \"trim\""),
-        ("ioengine=libaio\niodepth=8", "engine = \"uring\""),
+        ("ioengine=libaio\niodepth=8\ndirect=1", "engine = \"uring\""),
+        ("ioengine=libaio\niodepth=8", "engine = \"sync\""),
         ("ioengine=io_uring\nfixedbufs", "fixed_buffers = true\nregistered_files = false"),
         ("cpus_allowed=0,2-3", "cpus = [0, 2, 3]"),
         ("size=100%\nfilename=f", "path = \"f\"\n\n"),
@@ -170,10 +208,103 @@ fn sections_side_by_side_end_one_by_one() {
 
 #[test]
 fn all_reasons_are_said_at_once_and_each_once() {
-    let text = "[global]\nend_fsync=1\nrx=read\n[a]\nrw=write\nsize=1m\nstartdelay=3\n\
-                [b]\nrw=write\nsize=4q\n";
+    let text = "[global]\nend_fsync=1\nrx=read\n[a]\nrw=write\nsize=1m\nflow=3\n\
+                [b]\nrw=sideways\nsize=4q\niodepth=deep\n";
     let said = refused(text);
-    for part in ["for 4 reasons", "a.fio:2", "a.fio:3", "a.fio:7", "a.fio:10"] {
+    for part in
+        ["for 6 reasons", "a.fio:2)", "a.fio:3)", "a.fio:7)", "a.fio:9)", "a.fio:10)", "a.fio:11)"]
+    {
         assert_eq!(said.matches(part).count(), 1, "{part}: {said}");
     }
+}
+
+/// Each of these was refused, or changed the load without a word.
+#[test]
+fn what_differs_or_has_no_effect_is_said() {
+    for (lines, note) in [
+        ("exec_prerun=echo 3", "line 3, exec_prerun: NOT executed"),
+        ("verify=crc32c", "its content is NOT checked".trim_start_matches("its ")),
+        (
+            "rw=randwrite\nverify=md5\nverify_backlog=8",
+            "verify_backlog: blocks are checked after the run",
+        ),
+        ("rw=randwrite\nverify=md5\ntime_based\nruntime=1", "nothing is checked, as in fio"),
+        ("rw=randwrite\nverify=md5\nloops=2", "fio checks after each of its loops"),
+        ("rw=write\ncreate_on_open=1", "grows as it is written, here too"),
+        ("thinktime=100\nrate_iops=10", "the rate leaves room for the pauses"),
+        ("thinktime=1s\nrate_iops=10", "longer than the rate leaves room for"),
+        ("startdelay=5", "the whole group begins later"),
+        ("exitall", "all end at the same time"),
+        ("cpus_allowed=0-3", "pinned to one of them, in turns"),
+        ("filesize=32m", "fio ends at 32MiB"),
+        ("zonemode=none\nsteadystate_duration=0\nlockfile=none", "no file is locked"),
+    ] {
+        let jobs = import(&section(lines), "a.fio").expect(lines);
+        let notes = jobs[0].notes.join("\n");
+        assert!(notes.contains(note), "{lines}: {notes}");
+    }
+}
+
+#[test]
+fn rates_and_pauses_leave_the_slower_one() {
+    assert!(toml("thinktime=100\nrate_iops=10").contains("rate = \"10/s\""));
+    let paused = toml("thinktime=1s\nrate_iops=10");
+    assert!(paused.contains("think = { time = \"1s\"") && !paused.contains("rate ="), "{paused}");
+}
+
+/// A file of 8 MiB, a device of 1 GiB and a directory.
+fn on_a_machine(text: &str) -> String {
+    use taillight_import::fio::{Existing, Surroundings, import_in};
+    let existing = |path: &str| match path {
+        "f" => Some(Existing::File(8 << 20)),
+        "/dev/x" => Some(Existing::Device(Some(1 << 30))),
+        "d" => Some(Existing::Directory),
+        _ => None,
+    };
+    let text_of = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+    let around = Surroundings { environment: &|_| None, text: &text_of, existing: &existing };
+    match import_in(text, "a.fio", &around) {
+        Ok(jobs) => jobs.into_iter().map(|j| j.toml).collect(),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn shares_are_of_what_is_there() {
+    for (text, part) in [
+        ("[a]\nfilename=f\nsize=50%\n", "size = \"4MiB\""),
+        ("[a]\nfilename=f\nsize=50%\noffset=75%\n", "offset = \"6MiB\", length = \"2MiB\""),
+        // To whole blocks: up where it begins, down where it ends (fio 3.33: 85 and 84 blocks of a file of 256).
+        ("[a]\nfilename=f\nsize=33%\noffset=33%%\n", "offset = \"2704KiB\", length = \"2700KiB\""),
+        ("[a]\nfilename=f\nsize=2m\nio_size=50%\n", "bytes = \"1MiB\""),
+        ("[a]\nfilename=/dev/x\nsize=0\n", "size = \"1GiB\""),
+        ("[a]\nfilename=/dev/x\nsize=25%\noffset_increment=25%\nnumjobs=4\n", "workers = 4"),
+        // A section that is called as a device is it.
+        ("[/dev/x]\nrw=read\n", "path = \"/dev/x\""),
+        // What an earlier section makes.
+        (
+            "[a]\nfilename=n\nsize=4m\nrw=write\n[b]\nstonewall\nfilename=n\nsize=50%\n",
+            "size = \"2MiB\"",
+        ),
+        ("[a]\nfilename=n\nsize=50%\n", "a percentage needs a file or device"),
+    ] {
+        let said = on_a_machine(text);
+        assert!(said.contains(part), "{text}: no {part} in\n{said}");
+    }
+}
+
+#[test]
+fn files_follow_the_section() {
+    let paths = |text: &str| -> Vec<String> {
+        let toml = on_a_machine(text);
+        let lines = toml.lines().filter_map(|l| l.strip_prefix("path = "));
+        lines.map(|path| path.trim_matches('"').to_owned()).collect()
+    };
+    let global = "[global]\nname=all\nsize=1m\nrw=write\ndirectory=d\n";
+    assert_eq!(paths(&format!("{global}[a]\n[b]\nstonewall\n")), ["d/a.0.0", "d/b.0.0"]);
+    let two = format!("{global}numjobs=2\n[a]\n[b]\nstonewall\n[a]\nstonewall\n");
+    assert_eq!(paths(&two), ["d/a/", "d/b/", "d/a/"], "two sections of one name share their files");
+    let format =
+        format!("{global}filename_format=$jobname-$filenum\n[a]\n[b]\nstonewall\nnumjobs=2\n");
+    assert_eq!(paths(&format), ["d/a-0", "d/b-0"], "all jobs of a section share one file");
 }

@@ -174,3 +174,17 @@ fn a_store_keeps_what_was_loaded() {
         assert!(job.name.starts_with("x-y"));
     }
 }
+
+/// `redis.host` was refused as a property of a binding that is not used.
+#[test]
+fn redis_is_the_store_that_its_properties_name() {
+    let (job, _) = job("redis.host=db\nredis.port=7000\nredis.timeout=2000\n");
+    let target = job["target"].to_string();
+    for part in ["driver = \"redis\"", "path = \"db:7000\"", "timeout = \"2s\"", "keep = true"] {
+        assert!(target.contains(part), "{part}: {target}");
+    }
+    let all = |lines: &str| refused(&format!("{BASE}{lines}"));
+    assert!(all("redis.host=db\nredis.password=x\n").contains("REDIS_PASSWORD"));
+    assert!(all("redis.host=db\nredis.cluster=true\n").contains("no cluster"));
+    assert!(all("db=site.ycsb.db.RedisClient\n").contains("without `redis.host`"));
+}

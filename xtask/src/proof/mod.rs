@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 3] = [
+const PROOFS: [Proof; 4] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -44,6 +44,14 @@ const PROOFS: [Proof; 3] = [
         results: "crates/suite/tests/disk_for.jsonl",
         page: "docs/disk-for.md",
         table: disk_for,
+    },
+    Proof {
+        name: "fio",
+        package: "taillight-cli",
+        test: ["fio_work", "proof"],
+        results: "crates/cli/tests/fio_work.jsonl",
+        page: "docs/fio.md",
+        table: fio,
     },
 ];
 
@@ -116,6 +124,32 @@ const DISK_FOR: [Column; 6] = [
 
 fn disk_for(cells: &[Value]) -> Result<String> {
     table(&DISK_FOR, cells.iter())
+}
+
+/// The same file in both tools, by groups of sections.
+const FIO_WORK: [Column; 6] = [
+    ("file", &["file"]),
+    ("operations, fio", &["fio"]),
+    ("Taillight", &["taillight"]),
+    ("bytes, fio", &["fio_bytes"]),
+    ("Taillight", &["taillight_bytes"]),
+    (
+        "files, fio and Taillight; their sizes; syncs",
+        &["fio_files", "files", "sizes", "fio_syncs", "syncs"],
+    ),
+];
+
+/// Options of fio without equivalent.
+const FIO_REFUSED: [Column; 2] = [("option", &["refused"]), ("it would change", &["changes"])];
+
+fn fio(cells: &[Value]) -> Result<String> {
+    let (refused, work): (Vec<&Value>, Vec<&Value>) =
+        cells.iter().partition(|cell| cell.get("refused").is_some());
+    let work = table(&FIO_WORK, work.into_iter())?;
+    let refused = table(&FIO_REFUSED, refused.into_iter())?;
+    Ok(format!(
+        "{work}\nOptions that are refused, unless their value asks for nothing:\n\n{refused}"
+    ))
 }
 
 fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {

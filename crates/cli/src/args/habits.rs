@@ -115,6 +115,7 @@ fn habit(flag: &str, value: &str, command: &str) -> Result<Option<Vec<String>>> 
             ours("--sync", format!("{}:{value}", flag.trim_start_matches('-')))
         }
         "--number_ios" => same("--ops"),
+        "--output-format" if value.starts_with("json") => Some(vec!["--json=fio".to_owned()]),
         "--randseed" | "--seed" if count() => set("run.seed"),
         "--name" => ours("--set", format!("run.name={value:?}")),
         _ => None,

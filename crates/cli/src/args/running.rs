@@ -15,6 +15,8 @@ pub enum JsonForm {
     Full,
     /// Verdict, rates, percentiles, ceilings, paths.
     Short,
+    /// As fio writes it.
+    Fio,
 }
 
 /// `--rw`: operation and order in one word.
@@ -58,6 +60,7 @@ pub enum ArrivalFlag {
   taillight run job.toml --print-plan > plan.toml
   taillight run job.toml --live=127.0.0.1:9713
   taillight run job.fio
+  taillight run -- fio --name=a --rw=randread --size=1g
 
 Sizes: B KiB MiB GiB TiB PiB kB MB GB TB PB. Times: ns us ms s min h.
 Exit codes: 0 complete, 2 bad input, 3 refused by the guard, 4 not possible here, 5 target failed, \
@@ -66,6 +69,9 @@ pub struct RunArgs {
     /// Job file; `-` reads it from standard input. Flags override its fields.
     #[arg(value_name = "JOB.toml")]
     pub job: Option<PathBuf>,
+    /// A command line of fio, to be run here: `taillight run -- fio --name=a --rw=randread --size=1g`.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "job")]
+    pub command: Vec<String>,
     /// Driver (`taillight drivers` lists them) [default: file, redis or s3, by --path].
     #[arg(long, value_name = "NAME")]
     pub driver: Option<String>,
@@ -146,7 +152,8 @@ pub struct RunArgs {
     #[arg(long, help_heading = FURTHER)]
     pub print_plan: bool,
     /// The summary as JSON on standard output, a list of those of several jobs, or report.json of a series;
-    /// words go to standard error. `--json=short`: verdict, rates, percentiles, ceilings and paths alone.
+    /// words go to standard error. `--json=short`: verdict, rates, percentiles, ceilings and paths alone;
+    /// `--json=fio`, or fio's `--output-format=json`: as fio writes it.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, help_heading = FURTHER)]
     #[arg(default_missing_value = "full", value_enum, hide_possible_values = true)]
     #[arg(conflicts_with = "print_plan")]

@@ -34,6 +34,7 @@ pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
         return Ok(None);
     };
     let jobs = (format.import)(&source.text, &source.name)?;
+    taillight_import::fio::check_needs(jobs.iter().flat_map(|job| &job.needs))?;
     import::tell(&jobs, &source.name);
     let named = jobs.into_iter().map(|job| NamedJob {
         source: JobSource::written(

@@ -110,6 +110,16 @@ pub fn read(path: &Path) -> Result<JobSource> {
     Ok(JobSource::written(name, text))
 }
 
+/// The words of a command line of another benchmark, as a shell would have to be given them.
+pub fn command_line(words: &[String]) -> JobSource {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,%+@".contains(c);
+    let quoted = words.iter().map(|word| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    });
+    JobSource::written("command line", quoted.collect::<Vec<_>>().join(" "))
+}
+
 /// Sets `path` from a flag that may be absent.
 fn set(job: &mut Job, flag: &str, path: &str, value: Option<FlagValue<'_>>) -> Result<()> {
     match value {

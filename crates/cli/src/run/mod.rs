@@ -47,7 +47,7 @@ use crate::{output, problem, registry, report};
 use directory::{NewRun, series_directory};
 
 pub use host::{RunHost, run_method};
-pub use job::{ceiling_parts, driver_of, plan_of, read, resolve};
+pub use job::{ceiling_parts, command_line, driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;
@@ -66,7 +66,10 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
 }
 
 fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
-    let source = args.job.as_deref().map(job::read).transpose()?;
+    let source = match args.command.as_slice() {
+        [] => args.job.as_deref().map(job::read).transpose()?,
+        words => Some(job::command_line(words)),
+    };
     if let Some(source) = &source
         && let Some(jobs) = imported::jobs(source)?
     {

@@ -1,7 +1,6 @@
 //! How much a section does and when: its end, warm-up, rates, pauses.
 
-use taillight_core::Result;
-use taillight_core::plan::Think;
+use taillight_core::plan::{BlockSize, Think};
 use taillight_core::units::{Rate, RateUnit, Span};
 
 use super::pattern::OffsetPattern;
@@ -41,6 +40,8 @@ pub struct SectionDemand {
     pub end: SectionEnd,
     /// Load that is not measured, before.
     pub ramp: Span,
+    /// Begins so much later than its group.
+    pub delay: Span,
     /// Rate of each clone.
     pub rate: Option<SectionRate>,
     pub think: Option<Think>,
@@ -48,130 +49,176 @@ pub struct SectionDemand {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Reads everything about demand. Errors: `Usage` with its place.
+/// Reads everything about demand.
 pub fn demand(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,
     target: &TargetSpec,
-    notes: &mut Vec<String>,
-) -> Result<SectionDemand> {
-    let rate = rate(r, pattern)?;
-    if rate.is_some() {
-        notes.push(format!(
-            "[{}]: times are due times; latency counts from them, so a stall is charged to every \
-             operation it delayed (fio measures from the actual start)",
-            r.section().name
-        ));
+) -> SectionDemand {
+    let rate = rate(r, pattern);
+    if let Some(rate) = &rate {
+        say_of_rates(r, rate);
     }
-    if let Some((reads, writes)) = rate.as_ref().and_then(|rate| rate.shares) {
-        notes.push(format!(
-            "[{}]: reads and writes share one schedule, and which comes is drawn {reads}:{writes}, \
-             right on average (in fio each direction keeps a pace of its own)",
-            r.section().name
-        ));
-        // Said, because who wrote it takes it for the mix: fio 3 does 50 : 50 with `rwmixread=70 rate_iops=500`.
-        for line in ["rwmixread", "rwmixwrite"].into_iter().filter_map(|name| r.line(name)) {
-            let why = format!(
-                "it has no effect beside a rate, as in fio: the rates of reads and writes make the mix, \
-                 {reads}:{writes}; to have another one, give each its rate"
-            );
-            notes.push(r.note(line, &why));
-        }
-    }
-    let think = think(r)?;
-    if rate.is_some() && think.is_some() {
-        return Err(r.error("thinktime", "a rate and pauses together cannot be expressed"));
-    }
-    Ok(SectionDemand {
-        end: end(r, target)?,
-        ramp: r.value("ramp_time", |t| value::time(t, SECOND))?.unwrap_or_default(),
+    let think = think(r);
+    let (rate, think) = slower(r, pattern, rate, think);
+    SectionDemand {
+        end: end(r, target),
+        ramp: r.time("ramp_time", SECOND).unwrap_or_default(),
+        delay: delay(r),
         rate,
         think,
-    })
+    }
 }
 
-fn end(r: &SectionReader<'_>, target: &TargetSpec) -> Result<SectionEnd> {
-    let runtime = r.value("runtime", |t| value::time(t, SECOND))?.filter(|t| t.0 > 0);
-    let time_based = r.boolean("time_based", false)?;
-    if time_based && runtime.is_none() {
-        return Err(r.error("time_based", "it needs a runtime"));
+fn say_of_rates(r: &SectionReader<'_>, rate: &SectionRate) {
+    r.note_section(
+        "times are due times; latency counts from them, so a stall is charged to every \
+         operation it delayed (fio measures from the actual start)",
+    );
+    let Some((reads, writes)) = rate.shares else {
+        return;
+    };
+    r.note_section(&format!(
+        "reads and writes share one schedule, and which comes is drawn {reads}:{writes}, \
+         right on average (in fio each direction keeps a pace of its own)"
+    ));
+    // Said, because who wrote it takes it for the mix: fio 3 does 50 : 50 with `rwmixread=70 rate_iops=500`.
+    for name in ["rwmixread", "rwmixwrite"] {
+        r.note_if(
+            name,
+            &format!(
+                "it has no effect beside a rate, as in fio: the rates of reads and writes make the mix, \
+                 {reads}:{writes}; to have another one, give each its rate"
+            ),
+        );
     }
-    let loops = r.integer("loops")?.unwrap_or(1).max(1);
-    let once = match r.amount("io_size")? {
-        None => target.size,
+}
+
+/// Of a rate and pauses the slower one decides, in fio as here.
+fn slower(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    rate: Option<SectionRate>,
+    think: Option<Think>,
+) -> (Option<SectionRate>, Option<Think>) {
+    let (Some(rate), Some(think)) = (rate, think) else {
+        return (rate, think);
+    };
+    let per_second = match (rate.bytes, &pattern.block) {
+        (false, _) => rate.amount,
+        (true, BlockSize::Fixed(size)) => rate.amount / size.0.max(1),
+        (true, _) => {
+            let what = "a rate of bytes and pauses together, with blocks of several sizes, cannot be expressed";
+            return (Some(rate), r.wrong("thinktime", what, None));
+        }
+    };
+    // Nanoseconds of pause in a second at that rate.
+    let paused = u128::from(think.time.0) * u128::from(per_second) / u128::from(think.every.max(1));
+    if paused >= u128::from(SECOND) || think.after.is_some() {
+        let why = "its pauses are longer than the rate leaves room for, so they set the pace and the rate is left out";
+        ["rate", "rate_iops"]
+            .into_iter()
+            .for_each(|name| r.note_if("thinktime", &format!("{name}: {why}")));
+        return (None, Some(think));
+    }
+    r.note_if("thinktime", "the rate leaves room for the pauses and sets the pace: as many operations a second, spread evenly");
+    (Some(rate), None)
+}
+
+/// `startdelay=5` or `startdelay=0-5`.
+fn delay(r: &SectionReader<'_>) -> Span {
+    match r.raw("startdelay") {
+        Some(range) if range.contains('-') => {
+            r.wrong("startdelay", "a delay that is drawn from a range cannot be expressed", Span(0))
+        }
+        _ => r.time("startdelay", SECOND).unwrap_or_default(),
+    }
+}
+
+fn end(r: &SectionReader<'_>, target: &TargetSpec) -> SectionEnd {
+    let runtime = r.time("runtime", SECOND);
+    let mut time_based = r.boolean("time_based", false);
+    if time_based && runtime.is_none() {
+        r.note_if("time_based", "without a runtime it changes nothing, in fio as here");
+        time_based = false;
+    }
+    if runtime.is_some() && !time_based {
+        r.note_if(
+            "runtime",
+            "without time_based the section ends with its data, if that is sooner",
+        );
+    }
+    let loops = r.integer("loops").unwrap_or(1).max(1);
+    let once = match r.amount("io_size") {
+        None | Some(value::Amount::Bytes(0)) => target.size,
         Some(value::Amount::Bytes(bytes)) => Some(bytes),
         Some(value::Amount::Percent(p)) => match target.size {
             Some(size) => Some(value::share(size, p)),
-            None => return Err(r.error("io_size", "a percentage needs a size")),
+            None => r.wrong("io_size", "a percentage needs a size", None),
         },
     };
     let bytes = once.map(|b| b.saturating_mul(loops));
-    let passes = match (bytes, target.size) {
+    let passes = match (bytes, target.size.filter(|size| *size > 0)) {
         (Some(bytes), Some(size)) => (bytes % size == 0).then(|| bytes / size),
         (None, None) => Some(loops),
         _ => None,
     };
-    Ok(SectionEnd {
-        runtime,
-        time_based,
-        bytes,
-        passes,
-        operations: r.integer("number_ios")?.filter(|n| *n > 0),
-    })
+    let operations = r.integer("number_ios").filter(|n| *n > 0);
+    SectionEnd { runtime, time_based, bytes, passes, operations }
 }
 
-fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<SectionRate>> {
-    let poisson = match r.raw("rate_process")? {
+fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {
+    let poisson = match r.raw("rate_process") {
         None | Some("linear") => false,
         Some("poisson") => true,
-        Some(_) => return Err(r.error("rate_process", "it is linear or poisson")),
+        Some(_) => r.wrong("rate_process", "it is linear or poisson", false),
     };
     let (name, bytes) = match (r.line("rate"), r.line("rate_iops")) {
-        (None, None) => return Ok(None),
+        (None, None) => return None,
         (Some(_), None) => ("rate", true),
         (None, Some(_)) => ("rate_iops", false),
         (Some(_), Some(_)) => {
-            return Err(r.error("rate_iops", "it and rate together cannot be expressed"));
+            return r.wrong("rate_iops", "it and rate together cannot be expressed", None);
         }
     };
-    let of = |direction: Direction| -> Result<u64> {
-        let given = if bytes {
-            r.size_for(name, direction)?.map(|s| s.0)
-        } else {
-            let n = r.value(name, |t| {
-                value::for_direction(t, direction).map(|p| r.parse_size(p)).transpose()
-            })?;
-            n.flatten()
-        };
-        Ok(given.unwrap_or(0))
+    let of = |direction: Direction| {
+        if bytes {
+            return r.size_for(name, direction).map_or(0, |s| s.0);
+        }
+        let given = r.value(name, |t| {
+            value::for_direction(t, direction).map(|p| r.parse_size(p)).transpose()
+        });
+        given.flatten().unwrap_or(0)
     };
-    let amounts = pattern.directions().into_iter().map(of).collect::<Result<Vec<u64>>>()?;
+    let amounts: Vec<u64> = pattern.directions().into_iter().map(of).collect();
     if amounts.iter().all(|n| *n == 0) {
-        return Ok(None);
+        return None;
     }
     if amounts.contains(&0) {
-        return Err(r
-            .error(name, "a rate for only one of reads and writes cannot be expressed")
-            .hint("make them two sections that run side by side"));
+        return r.wrong_but(
+            name,
+            "a rate for only one of reads and writes cannot be expressed",
+            "make them two sections that run side by side",
+            None,
+        );
     }
     // fio paces each direction by itself, so the rates decide the mix and rwmixread does not.
     let shares = match amounts[..] {
         [reads, writes] => Some((reads, writes)),
         _ => None,
     };
-    Ok(Some(SectionRate {
+    Some(SectionRate {
         amount: amounts.iter().fold(0, |sum, n| sum.saturating_add(*n)),
         bytes,
         poisson,
         shares,
-    }))
+    })
 }
 
-fn think(r: &SectionReader<'_>) -> Result<Option<Think>> {
-    let time = r.value("thinktime", |t| value::time(t, 1_000))?;
-    let every = r.small_integer("thinktime_blocks")?.unwrap_or(1).max(1);
-    let after = r.value("thinktime_iotime", |t| value::time(t, SECOND))?.filter(|t| t.0 > 0);
-    Ok(time.filter(|t| t.0 > 0).map(|time| Think { time, every, after }))
+fn think(r: &SectionReader<'_>) -> Option<Think> {
+    let every = r.small_integer("thinktime_blocks").unwrap_or(1).max(1);
+    let after = r.time("thinktime_iotime", SECOND);
+    r.time("thinktime", 1_000).map(|time| Think { time, every, after })
 }
 
 impl SectionRate {

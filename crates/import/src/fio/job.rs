@@ -17,25 +17,29 @@ use super::section::JobSection;
 use super::target::FioEngine;
 use crate::ImportedJob;
 
-/// Makes the job of a group. Errors: `Usage`, naming section and line, for sections that do not fit
-/// into one job.
-pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Result<ImportedJob> {
-    let layout = layout::layout(file, group)?;
+/// Makes the job of a group. What does not fit into one job goes to `wrong`. Errors: `Internal`.
+pub fn job(
+    file: &str,
+    group: &[JobSection],
+    taken: &mut BTreeSet<String>,
+    wrong: &mut Vec<Error>,
+) -> Result<ImportedJob> {
     let Some(first) = group.first() else {
         return Err(Error::internal("a group without sections"));
     };
     let names: Vec<&str> = group.iter().map(|s| s.name.as_str()).collect();
     let name = unique_name(&names.join("-"), taken);
+    let layout = layout::layout(group, wrong);
     let mut notes: Vec<String> = group.iter().flat_map(|s| s.notes.iter().cloned()).collect();
     notes.extend(layout.notes.iter().cloned());
     let mut job = JobFile {
-        run: run(file, group, &name, &mut notes)?,
+        run: run(group, &name, &mut notes, wrong),
         target: target(first, &layout),
         workload: workloads(group, &layout),
         ..JobFile::default()
     };
-    require_equal(file, group, "percentile_list", |s| &s.percentiles)?;
-    require_equal(file, group, "verify", |s| &s.verify)?;
+    require_equal(group, "percentile_list", |s| &s.percentiles, wrong);
+    require_equal(group, "verify", |s| &s.verify, wrong);
     if let Some(percentiles) = &first.percentiles {
         job.qos.percentiles.clone_from(percentiles);
     }
@@ -54,20 +58,22 @@ pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Re
     notes.retain(|n| seen.insert(n.clone()));
     let shown: Vec<String> = names.iter().map(|n| format!("[{n}]")).collect();
     let source = format!("{file}: {}", shown.join(", "));
-    ImportedJob::new(name, &source, notes, &job)
+    let mut made = ImportedJob::new(name, &source, notes, &job)?;
+    made.options = group.iter().flat_map(|s| s.options.iter().cloned()).collect();
+    made.needs = group.iter().flat_map(|s| s.target.needs.iter().cloned()).collect();
+    Ok(made)
 }
 
-/// Fails unless all sections say the same about what is one for a whole job.
+/// Complains unless all sections say the same about what is one for a whole job.
 fn require_equal<T: PartialEq>(
-    file: &str,
     group: &[JobSection],
     option: &str,
     of: impl Fn(&JobSection) -> &T,
-) -> Result<()> {
+    wrong: &mut Vec<Error>,
+) {
     let first = &group[0];
-    match group.iter().find(|s| of(s) != of(first)) {
-        Some(other) => Err(layout::differ(file, first, other, option)),
-        None => Ok(()),
+    if let Some(other) = group.iter().find(|s| of(s) != of(first)) {
+        wrong.push(layout::differ(first, other, option));
     }
 }
 
@@ -86,10 +92,22 @@ fn unique_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 }
 
 /// `[run]`: one end for all sections.
-fn run(file: &str, group: &[JobSection], name: &str, notes: &mut Vec<String>) -> Result<RunTable> {
+fn run(
+    group: &[JobSection],
+    name: &str,
+    notes: &mut Vec<String>,
+    wrong: &mut Vec<Error>,
+) -> RunTable {
     let first = &group[0];
-    require_equal(file, group, "ramp_time", |s| &s.demand.ramp)?;
-    require_equal(file, group, "runtime", |s| &s.demand.end.runtime)?;
+    require_equal(group, "ramp_time", |s| &s.demand.ramp, wrong);
+    require_equal(group, "runtime", |s| &s.demand.end.runtime, wrong);
+    require_equal(group, "startdelay", |s| &s.demand.delay, wrong);
+    if first.demand.delay > Span(0) {
+        notes.push(
+            "startdelay: the whole group begins later by it; here it begins at once".to_owned(),
+        );
+    }
+    exits(group, notes, wrong);
     if group.iter().any(|s| s.seed != first.seed) {
         let name = &first.name;
         notes.push(format!("one seed serves all sections: that of [{name}]"));
@@ -104,9 +122,31 @@ fn run(file: &str, group: &[JobSection], name: &str, notes: &mut Vec<String>) ->
     match group {
         [single] if !single.demand.end.time_based => amount(single, &mut run),
         [_] => {}
-        _ => run.bytes = common_end(file, group)?,
+        _ => run.bytes = common_end(group, wrong),
     }
-    Ok(run)
+    run
+}
+
+/// `exitall`: where all end at the same time anyway, it changes nothing.
+fn exits(group: &[JobSection], notes: &mut Vec<String>, wrong: &mut Vec<Error>) {
+    let Some(section) = group.iter().find(|s| s.exits_all) else {
+        return;
+    };
+    let timed = group.iter().all(|s| s.demand.end.time_based);
+    let single = matches!(group, [one] if one.clones == 1);
+    if timed || single {
+        notes.push("exitall: all end at the same time".to_owned());
+        return;
+    }
+    let what = format!(
+        "`exitall` in [{}]: it has no equivalent; it would change when the other sections end",
+        section.name
+    );
+    wrong.push(
+        Error::usage(what)
+            .with("at", &section.place)
+            .hint("let all end by time: time_based=1 and runtime"),
+    );
 }
 
 /// The amount a single section does.
@@ -115,6 +155,16 @@ fn amount(section: &JobSection, run: &mut RunTable) {
     let clones = u64::from(section.clones);
     run.operations = end.operations.map(|n| n.saturating_mul(clones));
     run.bytes = end.bytes.map(|bytes| {
+        // A lap leaves out what lies between the blocks, and the section ends with it.
+        if let (OffsetOrder::Strided(step), BlockSize::Fixed(ByteSize(block)), Some(size)) =
+            (&section.pattern.order, &section.pattern.block, section.target.size)
+        {
+            let laps = (bytes / size.max(1)).max(1);
+            let blocks = size.saturating_sub(*block) / step + 1;
+            return ByteSize(
+                blocks.saturating_mul(laps).saturating_mul(*block).saturating_mul(clones),
+            );
+        }
         // fio ends when the rest is less than a block.
         let whole = match section.pattern.block {
             BlockSize::Fixed(ByteSize(size)) if bytes > size => bytes / size * size,
@@ -126,34 +176,57 @@ fn amount(section: &JobSection, run: &mut RunTable) {
 
 /// Sections side by side that end by amount end one by one: each makes its passes. The bytes that
 /// the run needs for all of them, unless a time ends it.
-fn common_end(file: &str, group: &[JobSection]) -> Result<Option<ByteSize>> {
-    let at = |s: &JobSection| format!("{file}:{}", s.number);
+fn common_end(group: &[JobSection], wrong: &mut Vec<Error>) -> Option<ByteSize> {
     let finite: Vec<&JobSection> = group.iter().filter(|s| !s.demand.end.time_based).collect();
-    for section in &finite {
-        let end = &section.demand.end;
-        if end.operations.is_some() || end.passes.is_none() {
-            return Err(Error::usage(format!(
-                "[{}] ends by number_ios or io_size while others run beside it, which cannot be \
-                 expressed",
-                section.name
-            ))
-            .with("at", at(section))
-            .hint("let all sections end by time: time_based=1 and runtime"));
-        }
+    if let Some(bytes) = equal_shares(group) {
+        return Some(bytes);
+    }
+    for section in finite.iter().filter(|section| !ends_by_passes(section)) {
+        let what = format!(
+            "[{}] ends by number_ios, by io_size or by draws of any block (norandommap), and others beside it end \
+             otherwise, which cannot be expressed",
+            section.name
+        );
+        let hint = "let all sections end by time: time_based=1 and runtime";
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
     }
     if finite.len() < group.len() || group[0].demand.end.runtime.is_some() {
-        return Ok(None);
+        return None;
     }
     // The default end after 30 s must not cut them short. A run shares its bytes out evenly among
     // the workers: the most that one needs, for each.
     let bytes: Option<Vec<u64>> = finite.iter().map(|s| s.demand.end.bytes).collect();
     let workers: u64 = group.iter().map(|s| u64::from(s.clones)).sum();
-    match bytes.and_then(|bytes| bytes.into_iter().max()) {
-        Some(most) => Ok(Some(ByteSize(most.saturating_mul(workers)))),
-        None => Err(Error::usage("sections side by side without sizes have no common end")
-            .with("at", at(&group[0]))
-            .hint("give each a size, or time_based=1 and runtime")),
+    let most = bytes.and_then(|bytes| bytes.into_iter().max());
+    if most.is_none() {
+        let what = "sections side by side without sizes have no common end";
+        let hint = "give each a size, or time_based=1 and runtime";
+        wrong.push(Error::usage(what).with("at", &group[0].place).hint(hint));
     }
+    most.map(|most| ByteSize(most.saturating_mul(workers)))
+}
+
+/// Whether what a section does is a number of passes over its data.
+fn ends_by_passes(section: &JobSection) -> bool {
+    let end = &section.demand.end;
+    let drawn = matches!(
+        section.pattern.order,
+        OffsetOrder::Uniform { cover: false } | OffsetOrder::Skewed(_)
+    );
+    // A size that cannot be read is a complaint already.
+    let sized = section.target.size != Some(0);
+    !sized || (end.operations.is_none() && end.passes.is_some() && !drawn)
+}
+
+/// The bytes of a group in which not all end by passes, where every worker does as many: a run shares its bytes
+/// out evenly.
+fn equal_shares(group: &[JobSection]) -> Option<ByteSize> {
+    let of = |s: &JobSection| s.demand.end.bytes.filter(|_| s.demand.end.operations.is_none());
+    let each = group.first().and_then(of)?;
+    let equal = group.iter().all(|s| !s.demand.end.time_based && of(s) == Some(each));
+    let workers: u64 = group.iter().map(|s| u64::from(s.clones)).sum();
+    let passes = group.iter().all(ends_by_passes);
+    Some(ByteSize(each.saturating_mul(workers))).filter(|_| equal && !passes)
 }
 
 fn target(first: &JobSection, layout: &TargetLayout) -> TargetPlan {
@@ -178,13 +251,14 @@ fn target(first: &JobSection, layout: &TargetLayout) -> TargetPlan {
 fn workloads(group: &[JobSection], layout: &TargetLayout) -> Vec<WorkloadTable> {
     let mut taken = BTreeSet::new();
     let mut made = Vec::new();
+    let by_passes = group.len() > 1 && equal_shares(group).is_none();
     for (section, extents) in group.iter().zip(&layout.extents) {
         for (index, extent) in extents.iter().enumerate() {
             let name = match extents.len() {
                 1 => section.name.clone(),
                 _ => format!("{}-{index}", section.name),
             };
-            let passes = group.len() > 1 && !section.demand.end.time_based;
+            let passes = by_passes && !section.demand.end.time_based;
             let mut workload = workload(section, extent);
             workload.name = Some(unique_name(&name, &mut taken));
             workload.passes = section.demand.end.passes.filter(|_| passes);
@@ -237,13 +311,22 @@ fn mix(section: &JobSection) -> MixForm {
     }
 }
 
+fn strided(step: u64) -> Access {
+    Access { stride: Some(ByteSize(step)), ..AccessKind::Strided.into() }
+}
+
 fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
     let mut access = match &section.pattern.order {
         OffsetOrder::Sequential => Access::from(AccessKind::Sequential),
+        OffsetOrder::Reverse => Access::from(AccessKind::Reverse),
+        OffsetOrder::Strided(step) => strided(*step),
+        // The files lie one behind another: the same place of the next file is as far away as a file is long.
+        OffsetOrder::InTurns => strided(extent.file),
         OffsetOrder::Uniform { cover } => Access { cover: *cover, ..AccessKind::Random.into() },
         OffsetOrder::Skewed(table) => (**table).clone(),
     };
-    access.align = ByteSize(section.pattern.align.unwrap_or(0));
+    access.align =
+        ByteSize(section.pattern.align.or(layout::finer_step(section, extent)).unwrap_or(0));
     access.offset = ByteSize(extent.offset);
     access.length = extent.length.map(ByteSize);
     AccessForm(access)

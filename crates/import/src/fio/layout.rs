@@ -3,8 +3,9 @@
 //! does not fit into one is refused here.
 
 use num_integer::gcd;
-use taillight_core::{Error, Result};
+use taillight_core::Error;
 
+use super::around::shown;
 use super::pattern::OffsetOrder;
 use super::section::JobSection;
 use super::target::{FilePlacement, FioEngine};
@@ -18,6 +19,8 @@ const MOST_FILES: u64 = 65_535;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadExtent {
     pub workers: u32,
+    /// Bytes of each file in its extent.
+    pub file: u64,
     /// Start of its extent.
     pub offset: u64,
     /// Length of its extent; `None` = to the end of the target.
@@ -39,52 +42,76 @@ pub struct TargetLayout {
 }
 
 /// Refuses two sections that need different targets or runs.
-pub fn differ(file: &str, first: &JobSection, other: &JobSection, what: &str) -> Error {
+pub fn differ(first: &JobSection, other: &JobSection, what: &str) -> Error {
     Error::usage(format!(
         "[{}] and [{}] run side by side but differ in {what}, which is one for a whole job",
         first.name, other.name
     ))
-    .with("at", format!("{file}:{}", other.number))
+    .with("at", &other.place)
     .hint(format!(
         "put stonewall into [{}] to run it afterwards, or make them two files",
         other.name
     ))
 }
 
-/// Finds the layout. Errors: `Usage`, naming section and line.
-pub fn layout(file: &str, group: &[JobSection]) -> Result<TargetLayout> {
-    let Some(first) = group.first() else {
-        return Err(Error::internal("a group without sections"));
-    };
+/// Finds the layout. What does not fit into one target goes to `wrong`.
+pub fn layout(group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
+    let first = &group[0];
     for other in &group[1..] {
         let (a, b) = (&first.target, &other.target);
+        let own = |files: &FilePlacement| match files {
+            FilePlacement::Own(paths) => {
+                paths.concat().first().map(|path| directory(path).to_owned())
+            }
+            _ => None,
+        };
+        let side_by_side = own(&a.files).is_some() && own(&a.files) == own(&b.files);
         if a.engine != b.engine {
-            return Err(differ(file, first, other, "ioengine"));
+            wrong.push(differ(first, other, "ioengine"));
         }
         if a.options != b.options {
-            return Err(differ(
-                file,
-                first,
-                other,
-                "direct, invalidate, pre_read, overwrite, unlink or an option of the ring",
-            ));
+            const OPTIONS: &str = "direct, invalidate, pre_read, overwrite, unlink, iodepth_batch or an option of the ring";
+            wrong.push(differ(first, other, OPTIONS));
         }
-        if a.files != b.files {
-            return Err(differ(file, first, other, "filename or directory"));
+        if a.files != b.files && !side_by_side {
+            wrong.push(differ(first, other, "filename or directory"));
         }
     }
     let mut layout = match &first.target.files {
-        FilePlacement::Own(dir) => own_files(file, dir, group)?,
-        FilePlacement::Named(path) => shared_file(file, Some(path), group)?,
-        FilePlacement::None => shared_file(file, None, group)?,
+        FilePlacement::Own(paths) => own_files(paths, group, wrong),
+        FilePlacement::Named(path) => shared_file(Some(path), group, wrong),
+        FilePlacement::None => shared_file(None, group, wrong),
     };
+    for (section, extents) in group.iter().zip(&layout.extents) {
+        let step = block_step(section);
+        let off = |e: &&WorkloadExtent| {
+            let whole =
+                e.offset.is_multiple_of(step) && e.length.is_none_or(|l| l.is_multiple_of(step));
+            !whole && finer_step(section, e).is_none()
+        };
+        if let Some(extent) = extents.iter().find(off) {
+            let what = format!(
+                "`offset` in [{}]: a part from {} on is no whole number of blocks of {}, which cannot be expressed",
+                section.name,
+                shown(extent.offset),
+                shown(step)
+            );
+            let hint = "use sizes and offsets that the block divides, and stonewall between sections of different blocks";
+            wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+        }
+    }
     // An extent that is the whole target needs no words.
     for extent in layout.extents.iter_mut().flatten() {
         if extent.offset == 0 && extent.length == layout.size {
             extent.length = None;
         }
     }
-    Ok(layout)
+    layout
+}
+
+/// Where a file lies: `data/` of `data/a.0.0`, `./` without one.
+fn directory(path: &str) -> &str {
+    path.rfind('/').map_or("./", |at| &path[..=at])
 }
 
 /// What every offset and size of a section divides by.
@@ -92,6 +119,17 @@ fn block_step(section: &JobSection) -> u64 {
     let blocks = section.pattern.block.common_divisor();
     section.pattern.align.unwrap_or(blocks).max(1)
 }
+
+/// What blocks in a sequence begin at multiples of, where their part of the target begins at no multiple of a block.
+pub fn finer_step(section: &JobSection, extent: &WorkloadExtent) -> Option<u64> {
+    let step = block_step(section);
+    let finer = gcd(gcd(step, extent.offset), extent.length.unwrap_or(0));
+    let sequence = section.pattern.order.walks() && section.pattern.align.is_none();
+    Some(finer).filter(|finer| sequence && *finer < step && *finer >= SECTOR)
+}
+
+/// Bytes of the smallest block of a device.
+const SECTOR: u64 = 512;
 
 fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64 {
     let step = block_step(section);
@@ -108,7 +146,7 @@ fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64
 }
 
 /// All clones of all sections on one file, one device, or none.
-fn shared_file(file: &str, path: Option<&str>, group: &[JobSection]) -> Result<TargetLayout> {
+fn shared_file(path: Option<&str>, group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let (mut notes, mut extents) = (Vec::new(), Vec::new());
     let mut end = Some(0);
     for section in group {
@@ -118,15 +156,15 @@ fn shared_file(file: &str, path: Option<&str>, group: &[JobSection]) -> Result<T
             && !matches!(section.pattern.order, OffsetOrder::Skewed(..));
         let apart = target.engine != FioEngine::Null
             && section.clones > 1
-            && (target.increment > 0 || section.pattern.order == OffsetOrder::Sequential);
+            && (target.increment > 0 || section.pattern.order.walks());
         let list = if apart && !sliced {
-            each_clone(file, section, |clone| {
-                (target.offset + u64::from(clone) * target.increment, size)
-            })?
+            let each = |clone: u32| (target.offset + u64::from(clone) * target.increment, size);
+            each_clone(section, wrong, each)
         } else {
             let times = if sliced { u64::from(section.clones) } else { 1 };
             vec![WorkloadExtent {
                 workers: section.clones,
+                file: 0,
                 offset: target.offset,
                 length: size.map(|s| s.saturating_mul(times)),
             }]
@@ -152,45 +190,42 @@ fn shared_file(file: &str, path: Option<&str>, group: &[JobSection]) -> Result<T
                 .to_owned(),
         );
     }
-    Ok(TargetLayout { path: path.map(str::to_owned), size, files: 1, extents, notes })
+    TargetLayout { path: path.map(str::to_owned), size, files: 1, extents, notes }
 }
 
 /// One workload for each clone.
 fn each_clone(
-    file: &str,
     section: &JobSection,
+    wrong: &mut Vec<Error>,
     extent: impl Fn(u32) -> (u64, Option<u64>),
-) -> Result<Vec<WorkloadExtent>> {
+) -> Vec<WorkloadExtent> {
     if section.clones > MOST_WORKLOADS {
-        return Err(Error::usage(format!(
+        let what = format!(
             "`numjobs` in [{}]: {} jobs with an extent each are too many workloads",
             section.name, section.clones
-        ))
-        .with("at", format!("{file}:{}", section.number))
-        .hint(format!("use at most {MOST_WORKLOADS}")));
+        );
+        let hint = format!("use at most {MOST_WORKLOADS}");
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
     }
-    Ok((0..section.clones)
-        .map(|clone| {
-            let (offset, length) = extent(clone);
-            WorkloadExtent { workers: 1, offset, length }
-        })
-        .collect())
+    let each = |clone| {
+        let (offset, length) = extent(clone);
+        WorkloadExtent { workers: 1, file: 0, offset, length }
+    };
+    (0..section.clones.min(MOST_WORKLOADS)).map(each).collect()
 }
 
 /// Files of its own for every clone: a directory of equal files, a run of them for each.
-fn own_files(file: &str, dir: &str, group: &[JobSection]) -> Result<TargetLayout> {
+fn own_files(paths: &[Vec<String>], group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let mut notes = Vec::new();
-    let sizes = group
-        .iter()
-        .map(|section| file_size(file, section, &mut notes))
-        .collect::<Result<Vec<u64>>>()?;
+    let sizes: Vec<u64> =
+        group.iter().map(|section| file_size(section, &mut notes, wrong)).collect();
     let common = sizes.iter().fold(0, |d, s| gcd(d, *s)).max(1);
     let (mut extents, mut at, mut files) = (Vec::new(), 0_u64, 0_u64);
     for (section, size) in group.iter().zip(&sizes) {
         let clones = u64::from(section.clones);
         let count = u64::from(section.target.count);
         let of_clone = size.saturating_mul(count);
-        extents.push(own_extents(file, section, at, of_clone, &mut notes)?);
+        extents.push(own_extents(section, at, (of_clone, *size), &mut notes, wrong));
         at = at.saturating_add(of_clone.saturating_mul(clones));
         files = files.saturating_add((size / common).saturating_mul(count * clones));
     }
@@ -201,9 +236,9 @@ fn own_files(file: &str, dir: &str, group: &[JobSection]) -> Result<TargetLayout
         ));
     }
     if files > MOST_FILES {
-        return Err(Error::usage(format!("{files} files are more than a target can have"))
-            .with("path", file)
-            .hint(format!("use at most {MOST_FILES}, with sizes that divide well")));
+        let hint = format!("use at most {MOST_FILES}, with sizes that divide well");
+        let what = format!("{files} files are more than a target can have");
+        wrong.push(Error::usage(what).with("at", &group[0].place).hint(hint));
     }
     if group.iter().any(|l| !l.pattern.reads() && !l.target.overwrite) {
         notes.push(
@@ -212,55 +247,66 @@ fn own_files(file: &str, dir: &str, group: &[JobSection]) -> Result<TargetLayout
                 .to_owned(),
         );
     }
-    let dir = dir.trim_end_matches('/');
+    let names: Vec<&str> = group.iter().map(|s| s.heading.as_str()).collect();
     let path = match (files, group) {
-        (1, [section]) => format!("{dir}/{}.0.0", section.name.replace('/', "_")),
-        _ => format!("{dir}/"),
+        (1, [_]) => paths.concat().concat(),
+        // A directory of its own, that sections of one name share: what else is in this one, and files of other groups, stay apart.
+        _ => {
+            let dir = format!(
+                "{}{}/",
+                directory(paths.concat().first().map_or("", String::as_str)),
+                crate::name_of_run(&names.join("-"), 56)
+            );
+            notes.push(format!("several files of its own lie in {dir}, under names of Taillight"));
+            dir
+        }
     };
-    Ok(TargetLayout { path: Some(path), size: Some(at), files, extents, notes })
+    TargetLayout { path: Some(path), size: Some(at), files, extents, notes }
 }
 
 /// Bytes of each file of a section: its extent in whole blocks, and what lies before it.
-fn file_size(file: &str, section: &JobSection, notes: &mut Vec<String>) -> Result<u64> {
+fn file_size(section: &JobSection, notes: &mut Vec<String>, wrong: &mut Vec<Error>) -> u64 {
     let target = &section.target;
     if target.increment > 0 && section.clones > 1 {
-        return Err(Error::usage(format!(
-            "[{}]: offset_increment in a file of its own for each job cannot be expressed",
+        let what = format!(
+            "`offset_increment` in [{}]: in a file of its own for each job it cannot be expressed",
             section.name
-        ))
-        .with("at", format!("{file}:{}", section.number))
-        .hint("name the file with filename"));
+        );
+        wrong.push(
+            Error::usage(what).with("at", &section.place).hint("name the file with filename"),
+        );
     }
     let each = target.size.unwrap_or(0) / u64::from(target.count);
-    Ok(whole_blocks(section, each, notes).saturating_add(target.offset))
+    whole_blocks(section, each, notes).saturating_add(target.offset)
 }
 
-/// The workloads of a section whose clones have `of_clone` bytes each, the first at `begin`.
+/// The workloads of a section whose clones have `of_clone` bytes each in files of `file`, the first at `begin`.
 fn own_extents(
-    file: &str,
     section: &JobSection,
     begin: u64,
-    of_clone: u64,
+    (of_clone, file): (u64, u64),
     notes: &mut Vec<String>,
-) -> Result<Vec<WorkloadExtent>> {
+    wrong: &mut Vec<Error>,
+) -> Vec<WorkloadExtent> {
     let offset = section.target.offset;
-    let skewed = matches!(section.pattern.order, OffsetOrder::Skewed(..)) && section.clones > 1;
-    if skewed || offset > 0 {
-        return each_clone(file, section, |clone| {
+    let order = &section.pattern.order;
+    let steps = !matches!(order, OffsetOrder::Uniform { .. } | OffsetOrder::Sequential);
+    let mut made = if (steps && section.clones > 1) || offset > 0 {
+        each_clone(section, wrong, |clone| {
             let from = begin + u64::from(clone) * of_clone + offset;
-            (from, Some(of_clone - offset))
-        });
-    }
-    if section.clones > 1 && matches!(section.pattern.order, OffsetOrder::Uniform { .. }) {
-        notes.push(format!(
-            "[{}]: its {} workers draw from all their files together; in fio each job keeps to \
-             its own",
-            section.name, section.clones
-        ));
-    }
-    Ok(vec![WorkloadExtent {
-        workers: section.clones,
-        offset: begin,
-        length: Some(of_clone.saturating_mul(u64::from(section.clones))),
-    }])
+            (from, Some(of_clone.saturating_sub(offset)))
+        })
+    } else {
+        if section.clones > 1 && matches!(order, OffsetOrder::Uniform { .. }) {
+            notes.push(format!(
+                "[{}]: its {} workers draw from all their files together; in fio each job keeps to \
+                 its own",
+                section.name, section.clones
+            ));
+        }
+        let length = Some(of_clone.saturating_mul(u64::from(section.clones)));
+        vec![WorkloadExtent { workers: section.clones, file: 0, offset: begin, length }]
+    };
+    made.iter_mut().for_each(|extent| extent.file = file);
+    made
 }

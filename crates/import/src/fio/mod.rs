@@ -5,76 +5,135 @@
 //! `target`, `pattern`, `demand` (what a section means) -> `layout` (one target for sections side
 //! by side) -> `job` (a job file). Facts about fio's behaviour were measured with fio 3.33.
 
+mod around;
+mod command;
 mod demand;
 mod export;
 mod export_target;
 mod job;
 mod layout;
 mod lex;
+mod names;
 pub mod options;
 mod pattern;
+mod payload;
 mod read;
 mod section;
 mod target;
 mod value;
 mod variables;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_core::{Error, Result};
 
-use crate::ImportedJob;
+use crate::{ImportedJob, all_of};
+pub use around::{Existing, MACHINE, Surroundings};
+use command::NamedText;
 pub use export::export;
-use read::SectionReader;
+pub use lex::OptionRow;
+use lex::RawSection;
 use section::JobSection;
-use variables::Variables;
+use target::FilePlacement;
+pub use target::{Needed, NeededKind};
 
-/// Reads a job file: one job for each group of sections that run side by side. Errors: `Usage` with
-/// file and line: all unknown options and options without equivalent, and of wrong values the first of each section.
+/// Reads a job file or a command line: one job for each group of sections that run side by side. Errors: `Usage`
+/// with everything that cannot be taken over, each with file and line.
 pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
-    let mut groups: Vec<Vec<JobSection>> = Vec::new();
-    let variables = Variables { environment: &|name| std::env::var(name).ok() };
-    let (mut wrong, mut read) = (Vec::new(), Vec::new());
-    for section in lex::sections(text, file, &variables, &mut wrong)? {
-        wrong.extend(SectionReader::refused(file, &section));
-        match section::section(file, &section) {
-            Ok(section) => read.push(section),
-            Err(e) => wrong.push(e),
+    import_in(text, file, &MACHINE)
+}
+
+/// As [`import`], on a machine of which `around` tells. Errors: as there.
+pub fn import_in(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<ImportedJob>> {
+    let files = match command::looks_like(text) {
+        true => command::script(text, file, around)?,
+        false => vec![NamedText { name: file.to_owned(), text: text.to_owned() }],
+    };
+    of_files(&files, around)
+}
+
+fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<ImportedJob>> {
+    let (mut wrong, mut jobs) = (Vec::new(), Vec::new());
+    let (mut taken, mut made) = (BTreeSet::new(), BTreeMap::new());
+    for NamedText { name, text } in files {
+        let sections = lex::sections(text, name, around, &mut wrong)?;
+        for group in groups(&sections, around, &mut made, &mut wrong) {
+            jobs.push(job::job(name, &group, &mut taken, &mut wrong)?);
         }
     }
     all_of(wrong)?;
-    for section in read {
+    Ok(jobs)
+}
+
+/// Sections that run side by side, in order. `made`: bytes of the files that they leave, by path.
+fn groups(
+    sections: &[RawSection],
+    around: &Surroundings<'_>,
+    made: &mut BTreeMap<String, u64>,
+    wrong: &mut Vec<Error>,
+) -> Vec<Vec<JobSection>> {
+    let mut groups: Vec<Vec<JobSection>> = Vec::new();
+    for section in sections {
+        let section = section::section(section, around, made, wrong);
+        if let FilePlacement::Named(path) = &section.target.files
+            && let Some(size) = section.target.size
+        {
+            let end = section.target.offset.saturating_add(size);
+            let bytes = made.entry(path.clone()).or_insert(0);
+            *bytes = end.max(*bytes);
+        }
+        let before = groups.last().map_or(&[][..], Vec::as_slice);
+        let begins = begins_group(&section, before, wrong);
         match groups.last_mut() {
-            Some(group) if !section.stonewall => group.push(section),
+            Some(group) if !begins => group.push(section),
             _ => groups.push(vec![section]),
         }
     }
-    let mut taken = BTreeSet::new();
-    groups.iter().map(|group| job::job(file, group, &mut taken)).collect()
+    groups
 }
 
-/// All reasons why a file cannot be taken over, each once: what `[global]` says is wrong in every section. Errors:
-/// `Usage`, unless there are none.
-fn all_of(mut wrong: Vec<Error>) -> Result<()> {
-    let place = |e: &Error| e.to_string().rsplit_once(" (at: ").map(|(_, at)| at.to_owned());
-    let mut seen = BTreeSet::new();
-    wrong.retain(|e| place(e).is_none_or(|at| seen.insert(at)));
-    match wrong.as_slice() {
-        [] => Ok(()),
-        [_] => wrong.pop().map_or(Ok(()), Err),
-        all => {
-            let each: Vec<String> = all.iter().map(|e| format!("\n  - {e}")).collect();
-            let what = format!("the file cannot be run as it is, for {} reasons", all.len());
-            Err(Error::usage(what)
-                .source(each.concat())
-                .hint("take out or change these lines; docs/fio.md says what each option becomes"))
+/// Complains of what has to be there before the first job and is not. Errors: `Usage` with all of it.
+pub fn check_needs<'a>(needs: impl Iterator<Item = &'a Needed>) -> Result<()> {
+    let missing = needs.filter_map(|needed| {
+        let found = (MACHINE.existing)(&needed.path);
+        let what = match (needed.kind, found) {
+            (NeededKind::Directory, Some(Existing::Directory)) | (NeededKind::File, Some(_)) => {
+                return None;
+            }
+            (NeededKind::Directory, Some(_)) => "is no directory",
+            (NeededKind::Directory | NeededKind::File, None) => "is not there",
+        };
+        let text = format!(
+            "{} needs `{}`, which {what}; fio refuses this too",
+            needed.option, needed.path
+        );
+        Some(Error::usage(text).with("at", &needed.place).hint("make it, or mount what holds it"))
+    });
+    all_of(missing.collect())
+}
+
+/// Whether a section runs after those of `group`, not beside them.
+fn begins_group(section: &JobSection, group: &[JobSection], wrong: &mut Vec<Error>) -> bool {
+    match (&section.waits_for, group) {
+        (Some(name), [only]) if only.name == *name => return true,
+        (Some(name), _) if !section.stonewall => {
+            let what = format!(
+                "`wait_for` in [{}]: only [{name}] is waited for, while others run",
+                section.name
+            );
+            wrong.push(Error::usage(what).with("at", &section.place).hint("use stonewall"));
         }
+        _ => {}
     }
+    section.stonewall
 }
 
 /// Whether a text is a fio job file: its first section is `[global]`, or one that is no table of
 /// a Taillight job followed by an option of fio.
 pub fn looks_like(text: &str) -> bool {
+    if command::looks_like(text) {
+        return true;
+    }
     const TABLES: &[&str] = &["run", "target", "qos", "trace", "capture", "verify", "search"];
     let mut lines = text
         .lines()

@@ -1,18 +1,26 @@
 //! What a section does: operations, block sizes, and which offsets.
 
+use taillight_core::OpKind;
 use taillight_core::plan::{
     Access, AccessKind, BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Zone,
 };
 use taillight_core::units::ByteSize;
-use taillight_core::{OpKind, Result};
 
+use super::around::shown;
 use super::read::SectionReader;
+use super::target;
 use super::value::{self, Direction};
 
 /// In which order offsets come.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OffsetOrder {
     Sequential,
+    /// From the end to the start.
+    Reverse,
+    /// Ascending, with the starts of two blocks so far apart.
+    Strided(u64),
+    /// The files of a job in turns, each in sequence.
+    InTurns,
     /// Drawn evenly.
     Uniform {
         /// Each block once a pass.
@@ -20,6 +28,13 @@ pub enum OffsetOrder {
     },
     /// Drawn by another pattern, with its parameters.
     Skewed(Box<Access>),
+}
+
+impl OffsetOrder {
+    /// Offsets follow from the ones before.
+    pub fn walks(&self) -> bool {
+        !matches!(self, OffsetOrder::Uniform { .. } | OffsetOrder::Skewed(_))
+    }
 }
 
 /// What a section does.
@@ -41,7 +56,7 @@ impl OffsetPattern {
     }
     /// Reads and writes in one sequence of offsets.
     pub fn mixed_sequence(&self) -> bool {
-        self.order == OffsetOrder::Sequential && self.mix.len() > 1
+        self.order.walks() && self.mix.len() > 1
     }
     pub fn directions(&self) -> Vec<Direction> {
         directions(&self.mix)
@@ -58,51 +73,104 @@ fn directions(mix: &[MixPart]) -> Vec<Direction> {
         .collect()
 }
 
-/// Reads everything about the pattern. Errors: `Usage` with its place.
-pub fn pattern(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<OffsetPattern> {
-    let (mix, random) = mix(r)?;
-    let directions = directions(&mix);
-    let block = block(r, &directions)?;
-    let align = single_value(r, "ba", &directions, |d| r.size_for("ba", d))?.map(|s| s.0);
-    let order = match (random, visits_files_in_turns(r)?) {
-        (true, _) => random_order(r, &block, align, notes)?,
-        (false, true) => {
-            return Err(r
-                .error(
-                    "nrfiles",
-                    "fio goes round the files, sequential access here takes them in order",
-                )
-                .hint("write file_service_type=sequential, or nrfiles=1"));
-        }
-        (false, false) => OffsetOrder::Sequential,
+/// Reads everything about the pattern.
+pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
+    let count = target::file_count(r);
+    let (word, modifier) = match r.raw("rw").unwrap_or("read") {
+        word if word.contains(':') => word.split_once(':').unwrap_or((word, "")),
+        word => (word, ""),
     };
-    Ok(OffsetPattern { mix, block, align, order })
+    let (mix, random) = mix(r, word);
+    let directions = directions(&mix);
+    let block = block(r, &directions);
+    let align = single_value(r, "ba", &directions, |d| r.size_for("ba", d)).map(|s| s.0);
+    let align = align.filter(|align| fits(r, &block, *align));
+    let in_turns = count > 1 && r.raw("file_service_type") != Some("sequential");
+    let order = match (random, modifier) {
+        (true, modifier) => {
+            runs(r, modifier);
+            random_order(r, &block, align)
+        }
+        (false, "") if in_turns => OffsetOrder::InTurns,
+        (false, "") => OffsetOrder::Sequential,
+        (false, modifier) => walk(r, modifier, &block),
+    };
+    if count > 1 && matches!(order, OffsetOrder::Reverse | OffsetOrder::Strided(_)) {
+        r.wrong("nrfiles", "steps through several files in turns cannot be expressed", ());
+    }
+    if order == OffsetOrder::InTurns && !matches!(block, BlockSize::Fixed(_)) {
+        r.wrong_but(
+            "nrfiles",
+            "fio goes round the files, which is expressed for blocks of one size only",
+            "write file_service_type=sequential, or nrfiles=1",
+            (),
+        );
+    }
+    OffsetPattern { mix, block, align, order }
 }
 
-fn visits_files_in_turns(r: &SectionReader<'_>) -> Result<bool> {
-    let in_order = r.raw("file_service_type")? == Some("sequential");
-    Ok(r.small_integer("nrfiles")?.unwrap_or(1) > 1 && !in_order)
+/// Whether blocks begin where `blockalign` says: offsets step by it, so every size divides by it.
+fn fits(r: &SectionReader<'_>, block: &BlockSize, align: u64) -> bool {
+    let fits = align > 0 && block.common_divisor().is_multiple_of(align);
+    if !fits {
+        let what = format!("blocks of this section are no multiples of {}", shown(align));
+        r.wrong_but("ba", &what, "leave it out, or use block sizes that it divides", ());
+    }
+    fits
+}
+
+/// A random pattern that draws an offset for every n-th I/O only: `randread:8`.
+fn runs(r: &SectionReader<'_>, modifier: &str) {
+    let same = r.raw("rw_sequencer") == Some("identical");
+    if !matches!(modifier, "" | "1") {
+        let how = if same { "at one place" } else { "in sequence" };
+        r.wrong("rw", &format!("`:{modifier}` means so many I/Os {how} for each offset drawn, which cannot be expressed"), ());
+    }
+}
+
+/// A sequence with a step between blocks: `read:8k` leaves 8k out, `read:-8k` with blocks of 4k goes back.
+fn walk(r: &SectionReader<'_>, modifier: &str, block: &BlockSize) -> OffsetOrder {
+    let BlockSize::Fixed(ByteSize(block)) = *block else {
+        return r.wrong(
+            "rw",
+            "a step between blocks of several sizes cannot be expressed",
+            OffsetOrder::Sequential,
+        );
+    };
+    let (back, text) = match modifier.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, modifier),
+    };
+    match (r.parse_size(text), back) {
+        (Ok(0), _) => OffsetOrder::Sequential,
+        (Ok(gap), false) => OffsetOrder::Strided(block.saturating_add(gap)),
+        (Ok(gap), true) if gap == 2 * block => OffsetOrder::Reverse,
+        (Ok(_), true) => r.wrong_but(
+            "rw",
+            &format!("`:{modifier}` skips blocks on the way back, or reads some twice, which cannot be expressed"),
+            &format!("`:-{}` reads every block once, from the end", shown(2 * block)),
+            OffsetOrder::Sequential,
+        ),
+        (Err(what), _) => r.wrong("rw", &what, OffsetOrder::Sequential),
+    }
 }
 
 /// Operations and whether offsets are drawn at random.
-fn mix(r: &SectionReader<'_>) -> Result<(Vec<MixPart>, bool)> {
-    let word = r.raw("rw")?.unwrap_or("read");
-    if let Some((_, modifier)) = word.split_once(':') {
-        return Err(r.error(
-            "rw",
-            &format!("the modifier `:{modifier}` has no equivalent; it would change the offsets"),
-        ));
-    }
-    let reads = match (r.integer("rwmixread")?, r.integer("rwmixwrite")?) {
+fn mix(r: &SectionReader<'_>, word: &str) -> (Vec<MixPart>, bool) {
+    let reads = match (r.integer("rwmixread"), r.integer("rwmixwrite")) {
         (None, None) => 50,
         (Some(reads), None) => reads,
         (None, Some(writes)) => 100_u64.saturating_sub(writes),
-        (Some(reads), Some(writes)) if reads + writes == 100 => reads,
-        _ => return Err(r.error("rwmixwrite", "it and rwmixread do not add up to 100")),
+        // fio takes the one that is written last.
+        (Some(reads), Some(writes)) => match r.section().last_of(["rwmixread", "rwmixwrite"]) {
+            Some(line) if line.name == "rwmixread" => reads,
+            _ => 100_u64.saturating_sub(writes),
+        },
     };
-    if reads > 100 {
-        return Err(r.error("rwmixread", "it is a percentage"));
-    }
+    let reads = match reads {
+        0..=100 => reads,
+        _ => r.wrong("rwmixread", "it is a percentage", 50),
+    };
     let part = |op, weight: u64| MixPart { op, weight: weight as u32 };
     let only = |op| vec![part(op, 1)];
     let both = || {
@@ -110,7 +178,7 @@ fn mix(r: &SectionReader<'_>) -> Result<(Vec<MixPart>, bool)> {
         mix.retain(|part| part.weight > 0);
         mix
     };
-    Ok(match word {
+    match word {
         "read" => (only(OpKind::Read), false),
         "write" => (only(OpKind::Write), false),
         "trim" => (only(OpKind::Trim), false),
@@ -120,14 +188,16 @@ fn mix(r: &SectionReader<'_>) -> Result<(Vec<MixPart>, bool)> {
         "rw" | "readwrite" => (both(), false),
         "randrw" => (both(), true),
         "trimwrite" | "randtrimwrite" => {
-            return Err(r.error("rw", "a trim before each write cannot be expressed"));
+            let instead = (only(OpKind::Write), word.starts_with("rand"));
+            r.wrong("rw", "a trim before each write cannot be expressed", instead)
         }
-        other => {
-            return Err(r
-                .error("rw", &format!("`{other}` is not known"))
-                .hint("read, write, rw, randread, randwrite, randrw, trim or randtrim"));
-        }
-    })
+        other => r.wrong_but(
+            "rw",
+            &format!("`{other}` is not known"),
+            "read, write, rw, randread, randwrite, randrw, trim or randtrim",
+            (only(OpKind::Read), false),
+        ),
+    }
 }
 
 /// The one value of all directions in use.
@@ -135,55 +205,66 @@ fn single_value<T: PartialEq>(
     r: &SectionReader<'_>,
     name: &str,
     directions: &[Direction],
-    of: impl Fn(Direction) -> Result<T>,
-) -> Result<T> {
-    let first = of(directions.first().copied().unwrap_or(Direction::Read))?;
+    of: impl Fn(Direction) -> Option<T>,
+) -> Option<T> {
+    let first = of(directions.first().copied().unwrap_or(Direction::Read));
     for direction in directions.iter().skip(1) {
-        if of(*direction)? != first {
-            return Err(r
-                .error(name, "reads and writes of one section differ, which cannot be expressed")
-                .hint("make them two sections that run side by side"));
+        if of(*direction) != first {
+            return r.wrong_but(
+                name,
+                "reads and writes of one section differ, which cannot be expressed",
+                "make them two sections that run side by side",
+                first,
+            );
         }
     }
-    Ok(first)
+    first
 }
 
-fn block(r: &SectionReader<'_>, directions: &[Direction]) -> Result<BlockSize> {
-    if let Some(parts) = single_value(r, "bssplit", directions, |d| split(r, d))? {
-        return Ok(BlockSize::Split(parts));
+fn block(r: &SectionReader<'_>, directions: &[Direction]) -> BlockSize {
+    if let Some(parts) = single_value(r, "bssplit", directions, |d| split(r, d)) {
+        return match parts.as_slice() {
+            [one] => BlockSize::Fixed(one.size),
+            _ => BlockSize::Split(parts),
+        };
     }
-    if let Some((min, max)) = single_value(r, "bsrange", directions, |d| range(r, d))? {
-        return Ok(match min == max {
+    if let Some((min, max)) = single_value(r, "bsrange", directions, |d| range(r, d)) {
+        return match min == max {
             true => BlockSize::Fixed(min),
             false => {
                 BlockSize::Range(SizeRange { min, max, step: min, spread: SizeSpread::Uniform })
             }
-        });
+        };
     }
-    match single_value(r, "bs", directions, |d| r.size_for("bs", d))? {
-        Some(ByteSize(0)) => Err(r.error("bs", "a block of zero bytes")),
-        size => Ok(BlockSize::Fixed(size.unwrap_or(ByteSize(4096)))),
+    match single_value(r, "bs", directions, |d| r.size_for("bs", d)) {
+        Some(ByteSize(0)) => {
+            r.wrong("bs", "a block of zero bytes", BlockSize::Fixed(ByteSize(4096)))
+        }
+        size => BlockSize::Fixed(size.unwrap_or(ByteSize(4096))),
     }
 }
 
-fn split(r: &SectionReader<'_>, direction: Direction) -> Result<Option<Vec<BlockSizePart>>> {
+fn split(r: &SectionReader<'_>, direction: Direction) -> Option<Vec<BlockSizePart>> {
     let parsed = r.value("bssplit", |text| {
         let Some(text) = value::for_direction(text, direction) else {
             return Ok(None);
         };
         let (mut sizes, mut percents) = (Vec::new(), Vec::new());
         for (size, percent) in value::pairs(text) {
-            sizes.push(ByteSize(r.parse_size(size)?));
+            sizes.push(match r.parse_size(size)? {
+                0 => return Err("a block of zero bytes".to_owned()),
+                size => ByteSize(size),
+            });
             percents.push(percent.map(value::integer).transpose()?);
         }
         let parts = sizes.into_iter().zip(value::weights(&percents)?);
         let parts = parts.map(|(size, weight)| BlockSizePart { size, weight });
         Ok(Some(parts.filter(|p| p.weight > 0).collect()))
-    })?;
-    Ok(parsed.flatten())
+    });
+    parsed.flatten()
 }
 
-fn range(r: &SectionReader<'_>, direction: Direction) -> Result<Option<(ByteSize, ByteSize)>> {
+fn range(r: &SectionReader<'_>, direction: Direction) -> Option<(ByteSize, ByteSize)> {
     let parsed = r.value("bsrange", |text| {
         let Some(text) = value::for_direction(text, direction) else {
             return Ok(None);
@@ -194,98 +275,86 @@ fn range(r: &SectionReader<'_>, direction: Direction) -> Result<Option<(ByteSize
             return Err("only a range whose end is a multiple of its begin can be expressed".into());
         }
         Ok(Some((ByteSize(min), ByteSize(max))))
-    })?;
-    Ok(parsed.flatten())
+    });
+    parsed.flatten()
 }
 
-fn random_order(
-    r: &SectionReader<'_>,
-    block: &BlockSize,
-    align: Option<u64>,
-    notes: &mut Vec<String>,
-) -> Result<OffsetOrder> {
-    let text = r.raw("random_distribution")?.unwrap_or("random");
+fn random_order(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) -> OffsetOrder {
+    let text = r.raw("random_distribution").unwrap_or("random");
     if text.contains(',') {
-        return Err(r.error("random_distribution", "one for each direction cannot be expressed"));
+        r.wrong("random_distribution", "one for each direction cannot be expressed", ());
     }
-    let lfsr = match r.raw("random_generator")? {
+    let lfsr = match r.raw("random_generator") {
         None | Some("tausworthe" | "tausworthe64") => false,
         Some("lfsr") => true,
-        Some(_) => return Err(r.error("random_generator", "it is not known")),
+        Some(_) => r.wrong("random_generator", "it is not known", false),
     };
+    let mapped = lfsr || !r.boolean("norandommap", false);
     if text != "random" {
-        return skewed(r, text, notes);
+        return skewed(r, text);
     }
-    let mapped = lfsr || !r.boolean("norandommap", false)?;
     let single = matches!(block, BlockSize::Fixed(size) if align.is_none_or(|a| a == size.0));
     if mapped && !single {
-        notes.push(format!(
-            "[{}]: fio keeps a map of visited blocks and shortens blocks that would meet one; here \
+        r.note_section(
+            "fio keeps a map of visited blocks and shortens blocks that would meet one; here \
              sizes come as asked and any block may come again (as with norandommap)",
-            r.section().name
-        ));
+        );
     }
-    Ok(OffsetOrder::Uniform { cover: mapped && single })
+    OffsetOrder::Uniform { cover: mapped && single }
 }
 
-fn skewed(r: &SectionReader<'_>, text: &str, notes: &mut Vec<String>) -> Result<OffsetOrder> {
+fn skewed(r: &SectionReader<'_>, text: &str) -> OffsetOrder {
     const NAME: &str = "random_distribution";
     let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
     let number = |text: &str, default: f64| match text.parse::<f64>() {
-        _ if text.is_empty() => Ok(default),
-        Ok(n) if n.is_finite() && n >= 0.0 => Ok(n),
-        _ => Err(r.error(NAME, &format!("`{text}` is not a number of 0 or more"))),
+        _ if text.is_empty() => default,
+        Ok(n) if n.is_finite() && n >= 0.0 => n,
+        _ => r.wrong(NAME, &format!("`{text}` is not a number of 0 or more"), default),
     };
     let (first, centre) = rest.split_once(':').unwrap_or((rest, ""));
-    let mut note = |text: &str| {
-        if let Some(line) = r.line(NAME) {
-            notes.push(r.note(line, text));
-        }
-    };
     if matches!(kind, "zipf" | "pareto") && !centre.is_empty() {
-        note("the centre only moves the scattered hot blocks; it is left out");
+        r.note_if(NAME, "the centre only moves the scattered hot blocks; it is left out");
     }
     let access = match kind {
         "zipf" => {
-            Access { theta: Some(number(first, 1.1)?), scatter: true, ..AccessKind::Zipf.into() }
+            Access { theta: Some(number(first, 1.1)), scatter: true, ..AccessKind::Zipf.into() }
         }
         "pareto" => {
-            Access { h: Some(number(first, 0.2)?), scatter: true, ..AccessKind::Pareto.into() }
+            Access { h: Some(number(first, 0.2)), scatter: true, ..AccessKind::Pareto.into() }
         }
         "normal" => {
-            note(
+            r.note_if(
+                NAME,
                 "a bell of that standard deviation over the space; fio 3.33 scatters its bell over \
                  the whole file by a hash, and its width is not what the number says",
             );
             Access {
-                deviation: Some(number(first, 0.0)? / 100.0),
-                center: match centre {
-                    "" => None,
-                    centre => Some(number(centre, 0.5)?),
-                },
+                deviation: Some(number(first, 0.0) / 100.0),
+                center: Some(centre).filter(|c| !c.is_empty()).map(|c| number(c, 0.5)),
                 ..AccessKind::Normal.into()
             }
         }
-        "zoned" => Access { zones: zones(r, rest)?, ..AccessKind::Zoned.into() },
-        _ => {
-            return Err(r
-                .error(NAME, &format!("`{kind}` has no equivalent; it would change the offsets"))
-                .hint("known: random, zipf, pareto, normal and zoned"));
+        "zoned" => {
+            let zones = r.value(NAME, |_| zones(rest)).unwrap_or_default();
+            Access { zones, ..AccessKind::Zoned.into() }
         }
+        _ => r.wrong_but(
+            NAME,
+            &format!("`{kind}` has no equivalent; it would change the offsets"),
+            "known: random, zipf, pareto, normal and zoned",
+            AccessKind::Random.into(),
+        ),
     };
-    Ok(OffsetOrder::Skewed(Box::new(access)))
+    OffsetOrder::Skewed(Box::new(access))
 }
 
 /// `share/space:share/space`, percentages of both.
-fn zones(r: &SectionReader<'_>, text: &str) -> Result<Vec<Zone>> {
-    let fail = |what: String| r.error("random_distribution", &what);
+fn zones(text: &str) -> value::Parsed<Vec<Zone>> {
     let (mut shares, mut spaces) = (Vec::new(), Vec::new());
     for (share, space) in value::pairs(text) {
-        shares.push(Some(value::integer(share).map_err(fail)?));
-        spaces.push(space.map(value::integer).transpose().map_err(fail)?);
+        shares.push(Some(value::integer(share)?));
+        spaces.push(space.map(value::integer).transpose()?);
     }
-    let shares = value::weights(&shares).map_err(fail)?;
-    let spaces = value::weights(&spaces).map_err(fail)?;
-    let zones = shares.into_iter().zip(spaces);
+    let zones = value::weights(&shares)?.into_iter().zip(value::weights(&spaces)?);
     Ok(zones.map(|(share, space)| Zone { share, space }).collect())
 }

@@ -1,9 +1,15 @@
 //! One section's options by name, with the place of every complaint. What they mean together is
-//! for `load` and its parts.
+//! for `section` and its parts.
+//!
+//! Complaints are kept, not returned: a file is refused with all of them at once. What could not be read
+//! counts as not given, so that the rest is looked at as well.
 
+use std::cell::RefCell;
+
+use taillight_core::Error;
 use taillight_core::units::ByteSize;
-use taillight_core::{Error, Result};
 
+use super::around::Surroundings;
 use super::lex::{OptionLine, RawSection};
 use super::options::OPTIONS;
 use super::value::{self, Direction, KbBase, Parsed};
@@ -11,146 +17,183 @@ use crate::effect::Effect;
 
 /// Reads options of one section.
 pub struct SectionReader<'a> {
-    file: &'a str,
     section: &'a RawSection,
     base: KbBase,
+    /// What is asked of the machine.
+    pub around: &'a Surroundings<'a>,
+    wrong: RefCell<Vec<Error>>,
+    notes: RefCell<Vec<String>>,
 }
 
 impl<'a> SectionReader<'a> {
-    /// For a section of `file`. Errors: `Usage`.
-    pub fn new(file: &'a str, section: &'a RawSection) -> Result<SectionReader<'a>> {
-        let mut reader = SectionReader { file, section, base: KbBase::Binary };
-        reader.base = match reader.raw("kb_base")? {
-            None | Some("1024") => KbBase::Binary,
+    /// For a section of a file.
+    pub fn new(section: &'a RawSection, around: &'a Surroundings<'a>) -> SectionReader<'a> {
+        let (wrong, notes) = (RefCell::default(), RefCell::default());
+        let mut reader = SectionReader { section, base: KbBase::Binary, around, wrong, notes };
+        reader.base = match reader.raw("kb_base") {
             Some("1000") => KbBase::Decimal,
-            Some(_) => return Err(reader.error("kb_base", "it is 1024 or 1000")),
+            None | Some("1024") => KbBase::Binary,
+            Some(_) => reader.wrong("kb_base", "it is 1024 or 1000", KbBase::Binary),
         };
-        Ok(reader)
+        reader
     }
 
-    pub fn section(&self) -> &RawSection {
+    pub fn section(&self) -> &'a RawSection {
         self.section
     }
 
-    /// Every option of a section that has no equivalent.
-    pub fn refused(file: &str, section: &RawSection) -> Vec<Error> {
-        let reader = SectionReader { file, section, base: KbBase::Binary };
-        section.lines.iter().filter_map(|line| reader.refuse(line).err()).collect()
+    /// Everything that is wrong, and what a reader should know.
+    pub fn said(self) -> (Vec<Error>, Vec<String>) {
+        (self.wrong.into_inner(), self.notes.into_inner())
     }
 
-    /// Fails for an option without equivalent whose value asks for something.
-    fn refuse(&self, line: &OptionLine) -> Result<()> {
-        let Some(Effect::Refused { unless, changes }) = OPTIONS.effect(line.name) else {
-            return Ok(());
-        };
-        let value = line.value.as_deref().unwrap_or("1");
-        // Only the line that counts matters, so that a section can take back a global option.
-        let counts = self.section.line(line.name).is_some_and(|l| l == line);
-        if !counts || unless.contains(&value) {
-            return Ok(());
-        }
-        Err(self
-            .error(line.name, &format!("it has no equivalent; it would change {changes}"))
-            .hint("take the line out if that does not matter"))
-    }
-
-    /// What was accepted though it changes nothing, with the reason.
-    pub fn accepted(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+    /// Keeps what becomes of options that are not mapped: a complaint, or a note.
+    pub fn judge(&self) {
         for line in &self.section.lines {
             if let Some(written) = &line.written {
                 let value = line.value.as_deref().unwrap_or_default();
-                notes.push(self.note(line, &format!("`{written}` is {value} here")));
+                self.note(line, &format!("`{written}` is {value} here"));
             }
-            if let Some(Effect::Same(why)) = OPTIONS.effect(line.name) {
-                notes.push(self.note(line, why));
+            // Only the line that counts matters, so that a section can take back a global option.
+            let counts = self.section.line(line.name).is_some_and(|l| std::ptr::eq(l, line));
+            let Some(effect) = OPTIONS.effect(line.name).filter(|_| counts) else {
+                continue;
+            };
+            let value = line.value.as_deref().unwrap_or("1");
+            if let Effect::Same(why) | Effect::Only { why, .. } = effect
+                && effect.refuses(value).is_none()
+            {
+                self.note(line, why);
+            }
+            if let Some(changes) = effect.refuses(value) {
+                let what = format!("it has no equivalent; it would change {changes}");
+                let hint = "take the line out if that does not matter";
+                self.wrong_but(line.name, &what, hint, ());
             }
         }
-        notes
     }
 
-    /// A note about a line.
-    pub fn note(&self, line: &OptionLine, text: &str) -> String {
-        format!("line {}, {}: {text}", line.number, line.name)
+    /// Keeps a note about a line.
+    pub fn note(&self, line: &OptionLine, text: &str) {
+        let file = |place: &'a str| place.rsplit_once(':').unwrap_or(("", ""));
+        let ((own, _), place) = (file(&self.section.place), line.place.as_str());
+        // Of a file that is included its name as well.
+        match place.strip_prefix(own).and_then(|rest| rest.strip_prefix(':')) {
+            Some(number) => self.say(format!("line {number}, {}: {text}", line.name)),
+            None => self.say(format!("{place}, {}: {text}", line.name)),
+        }
+    }
+
+    /// Keeps a note about an option, if it is given.
+    pub fn note_if(&self, name: &str, text: &str) {
+        if let Some(line) = self.line(name) {
+            self.note(line, text);
+        }
+    }
+
+    /// Keeps a note about the section.
+    pub fn note_section(&self, text: &str) {
+        self.say(format!("[{}]: {text}", self.section.name));
+    }
+
+    fn say(&self, note: String) {
+        self.notes.borrow_mut().push(note);
     }
 
     /// The line of an option, if given.
-    pub fn line(&self, name: &str) -> Option<&OptionLine> {
+    pub fn line(&self, name: &str) -> Option<&'a OptionLine> {
         self.section.line(name)
     }
 
-    /// The text of an option, if given. Errors: `Usage` with its place when it is empty: fio
-    /// refuses that as well.
-    pub fn raw(&self, name: &str) -> Result<Option<&str>> {
-        match self.line(name) {
-            None => Ok(None),
-            Some(line) => match line.value.as_deref() {
-                None => Err(match &line.written {
-                    Some(written) => {
-                        self.error(name, &format!("`{written}` is empty: the variable is not set"))
-                    }
-                    None => self.error(name, "it needs a value"),
-                }),
-                text => Ok(text),
-            },
+    /// The text of an option, if given. One that is empty is a complaint: fio refuses that as well.
+    pub fn raw(&self, name: &str) -> Option<&'a str> {
+        let line = self.line(name)?;
+        if line.value.is_none() {
+            let what = match &line.written {
+                Some(written) => format!("`{written}` is empty: the variable is not set"),
+                None => "it needs a value".to_owned(),
+            };
+            self.wrong(name, &what, ());
         }
+        line.value.as_deref()
     }
 
     /// An error about an option of this section, or about the section if it is not given.
     pub fn error(&self, name: &str, what: &str) -> Error {
-        let number = self.line(name).map_or(self.section.number, |l| l.number);
-        Error::usage(format!("`{name}` in [{}]: {what}", self.section.name))
-            .with("at", format!("{}:{number}", self.file))
+        let place = self.line(name).map_or(&self.section.place, |l| &l.place);
+        Error::usage(format!("`{name}` in [{}]: {what}", self.section.name)).with("at", place)
     }
 
-    /// The value of an option, if given. Errors: `Usage` with its place when it cannot be read or
-    /// is empty.
-    pub fn value<T>(&self, name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Result<Option<T>> {
-        let Some(text) = self.raw(name)? else {
-            return Ok(None);
-        };
-        parse(text).map(Some).map_err(|what| self.error(name, &what))
+    /// Keeps a complaint.
+    pub fn complain(&self, error: Error) {
+        self.wrong.borrow_mut().push(error);
     }
 
-    /// A whole number. Errors: `Usage` with its place.
-    pub fn integer(&self, name: &str) -> Result<Option<u64>> {
-        self.value(name, value::integer)
+    /// Keeps a complaint about an option, and goes on with `instead`.
+    pub fn wrong<T>(&self, name: &str, what: &str, instead: T) -> T {
+        self.complain(self.error(name, what));
+        instead
     }
 
-    /// A whole number that fits 32 bits. Errors: `Usage` with its place.
-    pub fn small_integer(&self, name: &str) -> Result<Option<u32>> {
+    /// As [`wrong`](Self::wrong), with what to write instead.
+    pub fn wrong_but<T>(&self, name: &str, what: &str, hint: &str, instead: T) -> T {
+        self.complain(self.error(name, what).hint(hint));
+        instead
+    }
+
+    /// The value of an option, if given and readable.
+    pub fn value<T>(&self, name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Option<T> {
+        match parse(self.raw(name)?) {
+            Ok(value) => Some(value),
+            Err(what) => self.wrong(name, &what, None),
+        }
+    }
+
+    /// A whole number, also with `k` and the like.
+    pub fn integer(&self, name: &str) -> Option<u64> {
+        self.value(name, |t| self.parse_size(t))
+    }
+
+    /// A whole number that fits 32 bits.
+    pub fn small_integer(&self, name: &str) -> Option<u32> {
         self.value(name, |t| {
-            let n = value::integer(t)?;
+            let n = self.parse_size(t)?;
             u32::try_from(n).map_err(|_| format!("{n} is too large"))
         })
     }
 
-    /// A switch. Errors: `Usage` with its place.
-    pub fn boolean(&self, name: &str, default: bool) -> Result<bool> {
-        match self.line(name) {
-            None => Ok(default),
-            Some(line) => {
-                value::boolean(line.value.as_deref()).map_err(|what| self.error(name, &what))
-            }
+    /// A switch.
+    pub fn boolean(&self, name: &str, default: bool) -> bool {
+        let Some(line) = self.line(name) else {
+            return default;
+        };
+        match value::boolean(line.value.as_deref()) {
+            Ok(on) => on,
+            Err(what) => self.wrong(name, &what, default),
         }
     }
 
-    /// A size. Errors: `Usage` with its place.
-    pub fn size(&self, name: &str) -> Result<Option<ByteSize>> {
+    /// A time; a bare number counts `unit_ns` each.
+    pub fn time(&self, name: &str, unit_ns: u64) -> Option<taillight_core::units::Span> {
+        self.value(name, |t| value::time(t, unit_ns)).filter(|t| t.0 > 0)
+    }
+
+    /// A size.
+    pub fn size(&self, name: &str) -> Option<ByteSize> {
         self.value(name, |t| value::size(t, self.base))
     }
 
-    /// A size or percentage. Errors: `Usage` with its place.
-    pub fn amount(&self, name: &str) -> Result<Option<value::Amount>> {
+    /// A size or percentage.
+    pub fn amount(&self, name: &str) -> Option<value::Amount> {
         self.value(name, |t| value::amount(t, self.base))
     }
 
-    /// A size for one direction. Errors: `Usage` with its place.
-    pub fn size_for(&self, name: &str, direction: Direction) -> Result<Option<ByteSize>> {
+    /// A size for one direction.
+    pub fn size_for(&self, name: &str, direction: Direction) -> Option<ByteSize> {
         let parsed = self.value(name, |t| {
             value::for_direction(t, direction).map(|part| value::size(part, self.base)).transpose()
-        })?;
-        Ok(parsed.flatten())
+        });
+        parsed.flatten()
     }
 
     /// A size in the units of this section.

@@ -1,12 +1,16 @@
 //! One section understood: what its options mean together, in the types of a job file. The parts
 //! are read in `target` (files and engine), `pattern` (what) and `demand` (how much, when).
 
-use taillight_core::plan::{Payload, PayloadKind, Sync};
-use taillight_core::{Percentile, Result};
+use std::collections::BTreeMap;
 
+use taillight_core::plan::{Payload, PayloadKind, Sync};
+use taillight_core::{Error, Percentile};
+
+use super::around::{Surroundings, shown};
 use super::demand::{self, SectionDemand};
-use super::lex::RawSection;
+use super::lex::{OptionRow, RawSection};
 use super::pattern::{self, OffsetPattern};
+use super::payload;
 use super::read::SectionReader;
 use super::target::{self, FioEngine, TargetSpec};
 use super::value;
@@ -14,11 +18,18 @@ use super::value;
 /// A section of the file, understood.
 #[derive(Debug, Clone)]
 pub struct JobSection {
+    /// What fio calls it in its output.
     pub name: String,
-    /// Line of its heading.
-    pub number: usize,
+    /// Its heading, which files are named by.
+    pub heading: String,
+    /// File and line of its heading.
+    pub place: String,
     /// Begins when all sections before it are done.
     pub stonewall: bool,
+    /// Begins when this section before it is done.
+    pub waits_for: Option<String>,
+    /// All others end when it does.
+    pub exits_all: bool,
     /// `numjobs`.
     pub clones: u32,
     /// Operations in flight of each clone.
@@ -37,180 +48,236 @@ pub struct JobSection {
     pub seed: Option<u64>,
     /// Percentiles of the report.
     pub percentiles: Option<Vec<Percentile>>,
+    /// Its options, with what becomes of each.
+    pub options: Vec<OptionRow>,
     /// What a reader should know.
     pub notes: Vec<String>,
 }
 
-/// Understands a section. Errors: `Usage` with file, line and option.
-pub fn section(file: &str, section: &RawSection) -> Result<JobSection> {
-    let r = SectionReader::new(file, section)?;
-    let mut notes = r.accepted();
-    let target = target::target(&r, &mut notes)?;
-    let pattern = pattern::pattern(&r, &mut notes)?;
-    let demand = demand::demand(&r, &pattern, &target, &mut notes)?;
-    let clones = r.small_integer("numjobs")?.unwrap_or(1);
-    if clones == 0 {
-        return Err(r.error("numjobs", "0 does nothing"));
+/// Understands a section. What is wrong in it goes to `wrong`; `made`: bytes of the files that sections before
+/// it leave, by path.
+pub fn section(
+    section: &RawSection,
+    around: &Surroundings<'_>,
+    made: &BTreeMap<String, u64>,
+    wrong: &mut Vec<Error>,
+) -> JobSection {
+    let r = SectionReader::new(section, around);
+    r.judge();
+    let clones = match r.small_integer("numjobs").unwrap_or(1) {
+        0 => r.wrong("numjobs", "0 does nothing", 1),
+        MOST_CLONES.. => r.wrong("numjobs", &format!("at most {MOST_CLONES} can be expressed"), 1),
+        clones => clones,
+    };
+    let pattern = pattern::pattern(&r);
+    let target = target::target(&r, clones, pattern.block.min(), made);
+    let largest = pattern.block.max();
+    if target.size.is_some_and(|size| size > 0 && size / u64::from(target.count) < largest) {
+        let what =
+            format!("a block of {} does not fit into a file; fio refuses this too", shown(largest));
+        r.wrong("bs", &what, ());
     }
+    let demand = demand::demand(&r, &pattern, &target);
     if pattern.mixed_sequence() {
-        notes.push(format!(
-            "[{}]: in fio reads and writes walk through the file apart; here they share one walk",
-            section.name
-        ));
+        r.note_section(
+            "in fio reads and writes walk through the file apart; here they share one walk",
+        );
     }
-    Ok(JobSection {
-        name: r.raw("name")?.unwrap_or(&section.name).to_owned(),
-        number: section.number,
-        stonewall: r.boolean("stonewall", false)?,
+    created_on_open(&r, &pattern);
+    let section = JobSection {
+        name: section.shown().to_owned(),
+        heading: section.name.clone(),
+        place: section.place.clone(),
+        stonewall: r.boolean("stonewall", false),
+        waits_for: r.raw("wait_for").map(str::to_owned),
+        exits_all: r.boolean("exitall", false),
         clones,
-        depth: depth(&r, &target, &mut notes)?,
-        sync: sync(&r, &pattern)?,
-        payload: payload(&r, &pattern)?,
-        verify: verify(&r, &pattern, &mut notes)?,
-        cpus: cpus(&r, clones)?,
-        seed: seed(&r)?,
-        percentiles: percentiles(&r, &mut notes)?,
+        depth: depth(&r, &target),
+        sync: sync(&r, &pattern),
+        payload: payload(&r, &pattern),
+        verify: verify(&r, &pattern),
+        cpus: cpus(&r, clones),
+        seed: seed(&r),
+        percentiles: percentiles(&r),
         target,
         pattern,
         demand,
-        notes,
-    })
+        options: section.options(),
+        notes: Vec::new(),
+    };
+    let (complaints, notes) = r.said();
+    wrong.extend(complaints);
+    JobSection { notes, ..section }
+}
+
+/// Jobs of one section.
+const MOST_CLONES: u32 = 4096;
+
+/// `create_on_open`: a file that is only written is made by opening it, here as well.
+fn created_on_open(r: &SectionReader<'_>, pattern: &OffsetPattern) {
+    if !r.boolean("create_on_open", false) {
+        return;
+    }
+    match pattern.reads() {
+        true => {
+            let what =
+                "a file that is read is filled before the run here; fio would read an empty one";
+            r.wrong("create_on_open", what, ());
+        }
+        false => r.note_if(
+            "create_on_open",
+            "a file that is only written grows as it is written, here too",
+        ),
+    }
 }
 
 /// Operations in flight: engines that block have one.
-fn depth(r: &SectionReader<'_>, target: &TargetSpec, notes: &mut Vec<String>) -> Result<u32> {
-    let depth = r.small_integer("iodepth")?.unwrap_or(1);
-    if depth == 0 {
-        return Err(r.error("iodepth", "0 does nothing"));
+fn depth(r: &SectionReader<'_>, target: &TargetSpec) -> u32 {
+    let depth = match r.small_integer("iodepth").unwrap_or(1) {
+        0 => r.wrong("iodepth", "0 does nothing", 1),
+        depth => depth,
+    };
+    if depth > 1 && target.engine == FioEngine::Sync {
+        r.note_if(
+            "iodepth",
+            "fio's blocking engines do one operation at a time whatever it says; so does this job",
+        );
+        return 1;
     }
-    match (depth > 1 && target.engine == FioEngine::Sync, r.line("iodepth")) {
-        (true, Some(line)) => {
-            let why = "fio's blocking engines do one operation at a time whatever it says; \
-                       so does this job";
-            notes.push(r.note(line, why));
-            Ok(1)
-        }
-        _ => Ok(depth),
-    }
+    depth
 }
 
-fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Sync>> {
+fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Sync> {
     let each = match r.line("sync").map(|l| l.value.as_deref()) {
         None | Some(Some("0" | "none")) => None,
         Some(None | Some("1" | "sync")) => Some(Sync::Sync),
         Some(Some("dsync")) => Some(Sync::Dsync),
-        Some(Some(_)) => return Err(r.error("sync", "it is none, sync or dsync")),
+        Some(Some(_)) => r.wrong("sync", "it is none, sync or dsync", None),
     };
-    let every = |name: &str| r.small_integer(name).map(|n| n.filter(|n| *n > 0));
-    let given = [each, every("fsync")?.map(Sync::Fsync), every("fdatasync")?.map(Sync::Fdatasync)];
-    let mut given = given.into_iter().flatten();
+    let every = |name: &str| r.small_integer(name).filter(|n| *n > 0);
+    let given = [each, every("fsync").map(Sync::Fsync), every("fdatasync").map(Sync::Fdatasync)];
+    // Without writes there is nothing to sync, in fio as here.
+    let mut given = given.into_iter().flatten().filter(|_| pattern.writes());
     let sync = given.next();
     if given.next().is_some() {
-        return Err(r.error("fsync", "only one of sync, fsync and fdatasync can be expressed"));
+        r.wrong("fsync", "only one of sync, fsync and fdatasync can be expressed", ());
     }
-    // Without writes there is nothing to sync, in fio as here.
-    Ok(sync.filter(|_| pattern.writes()))
+    sync
 }
 
-fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Payload>> {
-    let share = |name: &str| match r.small_integer(name)?.unwrap_or(0) {
-        n if n > 100 => Err(r.error(name, "it is a percentage")),
-        n => Ok(n),
+fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Payload> {
+    let share = |name: &str| match r.small_integer(name).unwrap_or(0) {
+        n if n > 100 => r.wrong(name, "it is a percentage", 0),
+        n => n,
     };
     let random = Payload {
-        compressible: share("buffer_compress_percentage")?,
-        duplicate: share("dedupe_percentage")?,
+        compressible: share("buffer_compress_percentage"),
+        duplicate: share("dedupe_percentage"),
         ..Payload::default()
     };
     let shaped = random != Payload::default();
-    let payload = if let Some(text) = r.raw("buffer_pattern")? {
+    let payload = if let Some(bytes) = r.value("buffer_pattern", payload::pattern) {
         if shaped {
-            return Err(r.error("buffer_pattern", "a pattern with shares that compress or repeat"));
+            let what = "a pattern with shares that compress or repeat cannot be expressed";
+            r.wrong("buffer_pattern", what, ());
         }
-        Payload { pattern: Some(pattern_text(r, text)?), ..Payload::from(PayloadKind::Pattern) }
-    } else if r.boolean("zero_buffers", false)? {
+        Payload { pattern: Some(bytes), ..Payload::from(PayloadKind::Pattern) }
+    } else if r.boolean("zero_buffers", false) {
         if shaped {
-            return Err(r.error("zero_buffers", "zeros with shares that compress or repeat"));
+            r.wrong("zero_buffers", "zeros with shares that compress or repeat", ());
         }
         Payload::from(PayloadKind::Zero)
     } else {
         random
     };
-    Ok(Some(payload).filter(|p| pattern.writes() && *p != Payload::default()))
+    Some(payload).filter(|p| pattern.writes() && *p != Payload::default())
 }
 
-/// `0xdeadbeef` and `"text"`; numbers and file names are left to fio.
-fn pattern_text(r: &SectionReader<'_>, text: &str) -> Result<String> {
-    let quoted = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
-    let hex = |t: &str| t.len() > 2 && t[2..].bytes().all(|b| b.is_ascii_hexdigit());
-    match quoted {
-        Some(inner) if !inner.is_empty() && !inner.starts_with("0x") => Ok(inner.to_owned()),
-        None if text.starts_with("0x") && hex(text) => Ok(text.to_owned()),
-        _ => Err(r
-            .error("buffer_pattern", "only text in quotes or 0x digits can be expressed")
-            .hint("write it as 0x and hexadecimal digits")),
-    }
-}
-
-fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, notes: &mut Vec<String>) -> Result<bool> {
+fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     const SUMS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 \
-                        sha3-224 sha3-256 sha3-384 sha3-512 1";
+                        sha3-224 sha3-256 sha3-384 sha3-512 1 meta pattern pattern_hdr";
     let known = |v: &str| SUMS.split_whitespace().any(|sum| sum == v);
     let line = match r.line("verify") {
-        Some(line) if line.value.as_deref() != Some("0") => line,
-        _ => return Ok(false),
+        Some(line) if !matches!(line.value.as_deref(), Some("0" | "null")) => line,
+        _ => return false,
     };
     if !line.value.as_deref().is_some_and(known) {
-        return Err(r.error("verify", "only checksums of the content can be expressed"));
-    }
-    if !r.boolean("do_verify", true)? {
-        notes.push(r.note(line, "do_verify=0: nothing is checked in this run"));
-        return Ok(false);
+        return r.wrong("verify", "only checks of the content can be expressed", false);
     }
     if !pattern.writes() {
-        return Err(r
-            .error("verify", "a section that only reads would check what another run wrote")
-            .hint("check in the section that writes: Taillight reads back what it wrote"));
+        r.note(
+            line,
+            "the reads are done and their content is NOT checked: Taillight checks what the same run wrote \
+             (`taillight run ... --set verify.run=RUN` checks what an earlier run wrote)",
+        );
+        return false;
     }
-    if r.small_integer("dedupe_percentage")?.is_some_and(|n| n > 0) {
-        return Err(r
-            .error(
-                "dedupe_percentage",
-                "blocks that are checked carry their position, so no two are alike",
-            )
-            .hint("leave verify or dedupe_percentage out"));
+    if r.boolean("time_based", false) {
+        r.note(
+            line,
+            "nothing is checked, as in fio: a runtime with time_based leaves no time for the check",
+        );
+        return false;
     }
-    notes.push(r.note(line, "Taillight's own checksum, position and generation are checked"));
-    Ok(true)
+    if !r.boolean("do_verify", true) {
+        r.note(line, "do_verify=0: nothing is checked in this run");
+        return false;
+    }
+    if r.small_integer("dedupe_percentage").is_some_and(|n| n > 0) {
+        r.wrong_but(
+            "dedupe_percentage",
+            "blocks that are checked carry their position, so no two are alike",
+            "leave verify or dedupe_percentage out",
+            (),
+        );
+    }
+    r.note(
+        line,
+        "Taillight's own checksum, position and generation are written and checked, after the run",
+    );
+    if r.integer("loops").is_some_and(|n| n > 1) {
+        r.note(
+            line,
+            "what the last pass wrote is checked, once; fio checks after each of its loops",
+        );
+    }
+    r.note_if(
+        "verify_backlog",
+        "blocks are checked after the run instead of so many behind the writes: no checks beside the measured writes",
+    );
+    true
 }
 
-fn cpus(r: &SectionReader<'_>, clones: u32) -> Result<Vec<u32>> {
-    let cpus = r.value("cpus_allowed", value::cpus)?.unwrap_or_default();
-    let split = r.raw("cpus_allowed_policy")? == Some("split");
-    if split && cpus.len() < clones as usize {
-        return Err(r.error("cpus_allowed", "there are fewer CPUs than jobs to split them"));
+fn cpus(r: &SectionReader<'_>, clones: u32) -> Vec<u32> {
+    let cpus = r.value("cpus_allowed", value::cpus).unwrap_or_default();
+    let split = r.raw("cpus_allowed_policy") == Some("split");
+    if split && cpus.len() < clones as usize && !cpus.is_empty() {
+        r.wrong("cpus_allowed", "there are fewer CPUs than jobs to split them", ());
     }
-    Ok(cpus)
+    if !split && cpus.len() > 1 {
+        r.note_if(
+            "cpus_allowed",
+            "each worker is pinned to one of them, in turns (cpus_allowed_policy=split); fio lets each move among all",
+        );
+    }
+    cpus
 }
 
 /// fio repeats its random numbers by default; a fixed seed does the same.
-fn seed(r: &SectionReader<'_>) -> Result<Option<u64>> {
-    let repeat = r.boolean("randrepeat", true)? || r.boolean("allrandrepeat", false)?;
-    Ok(r.integer("randseed")?.or(repeat.then_some(1)))
+fn seed(r: &SectionReader<'_>) -> Option<u64> {
+    let repeat = r.boolean("randrepeat", true) || r.boolean("allrandrepeat", false);
+    r.integer("randseed").or(repeat.then_some(1))
 }
 
-fn percentiles(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<Option<Vec<Percentile>>> {
-    let Some(line) = r.line("percentile_list") else {
-        return Ok(None);
-    };
+fn percentiles(r: &SectionReader<'_>) -> Option<Vec<Percentile>> {
+    let text = r.raw("percentile_list")?;
     let mut list = Vec::new();
-    for text in line.value.as_deref().unwrap_or_default().split(':') {
+    for text in text.split(':') {
         if text.trim_end_matches('0').trim_end_matches('.') == "1" && text.len() >= 3 {
-            notes.push(r.note(line, "the maximum is always reported, so 100 is left out"));
+            r.note_if("percentile_list", "the maximum is always reported, so 100 is left out");
             continue;
         }
-        let p = Percentile::asked(text.trim()).map_err(|what| r.error("percentile_list", &what))?;
-        list.push(p);
+        list.extend(r.value("percentile_list", |_| Percentile::asked(text.trim())));
     }
-    Ok(Some(list).filter(|l| !l.is_empty()))
+    Some(list).filter(|l| !l.is_empty())
 }

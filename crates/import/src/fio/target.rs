@@ -1,7 +1,9 @@
 //! The target of a section: how I/O is issued, files, size and the options of the target.
 
-use taillight_core::Result;
+use std::collections::BTreeMap;
 
+use super::around::{Existing, shown};
+use super::names;
 use super::read::SectionReader;
 use super::value::{self, Amount};
 
@@ -26,8 +28,8 @@ pub enum FioEngine {
 /// Which files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilePlacement {
-    /// Every clone has files of its own in this directory (`.` without one).
-    Own(String),
+    /// Every clone has files of its own: for each clone its paths.
+    Own(Vec<Vec<String>>),
     /// One file or device, named; all clones share it.
     Named(String),
     /// No file at all.
@@ -52,143 +54,230 @@ pub struct TargetSpec {
     pub overwrite: bool,
     /// `[target.options]`: one set for all sections that run side by side.
     pub options: toml::Table,
+    /// What has to be there before the run, as fio asks.
+    pub needs: Vec<Needed>,
 }
 
-/// Reads everything about the target. Errors: `Usage` with its place.
-pub fn target(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<TargetSpec> {
-    let engine = engine(r, notes)?;
-    let direct = match r.line("direct") {
-        Some(_) => r.boolean("direct", false)?,
-        None => !r.boolean("buffered", true)?,
+/// Something that has to be there before a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needed {
+    pub path: String,
+    /// What it has to be.
+    pub kind: NeededKind,
+    /// The option that says so: "`allow_file_create` in [a]".
+    pub option: String,
+    /// File and line of it.
+    pub place: String,
+}
+
+/// What has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NeededKind {
+    /// A file or device.
+    File,
+    Directory,
+}
+
+/// `nrfiles`: files of each job.
+pub fn file_count(r: &SectionReader<'_>) -> u32 {
+    r.small_integer("nrfiles").unwrap_or(1).max(1)
+}
+
+/// Reads everything about the target. `block`: bytes of the smallest block. `made`: bytes of the files that sections before it leave, by path.
+pub fn target(
+    r: &SectionReader<'_>,
+    clones: u32,
+    block: u64,
+    made: &BTreeMap<String, u64>,
+) -> TargetSpec {
+    let direct = match r.section().last_of(["direct", "buffered"]) {
+        Some(line) if line.name == "direct" => r.boolean("direct", false),
+        _ => !r.boolean("buffered", true),
     };
-    let overwrite = r.boolean("overwrite", false)?;
-    let options = options(r, engine, direct, overwrite)?;
-    let files = files(r, engine)?;
-    let count = r.small_integer("nrfiles")?.unwrap_or(1).max(1);
-    if count > 1 && matches!(files, FilePlacement::Named(_)) {
-        return Err(r.error("nrfiles", "several files of given names cannot be expressed"));
-    }
-    let filesize = match r.raw("filesize")? {
-        Some(text) if text.contains('-') => {
-            return Err(r.error("filesize", "files of different sizes cannot be expressed"));
-        }
-        _ => r.size("filesize")?.map(|s| s.0),
-    };
-    let whole = filesize.map(|f| f.saturating_mul(u64::from(count)));
-    let size = part_of(r, "size", whole)?.or(whole);
-    if let (Some(size), Some(whole)) = (size, whole)
-        && size > whole
-    {
-        return Err(r.error("size", "it is larger than filesize allows"));
-    }
-    if size.is_some() && whole.is_some() && size != whole && count > 1 {
-        return Err(r.error("size", "a part of several files cannot be expressed"));
-    }
-    let offset = part_of(r, "offset", whole)?.unwrap_or(0);
-    if offset > 0 && count > 1 {
-        return Err(r.error("offset", "an offset in each of several files cannot be expressed"));
-    }
-    if size == Some(0) || (size.is_none() && !matches!(files, FilePlacement::Named(_))) {
-        return Err(r
-            .error("size", "no size is given")
-            .hint("fio refuses this too: write size=1g, or name an existing file"));
-    }
-    Ok(TargetSpec {
+    let (engine, driven) = engine(r, direct);
+    let overwrite = r.boolean("overwrite", false);
+    let options = options(r, engine, direct, overwrite);
+    let count = file_count(r);
+    let files = names::placement(r, engine, clones, count);
+    let needs = names::needs(r, &files);
+    let mut spec = TargetSpec {
         engine,
         files,
         count,
-        size,
-        offset,
-        increment: part_of(r, "offset_increment", whole)?.unwrap_or(0),
+        size: None,
+        offset: 0,
+        increment: 0,
         direct,
         overwrite,
         options,
-    })
-}
-
-/// A size that may be a share of `whole`.
-fn part_of(r: &SectionReader<'_>, name: &str, whole: Option<u64>) -> Result<Option<u64>> {
-    match (r.amount(name)?, whole) {
-        (None, _) => Ok(None),
-        (Some(Amount::Bytes(bytes)), _) => Ok(Some(bytes)),
-        (Some(Amount::Percent(100)), None) if name == "size" => Ok(None),
-        (Some(Amount::Percent(p)), Some(whole)) => Ok(Some(value::share(whole, p))),
-        (Some(Amount::Percent(_)), None) => Err(r
-            .error(name, "a percentage needs the size of the file, and no file is looked at")
-            .hint("write it in bytes, or give filesize")),
-    }
-}
-
-fn engine(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<FioEngine> {
-    let Some(line) = r.line("ioengine") else {
-        return Ok(FioEngine::Sync);
+        needs,
     };
-    let mut note = |text: &str| notes.push(r.note(line, text));
-    match line.value.as_deref() {
-        Some("psync") => Ok(FioEngine::Sync),
-        Some("sync" | "pvsync" | "pvsync2" | "vsync") => {
-            note("pread and pwrite instead; one blocking call an operation, too");
-            Ok(FioEngine::Sync)
-        }
-        Some("io_uring") => Ok(FioEngine::Uring),
-        Some("libaio") => {
-            note("io_uring instead; it has a real queue without direct=1 too");
-            Ok(FioEngine::Uring)
-        }
-        Some("posixaio") => {
-            note("io_uring instead of the C library's threads");
-            Ok(FioEngine::Uring)
-        }
-        Some("null") => Ok(FioEngine::Null),
-        other => Err(r
-            .error(
-                "ioengine",
-                &format!(
-                    "`{}` has no equivalent; it would change how I/O is done",
-                    other.unwrap_or("")
-                ),
-            )
-            .hint("known: psync, sync, pvsync, pvsync2, vsync, libaio, io_uring, posixaio, null")),
+    if driven {
+        extent(r, &mut spec, block, made);
+    } else {
+        spec.size = Some(0);
     }
+    spec
 }
 
-fn files(r: &SectionReader<'_>, engine: FioEngine) -> Result<FilePlacement> {
-    if engine == FioEngine::Null {
-        return Ok(FilePlacement::None);
-    }
-    let dir = r.value("directory", one_path)?;
-    let Some(name) = r.value("filename", one_path)? else {
-        return Ok(FilePlacement::Own(dir.unwrap_or_else(|| ".".to_owned())));
+/// Size and offsets.
+fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTreeMap<String, u64>) {
+    let filesize = match r.raw("filesize") {
+        Some(text) if text.contains('-') && text.split_once('-').is_some_and(|(a, b)| a != b) => {
+            r.wrong("filesize", "files of different sizes cannot be expressed", None)
+        }
+        Some(text) if text.contains('-') => {
+            r.value("filesize", |t| r.parse_size(t.split_once('-').map_or(t, |(first, _)| first)))
+        }
+        _ => r.size("filesize").map(|s| s.0),
     };
-    Ok(FilePlacement::Named(match dir {
-        Some(dir) => format!("{}/{name}", dir.trim_end_matches('/')),
-        None => name,
-    }))
+    let several = filesize.map(|f| f.saturating_mul(u64::from(spec.count)));
+    let named = match &spec.files {
+        FilePlacement::Named(path) => Some(path),
+        _ => None,
+    };
+    let there = named.and_then(|path| {
+        let existing = (r.around.existing)(path).and_then(Existing::size);
+        existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
+    });
+    let whole = several.or(there);
+    // Shares begin at the next block and end with the last whole one, as in fio.
+    let up = |share: u64| share.div_ceil(block.max(1)).saturating_mul(block);
+    let down = |share: u64| share / block.max(1) * block;
+    spec.offset = part_of(r, "offset", whole, up).unwrap_or(0);
+    spec.increment = part_of(r, "offset_increment", whole, up).unwrap_or(0);
+    let rest = whole.map(|whole| whole.saturating_sub(spec.offset)).filter(|rest| *rest > 0);
+    // Of a file or device that is there, size=0 is all of it.
+    let asked = part_of(r, "size", whole, down).filter(|size| *size > 0 || named.is_none());
+    spec.size = match (asked, rest) {
+        (Some(size), Some(rest)) if percent(r, "size") => Some(size.min(rest)),
+        (Some(size), _) => Some(size),
+        (None, rest) => rest,
+    };
+    if let (Some(size), Some(whole)) = (spec.size, several)
+        && size > whole
+    {
+        r.note_if(
+            "size",
+            &format!("fio ends at {}, as filesize says; so does this job", shown(whole)),
+        );
+        spec.size = Some(whole);
+    }
+    if spec.size.is_some() && several.is_some() && spec.size != several && spec.count > 1 {
+        r.wrong("size", "a part of several files cannot be expressed", ());
+    }
+    if spec.offset > 0 && spec.count > 1 {
+        r.wrong("offset", "an offset in each of several files cannot be expressed", ());
+    }
+    if spec.size == Some(0) || (spec.size.is_none() && named.is_none()) {
+        let hint = "fio refuses this too: write size=1g, or name an existing file";
+        r.wrong_but("size", "no size is given", hint, ());
+        spec.size = Some(0);
+    }
 }
 
-/// fio separates several paths by colons; a backslash takes their meaning.
-fn one_path(text: &str) -> Result<String, String> {
-    let plain = text.replace("\\:", "\u{0}");
-    if plain.contains(':') {
-        return Err("several paths cannot be expressed: a job has one [target]".to_owned());
-    }
-    if text == "-" {
-        return Err("standard input and output cannot be measured".to_owned());
-    }
-    Ok(plain.replace('\u{0}', ":"))
+fn percent(r: &SectionReader<'_>, name: &str) -> bool {
+    matches!(r.amount(name), Some(Amount::Percent(_)))
 }
 
-fn options(
+/// A size that may be a share of `whole`, put to whole blocks by `rounded`.
+fn part_of(
     r: &SectionReader<'_>,
-    engine: FioEngine,
-    direct: bool,
-    overwrite: bool,
-) -> Result<toml::Table> {
-    let pre_read = r.boolean("pre_read", false)?;
-    if pre_read && direct {
-        return Err(r.error("pre_read", "direct=1 goes past the page cache that it fills"));
+    name: &str,
+    whole: Option<u64>,
+    rounded: impl Fn(u64) -> u64,
+) -> Option<u64> {
+    match (r.amount(name)?, whole) {
+        (Amount::Bytes(bytes), _) => Some(bytes),
+        (Amount::Percent(100), None) if name == "size" => None,
+        (Amount::Percent(p), Some(whole)) => {
+            let share = rounded(value::share(whole, p));
+            r.note_if(name, &format!("{p} % of {} is {}", shown(whole), shown(share)));
+            Some(share)
+        }
+        (Amount::Percent(_), None) => r.wrong_but(
+            name,
+            "a percentage needs a file or device that is there, or filesize",
+            "write it in bytes, or make the file before",
+            None,
+        ),
     }
-    let cache = match (pre_read, r.boolean("invalidate", true)?) {
+}
+
+/// How I/O is issued, and whether it can be: nothing else is to be said of a section that it cannot.
+fn engine(r: &SectionReader<'_>, direct: bool) -> (FioEngine, bool) {
+    let Some(name) = r.raw("ioengine") else {
+        return (FioEngine::Sync, true);
+    };
+    let engine = match name.split(':').next().unwrap_or_default() {
+        "psync" => FioEngine::Sync,
+        "sync" | "pvsync" | "pvsync2" | "vsync" => {
+            r.note_if("ioengine", "pread and pwrite instead; one blocking call an operation, too");
+            FioEngine::Sync
+        }
+        "io_uring" => FioEngine::Uring,
+        "libaio" if !direct => {
+            // Linux's io_submit(2) of buffered I/O returns when it is done.
+            let why = "without direct=1 the kernel does each operation of libaio while it is submitted, so that \
+                       one is in flight whatever iodepth says; so does this job, by pread and pwrite";
+            r.note_if("ioengine", why);
+            FioEngine::Sync
+        }
+        "libaio" => {
+            r.note_if("ioengine", "io_uring instead");
+            FioEngine::Uring
+        }
+        "posixaio" => {
+            r.note_if("ioengine", "io_uring instead of the C library's threads");
+            FioEngine::Uring
+        }
+        "null" => FioEngine::Null,
+        other => {
+            let what = match UNDRIVEN.iter().find(|(names, _)| names.split(' ').any(|n| n == other))
+            {
+                Some((_, why)) => format!("`{other}` {why}"),
+                None => format!("`{other}` has no equivalent; it would change how I/O is done"),
+            };
+            let hint =
+                "known: psync, sync, pvsync, pvsync2, vsync, libaio, io_uring, posixaio, null";
+            return r.wrong_but("ioengine", &what, hint, (FioEngine::Sync, false));
+        }
+    };
+    (engine, true)
+}
+
+/// Engines of fio that are not driven here: names, and what they are.
+const UNDRIVEN: [(&str, &str); 9] = [
+    (
+        "mmap",
+        "copies to and from a mapping: each page that is absent is a fault, not an operation of a given size",
+    ),
+    ("splice", "moves pages by pipes"),
+    ("libpmem dev-dax pmemblk", "drives persistent memory by loads and stores"),
+    (
+        "io_uring_cmd sg libzbc xnvme spdk libblkio",
+        "sends commands to a device past the block layer",
+    ),
+    ("mtd", "drives raw flash"),
+    ("libcufile libhipfile", "moves data into the memory of a GPU"),
+    (
+        "rados rbd gfapi gfapi_async nfs nbd libiscsi libhdfs dfs ime_psync ime_psyncv ime_aio http \
+      rdma net netsplice librpma_apm_client librpma_apm_server librpma_gpspm_client librpma_gpspm_server",
+        "talks to a server or cluster; of these Taillight drives S3 and Redis, by job files of its own",
+    ),
+    (
+        "filecreate filestat filedelete dircreate dirstat dirdelete",
+        "measures operations on names, not reads and writes",
+    ),
+    ("cpuio exec e4defrag falloc ftruncate", "does no reads and writes"),
+];
+
+fn options(r: &SectionReader<'_>, engine: FioEngine, direct: bool, overwrite: bool) -> toml::Table {
+    let pre_read = r.boolean("pre_read", false);
+    if pre_read && direct {
+        r.wrong("pre_read", "direct=1 goes past the page cache that it fills", ());
+    }
+    let cache = match (pre_read, r.boolean("invalidate", true)) {
         (true, _) => "warm",
         (false, true) => "drop",
         (false, false) => "keep",
@@ -202,11 +291,11 @@ fn options(
     if overwrite {
         set("layout", "always".into());
     }
-    set("keep", (!r.boolean("unlink", false)?).into());
+    set("keep", (!r.boolean("unlink", false)).into());
     for (name, field) in RING_SWITCHES {
-        let on = r.boolean(name, false)?;
+        let on = r.boolean(name, false);
         if on && !ring {
-            return Err(r.error(name, "only the ring engine can do it"));
+            r.wrong(name, "only the ring engine can do it", ());
         }
         // Both are on by default here, and off in fio.
         let on_by_default = matches!(field, "fixed_buffers" | "registered_files");
@@ -214,8 +303,14 @@ fn options(
             set(field, on.into());
         }
     }
-    if let Some(cpu) = r.small_integer("sqthread_poll_cpu")? {
+    if let Some(cpu) = r.small_integer("sqthread_poll_cpu") {
         set("sqpoll_cpu", i64::from(cpu).into());
     }
-    Ok(options)
+    if let Some(batch) = r.small_integer("iodepth_batch").filter(|_| ring) {
+        set("submit_batch", i64::from(batch.min(MOST_BATCHED)).into());
+    }
+    options
 }
+
+/// Largest batch of the ring: the deepest queue.
+const MOST_BATCHED: u32 = 4096;

@@ -63,7 +63,8 @@ pub enum Amount {
 
 /// A size or a percentage.
 pub fn amount(text: &str, base: KbBase) -> Parsed<Amount> {
-    match text.trim().strip_suffix('%') {
+    // Some write `50%%`, as in a format; fio takes it for the same.
+    match text.trim().strip_suffix('%').map(|rest| rest.trim_end_matches('%')) {
         Some(percent) => percent
             .trim()
             .parse()
@@ -201,6 +202,7 @@ mod tests {
             assert!(s(bad).is_err(), "{bad}");
         }
         assert_eq!(amount("50%", KbBase::Binary), Ok(Amount::Percent(50)));
+        assert_eq!(amount("50%%", KbBase::Binary), Ok(Amount::Percent(50)));
         assert!(amount("0%", KbBase::Binary).is_err());
     }
 

@@ -3,52 +3,46 @@
 
 use super::value;
 
-/// Where values come from.
-pub struct Variables<'a> {
-    /// A variable of the environment.
-    pub environment: &'a dyn Fn(&str) -> Option<String>,
-}
-
 type Replaced<T> = Result<T, String>;
 
-impl Variables<'_> {
-    /// A line with `${NAME}` and keywords replaced, where it has any. An absent variable is empty. Errors:
-    /// what is wrong, in words.
-    pub fn replaced(&self, line: &str) -> Replaced<Option<String>> {
-        let filled = self.filled(line)?;
-        let Some((name, value)) = filled.split_once('=') else {
-            return Ok(Some(filled).filter(|filled| filled != line));
-        };
-        let mut replaced = value.to_owned();
-        for (keyword, number) in KEYWORDS {
-            if replaced.contains(keyword) {
-                let number = number().ok_or_else(|| format!("`{keyword}` cannot be found out"))?;
-                replaced = replaced.replace(keyword, &number.to_string());
-            }
+/// A line with `${NAME}` and keywords replaced, where it has any. An absent variable is empty. Errors: what is
+/// wrong, in words.
+pub fn replaced(
+    line: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Replaced<Option<String>> {
+    let filled = filled(line, environment)?;
+    let Some((name, value)) = filled.split_once('=') else {
+        return Ok(Some(filled).filter(|filled| filled != line));
+    };
+    let mut replaced = value.to_owned();
+    for (keyword, number) in KEYWORDS {
+        if replaced.contains(keyword) {
+            let number = number().ok_or_else(|| format!("`{keyword}` cannot be found out"))?;
+            replaced = replaced.replace(keyword, &number.to_string());
         }
-        // fio asks bc(1) only then: `50%` and `/dev/sda` are no sums.
-        if replaced != value && replaced.contains(['+', '-', '*', '/']) {
-            replaced = sum(&replaced)
-                .ok_or_else(|| format!("`{line}`: `{replaced}` is no sum of whole numbers"))?
-                .to_string();
-        }
-        let filled = format!("{name}={replaced}");
-        Ok(Some(filled).filter(|filled| filled != line))
     }
+    // fio asks bc(1) only then: `50%` and `/dev/sda` are no sums.
+    if replaced != value && replaced.contains(['+', '-', '*', '/']) {
+        replaced = sum(&replaced)
+            .ok_or_else(|| format!("`{line}`: `{replaced}` is no sum of whole numbers"))?
+            .to_string();
+    }
+    let filled = format!("{name}={replaced}");
+    Ok(Some(filled).filter(|filled| filled != line))
+}
 
-    fn filled(&self, line: &str) -> Replaced<String> {
-        let (mut filled, mut rest) = (String::new(), line);
-        while let Some((before, after)) = rest.split_once("${") {
-            let (name, after) = after
-                .split_once('}')
-                .ok_or_else(|| format!("`{line}` has a `${{` without a `}}`"))?;
-            filled.push_str(before);
-            filled.push_str(&(self.environment)(name).unwrap_or_default());
-            rest = after;
-        }
-        filled.push_str(rest);
-        Ok(filled)
+fn filled(line: &str, environment: &dyn Fn(&str) -> Option<String>) -> Replaced<String> {
+    let (mut filled, mut rest) = (String::new(), line);
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, after) =
+            after.split_once('}').ok_or_else(|| format!("`{line}` has a `${{` without a `}}`"))?;
+        filled.push_str(before);
+        filled.push_str(&environment(name).unwrap_or_default());
+        rest = after;
     }
+    filled.push_str(rest);
+    Ok(filled)
 }
 
 type Keyword = (&'static str, fn() -> Option<u64>);
@@ -132,8 +126,7 @@ mod tests {
     #[test]
     fn lines_are_what_fio_makes_of_them() {
         let environment = |name: &str| (name == "SIZE").then(|| "4m".to_owned());
-        let variables = Variables { environment: &environment };
-        let replaced = |line: &str| variables.replaced(line).unwrap();
+        let replaced = |line: &str| replaced(line, &environment);
         let n = cpus().unwrap();
         for (line, is) in [
             ("size=4m", None),
@@ -146,12 +139,12 @@ mod tests {
             ("numjobs=$ncpus", Some(format!("numjobs={n}"))),
             ("filename=$jobname", None),
         ] {
-            assert_eq!(replaced(line), is, "{line}");
+            assert_eq!(replaced(line).unwrap(), is, "{line}");
         }
         assert!(page().unwrap().is_power_of_two() && memory().unwrap() > 1);
         // What bc(1) does not understand either, and a bracket that stays open.
         for line in ["size=1m*$ncpus", "size=${SIZE", "size=($ncpus+1", "size=$ncpus/0"] {
-            assert!(variables.replaced(line).is_err(), "{line}");
+            assert!(replaced(line).is_err(), "{line}");
         }
     }
 }

@@ -63,14 +63,15 @@ fn job(
     workload: WorkloadTable,
 ) -> Result<ImportedJob> {
     let mut notes = core.notes.clone();
-    let target = match &core.rocksdb {
-        Some(rocksdb) => TargetPlan {
-            driver: "rocksdb".to_owned(),
-            path: rocksdb.path.clone(),
+    let target = match &core.store {
+        Some(store) => {
             // The transactions find what was loaded.
-            options: toml::Table::from_iter([("keep".to_owned(), true.into())]),
-            ..TargetPlan::default()
-        },
+            let mut options = toml::Table::from_iter([("keep".to_owned(), true.into())]);
+            let timeout = store.timeout.map(|t| ("timeout".to_owned(), t.to_string().into()));
+            options.extend(timeout);
+            let path = store.path.clone();
+            TargetPlan { driver: store.driver.to_owned(), path, options, ..TargetPlan::default() }
+        }
         None => {
             notes.push(ANY_STORE.to_owned());
             TargetPlan { driver: "memory".to_owned(), ..TargetPlan::default() }

@@ -13,7 +13,8 @@ pub const PROPERTIES: OptionTable = OptionTable(&[
       fieldnameprefix zeropadding insertorder dataintegrity readproportion updateproportion \
       insertproportion scanproportion readmodifywriteproportion requestdistribution \
       hotspotdatafraction hotspotopnfraction exponential.percentile exponential.frac readallfields \
-      writeallfields minscanlength maxscanlength scanlengthdistribution workload db rocksdb.dir \
+      writeallfields minscanlength maxscanlength scanlengthdistribution workload db rocksdb.dir redis.host \
+      redis.port redis.timeout redis.cluster \
       core_workload_insertion_retry_limit", Mapped),
     ("core_workload_insertion_retry_interval",
      Same("no insert is repeated, so there is no pause before it")),
@@ -40,6 +41,9 @@ pub const PROPERTIES: OptionTable = OptionTable(&[
     ("measurement.trackjvm", Same("there is no Java machine to watch")),
     ("reportlatencyforeacherror latencytrackederrors",
      Same("every failure keeps its status and latency")),
+    ("redis.password",
+     Refused { unless: &[], changes: "a password in a file of properties is not taken over: set \
+                                      REDIS_PASSWORD (docs/credentials.md)" }),
     ("rocksdb.optionsfile",
      Refused { unless: &[], changes: "it sets the options of the store; give the file with \
                                       --set target.options.options_file=PATH" }),
@@ -69,6 +73,6 @@ mod tests {
         }
         assert_eq!(PROPERTIES.nearest("recordscount"), Some("recordcount"));
         assert_eq!(PROPERTIES.nearest("xyz"), None);
-        assert!(is_binding("redis.host") && !is_binding("redis") && !is_binding("my.host"));
+        assert!(is_binding("mongodb.url") && !is_binding("redis") && !is_binding("my.host"));
     }
 }

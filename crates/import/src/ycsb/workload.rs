@@ -12,7 +12,7 @@ use taillight_core::plan::{
     Access, AccessKind, BlockSize, BlockSizePart, Hot, Keys, MixPart, Reach, Scan, ScanSpread,
     SizeRange, SizeSpread, Values,
 };
-use taillight_core::units::{ByteSize, Rate, RateUnit};
+use taillight_core::units::{ByteSize, Rate, RateUnit, Span};
 use taillight_core::{Error, OpKind, Result};
 
 use super::known::{self, PROPERTIES};
@@ -25,10 +25,13 @@ const DIGITS: i32 = 9;
 /// Most zipfian lengths written out one by one.
 const MOST_LENGTHS: u32 = 4096;
 
-/// The RocksDB binding, when the properties name it.
-#[derive(Debug, Clone)]
-pub struct RocksDbBinding {
+/// The store that the properties of a binding name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreBinding {
+    pub driver: &'static str,
     pub path: Option<String>,
+    /// Longest wait for an answer.
+    pub timeout: Option<Span>,
 }
 
 /// A workload of YCSB's core, understood.
@@ -46,7 +49,7 @@ pub struct CoreWorkload {
     pub keys: Keys,
     pub value: Values,
     pub scan: Scan,
-    pub rocksdb: Option<RocksDbBinding>,
+    pub store: Option<StoreBinding>,
     pub notes: Vec<String>,
 }
 
@@ -118,7 +121,7 @@ pub fn workload(p: &Properties) -> Result<CoreWorkload> {
             integrity,
         },
         scan: r.scan()?,
-        rocksdb: r.rocksdb()?,
+        store: r.store()?,
         notes,
     })
 }
@@ -144,11 +147,11 @@ impl PropertyReader<'_> {
         let mut notes = Vec::new();
         for (name, value) in self.p.iter() {
             match PROPERTIES.effect(name) {
-                Some(Effect::Mapped) => {}
                 Some(Effect::Same(why)) => notes.push(format!("{}, {name}: {why}", value.at)),
-                Some(Effect::Refused { changes, .. }) => {
+                Some(Effect::Refused { changes, .. } | Effect::Only { changes, .. }) => {
                     return Err(self.error(name, changes, "take the line out"));
                 }
+                Some(Effect::Mapped | Effect::Becomes(_)) => {}
                 None if known::is_binding(name) => {
                     return Err(self.error(
                         name,
@@ -456,13 +459,18 @@ impl PropertyReader<'_> {
         }))
     }
 
-    /// The only binding with an equivalent; the others say where a store is in their own way.
-    fn rocksdb(&self) -> Result<Option<RocksDbBinding>> {
-        let path = self.text("rocksdb.dir").map(str::to_owned);
+    /// The bindings with an equivalent; the others say where a store is in their own way.
+    fn store(&self) -> Result<Option<StoreBinding>> {
+        let dir = self.text("rocksdb.dir").map(str::to_owned);
+        let host = self.text("redis.host");
         let class = self.text("db");
-        match class.map(|class| class.rsplit('.').next().unwrap_or(class)) {
-            None if path.is_none() => Ok(None),
-            None | Some("RocksDBClient" | "rocksdb") => Ok(Some(RocksDbBinding { path })),
+        let class = class.map(|class| class.rsplit('.').next().unwrap_or(class));
+        let rocksdb = |path| StoreBinding { driver: "rocksdb", path, timeout: None };
+        match class {
+            None if dir.is_none() && host.is_none() => Ok(None),
+            None if host.is_none() => Ok(Some(rocksdb(dir))),
+            Some("RocksDBClient" | "rocksdb") => Ok(Some(rocksdb(dir))),
+            None | Some("RedisClient" | "redis") => self.redis(host).map(Some),
             Some(class) => Err(self.error(
                 "db",
                 format!("the binding `{class}` says where a store is in properties of its own"),
@@ -470,5 +478,23 @@ impl PropertyReader<'_> {
                  (`taillight drivers` lists them)",
             )),
         }
+    }
+
+    /// `redis.host`, `redis.port` and `redis.timeout` (ms). Errors: `Usage` for a cluster and for a password.
+    fn redis(&self, host: Option<&str>) -> Result<StoreBinding> {
+        let Some(host) = host else {
+            return Err(self.error("db", "Redis without `redis.host`", "name the server"));
+        };
+        if self.one_of("redis.cluster", &["false", "true"])? == "true" {
+            let what = "the driver knows no cluster: all keys go to one server";
+            return Err(self.error("redis.cluster", what, "take the line out"));
+        }
+        let port: u64 = self.number("redis.port", 6379)?;
+        let timeout: u64 = self.number("redis.timeout", 0)?;
+        Ok(StoreBinding {
+            driver: "redis",
+            path: Some(format!("{host}:{port}")),
+            timeout: Some(Span(timeout.saturating_mul(1_000_000))).filter(|t| t.0 > 0),
+        })
     }
 }

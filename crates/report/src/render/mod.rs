@@ -7,6 +7,7 @@ pub mod console;
 mod csv;
 pub mod explain_json;
 pub mod explain_text;
+pub mod fio_json;
 pub mod html;
 mod markdown;
 mod palette;

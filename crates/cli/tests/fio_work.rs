@@ -1,0 +1,154 @@
+//! The same file in fio and in Taillight: operations, bytes, files with their sizes and syncs are the same, of every
+//! group of sections. `cargo xtask proof fio` writes them as a table, with all options that are refused.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{run, scratch};
+use serde_json::{Value, json};
+use taillight_import::fio::options::OPTIONS;
+
+/// What a tool did.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct WorkDone {
+    /// Of each group reads, bytes read, writes, bytes written.
+    groups: BTreeMap<u64, [u64; 4]>,
+    /// Bytes of the files that are left.
+    files: Vec<u64>,
+    syncs: u64,
+    jobs: u64,
+}
+
+impl WorkDone {
+    fn of(answer: &Value, dir: &Path) -> WorkDone {
+        let mut done = WorkDone { files: sizes(dir), ..WorkDone::default() };
+        for job in answer["jobs"].as_array().expect("jobs") {
+            assert_eq!(job["error"], 0, "{job}");
+            let number = |of: &str, field: &str| job[of][field].as_u64().expect("a number");
+            let group = done.groups.entry(job["groupid"].as_u64().expect("a group")).or_default();
+            for (at, (of, field)) in [
+                ("read", "total_ios"),
+                ("read", "io_bytes"),
+                ("write", "total_ios"),
+                ("write", "io_bytes"),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                group[at] += number(of, field);
+            }
+            done.syncs += number("sync", "total_ios");
+            done.jobs += 1;
+        }
+        done
+    }
+
+    /// A row: ends of groups apart by commas.
+    fn shown(&self) -> [String; 2] {
+        let each = |part: fn(&[u64; 4]) -> String| {
+            self.groups.values().map(part).collect::<Vec<_>>().join(", ")
+        };
+        [
+            each(|[reads, _, writes, _]| match (reads, writes) {
+                (0, writes) => format!("{writes} w"),
+                (reads, 0) => format!("{reads} r"),
+                (reads, writes) => format!("{reads} r {writes} w"),
+            }),
+            each(|[_, read, _, written]| (read + written).to_string()),
+        ]
+    }
+}
+
+/// Sizes of the files that a load left, ascending.
+fn sizes(dir: &Path) -> Vec<u64> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("listed").flatten() {
+        let (name, facts) = (entry.file_name(), entry.metadata().expect("facts"));
+        let name = name.to_string_lossy();
+        let ours = name == "out" || name.starts_with(".taillight") || name.ends_with(".state");
+        if facts.is_dir() && !ours {
+            found.extend(sizes(&entry.path()));
+        } else if facts.is_file() && !ours && !name.ends_with(".json") {
+            found.push(facts.len());
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+fn jobs() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fio");
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(dir).expect("listed").flatten().map(|e| e.path()).collect();
+    found.sort();
+    found
+}
+
+/// Both tools on one file, each in a directory of its own; fio's is the first. None without fio.
+fn both(file: &Path) -> Option<[WorkDone; 2]> {
+    let (theirs, ours) = (scratch(), scratch());
+    for dir in [&theirs, &ours] {
+        std::fs::create_dir(dir.path().join("data")).expect("made");
+    }
+    let fio = Command::new("fio")
+        .args(["--output-format=json", "--output=fio.json"])
+        .arg(file)
+        .current_dir(theirs.path())
+        .output()
+        .ok()?;
+    assert!(fio.status.success(), "{file:?}: {fio:?}");
+    let text = std::fs::read_to_string(theirs.path().join("fio.json")).expect("fio's answer");
+    // Notes of fio stand above it.
+    let text = &text[text.find('{').expect("JSON")..];
+    let fio = WorkDone::of(&serde_json::from_str(text).expect("JSON"), theirs.path());
+    let (out, _) =
+        run(ours.path(), &["run", &file.to_string_lossy(), "--json=fio", "--output", "out"], 0);
+    let ours = WorkDone::of(&serde_json::from_str(&out).expect("JSON"), ours.path());
+    Some([fio, ours])
+}
+
+/// fio leaves the sync after the last write out, and counts no fdatasync.
+fn same_syncs(fio: &WorkDone, ours: &WorkDone) -> bool {
+    fio.syncs == 0 || ours.syncs.abs_diff(fio.syncs) <= fio.jobs + OF_FDATASYNC
+}
+
+/// Writes of the section with `fdatasync=1` in `syncs.fio`.
+const OF_FDATASYNC: u64 = 128;
+
+#[test]
+fn the_work_is_that_of_fio() {
+    for file in jobs() {
+        let Some([fio, ours]) = both(&file) else {
+            println!("skipped: the_work_is_that_of_fio: fio is not installed");
+            return;
+        };
+        assert_eq!((&ours.groups, &ours.files), (&fio.groups, &fio.files), "{file:?}");
+        assert!(same_syncs(&fio, &ours), "{file:?}: {} and {}", ours.syncs, fio.syncs);
+    }
+}
+
+#[test]
+#[ignore = "a proof: cargo xtask proof fio"]
+fn proof() {
+    let path = std::env::var("PROOF_RESULTS").expect("PROOF_RESULTS");
+    let mut out = std::fs::File::create(path).expect("created");
+    let mut line = |value: Value| writeln!(out, "{value}").expect("written");
+    for file in jobs() {
+        let [fio, ours] = both(&file).expect("fio");
+        let ([fio_ops, fio_bytes], [our_ops, our_bytes]) = (fio.shown(), ours.shown());
+        line(json!({
+            "file": file.file_name().expect("a name").to_string_lossy(),
+            "fio": fio_ops, "fio_bytes": fio_bytes, "taillight": our_ops, "taillight_bytes": our_bytes,
+            "fio_files": fio.files.len(), "files": ours.files.len(),
+            "sizes": if fio.files == ours.files { "same" } else { "differ" },
+            "fio_syncs": fio.syncs, "syncs": ours.syncs,
+        }));
+    }
+    for (names, changes) in OPTIONS.refused() {
+        line(json!({ "refused": names.replace('|', "/"), "changes": changes }));
+    }
+}

@@ -1,0 +1,274 @@
+//! fio's command line as the job file that it means: `fio --name=a --rw=randread`, alone or in a script.
+//!
+//! Each word becomes a line, so that places count words. Options before the first `--name` are those of
+//! `[global]` (`parse_cmd_line` of fio's `init.c`). What is no option of a job is the front end's.
+
+use taillight_core::{Error, Result};
+
+use super::around::Surroundings;
+
+/// A job file and what it is called in messages.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NamedText {
+    pub name: String,
+    pub text: String,
+}
+
+/// Options that no word of their own follows (of a job: `FIO_OPT_STR_SET`).
+const SWITCHES: &str = "thread time_based group_reporting new_group stonewall wait_for_previous norandommap \
+                        exitall minimal readonly append-terse warnings-fatal bandwidth-log latency-log";
+
+/// Options of fio's front end, which change only what it prints.
+const FRONT_END: &str = "output output-format eta eta-newline eta-interval status-interval terse-version max-jobs \
+                         alloc-size aux-path debug idle-prof bandwidth-log latency-log minimal append-terse \
+                         warnings-fatal readonly";
+
+/// Options that make fio do something else than to run all jobs here.
+const OTHER_MODES: &str = "client server section remote-config showcmd parse-only trigger trigger-file \
+                           trigger-timeout trigger-remote profile merge-blktrace-only";
+
+/// Whether a text calls fio, and is no job file.
+pub fn looks_like(text: &str) -> bool {
+    let lines = joined(text);
+    let called = |(_, line): &(usize, String)| {
+        let mut words = line.split_whitespace().skip_while(|word| *word == "sudo");
+        words.next().is_some_and(called) && words.next().is_some()
+    };
+    lines.first().is_some_and(|(_, line)| !line.starts_with('[')) && lines.iter().any(called)
+}
+
+fn called(word: &str) -> bool {
+    word == "fio" || word.ends_with("/fio")
+}
+
+/// The commands of a script that call fio, as job files in order. Errors: `Usage` for other commands and for what
+/// a shell would have to work out.
+pub fn script(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
+    let (mut commands, mut wrong) = (Vec::new(), Vec::new());
+    for (number, line) in joined(text) {
+        let place = format!("{file}:{number}");
+        let bad = |what: String| Error::usage(what).with("at", &place);
+        match words(&line).map_err(bad) {
+            Err(e) => wrong.push(e),
+            Ok(words) => {
+                let at = words.iter().position(|word| called(word));
+                let idle = matches!(
+                    words.first().map(String::as_str),
+                    None | Some("set" | "echo" | "sync" | "cd" | "exit")
+                );
+                match at {
+                    Some(at) if words[..at].iter().all(|w| w == "sudo") => {
+                        commands.extend(command(&words[at + 1..], &place, around)?);
+                    }
+                    _ if idle => {}
+                    _ => wrong.push(
+                        bad(format!("`{line}` is no command of fio"))
+                            .hint("run it yourself, and take the line out"),
+                    ),
+                }
+            }
+        }
+    }
+    crate::all_of(wrong)?;
+    Ok(commands)
+}
+
+/// The job files that the words behind `fio` mean. Errors: `Usage`.
+fn command(words: &[String], place: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
+    let mut line = CommandLine::default();
+    let mut left = words.iter().peekable();
+    while let Some(word) = left.next() {
+        let option = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
+        let Some(option) = option.filter(|o| !o.is_empty()) else {
+            line.files.push(word.clone());
+            continue;
+        };
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (option, None),
+        };
+        let value = match value {
+            None if !listed(SWITCHES, name) => left.next_if(|next| !next.starts_with('-')).cloned(),
+            value => value,
+        };
+        if listed(OTHER_MODES, name) {
+            let what = format!("`{word}` of fio's command line has no equivalent");
+            return Err(Error::usage(what).with("at", place));
+        }
+        line.take(name, value.as_deref());
+    }
+    line.texts(place, around)
+}
+
+fn listed(names: &str, name: &str) -> bool {
+    names.split_whitespace().any(|listed| listed == name)
+}
+
+/// A command line, its options as lines of a job file.
+#[derive(Default)]
+struct CommandLine {
+    /// Before the first `--name`: for all jobs, those of files as well.
+    global: String,
+    own: String,
+    /// Job files.
+    files: Vec<String>,
+}
+
+impl CommandLine {
+    fn take(&mut self, name: &str, value: Option<&str>) {
+        match (name, value) {
+            ("name", Some("global")) => self.own.push_str("[global]\n"),
+            ("name", value) => self.own.push_str(&format!("[{}]\n", value.unwrap_or_default())),
+            _ if listed(FRONT_END, name) => {}
+            _ => {
+                let to = if self.own.is_empty() { &mut self.global } else { &mut self.own };
+                to.push_str(name);
+                value.iter().for_each(|value| to.push_str(&format!("={value}")));
+                to.push('\n');
+            }
+        }
+    }
+
+    fn texts(self, place: &str, around: &Surroundings<'_>) -> Result<Vec<NamedText>> {
+        let heading = if self.global.is_empty() { "" } else { "[global]\n" };
+        let with_global = |text: &str| format!("{heading}{}{text}", self.global);
+        let mut made = Vec::new();
+        if !self.own.is_empty() {
+            made.push(NamedText { name: place.to_owned(), text: with_global(&self.own) });
+        }
+        for name in self.files {
+            let text = (around.text)(&name).map_err(|e| {
+                let what = format!("`{name}`, a job file of the command line, cannot be read");
+                Error::usage(what).with("at", place).source(e)
+            })?;
+            // Lines keep their numbers where nothing stands before them.
+            made.push(NamedText { name, text: with_global(&text) });
+        }
+        match made.is_empty() {
+            false => Ok(made),
+            true => Err(Error::usage("the command names no job and no job file")
+                .with("at", place)
+                .hint("fio runs `--name=NAME` with options behind it, or a job file")),
+        }
+    }
+}
+
+/// Lines with those that a backslash ends joined to the next, and the number of the first; without comments.
+fn joined(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut open = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let (part, goes_on) = match line.strip_suffix('\\') {
+            Some(part) => (part, true),
+            None => (line, false),
+        };
+        match lines.last_mut().filter(|_| open) {
+            Some((_, before)) => before.push_str(&format!(" {part}")),
+            None => lines.push((index + 1, part.to_owned())),
+        }
+        open = goes_on;
+    }
+    lines.retain(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    lines
+}
+
+/// Words as a shell splits them: quotes keep blanks. Errors: what only a shell can work out, in words.
+fn words(line: &str) -> std::result::Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            (c, Some(q)) if c == q => quote = None,
+            ('\'' | '"', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('\\', None) => word.get_or_insert_default().extend(chars.next()),
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            ('#', None) if word.is_none() => break,
+            // What is printed where does not change the load.
+            ('>' | '|', None) => break,
+            ('&' | ';', None) => match chars.as_str().trim() {
+                rest if rest.is_empty() || rest.starts_with('>') => break,
+                _ => return Err(format!("`{line}` holds several commands")),
+            },
+            // fio replaces `${NAME}` as a shell does.
+            ('$' | '`', None | Some('"')) if c == '`' || !chars.as_str().starts_with('{') => {
+                return Err(format!("`{line}` needs a shell"));
+            }
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(text: &str) -> Vec<NamedText> {
+        let files = |path: &str| match path {
+            "x.fio" => Ok("[x]\nrw=read\n".to_owned()),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        let around = Surroundings { environment: &|_| None, text: &files, existing: &|_| None };
+        script(text, "a.sh", &around).unwrap()
+    }
+
+    #[test]
+    fn words_become_lines() {
+        let one = made("fio --name=a --rw=randread --size 64m --thread --bs=4k --output=x.log\n");
+        assert_eq!(one[0].text, "[a]\nrw=randread\nsize=64m\nthread\nbs=4k\n");
+        let single = made(
+            "#!/bin/sh\n# why\nsudo fio -direct=1 -iodepth 8 -thread \\\n  -name=t -rw='randread'\n",
+        );
+        assert_eq!(single[0].text, "[global]\ndirect=1\niodepth=8\nthread\n[t]\nrw=randread\n");
+        assert_eq!(single[0].name, "a.sh:3");
+        let two = made("fio --size=1m --name=a --rw=read --name=b --rw=write > out.txt 2>&1\n");
+        assert_eq!(two[0].text, "[global]\nsize=1m\n[a]\nrw=read\n[b]\nrw=write\n");
+        assert_eq!(
+            made("fio --output-format=json --bs=8k x.fio\n")[0].text,
+            "[global]\nbs=8k\n[x]\nrw=read\n"
+        );
+        assert_eq!(made("fio x.fio\nfio --name=y\n").len(), 2);
+    }
+
+    #[test]
+    fn what_a_shell_would_do_is_refused() {
+        let around = Surroundings {
+            environment: &|_| None,
+            text: &|_| Err(std::io::ErrorKind::NotFound.into()),
+            existing: &|_| None,
+        };
+        for text in [
+            "fio --name=`date`\n",
+            "fio --name=$(date)\n",
+            "mkdir x\nfio --name=a\n",
+            "fio --rw=read\n",
+            "fio absent.fio\n",
+            "fio --client=h --name=a\n",
+            "fio --name=a; rm x\n",
+            "DEV=x fio --name=a\n",
+            "fio --name=a --filename=$DEV\n",
+        ] {
+            assert!(script(text, "a.sh", &around).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_call_of_fio_is_told_from_a_job_file() {
+        for text in [
+            "fio --name=a",
+            "#!/bin/sh\nsudo /usr/bin/fio -name=a",
+            "fio x.fio",
+            "fio \\\n --name=a",
+        ] {
+            assert!(looks_like(text), "{text}");
+        }
+        for text in ["[a]\ndescription=run fio --x", "name = \"fio\"\n", "# fio --name=a\n[a]\n"] {
+            assert!(!looks_like(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Which files a section uses, and what they are called: `filename`, `directory`, `filename_format`, and
+//! the name of the section (`make_filename` and `add_job` of fio's `init.c`; tried with fio 3.33).
+
+use super::around::Existing;
+use super::read::SectionReader;
+use super::target::{FilePlacement, FioEngine, Needed, NeededKind};
+
+/// The files of a section of `clones` jobs with `count` files each.
+pub fn placement(
+    r: &SectionReader<'_>,
+    engine: FioEngine,
+    clones: u32,
+    count: u32,
+) -> FilePlacement {
+    if engine == FioEngine::Null {
+        return FilePlacement::None;
+    }
+    let dir = directory(r);
+    let dir = dir.trim_end_matches('/');
+    let within = |name: &str| match dir {
+        "" => name.to_owned(),
+        dir => format!("{dir}/{name}"),
+    };
+    if let Some(names) = r.value("filename", paths) {
+        return match names.as_slice() {
+            [one] => FilePlacement::Named(within(one)),
+            several => FilePlacement::Named(r.wrong_but(
+                "filename",
+                &format!("{} files, which fio visits in turns, cannot be expressed", several.len()),
+                "make a section of each",
+                within(several.first().map_or("", String::as_str)),
+            )),
+        };
+    }
+    let section = &r.section().name;
+    let device = |path: &str| matches!((r.around.existing)(path), Some(Existing::Device(_)));
+    if count == 1 && device(section) {
+        return FilePlacement::Named(section.clone());
+    }
+    let format = r.raw("filename_format").unwrap_or("$jobname.$jobnum.$filenum");
+    let named = |clone: u32, file: u32| within(&name(format, section, clone, file));
+    let own: Vec<Vec<String>> =
+        (0..clones).map(|clone| (0..count).map(|file| named(clone, file)).collect()).collect();
+    match own.as_slice() {
+        [first, second, ..] if first == second && count > 1 => r.wrong(
+            "filename_format",
+            "several files that all jobs share cannot be expressed",
+            FilePlacement::Own(own),
+        ),
+        [first, second, ..] if first == second => FilePlacement::Named(first.concat()),
+        _ => FilePlacement::Own(own),
+    }
+}
+
+fn directory(r: &SectionReader<'_>) -> String {
+    match r.value("directory", paths).as_deref() {
+        None | Some([]) => String::new(),
+        Some([one]) => one.clone(),
+        Some(_) => {
+            r.wrong("directory", "several, among which fio shares out the jobs", String::new())
+        }
+    }
+}
+
+/// The name of one file. A path in the section's name stays one name.
+fn name(format: &str, section: &str, clone: u32, file: u32) -> String {
+    let name = format.replace("$jobname", &section.replace('/', "_"));
+    let name = name.replace("$jobnum", &clone.to_string()).replace("$filenum", &file.to_string());
+    // It is empty where no client of fio asks.
+    name.replace("$clientuid", "")
+}
+
+/// fio separates several paths by colons; a backslash takes their meaning.
+fn paths(text: &str) -> Result<Vec<String>, String> {
+    if text == "-" {
+        return Err("standard input and output cannot be measured".to_owned());
+    }
+    let plain = text.replace("\\:", "\u{0}");
+    let names = plain.split(':').filter(|name| !name.is_empty());
+    Ok(names.map(|name| name.replace('\u{0}', ":")).collect())
+}
+
+/// What fio asks to be there.
+pub fn needs(r: &SectionReader<'_>, files: &FilePlacement) -> Vec<Needed> {
+    let mut needs = Vec::new();
+    let mut need = |option: &str, path: String, kind| {
+        let place = r.line(option).map_or(String::new(), |l| l.place.clone());
+        let option = format!("`{option}` in [{}]", r.section().name);
+        needs.push(Needed { path, kind, option, place });
+    };
+    if r.line("directory").is_some() && *files != FilePlacement::None {
+        need("directory", directory(r), NeededKind::Directory);
+    }
+    if !r.boolean("allow_file_create", true) {
+        match files {
+            FilePlacement::Own(names) => names.iter().flatten().for_each(|path| {
+                need("allow_file_create", path.clone(), NeededKind::File);
+            }),
+            FilePlacement::Named(path) => need("allow_file_create", path.clone(), NeededKind::File),
+            FilePlacement::None => {}
+        }
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colons_separate_and_backslashes_keep_them() {
+        assert_eq!(paths("a:b"), Ok(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(paths("disk-0\\:0"), Ok(vec!["disk-0:0".to_owned()]));
+        assert!(paths("-").is_err());
+    }
+
+    #[test]
+    fn names_are_those_of_fio() {
+        assert_eq!(name("$jobname.$jobnum.$filenum", "a", 1, 2), "a.1.2");
+        assert_eq!(name("$jobname.$clientuid.$jobnum", "a", 1, 0), "a..1");
+        assert_eq!(name("x.$jobnum", "a", 1, 0), "x.1");
+        assert_eq!(name("$jobname", "job-/tmp/f", 0, 0), "job-_tmp_f");
+    }
+}

@@ -37,7 +37,7 @@ fn a_side_that_is_empty_absent_or_the_other_one_is_refused() {
     std::fs::create_dir(dir.path().join("empty")).expect("made");
     refused(dir.path(), "compare a empty", 2, &["no run in it", "folder of runs"]);
     refused(dir.path(), "compare empty a", 2, &["no run in it"]);
-    refused(dir.path(), "compare a absent", 4, &["cannot read the directory", "absent"]);
+    refused(dir.path(), "compare a absent", 4, &["no run directory of this name", "absent"]);
     refused(dir.path(), "compare a a", 2, &["cannot be compared", "on both sides"]);
     refused(dir.path(), "compare a", 2, &["no series of `taillight ab`", "BASE NEW"]);
     assert!(!dir.path().join("taillight-compare").exists(), "nothing is written");

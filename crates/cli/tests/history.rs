@@ -145,7 +145,7 @@ fn what_is_no_history_is_refused() {
         assert!(!dir.path().join("taillight-history").exists(), "{line}");
     };
     refused("history", 2, "required");
-    refused("history nowhere", 4, "cannot read the directory");
+    refused("history nowhere", 4, "no run directory of this name");
     refused("history empty", 2, "no run in it");
     refused("history base", 2, "one night has no history");
     refused("history nightly --figure p99", 2, "`p99` is no figure");

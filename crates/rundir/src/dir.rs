@@ -258,7 +258,7 @@ pub fn check_is_dir(path: &Path) -> Result<()> {
 fn not_a_run(path: &Path, e: io::Error) -> Error {
     let what = match e.kind() {
         _ if path.is_dir() => "the directory holds no manifest.json, so it is no run directory",
-        io::ErrorKind::NotFound => "there is nothing of this name",
+        io::ErrorKind::NotFound => "there is no run directory of this name",
         io::ErrorKind::NotADirectory => "this is a file, no run directory",
         _ => "the run directory cannot be opened",
     };

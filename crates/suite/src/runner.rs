@@ -242,10 +242,7 @@ impl<'a> Runner<'a> {
         self.make_directory()?;
         let target = match &point.shared {
             Some(shared) => Some(self.shared_view(shared)?),
-            None => {
-                self.close_shared()?;
-                None
-            }
+            None => self.close_shared().map(|()| None)?,
         };
         let dir = self.dir.join(&point.id);
         self.earlier.move_aside(&dir)?;
@@ -253,7 +250,8 @@ impl<'a> Runner<'a> {
         point.plan.run.output = Some(dir.to_string_lossy().into_owned());
         self.begun(&point);
         self.file.write(&self.dir)?;
-        let outcome = self.host.run(&point, target);
+        let same = check_targets(&self.file.confirmed, &self.host.confirmed());
+        let outcome = same.and_then(|()| self.host.run(&point, target));
         self.look_again();
         if outcome.as_ref().map_or(true, |o| o.path.is_none()) {
             self.file.points.retain(|p| p.id != point.id);

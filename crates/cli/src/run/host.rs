@@ -87,11 +87,13 @@ impl Host for RunHost<'_> {
     }
 
     fn run(&mut self, point: &Point, target: Option<Box<dyn Target>>) -> Result<RunOutcome> {
+        let confirmed_now = self.confirmed();
         let place = PlaceInSeries { id: point.id.clone(), round: point.round };
         let request = RunRequest {
             plan: &point.plan,
             job: point.job.as_ref(),
             destroy: confirmed(self.destroy, &point.plan),
+            confirmed: &confirmed_now,
             signals: self.signals,
             live: self.live,
             place: Some(&place),

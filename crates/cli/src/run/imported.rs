@@ -102,6 +102,7 @@ fn run_jobs(
                 plan,
                 job: Some(&named.source),
                 destroy: args.destroy.as_deref(),
+                confirmed: &[],
                 signals,
                 live,
                 place: None,

@@ -24,7 +24,7 @@ use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result, StopFlag};
-use taillight_driver::identity::contents;
+use taillight_driver::identity::{contents, target};
 use taillight_driver::space::record_bytes;
 use taillight_driver::{Geometry, OpenSpec, Target};
 use taillight_engine::preload;
@@ -34,7 +34,7 @@ use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
 use taillight_report::format::{bytes, count};
 use taillight_report::table;
-use taillight_rundir::series::SeriesFile;
+use taillight_rundir::series::{ConfirmedTarget, SeriesFile};
 use taillight_rundir::{Summary, names};
 use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_suite::method::Method;
@@ -92,6 +92,7 @@ fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         plan: &plan,
         job: source.as_ref(),
         destroy: args.destroy.as_deref(),
+        confirmed: &[],
         signals: &signals,
         live: &views,
         place: None,
@@ -149,6 +150,9 @@ struct RunRequest<'a> {
     pub job: Option<&'a JobSource>,
     /// The target that may be overwritten, as the command line names it.
     pub destroy: Option<&'a str>,
+    /// What the targets confirmed for a series were when its point began: looked at again directly before the
+    /// target is opened.
+    pub confirmed: &'a [ConfirmedTarget],
     /// Who may end it.
     pub signals: &'a Signals,
     /// Who shows it while it goes on.
@@ -170,6 +174,7 @@ pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
         plan,
         job: None,
         destroy: None,
+        confirmed: &[],
         signals,
         live,
         place: None,
@@ -309,6 +314,12 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
     if spec.destroy.is_some() && request.place.is_none() {
         driver.check(&OpenSpec { run_id: "", ..spec })?;
         say_lost(plan);
+    }
+    for was in request.confirmed {
+        let now = target::of(&was.name);
+        if was.identity.is_some() || now.is_some() {
+            target::check_same(&was.name, was.identity.as_ref(), now.as_ref())?;
+        }
     }
     let target = driver.open(&spec, &mut |p| {
         live.step(p);

@@ -2,8 +2,8 @@
 //! ratios pair by pair. Not tests: figures depend on the machine and on who else uses it.
 //!
 //! Taillight is run as any user runs it, through its command line and `summary.json`. Each case is
-//! one function in `cases/`; tables go into `docs/overhead.md`, every round into
-//! `benches/results/`.
+//! one function in `cases/`; every round goes into `benches/results/`, tables into
+//! `benches/RESULTS.md`.
 
 mod bare;
 mod bare_leveldb;
@@ -34,6 +34,7 @@ pub struct BenchSetup {
 const HELP: &str = "\
 taillight-bench [CASE...] [--pairs N] [--seconds N] [--dry]   run cases (all without a name)
 taillight-bench list                                          what there is
+taillight-bench pages                                         makes RESULTS.md from the results
 taillight-bench bare-ring FILE DEPTH SECONDS [direct]         the bare loop alone, JSON
 taillight-bench bare-sync FILE SECONDS                        the same with plain preads
 taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES   a bare loop on LevelDB
@@ -63,6 +64,7 @@ fn run(args: &[&str]) -> Result<bool> {
         Some(&"bare-leveldb") => return bare_leveldb::main(&args[1..]).map(|()| true),
         Some(&"bare-s3") => return bare_s3::main(&args[1..]).map(|()| true),
         Some(&"hold") => return files::hold(&args[1..]).map(|()| true),
+        Some(&"pages") => return render::write_pages().map(|()| true),
         Some(&"list") => {
             for case in cases::CASES {
                 println!("{:<14} {}", case.name, case.about);
@@ -103,7 +105,7 @@ fn measure(setup: &BenchSetup, names: &[&str], dry: bool) -> Result<bool> {
         }
         println!("== {}: {}", case.name, case.about);
         let report = (case.run)(setup).with_context(|| format!("case {}", case.name))?;
-        println!("{}", render::markdown(&report));
+        println!("{}", render::markdown(&render::json(&report)));
         all_met &= report.checks.iter().all(pairs::BoundCheck::met);
         if !dry {
             render::keep(case.name, &report)?;

@@ -1,4 +1,5 @@
-//! A report as Markdown for people and as JSON for machines, put where both are kept.
+//! Renders results of comparisons: JSON in `benches/results/`, and from all of it the tables in
+//! `benches/RESULTS.md` and the overview in `docs/overhead.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cases::CASES;
 use crate::machine;
-use crate::pairs::{Bound, BoundCheck, Comparison, median, spread};
+use crate::pairs::{Bound, Comparison, median, spread};
 
 /// Columns of the table of arms that exist in at least one arm, with their headings.
 const COLUMNS: &[(&str, &str)] = &[
@@ -23,29 +24,44 @@ const COLUMNS: &[(&str, &str)] = &[
     ("foreign", "foreign cores"),
 ];
 
-/// Tables of a report.
-pub fn markdown(report: &Comparison) -> String {
-    let mut text = format!("### {}\n\n", report.title);
-    arms(report, &mut text);
-    checks(&report.checks, &mut text);
-    for note in &report.notes {
-        let _ = writeln!(text, "{note}\n");
+/// The tables of one result, as kept in `benches/results/`.
+pub fn markdown(kept: &Value) -> String {
+    let mut text = format!("### {}\n\n", words(&kept["title"]));
+    arms(list(&kept["arms"]), &mut text);
+    checks(list(&kept["checks"]), &mut text);
+    for note in list(&kept["notes"]) {
+        let _ = writeln!(text, "{}\n", words(note));
     }
-    if !report.arms.is_empty() {
+    if !list(&kept["arms"]).is_empty() {
         text.push_str("```text\n");
-        for arm in &report.arms {
-            let _ = writeln!(text, "{:<18} {}", arm.name, arm.command);
+        for arm in list(&kept["arms"]) {
+            let _ = writeln!(text, "{:<18} {}", words(&arm["name"]), words(&arm["command"]));
         }
         text.push_str("```\n");
     }
     text
 }
 
-fn arms(report: &Comparison, text: &mut String) {
-    let has =
-        |name: &str| report.arms.iter().any(|a| a.samples.iter().any(|s| s.contains_key(name)));
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn words(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A figure; not a number where the result has none.
+fn figure(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+fn arms(arms: &[Value], text: &mut String) {
+    let rounds = |arm: &Value, name: &str| -> Vec<f64> {
+        list(&arm["rounds"]).iter().filter_map(|r| r.get(name).map(figure)).collect()
+    };
+    let has = |name: &str| arms.iter().any(|arm| !rounds(arm, name).is_empty());
     let columns: Vec<_> = COLUMNS.iter().filter(|(name, _)| has(name)).collect();
-    if report.arms.is_empty() {
+    if arms.is_empty() {
         return;
     }
     text.push_str("| arm |");
@@ -53,19 +69,17 @@ fn arms(report: &Comparison, text: &mut String) {
     text.push_str("\n|---|");
     columns.iter().for_each(|_| text.push_str("---|"));
     text.push('\n');
-    for arm in &report.arms {
-        let _ = write!(text, "| {} |", arm.name);
+    for arm in arms {
+        let _ = write!(text, "| {} |", words(&arm["name"]));
         for (name, _) in &columns {
-            let values: Vec<f64> =
-                arm.samples.iter().filter_map(|s| s.get(name).copied()).collect();
-            let _ = write!(text, " {} |", middle_and_spread(&values));
+            let _ = write!(text, " {} |", middle_and_spread(&rounds(arm, name)));
         }
         text.push('\n');
     }
     text.push('\n');
 }
 
-fn checks(checks: &[BoundCheck], text: &mut String) {
+fn checks(checks: &[Value], text: &mut String) {
     if checks.is_empty() {
         return;
     }
@@ -73,25 +87,29 @@ fn checks(checks: &[BoundCheck], text: &mut String) {
         "| figure | median (lowest to highest) | rounds | asked | met |\n|---|---|---|---|---|\n",
     );
     for check in checks {
-        let (asked, met) = match check.bound {
-            Bound::AtLeast(v) => (format!("at least {}", number(v)), word(check.met())),
-            Bound::AtMost(v) => (format!("at most {}", number(v)), word(check.met())),
-            Bound::None => ("-".into(), "-"),
+        let values: Vec<f64> = list(&check["values"]).iter().map(figure).collect();
+        let (asked, met) = match &check["asked"] {
+            Value::Null => ("-".into(), "-"),
+            asked => (bound(asked), if check["met"] == true { "yes" } else { "**no**" }),
         };
         let _ = writeln!(
             text,
             "| {} | {} {} | {} | {asked} | {met} |",
-            check.what,
-            middle_and_spread(&check.values),
-            check.unit,
-            check.values.len()
+            words(&check["what"]),
+            middle_and_spread(&values),
+            words(&check["unit"]),
+            values.len()
         );
     }
     text.push('\n');
 }
 
-fn word(met: bool) -> &'static str {
-    if met { "yes" } else { "**no**" }
+/// What is asked of a figure.
+fn bound(asked: &Value) -> String {
+    match asked["at_least"].is_null() {
+        true => format!("at most {}", number(figure(&asked["at_most"]))),
+        false => format!("at least {}", number(figure(&asked["at_least"]))),
+    }
 }
 
 fn middle_and_spread(values: &[f64]) -> String {
@@ -127,55 +145,82 @@ fn number(value: f64) -> String {
     text + part
 }
 
-/// Writes JSON and replaces the table between the markers of `docs/overhead.md`, and the overview.
+const RESULTS: &str = "benches/results";
+const PAGE: &str = "benches/RESULTS.md";
+/// The page for users has the overview alone.
+const USERS_PAGE: &str = "docs/overhead.md";
+const OVERVIEW: [&str; 2] = ["<!-- measured: overview -->", "<!-- end: overview -->"];
+
+/// Keeps a result as JSON and makes the pages again.
 pub fn keep(name: &str, report: &Comparison) -> Result<()> {
     fs::create_dir_all(RESULTS)?;
     let text = serde_json::to_string(&json(report))? + "\n";
-    fs::write(results(name), text)?;
-    let page = PathBuf::from("docs/overhead.md");
-    let old = fs::read_to_string(&page).context("docs/overhead.md: run in the repository")?;
-    let body = format!("{}\nMachine: {}.\n", markdown(report), machine::line());
-    let new = replaced(&old, name, &body);
-    fs::write(&page, replaced(&new, "overview", &overview()?))?;
+    fs::write(Path::new(RESULTS).join(name).with_extension("json"), text)?;
+    write_pages()
+}
+
+/// Writes the pages that are made of all results.
+pub fn write_pages() -> Result<()> {
+    for (path, text) in pages(Path::new("."))? {
+        fs::write(path, text)?;
+    }
     Ok(())
 }
 
-const RESULTS: &str = "benches/results";
+/// The pages made of the results below `root`, with their text as it should be.
+fn pages(root: &Path) -> Result<[(PathBuf, String); 2]> {
+    let kept = results(root)?;
+    let users_page = root.join(USERS_PAGE);
+    let old = fs::read_to_string(&users_page).context("run in the repository")?;
+    let users_text = replaced(&old, &overview(&kept))?;
+    Ok([(root.join(PAGE), page(&kept)), (users_page, users_text)])
+}
 
-fn results(name: &str) -> PathBuf {
-    Path::new(RESULTS).join(format!("{name}.json"))
+/// Every result, in the order of the cases.
+fn results(root: &Path) -> Result<Vec<(&'static str, Value)>> {
+    let mut all = Vec::new();
+    for case in CASES {
+        let path = root.join(RESULTS).join(case.name).with_extension("json");
+        let Ok(text) = fs::read_to_string(path) else {
+            continue;
+        };
+        all.push((case.name, serde_json::from_str(&text).with_context(|| case.name)?));
+    }
+    Ok(all)
+}
+
+/// All tables.
+fn page(kept: &[(&str, Value)]) -> String {
+    let mut text = "# Results of the comparisons\n\n\
+        Made by `cargo xtask overhead` from `benches/results/`; do not edit. Each figure is the median over\n\
+        the rounds and, in brackets, the lowest and the highest round; ratios are taken inside a round.\n\
+        What the figures mean for a run is in [docs/overhead.md](../docs/overhead.md).\n"
+        .to_owned();
+    for (name, one) in kept {
+        let (tables, machine) = (markdown(one), words(&one["machine"]));
+        let _ = write!(text, "\n<a id=\"{name}\"></a>\n\n{tables}\nMachine: {machine}.\n");
+    }
+    text
 }
 
 /// Every comparison with a bound, as last measured: how many bounds are kept, and the others.
-fn overview() -> Result<String> {
+fn overview(kept: &[(&str, Value)]) -> String {
     let mut text =
         "| comparison | bounds kept | missed: median, asked |\n|---|---|---|\n".to_owned();
-    for case in CASES {
-        let Ok(kept) = fs::read_to_string(results(case.name)) else {
-            continue;
-        };
-        let kept = serde_json::from_str(&kept).with_context(|| case.name)?;
-        text.extend(overview_line(&kept));
-    }
-    Ok(text)
+    text.extend(kept.iter().filter_map(|(_, one)| overview_line(one)));
+    text
 }
 
 /// Nothing where no bound is asked.
 fn overview_line(kept: &Value) -> Option<String> {
     let bounds: Vec<&Value> =
-        kept["checks"].as_array()?.iter().filter(|check| !check["asked"].is_null()).collect();
+        list(&kept["checks"]).iter().filter(|check| !check["asked"].is_null()).collect();
     let missed: Vec<String> = bounds
         .iter()
         .filter(|check| check["met"] == false)
         .map(|check| {
-            let figure = |value: &Value| number(value.as_f64().unwrap_or(f64::NAN));
-            let asked = &check["asked"];
-            let asked = match asked["at_least"].is_null() {
-                true => format!("at most {}", figure(&asked["at_most"])),
-                false => format!("at least {}", figure(&asked["at_least"])),
-            };
-            let what = check["what"].as_str().unwrap_or_default();
-            format!("{what}: {}, {asked}", figure(&check["median"]))
+            let (what, median) = (words(&check["what"]), number(figure(&check["median"])));
+            format!("{what}: {median}, {}", bound(&check["asked"]))
         })
         .collect();
     let met = bounds.len() - missed.len();
@@ -192,7 +237,8 @@ fn asked(bound: Bound) -> Value {
     }
 }
 
-fn json(report: &Comparison) -> Value {
+/// A result as it is kept.
+pub fn json(report: &Comparison) -> Value {
     let arms: Vec<Value> = report
         .arms
         .iter()
@@ -212,21 +258,18 @@ fn json(report: &Comparison) -> Value {
         "notes": report.notes})
 }
 
-/// `page` with the text between this case's markers replaced, or appended with new markers.
-fn replaced(page: &str, name: &str, body: &str) -> String {
-    let (open, close) = (format!("<!-- measured: {name} -->"), format!("<!-- end: {name} -->"));
-    let block = format!("{open}\n{}\n{close}", body.trim_end());
-    match (page.find(&open), page.find(&close)) {
-        (Some(from), Some(to)) if from < to => {
-            format!("{}{block}{}", &page[..from], &page[to + close.len()..])
-        }
-        _ => format!("{}\n\n{block}\n", page.trim_end()),
-    }
+/// `page` with the text between the marks of the overview replaced.
+fn replaced(page: &str, body: &str) -> Result<String> {
+    let [open, close] = OVERVIEW;
+    let (before, rest) = page.split_once(open).context("the page lacks the overview's begin")?;
+    let (_, after) = rest.split_once(close).context("the page lacks the overview's end")?;
+    Ok(format!("{before}{open}\n{}\n{close}{after}", body.trim_end()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pairs::BoundCheck;
 
     #[test]
     fn numbers_are_short_and_grouped() {
@@ -263,11 +306,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_block_of_the_case_changes() {
-        let page = "# P\n<!-- measured: a -->\nold\n<!-- end: a -->\ntail\n";
-        let new = replaced(page, "a", "new\n");
-        assert_eq!(new, "# P\n<!-- measured: a -->\nnew\n<!-- end: a -->\ntail\n");
-        let more = replaced(&new, "b", "bee");
-        assert!(more.starts_with(new.trim_end()) && more.contains("bee\n<!-- end: b -->"));
+    fn only_the_overview_changes() {
+        let [open, close] = OVERVIEW;
+        let page = format!("# P\n{open}\nold\n{close}\ntail\n");
+        let new = replaced(&page, "new\n").unwrap();
+        assert_eq!(new, format!("# P\n{open}\nnew\n{close}\ntail\n"));
+        assert!(replaced("# P\n", "new").is_err());
+    }
+
+    #[test]
+    fn the_pages_are_what_the_results_say() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for (path, text) in pages(root).unwrap() {
+            let now = fs::read_to_string(&path).unwrap_or_default();
+            assert!(now == text, "{}: run `cargo xtask overhead pages`", path.display());
+        }
     }
 }

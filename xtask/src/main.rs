@@ -45,7 +45,7 @@ cargo xtask CHORE
   smoke                 run the release binary end to end
   package KIND... [--binary FILE]
                         portable (builds), notices, sbom, deb, wheel, image: docs/install.md
-  overhead [NAME...]    paired comparisons with fio into docs/overhead.md (needs a quiet machine)
+  overhead [NAME...]    paired comparisons into benches/RESULTS.md (needs a quiet machine)
 ";
 
 fn main() -> ExitCode {

@@ -1,5 +1,5 @@
 //! `cargo xtask overhead`: builds the product and the bench program, then lets the bench program
-//! measure and write its tables into `docs/overhead.md`. Never part of CI: figures need a quiet
+//! measure and write its tables into `benches/RESULTS.md`. Never part of CI: figures need a quiet
 //! machine and minutes.
 
 use std::process::Command;

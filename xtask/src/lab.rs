@@ -1,5 +1,5 @@
 //! `cargo xtask lab`: the injection lab against the product as built here, and its matrix in
-//! `docs/explain.md`.
+//! `crates/lab/RESULTS.md`.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{setup, tool};
 
-const PAGE: &str = "docs/explain.md";
+const PAGE: &str = "crates/lab/RESULTS.md";
 const BEGIN: &str = "<!-- lab: written by `cargo xtask lab --write`; do not edit -->";
 const END: &str = "<!-- lab end -->";
 

@@ -81,12 +81,12 @@ pub fn looks_like(head: &str) -> bool {
 pub fn read(text: &str, file: &str) -> Result<ForeignRun> {
     let mut notes = Vec::new();
     let mut result = last_result(text, &mut notes).map_err(|e| e.with("path", file))?;
-    if !result.version.starts_with("fio-3") && !result.version.starts_with("fio-4") {
+    let Some((tool, version)) = written_by(&result.version) else {
         return Err(Error::corrupt("results of this version of fio are in other units")
             .with("path", file)
             .with("version", &result.version)
             .hint("results of fio 3 and later are read"));
-    }
+    };
     let jobs = std::mem::take(&mut result.jobs);
     let single = (jobs.len() == 1).then(|| jobs[0].options.clone());
     let mut names = BTreeMap::new();
@@ -130,8 +130,8 @@ pub fn read(text: &str, file: &str) -> Result<ForeignRun> {
     let options = serde_json::to_value(&result.global).unwrap_or_default();
     environment.insert("fio".to_owned(), options);
     let found = ForeignResult {
-        tool: "fio",
-        version: Some(result.version.trim_start_matches("fio-").to_owned()),
+        tool,
+        version: Some(version.to_owned()),
         spans: spans.join("; "),
         name: stem.map_or("fio".into(), |s| crate::name_of_run(&s.to_string_lossy(), 100)),
         path: first("filename").or_else(|| first("directory")),
@@ -142,6 +142,18 @@ pub fn read(text: &str, file: &str) -> Result<ForeignRun> {
         notes,
     };
     found.run(text, file)
+}
+
+/// The tool and its version; none for fio before 3. Taillight writes the same format for dashboards.
+fn written_by(version: &str) -> Option<(&'static str, &str)> {
+    match version.split_once('-')? {
+        ("taillight", version) => Some(("taillight", version)),
+        ("fio", version) => {
+            let major: u32 = version.split('.').next()?.parse().ok()?;
+            (major >= 3).then_some(("fio", version))
+        }
+        _ => None,
+    }
 }
 
 /// Errors: `Corrupt`, with the line of the text.
@@ -340,5 +352,7 @@ mod tests {
         let idle = JOB.replace("\"total_ios\":2", "\"total_ios\":0");
         assert!(read(&idle, "a.json").unwrap_err().to_string().contains("no operation"));
         assert!(read(&JOB.replace("fio-3.33", "fio-2.2"), "a").is_err());
+        let own = read(&JOB.replace("fio-3.33", "taillight-0.1.0"), "a").unwrap().manifest;
+        assert!(own.run_id.starts_with("taillight-"), "{}", own.run_id);
     }
 }

@@ -141,7 +141,7 @@ fn imported() -> AnalysedRun {
     let reads = op(ImportedLatency { bins, ..latency.clone() });
     let syncs = op(ImportedLatency { percentiles: percentiles.into(), ..latency });
     let ops = [(OpKind::Read, reads), (OpKind::Fsync, syncs)].into();
-    let workloads = vec![ImportedWorkload { name: "w0".into(), ops }];
+    let workloads = vec![ImportedWorkload { name: "w0".into(), group: 0, ops }];
     let figures = ImportedFile { schema: taillight_rundir::SCHEMA_VERSION, workloads };
     write_imported(&path, &manifest, &figures).unwrap();
     let analysis = analyse::analyse(&RunDir::open(&path).unwrap(), None, &mut |_| true).unwrap();

@@ -86,6 +86,9 @@ pub struct ImportedFile {
 pub struct ImportedWorkload {
     /// Name in the plan.
     pub name: String,
+    /// Jobs of one group ran at the same time; groups count as one after another.
+    #[serde(default)]
+    pub group: u32,
     /// By kind of operation.
     pub ops: BTreeMap<OpKind, ImportedOp>,
 }

@@ -35,6 +35,8 @@ struct FioResult {
 struct FioJob {
     jobname: String,
     #[serde(default)]
+    groupid: u32,
+    #[serde(default)]
     error: i32,
     #[serde(default)]
     total_err: u64,
@@ -219,6 +221,10 @@ fn workload(
         }
         // Syncs have no time of their own: they came while the job's others did.
         let ms = if direction.runtime > 0 { direction.runtime } else { longest.unwrap_or(0) };
+        let duration_ns = match ms {
+            0 if direction.iops > 0.0 => (direction.total_ios as f64 / direction.iops * 1e9) as u64,
+            ms => ms.saturating_mul(1_000_000),
+        };
         let rate = || direction.total_ios as f64 * 1e3 / ms.max(1) as f64;
         ops.insert(
             kind,
@@ -230,7 +236,7 @@ fn workload(
                     job.total_err.min(direction.total_ios)
                 },
                 bytes: direction.io_bytes,
-                duration_ns: ms.saturating_mul(1_000_000),
+                duration_ns,
                 iops: if direction.iops > 0.0 { direction.iops } else { rate() },
                 bytes_per_s: direction.bw_bytes,
                 latency,
@@ -246,7 +252,7 @@ fn workload(
         workers: number("numjobs").max(1),
         depth: number("iodepth").max(1),
         block,
-        figures: ImportedWorkload { name, ops },
+        figures: ImportedWorkload { name, group: job.groupid, ops },
     })
 }
 

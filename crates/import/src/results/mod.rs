@@ -90,7 +90,7 @@ impl ForeignResult {
                 .hint("look into the file: the run that wrote it did nothing, or failed"));
         }
         let fidelity = ops().map(|op| fidelity(&op.latency)).max().unwrap_or(Fidelity::Averages);
-        let duration_ns = ops().map(|op| op.duration_ns).max().unwrap_or(0);
+        let duration_ns = self.duration_ns();
         let plan = self.plan(duration_ns)?;
         let crc32 = sums::crc32(text.as_bytes());
         let source = ImportSource {
@@ -149,6 +149,17 @@ impl ForeignResult {
         let workloads = self.workloads.into_iter().map(|w| w.figures).collect();
         let figures = ImportedFile { schema: SCHEMA_VERSION, workloads };
         Ok(ForeignRun { manifest, figures, notes: self.notes })
+    }
+
+    /// From the beginning of the first group of jobs to the end of the last.
+    fn duration_ns(&self) -> u64 {
+        let mut groups: BTreeMap<u32, u64> = BTreeMap::new();
+        for w in &self.workloads {
+            let longest = w.figures.ops.values().map(|op| op.duration_ns).max().unwrap_or(0);
+            let group = groups.entry(w.figures.group).or_default();
+            *group = (*group).max(longest);
+        }
+        groups.values().sum()
     }
 
     /// What was asked, as far as it is known.

@@ -14,34 +14,48 @@ use crate::analyse::latency::AskedPercentiles;
 
 /// Puts the tool's figures in the place of those that were made of I/Os.
 pub fn apply(summary: &mut Summary, figures: &ImportedFile, asked: &AskedPercentiles) {
-    let mut by_op: BTreeMap<OpKind, Vec<&ImportedOp>> = BTreeMap::new();
-    for (op, figures) in figures.workloads.iter().flat_map(|w| &w.ops) {
-        by_op.entry(*op).or_default().push(figures);
+    let mut by_op: BTreeMap<OpKind, Vec<(u32, &ImportedOp)>> = BTreeMap::new();
+    for w in &figures.workloads {
+        w.ops.iter().for_each(|(op, it)| by_op.entry(*op).or_default().push((w.group, it)));
     }
-    let all: Vec<&ImportedOp> = by_op.values().flatten().copied().collect();
+    let all: Vec<(u32, &ImportedOp)> = by_op.values().flatten().copied().collect();
     summary.totals = totals(&all, asked);
     summary.ops = by_op.iter().map(|(op, of)| (*op, totals(of, asked))).collect();
     let workload = |w: &taillight_rundir::origin::ImportedWorkload| WorkloadSummary {
         name: w.name.clone(),
-        totals: totals(&w.ops.values().collect::<Vec<_>>(), asked),
-        ops: w.ops.iter().map(|(op, it)| (*op, totals(&[it], asked))).collect(),
+        totals: totals(&w.ops.values().map(|it| (0, it)).collect::<Vec<_>>(), asked),
+        ops: w.ops.iter().map(|(op, it)| (*op, totals(&[(0, it)], asked))).collect(),
     };
     summary.workloads = figures.workloads.iter().map(workload).collect();
     // The factors are of a tool's own percentiles, not of latencies.
     summary.slc.clear();
 }
 
-/// Operations of several jobs at the same time: counts and rates add up.
-fn totals(of: &[&ImportedOp], asked: &AskedPercentiles) -> Totals {
-    let sum = |what: fn(&ImportedOp) -> u64| of.iter().map(|it| what(it)).sum();
-    let duration_ns = of.iter().map(|it| it.duration_ns).max().unwrap_or(0);
-    let latency = merged(of.iter().map(|it| &it.latency));
+/// Operations of several jobs: rates of one group add up, those of groups one after another are their mean over time.
+fn totals(of: &[(u32, &ImportedOp)], asked: &AskedPercentiles) -> Totals {
+    let sum = |what: fn(&ImportedOp) -> u64| of.iter().map(|(_, it)| what(it)).sum();
+    let mut groups: BTreeMap<u32, (u64, f64, f64)> = BTreeMap::new();
+    for (group, it) in of {
+        let (longest, iops, bytes) = groups.entry(*group).or_default();
+        *longest = (*longest).max(it.duration_ns);
+        *iops += it.iops;
+        *bytes += it.bytes_per_s;
+    }
+    let duration_ns: u64 = groups.values().map(|(longest, ..)| longest).sum();
+    let mean = |rate: fn(&(u64, f64, f64)) -> f64| match groups.len() {
+        1 => groups.values().map(rate).sum(),
+        _ => {
+            let weighted: f64 = groups.values().map(|g| rate(g) * g.0 as f64).sum();
+            weighted / (duration_ns as f64).max(1.0)
+        }
+    };
+    let latency = merged(of.iter().map(|(_, it)| &it.latency));
     Totals {
         count: sum(|it| it.count),
         bytes: sum(|it| it.bytes),
         duration_ns,
-        iops: of.iter().map(|it| it.iops).sum(),
-        bytes_per_s: of.iter().map(|it| it.bytes_per_s).sum(),
+        iops: mean(|g| g.1),
+        bytes_per_s: mean(|g| g.2),
         in_phase: None,
         records: None,
         errors: sum(|it| it.errors),
@@ -168,6 +182,24 @@ mod tests {
             [at("50"), at("51"), at("99"), at("99.5")].map(Option::unwrap),
             [101, 202, 202, 908]
         );
+    }
+
+    #[test]
+    fn rates_of_groups_one_after_another_do_not_add_up() {
+        let op = |iops: f64, seconds: u64| ImportedOp {
+            count: iops as u64 * seconds,
+            errors: 0,
+            bytes: 0,
+            duration_ns: seconds * 1_000_000_000,
+            iops,
+            bytes_per_s: 0.0,
+            latency: ImportedLatency::default(),
+        };
+        let (fast, slow) = (op(300.0, 1), op(100.0, 3));
+        let asked = AskedPercentiles::new(&[], 3);
+        let rate = |of: &[(u32, &ImportedOp)]| totals(of, &asked).iops;
+        assert_eq!(rate(&[(0, &fast), (0, &slow)]), 400.0);
+        assert_eq!(rate(&[(0, &fast), (1, &slow)]), 150.0);
     }
 
     #[test]

@@ -268,6 +268,9 @@ fn foreign(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 
 /// A workload that was done long before the others: the totals' rate is not one load's.
 fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    if !summary.origin.is_measured() {
+        return None;
+    }
     // That a run ended early, and all of its one workload with it, is said elsewhere.
     if summary.status == RunStatus::Partial && summary.workloads.len() < 2 {
         return None;

@@ -64,7 +64,7 @@ pub struct Needed {
     pub path: String,
     /// What it has to be.
     pub kind: NeededKind,
-    /// The option that says so: "`allow_file_create` in a section.
+    /// The option that says so: `allow_file_create` in a section.
     pub option: String,
     /// File and line of it.
     pub place: String,

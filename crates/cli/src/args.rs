@@ -8,7 +8,7 @@ mod running;
 mod switches;
 mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser as _;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -283,6 +283,13 @@ pub struct ImportArgs {
     /// Whether the drive's log was read before or after the run.
     #[arg(long, value_name = "WHEN", value_enum, requires = "run", hide_possible_values = true)]
     pub moment: Option<Moment>,
+}
+
+impl ImportArgs {
+    /// The file; standard input without one.
+    pub fn file(&self) -> &Path {
+        self.file.as_deref().unwrap_or(Path::new("-"))
+    }
 }
 
 /// When a drive's log was read.

@@ -8,13 +8,12 @@ use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result};
 use taillight_import::results::{self, HEAD, ResultFormat};
 use taillight_report::ReportOptions;
-use taillight_rundir::origin::{RunOrigin, write_imported};
+use taillight_rundir::origin::write_imported;
 use taillight_rundir::{RunDir, check_is_dir};
+use taillight_suite::runner::DEFAULT_PARENT;
 
 use crate::output;
 
-/// Where results are kept that were named without a directory for them.
-const PARENT: &str = "taillight-runs";
 /// Largest result that is read, bytes.
 const LARGEST: u64 = 1 << 30;
 
@@ -27,7 +26,7 @@ pub fn run_of(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Makes the run directory `to` of a result, else one below `taillight-runs/` that is found again by the file's
+/// Makes the run directory `to` of a result, else one beside other runs that is found again by the file's
 /// content. Errors: as [`run_of`], and those of a directory that is in use.
 pub fn imported(file: &Path, to: Option<&Path>) -> Result<PathBuf> {
     let Some(format) = format_of(file)? else {
@@ -39,7 +38,7 @@ pub fn imported(file: &Path, to: Option<&Path>) -> Result<PathBuf> {
     };
     let run = (format.read)(&text(file)?, &file.to_string_lossy())?;
     run.notes.iter().for_each(|note| output::note(&format!("{}: {note}", in_line(file.display()))));
-    let own = || format!("{PARENT}/{}-{}", run.manifest.plan.run.name, run.manifest.run_id);
+    let own = || format!("{DEFAULT_PARENT}/{}-{}", run.manifest.plan.run.name, run.manifest.run_id);
     let dir = to.map_or_else(|| PathBuf::from(own()), Path::to_owned);
     let same = |there: &RunDir| {
         there.manifest().run_id == run.manifest.run_id
@@ -48,15 +47,10 @@ pub fn imported(file: &Path, to: Option<&Path>) -> Result<PathBuf> {
     if to.is_none() && RunDir::open(&dir).is_ok_and(|there| same(&there)) {
         return Ok(dir);
     }
-    if let Some(parent) = dir.parent() {
-        std::fs::create_dir_all(parent).map_err(|e| {
-            Error::unavailable("cannot make the directory").with("path", parent.display()).source(e)
-        })?;
-    }
     write_imported(&dir, &run.manifest, &run.figures)?;
     let options = ReportOptions::default();
     taillight_report::make(std::slice::from_ref(&dir), &options, &mut |_| true)?;
-    if let RunOrigin::Imported(source) = &run.manifest.origin {
+    if let Some(source) = run.manifest.origin.imported() {
         let of = taillight_report::tool_words(source);
         output::note(&format!(
             "{}: result of {of}, kept as a run in {}",

@@ -20,7 +20,7 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         return import_run::main(args, dir);
     }
     if let Some(dir) = &args.as_run {
-        let file = args.file.as_deref().unwrap_or(Path::new("-"));
+        let file = args.file();
         let made = foreign::imported(file, Some(dir))?;
         output::line(&in_line(made.display()));
         return Ok(Exit::Ok);

@@ -31,7 +31,7 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     }
     report::rescue(run)?;
     let mut dir = RunDir::open(run)?;
-    let file = args.file.as_deref().unwrap_or(Path::new("-"));
+    let file = args.file();
     let given = read(file)?;
     match &args.map {
         Some(map) => {

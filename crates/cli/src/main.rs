@@ -84,10 +84,8 @@ fn for_a_program(command: &Command) -> Option<JsonForm> {
 
 fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
     let VoiceArgs { quiet, verbose, .. } = cli.voice;
-    let form = cli.command.as_ref().and_then(for_a_program);
-    let is = |other| form == Some(other);
-    let (json, short, fio) = (form.is_some(), is(JsonForm::Short), is(JsonForm::Fio));
-    output::speak(Voice { quiet, verbose, json, short, fio });
+    let json = cli.command.as_ref().and_then(for_a_program);
+    output::speak(Voice { quiet, verbose, json });
     taillight_report::table::set_width(output::width());
     notes.iter().for_each(|note| output::note(note));
     if cli.version {

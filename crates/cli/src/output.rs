@@ -14,17 +14,15 @@ use taillight_core::{Error, Result};
 use taillight_live::screen::restore;
 use taillight_report::table;
 
+use crate::args::JsonForm;
+
 /// How much is said, and to whom.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Voice {
     pub quiet: bool,
     pub verbose: bool,
-    /// Standard output is for a program.
-    pub json: bool,
-    /// It reads the short form.
-    pub short: bool,
-    /// It reads what fio writes.
-    pub fio: bool,
+    /// Standard output is for a program, which reads this form.
+    pub json: Option<JsonForm>,
 }
 
 static VOICE: OnceLock<Voice> = OnceLock::new();
@@ -83,7 +81,7 @@ fn write(out: &mut impl Write, text: &str) -> Result<()> {
 pub fn result(text: &str) {
     let Voice { quiet, json, .. } = voice();
     restore();
-    if !json {
+    if json.is_none() {
         let mut out = io::stdout().lock();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     } else if !quiet {

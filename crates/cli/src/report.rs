@@ -18,7 +18,7 @@ use taillight_suite::exit::{from_code, worst};
 use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
 use taillight_suite::sequence::IMPORT;
 
-use crate::args::{ExplainArgs, ReportArgs};
+use crate::args::{ExplainArgs, JsonForm, ReportArgs};
 use crate::progress::Shown;
 use crate::{foreign, outcome, output, problem};
 
@@ -63,9 +63,9 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     let options =
         ReportOptions { output, html: pages, texts: pages, write, ..ReportOptions::default() };
     let report = make(&runs, options)?;
-    let short = output::voice().short;
+    let short = output::voice().json == Some(JsonForm::Short);
     match report.summaries.as_slice() {
-        _ if output::voice().fio => fio_json_of(&runs)?,
+        _ if output::voice().json == Some(JsonForm::Fio) => fio_json_of(&runs)?,
         all if short => {
             let all = runs.iter().map(PathBuf::as_path).zip(all);
             output::json(&ShortReport::new(None, report.html.as_deref(), all))?;
@@ -145,7 +145,7 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
         }
         None => output::result(made.text.trim_end()),
     }
-    if output::voice().json {
+    if output::voice().json.is_some() {
         json_of(dir)?;
     }
     Ok(ended.unwrap_or_else(|| outcome::exit_code_of_all(&made.summaries)))
@@ -156,8 +156,8 @@ fn again(dir: &Path, series: SavedSeries, output: Option<&Path>) -> Result<Exit>
 /// written; `Corrupt` for a file that is missing or cannot be read.
 pub fn json_of(dir: &Path) -> Result<()> {
     let none = || Error::corrupt("there is no summary").with("path", dir.display());
-    let short = output::voice().short;
-    if output::voice().fio {
+    let short = output::voice().json == Some(JsonForm::Short);
+    if output::voice().json == Some(JsonForm::Fio) {
         let runs = saved::read(dir)?.map_or_else(|| vec![dir.to_owned()], |series| series.runs);
         return fio_json_of(&runs);
     }

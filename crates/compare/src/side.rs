@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::history::LeftOutRun;
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
-use taillight_rundir::origin::{Fidelity, RunOrigin};
+use taillight_rundir::origin::Fidelity;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 use taillight_rundir::{JsonFile, Manifest, RunDir, Summary, check_is_dir, names, sums};
 
@@ -30,7 +30,7 @@ impl SideRun {
                 .with("run", dir.display())
                 .hint("taillight report RUN makes it from what the run kept"));
         };
-        if let RunOrigin::Imported(source) = &run.manifest().origin
+        if let Some(source) = run.manifest().origin.imported()
             && source.fidelity > Fidelity::Bins
         {
             return Err(Error::usage("this result of another tool has no distribution to compare")

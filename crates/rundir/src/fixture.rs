@@ -1,7 +1,7 @@
 //! A small complete manifest and summary, for tests and examples of this and other crates.
 
 use serde_json::json;
-use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::plan::Plan;
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
 
 use crate::latency::{
@@ -66,16 +66,7 @@ pub fn manifest(run_id: &str) -> Manifest {
         }],
         driver: None,
         environment,
-        capture: CaptureInfo {
-            mode: CaptureMode::All,
-            budget: 64 << 20,
-            kept: 0,
-            degraded: None,
-            path: None,
-            dir: None,
-            used: None,
-            spilled: None,
-        },
+        capture: CaptureInfo { budget: 64 << 20, ..CaptureInfo::default() },
         losses: Losses::default(),
         overhead: Overhead::default(),
         repeat: Some("taillight run manifest.json".into()),

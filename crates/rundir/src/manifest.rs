@@ -177,7 +177,7 @@ pub struct PhaseInfo {
 }
 
 /// What was kept of the I/Os.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureInfo {
     /// What was asked.
     pub mode: CaptureMode,

@@ -36,6 +36,14 @@ impl RunOrigin {
     pub fn is_measured(&self) -> bool {
         *self == RunOrigin::Measured
     }
+
+    /// The result that another tool made, where there is one.
+    pub fn imported(&self) -> Option<&ImportSource> {
+        match self {
+            RunOrigin::Imported(source) => Some(source),
+            _ => None,
+        }
+    }
 }
 
 /// A result of another tool.
@@ -156,7 +164,7 @@ impl ImportedBin {
 
 /// The figures of an imported run; none of any other. Errors: `Corrupt` for an imported run without them.
 pub fn imported(dir: &RunDir) -> Result<Option<ImportedFile>> {
-    let RunOrigin::Imported(source) = &dir.manifest().origin else { return Ok(None) };
+    let Some(source) = dir.manifest().origin.imported() else { return Ok(None) };
     match dir.read::<ImportedFile>()? {
         None if source.fidelity == Fidelity::EveryIo => Ok(None),
         None => Err(Error::corrupt("the figures of the imported run are missing")
@@ -172,7 +180,5 @@ pub fn write_imported(
     manifest: &Manifest,
     figures: &ImportedFile,
 ) -> Result<()> {
-    let mut dir = RunDir::create(path, manifest)?;
-    dir.write(figures)?;
-    dir.write_manifest(manifest)
+    RunDir::create(path, manifest)?.write(figures)
 }

@@ -25,9 +25,8 @@ use crate::method::{
     Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
 };
 use crate::points;
-use crate::resume::{
-    Earlier, after_point, check_device, check_series, check_state, check_targets, is_done,
-};
+pub use crate::resume::check_targets;
+use crate::resume::{Earlier, after_point, check_device, check_series, check_state, is_done};
 use crate::saved;
 use crate::shared_target::SharedTarget;
 use crate::suites::load_ns;

@@ -45,6 +45,16 @@ pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
     destroy.iter().find(own).or(destroy.first()).map(String::as_str)
 }
 
+/// Confirmed targets as they are now, without what is in them.
+pub fn identified<'a>(names: impl Iterator<Item = &'a String>) -> Vec<ConfirmedTarget> {
+    let of = |name: &String| ConfirmedTarget {
+        name: name.clone(),
+        identity: target::of(name),
+        contents: None,
+    };
+    names.map(of).collect()
+}
+
 impl<'a> RunHost<'a> {
     pub fn new(signals: &'a Signals, destroy: &'a [String], live: &'a LiveViews) -> RunHost<'a> {
         RunHost { signals, destroy, live, rest: None }
@@ -87,7 +97,7 @@ impl Host for RunHost<'_> {
     }
 
     fn run(&mut self, point: &Point, target: Option<Box<dyn Target>>) -> Result<RunOutcome> {
-        let confirmed_now = self.confirmed();
+        let confirmed_now = identified(self.destroy.iter());
         let place = PlaceInSeries { id: point.id.clone(), round: point.round };
         let request = RunRequest {
             plan: &point.plan,
@@ -134,13 +144,9 @@ impl Host for RunHost<'_> {
     }
 
     fn confirmed(&self) -> Vec<ConfirmedTarget> {
-        let each = self.destroy.iter();
-        let of = |name: &String| ConfirmedTarget {
-            name: name.clone(),
-            identity: target::of(name),
-            contents: contents::seen(name),
-        };
-        each.map(of).collect()
+        let mut all = identified(self.destroy.iter());
+        all.iter_mut().for_each(|it| it.contents = contents::seen(&it.name));
+        all
     }
 
     fn target_facts(&self, plan: &Plan) -> Map<String, Value> {

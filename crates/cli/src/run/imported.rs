@@ -111,7 +111,7 @@ fn run_jobs(
                 pages: true,
             };
             let outcome = run_plan(&request, resumed)?;
-            let exit = match outcome.path.as_deref().filter(|_| output::voice().json) {
+            let exit = match outcome.path.as_deref().filter(|_| output::voice().json.is_some()) {
                 Some(dir) => report::json_of_kept(dir, outcome.exit),
                 None => outcome.exit,
             };
@@ -143,7 +143,7 @@ fn run_series(
     let mut host = RunHost::new(signals, args.destroy.as_slice(), live);
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
     let mut exit = ended.exit;
-    if output::voice().json && !ended.done.is_empty() {
+    if output::voice().json.is_some() && !ended.done.is_empty() {
         exit = report::json_of_kept(&dir, exit);
     }
     Ok((exit, !ended.done.is_empty()))

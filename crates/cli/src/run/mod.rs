@@ -24,7 +24,7 @@ use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result, StopFlag};
-use taillight_driver::identity::{contents, target};
+use taillight_driver::identity::contents;
 use taillight_driver::space::record_bytes;
 use taillight_driver::{Geometry, OpenSpec, Target};
 use taillight_engine::preload;
@@ -39,6 +39,7 @@ use taillight_rundir::{Summary, names};
 use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_suite::method::Method;
 use taillight_suite::repeat::RepeatMethod;
+use taillight_suite::runner::check_targets;
 use taillight_suite::search::SearchMethod;
 use taillight_trace::{Environment, memory_budget, tracing};
 
@@ -103,7 +104,7 @@ fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let outcome = run_plan(&request, resumed);
     views.finish(&signals);
     let outcome = outcome?;
-    Ok(match outcome.path.as_deref().filter(|_| output::voice().json) {
+    Ok(match outcome.path.as_deref().filter(|_| output::voice().json.is_some()) {
         Some(dir) => report::json_of_kept(dir, outcome.exit),
         None => outcome.exit,
     })
@@ -315,12 +316,8 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
         driver.check(&OpenSpec { run_id: "", ..spec })?;
         say_lost(plan);
     }
-    for was in request.confirmed {
-        let now = target::of(&was.name);
-        if was.identity.is_some() || now.is_some() {
-            target::check_same(&was.name, was.identity.as_ref(), now.as_ref())?;
-        }
-    }
+    let names = request.confirmed.iter().map(|was| &was.name);
+    check_targets(request.confirmed, &host::identified(names))?;
     let target = driver.open(&spec, &mut |p| {
         live.step(p);
         !stop.stopped()

@@ -57,6 +57,11 @@ impl RawSection {
         self.lines.iter().rev().find(|l| l.name == name)
     }
 
+    /// Whether a line is the last of its name: only that one matters, so that a section can take back a global option.
+    pub fn counts(&self, line: &OptionLine) -> bool {
+        self.line(line.name).is_some_and(|last| std::ptr::eq(last, line))
+    }
+
     /// What fio calls it in its output: a `name` of its own, not one of `[global]`; files follow the heading.
     pub fn shown(&self) -> &str {
         let own = self.lines[self.shared..].iter().rev().find(|l| l.name == "name");
@@ -65,8 +70,6 @@ impl RawSection {
 
     /// The options that count, in the order in which they are written, with what becomes of each.
     pub fn options(&self) -> Vec<OptionRow> {
-        let counts =
-            |line: &&OptionLine| self.line(line.name).is_some_and(|l| std::ptr::eq(l, *line));
         let row = |line: &OptionLine| {
             let value = line.value.as_deref();
             let effect = OPTIONS.effect(line.name);
@@ -82,7 +85,7 @@ impl RawSection {
                 no_effect: effect.and_then(|effect| effect.no_effect(value.unwrap_or("1"))),
             }
         };
-        self.lines.iter().filter(counts).map(row).collect()
+        self.lines.iter().filter(|line| self.counts(line)).map(row).collect()
     }
 
     /// Which of two options is written last, of those that are given.

@@ -54,21 +54,18 @@ impl<'a> SectionReader<'a> {
                 let value = line.value.as_deref().unwrap_or_default();
                 self.note(line, &format!("`{written}` is {value} here"));
             }
-            // Only the line that counts matters, so that a section can take back a global option.
-            let counts = self.section.line(line.name).is_some_and(|l| std::ptr::eq(l, line));
+            let counts = self.section.counts(line);
             let Some(effect) = OPTIONS.effect(line.name).filter(|_| counts) else {
                 continue;
             };
-            let value = line.value.as_deref().unwrap_or("1");
-            if let Effect::Same(why) | Effect::Only { why, .. } = effect
-                && effect.refuses(value).is_none()
-            {
-                self.note(line, why);
-            }
-            if let Some(changes) = effect.refuses(value) {
-                let what = format!("it has no equivalent; it would change {changes}");
-                let hint = "take the line out if that does not matter";
-                self.wrong_but(line.name, &what, hint, ());
+            match (effect.refuses(line.value.as_deref().unwrap_or("1")), effect) {
+                (Some(changes), _) => {
+                    let what = format!("it has no equivalent; it would change {changes}");
+                    let hint = "take the line out if that does not matter";
+                    self.wrong_but(line.name, &what, hint, ());
+                }
+                (None, Effect::Same(why) | Effect::Only { why, .. }) => self.note(line, why),
+                _ => {}
             }
         }
     }

@@ -90,34 +90,32 @@ pub fn read(text: &str, file: &str) -> Result<ForeignRun> {
             .hint("results of fio 3 and later are read"));
     };
     let jobs = std::mem::take(&mut result.jobs);
-    let single = (jobs.len() == 1).then(|| jobs[0].options.clone());
-    let mut names = BTreeMap::new();
+    // Without `group_reporting` each of several jobs has the name of its section, and its `numjobs`.
+    let mut named: BTreeMap<String, u32> = BTreeMap::new();
+    jobs.iter().for_each(|job| *named.entry(job.jobname.clone()).or_default() += 1);
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     let mut spans: Vec<&'static str> = Vec::new();
     let mut workloads = Vec::new();
-    for job in jobs {
+    for job in &jobs {
         if job.error != 0 {
             notes.push(format!("job {} ended with error {}", job.jobname, job.error));
         }
-        // Without `group_reporting` each of several jobs has the name of its section.
-        let seen: &mut u32 = names.entry(job.jobname.clone()).or_default();
-        *seen += 1;
-        let name = match *seen {
+        let before = seen.entry(&job.jobname).or_default();
+        *before += 1;
+        let name = match *before {
             1 => job.jobname.clone(),
             n => format!("{}-{n}", job.jobname),
         };
-        workloads.extend(workload(name, &job, &result.global, &mut spans, &mut notes));
+        let made = workload(name, job, &result.global, &mut spans, &mut notes);
+        let alone = named[&job.jobname] == 1;
+        workloads.extend(made.map(|w| match alone {
+            true => w,
+            false => ForeignWorkload { workers: 1, ..w },
+        }));
     }
     // Of one job its own options are the run's, too.
-    let own = single.as_ref();
+    let own = jobs.first().filter(|_| jobs.len() == 1).map(|job| &job.options);
     let first = |key: &str| own.and_then(|o| o.get(key)).or(result.global.get(key)).cloned();
-    // Jobs that fio lists apart have the `numjobs` of their section, all of them.
-    for w in &mut workloads {
-        let section = w.figures.name.rsplit_once('-').map_or(&*w.figures.name, |(name, _)| name);
-        let apart = |name: &str| names.get(name).is_some_and(|n| *n > 1);
-        if apart(&w.figures.name) || apart(section) {
-            w.workers = 1;
-        }
-    }
     let bins = |w: &ForeignWorkload| w.figures.ops.values().all(|op| !op.latency.bins.is_empty());
     if workloads.len() > 1 && !workloads.iter().all(bins) {
         notes.push(

@@ -3,7 +3,6 @@
 use taillight_core::plan::{BlockSize, Sync, WorkloadPlan};
 use taillight_core::units::readable::{MOST_FOREIGN, bounded};
 use taillight_rundir::Manifest;
-use taillight_rundir::origin::RunOrigin;
 
 use crate::format;
 use crate::text::origin;
@@ -11,7 +10,7 @@ use crate::text::origin;
 /// `file /data/ · mixed: random read 70 %, write 30 %, 4 KiB, 2 workers x depth 4 · 2023-11-14`.
 pub fn about(manifest: &Manifest) -> String {
     let mut parts = parts(manifest);
-    if let RunOrigin::Imported(source) = &manifest.origin {
+    if let Some(source) = manifest.origin.imported() {
         parts.insert(0, format!("imported from {}", origin::tool(source)));
     }
     parts.extend(super::shared::device(manifest));

@@ -5,7 +5,6 @@ use taillight_rundir::Summary;
 use taillight_rundir::bus::BusInfo;
 use taillight_rundir::latency::LatencySource;
 use taillight_rundir::manifest::RunStatus;
-use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::Distribution;
 
 use super::view::{Fact, Model, VerdictView, word};
@@ -216,7 +215,7 @@ fn lost(summary: &Summary) -> (String, Tone) {
     if !lost.is_empty() {
         return (lost.join(", "), Tone::Bad);
     }
-    if let RunOrigin::Imported(_) = summary.origin {
+    if summary.origin.imported().is_some() {
         return ("not known: another tool measured".to_owned(), Tone::Plain);
     }
     if unmeasured(summary) {

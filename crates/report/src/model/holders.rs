@@ -1,7 +1,6 @@
 //! Who held the slow I/Os: a row a run, a column a layer.
 
 use serde::Serialize;
-use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::trace_info::TracingBackend;
 
 use super::{AnalysedRun, sentences};
@@ -94,7 +93,7 @@ fn untraced(runs: &[AnalysedRun]) -> String {
     if let Some(why) = asked.and_then(|it| sentences(it).into_iter().next()) {
         return why;
     }
-    if runs.iter().all(|run| matches!(run.summary.origin, RunOrigin::Imported(_))) {
+    if runs.iter().all(|run| run.summary.origin.imported().is_some()) {
         return "Not known: the result of another tool does not say which layer held the slow I/Os."
             .to_owned();
     }

@@ -6,7 +6,9 @@ use taillight_core::{LatencyMap, OpKind, Percentile};
 use taillight_rundir::latency::{
     Latency, LatencySource, NineEntry, ObservedLatency, PercentileEntry, Quantile,
 };
-use taillight_rundir::origin::{ImportedBin, ImportedFile, ImportedLatency, ImportedOp};
+use taillight_rundir::origin::{
+    ImportedBin, ImportedFile, ImportedLatency, ImportedOp, ImportedWorkload,
+};
 use taillight_rundir::summary::{Summary, Totals, WorkloadSummary};
 use taillight_stats::needed_one_sided;
 
@@ -21,7 +23,7 @@ pub fn apply(summary: &mut Summary, figures: &ImportedFile, asked: &AskedPercent
     let all: Vec<(u32, &ImportedOp)> = by_op.values().flatten().copied().collect();
     summary.totals = totals(&all, asked);
     summary.ops = by_op.iter().map(|(op, of)| (*op, totals(of, asked))).collect();
-    let workload = |w: &taillight_rundir::origin::ImportedWorkload| WorkloadSummary {
+    let workload = |w: &ImportedWorkload| WorkloadSummary {
         name: w.name.clone(),
         totals: totals(&w.ops.values().map(|it| (0, it)).collect::<Vec<_>>(), asked),
         ops: w.ops.iter().map(|(op, it)| (*op, totals(&[(0, it)], asked))).collect(),
@@ -31,21 +33,30 @@ pub fn apply(summary: &mut Summary, figures: &ImportedFile, asked: &AskedPercent
     summary.slc.clear();
 }
 
+/// Jobs that ran at the same time.
+#[derive(Default)]
+struct JobGroup {
+    /// That of the longest.
+    duration_ns: u64,
+    iops: f64,
+    bytes_per_s: f64,
+}
+
 /// Operations of several jobs: rates of one group add up, those of groups one after another are their mean over time.
 fn totals(of: &[(u32, &ImportedOp)], asked: &AskedPercentiles) -> Totals {
     let sum = |what: fn(&ImportedOp) -> u64| of.iter().map(|(_, it)| what(it)).sum();
-    let mut groups: BTreeMap<u32, (u64, f64, f64)> = BTreeMap::new();
+    let mut groups: BTreeMap<u32, JobGroup> = BTreeMap::new();
     for (group, it) in of {
-        let (longest, iops, bytes) = groups.entry(*group).or_default();
-        *longest = (*longest).max(it.duration_ns);
-        *iops += it.iops;
-        *bytes += it.bytes_per_s;
+        let group = groups.entry(*group).or_default();
+        group.duration_ns = group.duration_ns.max(it.duration_ns);
+        group.iops += it.iops;
+        group.bytes_per_s += it.bytes_per_s;
     }
-    let duration_ns: u64 = groups.values().map(|(longest, ..)| longest).sum();
-    let mean = |rate: fn(&(u64, f64, f64)) -> f64| match groups.len() {
+    let duration_ns: u64 = groups.values().map(|group| group.duration_ns).sum();
+    let mean = |rate: fn(&JobGroup) -> f64| match groups.len() {
         1 => groups.values().map(rate).sum(),
         _ => {
-            let weighted: f64 = groups.values().map(|g| rate(g) * g.0 as f64).sum();
+            let weighted: f64 = groups.values().map(|g| rate(g) * g.duration_ns as f64).sum();
             weighted / (duration_ns as f64).max(1.0)
         }
     };
@@ -54,8 +65,8 @@ fn totals(of: &[(u32, &ImportedOp)], asked: &AskedPercentiles) -> Totals {
         count: sum(|it| it.count),
         bytes: sum(|it| it.bytes),
         duration_ns,
-        iops: mean(|g| g.1),
-        bytes_per_s: mean(|g| g.2),
+        iops: mean(|group| group.iops),
+        bytes_per_s: mean(|group| group.bytes_per_s),
         in_phase: None,
         records: None,
         errors: sum(|it| it.errors),

@@ -5,7 +5,6 @@
 
 use taillight_core::plan::{AccessKind, Plan, Sync, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
-use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::summary::{
     Qos, QosStatus, Reason, RequestCheck, Summary, Totals, Verdict, VerdictStatus,
 };
@@ -259,10 +258,7 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 /// What Taillight did not measure is not told as if it had.
 fn foreign(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let text = origin::origin(&summary.origin)?;
-    let code = match summary.origin {
-        RunOrigin::Imported(_) => IMPORTED,
-        _ => "origin",
-    };
+    let code = summary.origin.imported().map_or("origin", |_| IMPORTED);
     Some((VerdictStatus::Good, reason(code, text)))
 }
 

@@ -17,6 +17,11 @@ use taillight_core::StopFlag;
 /// The stop flag is looked at so often.
 const SLICE: Duration = Duration::from_millis(100);
 
+/// An earlier run that gave up on I/O in flight, or was killed, lets go of a device or file a moment after it ended: the
+/// kernel takes a ring apart by itself.
+pub const BUSY_WAIT: Duration = Duration::from_millis(500);
+pub const BUSY_PAUSE: Duration = Duration::from_millis(25);
+
 /// Between two attempts to enter the queue of a unix socket.
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 

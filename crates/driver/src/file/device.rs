@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fstat, open as open_fd, seek};
 use rustix::io::Errno;
@@ -23,7 +22,7 @@ use crate::file::regular::FileOpenSpec;
 use crate::file::sys;
 use crate::guard;
 use crate::ownership::{NamedTarget, refusal};
-use crate::patience;
+use crate::patience::{self, BUSY_PAUSE, BUSY_WAIT};
 
 /// A device ready for sessions.
 pub struct OpenedDevice {
@@ -163,10 +162,6 @@ pub fn fill(
         ("fill.bytes".to_owned(), bytes.to_string()),
     ])
 }
-
-/// An earlier run in this process that gave up on I/O in flight lets go a moment after it closed.
-const BUSY_WAIT: Duration = Duration::from_millis(500);
-const BUSY_PAUSE: Duration = Duration::from_millis(25);
 
 fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd> {
     let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -17,6 +17,7 @@ use taillight_core::{Error, Result, StopFlag};
 
 use crate::contract::OpenSpec;
 use crate::path_error::cannot;
+use crate::patience::{self, BUSY_PAUSE, BUSY_WAIT};
 
 use crate::file::layout;
 use crate::file::needs::{self, AccessNeeds};
@@ -398,9 +399,12 @@ pub fn lock(fd: &OwnedFd, path: &Path, changes: bool) -> Result<()> {
         true => FlockOperation::NonBlockingLockExclusive,
         false => FlockOperation::NonBlockingLockShared,
     };
-    match flock(fd, operation) {
-        Err(Errno::WOULDBLOCK) => Err(guard::in_use(path, "locked by another run or program")),
-        _ => Ok(()),
+    let locked = patience::wait(BUSY_WAIT, BUSY_PAUSE, &StopFlag::default(), || {
+        Some(flock(fd, operation)).filter(|locked| *locked != Err(Errno::WOULDBLOCK))
+    });
+    match locked {
+        Some(_) => Ok(()),
+        None => Err(guard::in_use(path, "locked by another run or program")),
     }
 }
 
@@ -415,6 +419,23 @@ mod tests {
     use crate::conformance;
     use crate::file::open_request;
     use crate::options::DriverOptions;
+
+    /// The kernel takes the ring of a killed run apart after the run has ended, and keeps its files until then.
+    #[test]
+    fn a_lock_that_is_about_to_go_is_waited_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || OwnedFd::from(std::fs::File::open(file.path()).unwrap());
+        let (theirs, ours) = (open(), open());
+        lock(&theirs, file.path(), true).unwrap();
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(BUSY_PAUSE * 2);
+            drop(theirs);
+        });
+        lock(&ours, file.path(), true).unwrap();
+        holder.join().unwrap();
+        let refused = lock(&open(), file.path(), true).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Refused);
+    }
 
     #[test]
     fn what_comes_between_the_decision_and_the_layout_is_seen() {

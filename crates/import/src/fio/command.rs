@@ -52,10 +52,11 @@ pub fn script(text: &str, file: &str, around: &Surroundings<'_>) -> Result<Vec<N
             Err(e) => wrong.push(e),
             Ok(words) => {
                 let at = words.iter().position(|word| called(word));
-                let idle = matches!(
-                    words.first().map(String::as_str),
-                    None | Some("set" | "echo" | "sync" | "cd" | "exit")
-                );
+                let idle = match words.first().map(String::as_str) {
+                    // `echo 3 > /proc/sys/vm/drop_caches` does something.
+                    Some("echo") => !line.contains('>'),
+                    first => matches!(first, None | Some("set" | "sync" | "exit")),
+                };
                 match at {
                     Some(at) if words[..at].iter().all(|w| w == "sudo") => {
                         commands.extend(command(&words[at + 1..], &place, around)?);
@@ -246,6 +247,9 @@ mod tests {
             "fio --name=`date`\n",
             "fio --name=$(date)\n",
             "mkdir x\nfio --name=a\n",
+            // Names of files would mean others, and caches stay full.
+            "cd x\nfio --name=a --filename=f\n",
+            "echo 3 > /proc/sys/vm/drop_caches\nfio --name=a\n",
             "fio --rw=read\n",
             "fio absent.fio\n",
             "fio --client=h --name=a\n",

@@ -115,7 +115,7 @@ fn side(
     let mut job = source.job()?;
     args.set.iter().try_for_each(|assignment| job.apply_set(assignment))?;
     set.iter().try_for_each(|assignment| job.apply_assignment(flag, assignment))?;
-    let of = RunArgs { destroy: args.destroy.first().cloned(), ..RunArgs::default() };
+    let of = RunArgs { destroy: args.destroy.clone(), ..RunArgs::default() };
     let plan = run::plan_of(job, &of, seed)?;
     let name = [source.name.clone()].into_iter().chain(set.iter().cloned());
     Ok(AbSide { name: name.collect::<Vec<_>>().join(" "), plan, job: Some(source) })

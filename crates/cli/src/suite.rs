@@ -89,15 +89,13 @@ fn resume(dir: &Path, destroy: &[String], live: &LiveArgs) -> Result<Exit> {
         Command::Run(args) => {
             let output = Some(output);
             let live = live.clone().or(&args.live);
-            let destroy =
-                confirmed_again(&file, args.destroy.as_slice(), destroy)?.into_iter().next();
+            let destroy = confirmed_again(&file, &args.destroy, destroy)?;
             run::start(&RunArgs { output, live, destroy, ..*args }, Some(file))
         }
         Command::Search(args) => {
             let mut args = search::as_run(*args)?;
             (args.output, args.live) = (Some(output), live.clone().or(&args.live));
-            let again = confirmed_again(&file, args.destroy.as_slice(), destroy)?;
-            args.destroy = again.into_iter().next();
+            args.destroy = confirmed_again(&file, &args.destroy, destroy)?;
             run::start(&args, Some(file))
         }
         Command::Ab(args) => {
@@ -149,7 +147,7 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let name = args.name.iter().chain(&args.of).map(String::as_str).collect::<Vec<_>>().join("-");
     let (name, suite) = find(&name)?;
     let seed = resumed.as_ref().map(|r| r.seed);
-    let prepared = suite.prepare(request(args)?, planner(args.destroy.first().cloned(), seed))?;
+    let prepared = suite.prepare(request(args)?, planner(args.destroy.clone(), seed))?;
     let place = SeriesPlace {
         name,
         output: args.output.clone(),
@@ -197,7 +195,7 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
 }
 
 /// Plans of the runs of a suite, with the same checks as a job of `taillight run`.
-fn planner(destroy: Option<String>, seed: Option<u64>) -> Planner {
+fn planner(destroy: Vec<String>, seed: Option<u64>) -> Planner {
     let args = RunArgs { destroy, ..RunArgs::default() };
     Rc::new(move |source, set| {
         let mut job = source.job()?;

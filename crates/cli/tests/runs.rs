@@ -46,6 +46,71 @@ fn a_run_leaves_everything_and_can_be_repeated() {
     assert!(!dir.path().join("report.md").exists());
 }
 
+/// Workloads side by side with windows, ends and targets of their own do what each says.
+#[test]
+fn workloads_have_windows_and_targets_of_their_own() {
+    let dir = scratch();
+    let job = "[target]\ndriver = \"file\"\npath = \"a.dat\"\nsize = \"1MiB\"\n\
+               options = { keep = true }\n\
+               [targets.b]\ndriver = \"file\"\npath = \"b/\"\nsize = \"8MiB\"\n\
+               options = { files = 4, keep = true, engine = \"sync\" }\n\
+               [[workload]]\nname = \"rates\"\nduration = \"500ms\"\nstart_delay = \"300ms\"\n\
+               arrival = { kind = \"constant\", rate = \"1000/s\" }\n\
+               [[workload]]\nname = \"counted\"\noperations = 1001\nworkers = 2\n\
+               [[workload]]\nname = \"other\"\ntarget = \"b\"\nbytes = \"8MiB\"\n\
+               mix = \"write\"\naccess = \"sequential\"\nblock_size = \"64KiB\"\n";
+    std::fs::write(dir.path().join("job.toml"), job).unwrap();
+    run(dir.path(), &["run", "job.toml", "--output", "out"], 0);
+    let all = summary(dir.path(), "out");
+    let totals = |i: usize| all["workloads"][i]["totals"].clone();
+    assert_eq!(totals(0)["count"], 500, "its rate, over its own time");
+    assert_eq!(totals(0)["iops"], 1000.0);
+    assert_eq!(totals(1)["count"], 1001);
+    assert_eq!((&totals(2)["count"], &totals(2)["bytes"]), (&128.into(), &(8 << 20).into()));
+    assert_eq!(all["saturation"]["saturated"], false, "{}", all["saturation"]);
+    let size = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().len();
+    assert_eq!(size("a.dat"), 1 << 20);
+    let files = std::fs::read_dir(dir.path().join("b")).unwrap().flatten();
+    let written = files.filter(|f| f.metadata().is_ok_and(|m| m.len() == 2 << 20));
+    assert_eq!(written.count(), 4, "files of the other target");
+}
+
+/// A target that is somebody else's stops the run before the others are touched.
+#[test]
+fn each_target_passes_the_guard_by_itself() {
+    let dir = scratch();
+    let job = |b: &str| {
+        format!(
+            "[target]\ndriver = \"file\"\npath = \"new.dat\"\nsize = \"1MiB\"\n\
+             [targets.b]\ndriver = \"file\"\npath = \"{b}\"\nsize = \"64KiB\"\n\
+             [[workload]]\noperations = 10\n\
+             [[workload]]\ntarget = \"b\"\nmix = \"write\"\noperations = 10\n"
+        )
+    };
+    let write = |text: String| std::fs::write(dir.path().join("job.toml"), text).unwrap();
+    std::fs::write(dir.path().join("theirs"), vec![7; 64 << 10]).unwrap();
+    write(job("theirs"));
+    let untouched = || {
+        let kept = std::fs::read(dir.path().join("theirs")).unwrap();
+        assert!(kept.iter().all(|b| *b == 7) && !dir.path().join("new.dat").exists());
+    };
+    run(dir.path(), &["run", "job.toml"], 3);
+    untouched();
+    // Confirmed is another one.
+    let b = ["--set", "targets.b.destroy=true"];
+    for wrong in [&["--destroy", "new.dat"][..], &["--destroy", "theirs", "--destroy", "x"]] {
+        let code = if wrong.len() > 2 { 2 } else { 3 };
+        run(dir.path(), &[&["run", "job.toml"], &b[..], wrong].concat(), code);
+        untouched();
+    }
+    write(job("./new.dat"));
+    run(dir.path(), &["run", "job.toml"], 2);
+    untouched();
+    write(job("theirs"));
+    run(dir.path(), &[&["run", "job.toml", "--destroy", "theirs"], &b[..]].concat(), 0);
+    assert!(std::fs::read(dir.path().join("theirs")).unwrap().iter().any(|b| *b != 7));
+}
+
 /// The rows are counted while they are written; a later report reads them back.
 #[test]
 fn a_later_report_gives_the_same_figures() {

@@ -115,6 +115,10 @@ impl Geometry {
 /// An opened device, file set, database or bucket. Shared by all workers.
 pub trait Target: Send + std::marker::Sync {
     fn geometry(&self) -> Geometry;
+    /// Shape of what this workload of the plan drives; only where there are several targets do they differ.
+    fn geometry_of(&self, _workload: usize) -> Geometry {
+        self.geometry()
+    }
     /// A worker's handle; called on the thread that will use it. Errors: `Unavailable` when the
     /// session cannot be made (rights, memory, kernel features).
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>>;

@@ -23,6 +23,7 @@ pub mod registry;
 pub mod s3;
 pub mod sim;
 pub mod space;
+pub mod targets;
 mod trial;
 
 pub use contract::{

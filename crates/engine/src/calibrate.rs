@@ -30,7 +30,8 @@ pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
         // Virtual time has no cost to subtract.
         return Ok(overhead);
     }
-    let size = data_set(plan, target.geometry().size());
+    let sizes = (0..plan.workloads.len()).map(|w| target.geometry_of(w).size());
+    let size = data_set(plan, sizes.max().unwrap_or(0));
     let plan = calibration_plan(plan, size);
     overhead.null_ns_per_op = Some(cheapest(|| null_ns_per_op(&plan))?);
     Ok(overhead)
@@ -82,6 +83,7 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
     plan.run.idle_timeout = None;
     plan.run.before = Vec::new();
     plan.verify = VerifyPlan::default();
+    plan.targets.clear();
     plan.target = TargetPlan {
         driver: NullDriver.name().to_owned(),
         size: Some(ByteSize(size)),
@@ -100,6 +102,8 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
 
 fn calibration_workload(w: &mut WorkloadPlan) {
     (w.keys, w.value, w.scan, w.think, w.ramp, w.passes) = (None, None, None, None, None, None);
+    (w.start_delay, w.duration, w.operations, w.bytes) = (Span(0), None, None, None);
+    w.target = None;
     w.end_to_end = false;
     w.measured = true;
     if !plain_pattern(w.access.kind) {

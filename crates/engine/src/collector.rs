@@ -126,8 +126,8 @@ impl Collector {
             |w: &taillight_core::plan::WorkloadPlan| w.measured && !w.arrival.is_closed();
         Collector {
             timeline,
-            planned_ns: plan.run.duration.map(|d| d.0),
-            planned_ops: plan.run.operations,
+            planned_ns: plan.planned_ns(),
+            planned_ops: plan.planned_operations(),
             open_loop: plan.workloads.iter().map(open_loop).collect(),
             kinds: plan.workloads.iter().map(|w| w.mix.iter().map(|m| m.op).collect()).collect(),
             open: BTreeMap::new(),

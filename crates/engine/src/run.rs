@@ -181,20 +181,18 @@ pub fn check_spill(plan: &Plan) -> Result<()> {
         let e = Error::unavailable("capture.dir cannot be used").with("path", dir).source(e);
         e.hint("name an existing directory that can be written, or leave capture.dir out")
     })?;
-    let Some(path) = &plan.target.path else {
-        return Ok(());
-    };
     let device = |p: &Path| {
         let known = p.ancestors().find(|a| a.exists() && !a.as_os_str().is_empty());
         rustix::fs::stat(known.unwrap_or(Path::new("."))).map(|s| s.st_dev).ok()
     };
-    if device(Path::new(dir)) == device(Path::new(path)) {
-        return Err(Error::usage("capture.dir lies on the device under test")
+    let paths = plan.all_targets().filter_map(|(_, target)| target.path.as_deref());
+    let mut same = paths.filter(|path| device(Path::new(dir)) == device(Path::new(path)));
+    same.next().map_or(Ok(()), |path| {
+        Err(Error::usage("capture.dir lies on the device under test")
             .with("capture.dir", dir)
             .with("target.path", path)
-            .hint("spill to another device, or leave capture.dir out"));
-    }
-    Ok(())
+            .hint("spill to another device, or leave capture.dir out"))
+    })
 }
 
 fn outcome(

@@ -541,6 +541,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             stream,
             left_at_end: self.backlog.left_at_end.unwrap_or(unsent),
             measured: self.measured,
+            end: self.timeline.end,
             finished: self.now,
             reached_end: self.ending.reached_end,
             gone: self.ending.failures >= GONE_AFTER,

@@ -66,7 +66,7 @@ pub fn replay(dir: &RunDir, each: &mut dyn FnMut(Vec<Family>, f64)) -> Result<()
         model.take(LiveEvent::Interval(Box::new(IntervalView {
             phase: "measure",
             elapsed_ns: end_ns.saturating_sub(started).max(0) as u64,
-            planned_ns: manifest.plan.run.duration.map(|d| d.0),
+            planned_ns: manifest.plan.planned_ns(),
             operations: (0, None),
             closed: Arc::new(closed),
             provisional: false,

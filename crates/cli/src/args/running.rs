@@ -129,9 +129,10 @@ pub struct RunArgs {
     /// (repeatable).
     #[arg(long = "sweep", value_name = "K=V,V", action = ArgAction::Append, help_heading = FURTHER)]
     pub sweep: Vec<String>,
-    /// Confirm by name that this target may be overwritten (needs destroy = true as well).
-    #[arg(long, value_name = "TARGET", help_heading = FURTHER)]
-    pub destroy: Option<String>,
+    /// Confirm by name that this target may be overwritten (needs destroy = true as well); each of
+    /// several by its own.
+    #[arg(long, value_name = "TARGET", action = ArgAction::Append, help_heading = FURTHER)]
+    pub destroy: Vec<String>,
     /// Time at the load before measuring, like 5s.
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<String>,

@@ -31,7 +31,7 @@ pub struct NewRun {
 pub fn create(
     plan: &Plan,
     job: Option<&JobSource>,
-    destroy: Option<&str>,
+    destroy: &[String],
     environment: &serde_json::Map<String, serde_json::Value>,
 ) -> Result<NewRun> {
     let clock = clock_info(plan)?;
@@ -42,13 +42,17 @@ pub fn create(
         Some(output) => PathBuf::from(output),
         None => free_name(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
     };
-    let target = plan.target.path.as_deref().and_then(taillight_machine::block::local);
-    let facts = Registry.capabilities(&plan.target)?.facts;
-    if let Some(what) = target.and_then(|t| clash(t, &path, facts.kind == TargetKind::Keyed)) {
-        return Err(Error::usage(what)
-            .with("target", plan.target.path.as_deref().unwrap_or_default())
-            .with("path", path.display())
-            .hint("name another directory with --output"));
+    let mut facts = Registry.capabilities(&plan.target)?.facts;
+    // Of several targets an offset alone does not say which file it is in.
+    facts.single_file &= plan.targets.is_empty();
+    for target in plan.all_targets().filter_map(|(_, target)| target.path.as_deref()) {
+        let local = taillight_machine::block::local(target);
+        if let Some(what) = local.and_then(|t| clash(t, &path, facts.kind == TargetKind::Keyed)) {
+            return Err(Error::usage(what)
+                .with("target", target)
+                .with("path", path.display())
+                .hint("name another directory with --output"));
+        }
     }
     let manifest = Manifest {
         schema: SCHEMA_VERSION,
@@ -120,7 +124,7 @@ fn clash(target: &Path, output: &Path, database: bool) -> Option<&'static str> {
 }
 
 /// The place that a path means, links resolved as far as it exists.
-fn real(path: &Path) -> PathBuf {
+pub fn real(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = whole.ancestors().find_map(|a| Some((a.canonicalize().ok()?, a)));
     let real = there.and_then(|(real, a)| Some(real.join(whole.strip_prefix(a).ok()?)));
@@ -244,11 +248,11 @@ pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
 }
 
 /// The command that repeats the run from its directory.
-fn repeat_command(path: &Path, destroy: Option<&str>) -> String {
+fn repeat_command(path: &Path, destroy: &[String]) -> String {
     let job = path.join(names::JOB).to_string_lossy().into_owned();
     let mut words = vec!["taillight".to_owned(), "run".to_owned(), job];
-    if let Some(target) = destroy {
-        words.extend(["--destroy".to_owned(), target.to_owned()]);
+    for target in destroy {
+        words.extend(["--destroy".to_owned(), target.clone()]);
     }
     command_line(words.into_iter())
 }

@@ -23,6 +23,7 @@ use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
 use taillight_trace::environment::target_facts;
 
 use super::signals::Signals;
+use super::targets::confirmed;
 use super::{Live, LiveViews, RunRequest, directory, run_on_target, run_plan};
 use crate::{output, problem, registry, report};
 
@@ -35,14 +36,6 @@ pub struct RunHost<'a> {
     live: &'a LiveViews,
     /// How long the points after the next one take.
     rest: Option<Duration>,
-}
-
-/// The confirmation that is meant for the target of a plan: the one with its name, else the first.
-pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
-    let real = |path: &str| std::fs::canonicalize(path).ok();
-    let path = plan.target.path.as_deref().unwrap_or_default();
-    let own = |name: &&String| *name == path || real(name).is_some_and(|r| Some(r) == real(path));
-    destroy.iter().find(own).or(destroy.first()).map(String::as_str)
 }
 
 /// Confirmed targets as they are now, without what is in them.
@@ -102,7 +95,7 @@ impl Host for RunHost<'_> {
         let request = RunRequest {
             plan: &point.plan,
             job: point.job.as_ref(),
-            destroy: confirmed(self.destroy, &point.plan),
+            destroy: self.destroy,
             confirmed: &confirmed_now,
             signals: self.signals,
             live: self.live,

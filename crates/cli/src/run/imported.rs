@@ -17,6 +17,7 @@ use taillight_suite::sequence::{IMPORT, Sequence};
 use taillight_trace::tracing;
 
 use super::signals::Signals;
+use super::targets::check_named;
 use super::{LiveViews, RunHost, RunRequest, directory, job, run_method, run_plan};
 use crate::args::RunArgs;
 use crate::{import, output, report};
@@ -62,6 +63,7 @@ pub fn run(
         seed = seed.or(Some(plan.run.seed));
         plans.push((plan, named));
     }
+    check_named(&args.destroy, plans.iter().map(|(plan, _)| plan))?;
     if args.print_plan {
         for (plan, _) in &plans {
             output::text(&directory::plan_text(plan)?)?;
@@ -70,7 +72,8 @@ pub fn run(
         return Ok(Exit::Ok);
     }
     for (number, (plan, named)) in plans.iter().enumerate() {
-        let same_target = |(before, _): &(Plan, _)| before.target.path == plan.target.path;
+        let paths = |p: &Plan| p.all_targets().any(|(_, t)| t.path == plan.target.path);
+        let same_target = |(before, _): &(Plan, _)| paths(before);
         let made_before = plans[..number].iter().any(same_target);
         check_beforehand(args, plan, made_before).map_err(|e| match plans.len() {
             1 => e,
@@ -101,7 +104,7 @@ fn run_jobs(
             let request = RunRequest {
                 plan,
                 job: Some(&named.source),
-                destroy: args.destroy.as_deref(),
+                destroy: &args.destroy,
                 confirmed: &[],
                 signals,
                 live,
@@ -140,7 +143,7 @@ fn run_series(
         Point::new(named.name.clone(), PointRole::Step, plan.clone(), job)
     });
     let mut method = Sequence::independent(head, points.collect());
-    let mut host = RunHost::new(signals, args.destroy.as_slice(), live);
+    let mut host = RunHost::new(signals, &args.destroy, live);
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
     let mut exit = ended.exit;
     if output::voice().json.is_some() && !ended.done.is_empty() {
@@ -153,14 +156,13 @@ fn run_series(
 fn show_kept<'a>(plans: impl Iterator<Item = &'a Plan>) {
     let mut told: Vec<&str> = Vec::new();
     for plan in plans {
-        let keep = plan.target.options.get("keep") == Some(&true.into());
-        let Some(path) = plan.target.path.as_deref().filter(|_| keep) else {
-            continue;
-        };
-        let files = std::fs::metadata(path).is_ok_and(|m| m.is_file() || m.is_dir());
-        if files && !told.contains(&path) {
-            told.push(path);
-            output::line(&format!("kept: {}, as fio does", in_line(path)));
+        let kept = plan.all_targets().filter(|(_, t)| t.options.get("keep") == Some(&true.into()));
+        for path in kept.filter_map(|(_, target)| target.path.as_deref()) {
+            let files = std::fs::metadata(path).is_ok_and(|m| m.is_file() || m.is_dir());
+            if files && !told.contains(&path) {
+                told.push(path);
+                output::line(&format!("kept: {}, as fio does", in_line(path)));
+            }
         }
     }
 }

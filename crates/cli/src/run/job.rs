@@ -65,7 +65,7 @@ pub fn plan_of(mut job: Job, args: &RunArgs, seed: Option<u64>) -> Result<Plan> 
         job.apply("seed", "run.seed", FlagValue::Toml(&seed.to_string()))?;
     }
     let plan = resolve(&job)?;
-    if args.destroy.is_some() && !plan.target.destroy {
+    if !args.destroy.is_empty() && !plan.all_targets().any(|(_, target)| target.destroy) {
         return Err(Error::usage("--destroy needs `destroy = true` in [target] as well")
             .hint("two confirmations guard your data: add --set target.destroy=true"));
     }

@@ -53,7 +53,7 @@ impl Overtime {
     fn of(plan: &Plan) -> Overtime {
         let words = |span: Span| span.to_string();
         Overtime {
-            time: plan.run.duration.map_or("the time".to_owned(), words),
+            time: plan.planned_ns().map_or("the time".to_owned(), |ns| words(Span(ns))),
             late: words(plan.run.interval.min(plan.run.drain_timeout)),
             drain: words(plan.run.drain_timeout),
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
+use taillight_core::plan::{Plan, TargetPlan, TraceMode, TracingBackendChoice};
 use taillight_core::progress::Progress;
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
@@ -188,7 +188,9 @@ fn start(
         let why = Error::unavailable("nothing happens below a driver on virtual time");
         return Some(Err(why));
     }
-    let direct = plan.target.options.get("direct");
+    let direct = |target: &TargetPlan| {
+        target.options.get("direct").and_then(toml::Value::as_bool).unwrap_or(false)
+    };
     let facts = run.dir.manifest().driver_facts();
     let watch = feed.map(|feed| -> TraceWatch {
         let mut slow = SlowSoFar::new(plan.outlier_ns(), facts.in_process);
@@ -198,7 +200,7 @@ fn start(
         plan,
         path,
         places,
-        direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),
+        direct: plan.all_targets().all(|(_, target)| direct(target)),
         single_file: facts.single_file,
         spill: Some(run.dir.path()),
         watch,

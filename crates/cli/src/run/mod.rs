@@ -14,19 +14,19 @@ mod served;
 mod signals;
 mod sweep;
 pub mod sys;
+mod targets;
 mod verdict;
 
 use std::time::Duration;
 
 use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
-use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, Result, StopFlag};
+use taillight_driver::Target;
 use taillight_driver::identity::contents;
 use taillight_driver::space::record_bytes;
-use taillight_driver::{Geometry, OpenSpec, Target};
 use taillight_engine::preload;
 use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
@@ -41,11 +41,12 @@ use taillight_suite::method::Method;
 use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::check_targets;
 use taillight_suite::search::SearchMethod;
-use taillight_trace::{Environment, memory_budget, tracing};
+use taillight_trace::{Environment, tracing};
 
 use crate::args::RunArgs;
 use crate::{output, problem, registry, report};
 use directory::{NewRun, series_directory};
+use targets::TargetsRequest;
 
 pub use host::{RunHost, run_method};
 pub use job::{ceiling_parts, command_line, driver_of, plan_of, read, resolve};
@@ -82,6 +83,7 @@ fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         return sweep::run(args, source, job, swept, resumed);
     }
     let plan = job::plan_of(job, args, seed)?;
+    targets::check_named(&args.destroy, std::iter::once(&plan))?;
     if args.print_plan {
         output::text(&directory::plan_shown(&plan)?)?;
         show_refusal(args, &plan);
@@ -92,7 +94,7 @@ fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let request = RunRequest {
         plan: &plan,
         job: source.as_ref(),
-        destroy: args.destroy.as_deref(),
+        destroy: &args.destroy,
         confirmed: &[],
         signals: &signals,
         live: &views,
@@ -133,14 +135,8 @@ fn is_remote(plan: &Plan) -> bool {
 
 /// What opening the target would refuse as things stand; nothing is changed.
 fn check(args: &RunArgs, plan: &Plan) -> Result<()> {
-    let spec = OpenSpec {
-        plan,
-        run_id: "",
-        destroy: args.destroy.as_deref(),
-        stop: &StopFlag::default(),
-        fits: &|_| Ok(()),
-    };
-    registry::driver(&plan.target.driver)?.check(&spec)
+    let stop = &StopFlag::default();
+    TargetsRequest { plan, run_id: "", destroy: &args.destroy, stop }.check()
 }
 
 /// One run to be done.
@@ -149,8 +145,8 @@ struct RunRequest<'a> {
     pub plan: &'a Plan,
     /// The job file it came from.
     pub job: Option<&'a JobSource>,
-    /// The target that may be overwritten, as the command line names it.
-    pub destroy: Option<&'a str>,
+    /// The targets that may be overwritten, as the command line names them.
+    pub destroy: &'a [String],
     /// What the targets confirmed for a series were when its point began: looked at again directly before the
     /// target is opened.
     pub confirmed: &'a [ConfirmedTarget],
@@ -174,7 +170,7 @@ pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
     let request = RunRequest {
         plan,
         job: None,
-        destroy: None,
+        destroy: &[],
         confirmed: &[],
         signals,
         live,
@@ -201,9 +197,8 @@ fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<Run
     };
     let output = plan.run.output.as_deref().map(std::path::Path::new);
     let dir = series_directory(output, &plan.run.name, resumed.is_some())?;
-    let destroy: Vec<String> = request.destroy.map(str::to_owned).into_iter().collect();
-    let mut host = RunHost::new(request.signals, &destroy, request.live);
-    if request.destroy.is_some() {
+    let mut host = RunHost::new(request.signals, request.destroy, request.live);
+    if !request.destroy.is_empty() {
         say_lost(plan);
     }
     let ended = run_method(method.as_mut(), &mut host, &dir, resumed)?;
@@ -302,27 +297,22 @@ fn feed(request: &RunRequest<'_>, run: &NewRun) -> Option<LiveFeed> {
     Some(feed)
 }
 
-/// Opens the target and checks the plan against its real geometry.
+/// Opens the targets, checks the plan against their real geometry and loads what is missing.
 fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<dyn Target>, u64)> {
     let plan = request.plan;
-    let driver = registry::driver(&plan.target.driver)?;
     let stop = request.signals.stop();
-    let fits = |shape: Geometry| {
-        check_extents(plan, shape.size(), shape.align)?;
-        check_ledger(plan, shape.size(), memory_budget::read(&Sys::default())?)
-    };
-    let spec = OpenSpec { plan, run_id: &run.run_id, destroy: request.destroy, stop, fits: &fits };
-    if spec.destroy.is_some() && request.place.is_none() {
-        driver.check(&OpenSpec { run_id: "", ..spec })?;
+    let targets = TargetsRequest { plan, run_id: &run.run_id, destroy: request.destroy, stop };
+    if !request.destroy.is_empty() && request.place.is_none() {
+        TargetsRequest { run_id: "", ..targets }.check()?;
         say_lost(plan);
     }
     let names = request.confirmed.iter().map(|was| &was.name);
     check_targets(request.confirmed, &host::identified(names))?;
-    let target = driver.open(&spec, &mut |p| {
+    let target = targets.open(&mut |p| {
         live.step(p);
         !stop.stopped()
     })?;
-    let can = driver.capabilities(&plan.target)?;
+    let can = registry::driver(&plan.target.driver)?.capabilities(&plan.target)?;
     let id = &run.run_id;
     if !request.quiet {
         say_load(plan, target.as_ref());
@@ -332,17 +322,9 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
         !stop.stopped()
     });
     live.end();
-    let loaded = match loaded {
-        Ok(loaded) => loaded,
+    match loaded {
+        Ok(loaded) => Ok((target, loaded)),
         Err(e) => {
-            let _ = target.close();
-            return Err(e);
-        }
-    };
-    match fits(target.geometry()) {
-        Ok(()) => Ok((target, loaded)),
-        Err(e) => {
-            // The reason matters more than how closing went.
             let _ = target.close();
             Err(e)
         }
@@ -351,8 +333,9 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
 
 /// Says before a confirmed destroy what will be lost.
 fn say_lost(plan: &Plan) {
-    let target = plan.target.path.as_deref().filter(|_| plan.target.destroy);
-    for line in target.map(contents::lost).unwrap_or_default() {
+    let lost = plan.all_targets().filter(|(_, target)| target.destroy);
+    let lost = lost.filter_map(|(_, target)| target.path.as_deref());
+    for line in lost.flat_map(contents::lost) {
         // With -q too: who is quick to confirm reads at least this.
         output::problem(&format!("will be lost: {}", in_line(line)));
     }

@@ -10,17 +10,16 @@ use taillight_core::exit::Exit;
 use taillight_core::job::{Job, SweepTable};
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::{Error, Result};
-use taillight_driver::OpenSpec;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::host::{Assignment, JobSource};
 use taillight_suite::method::Method;
 use taillight_suite::runner::SeriesOutcome;
 use taillight_suite::suites::{self, PreparedSuite};
 
-use super::host::confirmed;
+use super::targets::TargetsRequest;
 use super::{LiveArgs, RunHost, Signals, directory, job, run_method};
 use crate::args::RunArgs;
-use crate::{output, registry, report};
+use crate::{output, report};
 
 /// Runs the job once for each point. Errors: `Usage` before anything is touched; later ones are
 /// shown and end the series.
@@ -43,7 +42,7 @@ pub fn run(
     let place = SeriesPlace {
         name: prepared.method.head().job.clone(),
         output: output.map(PathBuf::from),
-        destroy: args.destroy.as_slice(),
+        destroy: &args.destroy,
         print_plan: args.print_plan,
         live: &args.live,
     };
@@ -126,12 +125,11 @@ fn check_targets(plans: &[Plan], destroy: &[String], signals: &Signals) -> Resul
             continue;
         }
         seen.push(asked);
-        let destroy = confirmed(destroy, plan);
-        let spec = OpenSpec { plan, run_id: "", destroy, stop: signals.stop(), fits: &|_| Ok(()) };
-        let checked = registry::driver(&plan.target.driver)?.check(&spec);
+        let stop = signals.stop();
+        let checked = TargetsRequest { plan, run_id: "", destroy, stop }.check();
         match (checked, signals.exit()) {
             (Err(e), None) => return Err(e),
-            (_, None) if destroy.is_some() => super::say_lost(plan),
+            (_, None) if !destroy.is_empty() => super::say_lost(plan),
             (_, None) => {}
             (_, exit) => {
                 output::note("stopped before anything was measured");

@@ -9,12 +9,12 @@ use crate::units::ByteSize;
 /// No device takes smaller blocks than these, bytes.
 const SECTOR: u64 = 512;
 
-/// Checks the workloads against an opened data set of `size` bytes whose offsets and sizes must
+/// Checks the workloads of a target (see [`Plan::all_targets`]) against its opened data set of `size` bytes whose offsets and sizes must
 /// be multiples of `align` (the direct I/O alignment of the target). Errors: `Usage`, naming the
 /// field.
-pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
+pub fn check_extents(plan: &Plan, target: Option<&str>, size: u64, align: u64) -> Result<()> {
     for (i, w) in plan.workloads.iter().enumerate() {
-        if w.keys.is_some() {
+        if w.keys.is_some() || w.target.as_deref() != target {
             continue;
         }
         aligned(w, i, align.max(1))
@@ -30,12 +30,12 @@ pub fn check_ledger(plan: &Plan, size: u64, machine: MachineMemory) -> Result<()
     ledger(plan, Some(ByteSize(size)), machine).map_err(|c| c.into_error(None))
 }
 
-/// The size given in the plan: it must divide as well.
-pub(super) fn written_size(plan: &Plan, size: ByteSize) -> Result<(), Complaint> {
+/// The sizes given in the plan: they must divide as well.
+pub(super) fn written_sizes(plan: &Plan) -> Result<(), Complaint> {
     for (i, w) in plan.workloads.iter().enumerate() {
-        if w.keys.is_some() {
+        let Some(size) = plan.target_of(w).size.filter(|_| w.keys.is_none()) else {
             continue;
-        }
+        };
         fits(w, i, size.0)?;
         let align = w.access.align;
         if w.access.length.is_none() && !size.0.is_multiple_of(align.0) {
@@ -49,7 +49,10 @@ pub(super) fn written_size(plan: &Plan, size: ByteSize) -> Result<(), Complaint>
             let below = ByteSize(size.0 / align.0 * align.0);
             let above = ByteSize((size.0 / align.0 + 1).saturating_mul(align.0));
             return Err(Complaint::new(
-                "target.size",
+                match &w.target {
+                    Some(name) => format!("targets.{name}.size"),
+                    None => "target.size".to_owned(),
+                },
                 format!("{size} does not divide into blocks of {align}"),
                 format!("use {below} or {above}"),
             ));

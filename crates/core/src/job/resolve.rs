@@ -1,7 +1,9 @@
 //! Written job -> plan: fills in defaults, asks the driver, runs every check.
 
+use std::collections::BTreeMap;
+
 use super::arrival::{self, arrival};
-use super::check::{self, Complaint};
+use super::check::{self, Complaint, TargetCapabilities};
 use super::forms::BlockSizeForm;
 use super::written::{JobFile, RunTable, WorkloadTable};
 use super::{DriverView, MachineMemory, ReadFile, defaults, extent};
@@ -29,13 +31,19 @@ pub(super) struct Resolver<'a> {
 
 impl Resolver<'_> {
     pub(super) fn plan(&self, mut job: JobFile) -> Result<Plan> {
-        let target = self.target(job.target)?;
-        let capabilities = self.drivers.capabilities(&target).map_err(|e| self.driver_error(e))?;
+        let (target, can) = self.target(job.target, "target")?;
+        let mut can = TargetCapabilities { own: can, named: BTreeMap::new() };
+        let mut targets = BTreeMap::new();
+        for (name, written) in job.targets {
+            let (resolved, able) = self.target(written, &format!("targets.{name}"))?;
+            can.named.insert(name.clone(), able);
+            targets.insert(name, resolved);
+        }
         let name = self.default_name.clone();
         // A probe of a search is measured for its own time.
         let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
         let name = name.unwrap_or_else(|| target.driver.clone());
-        let run = run(job.run, name, duration);
+        let run = run(job.run, name, (!all_end(&job.workload)).then_some(duration));
         let mut written =
             if job.workload.is_empty() { vec![WorkloadTable::default()] } else { job.workload };
         if let Some(search) = &job.search {
@@ -44,8 +52,9 @@ impl Resolver<'_> {
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
             let align_given = (self.given)(&format!("workload.{i}.access.align"));
-            let mut w = workload(w, i, &capabilities, self.read_file, align_given)
-                .map_err(|c| self.error(c))?;
+            let able = can.of(w.target.as_deref());
+            let mut w =
+                workload(w, i, able, self.read_file, align_given).map_err(|c| self.error(c))?;
             self.drivers.defaults(&target.driver, &mut w);
             workloads.push(w);
         }
@@ -57,11 +66,12 @@ impl Resolver<'_> {
         self.trace(&job.trace).map_err(|c| self.error(c))?;
         let budget_written = (self.given)("capture.budget");
         if !budget_written {
-            job.capture.budget = check::capture_budget(&workloads, &capabilities, self.machine);
+            job.capture.budget = check::capture_budget(&workloads, &can, self.machine);
         }
         let plan = Plan {
             run,
             target,
+            targets,
             workloads,
             qos: job.qos,
             trace: job.trace,
@@ -70,34 +80,35 @@ impl Resolver<'_> {
             search: job.search,
             gate: job.gate,
         };
-        let checked = check::plan(&plan, &capabilities, self.machine, budget_written);
+        let checked = check::plan(&plan, &can, self.machine, budget_written);
         // What can never fit is told before what does not fit this machine.
-        if checked.as_ref().err().is_none_or(Complaint::is_unavailable)
-            && let Some(size) = plan.target.size
-        {
-            extent::written_size(&plan, size).map_err(|c| self.error(c))?;
+        if checked.as_ref().err().is_none_or(Complaint::is_unavailable) {
+            extent::written_sizes(&plan).map_err(|c| self.error(c))?;
         }
         checked.map_err(|c| self.error(c))?;
         Ok(plan)
     }
 
-    fn target(&self, mut target: TargetPlan) -> Result<TargetPlan> {
+    /// The target that is written at `path`, and what its driver can do with its options.
+    fn target(&self, mut target: TargetPlan, path: &str) -> Result<(TargetPlan, Capabilities)> {
         let names = self.drivers.names();
         if target.driver.is_empty() {
             return Err(Error::usage("no driver given").hint(format!(
-                "write driver = \"...\" in [target] or --driver NAME; known: {}",
+                "write driver = \"...\" in [{path}] or --driver NAME; known: {}",
                 names.join(", ")
             )));
         }
         if !names.contains(&target.driver.as_str()) {
             return Err(self.error(Complaint::new(
-                "target.driver",
+                format!("{path}.driver"),
                 format!("there is no driver `{}`", target.driver),
                 did_you_mean(&target.driver, &names),
             )));
         }
-        target.options = self.drivers.resolve(&target).map_err(|e| self.driver_error(e))?;
-        Ok(target)
+        let of_driver = |e| self.driver_error(e, path);
+        target.options = self.drivers.resolve(&target).map_err(of_driver)?;
+        let can = self.drivers.capabilities(&target).map_err(of_driver)?;
+        Ok((target, can))
     }
 
     /// Settings of a trace that is not made, and a backend that is no more, are mistakes.
@@ -123,10 +134,10 @@ impl Resolver<'_> {
     }
 
     /// A driver's own complaint, with the place of the option it is about.
-    fn driver_error(&self, e: Error) -> Error {
+    fn driver_error(&self, e: Error, target: &str) -> Error {
         let path = match e.field() {
-            Some(option) => format!("target.options.{option}"),
-            None => "target.options".to_owned(),
+            Some(option) => format!("{target}.options.{option}"),
+            None => format!("{target}.options"),
         };
         e.with_some("at", (self.locate)(&path))
     }
@@ -137,13 +148,21 @@ impl Resolver<'_> {
     }
 }
 
-fn run(table: RunTable, default_name: String, default_duration: Span) -> RunPlan {
+/// Whether every measured workload has an end of its own.
+fn all_end(workloads: &[WorkloadTable]) -> bool {
+    let ends =
+        |w: &WorkloadTable| w.duration.is_some() || w.operations.is_some() || w.bytes.is_some();
+    let mut measured = workloads.iter().filter(|w| w.measured != Some(false)).peekable();
+    measured.peek().is_some() && measured.all(ends)
+}
+
+fn run(table: RunTable, default_name: String, default_duration: Option<Span>) -> RunPlan {
     let defaults = RunPlan::default();
     let ended = table.operations.is_some() || table.bytes.is_some();
     RunPlan {
         name: table.name.unwrap_or(default_name),
         seed: table.seed.unwrap_or_else(super::defaults::seed),
-        duration: table.duration.or_else(|| (!ended).then_some(default_duration)),
+        duration: table.duration.or(default_duration.filter(|_| !ended)),
         operations: table.operations,
         bytes: table.bytes,
         warmup: table.warmup.unwrap_or(defaults.warmup),
@@ -202,6 +221,7 @@ fn workload(
     let scans = mix.iter().any(|m| m.op == OpKind::Scan);
     Ok(WorkloadPlan {
         name: table.name.unwrap_or_else(|| format!("w{index}")),
+        target: table.target,
         workers: table.workers.unwrap_or(1),
         queue_depth: table.queue_depth.unwrap_or(1),
         mix,
@@ -217,6 +237,10 @@ fn workload(
         ramp: table.ramp,
         measured: table.measured.unwrap_or(true),
         end_to_end: table.end_to_end.unwrap_or(false),
+        start_delay: table.start_delay.unwrap_or_default(),
+        duration: table.duration,
+        operations: table.operations,
+        bytes: table.bytes,
         passes: table.passes,
         batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),

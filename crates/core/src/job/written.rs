@@ -5,6 +5,8 @@
 //! schema job` and `docs/job-file.md` are made from them. Who makes a job file (imports, suites)
 //! fills in these types and writes them with [`JobFile::to_toml`].
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,10 @@ pub struct JobFile {
     /// What is driven.
     #[serde(default)]
     pub target: TargetPlan,
+    /// Further targets by name, of the same driver, each with the fields of `[target]`:
+    /// `[targets.b]`. Workloads with `target = "b"` drive it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub targets: BTreeMap<String, TargetPlan>,
     /// The load: one or more workloads that run side by side.
     #[serde(default)]
     pub workload: Vec<WorkloadTable>,
@@ -115,7 +121,8 @@ pub struct RunTable {
     /// Seed of every random draw. Default: drawn once and recorded in the plan.
     pub seed: Option<u64>,
     /// Ends after this time in the measure phase. Default: 30s, unless `operations` or `bytes`
-    /// is given. With several ends the first one reached counts.
+    /// is given, or every measured workload has such an end of its own. With several ends the first
+    /// one reached counts.
     pub duration: Option<Span>,
     /// Ends after this many operations over all workers.
     pub operations: Option<u64>,
@@ -145,6 +152,8 @@ pub struct RunTable {
 pub struct WorkloadTable {
     /// Name in outputs. Default: w0, w1, ...
     pub name: Option<String>,
+    /// The target that it drives, by its name in `[targets]`. Default: `[target]`.
+    pub target: Option<String>,
     /// Threads that all do the same. Default: 1.
     pub workers: Option<u32>,
     /// Operations in flight per worker. Default: 1.
@@ -178,6 +187,15 @@ pub struct WorkloadTable {
     pub measured: Option<bool>,
     /// Writers stamp what they write; readers measure from the writer's stamp. Default: false.
     pub end_to_end: Option<bool>,
+    /// Its workers begin so long after the start of the measure phase. Default: 0s.
+    pub start_delay: Option<Span>,
+    /// Its workers end after this time from their start. Default: they end with the run.
+    pub duration: Option<Span>,
+    /// Its workers end after this many operations of them together. A run whose measured workloads all
+    /// have an end of their own needs none itself. Default: they end with the run.
+    pub operations: Option<u64>,
+    /// Its workers end after this many bytes of them together. Default: they end with the run.
+    pub bytes: Option<ByteSize>,
     /// A worker ends after so many passes over its part of the data. Default: it goes on; the writer
     /// of a `filestream` ends after one.
     pub passes: Option<u64>,

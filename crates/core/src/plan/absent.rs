@@ -9,6 +9,9 @@ pub(super) fn is_one(n: &u32) -> bool {
 pub(super) fn is_zero(n: &u32) -> bool {
     *n == 0
 }
+pub(super) fn is_no_time(time: &crate::units::Span) -> bool {
+    time.0 == 0
+}
 pub(super) fn yes() -> bool {
     true
 }

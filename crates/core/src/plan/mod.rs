@@ -14,6 +14,7 @@ mod search;
 mod verified;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use schemars::JsonSchema;
@@ -59,6 +60,9 @@ pub struct Plan {
     pub run: RunPlan,
     /// What is driven.
     pub target: TargetPlan,
+    /// Further targets by name, of the same driver; workloads name the one that they drive.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub targets: BTreeMap<String, TargetPlan>,
     /// One or more workloads, each with its own workers, all at the same time.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadPlan>,
@@ -351,6 +355,40 @@ impl Plan {
     }
     pub fn workers(&self) -> u32 {
         self.workloads.iter().map(|w| w.workers).sum()
+    }
+    /// The target of a workload.
+    pub fn target_of(&self, workload: &WorkloadPlan) -> &TargetPlan {
+        let named = workload.target.as_ref().and_then(|name| self.targets.get(name));
+        named.unwrap_or(&self.target)
+    }
+    /// Every target: `[target]`, which has no name, then those of `[targets]`.
+    pub fn all_targets(&self) -> impl Iterator<Item = (Option<&str>, &TargetPlan)> {
+        let named = self.targets.iter().map(|(name, target)| (Some(name.as_str()), target));
+        std::iter::once((None, &self.target)).chain(named)
+    }
+    /// What is asked of one target: the plan with it alone, and with the workloads that drive it.
+    pub fn for_target(&self, name: Option<&str>) -> Plan {
+        let mut plan = self.clone();
+        if let Some(target) = name.and_then(|name| plan.targets.remove(name)) {
+            plan.target = target;
+        }
+        plan.targets.clear();
+        plan.workloads.retain(|w| w.target.as_deref() == name);
+        plan.workloads.iter_mut().for_each(|w| w.target = None);
+        plan
+    }
+    /// Time that it measures at most, ns; none where only counts end it.
+    pub fn planned_ns(&self) -> Option<u64> {
+        let measured = self.workloads.iter().filter(|w| w.measured);
+        let own = measured.map(|w| Some(w.start_delay.0.saturating_add(w.duration?.0)));
+        let own = own.collect::<Option<Vec<u64>>>().and_then(|ends| ends.into_iter().max());
+        self.run.duration.map(|d| d.0).into_iter().chain(own).min()
+    }
+    /// Operations that it measures at most; none where nothing counts them.
+    pub fn planned_operations(&self) -> Option<u64> {
+        let measured = self.workloads.iter().filter(|w| w.measured);
+        let own = measured.map(|w| w.operations).sum::<Option<u64>>().filter(|n| *n > 0);
+        self.run.operations.into_iter().chain(own).min()
     }
     /// From which latency on an I/O is to be explained, ns: the threshold asked for, else the
     /// tightest ceiling. `None` means the 99.9 % of its kind of operation.

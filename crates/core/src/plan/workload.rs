@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 use super::absent;
 use super::{Access, Arrival, Keys, Payload, Scan, Think, Values, WorkerRamp};
 use crate::op::{OpKind, SyncKind};
-use crate::units::{ByteSize, as_text};
+use crate::units::{ByteSize, Span, as_text};
 
 /// One workload. Its `workers` all do the same; workloads run side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadPlan {
     /// Name in outputs.
     pub name: String,
+    /// The target that it drives, of `[targets]`; absent = `[target]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// Threads.
     pub workers: u32,
     /// Operations in flight per worker.
@@ -54,6 +57,18 @@ pub struct WorkloadPlan {
     /// Writers stamp each block or value; readers measure from the writer's stamp.
     #[serde(default, skip_serializing_if = "absent::is_no")]
     pub end_to_end: bool,
+    /// Begins so long after the start of the measure phase.
+    #[serde(default, skip_serializing_if = "absent::is_no_time")]
+    pub start_delay: Span,
+    /// Its workers end after this time from their start; absent = with the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Span>,
+    /// Its workers end after this many operations of them together; absent = with the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
+    /// Its workers end after this many bytes of them together; absent = with the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<ByteSize>,
     /// A worker ends after this many passes over its part of the data; absent = it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passes: Option<u64>,
@@ -70,6 +85,7 @@ impl WorkloadPlan {
     pub fn simple(name: &str, op: OpKind, size: ByteSize) -> WorkloadPlan {
         WorkloadPlan {
             name: name.into(),
+            target: None,
             workers: 1,
             queue_depth: 1,
             mix: vec![MixPart { op, weight: 1 }],
@@ -85,10 +101,30 @@ impl WorkloadPlan {
             ramp: None,
             measured: true,
             end_to_end: false,
+            start_delay: Span(0),
+            duration: None,
+            operations: None,
+            bytes: None,
             passes: None,
             batch: 1,
             cpus: Vec::new(),
         }
+    }
+
+    /// Whether it ends by itself, whatever the run does.
+    pub fn ends(&self) -> bool {
+        self.duration.is_some()
+            || self.operations.is_some()
+            || self.bytes.is_some()
+            || self.passes.is_some()
+    }
+
+    /// When it runs, of a measure phase of `measured_ns`: begin and end, ns after its start. Ends by
+    /// counts are not known before.
+    pub fn window_ns(&self, measured_ns: u64) -> std::ops::Range<u64> {
+        let begin = self.start_delay.0.min(measured_ns);
+        let end = self.duration.map_or(measured_ns, |d| begin.saturating_add(d.0));
+        begin..end.min(measured_ns)
     }
 
     /// Mean bytes of an operation: its block, or the records of its batch.

@@ -69,9 +69,9 @@ pub fn loaded(
     cpu_s: f64,
 ) -> LoadResult {
     let drained = ends.iter().map(|e| e.finished).max().unwrap_or(timeline.measure);
-    // Whoever used up its time measured all of it, even if nothing was due at the very end.
-    let whole = ends.iter().any(|e| e.reached_end);
-    let measure_end = if whole { timeline.end } else { timeline.end.min(drained) };
+    // A worker that used up its time measured all of it, even if nothing was due at the very end.
+    let end = |e: &WorkerEnd| if e.reached_end { e.end } else { timeline.end.min(e.finished) };
+    let measure_end = ends.iter().map(end).max().unwrap_or(timeline.measure);
     let measure_end = measure_end.max(timeline.measure);
     LoadResult {
         collected,

@@ -85,7 +85,7 @@ fn load_with<B: Probes>(
     probes: Arc<B>,
 ) -> Result<LoadResult> {
     let space = keyspace(plan, target.as_ref());
-    let worker_specs = worker_specs(plan, target.geometry(), space.as_ref())?;
+    let worker_specs = worker_specs(plan, target.as_ref(), space.as_ref())?;
     let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
     let path = home.map(|(dir, _)| dir.path());
     let (capture, pool, no_capture) =
@@ -199,6 +199,9 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         shared.channels.clone(),
         capture,
     );
+    // Intervals are those of the run, whenever this worker ends.
+    let end = spec.end.map_or(Stamp::NEVER, |ns| timeline.measure.plus(ns));
+    let timeline = Timeline { end: timeline.end.min(end), ..timeline };
     Worker::new(WorkerConfig {
         clock,
         probe: handles.1,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use taillight_core::plan::{Arrival, Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{OpKind, Result, Stamp};
-use taillight_driver::{Geometry, SessionSpec};
+use taillight_driver::{Geometry, SessionSpec, Target};
 use taillight_rundir::chunk::{Header, OptionalWords, SIZES};
 
 use crate::generator::{Generator, WorkerIndex, worker_seed};
@@ -37,6 +37,8 @@ pub struct WorkerSpec {
     pub stream: Option<Box<StreamWorker>>,
     /// When it joins, after the start of the measure phase.
     pub join: Option<u64>,
+    /// When its workload ends, ns after the start of the measure phase.
+    pub end: Option<u64>,
     /// Load only when false.
     pub measured: bool,
     pub open_loop: bool,
@@ -46,16 +48,17 @@ pub struct WorkerSpec {
 /// The spec of each worker, in order. Errors: `Usage` when an extent, slice or rate is impossible.
 pub fn worker_specs(
     plan: &Plan,
-    shape: Geometry,
+    target: &dyn Target,
     space: Option<&Arc<KeySpace>>,
 ) -> Result<Vec<WorkerSpec>> {
     let mut worker_specs = Vec::new();
-    let streams = Streams::of(plan, shape, space)?;
+    let streams = Streams::of(plan, target.geometry(), space)?;
     let counted = LimitShares::of(plan);
     // Slots are unique over all workers where 12 bits suffice; tracing insists on that.
     let unique = plan.outstanding() <= u64::from(taillight_core::probe::MAX_SLOTS);
     let mut next_slot = 0;
     for (w, workload) in plan.workloads.iter().enumerate() {
+        let shape = target.geometry_of(w);
         let schedules = Schedules::new(workload, plan.run.seed, plan.run.warmup.0)?;
         for index in 0..workload.workers {
             let worker = worker_specs.len() as u16;
@@ -69,6 +72,7 @@ pub fn worker_specs(
                 schedule: schedules.of(place, join(workload, index))?,
                 stream: streams.worker(w, index),
                 join: join(workload, index),
+                end: workload.duration.map(|d| workload.start_delay.0.saturating_add(d.0)),
                 measured: workload.measured,
                 limits: counted.limits(plan, w, index),
                 session: SessionSpec {
@@ -123,9 +127,9 @@ fn share_by_time(workers: &mut [WorkerSpec], warmup_ns: u64) {
 
 /// How long after the start of the measure phase a worker joins; `None`: there from the start.
 pub fn join(w: &WorkloadPlan, index: u32) -> Option<u64> {
-    let ramp = w.ramp?;
-    let joined = u64::from(index / ramp.step.max(1));
-    (joined > 0).then(|| joined.saturating_mul(ramp.every.0))
+    let step =
+        w.ramp.map_or(0, |ramp| u64::from(index / ramp.step.max(1)).saturating_mul(ramp.every.0));
+    Some(w.start_delay.0.saturating_add(step)).filter(|after| *after > 0)
 }
 
 /// Bytes of the largest block or whole value.
@@ -212,17 +216,24 @@ impl LimitShares {
         LimitShares { first, workers }
     }
 
-    /// A worker's share of operations and bytes: the first ones take the remainder.
+    /// A worker's share of operations and bytes, of the run's and of its workload's: the first ones
+    /// take the remainder.
     fn limits(&self, plan: &Plan, workload: usize, index: u32) -> WorkerLimits {
         let number = self.first.get(workload).copied().flatten();
-        let number = number.map(|first| u64::from(first + index));
-        let share = |total: u64| {
-            let workers = u64::from(self.workers.max(1));
-            number.map(|n| total / workers + u64::from(n < total % workers))
+        let of_run = number.map(|first| (u64::from(first + index), self.workers));
+        let own = plan.workloads.get(workload);
+        let of_own = own.map(|w| (u64::from(index), w.workers));
+        let share = |total: Option<u64>, of: Option<(u64, u32)>| {
+            let ((number, workers), total) = of.zip(total)?;
+            let workers = u64::from(workers.max(1));
+            Some(total / workers + u64::from(number < total % workers))
+        };
+        let least = |run: Option<u64>, own: Option<u64>| {
+            share(run, of_run).into_iter().chain(share(own, of_own)).min()
         };
         WorkerLimits {
-            operations: plan.run.operations.and_then(share),
-            bytes: plan.run.bytes.and_then(|b| share(b.0)),
+            operations: least(plan.run.operations, own.and_then(|w| w.operations)),
+            bytes: least(plan.run.bytes.map(|b| b.0), own.and_then(|w| w.bytes).map(|b| b.0)),
             drain_timeout_ns: plan.run.drain_timeout.0,
             late_ns: plan.run.interval.0.min(plan.run.drain_timeout.0),
         }

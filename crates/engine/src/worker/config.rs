@@ -79,6 +79,8 @@ pub struct WorkerEnd {
     pub misses: u64,
     /// Operations due and not yet submitted when the measured time was over: sent late, or never.
     pub left_at_end: u64,
+    /// When its time is up.
+    pub end: Stamp,
     /// When the last operation was complete.
     pub finished: Stamp,
     /// Its time was up, rather than a limit reached or a stop asked for.

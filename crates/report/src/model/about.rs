@@ -1,6 +1,6 @@
 //! A run's plan in one line, for people.
 
-use taillight_core::plan::{BlockSize, Sync, WorkloadPlan};
+use taillight_core::plan::{BlockSize, Sync, TargetPlan, WorkloadPlan};
 use taillight_core::units::readable::{MOST_FOREIGN, bounded};
 use taillight_rundir::Manifest;
 
@@ -21,16 +21,21 @@ pub fn about(manifest: &Manifest) -> String {
 /// The target, and each workload.
 pub(crate) fn parts(manifest: &Manifest) -> Vec<String> {
     let plan = &manifest.plan;
-    let target = match &plan.target.path {
-        Some(path) => {
-            let path = bounded(path, MOST_FOREIGN);
-            format!("{} {path}{}", plan.target.driver, cache(&plan.target.options))
-        }
-        None => plan.target.driver.clone(),
-    };
     let several = plan.workloads.len() > 1;
     let workloads = plan.workloads.iter().map(|w| workload(w, several));
-    [target].into_iter().chain(workloads).collect()
+    plan.all_targets().map(|(name, of)| target(name, of)).chain(workloads).collect()
+}
+
+/// One target of a plan; with its name where it has one.
+fn target(name: Option<&str>, target: &TargetPlan) -> String {
+    let name = name.map_or(String::new(), |name| format!("{name}: "));
+    match &target.path {
+        Some(path) => {
+            let path = bounded(path, MOST_FOREIGN);
+            format!("{name}{} {path}{}", target.driver, cache(&target.options))
+        }
+        None => format!("{name}{}", target.driver),
+    }
 }
 
 /// Whether the page cache is in between; nothing for drivers that do not say.
@@ -86,6 +91,14 @@ pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
     if !plan.arrival.is_closed() {
         text.push_str(&format!(", at {}", plan.arrival));
     }
+    let span = |ns: u64| format::duration_ns(ns);
+    if plan.start_delay.0 > 0 {
+        text.push_str(&format!(", from {} on", span(plan.start_delay.0)));
+    }
+    if let Some(target) = &plan.target {
+        text.push_str(&format!(", on {target}"));
+    }
+    text.extend(plan.duration.map(|d| format!(", for {}", span(d.0))));
     if named { format!("{}: {text}", plan.name) } else { text }
 }
 

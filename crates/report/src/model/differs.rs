@@ -109,11 +109,17 @@ fn asked(plan: &Plan, facts: &mut BTreeMap<String, String>) {
         ("run.bytes", plan.run.bytes.map(|b| b.to_string())),
         ("target.size", plan.target.size.map(|s| s.to_string())),
     ];
+    for (name, target) in &plan.targets {
+        let size = target.size.map_or(String::new(), |s| format!(", {s}"));
+        let path = target.path.as_deref().unwrap_or_default();
+        facts.insert(format!("targets.{name}"), format!("{path}{size}"));
+    }
     for (name, value) in run {
         facts.extend(value.map(|v| (name.to_owned(), v)));
     }
     for (i, w) in plan.workloads.iter().enumerate() {
         let fields = [
+            ("target", w.target.clone()),
             ("workers", Some(w.workers.to_string())),
             ("queue_depth", Some(w.queue_depth.to_string())),
             ("mix", Some(about::mix(w))),
@@ -122,6 +128,10 @@ fn asked(plan: &Plan, facts: &mut BTreeMap<String, String>) {
             ("arrival", Some(w.arrival.to_string())),
             ("sync", Some(w.sync.to_string())),
             ("batch", Some(w.batch.to_string())),
+            ("start_delay", (w.start_delay.0 > 0).then(|| w.start_delay.to_string())),
+            ("duration", w.duration.map(|d| d.to_string())),
+            ("operations", w.operations.map(|n| n.to_string())),
+            ("bytes", w.bytes.map(|b| b.to_string())),
             ("keys.count", w.keys.as_ref().map(|k| k.count.to_string())),
         ];
         for (name, value) in fields {

@@ -46,7 +46,7 @@ fn is_steady(workload: &WorkloadPlan, load_ns: u64) -> bool {
         Arrival::Steps { .. } | Arrival::Ramp { .. } | Arrival::Replay { .. } => true,
         _ => false,
     };
-    !varies && workload.ramp.is_none()
+    !varies && workload.ramp.is_none() && workload.window_ns(load_ns) == (0..load_ns)
 }
 
 /// One operation's figures.
@@ -127,5 +127,5 @@ impl<'a> OpChanges<'a> {
 fn ends_by_count(plan: &Plan) -> bool {
     let run = &plan.run;
     let counted = run.operations.is_some() || run.bytes.is_some();
-    plan.workers() > 1 && (counted || plan.workloads.iter().any(|w| w.passes.is_some()))
+    plan.workers() > 1 && (counted || plan.workloads.iter().any(WorkloadPlan::ends))
 }

@@ -245,13 +245,17 @@ impl SummaryBuilder<'_> {
             };
             let all: Vec<&IoGroup> = groups().collect();
             let ios: Vec<&IoGroup> = groups().filter(|g| self.analysis.is_whole(g.op)).collect();
-            // One that ended early is measured by its own time.
+            // One that began later or ended early is measured by its own time.
             let whole = self.analysis.duration_ns;
+            let window = workload.window_ns(whole);
             let last = all.iter().map(|g| g.tally.last_ns).max().unwrap_or(0);
             let own = last.saturating_sub(self.analysis.start_ns).max(0) as u64;
+            let own = own.saturating_sub(window.start);
+            let asked = window.end - window.start;
             let lull = lull_ns(workload, self.seconds());
-            let early = own > 0 && own as f64 + lull < whole as f64 * 0.9;
-            let span = if early { own } else { whole };
+            let ended = own > 0 && own as f64 + lull < asked as f64 * 0.9;
+            let span = if ended { own } else { asked };
+            let early = span < whole;
             let totals = |set: &IoSet| {
                 let mut it = self.totals(set);
                 let longer = whole as f64 / span.max(1) as f64;

@@ -43,17 +43,17 @@ fn to_its_end(analysis: &Analysis, summary: &Summary) -> bool {
     if analysis.intervals.is_empty() {
         return false;
     }
-    let run = &analysis.manifest.plan.run;
+    let plan = &analysis.manifest.plan;
     let lasted = summary.totals.duration_ns;
-    run.duration.is_some_and(|time| lasted >= time.0)
-        || run.operations.is_some_and(|n| analysis.operations(|_| true) >= n)
+    plan.planned_ns().is_some_and(|time| lasted >= time)
+        || plan.planned_operations().is_some_and(|n| analysis.operations(|_| true) >= n)
 }
 
 /// What there is of a run that ended early: `All 12,345 I/Os of its 3.2 s (of 10 s planned) were kept.`
 fn kept(analysis: &Analysis, summary: &Summary) -> String {
-    let run = &analysis.manifest.plan.run;
-    let planned = match (run.duration, run.operations) {
-        (Some(time), _) => format!(" (of {} planned)", format::duration_ns(time.0)),
+    let plan = &analysis.manifest.plan;
+    let planned = match (plan.planned_ns(), plan.planned_operations()) {
+        (Some(time), _) => format!(" (of {} planned)", format::duration_ns(time)),
         (None, Some(n)) => format!(" (of {} I/Os planned)", format::count(n)),
         (None, None) => String::new(),
     };

@@ -19,7 +19,7 @@ const EARLY: f64 = 8.0;
 pub fn saturation(analysis: &Analysis) -> Saturation {
     // What was started counts, over the time it was to be started in: the last completion may
     // come much later.
-    let timed = analysis.manifest.plan.run.duration.is_some();
+    let timed = analysis.manifest.plan.planned_ns().is_some();
     let length = measured_ns(analysis).filter(|_| timed);
     let seconds = length.unwrap_or(analysis.duration_ns) as f64 / 1e9;
     let open: Vec<(u16, f64)> = analysis
@@ -29,7 +29,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         .iter()
         .enumerate()
         .filter(|(_, w)| w.measured)
-        .filter_map(|(i, w)| Some((i as u16, asked(w, seconds)?)))
+        .filter_map(|(i, w)| Some((i as u16, asked_of_run(w, seconds)?)))
         .collect();
     let done = |only_open: bool| {
         analysis.operations(|g| !only_open || open.iter().any(|(w, _)| *w == g.workload))
@@ -139,12 +139,19 @@ pub fn asked(workload: &WorkloadPlan, seconds: f64) -> Option<f64> {
     workload.arrival.asked_per_s(size, seconds * 1e9)
 }
 
+/// The same on average over a measure phase of so many seconds, of which the workload may have a part only.
+fn asked_of_run(workload: &WorkloadPlan, seconds: f64) -> Option<f64> {
+    let window = workload.window_ns((seconds * 1e9) as u64);
+    let own = (window.end - window.start) as f64 / 1e9;
+    Some(asked(workload, own)? * own / seconds)
+}
+
 /// Operations the schedule wanted inside the measure phase and that were never sent, reckoned
 /// from the rate when no interval says it.
 fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
     let plan = &analysis.manifest.plan;
     // A run that ends by a count sends all it was told to.
-    if plan.run.duration.is_none() {
+    if plan.planned_ns().is_none() {
         return 0;
     }
     let Some(length) = measured_ns(analysis) else {

@@ -74,9 +74,11 @@ pub(super) fn combinations(loops: &[FieldLoop]) -> u128 {
 /// Load of one run, ns; none where it does not end by time alone.
 pub(crate) fn load_ns(plan: &Plan) -> Option<u128> {
     let counted = plan.run.operations.is_some() || plan.run.bytes.is_some();
-    let passes = plan.workloads.iter().any(|w| w.measured && w.passes.is_some());
-    let duration = plan.run.duration.filter(|_| !plan.is_series() && !counted && !passes)?;
-    Some(u128::from(duration.0) + u128::from(plan.run.warmup.0))
+    let mut measured = plan.workloads.iter().filter(|w| w.measured);
+    let counted = counted
+        || measured.any(|w| w.operations.is_some() || w.bytes.is_some() || w.passes.is_some());
+    let duration = plan.planned_ns().filter(|_| !plan.is_series() && !counted)?;
+    Some(u128::from(duration) + u128::from(plan.run.warmup.0))
 }
 
 /// A long time in words.

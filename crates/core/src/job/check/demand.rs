@@ -1,7 +1,7 @@
 //! Demand: rates that can be met by a clock, pauses, steps.
 
 use super::{Checked, need};
-use crate::plan::{Arrival, RunPlan, WorkloadPlan};
+use crate::plan::{AccessKind, Arrival, RunPlan, WorkloadPlan};
 use crate::units::{ByteSize, Rate};
 
 /// Everything about when operations start.
@@ -58,7 +58,40 @@ pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
             "name a text file with one time a line, like 1.5ms",
         )?,
     }
-    pauses(w, path)
+    pauses(w, path)?;
+    window(w, run, path)
+}
+
+/// Begin and end of a workload of its own.
+fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
+    let ends = [
+        ("duration", w.duration.map(|d| d.0)),
+        ("operations", w.operations),
+        ("bytes", w.bytes.map(|b| b.0)),
+    ];
+    for (name, value) in ends {
+        let field = format!("{path}.{name}");
+        need(value != Some(0), &field, "it is zero", "give a value above zero, or leave it out")?;
+        need(
+            value.is_none() || w.access.kind != AccessKind::Follow,
+            &field,
+            "writers and readers of a stream end together",
+            "give the stream passes, or the run an end",
+        )?;
+    }
+    let delay = format!("{path}.start_delay");
+    need(
+        w.start_delay.0 == 0 || w.access.kind != AccessKind::Follow,
+        &delay,
+        "writers and readers of a stream begin together",
+        "leave it out",
+    )?;
+    need(
+        run.duration.is_none_or(|d| w.start_delay < d),
+        &delay,
+        format!("the run is over before, after {}", run.duration.unwrap_or_default()),
+        "begin earlier, or run longer",
+    )
 }
 
 fn pauses(w: &WorkloadPlan, path: &str) -> Checked {

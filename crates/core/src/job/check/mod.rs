@@ -8,6 +8,7 @@ mod gate;
 mod search;
 mod skew;
 mod stream;
+mod targets;
 mod workload;
 
 use crate::Error;
@@ -18,6 +19,7 @@ use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
 
 pub(super) use data::ledger;
+pub(super) use targets::TargetCapabilities;
 pub(super) use workload::block_size;
 
 use super::MachineMemory;
@@ -76,10 +78,11 @@ fn need(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -
 /// be it what the machine would have given.
 pub(super) fn plan(
     plan: &Plan,
-    can: &Capabilities,
+    can: &TargetCapabilities,
     machine: MachineMemory,
     budget_written: bool,
 ) -> Checked {
+    targets::targets(plan, can)?;
     point(plan, can, machine, budget_written)?;
     gate::gate(plan)?;
     search::search(plan)?;
@@ -98,14 +101,22 @@ pub(super) fn plan(
 }
 
 /// One point: everything but the search.
-fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written: bool) -> Checked {
+fn point(
+    plan: &Plan,
+    cans: &TargetCapabilities,
+    machine: MachineMemory,
+    budget_written: bool,
+) -> Checked {
+    let can = &cans.own;
     run(&plan.run)?;
-    need(
-        plan.target.size != Some(ByteSize(0)),
-        "target.size",
-        "the data set is empty",
-        "give a size like \"1GiB\", or leave it out for the size of what exists",
-    )?;
+    for (name, target) in plan.all_targets() {
+        need(
+            target.size != Some(ByteSize(0)),
+            &name.map_or("target.size".to_owned(), |name| format!("targets.{name}.size")),
+            "the data set is empty",
+            "give a size like \"1GiB\", or leave it out for the size of what exists",
+        )?;
+    }
     need(
         !can.keyed() || plan.target.size.is_none(),
         "target.size",
@@ -116,7 +127,8 @@ fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written
     for (i, w) in plan.workloads.iter().enumerate() {
         let path = format!("workload.{i}");
         workload::workload(w, &path, &plan.run)?;
-        workload::abilities(w, &path, can, &plan.target)?;
+        let of = w.target.as_deref();
+        workload::abilities(w, &path, cans.of(of), plan.target_of(w))?;
         need(
             plan.workloads[..i].iter().all(|other| other.name != w.name),
             &format!("{path}.name"),
@@ -136,7 +148,7 @@ fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written
     outstanding(plan, machine)?;
     qos(plan)?;
     data::verify(plan, can, machine)?;
-    capture(plan, can, machine, budget_written)
+    capture(plan, cans, machine, budget_written)
 }
 
 /// Steps between load and run: loading may take long, so that they are refused before it.
@@ -306,11 +318,12 @@ fn qos(plan: &Plan) -> Checked {
 }
 
 /// Memory that the buffers of the workers can take: whole huge pages of each, where the driver has such.
-fn buffers(workloads: &[WorkloadPlan], can: &Capabilities) -> u64 {
-    if !can.stores_data || can.facts.kind == TargetKind::Keyed {
-        return 0;
-    }
+fn buffers(workloads: &[WorkloadPlan], cans: &TargetCapabilities) -> u64 {
     let of = |w: &WorkloadPlan| {
+        let can = cans.of(w.target.as_deref());
+        if !can.stores_data || can.facts.kind == TargetKind::Keyed {
+            return 0;
+        }
         let each = u64::from(w.queue_depth).saturating_mul(w.block_size.max());
         let pages = each.div_ceil(HUGE_PAGE).saturating_mul(HUGE_PAGE);
         pages.saturating_mul(u64::from(w.workers))
@@ -321,7 +334,7 @@ fn buffers(workloads: &[WorkloadPlan], can: &Capabilities) -> u64 {
 /// The budget of a job that sets none: the machine's, and half of what the buffers leave at most, in whole MiB.
 pub(super) fn capture_budget(
     workloads: &[WorkloadPlan],
-    can: &Capabilities,
+    can: &TargetCapabilities,
     machine: MachineMemory,
 ) -> ByteSize {
     let left = machine.free_memory.0.saturating_sub(buffers(workloads, can)) / 2;
@@ -333,7 +346,7 @@ pub(super) fn capture_budget(
 
 fn capture(
     plan: &Plan,
-    can: &Capabilities,
+    can: &TargetCapabilities,
     machine: MachineMemory,
     budget_written: bool,
 ) -> Checked {

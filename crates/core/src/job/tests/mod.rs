@@ -385,10 +385,10 @@ fn flags_are_named_in_errors() {
 #[test]
 fn an_opened_target_is_checked_too() {
     let plan = resolve(&workload("block_size = \"1KiB\"")).unwrap();
-    assert!(check_extents(&plan, GIB, 512).is_ok());
-    let unaligned = said(&check_extents(&plan, GIB, 4096).unwrap_err());
+    assert!(check_extents(&plan, None, GIB, 512).is_ok());
+    let unaligned = said(&check_extents(&plan, None, GIB, 4096).unwrap_err());
     assert!(unaligned.contains("step by 1KiB, but this target needs multiples of 4KiB"));
-    assert!(check_extents(&plan, 512, 512).is_err());
+    assert!(check_extents(&plan, None, 512, 512).is_err());
 }
 
 #[test]

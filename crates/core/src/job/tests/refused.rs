@@ -43,6 +43,15 @@ const WORKLOAD: &[(&str, &str)] = &[
         "access = { kind = \"zipfian\", theta = 1.0 }",
         "workload.0.access.theta: only zipf access has it",
     ),
+    ("duration = \"0s\"", "workload.0.duration: it is zero"),
+    ("operations = 0", "workload.0.operations: it is zero"),
+    ("bytes = \"0B\"", "workload.0.bytes: it is zero"),
+    ("start_delay = \"30s\"", "workload.0.start_delay: the run is over before, after 30s"),
+    (
+        "start_delay = \"1s\"\naccess = \"follow\"",
+        "workload.0.start_delay: writers and readers of a stream begin together",
+    ),
+    ("target = \"b\"", "workload.0.target: there is no [targets.b]"),
     ("access = \"latest\"", "workload.0.access: latest access follows new keys"),
     (
         "workers = 60000\nqueue_depth = 4000\nblock_size = \"2GiB\"",
@@ -193,6 +202,22 @@ fn all_refused(cases: &[(&str, &str)], job: impl Fn(&str) -> String) {
     }
 }
 
+/// Lines of a second target, `|`, lines of the workload that drives it, and tables after it.
+const TARGETS: &[(&str, &str)] = &[
+    ("driver = \"nul\"|", "targets.b.driver: there is no driver `nul`"),
+    ("driver = \"file\"|", "targets.b.driver: `file` beside `null`"),
+    ("driver = \"null\"\noptions = { quee = 1 }|", "unknown option `quee`"),
+    (
+        "driver = \"null\"\noptions = { queue = false }|queue_depth = 2",
+        "workload.1.queue_depth: 2, but driver `null` has no queue",
+    ),
+    ("driver = \"null\"|block_size = \"2MiB\"", "workload.1.block_size: a block of 2MiB is larger"),
+    ("driver = \"null\"|block_size = \"3KiB\"", "targets.b.size: 1MiB does not divide"),
+    ("driver = \"null\"\n[targets.c]\ndriver = \"null\"|", "targets.c: no workload drives it"),
+    ("driver = \"null\"|[run]\nrepeat = 2", "run.repeat: a series has one target"),
+    ("driver = \"null\"|access = \"follow\"", "workload.1.access: a stream has one target"),
+];
+
 #[test]
 fn plans_that_cannot_work_are_refused() {
     all_refused(WORKLOAD, workload);
@@ -207,6 +232,14 @@ fn plans_that_cannot_work_are_refused() {
             .replace("DEPTH", &search("queue_depth = { from = 1, to = 64 }"))
             .replace("REST", rest);
         format!("[target]\ndriver = \"null\"\nsize = \"1GiB\"\n{lines}")
+    });
+    all_refused(TARGETS, |lines| {
+        let b = lines.split_once('|').map_or(("", lines), |(b, rest)| (b, rest));
+        format!(
+            "[target]\ndriver = \"null\"\nsize = \"1GiB\"\n[targets.b]\nsize = \"1MiB\"\n{}\n\
+             [[workload]]\n[[workload]]\ntarget = \"b\"\n{}",
+            b.0, b.1
+        )
     });
     let none = [("name = \"x\"", "no driver given; write driver")];
     all_refused(&none, |line| format!("[run]\n{line}"));

@@ -1,0 +1,128 @@
+//! The targets of a plan: each is looked at, opened and checked by itself, then driven as one.
+
+use std::path::Path;
+
+use taillight_core::job::{check_extents, check_ledger};
+use taillight_core::plan::Plan;
+use taillight_core::progress::Progress;
+use taillight_core::{Error, Result, StopFlag};
+use taillight_driver::targets::OpenTargets;
+use taillight_driver::{Driver, Geometry, OpenSpec, Target};
+use taillight_machine::Sys;
+use taillight_trace::memory_budget;
+
+use crate::registry;
+
+/// What opening the targets of a plan needs.
+#[derive(Clone, Copy)]
+pub struct TargetsRequest<'a> {
+    pub plan: &'a Plan,
+    /// Id of the run; empty where none begins.
+    pub run_id: &'a str,
+    /// The targets that may be overwritten, as the command line names them.
+    pub destroy: &'a [String],
+    pub stop: &'a StopFlag,
+}
+
+/// The confirmation that is meant for the target of a plan: the one with its name, else the first, which the guard
+/// then compares. Of several targets each needs its own.
+pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
+    let path = plan.target.path.as_deref().unwrap_or_default();
+    let own = destroy.iter().find(|name| is_path(name, path));
+    own.or(destroy.first()).map(String::as_str)
+}
+
+fn is_path(name: &str, path: &str) -> bool {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    name == path || real(name).is_some_and(|r| Some(r) == real(path))
+}
+
+/// Whether each of several confirmations names a target of these plans. Errors: `Usage`.
+pub fn check_named<'a>(destroy: &[String], plans: impl Iterator<Item = &'a Plan>) -> Result<()> {
+    let paths = plans.flat_map(|plan| plan.all_targets().filter_map(|(_, t)| t.path.as_deref()));
+    let paths: Vec<&str> = paths.collect();
+    let unknown = |name: &&String| !paths.iter().any(|path| is_path(name, path));
+    match destroy.iter().find(unknown).filter(|_| destroy.len() > 1) {
+        Some(name) => Err(Error::usage("--destroy names no target of this run")
+            .with("--destroy", name)
+            .hint(format!("its targets are: {}", paths.join(", ")))),
+        None => Ok(()),
+    }
+}
+
+impl TargetsRequest<'_> {
+    /// What the driver would refuse as things stand, of any target; nothing is changed. Errors: as
+    /// [`Driver::check`]; `Usage` where two targets are the same.
+    pub fn check(&self) -> Result<()> {
+        self.apart()?;
+        self.each(|driver, spec| driver.check(spec))
+    }
+
+    /// Passes the guard of every target, then opens one after the other. Nothing is laid out on the first while
+    /// another one is refused. Errors: as [`Driver::open`]; those that were open are closed.
+    pub fn open(&self, progress: &mut dyn FnMut(Progress<'_>) -> bool) -> Result<Box<dyn Target>> {
+        if !self.plan.targets.is_empty() {
+            let looked = TargetsRequest { run_id: "", ..*self };
+            looked.check()?;
+        }
+        let mut opened: Vec<Box<dyn Target>> = Vec::new();
+        let all = self.each(|driver, spec| {
+            let target = driver.open(spec, &mut |p| progress(p))?;
+            match (spec.fits)(target.geometry()) {
+                Ok(()) => opened.push(target),
+                Err(e) => {
+                    // The reason matters more than how closing went.
+                    let _ = target.close();
+                    return Err(e);
+                }
+            }
+            Ok(())
+        });
+        match all {
+            Ok(()) => OpenTargets::of(self.plan, opened),
+            Err(e) => {
+                opened.into_iter().for_each(|target| drop(target.close()));
+                Err(e)
+            }
+        }
+    }
+
+    /// Does something with each target and its part of the plan.
+    fn each(&self, mut with: impl FnMut(&dyn Driver, &OpenSpec<'_>) -> Result<()>) -> Result<()> {
+        let plan = self.plan;
+        for (name, target) in plan.all_targets() {
+            let part = plan.for_target(name);
+            let destroy = match plan.targets.is_empty() {
+                true => confirmed(self.destroy, &part),
+                false => {
+                    let path = target.path.as_deref().unwrap_or_default();
+                    self.destroy.iter().find(|d| is_path(d, path)).map(String::as_str)
+                }
+            };
+            let fits = |shape: Geometry| {
+                check_extents(plan, name, shape.size(), shape.align)?;
+                check_ledger(&part, shape.size(), memory_budget::read(&Sys::default())?)
+            };
+            let (run_id, stop) = (self.run_id, self.stop);
+            let spec = OpenSpec { plan: &part, run_id, destroy, stop, fits: &fits };
+            with(registry::driver(&target.driver)?, &spec)
+                .map_err(|e| e.with_some("target", name))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the targets are different ones.
+    fn apart(&self) -> Result<()> {
+        let paths = self.plan.all_targets().filter_map(|(_, target)| target.path.as_deref());
+        let paths: Vec<&str> = paths.collect();
+        let place = |path: &str| super::directory::real(Path::new(path));
+        for (i, path) in paths.iter().enumerate() {
+            if paths[..i].iter().any(|before| place(before) == place(path)) {
+                return Err(Error::usage("two targets of the run are the same")
+                    .with("path", path)
+                    .hint("let the workloads share one target"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Several targets in one run: names, one driver, and what only a run with one target can do.
+
+use std::collections::BTreeMap;
+
+use super::{Checked, name, need};
+use crate::capability::Capabilities;
+use crate::plan::{AccessKind, Plan};
+
+/// What the driver can do with the options of each target.
+pub(in crate::job) struct TargetCapabilities {
+    /// Of `[target]`.
+    pub own: Capabilities,
+    /// Of those of `[targets]`.
+    pub named: BTreeMap<String, Capabilities>,
+}
+
+impl TargetCapabilities {
+    /// Of the target with this name; of `[target]` without one.
+    pub fn of(&self, target: Option<&str>) -> &Capabilities {
+        target.and_then(|name| self.named.get(name)).unwrap_or(&self.own)
+    }
+}
+
+/// Whether the targets of a plan can be driven together. A plan with one target passes.
+pub(super) fn targets(plan: &Plan, can: &TargetCapabilities) -> Checked {
+    for (i, w) in plan.workloads.iter().enumerate() {
+        let known: Vec<&str> = plan.targets.keys().map(String::as_str).collect();
+        let named = w.target.as_deref().unwrap_or_default();
+        need(
+            w.target.as_ref().is_none_or(|name| plan.targets.contains_key(name)),
+            &format!("workload.{i}.target"),
+            format!("there is no [targets.{named}]"),
+            match known.is_empty() {
+                true => "write such a table, or leave target out for [target]".to_owned(),
+                false => format!("name one of: {}; or leave it out for [target]", known.join(", ")),
+            },
+        )?;
+    }
+    if plan.targets.is_empty() {
+        return Ok(());
+    }
+    for (own, target) in plan.all_targets() {
+        let path = own.map_or("target".to_owned(), |own| format!("targets.{own}"));
+        own.map_or(Ok(()), |own| name(own, &path))?;
+        need(
+            plan.workloads.iter().any(|w| w.target.as_deref() == own),
+            &path,
+            "no workload drives it",
+            "give a workload this target, or leave the target out",
+        )?;
+        need(
+            target.driver == plan.target.driver,
+            &format!("{path}.driver"),
+            format!("`{}` beside `{}`: a run has one driver", target.driver, plan.target.driver),
+            "use one run for each driver",
+        )?;
+        need(
+            target.path.is_some() || !can.of(own).stores_data,
+            &format!("{path}.path"),
+            "it has no path",
+            "say which file, directory or device it is",
+        )?;
+    }
+    one_only(plan, can)
+}
+
+/// What a run with several targets cannot do.
+fn one_only(plan: &Plan, can: &TargetCapabilities) -> Checked {
+    let one = "use one target, or one run for each";
+    let driver = &plan.target.driver;
+    need(
+        !can.own.keyed() && !can.own.virtual_time,
+        "targets",
+        format!("driver `{driver}` drives one target in a run"),
+        one,
+    )?;
+    need(plan.verify.is_off(), "verify.mode", "what several targets hold is not verified", one)?;
+    need(
+        !plan.is_series(),
+        if plan.search.is_some() { "search" } else { "run.repeat" },
+        "a series has one target",
+        one,
+    )?;
+    let follows = plan.workloads.iter().position(|w| w.access.kind == AccessKind::Follow);
+    need(
+        follows.is_none(),
+        &format!("workload.{}.access", follows.unwrap_or(0)),
+        "a stream has one target",
+        one,
+    )
+}

@@ -1,0 +1,121 @@
+//! Several opened targets as one: each workload has its sessions on the target that it names.
+//!
+//! The drivers know nothing of it: each opened its own part of the plan ([`Plan::for_target`]).
+
+use std::path::PathBuf;
+
+use taillight_core::plan::Plan;
+use taillight_core::{Error, Result};
+use taillight_machine::block;
+
+use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
+
+/// The opened targets of a plan.
+pub struct OpenTargets {
+    /// In the order of [`Plan::all_targets`].
+    targets: Vec<NamedTarget>,
+    /// Of each workload of the plan.
+    places: Vec<Place>,
+}
+
+struct NamedTarget {
+    name: Option<String>,
+    path: Option<PathBuf>,
+    target: Box<dyn Target>,
+}
+
+/// Where a workload is: its target, and its number among the workloads of that target.
+#[derive(Clone, Copy)]
+struct Place {
+    target: usize,
+    workload: u16,
+}
+
+impl OpenTargets {
+    /// The targets of `plan` as one; `opened` has one for each of [`Plan::all_targets`], in that order.
+    /// The only one of a plan comes back as it is. Errors: `Internal` when one is missing.
+    pub fn of(plan: &Plan, opened: Vec<Box<dyn Target>>) -> Result<Box<dyn Target>> {
+        let named = plan.all_targets().zip(opened).map(|((name, of), target)| NamedTarget {
+            name: name.map(str::to_owned),
+            path: of.path.as_deref().and_then(block::local).map(PathBuf::from),
+            target,
+        });
+        let mut targets: Vec<NamedTarget> = named.collect();
+        let missing = || Error::internal("a target of the plan was not opened");
+        if targets.len() != plan.targets.len() + 1 {
+            return Err(missing());
+        }
+        if plan.targets.is_empty() {
+            return targets.pop().map(|only| only.target).ok_or_else(missing);
+        }
+        let mut counts = vec![0; targets.len()];
+        let mut places = Vec::with_capacity(plan.workloads.len());
+        for w in &plan.workloads {
+            let target = targets.iter().position(|t| t.name == w.target).ok_or_else(missing)?;
+            places.push(Place { target, workload: counts[target] });
+            counts[target] += 1;
+        }
+        Ok(Box::new(OpenTargets { targets, places }))
+    }
+
+    fn facts_of(&self, of: fn(&dyn Target) -> Vec<(String, String)>) -> Vec<(String, String)> {
+        let facts = self.targets.iter().flat_map(|t| {
+            let prefix = t.name.as_ref().map_or(String::new(), |name| format!("targets.{name}."));
+            of(&*t.target).into_iter().map(move |(name, value)| (format!("{prefix}{name}"), value))
+        });
+        facts.collect()
+    }
+}
+
+impl Target for OpenTargets {
+    fn geometry(&self) -> Geometry {
+        self.geometry_of(0)
+    }
+
+    fn geometry_of(&self, workload: usize) -> Geometry {
+        let place = self.places.get(workload).map_or(0, |place| place.target);
+        self.targets[place].target.geometry()
+    }
+
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let place = self.places.get(usize::from(spec.workload));
+        let place = place.ok_or_else(|| Error::internal("a session of no workload"))?;
+        let spec = SessionSpec { workload: place.workload, ..*spec };
+        self.targets[place.target].target.session(&spec)
+    }
+
+    fn admin(&self, action: AdminAction) -> Result<()> {
+        self.targets.iter().try_for_each(|t| t.target.admin(action))
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts_of(|target| target.facts())
+    }
+
+    fn session_facts(&self) -> Vec<(String, String)> {
+        self.facts_of(|target| target.session_facts())
+    }
+
+    /// The paths of the named targets, and what each target has beside its path.
+    fn beside(&self) -> Vec<PathBuf> {
+        let named = self.targets.iter().filter(|t| t.name.is_some());
+        let paths = named.filter_map(|t| t.path.clone());
+        paths.chain(self.targets.iter().flat_map(|t| t.target.beside())).collect()
+    }
+
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        for t in &self.targets {
+            match &t.name {
+                None => t.target.sample(out),
+                Some(name) => t.target.sample(&mut |series, value| {
+                    out(&format!("targets.{name}.{series}"), value);
+                }),
+            }
+        }
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let closed: Vec<Result<()>> = self.targets.into_iter().map(|t| t.target.close()).collect();
+        closed.into_iter().collect()
+    }
+}

@@ -16,8 +16,6 @@ pub struct SectionEnd {
     pub time_based: bool,
     /// Bytes of each clone, all loops together; `None` when its size is what exists.
     pub bytes: Option<u64>,
-    /// Passes over its data, when it is whole passes.
-    pub passes: Option<u64>,
     /// After this many operations of each clone.
     pub operations: Option<u64>,
 }
@@ -158,13 +156,8 @@ fn end(r: &SectionReader<'_>, target: &TargetSpec) -> SectionEnd {
         },
     };
     let bytes = once.map(|b| b.saturating_mul(loops));
-    let passes = match (bytes, target.size.filter(|size| *size > 0)) {
-        (Some(bytes), Some(size)) => (bytes % size == 0).then(|| bytes / size),
-        (None, None) => Some(loops),
-        _ => None,
-    };
     let operations = r.integer("number_ios").filter(|n| *n > 0);
-    SectionEnd { runtime, time_based, bytes, passes, operations }
+    SectionEnd { runtime, time_based, bytes, operations }
 }
 
 fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {

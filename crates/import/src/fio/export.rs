@@ -157,6 +157,30 @@ fn rest(plan: &Plan, out: &mut SectionText) {
     }
 }
 
+/// Begin and end of a workload of its own.
+fn own_end(w: &WorkloadPlan, out: &mut SectionText) {
+    let workers = u64::from(w.workers).max(1);
+    if w.start_delay > Span(0) {
+        out.set("startdelay", time_text(w.start_delay));
+    }
+    if let Some(time) = w.duration {
+        out.set("runtime", time_text(time));
+        if w.operations.is_none() && w.bytes.is_none() {
+            out.set("time_based", 1);
+        }
+    }
+    if let Some(n) = w.operations {
+        out.set("number_ios", (n / workers).max(1));
+        out.set("io_size", (n / workers).max(1).saturating_mul(w.block_size.max()));
+    }
+    if let Some(bytes) = w.bytes {
+        out.set("io_size", (bytes.0 / workers).max(1));
+    }
+    if w.target.is_some() {
+        out.cannot("target", "one target is exported; fio's sections would all be on it");
+    }
+}
+
 fn workload(
     plan: &Plan,
     w: &WorkloadPlan,
@@ -171,6 +195,7 @@ fn workload(
     let jobs = u64::from(plan.workers()).max(1);
     // Passes end a section by themselves; the run's amount is only the bound above them.
     let amount = w.passes.is_none();
+    own_end(w, out);
     if let Some(n) = plan.run.operations.filter(|_| amount) {
         let each = (n / jobs).max(1);
         out.set("number_ios", each);

@@ -1,6 +1,6 @@
 //! A group of sections that run side by side as one job file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use num_integer::gcd;
 use taillight_core::job::{
@@ -29,15 +29,35 @@ pub fn job(
     };
     let names: Vec<&str> = group.iter().map(|s| s.name.as_str()).collect();
     let name = unique_name(&names.join("-"), taken);
-    let layout = layout::layout(group, wrong);
+    let targets = targets(group, wrong);
     let mut notes: Vec<String> = group.iter().flat_map(|s| s.notes.iter().cloned()).collect();
-    notes.extend(layout.notes.iter().cloned());
-    let mut job = JobFile {
-        run: run(group, &name, &mut notes, wrong),
-        target: target(first, &layout),
-        workload: workloads(group, &layout),
-        ..JobFile::default()
-    };
+    notes.extend(targets.iter().flat_map(|t| t.layout.notes.iter().cloned()));
+    let mut workloads = BTreeMap::new();
+    let mut taken_names = BTreeSet::new();
+    for target in &targets {
+        for (number, extents) in target.sections.iter().zip(&target.layout.extents) {
+            workloads.insert(*number, (target.name.clone(), extents));
+        }
+    }
+    let mut job = JobFile { run: run(group, &name, &mut notes, wrong), ..JobFile::default() };
+    let apart = group.len() > 1 && !end_together(group);
+    for (section, (target, extents)) in group.iter().zip(workloads.values()) {
+        let of = of_section(section, extents, &mut taken_names);
+        job.workload.extend(of.into_iter().map(|(workers, mut w)| {
+            w.target.clone_from(target);
+            if apart {
+                ends(section, workers, first_delay(group), &mut w);
+            }
+            w
+        }));
+    }
+    for GroupTarget { name, sections, layout } in targets {
+        let plan = target(&group[sections[0]], &layout);
+        match name {
+            None => job.target = plan,
+            Some(name) => _ = job.targets.insert(name, plan),
+        }
+    }
     require_equal(group, "percentile_list", |s| &s.percentiles, wrong);
     require_equal(group, "verify", |s| &s.verify, wrong);
     if let Some(percentiles) = &first.percentiles {
@@ -46,8 +66,8 @@ pub fn job(
     if first.verify {
         job.verify.mode = VerifyMode::After;
     }
-    let cached = !first.target.direct && first.target.engine != FioEngine::Null;
-    if cached && group.iter().any(|s| s.pattern.reads()) {
+    let cached = |s: &JobSection| !s.target.direct && s.target.engine != FioEngine::Null;
+    if group.iter().any(|s| cached(s) && s.pattern.reads()) {
         notes.push(
             "fio tells the kernel the pattern of buffered reads (fadvise_hint); Taillight leaves \
              read-ahead as it is"
@@ -91,7 +111,31 @@ fn unique_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// `[run]`: one end for all sections.
+/// The target of some sections of a group.
+struct GroupTarget {
+    /// None for the first, which is `[target]`.
+    name: Option<String>,
+    /// Their numbers in the group.
+    sections: Vec<usize>,
+    layout: TargetLayout,
+}
+
+fn targets(group: &[JobSection], wrong: &mut Vec<Error>) -> Vec<GroupTarget> {
+    let null = |s: &JobSection| s.target.engine == FioEngine::Null;
+    if let Some(other) = group.iter().find(|s| null(s) != null(&group[0])) {
+        wrong.push(layout::differ(&group[0], other, "ioengine"));
+    }
+    let mut taken = BTreeSet::new();
+    let mut named = |(index, sections): (usize, Vec<usize>)| {
+        let of: Vec<&JobSection> = sections.iter().map(|n| &group[*n]).collect();
+        let layout = layout::layout(&of, wrong);
+        let name = (index > 0).then(|| unique_name(&of[0].name, &mut taken));
+        GroupTarget { name, sections, layout }
+    };
+    layout::shares(group).into_iter().enumerate().map(&mut named).collect()
+}
+
+/// `[run]`: what all sections have in common.
 fn run(
     group: &[JobSection],
     name: &str,
@@ -100,14 +144,16 @@ fn run(
 ) -> RunTable {
     let first = &group[0];
     require_equal(group, "ramp_time", |s| &s.demand.ramp, wrong);
-    require_equal(group, "runtime", |s| &s.demand.end.runtime, wrong);
-    require_equal(group, "startdelay", |s| &s.demand.delay, wrong);
-    if first.demand.delay > Span(0) {
+    if first_delay(group) > Span(0) {
         notes.push(
             "startdelay: the whole group begins later by it; here it begins at once".to_owned(),
         );
     }
-    exits(group, notes, wrong);
+    if first.demand.ramp > Span(0) && group.iter().any(|s| s.demand.delay != first.demand.delay) {
+        let what = "sections that begin at different times (startdelay) have one ramp_time here";
+        let hint = "leave ramp_time out, or let them begin together";
+        wrong.push(Error::usage(what).with("at", &first.place).hint(hint));
+    }
     if group.iter().any(|s| s.seed != first.seed) {
         let name = &first.name;
         notes.push(format!("one seed serves all sections: that of [{name}]"));
@@ -115,28 +161,75 @@ fn run(
     let mut run = RunTable {
         name: Some(name.to_owned()),
         seed: group.iter().find_map(|s| s.seed),
-        duration: first.demand.end.runtime,
+        duration: first.demand.end.runtime.filter(|_| end_together(group) || group.len() == 1),
         warmup: Some(first.demand.ramp).filter(|ramp| *ramp > Span(0)),
         ..RunTable::default()
     };
+    run.duration = run.duration.or(exits(group, notes, wrong));
     match group {
-        [single] if !single.demand.end.time_based => amount(single, &mut run),
+        [single] if !single.demand.end.time_based => {
+            run.operations = operations(single, single.clones);
+            run.bytes = bytes(single, single.clones);
+        }
         [_] => {}
-        _ => run.bytes = common_end(group, wrong),
+        _ => endless(group, wrong),
     }
     run
 }
 
-/// `exitall`: where all end at the same time anyway, it changes nothing.
-fn exits(group: &[JobSection], notes: &mut Vec<String>, wrong: &mut Vec<Error>) {
-    let Some(section) = group.iter().find(|s| s.exits_all) else {
-        return;
+/// When the first section of a group begins, after the group.
+fn first_delay(group: &[JobSection]) -> Span {
+    group.iter().map(|s| s.demand.delay).min().unwrap_or_default()
+}
+
+/// Whether all sections begin together and end after the same time, and only after it.
+fn end_together(group: &[JobSection]) -> bool {
+    let of = |s: &JobSection| (s.demand.delay, s.demand.end.runtime);
+    group.iter().all(|s| s.demand.end.time_based && of(s) == of(&group[0]))
+}
+
+/// Begin and end of a workload of a section that ends by itself.
+fn ends(section: &JobSection, workers: u32, first: Span, workload: &mut WorkloadTable) {
+    let end = &section.demand.end;
+    let delay = Span(section.demand.delay.0.saturating_sub(first.0));
+    workload.start_delay = Some(delay).filter(|delay| *delay > Span(0));
+    workload.duration = end.runtime;
+    if !end.time_based {
+        workload.operations = operations(section, workers);
+        workload.bytes = bytes(section, workers);
+    }
+}
+
+/// Complains of sections side by side that nothing ends.
+fn endless(group: &[JobSection], wrong: &mut Vec<Error>) {
+    let ends = |s: &&JobSection| {
+        let end = &s.demand.end;
+        end.runtime.is_some() || end.operations.is_some() || end.bytes.is_some()
     };
-    let timed = group.iter().all(|s| s.demand.end.time_based);
+    for section in group.iter().filter(|s| !ends(s)) {
+        let what = format!("[{}] has neither a size nor a runtime", section.name);
+        let hint = "give it a size, or time_based=1 and runtime";
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+    }
+}
+
+/// `exitall`: the time after which all end, where it is a time; else nothing, or a complaint.
+fn exits(group: &[JobSection], notes: &mut Vec<String>, wrong: &mut Vec<Error>) -> Option<Span> {
+    let section = group.iter().find(|s| s.exits_all)?;
     let single = matches!(group, [one] if one.clones == 1);
-    if timed || single {
+    if single || end_together(group) {
         notes.push("exitall: all end at the same time".to_owned());
-        return;
+        return None;
+    }
+    let end = |s: &JobSection| {
+        let time = s.demand.end.runtime.filter(|_| s.demand.end.time_based)?;
+        Some(Span(s.demand.delay.0.saturating_sub(first_delay(group).0) + time.0))
+    };
+    let all: Option<Vec<Span>> = group.iter().map(end).collect();
+    let first = all.and_then(|ends| ends.into_iter().min());
+    if let Some(first) = first {
+        notes.push(format!("exitall: all end with the first one, after {first}"));
+        return Some(first);
     }
     let what = format!(
         "`exitall` in [{}]: it has no equivalent; it would change when the other sections end",
@@ -147,14 +240,18 @@ fn exits(group: &[JobSection], notes: &mut Vec<String>, wrong: &mut Vec<Error>) 
             .with("at", &section.place)
             .hint("let all end by time: time_based=1 and runtime"),
     );
+    None
 }
 
-/// The amount a single section does.
-fn amount(section: &JobSection, run: &mut RunTable) {
-    let end = &section.demand.end;
-    let clones = u64::from(section.clones);
-    run.operations = end.operations.map(|n| n.saturating_mul(clones));
-    run.bytes = end.bytes.map(|bytes| {
+/// Operations of so many clones of a section together.
+fn operations(section: &JobSection, clones: u32) -> Option<u64> {
+    section.demand.end.operations.map(|n| n.saturating_mul(clones.into()))
+}
+
+/// Bytes of so many clones of a section together.
+fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
+    let clones = u64::from(clones);
+    section.demand.end.bytes.map(|bytes| {
         // A lap leaves out what lies between the blocks, and the section ends with it.
         if let (OffsetOrder::Strided(step), BlockSize::Fixed(ByteSize(block)), Some(size)) =
             (&section.pattern.order, &section.pattern.block, section.target.size)
@@ -171,62 +268,7 @@ fn amount(section: &JobSection, run: &mut RunTable) {
             _ => bytes,
         };
         ByteSize(whole.saturating_mul(clones))
-    });
-}
-
-/// Sections side by side that end by amount end one by one: each makes its passes. The bytes that
-/// the run needs for all of them, unless a time ends it.
-fn common_end(group: &[JobSection], wrong: &mut Vec<Error>) -> Option<ByteSize> {
-    let finite: Vec<&JobSection> = group.iter().filter(|s| !s.demand.end.time_based).collect();
-    if let Some(bytes) = equal_shares(group) {
-        return Some(bytes);
-    }
-    for section in finite.iter().filter(|section| !ends_by_passes(section)) {
-        let what = format!(
-            "[{}] ends by number_ios, by io_size or by draws of any block (norandommap), and others beside it end \
-             otherwise, which cannot be expressed",
-            section.name
-        );
-        let hint = "let all sections end by time: time_based=1 and runtime";
-        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
-    }
-    if finite.len() < group.len() || group[0].demand.end.runtime.is_some() {
-        return None;
-    }
-    // The default end after 30 s must not cut them short. A run shares its bytes out evenly among
-    // the workers: the most that one needs, for each.
-    let bytes: Option<Vec<u64>> = finite.iter().map(|s| s.demand.end.bytes).collect();
-    let workers: u64 = group.iter().map(|s| u64::from(s.clones)).sum();
-    let most = bytes.and_then(|bytes| bytes.into_iter().max());
-    if most.is_none() {
-        let what = "sections side by side without sizes have no common end";
-        let hint = "give each a size, or time_based=1 and runtime";
-        wrong.push(Error::usage(what).with("at", &group[0].place).hint(hint));
-    }
-    most.map(|most| ByteSize(most.saturating_mul(workers)))
-}
-
-/// Whether what a section does is a number of passes over its data.
-fn ends_by_passes(section: &JobSection) -> bool {
-    let end = &section.demand.end;
-    let drawn = matches!(
-        section.pattern.order,
-        OffsetOrder::Uniform { cover: false } | OffsetOrder::Skewed(_)
-    );
-    // A size that cannot be read is a complaint already.
-    let sized = section.target.size != Some(0);
-    !sized || (end.operations.is_none() && end.passes.is_some() && !drawn)
-}
-
-/// The bytes of a group in which not all end by passes, where every worker does as many: a run shares its bytes
-/// out evenly.
-fn equal_shares(group: &[JobSection]) -> Option<ByteSize> {
-    let of = |s: &JobSection| s.demand.end.bytes.filter(|_| s.demand.end.operations.is_none());
-    let each = group.first().and_then(of)?;
-    let equal = group.iter().all(|s| !s.demand.end.time_based && of(s) == Some(each));
-    let workers: u64 = group.iter().map(|s| u64::from(s.clones)).sum();
-    let passes = group.iter().all(ends_by_passes);
-    Some(ByteSize(each.saturating_mul(workers))).filter(|_| equal && !passes)
+    })
 }
 
 fn target(first: &JobSection, layout: &TargetLayout) -> TargetPlan {
@@ -248,24 +290,22 @@ fn target(first: &JobSection, layout: &TargetLayout) -> TargetPlan {
     }
 }
 
-fn workloads(group: &[JobSection], layout: &TargetLayout) -> Vec<WorkloadTable> {
-    let mut taken = BTreeSet::new();
-    let mut made = Vec::new();
-    let by_passes = group.len() > 1 && equal_shares(group).is_none();
-    for (section, extents) in group.iter().zip(&layout.extents) {
-        for (index, extent) in extents.iter().enumerate() {
-            let name = match extents.len() {
-                1 => section.name.clone(),
-                _ => format!("{}-{index}", section.name),
-            };
-            let passes = by_passes && !section.demand.end.time_based;
-            let mut workload = workload(section, extent);
-            workload.name = Some(unique_name(&name, &mut taken));
-            workload.passes = section.demand.end.passes.filter(|_| passes);
-            made.push(workload);
-        }
-    }
-    made
+/// The workloads of a section, each with the clones of it that are its workers.
+fn of_section(
+    section: &JobSection,
+    extents: &[WorkloadExtent],
+    taken: &mut BTreeSet<String>,
+) -> Vec<(u32, WorkloadTable)> {
+    let one = |(index, extent): (usize, &WorkloadExtent)| {
+        let name = match extents.len() {
+            1 => section.name.clone(),
+            _ => format!("{}-{index}", section.name),
+        };
+        let mut workload = workload(section, extent);
+        workload.name = Some(unique_name(&name, taken));
+        (extent.workers, workload)
+    };
+    extents.iter().enumerate().map(one).collect()
 }
 
 fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {

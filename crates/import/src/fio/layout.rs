@@ -1,6 +1,5 @@
-//! Sections that run side by side on one target: its path, size and files, and which part of it
-//! each workload uses. fio gives every section its own target; a Taillight job has one, so what
-//! does not fit into one is refused here.
+//! The targets of sections that run side by side: path, size and files of each, and which part of it
+//! each workload uses. As in fio a section has files of its own; those that name one file share a target.
 
 use num_integer::gcd;
 use taillight_core::Error;
@@ -44,7 +43,7 @@ pub struct TargetLayout {
 /// Refuses two sections that need different targets or runs.
 pub fn differ(first: &JobSection, other: &JobSection, what: &str) -> Error {
     Error::usage(format!(
-        "[{}] and [{}] run side by side but differ in {what}, which is one for a whole job",
+        "[{}] and [{}] run side by side but differ in {what}, which is one for both",
         first.name, other.name
     ))
     .with("at", &other.place)
@@ -54,9 +53,27 @@ pub fn differ(first: &JobSection, other: &JobSection, what: &str) -> Error {
     ))
 }
 
-/// Finds the layout. What does not fit into one target goes to `wrong`.
-pub fn layout(group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
-    let first = &group[0];
+/// The sections of a group, by number, that have a target in common, in their order. A verified group has one:
+/// what several targets hold is not verified.
+pub fn shares(group: &[JobSection]) -> Vec<Vec<usize>> {
+    if group.iter().any(|s| s.verify) {
+        return vec![(0..group.len()).collect()];
+    }
+    let mut shares: Vec<Vec<usize>> = Vec::new();
+    for (number, section) in group.iter().enumerate() {
+        let own = matches!(section.target.files, FilePlacement::Own(_));
+        let same = |share: &&mut Vec<usize>| group[share[0]].target.files == section.target.files;
+        match shares.iter_mut().find(same).filter(|_| !own) {
+            Some(share) => share.push(number),
+            None => shares.push(vec![number]),
+        }
+    }
+    shares
+}
+
+/// Finds the layout of sections that have a target in common. What does not fit into one goes to `wrong`.
+pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
+    let first = group[0];
     for other in &group[1..] {
         let (a, b) = (&first.target, &other.target);
         let own = |files: &FilePlacement| match files {
@@ -74,7 +91,11 @@ pub fn layout(group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
             wrong.push(differ(first, other, OPTIONS));
         }
         if a.files != b.files && !side_by_side {
-            wrong.push(differ(first, other, "filename or directory"));
+            wrong.push(differ(
+                first,
+                other,
+                "filename or directory, where what was written is verified",
+            ));
         }
     }
     let mut layout = match &first.target.files {
@@ -146,7 +167,7 @@ fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64
 }
 
 /// All clones of all sections on one file, one device, or none.
-fn shared_file(path: Option<&str>, group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
+fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let (mut notes, mut extents) = (Vec::new(), Vec::new());
     let mut end = Some(0);
     for section in group {
@@ -215,7 +236,7 @@ fn each_clone(
 }
 
 /// Files of its own for every clone: a directory of equal files, a run of them for each.
-fn own_files(paths: &[Vec<String>], group: &[JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
+fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let mut notes = Vec::new();
     let sizes: Vec<u64> =
         group.iter().map(|section| file_size(section, &mut notes, wrong)).collect();

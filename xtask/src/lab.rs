@@ -1,5 +1,5 @@
 //! `cargo xtask lab`: the injection lab against the product as built here, and its matrix in
-//! `crates/lab/RESULTS.md`.
+//! `crates/lab/RESULTS.md`, with what it says together in `docs/explain.md`.
 
 use std::process::Command;
 
@@ -7,7 +7,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::{setup, tool};
 
-const PAGE: &str = "crates/lab/RESULTS.md";
+/// Pages that have a table of scores, each with the flag of the lab that prints it.
+const PAGES: [(&str, &str); 2] =
+    [("crates/lab/RESULTS.md", "--matrix"), ("docs/explain.md", "--overview")];
 const BEGIN: &str = "<!-- lab: written by `cargo xtask lab --write`; do not edit -->";
 const END: &str = "<!-- lab end -->";
 
@@ -16,6 +18,7 @@ const RESULTS: &str = "crates/lab/present.jsonl";
 
 /// Installs what the lab uses, makes trials (arguments go on to the lab), adds their scores to [`RESULTS`] with
 /// the day and the code, prints the matrix over all of them; `--write` puts it into the docs, `--fresh` forgets earlier ones.
+/// `--pages` writes the pages from the scores that are there.
 pub fn main(args: &[&str]) -> Result<bool> {
     let results = tool::root().join(RESULTS);
     setup::main(&["lab"])?;
@@ -32,14 +35,17 @@ pub fn main(args: &[&str]) -> Result<bool> {
         lab.arg("--made").arg(&made).args(more).current_dir(tool::root());
         lab
     };
+    let pages = args.contains(&"--pages");
     let own = ["--write", "--fresh"];
     let rest: Vec<&str> = args.iter().copied().filter(|a| !own.contains(a)).collect();
-    let fine = lab(&rest).status().context("the lab")?.success();
-    if args.contains(&"--write") {
-        let matrix = tool::output(&mut lab(&["--matrix"]))?;
-        let path = tool::root().join(PAGE);
-        let page = std::fs::read_to_string(&path)?;
-        std::fs::write(&path, put(&page, BEGIN, END, &matrix)?)?;
+    let fine = pages || lab(&rest).status().context("the lab")?.success();
+    if pages || args.contains(&"--write") {
+        for (name, flag) in PAGES {
+            let table = tool::output(&mut lab(&[flag]))?;
+            let path = tool::root().join(name);
+            let page = std::fs::read_to_string(&path)?;
+            std::fs::write(&path, put(&page, BEGIN, END, &table)?)?;
+        }
     }
     Ok(fine)
 }

@@ -37,8 +37,8 @@ cargo xtask CHORE
   docs [--check]        write the generated docs, or check that they are current
   dashboards            write the Grafana dashboards from dashboards/panels.toml
   bpf                   build the trace programs anew (needs clang)
-  lab [--only A,B] [--engine E] [--ms N] [--repeats N] [--keep DIR] [--fresh] [--write]
-                        faults with known truth, scored; --write puts the matrix into the docs
+  lab [--only A,B] [--engine E] [--ms N] [--repeats N] [--keep DIR] [--fresh] [--write] [--pages]
+                        faults with known truth, scored; --write puts the tables into the docs, --pages does no more
   proof intervals|disk-for [--page]
                         how often intervals and ceilings err, half an hour; --page: the table alone
   demo                  measure the disk under this directory, one overlaid report

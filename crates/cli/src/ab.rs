@@ -1,7 +1,5 @@
-//! `taillight ab`: two jobs in turns until it is known whether they differ.
-//!
-//! What it is: flags into two plans and what is asked of them. What it is not: the order of the runs
-//! (`taillight_suite::ab`) or the judgement (`taillight_compare`).
+//! `taillight ab`: two jobs in turns until it is known whether they differ. Flags become two plans and what
+//! is asked of them; `taillight_suite::ab` orders the runs, `taillight_compare` judges.
 
 use std::path::Path;
 

@@ -1,7 +1,6 @@
-//! Limits of the process (`ulimit`) that would otherwise end it without a word.
-//!
-//! What it is: an orderly start, and words for a process that ends by one of them. What it is not:
-//! signals that ask a run to end (`run::signals`), SIGXCPU among them. Called first by `main`.
+//! Limits of the process (`ulimit`) that would otherwise end it without a word: an orderly start, and words
+//! for a process that is ended by a limit. Called first by `main`. Signals that ask a run to end, SIGXCPU
+//! among them, are `run::signals`'s.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

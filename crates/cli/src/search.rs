@@ -1,7 +1,5 @@
-//! `taillight search`: the highest demand under a ceiling, from flags or a job file.
-//!
-//! What it is: flags into a job with `[search]`, which `taillight run` runs. What it is not: the search
-//! (`taillight-suite`).
+//! `taillight search`: the highest demand under a ceiling, from flags or a job file. Flags become a job with
+//! `[search]`, which `taillight run` runs.
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{FlagValue, Job};

@@ -1,7 +1,6 @@
-//! `taillight suite`: a method made of many runs, from a file of `suites/` or one of the user.
-//!
-//! What it is: flags into the request of a suite, and the start or the resuming of its series. What
-//! it is not: any suite; they are data and rules in `taillight-suite`.
+//! `taillight suite`: a method made of many runs, from a file of `suites/` or one of the user. Flags become
+//! the request of a suite, and its series is started or resumed; the suites are data and rules in
+//! `taillight-suite`.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,11 +1,10 @@
 //! Whether a figure of one side of runs differs from that of the other: `taillight compare`, and the
-//! judgement of `taillight ab`.
+//! judgement of `taillight ab`; and `taillight history`, nights of runs with their changes.
 //!
-//! What it is: which directories a side is, whether two sides may be compared, the figures with interval
-//! and verdict, pairs, the gate, and the texts; nights of runs with their changes: `taillight history`. What
-//! it is not: the statistics (`taillight_stats::compare`) or reports of single runs. It reads summaries and
-//! manifests only, so that its cost does not depend on how many I/Os a run has. Called by `cli` and by the
-//! method `ab` of `taillight-suite`.
+//! Here are: which directories a side is, whether two sides may be compared, the figures with interval
+//! and verdict, pairs, the gate, and the texts. The crate reads summaries and manifests only, so that its
+//! cost does not depend on how many I/Os a run has. Called by `cli` and by the method `ab` of
+//! `taillight-suite`.
 //!
 //! One run a side can say that these two runs differ, never that the systems do: that needs several runs
 //! on each side, whose own variation is the measure.

@@ -1,7 +1,6 @@
-//! Pairs of runs: one of each side, run one after the other, in an order that takes turns.
-//!
-//! What it is: the order, the rule by which pairs are dropped, and what a comparison of pairs has beside
-//! that of two sides. What it is not: the running of pairs (the method `ab` of `taillight-suite`).
+//! Pairs of runs, one of each side: the order in which sides take turns, the rule by which pairs are
+//! dropped, and what a comparison of pairs has beside that of two sides. The method `ab` of
+//! `taillight-suite` runs the pairs.
 
 use taillight_core::plan::GateFail;
 use taillight_rundir::Manifest;

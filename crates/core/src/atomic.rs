@@ -1,8 +1,9 @@
-//! Files that appear whole or not at all: temporary name, sync, rename, sync of the directory.
+//! Writes a file whole or not at all: temporary name, sync, rename, sync of the directory. Every file of
+//! Taillight's output is written through this module.
 //!
-//! What it is: the one way in which Taillight writes a file of its output, wherever that lies. What it is
-//! not: a judgement whether a regular file that is there may be replaced; who is given a name by a person
-//! looks at it first. Whatever else has the name (a link, a directory, a device, a pipe) is refused.
+//! Anything but a regular file that already has the name (a link, a directory, a device, a pipe) is
+//! refused. Whether a regular file may be replaced is the caller's to ask: [`may_write`] does so for names
+//! given by a person.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
 //! Block-size files: text in, sizes with counts out. Read when a job is resolved, so that a plan holds
-//! the sizes themselves. What it is not: the draw of a size (the engine's generator).
+//! the sizes themselves; the engine's generator draws from them.
 
 use std::str::FromStr as _;
 

@@ -1,8 +1,6 @@
-//! Names of keys: a key number becomes the bytes a store sees.
-//!
-//! What it is: YCSB's hash and its two namings, db_bench's binary one, written without allocation
-//! into the caller's buffer. What it is not: which number comes next (the engine's generator), or
-//! values. Compatible bit by bit, so that a data set loaded by YCSB can be read and the other way.
+//! Names of keys: writes a key number as the bytes a store sees, without allocation, into the caller's
+//! buffer. YCSB's hash and its two namings and db_bench's binary naming are followed bit by bit, so that a
+//! data set loaded by YCSB can be read here, and one loaded here by YCSB.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,6 @@
-//! The kinds of latency an I/O can have, and one value for each of them.
-//!
-//! What it is: the one table of names, definitions and formulas of latencies, used by the recorder,
-//! the histogram log, the summary, tables and charts. What it is not: a distribution or a unit.
-//! A new kind is one row of `TABLE` and the place that measures it.
+//! The kinds of latency an I/O can have, and one value for each of them: one table of names, definitions
+//! and formulas for recorder, histogram log, summary, tables and charts. A new kind is one row of `TABLE`
+//! and the place that measures it.
 
 use std::fmt;
 use std::marker::PhantomData;

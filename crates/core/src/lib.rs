@@ -1,8 +1,8 @@
 //! Vocabulary shared by every crate: units, clock, operations, records, plan, errors.
 //!
-//! What it is: plain types with their meaning and units. What it is not: threads, network,
-//! storage access (beyond opening a file that somebody names, and writing one whole), or policy. Every
-//! other crate depends on this one and on nothing sideways.
+//! Plain types with their meaning and units. Every other crate depends on this one and this one on none of
+//! them; it starts no thread and touches storage only to open a file that somebody names and to write one
+//! whole.
 
 pub mod atomic;
 pub mod block_size_file;

@@ -1,7 +1,5 @@
-//! A driver's own options: the table of a job file as the driver's struct.
-//!
-//! What it is: the one reader of `[target.options]`, so that unknown names and wrong values read
-//! alike for every driver. What it is not: knowledge of an option. Drivers call it.
+//! Reads `[target.options]` of a job file as the driver's own struct, so that unknown names and wrong
+//! values are reported alike for every driver.
 
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;

@@ -1,8 +1,5 @@
-//! A percentile held exactly.
-//!
-//! What it is: [`Percentile`], a decimal percentage such as `99.999` kept as an integer fraction, so
-//! that ranks come from integer arithmetic and the text people typed comes back unchanged. What it
-//! is not: a measured value. Job file, plan, statistics and report use it.
+//! [`Percentile`]: a decimal percentage such as `99.999`, kept as an exact integer fraction, so that ranks
+//! come from integer arithmetic and the text people typed comes back unchanged.
 
 use std::cmp::Ordering;
 use std::fmt;

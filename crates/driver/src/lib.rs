@@ -1,8 +1,6 @@
-//! Storage drivers under one contract, and the guard that keeps users' data safe.
-//!
-//! What it is: the traits [`Driver`], [`Target`], [`Session`], the one visible list of drivers,
-//! and the drivers. What it is not: a clock, a schedule or a recorder; the engine owns those.
-//! Callers: `engine` opens targets and drives sessions, `cli` lists drivers and resolves options.
+//! Storage drivers under one contract, and the guard that keeps users' data safe: the traits [`Driver`],
+//! [`Target`], [`Session`], the one visible list of drivers, and the drivers. `engine` opens targets, drives
+//! sessions and owns clock, schedule and recorder; `cli` lists drivers and resolves options.
 
 mod buffers;
 #[cfg(any(test, feature = "testing"))]

@@ -1,7 +1,6 @@
-//! "Cannot do this to that path", with what to do about the usual causes.
-//!
-//! What it is: the one wording of failed system calls before a run. What it is not: statuses of
-//! I/Os in the run, which are data. Called by drivers and by `ownership`, which open or make files.
+//! "Cannot do this to that path", with what to do about the usual causes: the one wording of failed system
+//! calls before a run. Called by drivers and by `ownership`, which open or make files. Failed I/Os in the
+//! run are data and have statuses instead.
 
 use std::io;
 use std::path::{Path, PathBuf};

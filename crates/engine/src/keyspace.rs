@@ -1,9 +1,7 @@
-//! Which keys exist: the one feedback from completions to generators.
-//!
-//! What it is: atomics shared by all workers of one target: the next key number to insert, how
-//! far inserts are acknowledged without a gap, the oldest key not yet deleted. What it is not: a
-//! list of keys; memory is 2 MiB whatever the data set. Callers: the keyed generator asks, the
-//! worker acknowledges.
+//! Which keys exist: the one feedback from completions to generators. Atomics shared by all workers of one
+//! target hold the next key number to insert, how far inserts are acknowledged without a gap, and the
+//! oldest key not yet deleted; memory is 2 MiB whatever the data set. The keyed generator asks, the worker
+//! acknowledges.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,9 +1,6 @@
-//! Makes load and records it.
-//!
-//! What it is: generator (what), schedule (when), worker (the hot loop), recorder and capture
-//! (what happened), collector (intervals), run (phases). What it is not: storage access (drivers),
-//! analysis (report), or output: it hands events to observers and files to the run directory.
-//! Callers: `cli` and `suite` through [`run::run`].
+//! Makes load and records it: generator (what), schedule (when), worker (the hot loop), recorder and
+//! capture (what happened), collector (intervals), run (phases). Storage is reached through drivers; events
+//! go to observers and files to the run directory. `cli` and `suite` enter through [`run::run`].
 
 #[cfg(test)]
 mod answering;

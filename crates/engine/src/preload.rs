@@ -1,8 +1,6 @@
-//! Records that a run on keys expects: loaded before anything is measured.
-//!
-//! What it is: inserts of the key numbers that are missing, with progress, through the same
-//! sessions and payloads as the run. What it is not: measured, recorded, or a workload. The run's
-//! opener calls it between `open` and [`crate::run::run`].
+//! Loads the records that a run on keys expects, before anything is measured: inserts of the key numbers
+//! that are missing, with progress, through the same sessions and payloads as the run. Nothing is recorded.
+//! The run's opener calls it between `open` and [`crate::run::run`].
 
 use std::sync::Arc;
 

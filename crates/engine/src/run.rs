@@ -1,7 +1,6 @@
-//! One run, phase by phase: sessions, barrier, warm-up, measure, drain, then the files.
-//!
-//! What it is: the only place that knows the order of things. What it is not: the hot loop
-//! (`worker`), time (`threaded`, `simulate`) or analysis (`report`). Callers: `cli`, `suite`.
+//! One run, phase by phase: sessions, barrier, warm-up, measure, drain, then the files. The order of things
+//! is decided here alone; the hot loop is `worker`, time is `threaded` and `simulate`. Callers: `cli`,
+//! `suite`.
 
 mod before;
 mod ending;

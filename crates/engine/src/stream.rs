@@ -1,13 +1,13 @@
-//! A stream of blocks or keys that some workers append to and others follow.
+//! A stream of blocks or keys that some workers append to and others follow (`access = "follow"`): atomics
+//! that hold the next block to write, how far blocks are written without a gap, and how far each reader is.
+//! Data goes through the target. Callers: `worker::stream`.
 //!
-//! What it is: atomics shared by all workers whose access is `follow`: the next block to write,
-//! how far blocks are written without a gap, how far each reader is. Any number of writers take
-//! the next block in turns; each reader reads the whole stream. Block n lies at the n-th place of
-//! the extent, around and around; a writer waits rather than overwrite what a reader has not read.
-//! What it is not: data, which goes through the target. Callers: `worker::stream`.
+//! Any number of writers take the next block in turns; each reader reads the whole stream. Block n lies at
+//! the n-th place of the extent, around and around; a writer waits rather than overwrite what a reader has
+//! not read.
 //!
-//! Waiting costs no CPU: who waits sleeps on a futex, and is woken by the next block that is
-//! complete. Nobody sleeps longer than the time he names.
+//! Waiting costs no CPU: a waiting worker sleeps on a futex until the next block is complete, and never
+//! longer than the time it names.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 

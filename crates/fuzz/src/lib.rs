@@ -1,9 +1,9 @@
 //! Files, replies and captures that Taillight reads, as functions of bytes, with good input to begin
-//! from. No input may panic, hang or take memory without a limit. What is not here: docs/testing.md.
+//! from. No input may panic, hang or take memory without a limit. What is not covered: docs/testing.md.
 //!
-//! What it is: one table of targets, and how good input is damaged. What it is not: the engine
-//! (`tests/campaign.rs`: property tests under `cargo test`, campaigns under a fuzzer), or a test of what
-//! is read, which stands beside each reader. A target is added by one line in [`targets`].
+//! A target is one line in [`targets`]; [`damaged`] damages good input. `tests/campaign.rs` runs them: as
+//! property tests under `cargo test`, as campaigns under a fuzzer. Whether a reader reads correctly is
+//! tested beside that reader.
 
 mod readers;
 mod seeds;

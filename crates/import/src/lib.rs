@@ -1,9 +1,9 @@
-//! Job files of other benchmarks: read into Taillight job files, and written from plans.
+//! Job files of other benchmarks: read into Taillight job files, and written from plans. Results of other
+//! tools, read into run directories, are in [`results`].
 //!
-//! What it is: text to text. Every option of the other format is mapped, accepted because it
-//! changes nothing (with the reason), or refused with what it would change; none is ignored.
-//! What it is not: I/O of any kind, or knowledge of drivers; the job files made here go through
-//! the same checks as any other. `cli` calls it for `import`, `export` and `run job.fio`.
+//! Every option of the other format is mapped, accepted because it changes nothing (with the reason), or
+//! refused with what it would change; none is ignored. The job files made here go through the same checks
+//! as any other. `cli` calls this crate for `import`, `export` and `run job.fio`.
 
 mod effect;
 pub mod fio;

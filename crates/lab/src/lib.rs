@@ -1,10 +1,9 @@
-//! The injection lab: faults with known truth, made beside a traced run, to score what
-//! `taillight explain` blames them on.
+//! The injection lab: makes faults with known truth beside a traced run, to score what `taillight explain`
+//! blames them on. It runs Taillight as any user does, and is no part of the product.
 //!
-//! What it is: a program beside the product, like the benches; it runs Taillight as any user does.
-//! What it is not: part of the product. Everything it touches it made itself: images in memory, loop
-//! devices, mounts and control groups with its name; all is taken back on every way out, and a lab
-//! that was killed is swept up by the next. Called by `cargo xtask lab` and by a test.
+//! Everything it touches it made itself: images in memory, loop devices, mounts and control groups with
+//! its name. All is taken back on every way out; after a lab that was killed, the next one sweeps up.
+//! Called by `cargo xtask lab` and by a test.
 
 pub mod blocklog;
 pub mod cleanup;

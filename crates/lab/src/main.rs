@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use taillight_lab::cleanup::{LabLock, StopSignal};
 use taillight_lab::faults::{FAULTS, Fault, find};
-use taillight_lab::score::{Score, matrix};
+use taillight_lab::score::{Score, matrix, overview, read};
 use taillight_lab::setting::Setting;
 use taillight_lab::trial::{self, NotMade};
 use taillight_s3test::{FaultyServer, ServerSettings};
@@ -55,6 +55,9 @@ struct LabArgs {
     /// Only print the matrix of the scores that are there.
     #[arg(long)]
     matrix: bool,
+    /// Only print what these scores say together, for users.
+    #[arg(long, conflicts_with = "matrix")]
+    overview: bool,
 }
 
 impl LabArgs {
@@ -159,12 +162,13 @@ fn run() -> Result<bool> {
         return Ok(true);
     }
     let fine = match &args.taillight {
-        Some(taillight) if !args.matrix => trials(&args, taillight)?,
+        Some(taillight) if !args.matrix && !args.overview => trials(&args, taillight)?,
         _ => true,
     };
     let text = std::fs::read_to_string(&args.results).unwrap_or_default();
-    let scores: Vec<Score> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    print!("\n{}", matrix(&scores)?);
+    let scores = read(&text)?;
+    let made = if args.overview { overview } else { matrix };
+    print!("\n{}", made(&scores)?);
     Ok(fine)
 }
 

@@ -158,9 +158,38 @@ fn percent(n: u64, of: u64) -> String {
 /// Layers in which a machine is slow by itself: its CPUs are shared, and so is what serves its disks.
 const NATURAL: [&str; 2] = ["cpu", "device"];
 
+/// Scores from lines of JSON. Errors: a line is none.
+pub fn read(lines: &str) -> Result<Vec<Score>> {
+    Ok(lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+}
+
+/// The table for users in Markdown: all scores together, beside all first results. Errors: as [`read`].
+pub fn overview(scores: &[Score]) -> Result<String> {
+    let mut out = String::from(
+        "| results | injected outliers | right | wrong | sure | of these wrong |\n\
+         |---|--:|--:|--:|--:|--:|\n",
+    );
+    for (what, scores) in [
+        ("present code, all kinds and settings", scores),
+        ("first results, each kind once", &read(FIRST)?),
+    ] {
+        let sum = |of: fn(&Score) -> u64| scores.iter().map(of).sum::<u64>();
+        let all = sum(Score::injected);
+        out.push_str(&format!(
+            "| {what} | {all} | {} | {} | {} | {} |\n",
+            percent(sum(Score::right), all),
+            percent(sum(Score::wrong), all),
+            sum(|s| s.sure().0),
+            sum(|s| s.sure().1),
+        ));
+    }
+    Ok(out)
+}
+
 /// Scores as tables in Markdown: one row per fault and engine, first results, then what they say together.
+/// Errors: as [`read`].
 pub fn matrix(scores: &[Score]) -> Result<String> {
-    let first: Vec<Score> = FIRST.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let first = read(FIRST)?;
     let (quiet, other): (Vec<Score>, Vec<Score>) =
         scores.iter().cloned().partition(|s| s.setting.is_empty());
     let (rows, first) = (by_kind(&quiet), by_kind(&first));
@@ -344,6 +373,15 @@ fn coverage(scores: &[Score], out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pages_are_what_the_scores_say() {
+        let scores = read(include_str!("../present.jsonl")).unwrap();
+        let results = include_str!("../RESULTS.md");
+        assert!(results.contains(matrix(&scores).unwrap().trim()), "cargo xtask lab --pages");
+        let for_users = include_str!("../../../docs/explain.md");
+        assert!(for_users.contains(&overview(&scores).unwrap()), "cargo xtask lab --pages");
+    }
 
     fn score(truth: &str, blamed: &[(&str, u64)]) -> Score {
         Score {

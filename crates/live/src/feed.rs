@@ -1,8 +1,6 @@
-//! From the engine's collector to the model: one message a call, taken up when somebody looks.
-//!
-//! What it is: the [`Observer`] that a run hands its intervals to, and the state behind every view.
-//! What it is not: work at an interval's close; a message is a pointer to what the collector keeps
-//! anyway, and is folded into the model by whoever asks next.
+//! From the engine's collector to the model: the [`Observer`] that a run hands its intervals to, and the
+//! state behind every view. At an interval's close a message costs a pointer to what the collector keeps
+//! anyway; the next view that asks folds it into the model.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

@@ -1,8 +1,8 @@
-//! The head of an HTTP request: what is asked, and whether it may be.
+//! The head of an HTTP request: what is asked, and whether it may be. Pure functions over bytes; `server`
+//! has the sockets.
 //!
-//! What it is: pure functions over bytes. What it is not: a socket (`server`). Only GET and HEAD, and
-//! only for a `Host` that is this machine by address or by the name the user gave: a page of somebody
-//! else's that resolves its own name to this address gets nothing.
+//! Only GET and HEAD are answered, and only for a `Host` that is this machine by address or by the name the
+//! user gave: a page of somebody else's that resolves its own name to this address gets nothing.
 
 use std::net::IpAddr;
 

@@ -1,9 +1,8 @@
 //! Views of a run while it goes on: a page in a browser, metrics for Prometheus, a screen on a terminal.
 //!
-//! What it is: one model ([`LiveModel`]) fed by the collector at each interval's close
-//! ([`LiveFeed`]), and a small server ([`LiveServer`]) whose answers are made from it when somebody
-//! asks. What it is not: a source of figures (the collector's intervals are), part of the hot loop, or
-//! the report. With nobody connected an interval costs one message in a queue. Called by `cli`.
+//! One model ([`LiveModel`]) is fed by the collector at each interval's close ([`LiveFeed`]); a small server
+//! ([`LiveServer`]) makes its answers from the model when somebody asks. All figures are of the collector's
+//! intervals. With nobody connected an interval costs one message in a queue. Called by `cli`.
 
 mod classic;
 mod export;

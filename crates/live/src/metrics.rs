@@ -1,7 +1,6 @@
-//! The model as metric families: names, labels and units of `/metrics`.
-//!
-//! What it is: the one list of what is exported, whatever the format. Base units (seconds, bytes); no
-//! run id on series: `taillight_run_info` is joined. Listed for users in docs/live.md.
+//! The model as metric families: the one list of names, labels and units of `/metrics`, whatever the format.
+//! Base units (seconds, bytes); no run id on series: `taillight_run_info` is joined. Listed for users in
+//! docs/live.md.
 
 use taillight_core::LatencyKind;
 use taillight_rundir::manifest::LiveViewCost;

@@ -1,8 +1,6 @@
-//! The live model: what every view of a running run shows, computed once.
-//!
-//! What it is: totals, tracks and the state of the run, folded from what the collector closed.
-//! What it is not: the report, which reads every I/O when the run is over; here are histograms with
-//! an error of 0.1 %, and figures "so far".
+//! The live model: totals, tracks and the state of a run that goes on, folded once for every view from the
+//! intervals that the collector closed. Figures are "so far", from histograms with an error of 0.1 %; the
+//! report reads every I/O when the run is over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
-//! A finished run sent to a Prometheus by remote write.
-//!
-//! What it is: version 1 of the protocol, which every Prometheus with a receiver takes (2.33 and newer;
-//! native histograms from 2.40), as protobuf in Snappy blocks over plain HTTP. What it is not: a client that
-//! waits and tries again: the run directory stays, and what was sent twice is stored once.
+//! Sends a finished run to a Prometheus by remote write: version 1 of the protocol, which every Prometheus
+//! with a receiver takes (2.33 and newer; native histograms from 2.40), as protobuf in Snappy blocks over
+//! plain HTTP. Nothing is tried again: the run directory stays, and what was sent twice is stored once.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

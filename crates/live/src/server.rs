@@ -1,9 +1,10 @@
-//! One thread that answers browsers and scrapers of a run.
+//! One thread that answers browsers and scrapers of a run; `page` and `metrics` have the answers, `head` the
+//! requests.
 //!
-//! What it is: a loop over `poll` with a number of connections, none of which can hold it up: whoever does
-//! not ask or read is dropped, at the latest when another one comes. Pages that get events have a number
-//! of their own, so that there is always room for a scrape. It sleeps until somebody asks; with nobody connected nothing wakes it. It runs
-//! at nice 19 and off the workers' CPUs. What it is not: answers (`page`, `metrics`) or HTTP (`head`).
+//! A loop over `poll` holds a limited number of connections, none of which can hold it up: a client that
+//! does not ask or read is dropped, at the latest when another one comes. Pages that get events have a limit
+//! of their own, so that there is always room for a scrape. The thread sleeps until somebody asks; with
+//! nobody connected nothing wakes it. It runs at nice 19 and off the workers' CPUs.
 
 #[cfg(test)]
 mod tests;

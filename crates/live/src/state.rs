@@ -1,7 +1,5 @@
-//! The model as the page and programs see it: figures, and the words that go with them.
-//!
-//! What it is: `/api/state` and the charts of the page, drawn by the report's own code. What it is
-//! not: a source of figures.
+//! The model as the page and programs see it: `/api/state` with its figures and words, and the charts of the
+//! page, drawn by the report's own code.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

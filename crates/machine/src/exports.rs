@@ -1,9 +1,8 @@
 //! What the kernel itself gives to others from this machine's disks and files, read from configfs: SCSI
-//! targets (LIO), NVMe targets (nvmet), and USB gadgets that are disks.
+//! targets (LIO), NVMe targets (nvmet), and USB gadgets that are disks. The driver's guard asks.
 //!
-//! What it is: the paths that were written there. What it is not: their meaning, which may be another
-//! in the mount namespace of whoever wrote them. Called by the driver's guard. An export by NFS, or by a
-//! program, is not listed here.
+//! Paths are as they were written there; in the mount namespace of their writer they may mean something
+//! else. An export by NFS, or by a program, is not listed.
 
 use std::path::PathBuf;
 

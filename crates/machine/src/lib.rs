@@ -1,9 +1,9 @@
 //! What the kernel says of this machine: mounts, memory, processors, pressure, control groups and
 //! block devices, read from `/proc` and `/sys` below a root that tests can move.
 //!
-//! What it is: the one owner of these formats; small parsers that keep every field an old kernel
-//! or a container still shows. What it is not: a judgement, a sampler or a name for JSON; `trace`,
-//! the drivers' guard, the injection lab and `taillight doctor` put these readings to use.
+//! Small parsers that keep every field an old kernel or a container still shows. Judgement, sampling and
+//! names in JSON belong to the callers: `trace`, the drivers' guard, the injection lab and `taillight
+//! doctor`.
 //!
 //! The crate `procfs` was looked at and left out: its readers fail as a whole when one field is
 //! missing, lose the order of mount options, and do not undo the escapes in paths.

@@ -1,7 +1,5 @@
-//! Rights of this process, and how it gets one that it lacks: a hint that knows who asks.
-//!
-//! What it is: capabilities as the kernel counts them, and the one text for "run as root" and what else may be
-//! missing. What it is not: a test whether something is allowed, which more than capabilities decides.
+//! Rights of this process as the kernel counts them, and the one text for "run as root" and what else may
+//! be missing. Whether something is allowed depends on more than capabilities: try it.
 
 use crate::root::{Sys, field};
 

@@ -1,7 +1,5 @@
-//! Reads run directories: analysis, model, charts, renderers.
-//!
-//! What it is: everything between a run directory and what a person reads. What it is not: it
-//! measures nothing and changes no captured data. Called by `cli`.
+//! Reads run directories and makes what a person reads: analysis, model, charts, renderers. Captured data
+//! is never changed. Called by `cli`.
 //!
 //! Each folder is one stage, and a stage uses only those before it:
 //! [`analyse`] (figures of a run directory) -> [`attribution`] (why the tail is slow), `verdict`

@@ -1,8 +1,8 @@
-//! Tables of rows as Parquet columns, for files small enough to be held as rows.
+//! Tables of rows as Parquet columns, for files small enough to be held as rows; `ios.parquet` has
+//! streaming columns of its own.
 //!
-//! A table is one `table_row!` list: the fields of a row in file order, each with its [`CellType`]. What
-//! this is not: the streaming columns of `ios.parquet`. Callers: the modules of `host`, `intervals`,
-//! `layers`, `store` and `ledger`.
+//! A table is one `table_row!` list: the fields of a row in file order, each with its [`CellType`]. Callers:
+//! the modules of `host`, `intervals`, `layers`, `store` and `ledger`.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,10 @@
 //! Directories of capture chunks: made and held by the process that measures, found later when that
-//! process died without removing them.
+//! process died without removing them. [`crate::salvage`] turns the chunks found into `ios.parquet`.
 //!
 //! What proves that a directory is ours and that nobody uses it: its name, its user, a file that only
 //! [`CaptureDir`] writes and locks, nothing but chunks beside it, and that the lock is free. The
-//! kernel lets go of a lock however a process ends, and in every container alike. What this is not:
-//! [`crate::salvage`], which turns chunks into `ios.parquet`. Callers: `engine` (making), `cli`
-//! (finding).
+//! kernel lets go of a lock however a process ends, and in every container alike. Callers: `engine`
+//! (making), `cli` (finding).
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

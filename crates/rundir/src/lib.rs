@@ -1,8 +1,6 @@
-//! The run directory: the only owner of the names on disk (docs/design.md, Fixed names).
-//!
-//! What it is: types, writers and readers of every file a run leaves, and the salvage of a run
-//! that was killed. What it is not: statistics (they arrive ready made) or rendering.
-//! Engine and trace write through it, `report` reads through it.
+//! The run directory: types, writers and readers of every file a run leaves, and the salvage of a run that
+//! was killed. Names on disk are decided here alone (docs/design.md, Fixed names). Engine, trace and
+//! import write through this crate, `report` reads through it; statistics arrive ready made.
 
 pub mod atomic;
 pub mod bus;

@@ -1,7 +1,5 @@
-//! What of a run's totals completed inside the measure phase, and what was drained after it.
-//!
-//! What it is: two objects of `summary.json` (`in_phase` of every `Totals`). What it is not: the totals
-//! themselves (`summary`), or who counts them (the report).
+//! What of a run's totals completed inside the measure phase, and what was drained after it: two objects
+//! of `summary.json`, `in_phase` of every `Totals`. The report counts them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 //! their own (see [`crate::own_sum`]).
 //!
 //! Parquet pages written here carry no checksum of their own, so a flipped bit may decode to a
-//! wrong latency. What this is not: a signature; it finds damage, not intent. Callers: `cli` and
-//! salvage (taking), all who read a run (comparing), imports (both).
+//! wrong latency. A checksum finds damage, not intent. Callers: `cli` and salvage (taking), all who read a
+//! run (comparing), imports (both).
 
 use std::fs::File;
 use std::io::Read;

@@ -1,11 +1,10 @@
 //! Servers for tests of object stores: MinIO where it is there, else a small one of our own, with
-//! the bucket [`BUCKET`] and the credentials [`ID`] and [`SECRET`].
+//! the bucket [`BUCKET`] and the credentials [`ID`] and [`SECRET`]. A development dependency
+//! (`docs/design/` says why it is here), and no store for anybody's data.
 //!
-//! What it is: a development dependency; tests and comparisons start one each, on loopback, with
-//! data that goes with it. What it is not: part of the product, or a store for anybody's data
-//! (`docs/design/` says why it is here). [`ObjectServer::start`] says on standard error which it took.
-//!
-//! `TAILLIGHT_MINIO` names a MinIO; empty, it hides the one that is cached.
+//! Tests and comparisons start one each, on loopback, with data that goes with it.
+//! [`ObjectServer::start`] says on standard error which it took. `TAILLIGHT_MINIO` names a MinIO; empty, it
+//! hides the one that is cached.
 
 mod api;
 mod auth;

@@ -1,7 +1,5 @@
-//! Binomial tail probabilities, exact to rounding, for counts up to 1e11 and beyond.
-//!
-//! What it is: the numerical routine behind every interval of ranks and every test of a ceiling. What it
-//! is not: a general statistics library; nothing outside the crate calls it.
+//! Binomial tail probabilities, exact to rounding, for counts up to 1e11 and beyond: every interval of
+//! ranks and every test of a ceiling in this crate rests on them.
 //!
 //! Sources: C. Loader, "Fast and accurate computation of binomial probabilities" (2000), for the
 //! mass function by saddle point, which stays accurate where factorials would cancel; DiDonato and

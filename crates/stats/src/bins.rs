@@ -1,8 +1,6 @@
-//! The logarithmic distribution for pictures.
-//!
-//! What it is: 50 bins per decade from 10 ns to 100 s, as PCPer's latency plots use, plus explicit
-//! counts below and above, so that no I/O is ever lost from a picture. What it is not: a source
-//! of percentiles (use the [`Dist`] it was made from). Called by the report.
+//! Logarithmic bins for pictures of a distribution: 50 per decade from 10 ns to 100 s, as PCPer's
+//! latency plots have them, with counts below and above, so that a picture loses no I/O. Percentiles
+//! come from the [`Dist`] that was binned, never from the bins.
 
 use std::ops::Range;
 use std::sync::LazyLock;

@@ -1,14 +1,12 @@
-//! Whether response times keep under a ceiling, with statistical honesty.
+//! Whether response times keep under a ceiling: the test behind `qos.ceiling`, "at most 1 - p of all
+//! I/Os take longer than the ceiling".
 //!
-//! What it is: the test behind `qos.ceiling`: "at most 1 - p of all I/Os take longer than the
-//! ceiling". The share of slower I/Os is a binomial proportion among as many independent I/Os as the
+//! The share of slower I/Os is a binomial proportion among as many independent I/Os as the
 //! measured ones are worth at that latency, with an exact 95 % interval (Clopper and Pearson, Biometrika 26,
-//! 1934). What it is not: a comparison of two runs. Called by the report.
-//!
-//! The answer is that of the percentile's interval: pass where it ends at or under the ceiling, fail
-//! where it begins above it, else undecided; so verdict and interval cannot contradict each other. Where the
-//! run is too short for an interval, it fails if so many were slower as no dependence explains: by Markov's
-//! inequality a share of s lets a run have f slower ones with a probability of s / f at most.
+//! 1934). The answer is that of the percentile's interval: pass where the interval ends at or under the
+//! ceiling, fail where it begins above it, else undecided; so verdict and interval cannot contradict each
+//! other. A run too short for an interval fails if so many I/Os were slower as no dependence explains: by
+//! Markov's inequality a share of s lets a run have f slower ones with a probability of s / f at most.
 
 use crate::binomial::Chance;
 use crate::confidence::TWO_SIDED;

@@ -1,15 +1,15 @@
-//! Whether the level of a run changed once while it was measured: when, in which figure, from what to what.
+//! Finds the one moment at which the level of a run changed: when, in which figure (a rate, the median, a
+//! share above a latency), from what to what. The error rate holds over all figures looked at together.
+//! Slow drifts and second changes are not found; changes between runs are in
+//! [`compare`](crate::compare::changes).
 //!
-//! What it is: one change point of a rate, of the median, or of the share above a latency, over up to 64 equal
-//! slices of the run, with an error rate over all figures that are looked at together. What it is not: several
-//! changes, a slow drift, or single events; those of a history of runs are in [`compare`](crate::compare::changes).
-//!
-//! Method. Every figure is events by what they are counted over: I/Os by time, I/Os above a level by I/Os. The
-//! split with the largest gain in likelihood (of Poisson counts, so that a handful of events at the end of a run
-//! weighs no more than it may) is held against what slices vary by: the long-run variance of the rest after that
-//! split, from its eight lowest cosine terms, and no less than that of independent slices, nor, of shares, of
-//! independent I/Os. Stalls that come evenly would else make the lowest terms nothing. The threshold is from simulated series
-//! without a change. What it costs and finds: `docs/measurement.md`, A change inside a run.
+//! Method. Every figure is events by what they are counted over: I/Os by time, I/Os above a level by I/Os,
+//! in up to 64 equal slices of the run. The split with the largest gain in likelihood (of Poisson counts, so
+//! that a handful of events at the end of a run weighs no more than it may) is held against what slices vary
+//! by: the long-run variance of the rest after that split, from its eight lowest cosine terms, and no less
+//! than that of independent slices, nor, of shares, of independent I/Os. Stalls that come evenly would else
+//! make the lowest terms nothing. The threshold is from simulated series without a change. What the method
+//! costs and finds: `docs/measurement.md`, A change inside a run.
 
 use std::ops::Range;
 

@@ -1,12 +1,10 @@
 //! How sure a percentile is: distribution-free intervals from order statistics.
 //!
-//! What it is: ranks. Among `n` independent I/Os the number at or below the true percentile is
-//! binomial whatever the latencies look like, so two ranks enclose it with known probability
-//! (Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem 2.1).
-//! What it is not: an answer for I/Os that are slow together; see
-//! [`Dependence`](crate::Dependence). Called by [`Intervals`](crate::Intervals).
-//!
-//! Ties and whole nanoseconds only make the intervals cover more often, never less.
+//! Among `n` independent I/Os the number at or below the true percentile is binomial whatever the
+//! latencies look like, so two ranks enclose it with known probability (Le Boudec, "Performance
+//! Evaluation of Computer and Communication Systems", theorem 2.1). Ties and whole nanoseconds make the
+//! intervals cover more often, never less. I/Os that are slow together are not independent:
+//! [`Intervals`](crate::Intervals) allows for their [`Dependence`](crate::Dependence).
 
 use crate::binomial::{Chance, all_can_reach, critical_count};
 use taillight_core::Percentile;

@@ -1,8 +1,5 @@
-//! The percentile curve, thinned for plotting.
-//!
-//! What it is: some hundred points of a distribution, spread evenly over the scale of nines so that
-//! the tail keeps its shape. What it is not: an estimate with intervals; the points are sample
-//! values, and the last one is the maximum. Called by the report.
+//! The percentile curve, thinned for plotting: some hundred points spread evenly over the scale of nines,
+//! so that the tail keeps its shape. Points are sample values without intervals; the last is the maximum.
 
 use crate::dist::Dist;
 

@@ -1,10 +1,8 @@
-//! How much I/Os that depend on each other say about a share of them.
-//!
-//! What it is: the *design effect*: how many I/Os weigh as much as one independent I/O. In a queue
-//! one burst of arrivals makes hundreds of I/Os late, and they say as much about the tail as one.
-//! An interval from `n` I/Os is then as wide as one from `n / design effect` independent ones (Kish,
-//! "Survey Sampling", 1965; Korn and Graubard, Survey Methodology 24, 1998). What it is not: a model
-//! of what was measured. Used by [`Intervals`](crate::Intervals).
+//! How much I/Os that depend on each other say about a share of them: the *design effect*, the number of
+//! I/Os that weigh as much as one independent I/O. In a queue one burst of arrivals makes hundreds of
+//! I/Os late, and they say as much about the tail as one. An interval from `n` I/Os is then as wide as
+//! one from `n / design effect` independent ones (Kish, "Survey Sampling", 1965; Korn and Graubard,
+//! Survey Methodology 24, 1998).
 //!
 //! Method. The I/Os above a latency are counted in up to 256 slices of time; their share is a ratio, so
 //! that a slow phase of a closed loop weighs as many I/Os as it has. The design effect is the power at
@@ -19,7 +17,7 @@
 //! on the size of those of a shallower percentile as well. The other end needs none of this: a run that
 //! saw a cluster knows that there are some.
 //!
-//! What it cannot see: levels that wander more slowly than an eighth of the run, tails so heavy that the next
+//! What the method cannot see: levels that wander more slowly than an eighth of the run, tails so heavy that the next
 //! event is larger than all so far, and what happens once a run. The constants were set on one family of
 //! loads; `docs/measurement.md` has what they do on others.
 

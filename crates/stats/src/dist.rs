@@ -1,9 +1,6 @@
-//! An immutable distribution of whole nanoseconds.
-//!
-//! What it is: every value that was measured, as sorted distinct values with cumulative counts, so
-//! that any rank is one binary search away and nothing is rounded. What it is not: a recorder (see
-//! [`ExactCounter`](crate::ExactCounter)) and not a binned histogram, though one can be fed in as
-//! pairs. Called by every other module here and by the report.
+//! An exact distribution of whole nanoseconds: sorted distinct values with cumulative counts, so that any
+//! rank is one binary search away and nothing is rounded. [`ExactCounter`](crate::ExactCounter) builds one
+//! from a stream; a histogram can be fed in as pairs.
 
 use std::fmt;
 

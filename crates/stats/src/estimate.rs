@@ -1,10 +1,9 @@
-//! Percentiles with their intervals, or with what they need.
+//! Percentiles with their intervals, or with the number of I/Os that an interval needs.
 //!
-//! What it is: the ends of an interval are the latencies where the test of a ceiling turns: a 95 %
-//! interval of a percentile holds every latency that a ceiling there is neither kept nor missed at
-//! ([`check_ceiling`](Intervals::check_ceiling)), so that percentiles, nines, ceilings and searches cannot
-//! contradict each other. Ends rise with the percentile. What it is not: how far I/Os depend on each other
-//! ([`Dependence`]), or words.
+//! A 95 % interval of a percentile holds every latency at which a ceiling there is neither kept nor missed
+//! ([`check_ceiling`](Intervals::check_ceiling)): percentiles, nines, ceilings and searches cannot
+//! contradict each other. Ends rise with the percentile. How far I/Os depend on each other comes from
+//! [`Dependence`].
 
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::{chance_below, needed_one_sided, needed_two_sided};

@@ -1,10 +1,8 @@
-//! Exact counting of many durations in little memory.
+//! Counts hundreds of millions of durations exactly in little memory, and gives their [`Dist`].
 //!
-//! What it is: the builder of a [`Dist`] from a stream of values, for reading back captures of
-//! hundreds of millions of I/Os. Durations below 4.2 ms (2^22 ns), which are most of them, cost one
-//! increment in a table; the slow ones are kept in a list that is sorted and run-length encoded
-//! whenever it has grown. What it is not: a histogram with an error, or shared between threads
-//! (count apart and [`merge`](ExactCounter::merge)). Called by the report.
+//! Durations below 4.2 ms (2^22 ns), which are most of them, cost one increment in a table; the slow ones
+//! are kept in a list that is sorted and run-length encoded whenever it has grown. A counter belongs to
+//! one thread: count apart and [`merge`](ExactCounter::merge).
 //!
 //! Memory: at most 16 MiB of tables for fast values, at most 8 MiB of slow values waiting to be
 //! sorted, and at most 20 bytes for each *distinct* slow value, which is the one part that grows

@@ -1,10 +1,9 @@
-//! I/Os counted over time and latency, on a grid of bounded size.
+//! I/Os counted over time and latency, on a grid of bounded size: the counts behind heat maps and behind
+//! the question how far I/Os depend on each other ([`Dependence`](crate::Dependence)).
 //!
-//! What it is: the counts behind heat maps and behind the question how far I/Os depend on each
-//! other ([`Dependence`](crate::Dependence)). Latency cells are a 128th of a power of two wide (0.5
-//! to 0.8 %) and found with a shift; only cells that some I/O fell into take memory, one row of
-//! [`COLUMNS`] counts each: 1 KiB, and 128 of them for a factor of two in latency. What it is not: exact; percentiles come
-//! from [`Dist`](crate::Dist).
+//! Latency cells are a 128th of a power of two wide (0.5 to 0.8 %) and found with a shift; only cells that
+//! some I/O fell into take memory, one row of [`COLUMNS`] counts each: 1 KiB, and 128 of them for a factor
+//! of two in latency. Exact percentiles come from [`Dist`](crate::Dist).
 
 use std::ops::Range;
 

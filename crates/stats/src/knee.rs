@@ -1,12 +1,11 @@
-//! Where more demand stops to bring more work: the knee of a curve of demand, rate and latency.
+//! Where more demand stops to bring more work: the knee of a curve of demand and rate, whose points differ
+//! in demand alone. `docs/sweeps.md` states the rule for users.
 //!
-//! What it is: one rule over points that differ in demand alone. The knee is the lowest demand whose
-//! rate is at least 98 % of the highest one; it may lie below the range where that is the first. There is
-//! none where the rate still rises at the end: from the candidate to the highest
-//! demand, log rate against log demand, by half as much or more. Where the demand is a rate, runs say
-//! themselves whether they reached it: the knee is the highest one below the first that was missed. What
-//! it is not: an answer under a ceiling of the response time; that is a search. `docs/sweeps.md` states
-//! the rule for users. Called by the suite.
+//! The knee is the lowest demand whose rate is at least 98 % of the highest one; it may lie below the range
+//! where that is the first. There is none where the rate still rises at the end: from the candidate to the
+//! highest demand, log rate against log demand, by half as much or more. Where the demand is a rate, runs
+//! say themselves whether they reached it: the knee is the highest one below the first that was missed.
+//! The highest rate under a ceiling of the response time is found by a search instead.
 
 /// Share of the highest rate that counts as all of it.
 const OF_HIGHEST: f64 = 0.98;

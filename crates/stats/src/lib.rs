@@ -1,8 +1,5 @@
-//! Pure maths: distributions, percentiles, confidence, SLC.
-//!
-//! What it is: the numbers Taillight reports, computed from latencies that somebody else measured.
-//! What it is not: it reads no clock, no file and no configuration, starts no thread and never
-//! prints. Called by the engine (steady state, outliers), the suite (search) and the report.
+//! Distributions, percentiles, confidence, change points and SLC of latencies, as pure functions: this
+//! crate reads no clock, no file and no configuration, starts no thread and never prints.
 //!
 //! Ranks and counts are integers throughout; floating point appears only where the result is a
 //! real number (moments, probabilities, SLC).

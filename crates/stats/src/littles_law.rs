@@ -1,8 +1,6 @@
-//! Little's law as a check of a measurement against itself.
-//!
-//! What it is: one ratio. In a steady system the mean number of I/Os outstanding equals their rate
-//! times their mean time in the system (Little, Operations Research 9, 1961). What it is not: a
-//! test with a threshold; the report decides what it says about a ratio far from one.
+//! Little's law as a check of a measurement against itself: in a steady system the mean number of I/Os
+//! outstanding equals their rate times their mean time in the system (Little, Operations Research 9,
+//! 1961). The ratio has no threshold here; the report decides what it says about a ratio far from one.
 
 /// `rate * mean latency / outstanding`: 1 when rate, latency and depth agree.
 ///

@@ -1,8 +1,5 @@
-//! Moments of a distribution: mean, spread, skewness, kurtosis.
-//!
-//! What it is: the real-valued methods of [`Dist`], all by the population definitions, because
-//! every I/O is in the distribution. What it is not: a description of a tail; a mean or a deviation
-//! says little about latencies with heavy tails. Called by the report.
+//! Moments of a distribution: mean, spread, skewness, kurtosis, by the population definitions, because
+//! every I/O is in the distribution. They say little about latencies with heavy tails: use percentiles.
 
 use crate::dist::Dist;
 

@@ -1,9 +1,6 @@
-//! How long a figure takes to come back to what it was: the recovery after another load or a pause.
-//!
-//! What it is: one rule over samples of a figure in equal intervals. The rolling figure is the average of
-//! the last `window` samples; the figure has recovered when it is within a share of the reference and stays
-//! there to the end. What it is not: the choice of the reference (the suite). `docs/suites.md` states the
-//! rule for users.
+//! How long a figure takes to come back to a reference, after another load or a pause: the figure has
+//! recovered when the average of its last `window` samples is within a share of the reference and stays
+//! there to the end. The suite chooses the reference; `docs/suites.md` states the rule for users.
 
 /// When a rolling figure counts as back.
 #[derive(Debug, Clone, Copy, PartialEq)]

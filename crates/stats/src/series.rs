@@ -1,8 +1,6 @@
-//! Small series of repeated measurements: rounds, intervals, repeats.
-//!
-//! What it is: order statistics of a handful of numbers, with an interval of their median. What it
-//! is not: latency statistics (see [`Dist`](crate::Dist)). Called by the suite. A series with a
-//! number that is not finite has no description.
+//! Order statistics of a handful of repeated measurements (rounds, intervals, repeats), with an interval of
+//! their median. A series with a number that is not finite has no description. Latencies belong into a
+//! [`Dist`](crate::Dist).
 
 use crate::confidence::quantile_ci;
 use taillight_core::Percentile;

@@ -1,10 +1,9 @@
 //! SLC factors: how far the body and the tail of a latency distribution spread.
 //!
-//! What it is: [`Slc`], the real-valued factors as Taillight reads the paper that introduced them
-//! ("Sliding Latency Coverage", IEEE INCET 2022), and [`SbkSlc`], the integers the Storage
-//! Benchmark Kit prints, found by its own selection rule so that published figures can be compared.
-//! What it is not: a latency. Both factors are ratios: a system with a tiny median can show a huge
-//! SLC2 and still be the faster one. Called by the report, per interval and for the whole run.
+//! [`Slc`] has the real-valued factors as Taillight reads the paper that introduced them ("Sliding
+//! Latency Coverage", IEEE INCET 2022); [`SbkSlc`] the integers that the Storage Benchmark Kit prints, by
+//! its own selection rule, so that published figures can be compared. Both are ratios: a system with a
+//! tiny median can show a huge SLC2 and still be the faster one.
 
 use crate::dist::Dist;
 use taillight_core::Percentile;

@@ -1,9 +1,7 @@
-//! Steady state of a series of rounds, by the rule of SNIA's Performance Test Specification.
-//!
-//! What it is: the judgement on one measurement window. The window is steady when its values lie
-//! close together (data excursion) and do not rise or fall across it (slope excursion of the best
-//! linear fit). What it is not: which rounds make a window, or how many there may be (the suite).
-//! Not fio's `ss=`, which takes the slope per sample and the largest single deviation.
+//! Steady state of a series of rounds, by the rule of SNIA's Performance Test Specification: a window is
+//! steady when its values lie close together (data excursion) and do not rise or fall across it (slope
+//! excursion of the best linear fit). fio's `ss=` differs: it takes the slope per sample and the largest
+//! single deviation. Which rounds make a window is decided by the suite.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

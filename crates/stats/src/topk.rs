@@ -1,9 +1,6 @@
-//! The N largest of a stream.
-//!
-//! What it is: a bounded collector of the slowest I/Os with whatever the caller wants to know about
-//! them. What it is not: a sample of the distribution. Which items are kept does not depend on the
-//! order of arrival, so collectors filled by several workers merge to the same answer every time.
-//! Called by the report for outliers.
+//! Keeps the N largest of a stream, in bounded memory: the slowest I/Os with whatever the caller wants to
+//! know about them. What is kept does not depend on the order of arrival, so collectors filled by
+//! several workers merge to the same answer every time.
 
 use std::cmp::Reverse;
 

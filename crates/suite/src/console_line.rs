@@ -1,6 +1,5 @@
-//! A point of a series as one line of the console: its figures, its place, and the time left.
-//!
-//! What it is: words. What it is not: a figure; all are the summary's. Called by the runner of series.
+//! A point of a series as one line of the console: its figures (the summary's), its place, and the time
+//! left. Called by the runner of series.
 
 use taillight_report::format::rate;
 use taillight_report::model::{first, word};

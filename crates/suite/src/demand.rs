@@ -1,7 +1,6 @@
-//! From the points of a matrix to its charts: figures by setting, curves of demand, and their knees.
-//!
-//! What it is: figures over rounds as tables have them, which field is demand, the rule of the knee in words and as a
-//! decision. What it is not: the rule itself (`taillight_stats::knee`) or drawing.
+//! From the points of a matrix to its charts: figures over rounds by setting, which field is demand, curves
+//! of demand, and the rule of their knees in words and as a decision. The rule itself is
+//! `taillight_stats::knee`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! What two tables of values have in different ways: two forms of a suite, two plans.
-//!
-//! What it is: paths with both values, in words. What it is not: the meaning of a field. Lists a report's
-//! deviations from a standard, and says why a series cannot be resumed.
+//! Lists what differs between two tables of values (two forms of a suite, two plans), as paths with both
+//! values: a report's deviations from a standard, and why a series cannot be resumed.
 
 use toml::Value;
 

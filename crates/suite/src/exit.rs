@@ -1,7 +1,5 @@
-//! Exit codes of several runs as one.
-//!
-//! What it is: which code counts, and which one ends a series. What it is not: the meaning of a code
-//! (`taillight_core::exit`) or the end of the process (`cli`).
+//! The exit code of several runs together: which code counts, and which one ends a series. Meanings are in
+//! `taillight_core::exit`.
 
 use taillight_core::exit::Exit;
 

@@ -1,7 +1,5 @@
-//! Figures of one run as a series uses them.
-//!
-//! What it is: reading a summary by name, and asking a plan for the percentiles that will be read.
-//! What it is not: a computation; every figure is the report's own.
+//! Figures of one run as a series uses them: read from a summary by name, after the plan was asked for the
+//! percentiles that will be read. Every figure is the report's own.
 
 use std::collections::BTreeMap;
 

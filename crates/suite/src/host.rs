@@ -1,8 +1,6 @@
-//! What a series needs of the program around it.
-//!
-//! What it is: opening a target, running one plan, making a report, and the console, as one trait
-//! that `cli` implements. What it is not: the order of runs ([`crate::runner`]). The border keeps
-//! tracing, signals and printing out of this crate, and lets tests run series without a binary.
+//! What a series needs of the program around it, as one trait that `cli` implements: opening a target,
+//! running one plan, making a report, and the console. The border keeps tracing, signals and printing out of
+//! this crate, and lets tests run series without a binary.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

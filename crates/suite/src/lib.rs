@@ -1,10 +1,9 @@
 //! Series of runs: methods that decide what to measure next, and the one runner that does it.
 //!
-//! What it is: the contract of a [`method`], the [`runner`] with `series.json` and resuming, and the
+//! Here are the contract of a [`method`], the [`runner`] with `series.json` and resuming, and the
 //! methods: [`search`], [`repeat`], two jobs in turns ([`ab`]), jobs in a [`sequence`], and [`suites`] as
-//! data (`suites/`). A method
-//! is a function of the points done so far, tested without storage. What it is not: the load
-//! (`engine`), tracing, or the console; `cli` implements [`host`], which runs one plan.
+//! data (`suites/`). A method is a function of the points done so far, tested without storage. `cli`
+//! implements [`host`], which runs one plan.
 
 pub mod ab;
 pub mod axis;

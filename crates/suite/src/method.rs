@@ -1,9 +1,6 @@
-//! What a series is made of: a method gives points, the runner gives results.
-//!
-//! What it is: the contract between a [`Method`] (search, repetitions, a suite) and the one runner
-//! of series. A method is a function of the points done so far: the same results lead to the same
-//! next point, which is what lets a series that was killed be resumed. What it is not: a run
-//! (`cli` does it behind [`crate::host::Host`]), or the running of points ([`crate::runner`]).
+//! What a series is made of: a [`Method`] (search, repetitions, a suite) gives points, the runner
+//! ([`crate::runner`]) gives results. A method is a function of the points done so far: the same results
+//! lead to the same next point, which is what lets a series that was killed be resumed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

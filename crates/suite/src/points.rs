@@ -1,8 +1,6 @@
-//! `points.parquet` and `points.csv` of a series: from results to columns.
-//!
-//! What it is: one row per run, workload and operation, every figure as the run's summary has it.
-//! What it is not: the files (`taillight_rundir::points`). Called by the runner at the end of a
-//! series whose points differ in fields, and by `taillight export`.
+//! `points.parquet` and `points.csv` of a series: one row per run, workload and operation, every figure as
+//! the run's summary has it. Called by the runner at the end of a series whose points differ in fields, and
+//! by `taillight export`. The files are `taillight_rundir::points`'s.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,6 @@
-//! What an earlier attempt at a series left: its complete points, which are read and not run again.
-//!
-//! What it is: the check that a point is complete and of the same plan, and which points must be run
-//! again all the same because they make the state of a target that a later point needs. What it is
-//! not: the salvage of a killed run (`taillight_rundir::salvage`). Called by the series runner.
+//! What an earlier attempt at a series left: which points are complete and of the same plan, so that they
+//! are read and not run again; and which must be run again all the same because they make the state of a
+//! target that a later point needs. Called by the series runner.
 
 use std::path::{Path, PathBuf};
 

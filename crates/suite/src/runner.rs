@@ -1,8 +1,6 @@
-//! The one runner of series: opens shared targets, runs the points a method asks for, keeps
-//! `series.json`, resumes, and concludes with one report.
-//!
-//! What it is not: the decision what to run ([`Method`]), a run ([`Host`]), or the choice of a
-//! directory (`cli`). A series that measured nothing leaves no directory.
+//! The one runner of series: opens shared targets, runs the points that a [`Method`] asks for through
+//! [`Host`], keeps `series.json`, resumes, and concludes with one report. A series that measured nothing
+//! leaves no directory.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};

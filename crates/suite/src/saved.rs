@@ -1,8 +1,5 @@
-//! The report of a series as its directory keeps it: written after every point, read again later.
-//!
-//! What it is: `report.json` from what a method says, and back; runs and words for a series without
-//! one. What it is not: the making of a report (`taillight_report`) or of a run. Written by the series
-//! runner, read by `taillight report`.
+//! The report of a series as its directory keeps it: `report.json`, written by the series runner after every
+//! point and read again by `taillight report`; runs and words for a series without one.
 
 use std::path::{Path, PathBuf};
 

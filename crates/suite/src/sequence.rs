@@ -1,8 +1,7 @@
-//! The method `import`: plans that are all known beforehand, run one after another.
-//!
-//! What it is: the points of a list, in order, until one of them ends the series, and a report over all;
-//! independent ones go on after a failed one and end with a signal only. What it is not: the making of
-//! the plans; suites whose points are known beforehand use [`Sequence`] and say more of them. Used by `taillight run` for the jobs of another benchmark's file.
+//! The method `import`: plans that are all known beforehand, run in order until one of them ends the series,
+//! and a report over all; independent ones go on after a failed one and end with a signal only. Used by
+//! `taillight run` for the jobs of another benchmark's file; suites whose points are known beforehand use
+//! [`Sequence`] and say more of them.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! One target held open over several runs: what one run stored, the next one reads.
 //!
-//! What it is: a wrapper of an opened target. A run closes the target it is given, so it gets a view
-//! whose close does nothing; the target itself closes after the last run. The target was opened with
-//! the workloads of all runs one after another, and a view says which of them its run means. What it
-//! is not: the decision which runs share a target (the method's). Called by the series runner.
+//! A run closes the target it is given, so it gets a view whose close does nothing; the target itself closes
+//! after the last run. The target was opened with the workloads of all runs one after another, and a view
+//! says which of them its run means. The method decides which runs share a target. Called by the series
+//! runner.
 
 use std::path::PathBuf;
 use std::sync::Arc;

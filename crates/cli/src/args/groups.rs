@@ -1,7 +1,5 @@
-//! The commands in the groups of `taillight --help`, in the order people need them.
-//!
-//! What it is: a table of names and a template for the help of the program. What a command is about comes
-//! from its definition.
+//! The help of the program: its commands in groups, in the order people need them. What a command is about
+//! comes from its definition.
 
 use clap::{Command as Definition, Subcommand};
 

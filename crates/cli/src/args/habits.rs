@@ -1,8 +1,6 @@
-//! Habits from fio: its flags, and its sizes and times without a unit, as the words of ours.
-//!
-//! What it is: a table from words to words, with a note for each. What it is not: the import of job files
-//! (`taillight-import`). What could mean two things is refused with both. Called before the command line is
-//! parsed.
+//! Habits from fio: its flags, and its sizes and times without a unit, are put into our words before the
+//! command line is parsed, with a note for each. What could mean two things is refused with both. Job files
+//! are imported by `taillight-import`.
 
 use std::ffi::OsString;
 

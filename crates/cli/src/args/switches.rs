@@ -1,8 +1,6 @@
-//! Flags whose value may be left out: `--trace`, `--direct false`, `--live 127.0.0.1:9713`.
-//!
-//! What it is: the words of a command line with the value of such a flag joined to it by `=`. clap would
-//! take any word after the flag, the job file too. What it is not: a list of flags; they come from the
-//! definitions. Called before the command line is parsed.
+//! Flags whose value may be left out (`--trace`, `--direct false`, `--live 127.0.0.1:9713`): joins the value
+//! of such a flag to it by `=` before the command line is parsed, because clap would take any word after
+//! the flag, the job file too. Which flags these are comes from their definitions.
 
 use std::ffi::OsString;
 use std::net::IpAddr;

@@ -1,7 +1,6 @@
-//! What a series needs of this program: opening targets, single runs, reports, the console.
-//!
-//! What it is: the implementation of [`Host`]. What it is not: the order of runs, which the runner
-//! in `taillight-suite` decides. Used by `run` and `suite`.
+//! What a series needs of this program: opening targets, single runs, reports, the console, as the
+//! implementation of [`Host`]. The runner in `taillight-suite` decides the order of runs. Used by `run` and
+//! `suite`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,7 +1,6 @@
-//! `--live`: the run that goes on as a page, as metrics, or as a screen on the terminal.
-//!
-//! What it is: flags into views, and their beginning and end around a command. What it is not: the
-//! views (`taillight-live`). Nothing is started unless it is asked for.
+//! `--live`: the run that goes on as a page, as metrics, or as a screen on the terminal. Turns flags into
+//! views of `taillight-live`, and begins and ends them around a command. Nothing is started unless it is
+//! asked for.
 
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
-//! `taillight run` of a job with a sweep, and what every prepared series needs to run.
-//!
-//! What it is: the plans of the points from one job, and the start of the series. What it is not: the
-//! points or their order, which are a suite's.
+//! `taillight run` of a job with a sweep, and what every prepared series needs to run: the plans of the
+//! points from one job, and the start of the series. Points and their order are a suite's.
 
 use std::path::PathBuf;
 use std::rc::Rc;

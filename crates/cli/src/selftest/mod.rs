@@ -1,7 +1,6 @@
-//! `taillight selftest`: known truths against what this build prints, and what this machine costs it.
-//!
-//! What it is: runs whose result is known beforehand, made as any run is, and their table. What it is
-//! not: a benchmark of the machine; its figures are the tool's own cost.
+//! `taillight selftest`: runs whose result is known beforehand, made as any run is, and their table of known
+//! truths against what this build prints. Its other figures are what the tool costs on this machine; the
+//! machine's storage is not benchmarked.
 
 mod clock;
 mod truths;

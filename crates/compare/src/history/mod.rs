@@ -1,8 +1,6 @@
-//! When a figure changed over nights of runs, and whether the newest night stands out.
-//!
-//! What it is: nights of runs to `changes.json`, and its texts. What it is not: the statistics
-//! (`taillight_stats::compare`), or a gate: the newest night alone is never more than a suspect, which runs of
-//! the same job decide.
+//! When a figure changed over nights of runs, and whether the newest night stands out: reads nights of runs,
+//! writes `changes.json` and its texts. The newest night alone is never more than a suspect; runs of the
+//! same job decide. The statistics are in `taillight_stats::compare`.
 
 mod nights;
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The job file: as written -> `--set` and flags -> resolved [`Plan`].
 //!
-//! What it is: one parser for job files, `--set` and quick flags, so that an error always names
-//! the field, its place (file and line, or the flag) and the likely correction. What it is not:
-//! knowledge of a driver (asked through [`DriverView`]) or of the machine ([`MachineMemory`]).
-//! `taillight run` and tests call it; the as-written types are the owner of the option docs.
+//! One parser reads job files, `--set` and quick flags, so that an error always names the field, its
+//! place (file and line, or the flag) and the likely correction. Drivers are asked through [`DriverView`],
+//! the machine through [`MachineMemory`]. The as-written types hold the docs of all options.
 
 mod arrival;
 mod check;

@@ -1,9 +1,7 @@
-//! The tree of a job as its types, with errors that know their field.
-//!
-//! What it is: a `serde` deserializer over spanned TOML values. Its error type keeps what serde
-//! hands over (the unknown name with the known ones, the value with what was expected) and the path
-//! to the field, so that no message has to be taken apart again. What it is not: checks of meaning
-//! (`check`), or TOML syntax (`message`).
+//! Reads the tree of a job as its types, with errors that know their field: a `serde` deserializer over
+//! spanned TOML values. Its error type keeps what serde hands over (the unknown name with the known ones,
+//! the value with what was expected) and the path to the field, so that no message has to be taken apart
+//! again. TOML syntax is `message`'s, the meaning of values `check`'s.
 
 use std::fmt;
 

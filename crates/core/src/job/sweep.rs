@@ -1,7 +1,5 @@
-//! `[sweep]`: fields of the job and the values each takes in turn.
-//!
-//! What it is: the table as written, and `--sweep`. What it is not: the points; a sweep is a suite
-//! of one phase, and `taillight-suite` makes and runs it. A job with a sweep has no plan of its own.
+//! `[sweep]` and `--sweep`: fields of the job and the values that each takes in turn. A job with a sweep has
+//! no plan of its own: the sweep is a suite of one phase, and `taillight-suite` makes and runs its points.
 
 use std::fmt;
 

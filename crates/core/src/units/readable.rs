@@ -1,7 +1,6 @@
-//! Quantities as people read them: a fitting unit and three digits, `12.3 us`, `4.56 GiB`.
-//!
-//! What it is not: the exact text of job files, which [`Display`] of the types
-//! gives, or rounding before arithmetic. Report, guard and console call it.
+//! Quantities as people read them, with a fitting unit and three digits: `12.3 us`, `4.56 GiB`. The exact
+//! text of job files is [`Display`] of the types. Also here: names and texts from somewhere else, made safe
+//! to print.
 
 use std::borrow::Cow;
 use std::fmt::Display;

@@ -1,8 +1,7 @@
-//! Purging a whole NVMe device by its own means: Format NVM and Sanitize.
-//!
-//! What it is: what a drive says that it can do, which namespaces a command would erase, the commands, and
-//! waiting for a sanitize. What it is not: the guard; a device comes here open, exclusively, and confirmed
-//! by name. Called when a device is opened with `purge`.
+//! Purges a whole NVMe device by its own means, Format NVM and Sanitize: what a drive says that it can do,
+//! which namespaces a command would erase, the commands, and waiting for a sanitize. Called when a device is
+//! opened with `purge`; the guard has let the device through: it comes here open, exclusively, and confirmed
+//! by name.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};

@@ -1,8 +1,6 @@
 //! A file system filled to a level before the run, by a file of ours beside the data; or a device, whose
-//! first share then holds data.
-//!
-//! What it is: the option, how large that file must be, and the level that was reached, as the file system
-//! counts it. What it is not: the writing (`layout`) or the ownership of the file (`prepare`).
+//! first share then holds data. Here are the option, how large that file must be, and the level that was
+//! reached, as the file system counts it; `layout` writes the file, `prepare` owns it.
 
 use std::fmt;
 use std::os::fd::AsFd;

@@ -1,9 +1,8 @@
-//! `file`: files, directories of files and block devices, by pread/pwrite or `io_uring`.
+//! `file`: files, directories of files and block devices, by pread/pwrite or `io_uring`: two engines behind
+//! one contract.
 //!
-//! What it is: opening past the guard, layout, cache state, and two engines behind one contract.
-//! What it is not: a clock or a schedule; `engine` owns those. The way through `open`: options ->
-//! place -> confirmation -> files or device (guard, sizes, layout) -> cache -> direct I/O ->
-//! ring. Nothing is touched before the guard and the sizes have passed.
+//! The way through `open`: options -> place -> confirmation -> files or device (guard, sizes, layout) ->
+//! cache -> direct I/O -> ring. Nothing is touched before the guard and the sizes have passed.
 
 mod cache;
 mod device;

@@ -1,9 +1,8 @@
 //! `filestream`: one file as a stream. One writer appends, any number of readers read it in order.
 //!
-//! What it is: a preset of `file` with rules of its own: pread and pwrite through the page cache,
-//! one file, ascending offsets only, at most one writer, and a plan that writes begins with an empty
-//! file and makes it grow. What it is not: a second way to do I/O. Who reads what, and when, is the
-//! engine's stream (`access = "follow"`) or its sequential pattern.
+//! A preset of `file` with rules of its own: pread and pwrite through the page cache, one file, ascending
+//! offsets only, at most one writer, and a plan that writes begins with an empty file and makes it grow. Who
+//! reads what, and when, is decided by the engine's stream (`access = "follow"`) or its sequential pattern.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,5 @@
-//! What is on a target that is about to be overwritten, for people.
-//!
-//! What it is: file system, label, size, and when it was last mounted or changed. What it is not: a reason to
-//! refuse. Called before a confirmed destroy; it only reads.
+//! What is on a target that is about to be overwritten, for people: file system, label, size, and when it
+//! was last mounted or changed. Called before a confirmed destroy; it only reads, and refuses nothing.
 
 use std::io;
 use std::os::fd::AsFd;

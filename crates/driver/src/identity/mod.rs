@@ -1,8 +1,5 @@
-//! What a thing is, asked of an open descriptor: not what it is called.
-//!
-//! What it is: the identity of a regular file or directory, as the kernel gives it. What it is not: a
-//! judgement; whether something may be written is decided by `guard` and `ownership`, which compare
-//! identities.
+//! What a file or directory is, asked of an open descriptor, whatever its name: the identity that the
+//! kernel gives it. `guard` and `ownership` compare identities and decide whether something may be written.
 
 pub mod contents;
 pub mod device;

@@ -1,8 +1,6 @@
-//! What tells a target from another one of the same name, as text that a later command compares.
-//!
-//! What it is: serial number or WWID of a disk, place on it, identity of a file or of the file behind a loop
-//! device. What it is not: the use of blocks (`device`), or a path. Called when a series begins with
-//! `--destroy`, and when it is resumed.
+//! What tells a target from another one of the same name, as text that a later command compares: serial
+//! number or WWID of a disk, place on it, identity of a file or of the file behind a loop device. Called
+//! when a series begins with `--destroy`, and when it is resumed. Who uses the blocks is in `device`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -1,9 +1,8 @@
-//! Embedded key-value stores: what `rocksdb` and `leveldb` share.
+//! Embedded key-value stores: what `rocksdb` and `leveldb` share. The guard's decision over a database
+//! directory, sessions and target are written here once, over small traits; so are the form of values and
+//! helpers for options. Each store's folder wraps its C API, loaded at run time, behind `StoreEngine`,
+//! `KeyValueStore` and `Connection`.
 //!
-//! What it is: the guard's decision over a database directory, sessions and target written once
-//! over two small traits, the form of values, options helpers. What it is not: a store; each
-//! store's folder wraps its C API, loaded at run time, behind `StoreEngine`, `KeyValueStore` and
-//! `Connection`.
 //! All of them are synchronous: one operation at a time per worker, many workers on one handle.
 
 mod aside;

@@ -1,7 +1,6 @@
-//! Which files in a directory are a database's: by their names, and by the numbers that its manifest knows.
-//!
-//! What it is: names of RocksDB's and LevelDB's files, and as much of a manifest as says which numbers the
-//! store has given out. What it is not: a decision about any of them (`directory`, `rocksdb::outside`).
+//! Which files in a directory are a database's: by their names as RocksDB and LevelDB give them, and by the
+//! numbers that the store's manifest has given out. What is done with such files is decided by `directory`
+//! and `rocksdb::outside`.
 
 use std::io::Read;
 use std::path::Path;

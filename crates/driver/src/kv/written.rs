@@ -1,7 +1,7 @@
 //! Which records a run has written, known to all its sessions: what it may delete in the end.
 //!
-//! Names follow from key numbers, so that the range of numbers says the names. What it is not: whether
-//! what stands there now is still the run's; the drivers of servers ask that before they delete.
+//! Names follow from key numbers, so that the range of numbers says the names. Whether what stands there now
+//! is still the run's, the drivers of servers ask before they delete.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
-//! Several endpoints: that all of them lead to one store.
+//! Checks that several endpoints all lead to one store: one look at each before anything is written, another
+//! after the owner mark was. `OwnedPrefix::take` calls it; nothing is watched during the run.
 //!
 //! A store that is not the first one would be written to without its prefix having been looked at,
-//! and nothing would be cleaned up there. What it is: one look at each before anything is written,
-//! one after the owner mark was. What it is not: a watch during the run. `OwnedPrefix::take` calls it.
+//! and nothing would be cleaned up there.
 
 use taillight_core::{Error, Result};
 

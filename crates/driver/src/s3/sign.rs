@@ -1,8 +1,6 @@
-//! AWS Signature Version 4: a request's headers become one `authorization` value.
-//!
-//! What it is: HMAC-SHA256 over the canonical form, with the day's key kept. What it is not: a
-//! place for credentials (see `credentials`) or a clock: the caller says what time it is. After
-//! the first request of a day nothing is allocated.
+//! AWS Signature Version 4: a request's headers become one `authorization` value, by HMAC-SHA256 over the
+//! canonical form, with the day's key kept. The caller says what time it is; credentials come from
+//! `credentials`. After the first request of a day nothing is allocated.
 
 use std::io::Write as _;
 

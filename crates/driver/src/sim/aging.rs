@@ -1,8 +1,8 @@
 //! What use does to the device: writes that slow down towards a plateau, in a sawtooth, or for ever.
 //!
-//! What it is: the factor on service times of writes, a function of what the device has been through
-//! since it was last discarded whole, and the file that carries this from run to run. So the round at
-//! which a series of runs becomes steady is known exactly. Not a model of any real device.
+//! The factor on service times of writes is a function of what the device has been through since it was last
+//! discarded whole, and a file carries this from run to run. So the round at which a series of runs becomes
+//! steady is known exactly. No real device is modelled.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,5 @@
-//! How large: fixed, weighted, a range of multiples of a step, log-uniform, or from a histogram.
-//!
-//! What it is: the draw. What it is not: files (a job's histogram is read when it is resolved). Callers: the generator.
+//! Draws block sizes: fixed, weighted, a range of multiples of a step, log-uniform, or from a histogram that
+//! was read when the job was resolved.
 
 use rand::Rng as _;
 use taillight_core::plan::{BlockSize, SizeSpread};

@@ -1,10 +1,9 @@
-//! Values that follow from key and field alone: YCSB's `dataintegrity`.
+//! Values that follow from key and field alone: YCSB's `dataintegrity`. Fields are byte for byte as YCSB
+//! makes them, so that either tool can check what the other one loaded: `key:field`, then again and again
+//! a colon and Java's hash of everything so far, colon included, cut at the length of the field.
 //!
-//! What it is: the text of a field, byte for byte as YCSB makes it, so that either tool can check
-//! what the other one loaded: `key:field`, then again and again a colon and Java's hash of
-//! everything so far, colon included, cut at the length of the field. What it is not: able to see a
-//! lost or stale write, for every write of a field carries the same bytes; `[verify]` can. Nothing
-//! is allocated per operation. Callers: `worker::keyed` and `preload`, through [`Integrity`].
+//! A lost or stale write goes unseen, for every write of a field carries the same bytes; `[verify]` finds
+//! those. Nothing is allocated per operation. `worker::keyed` and `preload` call through [`Integrity`].
 
 use taillight_core::keys::{KEY_MAX, KeyFormat};
 use taillight_core::{ALL_FIELDS, Op};

@@ -1,9 +1,8 @@
 //! Every option of fio that Taillight knows of: mapped, accepted because it changes nothing, or
 //! refused with what it would change.
 //!
-//! What it is: names, with aliases after `|`. What it is not: values; `section` and its parts judge
-//! those, and say what a mapped option becomes. A test asks the installed fio for its options and
-//! fails when one is missing here.
+//! Names have aliases after `|`. Values are judged by `section` and its parts, which say what a mapped
+//! option becomes. A test asks the installed fio for its options and fails when one is missing here.
 
 use crate::effect::Effect::{self, Becomes, Same};
 use crate::effect::OptionTable;

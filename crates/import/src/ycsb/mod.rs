@@ -3,7 +3,7 @@
 //! The way in: `properties` (Java's file format, files and single assignments merged in order,
 //! each value with its place) -> `known` (every property: mapped, harmless or refused) ->
 //! `workload` (typed values, as YCSB's `CoreWorkload` and `Client` understand them) -> `job` (a job
-//! file each). What it is not: the runner of the phases; the `ycsb` suite is, and uses [`phases`] for what they mean.
+//! file each). The `ycsb` suite runs the phases and uses [`phases`] for what they mean.
 
 mod job;
 mod known;

@@ -1,7 +1,5 @@
-//! The run on a terminal that somebody watches: one screen, drawn when an interval closes.
-//!
-//! What it is: the live model as text in a buffer, and when that is written. What it is not: a source of
-//! figures, a reader of keys, or something that wakes up by itself. Called by `cli`.
+//! The run on a terminal that somebody watches: the live model as one screen of text, written when an
+//! interval closes and never in between; no keys are read. Called by `cli`.
 
 #[cfg(feature = "tui")]
 mod sections;

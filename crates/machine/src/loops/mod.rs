@@ -1,8 +1,6 @@
-//! Loop devices and what is behind each, as the driver itself says (`LOOP_GET_STATUS64`).
-//!
-//! What it is: device and inode of the backing file, or the device that it is, with offset and size. What
-//! it is not: the path in sysfs, which may mean another file by now, or one of another mount namespace.
-//! The driver's guard asks.
+//! Loop devices and what is behind each, as the loop driver itself says (`LOOP_GET_STATUS64`): device and
+//! inode of the backing file, or the backing device, with offset and size. The path in sysfs is not used:
+//! it may mean another file by now, or one of another mount namespace. The driver's guard asks.
 
 mod sys;
 

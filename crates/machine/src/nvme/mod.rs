@@ -1,8 +1,6 @@
-//! Admin commands of NVMe drives, by the kernel's passthrough.
-//!
-//! What it is: sending one command and getting the drive's answer. What it is not: a meaning of any page, or
-//! a decision what may be sent: `trace` sends only commands that read, `driver` erases what the guard let
-//! through.
+//! Sends admin commands to NVMe drives by the kernel's passthrough, and returns the drive's answer. What may
+//! be sent is the caller's decision: `trace` sends only commands that read, `driver` erases what the guard
+//! let through.
 
 mod sys;
 

@@ -1,7 +1,6 @@
-//! Files that changed since the run ended: which of them may still speak, and what is said.
-//!
-//! What it is: the checksums of the manifest put into words. What it is not: reading the files
-//! (see `capture`, `histograms`), where damage shows as an error of its own.
+//! Compares a run's files with the checksums of its manifest: which files changed since the run ended, which
+//! of them may still be read, and what is said of it. Damage that shows while a file is read is an error of
+//! `capture` or `histograms`.
 
 use taillight_core::Result;
 use taillight_rundir::summary::Verdict;

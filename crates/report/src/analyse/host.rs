@@ -1,7 +1,5 @@
-//! What the machine did: host samples of the measure phase, by source, thing and metric.
-//!
-//! What it is: `host.parquet` as lines over time and as figures for `summary.json`. What it is not:
-//! a verdict; samples are means over an interval and prove no cause.
+//! What the machine did in the measure phase: `host.parquet` as lines over time by source, thing and metric,
+//! and as figures for `summary.json`. Samples are means over an interval and prove no cause.
 
 use std::collections::BTreeMap;
 

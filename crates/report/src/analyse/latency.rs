@@ -1,7 +1,6 @@
 //! From a distribution to the numbers of `summary.json`: percentiles, nines, moments, bins, SLC.
 //!
-//! What it is: the one place where a distribution becomes something that may be shown. Nothing
-//! unresolved leaves here with a value. What it is not: the verdict (see `verdict`).
+//! A distribution becomes something that may be shown here alone: nothing unresolved leaves with a value.
 
 use std::collections::BTreeMap;
 

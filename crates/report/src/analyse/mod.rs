@@ -1,7 +1,5 @@
-//! Measurement figures: reads a run directory, and nothing else.
-//!
-//! What it is: counts, exact distributions, tracks over time. What it is not: rounding, wording or
-//! judging (see `summary`, `verdict`). Called by [`crate::make()`].
+//! Reads a run directory, and nothing else, into measurement figures: counts, exact distributions, tracks
+//! over time. Rounding, wording and judging come later (`summary`, `verdict`). Called by [`crate::make()`].
 
 mod analysis;
 mod capture;

@@ -1,7 +1,5 @@
-//! From a run directory to an [`Analysis`]: exact where every I/O was kept, else from histograms.
-//!
-//! What it is: one streaming pass over `ios.parquet`, the intervals, and the decision which of the
-//! two sources may speak. What it is not: rounding, wording or judging (see `summary`, `verdict`).
+//! From a run directory to an [`Analysis`]: exact where every I/O was kept, else from histograms. One
+//! streaming pass reads `ios.parquet`; with the intervals it is decided which of the two sources may speak.
 
 use std::path::Path;
 

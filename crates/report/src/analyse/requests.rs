@@ -1,9 +1,9 @@
 //! Requests made of several I/Os: the slowest of them is the response time of the request.
 //!
-//! What it is: neighbouring I/Os of each worker, in the order they were submitted, put together as the
-//! ceilings of the plan ask (`fanout`). Whoever sends a request's I/Os sends them together; by completion
-//! a slow one would be put among those that came after it, and slow ones that were sent apart would share
-//! a request. What it is not: an answer to a ceiling. Rows come in submit order of each worker.
+//! Neighbouring I/Os of each worker, in the order they were submitted, are put together as the ceilings of
+//! the plan ask (`fanout`): a client sends a request's I/Os together. By completion a slow I/O would be put
+//! among those that came after it, and slow ones that were sent apart would share a request. Rows come in
+//! submit order of each worker.
 
 use std::collections::BTreeMap;
 

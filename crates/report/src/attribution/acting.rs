@@ -1,9 +1,7 @@
-//! Threads that act for an I/O beside its own: what its time line took for the silence of completions,
-//! worker threads or a device, and was a wait of one of these.
-//!
-//! What it is: the whole program stopped; a thread of the kernel that finishes the I/O, or serves a loop
-//! device, waiting for a CPU or asleep over something. It is followed from who woke the I/O's own thread
-//! up. What it is not: a guess from what ran at the same time.
+//! Replaces waits in an I/O's time line by what the thread that was waited for did meanwhile: the whole
+//! program stopped; a thread of the kernel that completes the I/O, or serves a loop device, and itself
+//! waited for a CPU or slept. Such threads are found by following the wake-up of the I/O's own thread
+//! back; what merely ran at the same time is never blamed.
 
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 

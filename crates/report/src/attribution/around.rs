@@ -1,7 +1,6 @@
-//! What the samples of the machine say around an episode: stolen CPU, reclaim, spent quotas.
-//!
-//! What it is: a line of circumstances for the reader. What it is not: evidence for a verdict;
-//! a sample is a mean over an interval that is mostly longer than the episode.
+//! What the samples of the machine say around an episode (stolen CPU, reclaim, spent quotas), as one line
+//! of circumstances for the reader. No verdict rests on it: a sample is a mean over an interval that is
+//! mostly longer than the episode.
 
 use crate::analyse::host::HostTrack;
 use crate::format;

@@ -1,8 +1,7 @@
-//! The part of a time line that an I/O spends in the block layer and below.
-//!
-//! What it is: one round of parts that were in flight together, from the first one queued to the
-//! last one done. An fdatasync or a lookup in a store makes several rounds, one after another. Of very
-//! many some are not known. What it is not: what the thread did before, after and between, see `phases`.
+//! The part of a time line that an I/O spends in the block layer and below: one round of block I/Os that
+//! were in flight together, from the first queued to the last done. An fdatasync or a lookup in a store
+//! makes several rounds, one after another; where there are very many, the trace has not kept all. What
+//! the thread did before, between and after rounds is in `phases`.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};

@@ -1,6 +1,6 @@
-//! What an I/O that waits for a commit of the file system waits for: the thread that commits, or the disk.
-//!
-//! What it is: followed from who ended the wait, and from what was on the disk meanwhile. What it is not: sure.
+//! What an I/O that waits for a commit of the file system waits for: the committing thread, or the disk.
+//! Concluded from the thread that ended the wait and from what was on the disk meanwhile, so that a verdict
+//! that rests on it is never sure.
 
 use taillight_rundir::layers::{LayerKind, LayerRow};
 

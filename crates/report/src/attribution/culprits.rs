@@ -1,7 +1,6 @@
 //! Who or what stood in the way during an episode, as data: the thread that had the CPU, requests of
-//! others ahead in the disk, who stopped the program, who let go of a lock, whose limit it was.
-//!
-//! What it is: names, numbers and amounts from events of the trace. What it is not: the verdict.
+//! others ahead in the disk, the sender of a stop signal, the holder of a lock, the limit that held back.
+//! Names, numbers and amounts are from events of the trace; the verdict does not depend on them.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! Which disks' flushes are those of an I/O.
-//!
-//! What it is: the run's own devices with their disks, by number, from the manifest, beside the disks
-//! whose flushes were seen. Tracing watches the target's disk and what is below it, and nothing else.
-//! What it is not: a look at this machine; the run may be from another one.
+//! Which disks' flushes are those of an I/O: the run's own devices with their disks, by number, beside the
+//! disks whose flushes were seen. Tracing watches the target's disk and what is below it, and nothing else.
+//! Devices come from the manifest, never from this machine: the run may be from another one.
 
 use std::collections::BTreeSet;
 

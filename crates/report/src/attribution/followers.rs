@@ -1,11 +1,11 @@
-//! I/Os that waited for another one of the load: for a lock in the kernel that it held, in the write
-//! group of a store, whose leader works for all, for pages or the log that it had sent to the disk, or for the
-//! thread that was at it: a worker of io_uring, or the one that submits a batch.
-//! What that one waited for is theirs.
+//! Hands causes from one I/O of the load to another that waited for it: for a lock in the kernel that the
+//! first held, in the write group of a store, whose leader works for all, for pages or the log that the
+//! first had sent to the disk, or for the thread that was busy with the first (a worker of io_uring, or the
+//! thread that submits a batch).
 //!
-//! What it is: followed from who woke the waiting thread up, of pages from whose way to the disk ended
-//! then. What it is not: a guess where the thread that woke it up had several I/Os in flight. A verdict
-//! that was inherited is never sure.
+//! The I/O that was waited for is found from the thread that ended the wait, of pages from the block I/O
+//! that ended then; where that thread had several I/Os in flight, nothing is handed on. An inherited
+//! verdict is never sure.
 
 use std::collections::BTreeMap;
 

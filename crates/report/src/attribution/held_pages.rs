@@ -1,8 +1,9 @@
 //! Pages of the run's file that an I/O waited for, and that came late from the disk: a limit held them
 //! back, the kernel was reading them ahead, or another program was reading them.
 //!
-//! What it is: what the page cache asked of the disk, which belongs to no single I/O, set beside the wait
-//! that ended with it. What it is not: sure, for that it was these pages is concluded from the time.
+//! Block I/O of the page cache belongs to no single I/O; here it is set beside a wait that ended when the
+//! block I/O did. That the I/O waited for these pages is concluded from the times, so that a verdict that
+//! rests on it is never sure.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};

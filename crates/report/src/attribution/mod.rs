@@ -1,8 +1,8 @@
 //! Why the tail is slow: each outlier blamed on a layer, with evidence.
 //!
-//! What it is: the join of `ios.parquet` (what the program saw) with `layers.parquet` (what the
-//! kernel did), one I/O at a time. What it is not: a comparison of maxima of different tools.
-//! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
+//! `ios.parquet` (what the program saw) and `layers.parquet` (what the kernel did) are joined one I/O at a
+//! time. Every verdict rests on stamps of that very I/O, never on the maxima of different tools; what was
+//! not seen is "unknown".
 
 mod acting;
 mod around;

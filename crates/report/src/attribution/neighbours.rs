@@ -1,9 +1,6 @@
-//! Who else used the disks of a run: other processes, the program's own other threads (a store's
-//! flushes and compactions), the kernel's reading ahead; and parts of the run's own I/Os of which only the
-//! thread is known.
-//!
-//! What it is: sentences for an episode, and who may have woken up a thread that slept in a store.
-//! What it is not: a verdict.
+//! Who else used the disks of a run, as sentences for an episode: other processes, the program's own other
+//! threads (a store's flushes and compactions), the kernel's reading ahead; and parts of the run's own I/Os
+//! of which only the thread is known. Also which of them may have woken a thread that slept in a store.
 
 use std::collections::BTreeMap;
 

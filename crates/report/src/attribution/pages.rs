@@ -1,8 +1,8 @@
 //! Buffered reads of io_uring that wait for a page which another I/O of the run is reading.
 //!
-//! The kernel parks such a read without block I/O, without a worker thread and without an event. What
-//! is left of it: another traced read of the same page that had block I/O under way, and was done
-//! while this one was waiting. What it is not: a guess where nobody else read the page.
+//! The kernel parks such a read without block I/O, without a worker thread and without an event. The wait
+//! is recognised by another traced read of the same page that had block I/O under way, and was done while
+//! this one was waiting; where nobody else read the page, nothing is concluded.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! What episodes have in common: a period, the same culprit, place, CPU or time after a flush.
-//!
-//! What it is: facts about several episodes of a layer, each with how often chance alone makes it. What it is not: the
-//! cause of any one of them.
+//! What episodes of a layer have in common: a period, the same culprit, place, CPU or time after a flush,
+//! each with how often chance alone makes it. A pattern says nothing of the cause of any one episode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
-//! The parts of an I/O's time, their names and their lengths.
-//!
-//! What it is: the words that time lines, verdicts and pictures share. How a time line is cut is in
-//! `phases`, which layer a part belongs to in `judge`.
+//! The parts of an I/O's time, with the names and lengths that time lines, verdicts and pictures share. How
+//! a time line is cut is in `phases`, which layer a part belongs to in `judge`.
 
 /// A part of an I/O's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,6 @@
-//! One traced I/O cut into phases that sum to its latency, to the nanosecond.
-//!
-//! What it is: stamps and the thread's stretches off the CPU turned into lengths. What cannot be
-//! told apart is `Unobserved`, never guessed. What it is not: judgement, see `judge`.
+//! Cuts one traced I/O into phases that sum to its latency, to the nanosecond, from its stamps and its
+//! thread's intervals off the CPU. What cannot be told apart is `Unobserved`, never guessed. Layers are
+//! blamed in `judge`.
 
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 

@@ -1,7 +1,5 @@
-//! Rules that no verdict may break: stamps in an order that can be, and what a verdict must rest on
-//! to be called sure.
-//!
-//! What it is: pure functions of one traced I/O. What it is not: the time line, see `phases`.
+//! Rules that hold for every verdict, as pure functions of one traced I/O: stamps in an impossible order
+//! are dropped before a time line is made, and a verdict is sure only on the evidence stated here.
 
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};

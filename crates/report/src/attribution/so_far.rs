@@ -1,8 +1,6 @@
-//! What held the slow I/Os of a run that still goes on.
-//!
-//! What it is: the same verdicts as [`explain`](super::explain())'s, each on what was seen until a look
-//! after its I/O ended. What it is not: the report, which judges them again with everything: there the
-//! usual times are of the whole run, and lateness behind a schedule counts.
+//! Judges the slow I/Os of a run that still goes on: the verdicts of [`explain`](super::explain()), each on
+//! what was seen until a look after its I/O ended. The report judges all again with the usual times of the
+//! whole run and the lateness behind a schedule, so that its verdicts may differ.
 
 use taillight_rundir::layers::{LayerRow, flags};
 use taillight_rundir::summary::Cause;

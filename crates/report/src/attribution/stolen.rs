@@ -1,7 +1,6 @@
-//! Wake-ups that came late because a hypervisor had taken the CPU that the thread came back to.
-//!
-//! What it is: an idle CPU is told that an I/O is done, and is not there; who slept on it is woken up when
-//! it is back. What it is not: time taken from a thread that ran, which is an event of that thread.
+//! Wake-ups that came late because a hypervisor had taken the CPU that the thread came back to: an idle CPU
+//! is told that an I/O is done while the hypervisor runs something else on it, and the sleeping thread is
+//! woken up when the CPU is back. CPU time taken from a running thread is an event of that thread.
 
 use taillight_rundir::layers::{LayerKind, LayerRow};
 

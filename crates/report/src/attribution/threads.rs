@@ -1,7 +1,6 @@
-//! An I/O of a run in which only the threads were watched (backend perf).
-//!
-//! What it is: time on the CPU, without a CPU, and blocked in the kernel. What it is not: a guess
-//! at what is below; a thread that is blocked waits for storage, a file system, a lock or a server.
+//! The time line of an I/O in a run where only the threads were watched (backend perf): on the CPU, without
+//! a CPU, and blocked in the kernel. A blocked thread may wait for storage, a file system, a lock or a
+//! server; which of these is not guessed.
 
 use taillight_rundir::layers::{LayerRow, flags};
 

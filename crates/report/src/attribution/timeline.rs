@@ -1,7 +1,5 @@
-//! The time line of one I/O as it is built, and what a sleeping thread adds to it.
-//!
-//! What it is: pieces without gaps, and the thread's off-CPU intervals put into them. Which stamps
-//! bound which piece is in `phases` and the files it calls.
+//! Builds the time line of one I/O: pieces without gaps, with the thread's off-CPU intervals put into them.
+//! Which stamps bound which piece is in `phases` and the files it calls.
 
 use taillight_rundir::layers::LayerRow;
 

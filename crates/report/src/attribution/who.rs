@@ -1,7 +1,5 @@
-//! Who it was: a thread by its name and the numbers that belong to it, and what people call it.
-//!
-//! What it is: taken from one event of the trace, so that a name never goes with another thread's number. What it is
-//! not: what that thread did.
+//! Names a thread for people, by its name and the numbers that belong to it. All come from one event of the
+//! trace, so that a name never goes with another thread's number.
 
 use taillight_rundir::layers::{LayerKind, LayerRow};
 

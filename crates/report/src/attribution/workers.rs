@@ -1,8 +1,6 @@
-//! io_uring worker threads: what an I/O that was handed to one waited for.
-//!
-//! What it is: the part of an I/O's time line between the hand-over and the worker's doing. What it
-//! is not: the block layer, see `phases`. A worker that sleeps or waits for a CPU leaves an event
-//! that names the I/O it was doing.
+//! io_uring worker threads: what an I/O that was handed to one waited for, from the hand-over until the
+//! worker began. A worker that sleeps or waits for a CPU leaves an event that names the I/O it was doing.
+//! The block layer's part is in `blocks`.
 
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 

@@ -1,8 +1,6 @@
-//! Where renderings go, and whether what is there may be replaced.
-//!
-//! What it is: the answer before anything is written. What it is not: the writing. Reports that
-//! end a run or a series go into directories made for them and are not checked; `cli` checks
-//! those that a person names.
+//! Where renderings go, and whether what is there may be replaced; asked before anything is written.
+//! Reports that end a run or a series go into directories made for them and are not checked; `cli` checks
+//! the places that a person names.
 
 use std::fs::{self, File};
 use std::io::Read;

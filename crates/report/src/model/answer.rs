@@ -1,7 +1,5 @@
-//! The answer of one run in a sentence that every output has in the same words.
-//!
-//! What it is: what makes figures worthless, then the ceilings, rate and 99 %. What it is not: the verdict's reasons, which
-//! stand behind it.
+//! The answer of one run, in one sentence that every output has in the same words: what makes figures
+//! worthless, then the ceilings, the rate and 99 %. The reasons of the verdict stand behind it.
 
 use taillight_core::OpKind;
 use taillight_rundir::Summary;

@@ -1,7 +1,6 @@
-//! The first screen: the answer in a sentence, and the cards that every page has.
-//!
-//! What it is: p50, p99, p99.9 and max of one or several runs, always there. Where a run cannot speak about
-//! a percentile its own value stands there, marked as that. What it is not: the verdict's reasons.
+//! The first screen: the answer in a sentence, and the cards that every page has: p50, p99, p99.9 and max
+//! of one or several runs. Where a run has too few I/Os for a percentile, the card shows its own value,
+//! marked as that.
 
 use serde::Serialize;
 use taillight_core::{LatencyKind, OpKind, Percentile};

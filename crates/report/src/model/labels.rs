@@ -1,6 +1,4 @@
-//! Names of fields, figures and runs as people read them, for what is made to be published.
-//!
-//! What it is: words for names that programs use. What it is not: the names themselves, which are fixed.
+//! Words for published pages in place of the fixed names that programs use: fields, figures and runs.
 
 use taillight_rundir::compare::CompareVerdict;
 

@@ -1,8 +1,6 @@
-//! What every renderer shows: the same words, tables and chart data on a terminal, in Markdown, in
-//! HTML.
-//!
-//! What it is: analysis, summary and explanation turned into what is shown, once. What it is not:
-//! layout. Renderers choose how a table or a chart looks, never what it says.
+//! What every renderer shows: analysis, summary and explanation turned once into words, tables and chart
+//! data, the same on a terminal, in Markdown and in HTML. Renderers choose how a table or a chart looks,
+//! never what it says.
 
 pub mod about;
 mod answer;

@@ -1,7 +1,5 @@
-//! The disclosure that a standard asks for: what stands at the head of every page of its report.
-//!
-//! What it is: four columns of named facts, and words for those that nobody said. What it is not: the
-//! choice of facts, which is the method's, or their layout.
+//! The disclosure that a standard asks for, at the head of every page of its report: four columns of named
+//! facts, and words for facts that nobody said. The method chooses the facts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

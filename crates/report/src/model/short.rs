@@ -1,7 +1,5 @@
-//! What `--json=short` prints: what a script wants of runs, in about a kilobyte for one.
-//!
-//! What it is: verdict, rates, percentiles, ceilings and paths, by the names that series have for them. What
-//! it is not: a figure of its own; all are those of the cards and of `summary.json`.
+//! What `--json=short` prints: verdict, rates, percentiles, ceilings and paths, by the names that series
+//! have for them, in about a kilobyte for one run. Figures are those of the cards and of `summary.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,6 @@
-//! Renderers: the model as console text, Markdown, CSV, JSON and a page with charts.
-//!
-//! What it is: layout. What it is not: figures or words, which the model holds. To add a text export
-//! write one function and add one line to [`TEXTS`]; to add a chart see [`plots::CHARTS`].
+//! Renderers: the model as console text, Markdown, CSV, JSON and a page with charts. Figures and words are
+//! the model's. To add a text export write one function and add one line to [`TEXTS`]; to add a chart see
+//! [`plots::CHARTS`].
 
 pub mod console;
 mod csv;

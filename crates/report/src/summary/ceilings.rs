@@ -1,8 +1,8 @@
-//! Ceilings: what the job asked, answered over all I/Os, those of a workload, or requests of several.
+//! Answers the ceilings of a job: over all I/Os, those of a workload, or requests of several, with the
+//! shares beside the answer. The test is `taillight_stats::ceiling`.
 //!
-//! What it is: which sample a ceiling is checked on, and the shares beside the answer. What it is not:
-//! the test (`taillight_stats::ceiling`) or words. Requests are put together while the capture is
-//! read (`analyse::requests`); of a run that did not keep every I/O nothing is known of them.
+//! Requests are put together while the capture is read (`analyse::requests`); of a run that did not keep
+//! every I/O nothing is known of them.
 
 use taillight_core::plan::Ceiling;
 use taillight_core::{LatencyMap, Result};

@@ -1,7 +1,6 @@
-//! Whether a figure of an operation changed its level while it was measured.
-//!
-//! What it is: which figures are looked at, of which runs, with one share of error over all. What it is not:
-//! the test (`taillight_stats::change_point`) or words (`verdict::changes`).
+//! Whether a figure of an operation changed its level while it was measured: which figures are looked at, of
+//! which runs, with one share of error over all. The test is `taillight_stats::change_point`, the words are
+//! in `verdict::changes`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! Numbers as people read them: fitting units, three digits, thousands separated.
-//!
-//! What it is: counts, shares and moments as text, and the units of `taillight_core`. What it is not:
-//! rounding before arithmetic; everything upstream stays exact. Called by the model and the charts.
+//! Numbers as people read them: fitting units, three digits, thousands separated. Everything upstream stays
+//! exact: round here alone. Called by the model and the charts.
 
 use taillight_core::units::readable::fit;
 pub use taillight_core::units::readable::{bytes, bytes_per_s, digits3, duration};

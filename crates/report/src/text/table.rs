@@ -1,7 +1,5 @@
-//! Tables and paragraphs on a terminal: aligned columns, at most 80 columns wide.
-//!
-//! What it is: the one renderer of tables as plain text, used by reports, `explain` and every
-//! command of the binary that prints a table. What it is not: Markdown or HTML (see `render`).
+//! Tables and paragraphs on a terminal: aligned columns, at most 80 columns wide, for reports, `explain` and
+//! every command of the binary that prints a table. Markdown and HTML are in `render`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

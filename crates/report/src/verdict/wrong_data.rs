@@ -1,6 +1,5 @@
-//! Wrong data found by verification, as a reason of the verdict.
-//!
-//! What it is not: the judgement of a block, which the run made. The whole list is in `verify.json`.
+//! Wrong data found by verification, as a reason of the verdict. The run judged each block; the whole list
+//! is in `verify.json`.
 
 use taillight_core::plan::Plan;
 use taillight_rundir::summary::{Reason, Summary, VerdictStatus};

@@ -1,8 +1,8 @@
 //! Capture chunks: every I/O of one worker in packed words, as the hot loop writes them.
 //!
-//! What it is: the format (this file), the encoder the recorder calls per I/O, the reader that
-//! turns chunks back into [`taillight_core::Record`]s. What it is not: memory management (the
-//! engine maps and pre-faults the chunk files) or a format at rest (that is `ios.parquet`).
+//! This file has the format; [`ChunkEncoder`] is called by the recorder for each I/O, and [`ChunkReader`]
+//! turns chunks back into [`taillight_core::Record`]s. The engine maps and pre-faults the memory;
+//! `ios.parquet` is the format at rest.
 //!
 //! A chunk is a 4 KiB header, then 64-bit little-endian words. A record is one of
 //! - *short*, 2 words + one per optional column of the header: a success whose numbers fit;

@@ -1,7 +1,5 @@
-//! When a figure of a series of runs, one a night, changed.
-//!
-//! What it is: change points of a series that has outliers and whose neighbours are alike. What it is not:
-//! a test of two systems; the newest night alone is never more than a suspect.
+//! When a figure of a series of runs, one a night, changed. The series may have outliers, and neighbouring
+//! nights may be alike. The newest night alone is never more than a suspect.
 //!
 //! Method: logarithms, clipped to a running median; candidates by E-divisive (Matteson and James, JASA
 //! 109, 2014) in windows; each confirmed by a t-test whose variance allows for what neighbours share; the

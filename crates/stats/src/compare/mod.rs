@@ -1,7 +1,5 @@
-//! Whether a figure of one system differs from that of another, and by how much.
-//!
-//! What it is: intervals of a ratio, from two runs or from several a side, and the verdict over them.
-//! What it is not: which runs may be compared, or what a figure means (crate `compare`).
+//! Whether a figure of one system differs from that of another, and by how much: intervals of their ratio
+//! and the verdict over them. Which runs may be compared is decided by the crate `compare`.
 //!
 //! A run's I/Os say how well that run's figure is known; only several runs say how much a system's
 //! figure varies from run to run. [`LogDifference::of_two_runs`] answers the first question,

@@ -1,8 +1,6 @@
-//! The method `ab`: two jobs in turns, a pair after the other, judged after each pair.
-//!
-//! What it is: the order of the runs, the seed of each pair, and where the series may end early. What it
-//! is not: the judgement (`taillight_compare`), which sees only pairs that are complete. Used by
-//! `taillight ab`; `words` has what it says on the way.
+//! The method `ab`: two jobs in turns, a pair after the other, judged after each pair. Here are the order of
+//! the runs, the seed of each pair, and where the series may end early; `taillight_compare` judges, and sees
+//! only pairs that are complete. Used by `taillight ab`; `words` has what it says on the way.
 
 mod words;
 

@@ -1,8 +1,6 @@
-//! The method `repeat`: the same plan several times back to back, with the spread of its figures.
-//!
-//! What it is: the repetitions, `repeat.json`, and one report on one time axis. Every repetition has
-//! the plan's seed: the same operations in the same order. What it is not: the comparison of two
-//! plans. Used by `taillight run` for a job with `run.repeat`; `words` has the tables.
+//! The method `repeat`: the same plan several times back to back, with the spread of its figures,
+//! `repeat.json`, and one report on one time axis. Every repetition has the plan's seed: the same operations
+//! in the same order. Used by `taillight run` for a job with `run.repeat`; `words` has the tables.
 
 mod words;
 

@@ -1,10 +1,9 @@
 //! Which demand of a search to measure next: the highest one that stays under a ceiling.
 //!
-//! What it is: a bisection that knows only verdicts. It brackets the answer between the highest
+//! A bisection that knows only verdicts. It brackets the answer between the highest
 //! point that passed and the lowest that counts as failed, halves the bracket (geometrically, so
 //! that every step gives the same relative precision), and measures the answer a second time
-//! before it gives it. What it is not: the ceiling check (`judge`) or the series (`super`), which
-//! calls it.
+//! before it gives it. `judge` gives the verdicts.
 //!
 //! An undecided point is measured again for longer, at most [`LONGEST`] times the usual time; what
 //! is undecided then counts as failed, so that an answer never rests on a point that may miss the

@@ -1,9 +1,6 @@
-//! The method `search`: the highest demand of a job under a response-time ceiling.
-//!
-//! What it is: the plan of each probe, its verdict, `search.json`, and the report over all probes.
-//! What it is not: the decision which demand is next (`bisection`), what a probe's result says
-//! (`judge`), or how it is worded (`words`). Used by `taillight run` for a job with
-//! `[search]`.
+//! The method `search`: the highest demand of a job under a response-time ceiling. Here are the plan of each
+//! probe, `search.json`, and the report over all probes; `bisection` decides which demand is next, `judge`
+//! what a probe's result says, `words` how it is worded. Used by `taillight run` for a job with `[search]`.
 
 mod bisection;
 mod judge;

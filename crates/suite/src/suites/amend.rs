@@ -1,7 +1,5 @@
-//! Changes to a suite file before it is read: the values of a scale, and `--set suite.PATH=VALUE`.
-//!
-//! What it is: putting values into the tables of a suite. What it is not: the meaning of a field, or the
-//! comparison of two forms ([`crate::differences`]).
+//! Changes to the tables of a suite file before it is read: the values of a scale, and
+//! `--set suite.PATH=VALUE`. Two forms of a suite are compared in [`crate::differences`].
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! The answer over all ceilings of a suite in one sentence that a person can repeat.
-//!
-//! What it is: how far from the ceiling it is, and who was in the way. What it is not: the table of all
-//! checks (`answers`).
+//! The answer over all ceilings of a suite in one sentence that a person can repeat: how far from the
+//! ceiling it is, and who was in the way. `answers` has the table of all checks.
 
 use taillight_core::Percentile;
 use taillight_report::format::{count, duration, percent};

@@ -1,7 +1,6 @@
-//! What the ceilings of a suite's runs say: kept, missed or undecided, with the interval.
-//!
-//! What it is: the checks of each run's report side by side, as a table and for `series.json`. What it
-//! is not: a check. Used by the rule `matrix`; runs without ceilings have no answer.
+//! What the ceilings of a suite's runs say (kept, missed or undecided, with the interval): the checks of
+//! each run's report side by side, as a table and for `series.json`. Used by the rule `matrix`; runs without
+//! ceilings have no answer.
 
 use serde_json::{Value, json};
 use taillight_core::Percentile;

@@ -1,7 +1,5 @@
-//! Loops over fields of a job: how many points they make, which, and in which order.
-//!
-//! What it is: the counting and the settings behind a matrix, and so behind a sweep. What it is not:
-//! plans or runs.
+//! Loops over fields of a job: how many points they make, which, and in which order. Matrices, and so
+//! sweeps, take their settings from here.
 
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;

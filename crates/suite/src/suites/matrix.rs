@@ -1,9 +1,7 @@
-//! The rule `matrix`: phases of loops over fields of one job, in rounds.
-//!
-//! What it is: the file of a matrix, and the form of it that was asked for. What it is not: the
-//! making of its points (`matrix_points`), their order as results come in (`matrix_method`), the rules
-//! of steady state and of operating points (`steady`, `operating`), or words and tables
-//! (`matrix_words`).
+//! The rule `matrix`: the file of a suite that has phases of loops over fields of one job, in rounds, and
+//! the form of it that was asked for. Its points are made in `matrix_points`, and ordered as results come in
+//! by `matrix_method`; steady state and operating points have their rules in `steady` and `operating`, words
+//! and tables are in `matrix_words`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;

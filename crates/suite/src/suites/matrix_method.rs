@@ -1,8 +1,5 @@
-//! A matrix as a method: which point is next, which rounds are needless, and how much is left.
-//!
-//! What it is: the walk over the points of all phases. A phase with `steady` ends with the round at
-//! which its figures have settled; everything else is known beforehand. What it is not: the making of
-//! points (`matrix`), the rule (`steady`), words and tables (`matrix_words`).
+//! A matrix as a method: which point is next, which rounds are needless, and how much is left. A phase with
+//! `steady` ends with the round at which its figures have settled; everything else is known beforehand.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,4 @@
-//! The making of a matrix's points: names, seeds, assignments, plans.
-//!
-//! What it is: from a phase and the values of its loops to a point. What it is not: the file
-//! (`matrix`), or the order of points as results come in (`matrix_method`).
+//! Makes the points of a matrix from a phase and the values of its loops: names, seeds, assignments, plans.
 
 use serde_json::Value;
 use taillight_core::job::PointOrder;

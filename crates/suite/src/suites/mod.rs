@@ -1,9 +1,6 @@
-//! Suites: series described by a file of `suites/`, or by a file of the user.
-//!
-//! What it is: finding and reading a suite file, and the method that its rule names. What it is not:
-//! the methods themselves, one module for each rule. A new suite is one file in `suites/`; only one
-//! that decides in a new way needs a rule: a module here and a line in [`SuiteFile`]. Called by
-//! `taillight suite`.
+//! Suites: series described by a file of `suites/`, or by a file of the user. Finds and reads a suite file,
+//! and makes the method that its rule names. A new suite is one file in `suites/`; only a suite that decides
+//! in a new way needs a rule: a module here and a line in [`SuiteFile`]. Called by `taillight suite`.
 
 mod amend;
 mod answer_words;

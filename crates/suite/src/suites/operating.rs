@@ -1,9 +1,6 @@
-//! Operating points: settings that the results of an earlier phase choose.
-//!
-//! What it is: `[phase.points]` of a suite file, and the choice: the highest rate under a ceiling of
-//! the response time, the lowest demand, points between them, the knee. What it is not: which rounds
-//! count (`matrix_method`), the rule of the knee (`taillight_stats::knee`), words and tables
-//! (`operating_words`).
+//! Operating points (`[phase.points]` of a suite file): settings chosen from the results of an earlier phase,
+//! as the highest rate under a ceiling of the response time, the lowest demand, points between them, or the
+//! knee. Which rounds count is decided in `matrix_method`; words and tables are in `operating_words`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

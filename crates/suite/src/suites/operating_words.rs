@@ -1,8 +1,5 @@
-//! Operating points in words and tables: every setting they are chosen from, the choice, and what the
-//! runs at them gave.
-//!
-//! What it is: tables of the report, decisions and the answer of `series.json`. What it is not: the
-//! choice (`operating`).
+//! Operating points in the report's tables and in the decisions and the answer of `series.json`: every
+//! setting they are chosen from, the choice, and what the runs at them gave. `operating` chooses.
 
 use serde_json::{Value, json};
 use taillight_core::Percentile;

@@ -1,8 +1,7 @@
-//! Recovery: how long a phase takes to get back to what an earlier phase did, and load between pauses.
-//!
-//! What it is: `[phase.recovery]` of a suite file, the samples of runs over their intervals, and what came of
-//! them, as decisions, an answer and tables. What it is not: the rule on samples
-//! (`taillight_stats::recovery`). Used by the rule `matrix`.
+//! Recovery (`[phase.recovery]` of a suite file): how long a phase takes to get back to what an earlier
+//! phase did, and load between pauses. Here are the samples of runs over their intervals, and what came of
+//! them as decisions, an answer and tables; the rule on samples is `taillight_stats::recovery`. Used by the
+//! rule `matrix`.
 
 use std::collections::BTreeMap;
 

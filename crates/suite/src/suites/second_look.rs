@@ -1,8 +1,8 @@
-//! A second look at a setting: a longer run where the first leaves its ceilings open.
+//! A second look at a setting: a longer run where the first leaves its ceilings open. Here is decided whether
+//! there is one, how long it is, and which of both runs answers.
 //!
-//! What it is: whether there is one, how long it is, and which of both runs answers. All looks of a suite share
-//! the error of one (`qos.looks`), and the second rests on its own I/Os: those of the first have led to it. What
-//! it is not: the check of a ceiling (`taillight_stats::ceiling`).
+//! All looks of a suite share the error of one (`qos.looks`), and the second rests on its own I/Os: those of
+//! the first have led to it.
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;

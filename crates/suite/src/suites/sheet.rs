@@ -1,9 +1,6 @@
 //! The head of a matrix's report: platform, device, set-up and test parameters, as SNIA's tests
-//! disclose them.
-//!
-//! What it is: facts from the manifest of the first and the last run and from the suite, each under
-//! the name that readers of such reports look for. What it is not: the reading of the system
-//! (`taillight_trace::environment`), which happened when the run began.
+//! disclose them, each under the name that readers of such reports look for. Facts are from the manifest of
+//! the first and the last run and from the suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 

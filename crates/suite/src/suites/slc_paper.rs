@@ -1,10 +1,9 @@
 //! The rule `slc-paper`: the matrix of the study that introduced the SLC factors, beside the factors
-//! it printed.
+//! it printed; its runs, and `slc-paper.json`.
 //!
-//! What it is: which runs there are, and `slc-paper.json`. Each system and size has one target, open
-//! from before the write until after the read; it is gone afterwards. How much there is to read is
-//! known only when the writer is done, so the reader's plan is made then. What it is not: tables and
-//! titles (`slc_paper_words`), or the factors of a run (`taillight_stats::slc`).
+//! Each system and size has one target, open from before the write until after the read; it is gone
+//! afterwards. How much there is to read is known only when the writer is done, so the reader's plan is made
+//! then.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
-//! Steady state of a phase: its rounds repeat until the figures it names have settled, or to a limit.
-//!
-//! What it is: `[phase.steady]` of a suite file, and what follows from the rounds so far: the windows
-//! judged, and whether the phase is over. What it is not: the rule on one window
-//! (`taillight_stats::steady`), words and tables (`matrix_words`), or the order of runs (`matrix`).
+//! Steady state of a phase (`[phase.steady]` of a suite file): its rounds repeat until the figures it names
+//! have settled, or to a limit. Here are the windows judged from the rounds so far, and whether the phase is
+//! over; the rule on one window is `taillight_stats::steady`.
 
 use std::collections::BTreeMap;
 

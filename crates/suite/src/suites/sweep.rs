@@ -1,7 +1,5 @@
-//! A sweep: the user's job as a matrix of one phase.
-//!
-//! What it is: `[sweep]` and `--sweep` as a [`MatrixSuite`]. What it is not: loops, points, or a
-//! report of its own; those are the matrix's. Called by `taillight run`.
+//! A sweep (`[sweep]` and `--sweep`): the user's job as a [`MatrixSuite`] of one phase. Called by `taillight
+//! run`.
 
 use std::collections::BTreeMap;
 

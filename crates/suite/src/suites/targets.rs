@@ -1,8 +1,6 @@
-//! Several targets of one suite: all of its phases run on one after another, under one report.
-//!
-//! What it is: the targets of `[[targets]]`, of several `--path` or of several `--target`, and the phases of
-//! each. What it is not: their figures side by side (`matrix_words`). The coordinate of a point that says
-//! its target is called `target`.
+//! Several targets of one suite (`[[targets]]`, several `--path` or several `--target`): all of its phases
+//! run on one after another, under one report. The coordinate of a point that says its target is called
+//! `target`.
 
 use taillight_core::{Error, Result};
 use toml::Value;

@@ -1,7 +1,4 @@
-//! Several targets in tables and charts: figures side by side, distributions in the same plots.
-//!
-//! What it is: a table, and which runs a chart shows together. What it is not: the drawing
-//! (`taillight_report`), or the choice of targets (`targets`).
+//! Several targets in tables and charts: figures side by side, and which distributions share a plot.
 
 use taillight_report::RunGroup;
 use taillight_report::table::{Cell, Table};

@@ -1,8 +1,6 @@
-//! The rule `ycsb`: workloads as properties of YCSB, in the order YCSB recommends, on one store.
-//!
-//! What it is: which loads and workloads run, and `ycsb.txt`. The store is loaded before the first
-//! workload, and anew after one that inserts. What it is not: the meaning of a property
-//! (`taillight_import::ycsb`), or YCSB's words for figures (`ycsb_words`).
+//! The rule `ycsb`: workloads as properties of YCSB, in the order YCSB recommends, on one store; the loads
+//! and workloads that run, and `ycsb.txt`. The store is loaded before the first workload, and anew after one
+//! that inserts. Properties are read by `taillight_import::ycsb`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

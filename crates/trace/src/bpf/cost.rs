@@ -1,8 +1,8 @@
 //! What tracing costs, measured in the traced run itself: CPU time of the trace programs per
 //! operation, as the kernel counts it in short windows; of the thread that gathers what they saw; and
-//! time of the probe in the worker.
+//! time of the probe in the worker. The loss of throughput only pairs of runs can tell
+//! (`docs/overhead.md`).
 //!
-//! What it is not: the loss of throughput, which only pairs of runs can tell (`docs/overhead.md`).
 //! Called by the collector and, for the probe, by `tracer` before the load.
 
 use std::fs::File;

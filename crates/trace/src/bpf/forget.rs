@@ -1,8 +1,8 @@
 //! Events that no slow I/O needs are forgotten when there are many, so that a long run with few slow
 //! I/Os is traced to its end.
 //!
-//! What it is: only where outliers alone are kept, and only what ended before every I/O that is in flight or
-//! was not handed over yet. What it is not: a loss; what no kept I/O overlaps explains nothing.
+//! Only where outliers alone are kept, and only what ended before every I/O that is in flight or was not
+//! handed over yet: an event that no kept I/O overlaps explains nothing.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

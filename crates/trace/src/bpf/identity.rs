@@ -1,10 +1,10 @@
 //! Command line and control group of the threads that events name.
 //!
-//! What it is: looked up once for each thread, soon after its first event, and only where `/proc` still has the
-//! thread that the event saw: the same numbers, name and begin. A thread of its own looks up: `/proc/PID/cmdline` takes
-//! locks and memory of that process, and hangs with it while storage stalls. What it is not: a guess; a thread that has ended,
-//! or runs another program by then, has neither. (A program that was replaced by one of the same name since the
-//! event is not told from it.)
+//! Each thread is looked up once, soon after its first event, and only where `/proc` still has the thread
+//! that the event saw: the same numbers, name and begin. A thread that has ended, or runs another program by
+//! then, has neither. (A program that was replaced by one of the same name since the event is not told from
+//! it.) Look-ups have a thread of their own: `/proc/PID/cmdline` takes locks and memory of that process, and
+//! hangs with it while storage stalls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
-//! What a trace has kept: I/Os and events, in memory, and beyond some MiB of it in a file.
-//!
-//! What it is: the place where the collector puts them, and the order in which they are read at the end. What it is
-//! not: a choice of what is kept.
+//! What a trace has kept: I/Os and events, in memory, and beyond some MiB of it in a file. The collector puts
+//! them here, and they are read in order at the end.
 
 use std::collections::VecDeque;
 use std::io;

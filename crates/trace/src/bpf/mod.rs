@@ -1,8 +1,6 @@
-//! Tracing by programs on the kernel's trace points.
-//!
-//! What it is: the programs' loader, the memory shared with them, the probe of the hot loop and
-//! the collector of what they saw. What it is not: judgement; the report draws the conclusions
-//! from `layers.parquet`. Called by `tracing`.
+//! Tracing by programs on the kernel's trace points: the programs' loader, the memory shared with them, the
+//! probe of the hot loop and the collector of what they saw. The report draws the conclusions from
+//! `layers.parquet`. Called by `tracing`.
 
 mod collect;
 mod cost;

@@ -1,7 +1,5 @@
-//! Tracing with the best backend: programs on trace points, their memory, the collector, the file.
-//!
-//! What it is: what `tracer` starts and ends when the kernel takes trace programs. What it is not:
-//! the choice of the backend.
+//! Tracing with the best backend: programs on trace points, their memory, the collector, the file; started
+//! and ended by `tracing` when the kernel takes trace programs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
-//! A file for what a long trace has seen and memory should not hold: without a name, in the run directory.
+//! A file for what a long trace has seen and memory should not hold: without a name, in the run directory,
+//! gone with the process.
 //!
-//! What it is: bytes appended about a MiB at a time and slowly, so that the storage under test is left alone, and read
-//! back at the end. The run's results need room there as well: below [`RESERVE`] of free space nothing is written.
-//! What it is not: a log that survives; a killed run's trace is lost.
+//! Bytes are appended about a MiB at a time and slowly, so that the storage under test is left alone, and read
+//! back at the end. The run's results need room there as well: below [`RESERVE`] of free space nothing is
+//! written. A killed run's trace is lost.
 
 use std::fs::File;
 use std::io;

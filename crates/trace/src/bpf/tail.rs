@@ -1,7 +1,5 @@
-//! Tells once a second what was traced since.
-//!
-//! What it is: rows of what the collector keeps anyway, for who looks at the run while it goes on. What it
-//! is not: a second collection; of I/Os that were not slow only a part is told.
+//! Tells once a second what was traced since: rows of what the collector keeps anyway, for views of the run
+//! while it goes on. Of I/Os that were not slow only a part is told.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

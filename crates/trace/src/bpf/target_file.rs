@@ -1,7 +1,5 @@
-//! Which file is the run's own: what trace programs know pages of the cache by.
-//!
-//! What it is: kind and number of the target, as the kernel's inodes have them. What it is not: the
-//! disks below it, see `disks`.
+//! Which file is the run's own, by kind and number as the kernel's inodes have them: what trace programs know
+//! pages of the cache by. The disks below it are in `disks`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
-//! Commands seen in two places, matched one by one: clocks fitted, addresses mapped.
+//! Matches commands seen in two places one by one: fits their clocks, maps their addresses.
 //!
-//! What it is: pure maths. `host` commands enclose the `other` ones in time (the other place is
-//! below) and have the same kind and size; addresses differ by a constant per extent. What is
-//! ambiguous is left unmatched: a wrong match is worse than none. Called by `bus`.
+//! `host` commands enclose the `other` ones in time (the other place is below) and have the same kind and
+//! size; addresses differ by a constant per extent. What is ambiguous is left unmatched: a wrong match is
+//! worse than none. Pure functions, called by `bus`.
 
 use std::collections::BTreeMap;
 

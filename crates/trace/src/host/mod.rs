@@ -1,8 +1,7 @@
 //! Host samples: what disks, CPUs, memory and limits did while a run went on.
 //!
-//! What it is: a helper thread that reads procfs, sysfs and cgroups at the interval, and adds the
-//! values to `host.parquet`. No rights are needed. What it is
-//! not: part of the hot loop, or proof of a cause; values are means over an interval. Each source
+//! A helper thread reads procfs, sysfs and cgroups at the interval, without any rights, and adds the
+//! values to `host.parquet`. Values are means over an interval, and prove no cause. Each source
 //! is a file beside this one: pure parsers of kernel text, and differences of two readings.
 //! `cli` starts and ends it.
 

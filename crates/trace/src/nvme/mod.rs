@@ -1,8 +1,8 @@
 //! The drive's own view: logs of the NVMe drives below the target, before and after a run.
 //!
-//! What it is: parsers of log pages (tested with synthetic pages), a reader that sends nothing but
-//! Identify, Get Log Page and Get Features, and the JSON of nvme-cli. What it is not: a judgement, or a way to
-//! set anything in a drive; `report` sets these counters beside the host's outliers. Called by `cli`.
+//! Parsers of log pages (tested with synthetic pages), a reader that sends nothing but Identify, Get Log
+//! Page and Get Features, and the JSON of nvme-cli. Nothing in a drive is set. `report` sets these counters
+//! beside the host's outliers. Called by `cli`.
 
 mod device;
 pub mod json;

@@ -1,10 +1,9 @@
-//! Tracing without rights: when each worker left and entered the CPU.
+//! Tracing without rights: when each worker left and entered the CPU. Called by `tracing` where trace points
+//! are out of reach.
 //!
-//! What it is: the backend below the trace points. The kernel logs the context switches of a thread
-//! to whoever owns it (perf events, `context_switch`), and counts how long it waited for a CPU
-//! (schedstat). Together they split a slow I/O into time on the CPU, without a CPU, and blocked in
-//! the kernel. What it is not: sight below the system call; which layer blocked is not seen.
-//! Called by `tracing`.
+//! The kernel logs the context switches of a thread to its owner (perf events, `context_switch`), and counts
+//! how long it waited for a CPU (schedstat). Together they split a slow I/O into time on the CPU, without a
+//! CPU, and blocked in the kernel. Which layer blocked below the system call is not seen.
 
 mod gather;
 mod off_cpu;

@@ -1,7 +1,5 @@
-//! Counts that the probes of all workers share, whatever the backend.
-//!
-//! What it is: two totals for the manifest. What it is not: a count per operation on the hot path;
-//! a probe adds its own up when it ends. Used by the backends `bpf` and `perf`.
+//! Two totals for the manifest that the probes of all workers share, in the backends `bpf` and `perf`. A
+//! probe counts for itself on the hot path and adds its own up when it ends.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,7 +1,6 @@
-//! The end of tracing, told to the thread that gathers: also when a run ends in an error.
-//!
-//! What it is: a flag that is set when its owner goes away. What it is not: a wait for the thread;
-//! an owner that wants what was gathered joins it. Used by the backends `bpf` and `perf`.
+//! The end of tracing, told to the thread that gathers: a flag that is set when its owner goes away, also
+//! when a run ends in an error. An owner that wants what was gathered joins the thread. Used by the backends
+//! `bpf` and `perf`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,8 +1,6 @@
-//! Tracing of one run: started before the load, finished into `layers.parquet` after it.
-//!
-//! What it is: the one face of tracing that `cli` uses, and the choice of the backend: trace points,
-//! else the kernel's log of context switches. What it is not: the load. The run goes on whatever is
-//! out of reach; the manifest says which backend was taken, and why not a better one.
+//! Tracing of one run: started before the load, finished into `layers.parquet` after it. `cli` traces through
+//! this module alone, which chooses the backend: trace points, else the kernel's log of context switches. The
+//! run goes on whatever is out of reach; the manifest says which backend was taken, and why not a better one.
 
 mod counts;
 mod end_signal;

@@ -1,8 +1,6 @@
 //! Whether the whole program stood still: a thread that sleeps for a moment and is late, without
-//! having waited for a CPU, was kept from running together with all others.
-//!
-//! What it is: a sign seen from within, for backends that see no stacks. What it is not: a proof of
-//! who did it; a signal, a freezer and a machine that stood still look the same from here.
+//! having waited for a CPU, was kept from running together with all others. A sign seen from within, for
+//! backends that see no stacks: a signal, a freezer and a machine that stood still look the same from here.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;

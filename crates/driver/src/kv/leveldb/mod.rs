@@ -1,7 +1,6 @@
-//! `leveldb`: Google's LevelDB through its C API, any build of it, loaded at run time.
-//!
-//! What it is: options, the store behind the shared target and session, statistics. What it is
-//! not: LevelDB, or one of its ports; the system under test is no part of the tool.
+//! `leveldb`: Google's LevelDB through its C API, any build of it, loaded at run time; no LevelDB is linked
+//! in, because the system under test is no part of the tool. Options, the store behind the shared target
+//! and session, statistics.
 
 pub mod options;
 mod sample;

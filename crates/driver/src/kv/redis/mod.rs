@@ -1,8 +1,8 @@
 //! `redis`: Redis, Valkey and whatever speaks RESP2, over TCP or a unix socket.
 //!
-//! What it is: commands in pipelines that are together as deep as the queue, over as many connections as
-//! asked for, no client library in between. What it is not: a cluster client, and it retries nothing. Only keys that
-//! begin with the prefix of the run are read or written. A lost connection ends what is in flight
+//! Commands go in pipelines that are together as deep as the queue, over as many connections as
+//! asked for, with no client library in between. No cluster is followed and nothing is retried. Only keys
+//! that begin with the prefix of the run are read or written. A lost connection ends what is in flight
 //! with an error each; the next operation then ends the run.
 
 mod address;

@@ -1,8 +1,8 @@
 //! The records of a run on a server: their names, and whether what stands there is still theirs.
 //!
 //! A server keeps nothing that says who wrote a key. Its name follows from the plan; its type and length
-//! are asked before it is deleted, a batch of keys at a time. What it is not: a proof of content; a value
-//! of somebody else's of the same name, type and length is taken for the run's (`docs/drivers/redis.md`).
+//! are asked before it is deleted, a batch of keys at a time. This proves no content: a value of somebody
+//! else's of the same name, type and length is taken for the run's (`docs/drivers/redis.md`).
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};

@@ -1,7 +1,5 @@
-//! The connections of one worker: which have something to send, and which have something to say.
-//!
-//! What it is: one epoll over all of them, so that a thread serves many connections. What it is not: the
-//! commands and replies (`session`).
+//! The connections of one worker, by one epoll over all of them: which have something to send, and which
+//! have something to say, so that a thread serves many connections. Commands and replies are `session`'s.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};

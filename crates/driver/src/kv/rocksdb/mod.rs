@@ -1,8 +1,6 @@
-//! `rocksdb`: RocksDB through its C API, any build of it, loaded at run time.
-//!
-//! What it is: options, the store behind the shared target and session, statistics. What it is
-//! not: RocksDB; the system under test is no part of the tool. `open` goes: options -> library ->
-//! guard -> option strings -> database.
+//! `rocksdb`: RocksDB through its C API, any build of it, loaded at run time; no RocksDB is linked in,
+//! because the system under test is no part of the tool. `open` goes: options -> library -> guard -> option
+//! strings -> database.
 
 pub mod options;
 mod outside;

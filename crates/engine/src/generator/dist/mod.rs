@@ -1,8 +1,6 @@
-//! Which item of many: the distributions behind block positions and key numbers.
-//!
-//! What it is: pure, seeded draws over `0..n`, one file each, listed once in `DistributionKind`. What it is
-//! not: offsets, key names, or the choice of a distribution by a job. Callers: the generator.
-//! Adding one: a file here, a line in [`DistributionSpec`], a line in `DistributionKind` and its arms.
+//! Which item of many: the distributions behind block positions and key numbers, as pure, seeded draws over
+//! `0..n`. Adding one: a file here, a line in [`DistributionSpec`], a line in `DistributionKind` and its
+//! arms. What the items are (offsets, keys) is the generator's.
 //!
 //! Numbers above 2^53 are reached by the integer distributions (uniform, Zipf, hot spot, zoned);
 //! those that scale a double (Pareto, normal, YCSB's) have its 53 bits of resolution.

@@ -1,8 +1,6 @@
-//! The charts of a page: which are shown, in which figures, and each figure as JSON.
-//!
-//! What it is: choice, order and size. A figure has at most eight lines: where there are more, there is one
-//! for each operation, and where an operation has more runs than that, several. What it is not: drawing
-//! (`plots`).
+//! The charts of a page: which are shown, in which figures, order and size, each figure as JSON. A figure
+//! has at most eight lines: where there are more, there is one figure for each operation, and where an
+//! operation has more runs than that, several. `plots` draws.
 
 use std::io::Write;
 

@@ -1,8 +1,8 @@
-//! `report.html`: one file, works offline, light and dark, on screen and on paper.
+//! `report.html`: one file, works offline, light and dark, on screen and on paper; the model and the figures
+//! put into a template.
 //!
-//! What it is: the model and the figures put into a template. Everything that comes from a run
-//! directory is escaped: by the template engine in text, by `script_json` inside scripts. A
-//! content security policy forbids the page to load anything from anywhere.
+//! Everything that comes from a run directory is escaped: by the template engine in text, by `script_json`
+//! inside scripts. A content security policy forbids the page to load anything from anywhere.
 
 mod charts;
 mod details;

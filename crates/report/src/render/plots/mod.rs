@@ -1,7 +1,5 @@
-//! Charts: one function each, from runs to a plotly figure, in one visible list.
-//!
-//! What it is: layout and traces. What it is not: numbers (they come from [`crate::model::charts`])
-//! or pages (see `html`). To add a chart, write a file with its [`Chart`] and add one line to
+//! Charts: one function each, from runs to a plotly figure, in one visible list. Numbers come from
+//! [`crate::model::charts`]. To add a chart, write a file with its [`Chart`] and add one line to
 //! [`CHARTS`].
 
 mod curve;

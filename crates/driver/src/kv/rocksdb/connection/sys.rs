@@ -1,7 +1,6 @@
-//! One worker's access to a RocksDB database: the operations of the hot path.
-//!
-//! What it is: `put`, `get` and the others of the C API with options, batch and arrays made once.
-//! What it is not: opening, closing, administration; those are in the folder's `sys`.
+//! One worker's access to a RocksDB database: `put`, `get` and the other operations of the hot path, by the
+//! C API, with options, batch and arrays made once. Opening, closing and administration are in the folder's
+//! `sys`.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;

@@ -18,7 +18,7 @@ use taillight_rundir::{RunDir, names, sums};
 use crate::feed::{LiveEvent, RunFacts};
 use crate::metrics::{Family, Labels, MetricSample, families};
 use crate::model::LiveModel;
-use crate::openmetrics::{TextFormat, head, samples};
+use crate::openmetrics::{TextFormat, head, samples, text};
 
 /// Stamps of the histogram log are whole milliseconds.
 const NEAR_NS: i64 = 1_000_000;
@@ -29,6 +29,16 @@ pub fn export(dir: &RunDir) -> Result<String> {
     let mut timed = TimedText::default();
     replay(dir, &mut |families, at_s| families.into_iter().for_each(|f| timed.put(f, at_s)))?;
     Ok(timed.finish())
+}
+
+/// What the run counted in all, without a time, as the text that node_exporter's textfile collector takes (version
+/// 0.0.4). Errors: as [`export`].
+pub fn totals(dir: &RunDir) -> Result<String> {
+    let mut last = Vec::new();
+    replay(dir, &mut |families, _| last = families)?;
+    // Nothing goes on any more.
+    last.retain(|family| family.name != "taillight_phase");
+    Ok(text(&last, TextFormat::Prometheus, None))
 }
 
 /// Goes through the intervals of the run: the metrics at the end of each, and that time in seconds

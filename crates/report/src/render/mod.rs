@@ -4,7 +4,7 @@
 //! write one function and add one line to [`TEXTS`]; to add a chart see [`plots::CHARTS`].
 
 pub mod console;
-mod csv;
+pub mod csv;
 pub mod explain_json;
 pub mod explain_text;
 pub mod fio_json;

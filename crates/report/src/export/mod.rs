@@ -6,6 +6,7 @@
 mod fio_json;
 mod hdr;
 mod ios_csv;
+mod perfetto;
 mod summary_json;
 
 use std::io::{self, Write};
@@ -36,6 +37,7 @@ pub const RUN_EXPORTS: &[RunExport] = &[
     hdr::HDR,
     summary_json::SUMMARY_JSON,
     fio_json::FIO_JSON,
+    perfetto::PERFETTO,
 ];
 
 /// The error for output that cannot be written; its source is the writer's.

@@ -126,7 +126,8 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("fuser", &["taillight-lab"]),
     ("indicatif", &["taillight-cli"]),
     ("aya", &["taillight-trace"]),
-    ("prost", &["taillight-live"]),
+    // Metrics of Prometheus, and the trace that Perfetto reads.
+    ("prost", &["taillight-live", "taillight-report"]),
     ("ratatui", &["taillight-live"]),
     ("snap", &["taillight-live"]),
     ("hyper", &["taillight-bench"]),

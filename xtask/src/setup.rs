@@ -112,8 +112,8 @@ pub fn main(args: &[&str]) -> Result<bool> {
         return Ok(true);
     }
     match make_python() {
-        Ok(python) => println!("setup: pyarrow is there ({})", shown(&python)),
-        Err(why) => println!("setup: no pyarrow, its test will skip: {why:#}"),
+        Ok(python) => println!("setup: {} are there ({})", READERS.join(" "), shown(&python)),
+        Err(why) => println!("setup: no pyarrow and others, their tests will skip: {why:#}"),
     }
     minio::prepare();
     Ok(true)
@@ -149,19 +149,23 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A Python that can `import pyarrow`: the one named by the environment, the system's, or ours.
+/// Packages of Python that read what we write: Parquet, histogram logs, traces. And how that is asked.
+const READERS: [&str; 3] = ["pyarrow", "hdrhistogram", "perfetto"];
+const IMPORT_READERS: &str = "import pyarrow.parquet, hdrh.log, perfetto.protos";
+
+/// A Python that can import them: the one named by the environment, the system's, or ours.
 pub fn python() -> Option<PathBuf> {
     let named = std::env::var_os("TAILLIGHT_PYTHON").map(PathBuf::from);
-    named.into_iter().chain([own_python()]).chain(tool::which("python3")).find(|p| has_pyarrow(p))
+    named.into_iter().chain([own_python()]).chain(tool::which("python3")).find(|p| has_readers(p))
 }
 
 fn own_python() -> PathBuf {
     tool::target_dir().join("python/bin/python")
 }
 
-fn has_pyarrow(python: &Path) -> bool {
+fn has_readers(python: &Path) -> bool {
     let mut ask = Command::new(python);
-    ask.args(["-c", "import pyarrow.parquet"]);
+    ask.args(["-c", IMPORT_READERS]);
     tool::output(&mut ask).is_ok()
 }
 
@@ -183,11 +187,11 @@ fn make_python() -> Result<PathBuf> {
         tool::output(&mut venv)?;
     }
     let python = own_python();
-    println!("setup: pip install pyarrow into {}", shown(&home));
+    println!("setup: pip install {} into {}", READERS.join(" "), shown(&home));
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pyarrow"]);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(READERS);
     tool::run(&mut pip)?;
-    if !has_pyarrow(&python) {
+    if !has_readers(&python) {
         bail!("installed, but it does not import");
     }
     Ok(python)

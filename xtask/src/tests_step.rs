@@ -108,7 +108,9 @@ pub fn step() -> Result<StepOutcome> {
         Some(python) => {
             cargo.env("TAILLIGHT_PYTHON", python);
         }
-        None => println!("no Python with pyarrow here: its test will skip"),
+        None => println!(
+            "no Python with pyarrow and others here: their tests skip unless python3 has them"
+        ),
     }
     let (sums, code) = stream(&mut cargo)?;
     let text = format!(

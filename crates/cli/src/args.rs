@@ -74,7 +74,7 @@ pub enum Command {
     Schema(SchemaArgs),
     /// Job files of other benchmarks into ours; what other tools saw into a run.
     Import(ImportArgs),
-    /// Write a job or a run as another benchmark's job file.
+    /// Write a run in the formats of other tools, a job as another benchmark's job file.
     Export(ExportArgs),
     /// Run a method made of many runs: one report over all of them.
     Suite(Box<SuiteArgs>),
@@ -309,6 +309,8 @@ pub enum Moment {
   taillight export taillight-runs/pts-iops-20260102T030405Z > points.csv
   taillight export taillight-runs/job-20260102T030405Z \\
       --format openmetrics > job.om
+  taillight export taillight-runs/job-20260102T030405Z --format hdr -o job.hlog
+  taillight export taillight-runs/job-20260102T030405Z --format ios-csv | head
 
 What the other benchmark cannot express stands at the top of the file and on standard error.
 
@@ -321,7 +323,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "NAME", value_parser = export_formats(), hide_possible_values = true)]
     pub format: Option<String>,
     /// Where to: a new file, `-` for standard output, or a server's URL [default: -].
-    #[arg(long, value_name = "PATH|URL")]
+    #[arg(short = 'o', long, value_name = "PATH|URL")]
     pub output: Option<PathBuf>,
 }
 
@@ -464,6 +466,8 @@ fn import_formats() -> PossibleValuesParser {
 pub const CSV: &str = "csv";
 /// Name of a run's metrics.
 pub const OPENMETRICS: &str = "openmetrics";
+/// What a run counted in all, as metrics without a time.
+pub const PROMETHEUS: &str = "prometheus";
 /// The same, sent to a server.
 pub const REMOTE_WRITE: &str = "remote-write";
 
@@ -474,10 +478,15 @@ fn export_formats() -> PossibleValuesParser {
     let table = table.help("Table of a run or a series: a row per point, workload and operation");
     let metrics = PossibleValue::new(OPENMETRICS);
     let metrics = metrics.help("A run's intervals for Prometheus (promtool), with their times");
+    let totals = PossibleValue::new(PROMETHEUS);
+    let totals =
+        totals.help("A run's totals as Prometheus' text, without times (textfile collector)");
     let remote = PossibleValue::new(REMOTE_WRITE);
-    let remote =
-        remote.help("The same, sent to the server at --output http://HOST:PORT/api/v1/write");
-    PossibleValuesParser::new(formats.chain([table, metrics, remote]))
+    let remote = remote
+        .help("A run's intervals, sent to the server at --output http://HOST:PORT/api/v1/write");
+    let runs = taillight_report::export::RUN_EXPORTS.iter();
+    let runs = runs.map(|f| PossibleValue::new(f.name).help(f.about));
+    PossibleValuesParser::new(formats.chain([table]).chain(runs).chain([metrics, totals, remote]))
 }
 
 #[cfg(test)]

@@ -61,6 +61,11 @@ pub fn imported(file: &Path, to: Option<&Path>) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// Whether a file begins as a result of another tool.
+pub fn is_result(file: &Path) -> bool {
+    format_of(file).is_ok_and(|format| format.is_some())
+}
+
 /// The format of a file by how it begins.
 fn format_of(file: &Path) -> Result<Option<&'static ResultFormat>> {
     let mut head = Vec::new();

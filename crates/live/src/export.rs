@@ -18,7 +18,7 @@ use taillight_rundir::{RunDir, names, sums};
 use crate::feed::{LiveEvent, RunFacts};
 use crate::metrics::{Family, Labels, MetricSample, families};
 use crate::model::LiveModel;
-use crate::openmetrics::{TextFormat, head, samples};
+use crate::openmetrics::{TextFormat, head, samples, text};
 
 /// Stamps of the histogram log are whole milliseconds.
 const NEAR_NS: i64 = 1_000_000;
@@ -26,13 +26,24 @@ const NEAR_NS: i64 = 1_000_000;
 /// The run in `dir` as OpenMetrics text. Errors: `Usage` for a run without intervals; `Corrupt` for
 /// damaged files.
 pub fn export(dir: &RunDir) -> Result<String> {
-    let mut text = TimedText::default();
-    replay(dir, &mut |families, at_s| families.into_iter().for_each(|f| text.put(f, at_s)))?;
-    Ok(text.finish())
+    let mut timed = TimedText::default();
+    replay(dir, &mut |families, at_s| families.into_iter().for_each(|f| timed.put(f, at_s)))?;
+    Ok(timed.finish())
+}
+
+/// What the run counted in all, without a time, as the text that node_exporter's textfile collector takes (version
+/// 0.0.4). Errors: as [`export`].
+pub fn totals(dir: &RunDir) -> Result<String> {
+    let mut last = Vec::new();
+    replay(dir, &mut |families, _| last = families)?;
+    // Nothing goes on any more.
+    last.retain(|family| family.name != "taillight_phase");
+    Ok(text(&last, TextFormat::Prometheus, None))
 }
 
 /// Goes through the intervals of the run: the metrics at the end of each, and that time in seconds
-/// since the epoch. Errors: as [`export`].
+/// since the epoch; of those that end in the same millisecond, the finest time that readers keep, at the last.
+/// Errors: as [`export`].
 pub fn replay(dir: &RunDir, each: &mut dyn FnMut(Vec<Family>, f64)) -> Result<()> {
     let manifest = dir.manifest();
     let mut model = LiveModel::default();
@@ -51,8 +62,15 @@ pub fn replay(dir: &RunDir, each: &mut dyn FnMut(Vec<Family>, f64)) -> Result<()
             .with("path", dir.path().display())
             .hint("give the directory of a run that has measured"));
     }
-    for (start_ns, ops) in intervals {
-        let length_ns = ops.iter().map(|op| op.row.length_ns).max().unwrap_or(0);
+    let length = |ops: &[ClosedOp]| ops.iter().map(|op| op.row.length_ns).max().unwrap_or(0);
+    let at = |end_ns: i64| {
+        let since = end_ns.saturating_sub(manifest.clock.monotonic_ns);
+        manifest.clock.realtime_ns.saturating_add(since) as f64 / 1e9
+    };
+    let stamp = |end_ns: i64| (at(end_ns) * 1e3).round();
+    let mut intervals = intervals.into_iter().peekable();
+    while let Some((start_ns, ops)) = intervals.next() {
+        let length_ns = length(&ops);
         let closed = ClosedInterval {
             measured: true,
             start: Stamp(start_ns),
@@ -71,11 +89,14 @@ pub fn replay(dir: &RunDir, each: &mut dyn FnMut(Vec<Family>, f64)) -> Result<()
             closed: Arc::new(closed),
             provisional: false,
         })));
-        let since = end_ns.saturating_sub(manifest.clock.monotonic_ns);
-        let at_s = manifest.clock.realtime_ns.saturating_add(since) as f64 / 1e9;
+        let next =
+            intervals.peek().map(|(start_ns, ops)| start_ns.saturating_add_unsigned(length(ops)));
+        if next.is_some_and(|next_ns| stamp(next_ns) == stamp(end_ns)) {
+            continue;
+        }
         // What the view used is not the run's.
         let all = families(&model, &LiveViewCost::default()).into_iter();
-        each(all.filter(|f| !f.name.starts_with("taillight_live_")).collect(), at_s);
+        each(all.filter(|f| !f.name.starts_with("taillight_live_")).collect(), at(end_ns));
     }
     Ok(())
 }

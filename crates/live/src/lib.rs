@@ -20,7 +20,7 @@ pub mod screen;
 mod server;
 mod state;
 
-pub use export::export;
+pub use export::{export, totals};
 pub use feed::{LiveEnd, LiveFeed, LiveState, PlaceInSeries, RunFacts};
 pub use model::{LiveModel, Progressed, progressed};
 pub use remote::{RemoteWritten, remote_write};

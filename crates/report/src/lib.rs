@@ -4,10 +4,12 @@
 //! Each folder is one stage, and a stage uses only those before it:
 //! [`analyse`] (figures of a run directory) -> [`attribution`] (why the tail is slow), `verdict`
 //! (what is wrong with the run) -> `summary` (`summary.json`) -> [`model`] (words, tables and chart
-//! data) -> [`render`] (console, Markdown, CSV, JSON, page) -> [`make()`]. `text` is below all.
+//! data) -> [`render`] (console, Markdown, CSV, JSON, page) -> [`mod@export`] (formats of other tools), [`make()`].
+//! `text` is below all.
 
 pub mod analyse;
 pub mod attribution;
+pub mod export;
 mod make;
 pub mod model;
 pub mod render;

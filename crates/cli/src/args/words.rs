@@ -11,7 +11,7 @@ use taillight_core::{Error, Result};
 /// Commands that run something; manifests and series keep their words.
 const KEPT: [&str; 4] = ["run", "search", "suite", "ab"];
 /// Flags whose value is a new file or directory of any name.
-const NEW_PATHS: [&str; 2] = ["--output", "--junit"];
+const NEW_PATHS: [&str; 3] = ["--output", "-o", "--junit"];
 /// Flags whose value is a field and what it is set to.
 const FIELDS: [&str; 5] = ["--set", "--set-a", "--set-b", "--sweep", "-p"];
 

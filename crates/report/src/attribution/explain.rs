@@ -16,6 +16,7 @@ use super::judge::{Baseline, JudgeInputs, Judged, Layer, judge};
 use super::layers::{PhasedIo, Slow, TracedIoRow, Visibility};
 use super::patterns::{PatternScale, patterns};
 use super::phase::{Phase, Phases};
+use super::timeline::Piece;
 use super::{around, backlog, followers, layers, pages, phases, workers};
 use crate::analyse::Analysis;
 
@@ -36,37 +37,8 @@ pub fn explain(
         return Err(Error::corrupt("ios.parquet is missing: which I/Os were slow is not known"));
     }
     let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
-    let threads_only = info.backend == TracingBackend::Perf;
-    let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
-    let sight =
-        Visibility { blind: !threads_only && (!watched || info.events_lost > 0), threads_only };
     let (slow, more) = layers::slow_ios(dir, &thresholds)?;
-    let keys = slow.iter().map(|s| (u64::from(s.worker), s.submit_ns)).collect();
-    let mut loaded = match dir.existing(names::LAYERS) {
-        Some(_) => layers::layers(dir, info.kept, &keys, sight)?,
-        None => layers::TracedRun::empty(info.kept),
-    };
-    let base = Baseline::of(&loaded.phased);
-    let events = &loaded.events;
-    let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
-    let traced = &mut loaded.slow;
-    let mut judged: Vec<Judged> = slow
-        .into_iter()
-        .map(|slow| {
-            let threshold_ns = thresholds.get(&slow.op).copied();
-            let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
-            let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
-            match found {
-                None => judge(slow, None, None, &by),
-                Some(found) => judge_traced(slow, found, events, &pages, &by),
-            }
-        })
-        .collect();
-    followers::follow(&mut judged, events, |slow, row, pieces| {
-        let threshold_ns = thresholds.get(&slow.op).copied();
-        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
-        judge(slow, row, Some(pieces), &by)
-    });
+    let (loaded, mut judged) = judge_all(dir, &info, slow, &thresholds)?;
     backlog::inherit(&mut judged);
     let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
@@ -93,6 +65,56 @@ pub fn explain(
         episodes,
         info,
     }))
+}
+
+/// I/Os of a traced run, and where the time of each went, as far as it was traced; none of another run. Errors: `Corrupt`
+/// when a file is damaged.
+pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Piece>)>> {
+    let Some(info) = &dir.manifest().trace else {
+        return Ok(Vec::new());
+    };
+    let (_, judged) = judge_all(dir, info, ios, &BTreeMap::new())?;
+    Ok(judged.into_iter().map(|j| (j.slow, j.pieces)).collect())
+}
+
+/// Judges I/Os by what was seen of them, and of those that they waited for.
+fn judge_all(
+    dir: &RunDir,
+    info: &TraceInfo,
+    slow: Vec<Slow>,
+    thresholds: &BTreeMap<OpKind, u64>,
+) -> Result<(layers::TracedRun, Vec<Judged>)> {
+    let threads_only = info.backend == TracingBackend::Perf;
+    let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
+    let sight =
+        Visibility { blind: !threads_only && (!watched || info.events_lost > 0), threads_only };
+    let keys = slow.iter().map(|s| (u64::from(s.worker), s.submit_ns)).collect();
+    let mut loaded = match dir.existing(names::LAYERS) {
+        Some(_) => layers::layers(dir, info.kept, &keys, sight)?,
+        None => layers::TracedRun::empty(info.kept),
+    };
+    let base = Baseline::of(&loaded.phased);
+    let events = &loaded.events;
+    let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
+    let traced = &mut loaded.slow;
+    let mut judged: Vec<Judged> = slow
+        .into_iter()
+        .map(|slow| {
+            let threshold_ns = thresholds.get(&slow.op).copied();
+            let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+            let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
+            match found {
+                None => judge(slow, None, None, &by),
+                Some(found) => judge_traced(slow, found, events, &pages, &by),
+            }
+        })
+        .collect();
+    followers::follow(&mut judged, events, |slow, row, pieces| {
+        let threshold_ns = thresholds.get(&slow.op).copied();
+        let by = JudgeInputs { base: Some(&base), context: None, threshold_ns };
+        judge(slow, row, Some(pieces), &by)
+    });
+    Ok((loaded, judged))
 }
 
 /// How the run usually is.

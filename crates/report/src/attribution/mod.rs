@@ -39,9 +39,9 @@ mod workers;
 
 pub use culprits::Culprit;
 pub use episodes::{CANNOT_SEE, EpisodeView};
-pub use explain::explain;
+pub use explain::{explain, time_lines};
 pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
-pub use judge::{Layer, OutlierVerdict, layer_did, layer_words};
+pub use judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};
 pub use layers::{Coverage, Slow};
 pub use next::next;
 pub use patterns::Pattern;

@@ -98,7 +98,7 @@ pub fn intervals_csv(runs: &[AnalysedRun]) -> String {
 
 /// A field in quotes when it needs them. A leading sign that a spreadsheet would calculate with
 /// is made text.
-fn csv(text: &str) -> String {
+pub fn csv(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t']);
     let text = if formula { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) {

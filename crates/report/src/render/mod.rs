@@ -3,7 +3,7 @@
 //! [`plots::CHARTS`].
 
 pub mod console;
-mod csv;
+pub mod csv;
 pub mod explain_json;
 pub mod explain_text;
 pub mod fio_json;

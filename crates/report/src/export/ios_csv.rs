@@ -1,0 +1,60 @@
+//! Every I/O of a run as a line of CSV: the columns of `ios.parquet`, in its order.
+
+use std::io::{self, Write};
+
+use taillight_core::{Result, Stamp};
+use taillight_rundir::RunDir;
+use taillight_rundir::ios::{ColumnSet, Row, read_ios};
+
+use super::{RunExport, ios, not_kept, unwritten};
+use crate::render::csv::csv;
+
+/// See [`super::RUN_EXPORTS`].
+pub const IOS_CSV: RunExport = RunExport {
+    name: "ios-csv",
+    about: "Every I/O of a run as a line of CSV: the columns of ios.parquet, ns and bytes",
+    binary: false,
+    write,
+};
+
+/// The columns; what is not known of an I/O is empty.
+const HEAD: &str = "phase,workload,worker,op,target,offset_bytes,key,size_bytes,moved_bytes,count,\
+     intended_ns,origin_ns,submit_ns,issued_ns,first_ns,complete_ns,sync_ns,retries,status\n";
+
+fn write(dir: &RunDir, out: &mut dyn Write) -> Result<Vec<String>> {
+    let path = ios(dir)?;
+    out.write_all(HEAD.as_bytes()).map_err(unwritten)?;
+    read_ios(&path, ColumnSet::ALL, &mut |batch| {
+        (0..batch.rows)
+            .try_for_each(|i| line(out, &csv(batch.phase_name(i)), &batch.row(i)))
+            .map_err(unwritten)
+    })?;
+    Ok(not_kept(dir))
+}
+
+fn line(out: &mut dyn Write, phase: &str, row: &Row) -> io::Result<()> {
+    let (workload, worker, op, target) = (row.workload, row.worker, row.op.name(), row.target);
+    write!(out, "{phase},{workload},{worker},{op},{target}")?;
+    let stamp = |s: Option<Stamp>| s.map(|s| s.0);
+    number(out, row.offset)?;
+    number(out, row.key)?;
+    number(out, Some(row.size))?;
+    number(out, row.moved)?;
+    number(out, row.count)?;
+    number(out, stamp(row.intended))?;
+    number(out, stamp(row.origin))?;
+    number(out, Some(row.submit.0))?;
+    number(out, stamp(row.issued))?;
+    number(out, stamp(row.first))?;
+    number(out, Some(row.complete.0))?;
+    number(out, row.sync_ns)?;
+    number(out, row.retries)?;
+    writeln!(out, ",{}", row.status.0)
+}
+
+fn number(out: &mut dyn Write, value: Option<impl std::fmt::Display>) -> io::Result<()> {
+    match value {
+        Some(value) => write!(out, ",{value}"),
+        None => out.write_all(b","),
+    }
+}

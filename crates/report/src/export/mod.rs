@@ -1,0 +1,103 @@
+//! The way back: a run directory in the formats of other tools, written as it is read.
+//!
+//! What it is: one file per format and one line in [`RUN_EXPORTS`]. What it is not: tables of several runs (`suite`)
+//! and metrics (`live`), which have their models there. `cli` lists and calls them.
+
+mod fio_json;
+mod hdr;
+mod ios_csv;
+mod perfetto;
+mod summary_json;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use taillight_core::plan::CaptureMode;
+use taillight_core::{Error, Result};
+use taillight_rundir::{JsonFile, RunDir, Summary, names, sums};
+
+use crate::format::counted;
+
+/// A format that a run is written in.
+pub struct RunExport {
+    /// As `--format` has it.
+    pub name: &'static str,
+    /// One line for the help.
+    pub about: &'static str,
+    /// No text: never for a terminal.
+    pub binary: bool,
+    /// Writes the run, and gives back what is to be said beside it. Errors: `Usage` for a run that has not what the
+    /// format is made of; `Corrupt` for damaged files; what [`unwritten`] says of the writer.
+    pub write: fn(&RunDir, &mut dyn Write) -> Result<Vec<String>>,
+}
+
+/// Every format, in the order in which they are listed.
+pub const RUN_EXPORTS: &[RunExport] = &[
+    ios_csv::IOS_CSV,
+    hdr::HDR,
+    summary_json::SUMMARY_JSON,
+    fio_json::FIO_JSON,
+    perfetto::PERFETTO,
+];
+
+/// The error for output that cannot be written; its source is the writer's.
+fn unwritten(e: io::Error) -> Error {
+    Error::unavailable("cannot write the export").source(e)
+}
+
+/// Path of a file of the run, checked against its checksum. Errors: `Usage` when the run has not got it, which says
+/// why; `Corrupt` for a damaged one.
+fn file_of(dir: &RunDir, name: &str, what: &str) -> Result<PathBuf> {
+    match sums::believed(dir, name)? {
+        Some(path) => Ok(path),
+        None => Err(lacks(dir, what).with("file", name)),
+    }
+}
+
+/// The run has not got `what`.
+fn lacks(dir: &RunDir, what: &str) -> Error {
+    let path = dir.path().display();
+    if let Some(source) = dir.manifest().origin.imported() {
+        return Error::usage(format!("an imported run has no {what}"))
+            .with("path", path)
+            .with("tool", &source.tool)
+            .hint("its figures: --format json or --format fio-json");
+    }
+    Error::usage(format!("the run has no {what}"))
+        .with("path", path)
+        .hint("`taillight report RUN` says what there is of it")
+}
+
+/// What the run found. Errors: `Usage` for a run without a result; `Corrupt` for a damaged one.
+fn summary(dir: &RunDir) -> Result<Summary> {
+    Summary::read(dir.path())?.ok_or_else(|| {
+        Error::usage("the run has no summary.json")
+            .with("path", dir.path().display())
+            .hint("`taillight report RUN` makes it of what was measured")
+    })
+}
+
+/// The run's single I/Os. Errors: `Usage` for a run that kept none.
+fn ios(dir: &RunDir) -> Result<PathBuf> {
+    let manifest = dir.manifest();
+    if manifest.capture.kept == 0 && manifest.origin.is_measured() {
+        return Err(Error::usage("the run kept no single I/Os")
+            .with("path", dir.path().display())
+            .hint("run it with [capture] mode = \"all\"; --format hdr has its histograms"));
+    }
+    file_of(dir, names::IOS, "single I/Os")
+}
+
+/// What is missing of the single I/Os, in words.
+fn not_kept(dir: &RunDir) -> Vec<String> {
+    let manifest = dir.manifest();
+    let degraded = manifest.capture.degraded.as_ref();
+    let mut said = Vec::new();
+    if manifest.capture.mode == CaptureMode::Outliers {
+        said.push("the run kept slow I/Os alone (capture.mode = \"outliers\")".to_owned());
+    }
+    said.extend(degraded.map(|d| format!("not every I/O was kept: {}", d.reason)));
+    let lost = manifest.losses.ios;
+    said.extend((lost > 0).then(|| format!("{} were lost", counted(lost, "I/O"))));
+    said
+}

@@ -21,8 +21,8 @@ const MOST_TIME: &str = "40m";
 /// What `timeout` returns when it had to end the command.
 const TIMED_OUT: i32 = 124;
 
-/// A part of the lines of tests that skip, how many do on any machine, and whether this machine lacks what they
-/// need, so that any number may.
+/// What stands in the lines of some tests that skip; how many of them skip on any machine; and whether this machine
+/// lacks what they need, so that any number may skip.
 type AllowedSkip = (&'static str, usize, fn() -> bool);
 
 /// Why tests may skip in CI too. What can be installed is not among them: it belongs into `setup`.

@@ -1,5 +1,5 @@
-//! Faults below stacked disks, and of the CPU, stops and servers, with loads that they do not have in the other
-//! files.
+//! Faults below stacked disks; and faults of the CPU, of stops and of servers under loads that the other files do not
+//! combine them with.
 
 use std::path::Path;
 use std::time::Duration;

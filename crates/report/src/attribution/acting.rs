@@ -24,7 +24,7 @@ const SOON: i64 = 20_000;
 /// A time, and what it was.
 pub type Wait = (i64, i64, Phase);
 
-/// Puts waits of such threads into a time line.
+/// Puts the waits of threads that acted for the I/O into its time line.
 pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut line = line;
     let told = completers(&line, io, context);
@@ -75,7 +75,7 @@ pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec
     line
 }
 
-/// With the waits of who serves the disk and tells of its ends.
+/// With the waits of the threads that serve the disk and tell of its completions.
 fn served(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut served = servers_of_loop(&line, io, context);
     served.extend(soft_interrupts(&line, context));

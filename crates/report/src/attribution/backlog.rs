@@ -12,11 +12,11 @@ struct BacklogHead {
     sure: bool,
     /// How long its cause took, ns.
     took_ns: u64,
-    /// When the last one that is known to be in the backlog was complete.
+    /// When the last I/O that is known to be in the backlog was complete.
     until: i64,
 }
 
-/// Gives I/Os that were started late the cause of the one that made them late, where that one took at
+/// Gives I/Os that were started late the cause of the earlier I/O that made them late, where that took at
 /// least half of the time they waited. The others stay behind their schedule: the load was too much.
 pub fn inherit(judged: &mut [Judged]) {
     let mut order: Vec<usize> = (0..judged.len()).collect();

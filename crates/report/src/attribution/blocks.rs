@@ -141,7 +141,7 @@ fn flushes<'a>(
     Some(Some(rows.filter(|r| r.end_ns <= to).collect()))
 }
 
-/// The disk does one flush at a time: until the one that was `sent` is done it is busy with those of others, too.
+/// The disk does one flush at a time: until the flush that was `sent` is done, it is busy with those of others, too.
 fn flushing(line: &mut TimeLine, flushes: &[&LayerRow], sent: &LayerRow) {
     for row in flushes.iter().filter(|r| r.dev == sent.dev && r.end_ns <= sent.end_ns) {
         line.to(row.start_ns, Phase::Queue);

@@ -13,8 +13,8 @@ use super::phase::Phase;
 use super::stacks;
 use super::timeline::{AT_ONCE, Piece, overlapping};
 
-/// What the thread that commits for a file system waited for, which then woke up who waits for the
-/// commit: a CPU, or the device that flushes its cache.
+/// What the thread that commits for a file system waited for (a CPU, or the device that flushes its cache) before it
+/// woke up the thread that waits for the commit.
 pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {

@@ -235,7 +235,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     said
 }
 
-/// That the storage is always this slow, or that I/Os waited behind one that was.
+/// That the storage is always this slow, or that I/Os waited behind a slow I/O.
 fn as_always(list: &[Judged], said: &mut Vec<String>) {
     let always = list.iter().filter(|j| j.always).count();
     if always > 0 {

@@ -24,8 +24,8 @@ const SMALLEST_BLOCK: u64 = 1024;
 /// How often what leaders inherited themselves is handed on.
 const PASSES: u32 = 4;
 
-/// Gives waits for another slow I/O of the load what that one waited for meanwhile, and has it judged
-/// again by `judge`.
+/// Replaces waits for another slow I/O of the load by what the other I/O waited for meanwhile, and has the waiting I/O
+/// judged again by `judge`.
 pub fn follow(
     judged: &mut [Judged],
     events: &Events,
@@ -228,7 +228,7 @@ fn sends_for_others(one: &Judged) -> bool {
 }
 
 /// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
-/// another I/O of the same ring, and what that one waited for. `tokens`: whose I/O has which.
+/// another I/O of the same ring, and what that I/O waited for. `tokens`: which I/O has which token.
 fn waits_for_turn(
     one: &Judged,
     events: &Events,
@@ -269,9 +269,9 @@ fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
 }
 
 /// Times in which the load's thread, while it gave a batch to io_uring, slept over another I/O of the batch, which it
-/// did itself: those behind have not begun, and those before are told of together with the last. What that one
-/// waited for. It is the slow one that the thread began last, just before it slept, or whose way to the disk
-/// ended just before it was woken up.
+/// did itself, and what that I/O waited for: those behind it have not begun, and those before it are told of together
+/// with the last. It is the slow I/O that the thread began last, just before it slept, or the slow I/O whose way to the
+/// disk ended just before the thread was woken up.
 fn waits_for_submission(
     i: usize,
     events: &Events,

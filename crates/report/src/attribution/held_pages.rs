@@ -82,8 +82,8 @@ pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i6
     waits
 }
 
-/// A disk below gets what the I/O's own disk asks of it when a limit lets go of it. When that was asked for is not
-/// stamped: soon after the I/O's own disk was, or who serves that had a CPU again.
+/// A request to the disk below reaches it when a limit lets go of the request. No stamp says when the request was made:
+/// soon after the I/O's own disk had its request, or after the thread that serves that disk had a CPU again.
 pub fn lower_held_back(
     line: &[Piece],
     io: &LayerRow,

@@ -267,7 +267,7 @@ pub struct OutlierVerdict {
     pub sure: bool,
     /// Such I/Os usually take longer than the threshold: the layer is where the time always goes.
     pub always: bool,
-    /// It waited behind an earlier one of its worker, whose cause this is: how long that one took, ns.
+    /// How long an earlier I/O of the same worker took, ns, where this I/O waited behind it and has its cause.
     pub behind_ns: Option<u64>,
     /// Where its service time went; all 0 without evidence.
     pub phases: Phases,

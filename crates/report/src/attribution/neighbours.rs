@@ -71,7 +71,7 @@ pub fn describe(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut 
     said.push(format!("{ios} of others on the disk, {bytes}{who}"));
 }
 
-/// Whether the end of each I/O of others was seen: one that was not may have been under way at any time.
+/// Whether the end of each I/O of others was seen: an I/O whose end was not may have been under way at any time.
 fn all_seen(events: &Events, info: &TraceInfo) -> bool {
     let rows = events.other.get(&LayerKind::Neighbour).map_or(&[][..], Vec::as_slice);
     let seen = events.beside + rows.iter().filter(|r| is_beside(r)).count() as u64;

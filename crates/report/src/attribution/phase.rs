@@ -22,7 +22,7 @@ pub enum Phase {
     LowerQueue,
     /// In the device of the lower level.
     LowerDevice,
-    /// From the device's answer to the wake-up of who waits for it.
+    /// From the device's answer to the wake-up of the thread that waits for it.
     Completion,
     /// Runnable, but without a CPU.
     Cpu,

@@ -157,15 +157,15 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
     }
 }
 
-/// Whether it was seen that the device had it at all.
+/// Whether it was seen that the device had the I/O at all.
 fn issued(row: &LayerRow, context: &IoContext<'_>) -> bool {
     row.issue_ns.is_some()
         || row.has(flags::FLUSH)
         || context.earlier.iter().any(|round| round.issue.is_some())
 }
 
-/// Whether most of what counts as the device's was between the I/O's own stamps, not what another one's
-/// wait says, or a flush before it that may have been for another part.
+/// Whether most of the device's time was between the I/O's own stamps: not known from another I/O's wait alone, and
+/// not a flush before it that may have been for another part.
 fn own_device_time(row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
     let device = || pieces.iter().filter(|p| layer(p.phase) == Layer::Device);
     let sum = |p: &Piece| p.to - p.from;
@@ -193,8 +193,8 @@ fn lower_did(row: &LayerRow, pieces: &[Piece]) -> bool {
     row.has(flags::LOWER) && sum(Phase::LowerDevice) > 4 * sum(Phase::Device)
 }
 
-/// Whether who queued it in its place did so for a limit. When a disk below was asked for something is not known: what
-/// a limit lets go there is not looked at.
+/// Whether the I/O was queued by a limit that let go of it, not by its own thread. When a disk below was asked for
+/// something is not known: what a limit lets go there is not looked at.
 fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
     let Some(all) = context.all else {
         return false;
@@ -206,8 +206,8 @@ fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
     })
 }
 
-/// Whether who brought it to the queue found that closed: for a limit, a scheduler or something else that
-/// was being set.
+/// Whether the thread that brought the I/O to the queue found the queue closed, while a limit, a scheduler or
+/// something else was being set.
 fn queue_was_closed(row: &LayerRow, context: &IoContext<'_>) -> bool {
     let of = |list| overlapping(list, row.start_ns, row.end_ns);
     let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);

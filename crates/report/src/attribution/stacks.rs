@@ -9,8 +9,8 @@ use super::phase::Phase;
 pub enum SleepReason {
     /// A wait of a phase, with the reason in words.
     For(Phase, &'static str),
-    /// A wait for a lock in the kernel, which whoever holds it explains; or another one of which no more is
-    /// known than the part of the kernel it is in.
+    /// A wait for a lock in the kernel, explained by what the lock's holder does; or a wait of which no more is
+    /// known than the part of the kernel that the thread sleeps in.
     Lock(Phase, &'static str),
     /// The thread waits for its own I/O; its stamps say more.
     OwnIo,
@@ -203,8 +203,8 @@ const LOCKS: &[&str] = &[
     "__wait_on_freeing_inode",
 ];
 
-/// Parts of the kernel, of which the innermost function tells: who sleeps in one of them, or for a lock of
-/// it, waits for what it does.
+/// Parts of the kernel, known by the innermost function: a thread that sleeps in such a part, or for a lock of it,
+/// waits for what the part does.
 const PARTS: &[(&[&str], Phase, &str)] = &[
     (
         &["blk_", "__blk_", "bio_", "__bio_", "submit_bio", "__submit_bio", "elv_", "elevator_"],
@@ -246,7 +246,7 @@ const PARTS: &[(&[&str], Phase, &str)] = &[
     ),
 ];
 
-/// File systems: one that sleeps in its own function waits for a lock of its own.
+/// File systems: a thread that sleeps in a function of theirs waits for a lock of theirs.
 const FILE_SYSTEMS: &[&str] = &["ext4_", "xfs_", "btrfs_", "f2fs_", "generic_file_"];
 
 /// Waits for the thread's own I/O.
@@ -326,7 +326,7 @@ pub fn waits_for_writeback(stack: &str, reads: bool) -> bool {
     has(stack, WRITEBACK) && (reads || has(stack, &direct))
 }
 
-/// Whether a thread waits for a lock: the kernel's own kinds, or one that its file system has a function for.
+/// Whether a thread waits for a lock: the kernel's own kinds, or a lock that its file system has a function for.
 pub fn waits_for_lock(stack: &str) -> bool {
     let f = innermost(stack);
     let named = f.starts_with("lock_") || f.ends_with("lock") && !f.ends_with("block");
@@ -375,7 +375,7 @@ pub fn sleeps_in_submission(stack: &str) -> bool {
     in_submission(stack) && sleep_reason(stack) == SleepReason::OwnIo
 }
 
-/// Whether a thread waits for a commit of ext4, or for a block that one is writing; not for room in the journal.
+/// Whether a thread waits for a commit of ext4, or for a block that a commit is writing; not for room in the journal.
 pub fn waits_for_journal(stack: &str) -> bool {
     has(stack, JOURNAL)
         && (!waits_for_room_in_journal(stack) || has(stack, &["do_get_write_access"]))

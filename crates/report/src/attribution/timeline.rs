@@ -155,8 +155,8 @@ fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
     (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
 }
 
-/// Pieces of the phases that `may` be something else become that where `times` say so; of times that
-/// overlap, the one that began first.
+/// Replaces pieces whose phase `may` be something else by the phases of `times`, where these lie; of times that
+/// overlap, the first to begin counts.
 pub fn recut(
     line: Vec<Piece>,
     times: &[(i64, i64, Phase)],

@@ -134,7 +134,7 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i6
     list
 }
 
-/// These parts of a time, in its order; where they overlap, the one that began first.
+/// These parts of a time, in its order; where they overlap, the part that began first.
 fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i64, Phase)> {
     list.sort_by_key(|(start, ..)| *start);
     let mut at = from;
@@ -146,9 +146,9 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
     list
 }
 
-/// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
-/// waits for the I/O. One that sleeps on for pages waits for those of others as well, one that sleeps for a lock
-/// for who has it.
+/// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell the thread that
+/// waits for the I/O. A worker that sleeps on for pages waits for those of others as well, a worker that sleeps for
+/// a lock waits for the lock's holder.
 fn told_of_completion(line: &mut TimeLine, doing: &IoContext<'_>) {
     let asleep = doing.off.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {

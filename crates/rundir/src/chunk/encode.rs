@@ -34,7 +34,7 @@ pub struct ShortRecord {
     pub key: u64,
 }
 
-/// A number of a sample is too large for a short record.
+/// A number of an I/O is too large for a short record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoesNotFit;
 

@@ -21,7 +21,7 @@ use super::steady::{SteadyOutcome, SteadyRounds};
 use super::targets::TARGET;
 use crate::method::PointResult;
 
-/// ManifestFacts about a run by their place in its manifest.
+/// Facts about a run by their place in its manifest.
 struct ManifestFacts<'a>(&'a Manifest);
 
 impl ManifestFacts<'_> {

@@ -37,7 +37,7 @@ pub const C_NEIGHBOURS: usize = 3;
 /// In [`OperationSlot::sector`]: no part with data was seen.
 pub const NOWHERE: u64 = u64::MAX;
 
-/// One operation in flight, a cache line for each who writes: the process, the block layer's
+/// One operation in flight, a cache line for each writer: the process, the block layer's
 /// stamps, rarer ones, those of the lower device, what is counted of parts one after another. What a
 /// line says is of the operation whose token it begins with.
 #[derive(Debug, Default)]

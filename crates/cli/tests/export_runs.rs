@@ -236,6 +236,7 @@ fn what_cannot_be_exported_is_refused_with_the_reason() {
         ("export job.toml --format hdr", 2, "this is a file"),
         ("export fio.json --format json", 2, "import RESULT --as-run DIR"),
         ("export fio --format hdr", 2, "an imported run has no histograms"),
+        ("export fio --format openmetrics", 2, "the run has no intervals"),
         ("export fio --format perfetto", 2, "an imported run has no single I/Os"),
         ("export off --format json --output empty", 2, "a directory"),
         ("export off --format json --output job.toml", 2, "exists already"),

@@ -107,7 +107,12 @@ fn intervals(dir: &RunDir) -> Result<BTreeMap<i64, Vec<ClosedOp>>> {
     let mut all: BTreeMap<i64, Vec<ClosedOp>> = BTreeMap::new();
     let log = sums::believed(dir, names::HISTOGRAMS)?;
     let table = sums::believed(dir, names::INTERVALS)?;
-    for row in read_intervals(&table.unwrap_or_else(|| dir.file(names::INTERVALS)))? {
+    let Some(table) = table else {
+        return Err(Error::usage("the run has no intervals, of which metrics are made")
+            .with("path", dir.path().display())
+            .hint("one that was killed or imported has none; --format json has its figures"));
+    };
+    for row in read_intervals(&table)? {
         if row.phase == "measure" {
             let op = ClosedOp { row, ..ClosedOp::default() };
             all.entry(op.row.start_ns).or_default().push(op);

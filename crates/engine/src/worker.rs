@@ -10,6 +10,7 @@
 
 mod backlog;
 mod buffers;
+mod cache;
 mod config;
 mod keyed;
 mod pacing;
@@ -25,6 +26,7 @@ use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::ShortRecord;
 
 use backlog::Backlog;
+pub use cache::CacheDrops;
 pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
 pub use keyed::KeyedWorker;
 pub use pacing::Pacing;
@@ -276,7 +278,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
         let mut op = self.generator.next();
-        if self.strategies.is_some() && !self.adapt(slot, &mut op) {
+        if self.strategies.is_some() && !self.adapt(slot, &mut op)? {
             return Ok(false);
         }
         if op.kind.writes() {

@@ -136,6 +136,10 @@ fn meanings_that_are_easily_missed() {
     for (lines, part) in [
         // A blocking engine has no queue, whatever iodepth says.
         ("iodepth=32\nioengine=sync", "queue_depth = 1"),
+        // What was read is dropped from the cache at each pass.
+        ("rw=read\nloops=3", "drop_cache = \"64MiB\""),
+        ("rw=randread\ntime_based\nruntime=2", "drop_cache = \"64MiB\""),
+        ("rw=randread\nbssplit=4k/50:8k/50\nio_size=128m", "drop_cache = \"64MiB\""),
         // The map of visited blocks is on by default, the page cache is used and dropped first.
         ("rw=randread", "cover = true"),
         ("rw=randread", "direct = false\ncache = \"drop\""),

@@ -218,6 +218,7 @@ fn workload(
         measured: table.measured.unwrap_or(true),
         end_to_end: table.end_to_end.unwrap_or(false),
         passes: table.passes,
+        drop_cache: table.drop_cache,
         batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),
     })

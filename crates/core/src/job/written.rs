@@ -181,6 +181,10 @@ pub struct WorkloadTable {
     /// A worker ends after so many passes over its part of the data. Default: it goes on; the writer
     /// of a `filestream` ends after one.
     pub passes: Option<u64>,
+    /// A worker drops what the page cache holds of its data (posix_fadvise, DONTNEED) whenever it begins a pass over it
+    /// in order, or has asked for so many bytes at random: buffered reads that go round again then reach the device
+    /// again. Not timed as part of an operation. Default: what was read stays cached.
+    pub drop_cache: Option<ByteSize>,
     /// Records an operation covers where the store takes several in one call: a get becomes a
     /// multi-get, a write a batch. Gets and updates draw each key of a batch by itself, so that one
     /// may come twice; ordered access and inserts take neighbours by number. An I/O then is the

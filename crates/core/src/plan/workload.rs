@@ -57,6 +57,10 @@ pub struct WorkloadPlan {
     /// A worker ends after this many passes over its part of the data; absent = it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passes: Option<u64>,
+    /// A worker drops what the page cache holds of its data whenever it begins a pass over it in order, or has asked
+    /// for so many bytes at random; absent = what was read stays cached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_cache: Option<ByteSize>,
     /// Records an operation covers: neighbours by number, written or read in one call of the store.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub batch: u32,
@@ -86,6 +90,7 @@ impl WorkloadPlan {
             measured: true,
             end_to_end: false,
             passes: None,
+            drop_cache: None,
             batch: 1,
             cpus: Vec::new(),
         }

@@ -75,6 +75,7 @@ impl Driver for File {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
             max_depth: if options.engine == IoEngine::Sync { 1 } else { MAX_DEPTH },
             direct: options.direct,
+            drops_cache: !options.direct,
             sync: true,
             stores_data: true,
             guarded: true,

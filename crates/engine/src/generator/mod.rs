@@ -165,6 +165,23 @@ impl Generator {
         }
     }
 
+    /// Passes begun by a walk in order; `None` where operations are drawn.
+    #[inline]
+    pub fn walked(&self) -> Option<u64> {
+        self.pattern.walked()
+    }
+
+    /// What the worker goes over, file by file: number, offset and length.
+    pub fn parts(&self) -> impl Iterator<Item = (u16, u64, u64)> + use<> {
+        let (part, file_size) = (self.pattern.part(), self.file_size.max(1));
+        let files = part.start / file_size..part.end.div_ceil(file_size);
+        files.map(move |file| {
+            let begin = part.start.max(file * file_size);
+            let end = part.end.min((file + 1).saturating_mul(file_size));
+            (file as u16, begin - file * file_size, end - begin)
+        })
+    }
+
     /// Whether it ever ends.
     pub fn ends(&self) -> bool {
         self.passes != u64::MAX

@@ -6,7 +6,7 @@ use taillight_core::probe::Probe;
 use taillight_driver::Session;
 use taillight_rundir::chunk::Header;
 
-use super::{KeyedWorker, Pacing, StreamWorker};
+use super::{CacheDrops, KeyedWorker, Pacing, StreamWorker};
 use crate::clock::{ClockDrift, DisciplinedClock};
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
@@ -113,6 +113,8 @@ pub struct WorkerConfig<C: DisciplinedClock, P: Probe> {
     pub pacing: Pacing,
     /// Told what is waited for.
     pub idle: Option<IdleWatch>,
+    /// Drops cached data while it runs.
+    pub drops: Option<CacheDrops>,
     pub measured: bool,
     /// Operations in flight at most.
     pub depth: u32,

@@ -163,6 +163,7 @@ fn run(
         stream: None,
         pacing: Pacing::new(None, Stamp(START)),
         idle: None,
+        drops: None,
         measured: true,
         depth: 1,
         first_slot: 0,

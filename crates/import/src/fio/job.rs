@@ -289,10 +289,24 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         arrival,
         think: demand.think,
         sync: section.sync,
+        drop_cache: drop_cache(section),
         payload: section.payload.clone(),
         cpus: Some(section.cpus.clone()).filter(|cpus| !cpus.is_empty()),
         ..WorkloadTable::default()
     }
+}
+
+/// fio drops what it has cached of a file (`invalidate`) whenever it begins with it anew. What is drawn without a
+/// map of visited blocks never does (fio 3.33).
+fn drop_cache(section: &JobSection) -> Option<ByteSize> {
+    let (target, end) = (&section.target, &section.demand.end);
+    let cached = target.engine != FioEngine::Null && !target.direct;
+    let drops = target.options.get("cache").and_then(|v| v.as_str()) == Some("drop");
+    let more = end.time_based || end.operations.is_some() || end.bytes > target.size;
+    // Where blocks come in order, passes are counted and any size will do.
+    let walks = section.pattern.order.walks();
+    let once = target.size.or(walks.then(|| section.pattern.block.max()));
+    once.filter(|_| cached && drops && more && section.pattern.goes_round).map(ByteSize)
 }
 
 fn mix(section: &JobSection) -> MixForm {

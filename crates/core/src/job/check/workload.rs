@@ -186,6 +186,12 @@ pub(super) fn abilities(
     )?;
     batch(w, path, can, driver)?;
     need(
+        w.drop_cache.is_none_or(|every| can.drops_cache && every.0 > 0),
+        &format!("{path}.drop_cache"),
+        format!("driver `{driver}` keeps nothing in the page cache with these options, or it is zero"),
+        "leave it out, or go through the page cache: driver `file` with direct = false, and a size above zero",
+    )?;
+    need(
         can.sync || w.sync == Sync::None || !w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
         format!("driver `{driver}` cannot sync with these options"),

@@ -12,6 +12,7 @@ mod backlog;
 mod buffers;
 mod cache;
 mod config;
+mod end_sync;
 mod keyed;
 mod pacing;
 mod slots;
@@ -27,6 +28,7 @@ use taillight_rundir::chunk::ShortRecord;
 
 use backlog::Backlog;
 pub use cache::CacheDrops;
+pub use end_sync::EndSyncs;
 pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
 pub use keyed::KeyedWorker;
 pub use pacing::Pacing;
@@ -88,6 +90,8 @@ struct Ending {
     reached_end: bool,
     /// The operations, bytes or passes of the plan are done.
     reached_limit: bool,
+    /// Files were synced at the end.
+    synced: bool,
     /// Failures in a row.
     failures: u32,
 }
@@ -142,6 +146,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
                 drain_until: Stamp::NEVER,
                 reached_end: false,
                 reached_limit: false,
+                synced: false,
                 failures: 0,
             },
         };
@@ -163,6 +168,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// [`ASKED_DRAIN_NS`] from the first call on, also in a drain that is under way.
     pub fn stop_soon(&mut self) {
         self.stop();
+        self.no_end_syncs();
         let soon = self.clock.now().plus(ASKED_DRAIN_NS);
         self.ending.drain_until = self.ending.drain_until.min(soon);
     }
@@ -240,6 +246,9 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if !self.slots.batch.is_empty() {
             self.issue()?;
         }
+        if self.ending.stopping && self.strategies.is_some() {
+            self.sync_at_end()?;
+        }
         Ok(self.wait_until(wake))
     }
 
@@ -247,7 +256,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline]
     fn wait_until(&mut self, mut wake: Stamp) -> WorkerWait {
         if self.ending.stopping {
-            if self.slots.idle() || self.now >= self.ending.drain_until {
+            let over = self.slots.idle() && !self.syncs_left();
+            if over || self.now >= self.ending.drain_until {
                 return WorkerWait::Finished;
             }
             wake = wake.min(self.ending.drain_until);
@@ -545,6 +555,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             measured: self.measured,
             finished: self.now,
             reached_end: self.ending.reached_end,
+            synced: self.ending.synced,
             gone: self.ending.failures >= GONE_AFTER,
             drift: self.clock.drift(),
         }

@@ -219,6 +219,7 @@ fn workload(
         end_to_end: table.end_to_end.unwrap_or(false),
         passes: table.passes,
         drop_cache: table.drop_cache,
+        end_fsync: table.end_fsync.unwrap_or(false),
         batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),
     })

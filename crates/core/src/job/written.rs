@@ -185,6 +185,9 @@ pub struct WorkloadTable {
     /// in order, or has asked for so many bytes at random: buffered reads that go round again then reach the device
     /// again. Not timed as part of an operation. Default: what was read stays cached.
     pub drop_cache: Option<ByteSize>,
+    /// At its end a worker syncs each file of its part (fsync), unless its last write was synced: an operation of its
+    /// own, and the measured time ends with it, so that bandwidth includes it. `run.drain_timeout` bounds it. Default: false.
+    pub end_fsync: Option<bool>,
     /// Records an operation covers where the store takes several in one call: a get becomes a
     /// multi-get, a write a batch. Gets and updates draw each key of a batch by itself, so that one
     /// may come twice; ordered access and inserts take neighbours by number. An I/O then is the

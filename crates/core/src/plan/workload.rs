@@ -61,6 +61,9 @@ pub struct WorkloadPlan {
     /// for so many bytes at random; absent = what was read stays cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop_cache: Option<ByteSize>,
+    /// At its end a worker syncs each file of its part (fsync), an operation of its own; the run ends with it.
+    #[serde(default, skip_serializing_if = "absent::is_no")]
+    pub end_fsync: bool,
     /// Records an operation covers: neighbours by number, written or read in one call of the store.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub batch: u32,
@@ -91,6 +94,7 @@ impl WorkloadPlan {
             end_to_end: false,
             passes: None,
             drop_cache: None,
+            end_fsync: false,
             batch: 1,
             cpus: Vec::new(),
         }

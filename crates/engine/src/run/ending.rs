@@ -71,7 +71,11 @@ pub fn loaded(
     let drained = ends.iter().map(|e| e.finished).max().unwrap_or(timeline.measure);
     // Whoever used up its time measured all of it, even if nothing was due at the very end.
     let whole = ends.iter().any(|e| e.reached_end);
-    let measure_end = if whole { timeline.end } else { timeline.end.min(drained) };
+    let measure_end = match ends.iter().any(|e| e.synced) {
+        true => drained,
+        false if whole => timeline.end,
+        false => timeline.end.min(drained),
+    };
     let measure_end = measure_end.max(timeline.measure);
     LoadResult {
         collected,

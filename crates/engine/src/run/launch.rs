@@ -192,6 +192,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         }
     };
     let place = (spec.place.worker, spec.workload);
+    let end_syncs = spec.generator.files(spec.place);
     let workload = &shared.plan.workloads[usize::from(spec.workload)];
     let recorder = Recorder::new(
         place,
@@ -219,6 +220,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
             spec.join.map_or(timeline.start, |join| timeline.measure.plus(join)),
         ),
         idle: shared.idle.watch(spec.place.worker),
+        end_syncs: workload.end_fsync.then_some(end_syncs),
         drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
         measured: spec.measured,
         depth: spec.session.depth,

@@ -10,7 +10,7 @@ use taillight_driver::{Completion, Submitted};
 
 use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
-use super::{CacheDrops, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker, WorkerConfig};
+use super::{CacheDrops, EndSyncs, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker, WorkerConfig};
 use crate::clock::DisciplinedClock;
 use crate::idle::IdleWatch;
 use crate::stream::NextBlock;
@@ -31,6 +31,8 @@ pub struct Strategies {
     idle: Option<IdleWatch>,
     /// Only when the plan drops cached data while it runs.
     drops: Option<CacheDrops>,
+    /// Only when the plan syncs in the end.
+    pub end_syncs: Option<EndSyncs>,
 }
 
 impl Strategies {
@@ -43,6 +45,7 @@ impl Strategies {
             || config.checker.is_some()
             || config.idle.is_some()
             || config.drops.is_some()
+            || config.end_syncs.is_some()
             || config.generator.ends()
             || config.pacing.matters(config.timeline.start);
         needed.then(|| {
@@ -53,6 +56,7 @@ impl Strategies {
                 pacing: config.pacing,
                 idle: config.idle.take(),
                 drops: config.drops.take(),
+                end_syncs: config.end_syncs.take(),
             })
         })
     }

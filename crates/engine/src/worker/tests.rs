@@ -164,6 +164,7 @@ fn run(
         pacing: Pacing::new(None, Stamp(START)),
         idle: None,
         drops: None,
+        end_syncs: None,
         measured: true,
         depth: 1,
         first_slot: 0,

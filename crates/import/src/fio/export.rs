@@ -202,6 +202,9 @@ fn workload(
         Sync::Dsync => out.set("sync", "dsync"),
         Sync::Sync => out.set("sync", "sync"),
     }
+    if w.end_fsync {
+        out.set("end_fsync", 1);
+    }
     let rounds = w.access.cover || !w.access.kind.draws();
     if target.cached && rounds && w.drop_cache.is_none() {
         out.lacks(

@@ -117,6 +117,8 @@ fn run(
         seed: group.iter().find_map(|s| s.seed),
         duration: first.demand.end.runtime,
         warmup: Some(first.demand.ramp).filter(|ramp| *ramp > Span(0)),
+        // fio waits for a sync in the end however long it takes.
+        drain_timeout: group.iter().any(|s| s.end_fsync).then_some(Span(3_600_000_000_000)),
         ..RunTable::default()
     };
     match group {
@@ -290,6 +292,7 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         think: demand.think,
         sync: section.sync,
         drop_cache: drop_cache(section),
+        end_fsync: section.end_fsync.then_some(true),
         payload: section.payload.clone(),
         cpus: Some(section.cpus.clone()).filter(|cpus| !cpus.is_empty()),
         ..WorkloadTable::default()

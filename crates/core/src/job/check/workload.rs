@@ -201,6 +201,12 @@ pub(super) fn abilities(
         },
     )?;
     need(
+        !w.end_fsync || (can.ops.contains(&OpKind::Fsync) && w.mix.iter().any(|p| p.op.writes())),
+        &format!("{path}.end_fsync"),
+        format!("driver `{driver}` has no fsync with these options, or there is nothing written to sync"),
+        "leave it out, or write to files: driver `file`",
+    )?;
+    need(
         w.sync == Sync::None || w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
         "there is no write to make durable",

@@ -34,7 +34,10 @@ fn options_without_equivalent() {
     for (lines, parts) in [
         ("numjobs=2\nexitall", vec!["`exitall` in [a]", "when the other sections end", "a.fio:1"]),
         ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
-        ("rw=write\nend_syncfs=1", vec!["`end_syncfs`", "sync of the whole file system", "a.fio:4"]),
+        (
+            "rw=write\nend_syncfs=1",
+            vec!["`end_syncfs`", "sync of the whole file system", "a.fio:4"],
+        ),
         ("latency_target=5000", vec!["queue depth while running"]),
         ("rw=randread:8", vec!["`:8` means so many I/Os in sequence", "a.fio:3"]),
         ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
@@ -137,6 +140,9 @@ fn meanings_that_are_easily_missed() {
     for (lines, part) in [
         // A blocking engine has no queue, whatever iodepth says.
         ("iodepth=32\nioengine=sync", "queue_depth = 1"),
+        // The kernel is told the order, as by fio.
+        ("rw=randread", "read_ahead = \"random\""),
+        ("rw=read\nfadvise_hint=random", "read_ahead = \"random\""),
         // What was read is dropped from the cache at each pass.
         ("rw=read\nloops=3", "drop_cache = \"64MiB\""),
         ("rw=randread\ntime_based\nruntime=2", "drop_cache = \"64MiB\""),

@@ -8,6 +8,7 @@ use taillight_core::{Error, Result};
 
 use crate::buffers::{Buffers, PAGE};
 use crate::file::layout::LayoutProgress;
+use crate::file::options::ReadAhead;
 use crate::file::sys::{self, Mapping};
 
 /// Bytes per read when filling.
@@ -22,6 +23,17 @@ pub fn drop_cached(files: &[OwnedFd]) -> Result<()> {
         fadvise(fd, 0, None, Advice::DontNeed).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Tells the kernel the order of reads. Errors: `Unavailable` when it takes no advice.
+pub fn advise(files: &[OwnedFd], order: ReadAhead) -> Result<()> {
+    let advice = match order {
+        ReadAhead::Auto => return Ok(()),
+        ReadAhead::Random => Advice::Random,
+        ReadAhead::Sequential => Advice::Sequential,
+    };
+    let told = files.iter().try_for_each(|fd| fadvise(fd, 0, None, advice));
+    told.map_err(|e| Error::unavailable("the kernel takes no advice on reading ahead").source(e))
 }
 
 /// Drops what the cache holds of a part of a file while the run goes on, as posix_fadvise(2) does: pages that

@@ -323,6 +323,7 @@ impl OpenedTarget {
                 warm = cache::warm(&files, file_size, &mut meter)?;
             }
         }
+        cache::advise(&files, options.read_ahead)?;
         let resident = cache::resident_share(&files, file_size);
         let files = Arc::new(files);
         let method = ring.map_or(IoMethod::Sync, |setup| {

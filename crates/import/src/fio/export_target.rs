@@ -70,6 +70,12 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
     if files > 1 {
         out.set("file_service_type", "random");
     }
+    if !on("direct") {
+        out.set(
+            "fadvise_hint",
+            if word("read_ahead") == "auto" { "0" } else { word("read_ahead") },
+        );
+    }
     let cached = !on("direct") && !matches!(word("cache"), "keep" | "warm");
     Ok(ExportTarget { files, size, cached })
 }

@@ -34,7 +34,7 @@ pub fn job(
     notes.extend(layout.notes.iter().cloned());
     let mut job = JobFile {
         run: run(group, &name, &mut notes, wrong),
-        target: target(first, &layout),
+        target: target(group, &layout),
         workload: workloads(group, &layout),
         ..JobFile::default()
     };
@@ -46,11 +46,10 @@ pub fn job(
     if first.verify {
         job.verify.mode = VerifyMode::After;
     }
-    let cached = !first.target.direct && first.target.engine != FioEngine::Null;
-    if cached && group.iter().any(|s| s.pattern.reads()) {
+    if read_ahead(group).is_none() && group.iter().any(|s| s.read_ahead.is_some()) {
         notes.push(
-            "fio tells the kernel the pattern of buffered reads (fadvise_hint); Taillight leaves \
-             read-ahead as it is"
+            "fio tells the kernel the pattern of each section (fadvise_hint); here they share a file and differ, so \
+             that it is told nothing"
                 .to_owned(),
         );
     }
@@ -231,13 +230,22 @@ fn equal_shares(group: &[JobSection]) -> Option<ByteSize> {
     Some(ByteSize(each.saturating_mul(workers))).filter(|_| equal && !passes)
 }
 
-fn target(first: &JobSection, layout: &TargetLayout) -> TargetPlan {
+/// What the kernel is told of the order of reads, where all sections agree.
+fn read_ahead(group: &[JobSection]) -> Option<&'static str> {
+    let first = group.first()?.read_ahead;
+    first.filter(|_| group.iter().all(|s| s.read_ahead == first))
+}
+
+fn target(group: &[JobSection], layout: &TargetLayout) -> TargetPlan {
     let size = layout.size.map(ByteSize);
-    let spec = &first.target;
+    let spec = &group[0].target;
     if spec.engine == FioEngine::Null {
         return TargetPlan { driver: "null".to_owned(), size, ..TargetPlan::default() };
     }
     let mut options = spec.options.clone();
+    if let Some(order) = read_ahead(group) {
+        options.insert("read_ahead".to_owned(), order.into());
+    }
     if layout.files > 1 {
         options.insert("files".to_owned(), (layout.files as i64).into());
     }

@@ -28,6 +28,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("size filesize nrfiles|nr_files", Becomes("target.size, options.files")),
     ("offset|fileoffset offset_increment", Becomes("access.offset, access.length")),
     ("invalidate pre_read", Becomes("options.cache")),
+    ("fadvise_hint", Becomes("options.read_ahead")),
     ("overwrite", Becomes("options.layout")),
     ("unlink", Becomes("options.keep")),
     ("fixedbufs", Becomes("options.fixed_buffers")),
@@ -87,7 +88,6 @@ pub const OPTIONS: OptionTable = OptionTable(&[
            never emptier than fio's, which waits for so many")),
     ("nonvectored userspace_reap", Same("how fio calls the kernel, not what it asks")),
     ("create_serialize create_fsync openfiles", Same("files are made and opened before the run")),
-    ("fadvise_hint", Same("the kernel is told no pattern, which is fio's fadvise_hint=0")),
     ("fallocate", Same("files that are read are filled with real data; others grow as written")),
     ("unique_filename", Same("only fio's clients and servers ask for it")),
     ("verify_async verify_async_cpus verify_dump experimental_verify verify_interval verify_offset verify_pattern \

@@ -39,6 +39,8 @@ pub struct JobSection {
     /// How much and when.
     pub demand: SectionDemand,
     pub sync: Option<Sync>,
+    /// What the kernel is told of the order of its reads, in words of the target's option.
+    pub read_ahead: Option<&'static str>,
     /// Files that were written are synced in the end.
     pub end_fsync: bool,
     pub payload: Option<Payload>,
@@ -96,6 +98,7 @@ pub fn section(
         clones,
         depth: depth(&r, &target),
         sync: sync(&r, &pattern),
+        read_ahead: read_ahead(&r, &pattern, &target),
         end_fsync: end_fsync(&r, &pattern, &demand.end, &target),
         payload: payload(&r, &pattern),
         verify: verify(&r, &pattern),
@@ -168,6 +171,22 @@ fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Sync> {
     sync
 }
 
+/// fio tells it of every file that it opens, by the pattern unless asked otherwise.
+fn read_ahead(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    target: &TargetSpec,
+) -> Option<&'static str> {
+    let hint = match r.raw("fadvise_hint").unwrap_or("1") {
+        "0" => None,
+        "1" if pattern.order.walks() => Some("sequential"),
+        "1" | "random" => Some("random"),
+        "sequential" => Some("sequential"),
+        _ => r.wrong("fadvise_hint", "it is 0, 1, random or sequential", None),
+    };
+    hint.filter(|_| !target.direct && target.engine != FioEngine::Null)
+}
+
 /// Both sync each file once when a job has done its work, within its time, and not after a write that was synced.
 fn end_fsync(
     r: &SectionReader<'_>,
@@ -180,7 +199,9 @@ fn end_fsync(
     for name in &asked {
         if !pattern.writes() {
             r.note_if(name, "nothing is written, so nothing is synced, in fio as here");
-        } else if (!end.time_based && end.bytes > target.size) || (end.time_based && target.count > 1) {
+        } else if (!end.time_based && end.bytes > target.size)
+            || (end.time_based && target.count > 1)
+        {
             let what = "fio syncs each time it has gone over its files; more than one pass cannot be expressed";
             r.wrong_but(name, what, "write loops=1 and no io_size above size, or fsync=N", ());
         } else {

@@ -28,8 +28,8 @@ use taillight_rundir::chunk::ShortRecord;
 
 use backlog::Backlog;
 pub use cache::CacheDrops;
-pub use end_sync::EndSyncs;
 pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
+pub use end_sync::EndSyncs;
 pub use keyed::KeyedWorker;
 pub use pacing::Pacing;
 use slots::{IDLE, Slots, record_of, whole_or_short};

@@ -10,7 +10,10 @@ use taillight_driver::{Completion, Submitted};
 
 use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
-use super::{CacheDrops, EndSyncs, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker, WorkerConfig};
+use super::{
+    CacheDrops, EndSyncs, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker,
+    WorkerConfig,
+};
 use crate::clock::DisciplinedClock;
 use crate::idle::IdleWatch;
 use crate::stream::NextBlock;

@@ -188,7 +188,9 @@ pub(super) fn abilities(
     need(
         w.drop_cache.is_none_or(|every| can.drops_cache && every.0 > 0),
         &format!("{path}.drop_cache"),
-        format!("driver `{driver}` keeps nothing in the page cache with these options, or it is zero"),
+        format!(
+            "driver `{driver}` keeps nothing in the page cache with these options, or it is zero"
+        ),
         "leave it out, or go through the page cache: driver `file` with direct = false, and a size above zero",
     )?;
     need(
@@ -203,7 +205,9 @@ pub(super) fn abilities(
     need(
         !w.end_fsync || (can.ops.contains(&OpKind::Fsync) && w.mix.iter().any(|p| p.op.writes())),
         &format!("{path}.end_fsync"),
-        format!("driver `{driver}` has no fsync with these options, or there is nothing written to sync"),
+        format!(
+            "driver `{driver}` has no fsync with these options, or there is nothing written to sync"
+        ),
         "leave it out, or write to files: driver `file`",
     )?;
     need(

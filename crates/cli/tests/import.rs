@@ -4,7 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{run, run_line, scratch, summary};
+use common::{manifest, run, run_line, scratch, scratch_on_disk, summary};
 
 fn examples() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/fio");
@@ -243,4 +243,37 @@ fn a_command_line_of_sbk_is_imported() {
     let line = "import --format sbk -- -class file -size 100 -seconds 1 -writers 1";
     let (job, _) = run(dir.path(), &line.split(' ').collect::<Vec<_>>(), 0);
     assert!(job.contains("block_size = \"100B\"") && job.contains("duration = \"1s\""), "{job}");
+}
+
+/// As many as the jobs have files; none after a write that was synced, or where nothing is written.
+#[test]
+fn each_file_of_each_job_is_synced_in_the_end() {
+    let dir = scratch_on_disk();
+    for (name, lines, syncs) in [
+        ("files", "rw=write\nnrfiles=2\nnumjobs=2\nend_fsync=1", Some(4)),
+        (
+            "queue",
+            "rw=randwrite\nfilename=q\nioengine=io_uring\niodepth=8\nfsync_on_close=1",
+            Some(1),
+        ),
+        ("synced", "rw=write\nfilename=s\nfsync=4\nend_fsync=1", None),
+        (
+            "timed",
+            "rw=write\nfilename=t\ntime_based\nruntime=1\nrate_iops=50\nend_fsync=1",
+            Some(1),
+        ),
+    ] {
+        let job = format!("[{name}]\nsize=256k\nbs=4k\n{lines}\n");
+        let out = format!("out-{name}");
+        std::fs::write(dir.path().join("job.fio"), job).expect("written");
+        run(dir.path(), &["run", "job.fio", "--output", &out], 0);
+        let summary = summary(dir.path(), &out);
+        assert_eq!(summary["ops"]["fsync"]["count"].as_u64(), syncs, "{name}: {}", summary["ops"]);
+        let phases = manifest(dir.path(), &out)["phases"].clone();
+        let of =
+            |phase: &str| phases.as_array().and_then(|all| all.iter().find(|p| p["name"] == phase));
+        let [measure, drain] = ["measure", "drain"].map(|phase| of(phase).expect("a phase"));
+        // What is synced in the end is measured, not drained.
+        assert!(syncs.is_none() || measure["end_ns"] == drain["end_ns"], "{name}: {phases}");
+    }
 }

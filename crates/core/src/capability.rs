@@ -26,6 +26,8 @@ pub struct Capabilities {
     pub batches: Vec<OpKind>,
     /// Can bypass the page cache.
     pub direct: bool,
+    /// A worker can drop what the page cache holds of its data while it runs.
+    pub drops_cache: bool,
     /// Can sync after a write and time it apart.
     pub sync: bool,
     /// What a sync takes where it is possible with other options only.

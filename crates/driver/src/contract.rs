@@ -288,6 +288,11 @@ pub trait Session {
     /// Appends completions to `out` (which has room for `depth`). Waits until at least `min` have
     /// come or `until` has passed; `min` = 0 never waits. Never returns more than are in flight.
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
+    /// Drops what the page cache holds of `len` bytes of a file. Only asked of drivers that can. Errors: `Target`
+    /// when the system refuses it.
+    fn drop_cached(&mut self, _file: u16, _offset: u64, _len: u64) -> Result<()> {
+        Err(Error::internal("this driver drops no cached data while it runs"))
+    }
     /// Gives up on what is in flight after the drain time-out. Buffers the kernel may still write
     /// to stay alive (leaked if need be).
     fn abandon(self: Box<Self>) {}

@@ -458,6 +458,26 @@ fn a_short_read_is_a_status() {
 }
 
 #[test]
+fn many_small_files_are_laid_out_each_with_data_of_its_own() {
+    let tmp = scratch();
+    let dir = tmp.path().join("many/");
+    for files in [8_u64, 9, 30] {
+        let options = format!("files = {files}\nlayout = \"always\"\ndirect = false");
+        let ask = Ask { options: &options, size: Some(files * 5000), ..Ask::new(&dir, READ) };
+        let mut plan = ask.plan();
+        plan.workloads[0].block_size = BlockSize::Fixed(ByteSize(1000));
+        plan.workloads[0].access.align = ByteSize(1000);
+        let target = support::open(&plan, None, "t").unwrap();
+        let laid_out = std::fs::read_dir(&dir).unwrap().flatten().map(|e| e.path());
+        let laid_out = laid_out.filter(|path| path.extension().is_some_and(|e| e == "dat"));
+        let all: BTreeSet<Vec<u8>> = laid_out.map(|path| std::fs::read(path).unwrap()).collect();
+        assert_eq!(all.len() as u64, files);
+        assert!(all.iter().all(|data| data.len() == 5000 && data.iter().any(|b| *b != 0)));
+        target.close().unwrap();
+    }
+}
+
+#[test]
 fn the_cache_is_dropped_or_warm_at_the_start() {
     let tmp = scratch();
     let path = tmp.path().join("cached");

@@ -10,7 +10,9 @@
 
 mod backlog;
 mod buffers;
+mod cache;
 mod config;
+mod end_sync;
 mod keyed;
 mod pacing;
 mod slots;
@@ -25,7 +27,9 @@ use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::ShortRecord;
 
 use backlog::Backlog;
+pub use cache::CacheDrops;
 pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
+pub use end_sync::EndSyncs;
 pub use keyed::KeyedWorker;
 pub use pacing::Pacing;
 use slots::{IDLE, Slots, record_of, whole_or_short};
@@ -86,6 +90,8 @@ struct Ending {
     reached_end: bool,
     /// The operations, bytes or passes of the plan are done.
     reached_limit: bool,
+    /// Files were synced at the end.
+    synced: bool,
     /// Failures in a row.
     failures: u32,
 }
@@ -140,6 +146,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
                 drain_until: Stamp::NEVER,
                 reached_end: false,
                 reached_limit: false,
+                synced: false,
                 failures: 0,
             },
         };
@@ -161,6 +168,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// [`ASKED_DRAIN_NS`] from the first call on, also in a drain that is under way.
     pub fn stop_soon(&mut self) {
         self.stop();
+        self.no_end_syncs();
         let soon = self.clock.now().plus(ASKED_DRAIN_NS);
         self.ending.drain_until = self.ending.drain_until.min(soon);
     }
@@ -238,6 +246,9 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if !self.slots.batch.is_empty() {
             self.issue()?;
         }
+        if self.ending.stopping && self.strategies.is_some() {
+            self.sync_at_end()?;
+        }
         Ok(self.wait_until(wake))
     }
 
@@ -245,7 +256,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline]
     fn wait_until(&mut self, mut wake: Stamp) -> WorkerWait {
         if self.ending.stopping {
-            if self.slots.idle() || self.now >= self.ending.drain_until {
+            let over = self.slots.idle() && !self.syncs_left();
+            if over || self.now >= self.ending.drain_until {
                 return WorkerWait::Finished;
             }
             wake = wake.min(self.ending.drain_until);
@@ -276,7 +288,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
         let mut op = self.generator.next();
-        if self.strategies.is_some() && !self.adapt(slot, &mut op) {
+        if self.strategies.is_some() && !self.adapt(slot, &mut op)? {
             return Ok(false);
         }
         if op.kind.writes() {
@@ -544,6 +556,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             end: self.timeline.end,
             finished: self.now,
             reached_end: self.ending.reached_end,
+            synced: self.ending.synced,
             gone: self.ending.failures >= GONE_AFTER,
             drift: self.clock.drift(),
         }

@@ -33,7 +33,11 @@ fn a_mix_that_rates_decide_is_told() {
 fn options_without_equivalent() {
     for (lines, parts) in [
         ("numjobs=2\nexitall", vec!["`exitall` in [a]", "when the other sections end", "a.fio:1"]),
-        ("rw=read\nend_fsync=1", vec!["`end_fsync`", "sync at the end", "a.fio:4"]),
+        ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
+        (
+            "rw=write\nend_syncfs=1",
+            vec!["`end_syncfs`", "sync of the whole file system", "a.fio:4"],
+        ),
         ("latency_target=5000", vec!["queue depth while running"]),
         ("rw=randread:8", vec!["`:8` means so many I/Os in sequence", "a.fio:3"]),
         ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
@@ -122,7 +126,7 @@ fn sections_that_need_two_targets() {
 
 #[test]
 fn a_section_can_take_back_a_global_option() {
-    let text = "[global]\nend_fsync=1\nsize=1m\n[a]\nend_fsync=0\n";
+    let text = "[global]\nend_syncfs=1\nsize=1m\n[a]\nend_syncfs=0\n";
     assert!(import(text, "a.fio").is_ok());
 }
 
@@ -136,6 +140,22 @@ fn meanings_that_are_easily_missed() {
     for (lines, part) in [
         // A blocking engine has no queue, whatever iodepth says.
         ("iodepth=32\nioengine=sync", "queue_depth = 1"),
+        // Measured with fio 3.33: passes, and what the check reads, count for io_size; number_ios is of each loop.
+        ("rw=randwrite\nio_size=128m\nverify=crc32c", "bytes = \"64MiB\""),
+        ("rw=write\nio_size=192m\nverify=crc32c", "bytes = \"128MiB\""),
+        ("rw=randwrite\nio_size=128m\nverify=crc32c\ndo_verify=0", "bytes = \"64MiB\""),
+        ("rw=randread\nio_size=128m\nloops=2", "bytes = \"128MiB\""),
+        ("rw=randread\nio_size=32m\nloops=2", "bytes = \"64MiB\""),
+        ("rw=randwrite\nnorandommap\nio_size=128m\nloops=2", "bytes = \"256MiB\""),
+        ("number_ios=10\nloops=3", "operations = 30"),
+        // The kernel is told the order, as by fio.
+        ("rw=randread", "read_ahead = \"random\""),
+        ("rw=read\nfadvise_hint=random", "read_ahead = \"random\""),
+        // What was read is dropped from the cache at each pass.
+        ("rw=read\nloops=3", "drop_cache = \"64MiB\""),
+        ("rw=randread\ntime_based\nruntime=2", "drop_cache = \"64MiB\""),
+        ("rw=randread\nbssplit=4k/50:8k/50\nio_size=128m", "drop_cache = \"64MiB\""),
+        ("rw=write\nend_fsync=1", "end_fsync = true"),
         // The map of visited blocks is on by default, the page cache is used and dropped first.
         ("rw=randread", "cover = true"),
         ("rw=randread", "direct = false\ncache = \"drop\""),
@@ -208,7 +228,7 @@ fn sections_side_by_side_end_one_by_one() {
 
 #[test]
 fn all_reasons_are_said_at_once_and_each_once() {
-    let text = "[global]\nend_fsync=1\nrx=read\n[a]\nrw=write\nsize=1m\nflow=3\n\
+    let text = "[global]\nend_syncfs=1\nrx=read\n[a]\nrw=write\nsize=1m\nflow=3\n\
                 [b]\nrw=sideways\nsize=4q\niodepth=deep\n";
     let said = refused(text);
     for part in
@@ -230,6 +250,8 @@ fn what_differs_or_has_no_effect_is_said() {
         ),
         ("rw=randwrite\nverify=md5\ntime_based\nruntime=1", "nothing is checked, as in fio"),
         ("rw=randwrite\nverify=md5\nloops=2", "fio checks after each of its loops"),
+        ("rw=write\nfsync_on_close=1", "an operation of its own here"),
+        ("rw=read\nend_fsync=1", "nothing is written, so nothing is synced"),
         ("rw=write\ncreate_on_open=1", "grows as it is written, here too"),
         ("thinktime=100\nrate_iops=10", "the rate leaves room for the pauses"),
         ("thinktime=1s\nrate_iops=10", "longer than the rate leaves room for"),

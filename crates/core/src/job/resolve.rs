@@ -242,6 +242,8 @@ fn workload(
         operations: table.operations,
         bytes: table.bytes,
         passes: table.passes,
+        drop_cache: table.drop_cache,
+        end_fsync: table.end_fsync.unwrap_or(false),
         batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),
     })

@@ -199,6 +199,13 @@ pub struct WorkloadTable {
     /// A worker ends after so many passes over its part of the data. Default: it goes on; the writer
     /// of a `filestream` ends after one.
     pub passes: Option<u64>,
+    /// A worker drops what the page cache holds of its data (posix_fadvise, DONTNEED) whenever it begins a pass over it
+    /// in order, or has asked for so many bytes at random: buffered reads that go round again then reach the device
+    /// again. Not timed as part of an operation. Default: what was read stays cached.
+    pub drop_cache: Option<ByteSize>,
+    /// At its end a worker syncs each file of its part (fsync), unless its last write was synced: an operation of its
+    /// own, and the measured time ends with it, so that bandwidth includes it. `run.drain_timeout` bounds it. Default: false.
+    pub end_fsync: Option<bool>,
     /// Records an operation covers where the store takes several in one call: a get becomes a
     /// multi-get, a write a batch. Gets and updates draw each key of a batch by itself, so that one
     /// may come twice; ordered access and inserts take neighbours by number. An I/O then is the

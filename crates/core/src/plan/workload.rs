@@ -72,6 +72,13 @@ pub struct WorkloadPlan {
     /// A worker ends after this many passes over its part of the data; absent = it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passes: Option<u64>,
+    /// A worker drops what the page cache holds of its data whenever it begins a pass over it in order, or has asked
+    /// for so many bytes at random; absent = what was read stays cached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_cache: Option<ByteSize>,
+    /// At its end a worker syncs each file of its part (fsync), an operation of its own; the run ends with it.
+    #[serde(default, skip_serializing_if = "absent::is_no")]
+    pub end_fsync: bool,
     /// Records an operation covers: neighbours by number, written or read in one call of the store.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub batch: u32,
@@ -106,6 +113,8 @@ impl WorkloadPlan {
             operations: None,
             bytes: None,
             passes: None,
+            drop_cache: None,
+            end_fsync: false,
             batch: 1,
             cpus: Vec::new(),
         }

@@ -1,5 +1,6 @@
 //! The page cache before the start: dropped, filled and kept, or left; and how much it holds.
 
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Advice, fadvise, fdatasync};
@@ -7,6 +8,7 @@ use taillight_core::{Error, Result};
 
 use crate::buffers::{Buffers, PAGE};
 use crate::file::layout::LayoutProgress;
+use crate::file::options::ReadAhead;
 use crate::file::sys::{self, Mapping};
 
 /// Bytes per read when filling.
@@ -21,6 +23,28 @@ pub fn drop_cached(files: &[OwnedFd]) -> Result<()> {
         fadvise(fd, 0, None, Advice::DontNeed).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Tells the kernel the order of reads. Errors: `Unavailable` when it takes no advice.
+pub fn advise(files: &[OwnedFd], order: ReadAhead) -> Result<()> {
+    let advice = match order {
+        ReadAhead::Auto => return Ok(()),
+        ReadAhead::Random => Advice::Random,
+        ReadAhead::Sequential => Advice::Sequential,
+    };
+    let told = files.iter().try_for_each(|fd| fadvise(fd, 0, None, advice));
+    told.map_err(|e| Error::unavailable("the kernel takes no advice on reading ahead").source(e))
+}
+
+/// Drops what the cache holds of a part of a file while the run goes on, as posix_fadvise(2) does: pages that
+/// are still dirty are only begun to be written back and stay. Of a device they are waited for, as by BLKFLSBUF.
+/// Errors: `Target`.
+pub fn drop_part(fd: &OwnedFd, offset: u64, len: u64, device: bool) -> Result<()> {
+    let failed = |e: rustix::io::Errno| Error::target("cannot drop cached data").source(e);
+    if device {
+        fdatasync(fd).map_err(failed)?;
+    }
+    fadvise(fd, offset, NonZeroU64::new(len), Advice::DontNeed).map_err(failed)
 }
 
 /// Reads everything in, then maps it: mapped pages are not reclaimed as idle. Errors: `Unavailable`

@@ -79,19 +79,50 @@ impl LayoutProgress<'_, '_> {
     }
 }
 
-/// Fills `len` bytes with random data, past the page cache where possible, and makes it durable.
-/// Errors: `Unavailable` when writing fails or progress says stop.
+fn failed(e: io::Error) -> Error {
+    Error::unavailable("laying out the data failed").source(e)
+}
+
+/// As [`write`], and makes it durable. Errors: as there.
 pub fn fill(
     fd: BorrowedFd<'_>,
     len: u64,
     seed: u64,
     meter: &mut LayoutProgress<'_, '_>,
 ) -> Result<()> {
-    let failed = |e: io::Error| Error::unavailable("laying out the data failed").source(e);
+    write(fd, len, seed, &mut chunk()?, meter)?;
+    rustix::fs::fsync(fd).map_err(|e| failed(e.into()))
+}
+
+/// Files that are made durable one by one; of more of them the whole file system is, in one call.
+const SYNCED_ALONE: usize = 8;
+
+/// Makes files of one directory durable. Errors: `Unavailable`.
+pub fn sync(files: &[BorrowedFd<'_>], dir: BorrowedFd<'_>) -> Result<()> {
+    let synced = match files.len() {
+        0..=SYNCED_ALONE => files.iter().try_for_each(rustix::fs::fsync),
+        _ => rustix::fs::syncfs(dir),
+    };
+    synced.map_err(|e| failed(e.into()))
+}
+
+/// Memory for [`write`]. Errors: `Unavailable`.
+pub fn chunk() -> Result<Buffers> {
+    Buffers::new(1, CHUNK).map_err(failed)
+}
+
+/// Fills `len` bytes with random data, past the page cache where possible. Errors: `Unavailable` when
+/// writing fails or progress says stop.
+pub fn write(
+    fd: BorrowedFd<'_>,
+    len: u64,
+    seed: u64,
+    buffers: &mut Buffers,
+    meter: &mut LayoutProgress<'_, '_>,
+) -> Result<()> {
     let direct = set_direct(fd, true).is_ok();
     // One large allocation keeps the file in few extents. Where it is not known, writes allocate.
     let _ = fallocate(fd, FallocateFlags::KEEP_SIZE, 0, len);
-    let mut buffers = Buffers::new(1, CHUNK).map_err(failed)?;
     let mut noise = RandomBytes::new(seed);
     let mut at = 0;
     while at < len {
@@ -105,7 +136,6 @@ pub fn fill(
         at += bytes;
         meter.add(bytes)?;
     }
-    rustix::fs::fsync(fd).map_err(|e| failed(e.into()))?;
     set_direct(fd, false).map_err(failed)
 }
 

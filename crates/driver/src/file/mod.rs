@@ -74,6 +74,7 @@ impl Driver for File {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
             max_depth: if options.engine == IoEngine::Sync { 1 } else { MAX_DEPTH },
             direct: options.direct,
+            drops_cache: !options.direct,
             sync: true,
             stores_data: true,
             guarded: true,
@@ -321,6 +322,7 @@ impl OpenedTarget {
                 warm = cache::warm(&files, file_size, &mut meter)?;
             }
         }
+        cache::advise(&files, options.read_ahead)?;
         let resident = cache::resident_share(&files, file_size);
         let files = Arc::new(files);
         let method = ring.map_or(IoMethod::Sync, |setup| {

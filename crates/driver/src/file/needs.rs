@@ -30,7 +30,7 @@ impl AccessNeeds {
             let mut mixes = plan.workloads.iter().flat_map(|w| &w.mix);
             mixes.any(|part| part.op == kind && part.weight > 0)
         };
-        let after_write = plan.workloads.iter().any(|w| w.sync.every().is_some());
+        let after_write = plan.workloads.iter().any(|w| w.sync.every().is_some() || w.end_fsync);
         AccessNeeds {
             reads: any(OpKind::Read),
             writes: any(OpKind::Write),

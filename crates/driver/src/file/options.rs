@@ -34,6 +34,19 @@ pub enum CacheState {
     Warm,
 }
 
+/// What the kernel is told of the order of buffered I/O (posix_fadvise(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadAhead {
+    /// Nothing: it finds out by itself.
+    #[default]
+    Auto,
+    /// POSIX_FADV_RANDOM: nothing is read ahead.
+    Random,
+    /// POSIX_FADV_SEQUENTIAL: twice as much is.
+    Sequential,
+}
+
 /// When files are filled with real data before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -127,6 +140,9 @@ pub struct FileOptions {
     /// Page cache before the start: as it is, written back and dropped, or filled and kept mapped
     /// (buffered only).
     pub cache: CacheState,
+    /// What the kernel is told of the order of buffered reads: nothing (auto), random (it reads nothing ahead) or
+    /// sequential (it reads twice as far ahead).
+    pub read_ahead: ReadAhead,
     /// Fill files with random data first: where the plan reads or trims, also for plans that only
     /// write (overwrites instead of allocations), or never.
     pub layout: LayoutPolicy,
@@ -184,6 +200,7 @@ impl Default for FileOptions {
             direct: true,
             files: 1,
             cache: CacheState::default(),
+            read_ahead: ReadAhead::default(),
             layout: LayoutPolicy::default(),
             allow_holes: false,
             keep: false,
@@ -227,6 +244,9 @@ impl DriverOptions for FileOptions {
                 "cache",
                 "cache = \"warm\" fills the page cache, which direct = true bypasses",
             );
+        }
+        if self.direct && self.read_ahead != ReadAhead::Auto {
+            return clash("read_ahead", "direct = true reads nothing ahead");
         }
         if self.iopoll && !self.direct {
             return clash("iopoll", "iopoll = true polls the device and needs direct = true");
@@ -303,6 +323,7 @@ mod tests {
             "files = 0",
             "files = 70000",
             "cache = \"warm\"",
+            "read_ahead = \"random\"",
             "direct = false\niopoll = true",
             "engine = \"sync\"\nsqpoll = true",
             "sqpoll_cpu = 1",

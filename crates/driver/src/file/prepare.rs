@@ -9,6 +9,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
+use crate::buffers::Buffers;
 use crate::file::fill_level::{self, Room};
 use crate::file::layout::{self, LayoutProgress};
 use crate::path_error::cannot;
@@ -63,11 +64,16 @@ pub fn prepare(
     for (held, preparation) in held.iter().zip(preparations) {
         writable(*preparation, held, made.dir())?;
     }
+    let mut buffers = layout::chunk()?;
     for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
         let extent = asked.options.extent().unwrap_or(0);
-        perform(*preparation, held, (file_size, extent), seed, &mut made, &mut meter)?;
+        let size = (file_size, extent);
+        perform(*preparation, held, size, seed, &mut buffers, &mut made, &mut meter)?;
     }
+    let filled = held.iter().zip(preparations).filter(|(_, preparation)| preparation.fills());
+    let filled: Vec<_> = filled.map(|(held, _)| held.file.as_fd()).collect();
+    layout::sync(&filled, made.dir().fd().as_fd())?;
     let ready: Vec<OwnedFd> = held.into_iter().map(|held| held.file).collect();
     let filled = filler.map(|file| fill_up(&file, &made, asked, meter.on)).transpose()?;
     made.seal()?;
@@ -328,6 +334,7 @@ fn perform(
     held: &OpenFile,
     (file_size, extent): (u64, u64),
     seed: u64,
+    buffers: &mut Buffers,
     made: &mut MarkedFiles,
     meter: &mut LayoutProgress<'_, '_>,
 ) -> Result<()> {
@@ -348,7 +355,7 @@ fn perform(
     }
     match preparation {
         FilePreparation::Fill | FilePreparation::Fragment => {
-            layout::fill(writable.as_fd(), file_size, seed, meter)
+            layout::write(writable.as_fd(), file_size, seed, buffers, meter)
         }
         _ => Ok(()),
     }

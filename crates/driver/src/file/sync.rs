@@ -11,7 +11,7 @@ use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status}
 
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, Submitted};
-use crate::file::sys;
+use crate::file::{cache, sys};
 
 /// One worker's handle.
 pub struct SyncSession {
@@ -90,6 +90,10 @@ impl Session for SyncSession {
             }
         }
         Ok(Submitted::Done(completion))
+    }
+
+    fn drop_cached(&mut self, file: u16, offset: u64, len: u64) -> Result<()> {
+        cache::drop_part(&self.files[usize::from(file)], offset, len, self.device)
     }
 
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {

@@ -11,6 +11,7 @@ pub mod permute;
 mod sequential;
 pub mod size;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::SeedableRng;
@@ -163,6 +164,40 @@ impl Generator {
         if let Some(keyed) = &mut self.keyed {
             keyed.limit_bytes(bytes);
         }
+    }
+
+    /// Passes begun by a walk in order; `None` where operations are drawn.
+    #[inline]
+    pub fn walked(&self) -> Option<u64> {
+        self.pattern.walked()
+    }
+
+    /// What the worker goes over, file by file: number, offset and length.
+    pub fn parts(&self) -> impl Iterator<Item = (u16, u64, u64)> + use<> {
+        let (part, file_size) = (self.pattern.part(), self.file_size.max(1));
+        let files = part.start / file_size..part.end.div_ceil(file_size);
+        files.map(move |file| {
+            let begin = part.start.max(file * file_size);
+            let end = part.end.min((file + 1).saturating_mul(file_size));
+            (file as u16, begin - file * file_size, end - begin)
+        })
+    }
+
+    /// The files of the worker's own share of what its workload goes over, by number.
+    pub fn files(&self, place: WorkerIndex) -> Range<u16> {
+        let (mut part, file_size) = (self.pattern.part(), self.file_size.max(1));
+        if self.walked().is_none() {
+            let share = (part.end - part.start) / u64::from(place.of.max(1));
+            let start = part.start + share * u64::from(place.index);
+            let last = place.index + 1 == place.of;
+            part = start..if last { part.end } else { start + share };
+        }
+        (part.start / file_size) as u16..part.end.div_ceil(file_size) as u16
+    }
+
+    /// Whether the write drawn last is synced, so that nothing is left to sync.
+    pub fn synced(&self) -> bool {
+        self.sync.is_some() && self.writes == 0
     }
 
     /// Whether it ever ends.

@@ -1,5 +1,7 @@
 //! Where: the access patterns behind one call, chosen by the plan.
 
+use std::ops::Range;
+
 use rand::Rng as _;
 use taillight_core::plan::{AccessKind, WorkloadPlan};
 use taillight_core::{Error, Result};
@@ -126,6 +128,25 @@ impl AccessPattern {
             AccessPattern::Ordered(ordered) => ordered.passes(),
             AccessPattern::Cover(cover) => cover.pass + 1,
             _ => 0,
+        }
+    }
+
+    /// As [`AccessPattern::passes`], of a walk in order; `None` where operations are drawn.
+    #[inline]
+    pub fn walked(&self) -> Option<u64> {
+        match self {
+            AccessPattern::Ordered(ordered) => Some(ordered.passes()),
+            _ => None,
+        }
+    }
+
+    /// What a worker goes over: its slice, or all of the extent where operations are drawn.
+    pub fn part(&self) -> Range<u64> {
+        match self {
+            AccessPattern::Ordered(ordered) => ordered.slice(),
+            AccessPattern::Cover(Cover { extent, .. })
+            | AccessPattern::Drawn { extent, .. }
+            | AccessPattern::Random { extent, .. } => extent.start..extent.end,
         }
     }
 

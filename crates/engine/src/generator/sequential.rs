@@ -1,5 +1,7 @@
 //! Ordered access: ascending, descending, strided. A contiguous slice per worker; wraps around.
 
+use std::ops::Range;
+
 use taillight_core::plan::{AccessKind, WorkloadPlan};
 use taillight_core::{Error, Result};
 
@@ -47,6 +49,11 @@ impl Sequential {
     #[inline]
     pub fn passes(&self) -> u64 {
         self.passes
+    }
+
+    /// The bytes it goes over.
+    pub fn slice(&self) -> Range<u64> {
+        self.start..self.end
     }
 
     /// The next offset for a block of `size` bytes.

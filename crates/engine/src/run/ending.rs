@@ -69,8 +69,13 @@ pub fn loaded(
     cpu_s: f64,
 ) -> LoadResult {
     let drained = ends.iter().map(|e| e.finished).max().unwrap_or(timeline.measure);
-    // A worker that used up its time measured all of it, even if nothing was due at the very end.
-    let end = |e: &WorkerEnd| if e.reached_end { e.end } else { timeline.end.min(e.finished) };
+    // A worker that used up its time measured all of it, even if nothing was due at the very end; one that
+    // syncs in the end measures until it is done.
+    let end = |e: &WorkerEnd| match e.synced {
+        true => e.finished,
+        false if e.reached_end => e.end,
+        false => timeline.end.min(e.finished),
+    };
     let measure_end = ends.iter().map(end).max().unwrap_or(timeline.measure);
     let measure_end = measure_end.max(timeline.measure);
     LoadResult {

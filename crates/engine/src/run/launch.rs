@@ -27,7 +27,7 @@ use crate::recorder::{
 };
 use crate::simulate::SimClock;
 use crate::threaded::{SpinShare, StopSignals};
-use crate::worker::{Pacing, Worker, WorkerConfig};
+use crate::worker::{CacheDrops, Pacing, Worker, WorkerConfig};
 
 /// What the workers share.
 pub(super) struct SharedParts<B> {
@@ -192,6 +192,8 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         }
     };
     let place = (spec.place.worker, spec.workload);
+    let end_syncs = spec.generator.files(spec.place);
+    let workload = &shared.plan.workloads[usize::from(spec.workload)];
     let recorder = Recorder::new(
         place,
         timeline,
@@ -217,10 +219,12 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         keys: spec.keyed,
         stream: spec.stream,
         pacing: Pacing::new(
-            shared.plan.workloads[usize::from(spec.workload)].think,
+            workload.think,
             spec.join.map_or(timeline.start, |join| timeline.measure.plus(join)),
         ),
         idle: shared.idle.watch(spec.place.worker),
+        end_syncs: workload.end_fsync.then_some(end_syncs),
+        drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
         measured: spec.measured,
         depth: spec.session.depth,
         first_slot: spec.first_slot,

@@ -167,6 +167,9 @@ fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
 /// Operations in the recorder: a read-modify-write brings its parts.
 fn kinds(w: &WorkloadPlan) -> Vec<OpKind> {
     let mut kinds: Vec<OpKind> = w.mix.iter().map(|m| m.op).collect();
+    if w.end_fsync && !kinds.contains(&OpKind::Fsync) {
+        kinds.push(OpKind::Fsync);
+    }
     if kinds.contains(&OpKind::Rmw) {
         kinds.extend([OpKind::RmwGet, OpKind::RmwUpdate]);
         kinds.sort_unstable();

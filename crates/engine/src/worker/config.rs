@@ -6,7 +6,7 @@ use taillight_core::probe::Probe;
 use taillight_driver::Session;
 use taillight_rundir::chunk::Header;
 
-use super::{KeyedWorker, Pacing, StreamWorker};
+use super::{CacheDrops, EndSyncs, KeyedWorker, Pacing, StreamWorker};
 use crate::clock::{ClockDrift, DisciplinedClock};
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
@@ -85,6 +85,8 @@ pub struct WorkerEnd {
     pub finished: Stamp,
     /// Its time was up, rather than a limit reached or a stop asked for.
     pub reached_end: bool,
+    /// It synced files in the end: that is part of the measured time.
+    pub synced: bool,
     /// Too many failures in a row: the target is gone.
     pub gone: bool,
     pub measured: bool,
@@ -115,6 +117,10 @@ pub struct WorkerConfig<C: DisciplinedClock, P: Probe> {
     pub pacing: Pacing,
     /// Told what is waited for.
     pub idle: Option<IdleWatch>,
+    /// Drops cached data while it runs.
+    pub drops: Option<CacheDrops>,
+    /// Files that it syncs in the end.
+    pub end_syncs: Option<EndSyncs>,
     pub measured: bool,
     /// Operations in flight at most.
     pub depth: u32,

@@ -10,7 +10,10 @@ use taillight_driver::{Completion, Submitted};
 
 use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
-use super::{KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker, WorkerConfig};
+use super::{
+    CacheDrops, EndSyncs, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker,
+    WorkerConfig,
+};
 use crate::clock::DisciplinedClock;
 use crate::idle::IdleWatch;
 use crate::stream::NextBlock;
@@ -29,6 +32,10 @@ pub struct Strategies {
     pub checker: Option<Box<Checker>>,
     pacing: Pacing,
     idle: Option<IdleWatch>,
+    /// Only when the plan drops cached data while it runs.
+    drops: Option<CacheDrops>,
+    /// Only when the plan syncs in the end.
+    pub end_syncs: Option<EndSyncs>,
 }
 
 impl Strategies {
@@ -40,6 +47,8 @@ impl Strategies {
             || config.stream.is_some()
             || config.checker.is_some()
             || config.idle.is_some()
+            || config.drops.is_some()
+            || config.end_syncs.is_some()
             || config.generator.ends()
             || config.pacing.matters(config.timeline.start);
         needed.then(|| {
@@ -49,6 +58,8 @@ impl Strategies {
                 checker: config.checker.take(),
                 pacing: config.pacing,
                 idle: config.idle.take(),
+                drops: config.drops.take(),
+                end_syncs: config.end_syncs.take(),
             })
         })
     }
@@ -113,11 +124,11 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     }
 
     /// Makes the drawn operation what keys, streams and verification need; false at the end of the
-    /// worker's part of the data.
+    /// worker's part of the data. Errors: `Target` when cached data cannot be dropped.
     #[inline]
-    pub(super) fn adapt(&mut self, slot: u32, op: &mut Op) -> bool {
+    pub(super) fn adapt(&mut self, slot: u32, op: &mut Op) -> Result<bool> {
         let Some(strategies) = &mut self.strategies else {
-            return true;
+            return Ok(true);
         };
         if let Some(keys) = &mut strategies.keys {
             keys.first(slot, op, self.generator.field_sizes());
@@ -127,7 +138,14 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         }
         if self.generator.ended() {
             self.stop_at_limit();
-            return false;
+            return Ok(false);
+        }
+        if let Some(drops) = &mut strategies.drops
+            && drops.due(self.generator.walked(), op.size)
+        {
+            for (file, offset, len) in self.generator.parts() {
+                self.session.drop_cached(file, offset, len)?;
+            }
         }
         if let Some(stream) = &mut strategies.stream {
             stream.place(slot, op);
@@ -137,7 +155,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         {
             checker.on_read(slot, op);
         }
-        true
+        Ok(true)
     }
 
     /// A completion of a worker with strategies: they say what it comes to, then it is recorded.

@@ -163,6 +163,8 @@ fn run(
         stream: None,
         pacing: Pacing::new(None, Stamp(START)),
         idle: None,
+        drops: None,
+        end_syncs: None,
         measured: true,
         depth: 1,
         first_slot: 0,

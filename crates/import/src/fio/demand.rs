@@ -60,7 +60,7 @@ pub fn demand(
     let think = think(r);
     let (rate, think) = slower(r, pattern, rate, think);
     SectionDemand {
-        end: end(r, target),
+        end: end(r, pattern, target),
         ramp: r.time("ramp_time", SECOND).unwrap_or_default(),
         delay: delay(r),
         rate,
@@ -133,7 +133,7 @@ fn delay(r: &SectionReader<'_>) -> Span {
     }
 }
 
-fn end(r: &SectionReader<'_>, target: &TargetSpec) -> SectionEnd {
+fn end(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> SectionEnd {
     let runtime = r.time("runtime", SECOND);
     let mut time_based = r.boolean("time_based", false);
     if time_based && runtime.is_none() {
@@ -155,9 +155,30 @@ fn end(r: &SectionReader<'_>, target: &TargetSpec) -> SectionEnd {
             None => r.wrong("io_size", "a percentage needs a size", None),
         },
     };
-    let bytes = once.map(|b| b.saturating_mul(loops));
+    let bytes = once.map(|once| amount(r, pattern, once, target.size.unwrap_or(once), loops));
     let operations = r.integer("number_ios").filter(|n| *n > 0);
+    let operations = operations.map(|n| n.saturating_mul(loops));
     SectionEnd { runtime, time_based, bytes, operations }
+}
+
+/// Bytes of each clone, where `io_size` says `once` of a data set of `size`. More than its data fio 3.33 does in whole
+/// passes: as many as `loops` says, and then on until `io_size` is reached, of which the reads of a check are a part.
+fn amount(r: &SectionReader<'_>, pattern: &OffsetPattern, once: u64, size: u64, loops: u64) -> u64 {
+    if once <= size || !pattern.goes_round {
+        return once.saturating_mul(loops);
+    }
+    let whole = size.saturating_mul(loops);
+    let checked = pattern.writes() && !matches!(r.raw("verify"), None | Some("0" | "null"));
+    if !checked || r.boolean("time_based", false) {
+        return whole.max(once);
+    }
+    let what =
+        "a pass over the data is written and then checked, and what the check reads counts as well";
+    r.note_if("io_size", what);
+    match r.boolean("do_verify", true) {
+        true => once.div_ceil(size.saturating_mul(2).max(1)).max(loops).saturating_mul(size),
+        false => whole,
+    }
 }
 
 fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {

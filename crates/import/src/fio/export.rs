@@ -227,6 +227,19 @@ fn workload(
         Sync::Dsync => out.set("sync", "dsync"),
         Sync::Sync => out.set("sync", "sync"),
     }
+    if w.end_fsync {
+        out.set("end_fsync", 1);
+    }
+    let rounds = w.access.cover || !w.access.kind.draws();
+    if target.cached && rounds && w.drop_cache.is_none() {
+        out.lacks(
+            "drop_cache",
+            "fio drops what it has cached of a file at each pass (invalidate=1); here it stays",
+        );
+    }
+    if w.drop_cache.is_some() && !rounds {
+        out.lacks("drop_cache", "fio drops nothing while it draws without a map");
+    }
     if w.sync.every().is_some() {
         out.lacks("sync", "fio keeps the time of a sync out of the latency of the write");
         if matches!(w.arrival, Arrival::Poisson { .. }) {

@@ -12,6 +12,8 @@ pub(super) struct ExportTarget {
     files: u64,
     /// Bytes, if the plan says.
     size: Option<u64>,
+    /// The page cache is in the way, and dropped before the run.
+    pub(super) cached: bool,
 }
 
 /// Writes the target into the global section.
@@ -23,7 +25,7 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
             out.set("ioengine", "null");
             // As large as the driver makes it when nothing is said.
             let size = size.or(Some(1 << 30));
-            return Ok(ExportTarget { files: 1, size });
+            return Ok(ExportTarget { files: 1, size, cached: false });
         }
         "file" => {}
         other => {
@@ -68,7 +70,14 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
     if files > 1 {
         out.set("file_service_type", "random");
     }
-    Ok(ExportTarget { files, size })
+    if !on("direct") {
+        out.set(
+            "fadvise_hint",
+            if word("read_ahead") == "auto" { "0" } else { word("read_ahead") },
+        );
+    }
+    let cached = !on("direct") && !matches!(word("cache"), "keep" | "warm");
+    Ok(ExportTarget { files, size, cached })
 }
 
 /// What an io_uring engine is asked for beyond its depth.

@@ -52,7 +52,15 @@ pub fn job(
         }));
     }
     for GroupTarget { name, sections, layout } in targets {
-        let plan = target(&group[sections[0]], &layout);
+        let of: Vec<&JobSection> = sections.iter().map(|n| &group[*n]).collect();
+        if read_ahead(&of).is_none() && of.iter().any(|s| s.read_ahead.is_some()) {
+            notes.push(
+                "fio tells the kernel the pattern of each section (fadvise_hint); here they share a file and differ, \
+                 so that it is told nothing"
+                    .to_owned(),
+            );
+        }
+        let plan = target(&of, &layout);
         match name {
             None => job.target = plan,
             Some(name) => _ = job.targets.insert(name, plan),
@@ -65,14 +73,6 @@ pub fn job(
     }
     if first.verify {
         job.verify.mode = VerifyMode::After;
-    }
-    let cached = |s: &JobSection| !s.target.direct && s.target.engine != FioEngine::Null;
-    if group.iter().any(|s| cached(s) && s.pattern.reads()) {
-        notes.push(
-            "fio tells the kernel the pattern of buffered reads (fadvise_hint); Taillight leaves \
-             read-ahead as it is"
-                .to_owned(),
-        );
     }
     let mut seen = BTreeSet::new();
     notes.retain(|n| seen.insert(n.clone()));
@@ -163,6 +163,8 @@ fn run(
         seed: group.iter().find_map(|s| s.seed),
         duration: first.demand.end.runtime.filter(|_| end_together(group) || group.len() == 1),
         warmup: Some(first.demand.ramp).filter(|ramp| *ramp > Span(0)),
+        // fio waits for a sync in the end however long it takes.
+        drain_timeout: group.iter().any(|s| s.end_fsync).then_some(Span(3_600_000_000_000)),
         ..RunTable::default()
     };
     run.duration = run.duration.or(exits(group, notes, wrong));
@@ -271,13 +273,22 @@ fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
     })
 }
 
-fn target(first: &JobSection, layout: &TargetLayout) -> TargetPlan {
+/// What the kernel is told of the order of reads, where all sections agree.
+fn read_ahead(group: &[&JobSection]) -> Option<&'static str> {
+    let first = group.first()?.read_ahead;
+    first.filter(|_| group.iter().all(|s| s.read_ahead == first))
+}
+
+fn target(group: &[&JobSection], layout: &TargetLayout) -> TargetPlan {
     let size = layout.size.map(ByteSize);
-    let spec = &first.target;
+    let spec = &group[0].target;
     if spec.engine == FioEngine::Null {
         return TargetPlan { driver: "null".to_owned(), size, ..TargetPlan::default() };
     }
     let mut options = spec.options.clone();
+    if let Some(order) = read_ahead(group) {
+        options.insert("read_ahead".to_owned(), order.into());
+    }
     if layout.files > 1 {
         options.insert("files".to_owned(), (layout.files as i64).into());
     }
@@ -329,10 +340,25 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         arrival,
         think: demand.think,
         sync: section.sync,
+        drop_cache: drop_cache(section),
+        end_fsync: section.end_fsync.then_some(true),
         payload: section.payload.clone(),
         cpus: Some(section.cpus.clone()).filter(|cpus| !cpus.is_empty()),
         ..WorkloadTable::default()
     }
+}
+
+/// fio drops what it has cached of a file (`invalidate`) whenever it begins with it anew. What is drawn without a
+/// map of visited blocks never does (fio 3.33).
+fn drop_cache(section: &JobSection) -> Option<ByteSize> {
+    let (target, end) = (&section.target, &section.demand.end);
+    let cached = target.engine != FioEngine::Null && !target.direct;
+    let drops = target.options.get("cache").and_then(|v| v.as_str()) == Some("drop");
+    let more = end.time_based || end.operations.is_some() || end.bytes > target.size;
+    // Where blocks come in order, passes are counted and any size will do.
+    let walks = section.pattern.order.walks();
+    let once = target.size.or(walks.then(|| section.pattern.block.max()));
+    once.filter(|_| cached && drops && more && section.pattern.goes_round).map(ByteSize)
 }
 
 fn mix(section: &JobSection) -> MixForm {

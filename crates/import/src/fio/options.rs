@@ -27,6 +27,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("size filesize nrfiles|nr_files", Becomes("target.size, options.files")),
     ("offset|fileoffset offset_increment", Becomes("access.offset, access.length")),
     ("invalidate pre_read", Becomes("options.cache")),
+    ("fadvise_hint", Becomes("options.read_ahead")),
     ("overwrite", Becomes("options.layout")),
     ("unlink", Becomes("options.keep")),
     ("fixedbufs", Becomes("options.fixed_buffers")),
@@ -46,6 +47,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("norandommap random_generator", Becomes("access.cover")),
     ("randrepeat allrandrepeat randseed", Becomes("run.seed")),
     ("sync fsync fdatasync", Becomes("sync")),
+    ("end_fsync fsync_on_close", Becomes("end_fsync")),
     ("zero_buffers buffer_pattern buffer_compress_percentage dedupe_percentage", Becomes("payload")),
     ("verify do_verify verify_backlog", Becomes("verify.mode")),
     // How much and when.
@@ -86,7 +88,6 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("nonvectored userspace_reap", Same("how fio calls the kernel, not what it asks")),
     ("create_serialize create_fsync openfiles", Same("files are made and opened before the run")),
     ("fallocate", Same("files that are read are filled with real data; others grow as written")),
-    ("fadvise_hint", Same("the kernel is told no pattern, which is fio's fadvise_hint=0")),
     ("unique_filename", Same("only fio's clients and servers ask for it")),
     ("verify_async verify_async_cpus verify_dump experimental_verify verify_interval verify_offset verify_pattern \
       verify_state_save verify_backlog_batch", Same("how fio checks; here it is Taillight's own check")),
@@ -133,8 +134,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
       replay_time_scale replay_skip merge_blktrace_file merge_blktrace_scalars merge_blktrace_iters",
      refused(ALWAYS, "the I/O to be that of a recorded trace")),
     // Refused: durability and data.
-    ("end_fsync", refused(NO, "bandwidth to include a sync at the end; use fsync or fdatasync")),
-    ("fsync_on_close end_syncfs", refused(NO, "bandwidth to include a sync at the end")),
+    ("end_syncfs", refused(NO, "bandwidth to include a sync of the whole file system at the end; use end_fsync")),
     ("sync_file_range", refused(ALWAYS, "when dirty pages are written back")),
     ("write_barrier", refused(NO, "the order of writes")),
     ("dedupe_mode dedupe_working_set_percentage dedupe_global",

@@ -45,6 +45,8 @@ pub struct OffsetPattern {
     /// Offsets are multiples of this, when given.
     pub align: Option<u64>,
     pub order: OffsetOrder,
+    /// fio begins anew when every block had its turn, and drops what it has cached of them.
+    pub goes_round: bool,
 }
 
 impl OffsetPattern {
@@ -106,7 +108,8 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
             (),
         );
     }
-    OffsetPattern { mix, block, align, order }
+    let goes_round = !random || (mapped(r) && matches!(order, OffsetOrder::Uniform { .. }));
+    OffsetPattern { mix, block, align, order, goes_round }
 }
 
 /// Whether blocks begin where `blockalign` says: offsets step by it, so every size divides by it.
@@ -284,12 +287,10 @@ fn random_order(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) ->
     if text.contains(',') {
         r.wrong("random_distribution", "one for each direction cannot be expressed", ());
     }
-    let lfsr = match r.raw("random_generator") {
-        None | Some("tausworthe" | "tausworthe64") => false,
-        Some("lfsr") => true,
-        Some(_) => r.wrong("random_generator", "it is not known", false),
-    };
-    let mapped = lfsr || !r.boolean("norandommap", false);
+    if !matches!(r.raw("random_generator"), None | Some("tausworthe" | "tausworthe64" | "lfsr")) {
+        r.wrong("random_generator", "it is not known", ());
+    }
+    let mapped = mapped(r);
     if text != "random" {
         return skewed(r, text);
     }
@@ -301,6 +302,11 @@ fn random_order(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) ->
         );
     }
     OffsetOrder::Uniform { cover: mapped && single }
+}
+
+/// Whether fio keeps a map of visited blocks, or draws each once by its generator.
+fn mapped(r: &SectionReader<'_>) -> bool {
+    r.raw("random_generator") == Some("lfsr") || !r.boolean("norandommap", false)
 }
 
 fn skewed(r: &SectionReader<'_>, text: &str) -> OffsetOrder {

@@ -7,7 +7,7 @@ use taillight_core::plan::{Payload, PayloadKind, Sync};
 use taillight_core::{Error, Percentile};
 
 use super::around::{Surroundings, shown};
-use super::demand::{self, SectionDemand};
+use super::demand::{self, SectionDemand, SectionEnd};
 use super::lex::{OptionRow, RawSection};
 use super::pattern::{self, OffsetPattern};
 use super::payload;
@@ -39,6 +39,10 @@ pub struct JobSection {
     /// How much and when.
     pub demand: SectionDemand,
     pub sync: Option<Sync>,
+    /// What the kernel is told of the order of its reads, in words of the target's option.
+    pub read_ahead: Option<&'static str>,
+    /// Files that were written are synced in the end.
+    pub end_fsync: bool,
     pub payload: Option<Payload>,
     /// Whether what was written is checked.
     pub verify: bool,
@@ -94,6 +98,8 @@ pub fn section(
         clones,
         depth: depth(&r, &target),
         sync: sync(&r, &pattern),
+        read_ahead: read_ahead(&r, &pattern, &target),
+        end_fsync: end_fsync(&r, &pattern, &demand.end, &target),
         payload: payload(&r, &pattern),
         verify: verify(&r, &pattern),
         cpus: cpus(&r, clones),
@@ -163,6 +169,49 @@ fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Sync> {
         r.wrong("fsync", "only one of sync, fsync and fdatasync can be expressed", ());
     }
     sync
+}
+
+/// fio tells it of every file that it opens, by the pattern unless asked otherwise.
+fn read_ahead(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    target: &TargetSpec,
+) -> Option<&'static str> {
+    let hint = match r.raw("fadvise_hint").unwrap_or("1") {
+        "0" => None,
+        "1" if pattern.order.walks() => Some("sequential"),
+        "1" | "random" => Some("random"),
+        "sequential" => Some("sequential"),
+        _ => r.wrong("fadvise_hint", "it is 0, 1, random or sequential", None),
+    };
+    hint.filter(|_| !target.direct && target.engine != FioEngine::Null)
+}
+
+/// Both sync each file once when a job has done its work, within its time, and not after a write that was synced.
+fn end_fsync(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    end: &SectionEnd,
+    target: &TargetSpec,
+) -> bool {
+    let asked: Vec<&str> =
+        ["end_fsync", "fsync_on_close"].into_iter().filter(|name| r.boolean(name, false)).collect();
+    for name in &asked {
+        if !pattern.writes() {
+            r.note_if(name, "nothing is written, so nothing is synced, in fio as here");
+        } else if (!end.time_based && end.bytes > target.size)
+            || (end.time_based && target.count > 1)
+        {
+            let what = "fio syncs each time it has gone over its files; more than one pass cannot be expressed";
+            r.wrong_but(name, what, "write loops=1 and no io_size above size, or fsync=N", ());
+        } else {
+            r.note_if(
+                name,
+                "the sync is an operation of its own here, with its latency; the run's time includes it, as in fio",
+            );
+        }
+    }
+    !asked.is_empty() && pattern.writes()
 }
 
 fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<Payload> {

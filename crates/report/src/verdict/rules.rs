@@ -315,10 +315,10 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
 fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let plan = &analysis.manifest.plan;
-    // Who pauses, joins later, or waits for writers keeps less than its depth outstanding.
+    // Who pauses, joins later, waits for writers or syncs in the end keeps less than its depth outstanding.
     let full = |w: &WorkloadPlan| {
         let waits = w.access.kind == AccessKind::Follow;
-        w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none() && !waits
+        w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none() && !waits && !w.end_fsync
     };
     // Of others' loads it is not known how many I/Os were to be outstanding.
     let closed = summary.origin.is_measured() && plan.workloads.iter().all(full);
@@ -456,8 +456,13 @@ fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     Some((VerdictStatus::Warned, reason("late", text)))
 }
 
-fn few(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let (op, totals) = whole_ops(summary).min_by_key(|(_, t)| main(t).count)?;
+fn few(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    // Syncs in the end only are as many as there are files, however long it runs.
+    let loads = &analysis.manifest.plan.workloads;
+    let asked = |op: OpKind| loads.iter().any(|w| w.mix.iter().any(|m| m.op == op));
+    let in_end = |op: OpKind| loads.iter().any(|w| w.end_fsync) && !asked(op);
+    let ops = whole_ops(summary).filter(|(op, _)| **op != OpKind::Fsync || !in_end(**op));
+    let (op, totals) = ops.min_by_key(|(_, t)| main(t).count)?;
     let count = main(totals).count;
     if count == 0 || count >= 2_995 {
         return None;

@@ -186,6 +186,14 @@ pub(super) fn abilities(
     )?;
     batch(w, path, can, driver)?;
     need(
+        w.drop_cache.is_none_or(|every| can.drops_cache && every.0 > 0),
+        &format!("{path}.drop_cache"),
+        format!(
+            "driver `{driver}` keeps nothing in the page cache with these options, or it is zero"
+        ),
+        "leave it out, or go through the page cache: driver `file` with direct = false, and a size above zero",
+    )?;
+    need(
         can.sync || w.sync == Sync::None || !w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
         format!("driver `{driver}` cannot sync with these options"),
@@ -193,6 +201,14 @@ pub(super) fn abilities(
             Some(with) => format!("it can with {with}; or use sync = \"none\""),
             None => "use sync = \"none\"".to_owned(),
         },
+    )?;
+    need(
+        !w.end_fsync || (can.ops.contains(&OpKind::Fsync) && w.mix.iter().any(|p| p.op.writes())),
+        &format!("{path}.end_fsync"),
+        format!(
+            "driver `{driver}` has no fsync with these options, or there is nothing written to sync"
+        ),
+        "leave it out, or write to files: driver `file`",
     )?;
     need(
         w.sync == Sync::None || w.mix.iter().any(|p| p.op.writes()),

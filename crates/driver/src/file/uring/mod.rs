@@ -28,6 +28,7 @@ use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status}
 
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::file::cache;
 use setup::RingSetup;
 use sys::{Ring, RingOp, SlotRef};
 
@@ -57,10 +58,10 @@ pub struct UringSession {
     /// Writes whose sync is still to be issued when their completion is seen.
     sync_due: u32,
     write_flags: i32,
-    trim: RingOp,
+    device: bool,
     iopoll: bool,
     submit_batch: u32,
-    files: usize,
+    files: Arc<Vec<OwnedFd>>,
     buffer_size: u64,
 }
 
@@ -97,10 +98,10 @@ impl UringSession {
             in_flight: 0,
             sync_due: 0,
             write_flags,
-            trim: if shared.device { RingOp::Discard } else { RingOp::Punch },
+            device: shared.device,
             iopoll: setup.iopoll,
             submit_batch: shared.submit_batch,
-            files: shared.files.len(),
+            files: Arc::clone(&shared.files),
             buffer_size: spec.buffer_size,
         })
     }
@@ -108,7 +109,7 @@ impl UringSession {
     #[inline]
     fn entry_for(&self, op: &Op) -> Result<RingOp> {
         let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
-        if usize::from(op.target) >= self.files || (moves && op.size > self.buffer_size) {
+        if usize::from(op.target) >= self.files.len() || (moves && op.size > self.buffer_size) {
             return Err(Error::internal("no such file, or block larger than the buffer")
                 .with("file", op.target)
                 .with("size", op.size));
@@ -117,7 +118,8 @@ impl UringSession {
             OpKind::Read => Ok(RingOp::Read),
             OpKind::Write => Ok(RingOp::Write { flags: self.write_flags }),
             OpKind::Fsync => Ok(RingOp::Sync { data: false }),
-            OpKind::Trim => Ok(self.trim),
+            OpKind::Trim if self.device => Ok(RingOp::Discard),
+            OpKind::Trim => Ok(RingOp::Punch),
             other => Err(Error::internal(format!("driver `file` knows no {}", other.name()))),
         }
     }
@@ -234,6 +236,10 @@ impl Session for UringSession {
 
     fn submit_batch(&self) -> u32 {
         self.submit_batch
+    }
+
+    fn drop_cached(&mut self, file: u16, offset: u64, len: u64) -> Result<()> {
+        cache::drop_part(&self.files[usize::from(file)], offset, len, self.device)
     }
 
     #[inline]

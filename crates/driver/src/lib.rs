@@ -18,6 +18,7 @@ mod options;
 pub mod ownership;
 mod path_error;
 mod patience;
+pub mod plugin;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;

@@ -5,7 +5,6 @@
 //! Callers: `engine` opens targets and drives sessions, `cli` lists drivers and resolves options.
 
 mod buffers;
-#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod contract;
 pub mod file;

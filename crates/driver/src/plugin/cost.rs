@@ -79,8 +79,10 @@ fn round(host: &mut HostSession, depth: u32, out: &mut Vec<Completion>) -> Resul
         return Ok(());
     }
     let wrong = out.iter().find(|c| !good(c)).map(|c| (c.status, Token::slot(c.token)));
-    Err(taillight_core::Error::target("the plug-in does not end the operation that does nothing (TL_NOOP)")
-        .with("ended", format!("{} of {depth}", out.len()))
-        .with_some("one ended", wrong.map(|(status, slot)| format!("{status}, in slot {slot}")))
-        .hint("answer kind 255 like any other operation: status 0, the token given back"))
+    Err(taillight_core::Error::target(
+        "the plug-in does not end the operation that does nothing (TL_NOOP)",
+    )
+    .with("ended", format!("{} of {depth}", out.len()))
+    .with_some("one ended", wrong.map(|(status, slot)| format!("{status}, in slot {slot}")))
+    .hint("answer kind 255 like any other operation: status 0, the token given back"))
 }

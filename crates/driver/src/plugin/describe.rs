@@ -97,8 +97,10 @@ impl PluginDescription {
         if said.ops.is_empty() {
             return Err(bad("names no operations"));
         }
-        ops(&said.ops, kinds).map_err(|word| bad("names an operation that its kind has not").with("ops", word))?;
-        ops(&said.batches, &BATCH_OPS).map_err(|word| bad("names a batch that there is not").with("batches", word))?;
+        ops(&said.ops, kinds)
+            .map_err(|word| bad("names an operation that its kind has not").with("ops", word))?;
+        ops(&said.batches, &BATCH_OPS)
+            .map_err(|word| bad("names a batch that there is not").with("batches", word))?;
         if said.max_depth > DEEPEST {
             return Err(bad("has a queue deeper than 4096").with("max_depth", said.max_depth));
         }
@@ -107,7 +109,9 @@ impl PluginDescription {
         }
         for option in &said.options {
             if PluginOptions::NAMES.contains(&option.name.as_str()) {
-                return Err(bad("has an option whose name is the host's").with("option", &option.name));
+                return Err(
+                    bad("has an option whose name is the host's").with("option", &option.name)
+                );
             }
             toml_of(&option.default).ok_or_else(|| {
                 bad("has an option whose default is no truth value, number or text")
@@ -176,11 +180,15 @@ impl PluginDescription {
         }
         for (name, value) in written {
             let Some(default) = all.get_mut(name) else {
-                let known = self.options.iter().map(|o| o.name.as_str()).chain(PluginOptions::NAMES);
+                let known =
+                    self.options.iter().map(|o| o.name.as_str()).chain(PluginOptions::NAMES);
                 let known: Vec<_> = known.collect();
-                return Err(Error::usage(format!("plug-in `{}` has no option `{name}`", self.name))
-                    .of_field(name)
-                    .hint(suggest::did_you_mean(name, &known)));
+                return Err(Error::usage(format!(
+                    "plug-in `{}` has no option `{name}`",
+                    self.name
+                ))
+                .of_field(name)
+                .hint(suggest::did_you_mean(name, &known)));
             };
             *default = match (&*default, value) {
                 (toml::Value::Float(_), toml::Value::Integer(n)) => toml::Value::Float(*n as f64),
@@ -265,7 +273,10 @@ mod tests {
             ("{}", "lacks a word"),
             (r#"{"name": "", "kind": "file"}"#, "no name"),
             (r#"{"name": "x", "kind": "file", "ops": []}"#, "no operations"),
-            (r#"{"name": "x", "kind": "file", "ops": ["get"]}"#, "an operation that its kind has not"),
+            (
+                r#"{"name": "x", "kind": "file", "ops": ["get"]}"#,
+                "an operation that its kind has not",
+            ),
             (r#"{"name": "x", "kind": "keyed", "ops": ["get"], "batches": ["scan"]}"#, "a batch"),
             (r#"{"name": "x", "kind": "file", "ops": ["read"], "max_depth": 5000}"#, "deeper"),
             (r#"{"name": "x", "kind": "file", "ops": ["read"], "admin": ["purge"]}"#, "an action"),

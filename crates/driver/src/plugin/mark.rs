@@ -63,9 +63,11 @@ impl MarkKeeper {
         let create = first(&[OpKind::Put, OpKind::Insert]);
         let renew = first(&[OpKind::Put, OpKind::Update, OpKind::Insert]);
         let (Some(create), Some(renew), true) = (create, renew, ops.contains(&OpKind::Get)) else {
-            return Err(Error::unavailable("the plug-in cannot keep the mark that says whose records are")
-                .with("it needs", "get, and put or insert")
-                .hint("a plug-in that only reads is used with options.read_only = true"));
+            return Err(Error::unavailable(
+                "the plug-in cannot keep the mark that says whose records are",
+            )
+            .with("it needs", "get, and put or insert")
+            .hint("a plug-in that only reads is used with options.read_only = true"));
         };
         let deletes = ops.contains(&OpKind::Delete);
         Ok(MarkKeeper { session: Mutex::new(session), create, renew, deletes })
@@ -75,7 +77,13 @@ impl MarkKeeper {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn one(host: &mut HostSession, kind: OpKind, key: &[u8], size: u64, flags: u16) -> Result<Completion> {
+    fn one(
+        host: &mut HostSession,
+        kind: OpKind,
+        key: &[u8],
+        size: u64,
+        flags: u16,
+    ) -> Result<Completion> {
         host.one(kind, key, size, flags, MonoClock.now().plus(PATIENCE_NS))
     }
 

@@ -91,7 +91,8 @@ impl PluginSettings {
     pub fn of(target: &TargetPlan) -> Result<PluginSettings> {
         let (mut host, mut own) = (toml::Table::new(), toml::Table::new());
         for (name, value) in &target.options {
-            let side = if PluginOptions::NAMES.contains(&name.as_str()) { &mut host } else { &mut own };
+            let side =
+                if PluginOptions::NAMES.contains(&name.as_str()) { &mut host } else { &mut own };
             side.insert(name.clone(), value.clone());
         }
         let options = PluginOptions::parse(PluginDriver::NAME, &host)?;
@@ -174,6 +175,9 @@ pub mod testing {
 
     /// The examples of the SDK.
     pub fn examples() -> Result<Vec<PathBuf>, String> {
-        ["null.c", "records.c"].iter().map(|name| compile(&sdk().join("examples/c").join(name))).collect()
+        ["null.c", "records.c"]
+            .iter()
+            .map(|name| compile(&sdk().join("examples/c").join(name)))
+            .collect()
     }
 }

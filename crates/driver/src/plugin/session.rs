@@ -165,7 +165,12 @@ impl PluginSession {
 
     /// Writes the key or keys of an operation into its slot; their bytes.
     #[inline]
-    fn write_keys(&mut self, slot: u32, count: u32, mut keys: impl Iterator<Item = u64>) -> Result<u32> {
+    fn write_keys(
+        &mut self,
+        slot: u32,
+        count: u32,
+        mut keys: impl Iterator<Item = u64>,
+    ) -> Result<u32> {
         let Some(rules) = &self.seat.rules else { return Ok(0) };
         let Some(queue) = self.queue.as_mut() else {
             return Err(Error::internal("a session that was given up"));
@@ -263,7 +268,10 @@ impl PluginSession {
         let (taken, ended) = queue.submit(&self.pending[..most], &mut done);
         self.done = done;
         let fits = usize::try_from(taken).is_ok_and(|taken| taken <= most);
-        if !fits || ended as usize > taken as usize + self.in_flight as usize || ended as usize > most {
+        if !fits
+            || ended as usize > taken as usize + self.in_flight as usize
+            || ended as usize > most
+        {
             return Err(odd_answer(taken, most, ended));
         }
         self.pending.drain(..taken as usize);
@@ -437,7 +445,14 @@ impl HostSession {
 
     /// One operation on the record `key`, whose value is or will be in slot 0. Errors: `Target` when it does not
     /// end before `until`.
-    pub fn one(&mut self, kind: OpKind, key: &[u8], size: u64, flags: u16, until: Stamp) -> Result<Completion> {
+    pub fn one(
+        &mut self,
+        kind: OpKind,
+        key: &[u8],
+        size: u64,
+        flags: u16,
+        until: Stamp,
+    ) -> Result<Completion> {
         let op = Op::keyed(kind, 0, size);
         let mut made = self.0.descriptor(&op, 0)?;
         made.flags |= KEEP | flags;

@@ -156,11 +156,13 @@ impl PluginLibrary {
             )
         })?;
         // SAFETY: a function of this name has the type that the header gives it.
-        let entry = unsafe { library.find::<unsafe extern "C" fn(u32) -> *const PluginTable>(ENTRY) };
+        let entry =
+            unsafe { library.find::<unsafe extern "C" fn(u32) -> *const PluginTable>(ENTRY) };
         let bad = |what: &str| Error::unavailable(what).with("library", name);
         let entry = entry.ok_or_else(|| {
-            bad("the library is no plug-in: it exports no taillight_driver_v1")
-                .hint("define that function as sdk/taillight_driver.h has it; in C++ within extern \"C\"")
+            bad("the library is no plug-in: it exports no taillight_driver_v1").hint(
+                "define that function as sdk/taillight_driver.h has it; in C++ within extern \"C\"",
+            )
         })?;
         library.keep();
         // SAFETY: the function takes a number and gives a table that lives as long as the library, or null.
@@ -294,7 +296,8 @@ impl PluginHandle {
         unsafe extern "C" fn emit(to: *mut c_void, name: PluginText, value: f64) {
             // SAFETY: `to` is the reference that `sample` below gave for the length of its call; the plug-in
             // vouches for the text.
-            let (out, name) = unsafe { (&mut *to.cast::<&mut dyn FnMut(&str, f64)>(), name.copy()) };
+            let (out, name) =
+                unsafe { (&mut *to.cast::<&mut dyn FnMut(&str, f64)>(), name.copy()) };
             if let Some(name) = name {
                 out(&name, value);
             }
@@ -399,9 +402,9 @@ mod crash {
     /// before: nothing can go on safely.
     pub fn named(library: &str) {
         let words = format!(
-            "taillight: the process crashed, with the plug-in {library} in it: most likely the plug-in did. What \
-             was measured and not yet on disk is lost; run it under gdb or valgrind, or check it: taillight \
-             drivers --check {library}\n"
+            "taillight: the process crashed, with the plug-in {library} in it: most likely the plug-in did. \
+             What was measured is saved by: taillight report RUN-DIRECTORY. What is wrong with the \
+             plug-in: taillight drivers --check {library}\n"
         );
         if WORDS.set(words).is_err() {
             return;
@@ -428,19 +431,21 @@ mod crash {
         }
     }
 
-    extern "C" fn handler(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         if let Some(words) = WORDS.get() {
             // SAFETY: write may be called in a handler.
             unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
         }
         let known = SIGNALS.iter().position(|s| *s == signal);
-        // SAFETY: sigaction and raise may be called in a handler; the fault comes again when this returns.
+        // SAFETY: sigaction and raise may be called in a handler, which the kernel gives its `info`; a fault comes
+        // again when this returns.
         unsafe {
             match BEFORE.get().zip(known) {
                 Some((before, n)) => libc::sigaction(signal, &before[n], std::ptr::null_mut()),
                 None => libc::signal(signal, libc::SIG_DFL) as libc::c_int,
             };
-            if signal == libc::SIGABRT {
+            // Sent by somebody, it does not come again by itself.
+            if (*info).si_code <= 0 {
                 libc::raise(signal);
             }
         }

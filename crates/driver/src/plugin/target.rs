@@ -58,8 +58,11 @@ pub fn check(spec: &OpenSpec<'_>) -> Result<PluginRequest> {
     }
     let loads = plan.workloads.iter().any(|w| w.keys.is_some()) && !settings.options.read_only;
     if said.keyed() && said.stores_data && loads && !settings.options.keep && !deletes(&can) {
-        return Err(Error::usage(format!("plug-in `{}` cannot delete what the run stores", said.name))
-            .hint("set options.keep = true: its records stay; or give the plug-in `delete`"));
+        return Err(Error::usage(format!(
+            "plug-in `{}` cannot delete what the run stores",
+            said.name
+        ))
+        .hint("set options.keep = true: its records stay; or give the plug-in `delete`"));
     }
     let keyed = said.keyed();
     let rules = plan.workloads.iter().filter(|_| keyed).map(|w| WorkloadRules::of(w, false));
@@ -166,7 +169,8 @@ impl PluginTarget {
         };
         let whole = empty || found.as_ref().is_some_and(|mark| mark.identity.whole);
         self.identity.whole = whole;
-        let new = OwnershipMark::new(self.identity.clone(), spec.run_id, keep, rules::form(spec.plan));
+        let new =
+            OwnershipMark::new(self.identity.clone(), spec.run_id, keep, rules::form(spec.plan));
         let held = match PluginMark::decide(&new, found.as_ref(), contents, confirmed, named)? {
             OwnershipDecision::Reuse(kept) => kept,
             OwnershipDecision::Create => {
@@ -247,7 +251,9 @@ impl PluginTarget {
     /// Deletes the records of this run, and those of earlier ones that its mark names.
     fn purge(&self) -> Result<()> {
         let Some((keeper, mark)) = &self.mark else {
-            return Err(Error::unavailable("what a plug-in only reads, or does not store, is not purged"));
+            return Err(Error::unavailable(
+                "what a plug-in only reads, or does not store, is not purged",
+            ));
         };
         if !deletes(&self.can) {
             return Err(Error::unavailable("the plug-in cannot delete records"));
@@ -281,7 +287,8 @@ fn plan_json(spec: &OpenSpec<'_>, settings: &PluginSettings) -> Result<String> {
     let plan = spec.plan;
     let workloads = &plan.workloads;
     let bytes = |w: &WorkloadPlan| {
-        let value = w.value.as_ref().map_or(w.block_size.max(), |v| v.value_bytes(w.block_size.max()));
+        let value =
+            w.value.as_ref().map_or(w.block_size.max(), |v| v.value_bytes(w.block_size.max()));
         value.saturating_mul(u64::from(w.batch.max(1)))
     };
     let json = serde_json::json!({

@@ -210,6 +210,7 @@ fn a_plug_in_that_breaks_the_contract_in_a_run_is_named() {
     let (code, said) =
         run(dir.path(), &never, "--ops 100 --depth 8 --runtime 1s --set run.drain_timeout=500ms");
     assert!([5, 6].contains(&code), "{code}: {said}");
+    std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
     let crash = faulty(dir.path(), "CRASH");
     let (code, said) = run(dir.path(), &crash, "--ops 100");
     assert!(

@@ -131,7 +131,8 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   taillight drivers
-  taillight drivers file")]
+  taillight drivers file
+  taillight drivers --check ./mine.so")]
 pub struct DriversArgs {
     /// Show this driver with all its options.
     #[arg(value_name = "NAME")]
@@ -142,6 +143,18 @@ pub struct DriversArgs {
     /// As JSON, for programs: a list of drivers.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
+    /// Check whether a plug-in keeps the contract, rule by rule; exit code 7 where it does not.
+    #[arg(long, value_name = "LIBRARY", conflicts_with_all = ["name", "markdown", "json"])]
+    pub check: Option<String>,
+    /// With --check: `target.path` for the plug-in. Default: a file in a new directory.
+    #[arg(long, value_name = "PATH", requires = "check")]
+    pub path: Option<String>,
+    /// With --check: an option of the plug-in, as often as needed.
+    #[arg(long = "option", value_name = "NAME=VALUE", requires = "check")]
+    pub options: Vec<String>,
+    /// The check itself, in this very process: a crash ends it.
+    #[arg(long, hide = true, requires = "check")]
+    pub in_process: bool,
 }
 
 /// Arguments of `doctor`.

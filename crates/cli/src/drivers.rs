@@ -11,10 +11,13 @@ use taillight_driver::{DRIVERS, Driver};
 use taillight_report::table::{self, wrap};
 
 use crate::args::DriversArgs;
-use crate::{output, registry};
+use crate::{output, plugin_check, registry};
 
 /// Runs the command. Errors: `Usage` for an unknown driver.
 pub fn main(args: &DriversArgs) -> Result<Exit> {
+    if let Some(library) = &args.check {
+        return plugin_check::main(args, library);
+    }
     if args.json {
         let list: Vec<DriverEntry> = match &args.name {
             Some(name) => vec![entry(registry::driver(name)?)],
@@ -45,7 +48,8 @@ fn table() -> String {
         }),
     );
     output::columns(&rows)
-        + "\nOptions of one: taillight drivers NAME\nOptions of all: taillight drivers -v\n"
+        + "\nOptions of one: taillight drivers NAME\nOptions of all: taillight drivers -v\n\
+           Other stores:   docs/stores.md\n"
 }
 
 /// A driver, for programs.

@@ -17,6 +17,7 @@ mod leftover;
 mod limits;
 mod outcome;
 mod output;
+mod plugin_check;
 mod problem;
 mod progress;
 mod registry;

@@ -1,13 +1,14 @@
 //! The rules of the contract as checks that any driver can be run through.
 //!
 //! Which checks apply follows from the driver's capabilities, and where it is opened from
-//! [`Driver::test_target`]. Nothing here measures. Callers: the tests of this crate. A target
-//! addressed by key is given records first; where a check reads or writes a block, it then gets or
+//! `test_target` or the user. Nothing here measures. Callers: the tests of this crate, and `taillight drivers
+//! --check`. A target addressed by key is given records first; where a check reads or writes a block, it then gets or
 //! inserts a record.
 
 mod claims;
 mod keyed;
 mod setup;
+#[cfg(any(test, feature = "testing"))]
 mod steps;
 
 use taillight_core::capability::Capabilities;
@@ -18,6 +19,7 @@ use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
 
 pub use keyed::keyed_plan;
 pub use setup::{TestSetup, TestTarget, plan, plan_for};
+#[cfg(any(test, feature = "testing"))]
 pub use steps::{one, open, session, target};
 
 use crate::contract::{Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target};
@@ -46,6 +48,13 @@ pub enum CheckResult {
 #[derive(Debug)]
 pub struct BrokenRule(String);
 
+impl BrokenRule {
+    /// The words.
+    pub fn why(&self) -> &str {
+        &self.0
+    }
+}
+
 impl<E: std::fmt::Display> From<E> for BrokenRule {
     fn from(why: E) -> BrokenRule {
         BrokenRule(why.to_string())
@@ -67,12 +76,13 @@ enum Reads {
 use Reads::{Any, Newest, Snapshot};
 
 /// Every check by name.
-const CHECKS: [(&str, Check, Reads); 21] = [
+const CHECKS: [(&str, Check, Reads); 22] = [
     ("options resolve to themselves", options, Any),
     ("buffers are apart and aligned", buffers, Any),
     ("one completion per token", tokens, Any),
     ("a full queue accepts nothing", full, Newest),
     ("reads return what was written", read_back, Newest),
+    ("what is said to be lost is not kept", claims::keeps_nothing, Newest),
     ("a sync after a write is timed", sync_after_write, Newest),
     ("every operation completes", every_op, Newest),
     ("reading past the end is a completion", past_the_end, Newest),
@@ -91,9 +101,12 @@ const CHECKS: [(&str, Check, Reads); 21] = [
     ("reads stay as they were at the start", claims::snapshot, Snapshot),
 ];
 
-/// Runs every check; each outcome with the name of its rule. Errors: when the target cannot be
-/// opened or closed at all.
-pub fn run(case: &TestCase<'_>) -> Tested<Vec<(&'static str, CheckResult)>> {
+/// Runs every check and tells `each` its rule, before with no outcome and then with it. Errors: when the target
+/// cannot be opened or closed at all.
+pub fn run(
+    case: &TestCase<'_>,
+    each: &mut dyn FnMut(&'static str, Option<&CheckResult>),
+) -> Tested<()> {
     let caps = case.driver.capabilities(&case.plan.target)?;
     let spec = OpenSpec {
         plan: &case.plan,
@@ -105,23 +118,34 @@ pub fn run(case: &TestCase<'_>) -> Tested<Vec<(&'static str, CheckResult)>> {
     let target = case.driver.open(&spec, &mut |_| true)?;
     let bench = CheckContext { case, caps, target };
     if bench.caps.keyed() {
+        each("records can be stored", None);
         keyed::load(&bench)?;
+        each("records can be stored", Some(&CheckResult::Kept));
     }
     let other = if bench.caps.snapshot { Newest } else { Snapshot };
     let checks = CHECKS.iter().filter(|(_, _, reads)| *reads != other);
-    let outcome = |check: Check| check(&bench).unwrap_or_else(|why| CheckResult::Broken(why.0));
-    let outcomes = checks.map(|(name, check, _)| (*name, outcome(*check))).collect();
+    for (name, check, _) in checks {
+        each(name, None);
+        let outcome = check(&bench).unwrap_or_else(|why| CheckResult::Broken(why.0));
+        each(name, Some(&outcome));
+    }
     bench.target.close()?;
-    Ok(outcomes)
+    Ok(())
 }
 
 /// Runs every check. Panics with the broken rules, if any.
+#[cfg(any(test, feature = "testing"))]
 pub fn assert_kept(case: &TestCase<'_>) {
     let plan = &case.plan;
     let depth = plan.workloads[0].queue_depth;
     let name = format!("{} at depth {depth}: {}", plan.target.driver, plan.target.options);
-    let mut outcomes = run(case).unwrap_or_else(|why| panic!("{name}: {}", why.0));
-    outcomes.retain(|(_, outcome)| matches!(outcome, CheckResult::Broken(_)));
+    let mut outcomes = Vec::new();
+    let mut broken = |rule, outcome: Option<&CheckResult>| {
+        outcomes.extend(
+            outcome.filter(|o| matches!(o, CheckResult::Broken(_))).map(|o| (rule, o.clone())),
+        );
+    };
+    run(case, &mut broken).unwrap_or_else(|why| panic!("{name}: {}", why.0));
     assert!(outcomes.is_empty(), "{name}: {outcomes:#?}");
 }
 

@@ -3,7 +3,6 @@
 //! sessions and owns clock, schedule and recorder; `cli` lists drivers and resolves options.
 
 mod buffers;
-#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod contract;
 pub mod file;
@@ -16,6 +15,7 @@ mod options;
 pub mod ownership;
 mod path_error;
 mod patience;
+pub mod plugin;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;

@@ -12,6 +12,7 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::kv::redis::RedisDriver,
     #[cfg(feature = "s3")]
     &crate::s3::S3,
+    &crate::plugin::PluginDriver,
     &crate::null::NullDriver,
     &crate::sim::SimDriver,
 ];

@@ -108,3 +108,20 @@ fn history(b: &CheckContext<'_>) -> Tested<Vec<(i64, Completion)>> {
     }
     Ok(all)
 }
+
+/// What says that it stores no data is not guarded: then nothing may be found that was written.
+pub(super) fn keeps_nothing(b: &CheckContext<'_>) -> Checked {
+    if b.caps.stores_data || !(b.can(OpKind::Read) && b.can(OpKind::Write)) {
+        return Ok(CheckResult::NotForIt("it says that it stores data, or does not write"));
+    }
+    let mut session = b.session()?;
+    session.buffer(0).fill(0x5A);
+    b.one(session.as_mut(), &b.op(OpKind::Write, 1))?;
+    session.buffer(0).fill(0);
+    b.one(session.as_mut(), &b.op(OpKind::Read, 1))?;
+    let kept = session.buffer(0).iter().all(|byte| *byte == 0x5A);
+    ensure(!kept, || {
+        "it says that it stores no data, but a read gives what was written".to_owned()
+    })?;
+    Ok(CheckResult::Kept)
+}

@@ -17,7 +17,7 @@ pub mod rocksdb;
 mod room;
 pub(crate) mod rules;
 mod session;
-mod sys;
+pub(crate) mod sys;
 mod target;
 pub(crate) mod written;
 

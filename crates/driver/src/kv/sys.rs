@@ -116,7 +116,7 @@ impl Library {
 }
 
 /// The file that holds the code at `address`, all links resolved.
-fn file_of(address: *const ()) -> Option<PathBuf> {
+pub fn file_of(address: *const ()) -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr only reads its own tables; `info` has room for one answer.
     let info = unsafe {

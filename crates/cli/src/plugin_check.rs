@@ -1,0 +1,197 @@
+//! `taillight drivers --check`: whether a plug-in keeps the contract, rule by rule, in plain words.
+//!
+//! The rules are those that every driver of this program is tested by. They run in a process of their own, so that a
+//! plug-in that crashes or never returns is named as one that does.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use taillight_core::exit::Exit;
+use taillight_core::plan::TargetPlan;
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, OpKind, Result};
+use taillight_driver::conformance::{self, CheckResult, TestCase, plan_for};
+use taillight_driver::plugin::Plugin;
+
+use crate::args::DriversArgs;
+use crate::{output, registry};
+
+/// How long all rules may take together.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How often the child is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+/// How the process of the check ends where all is well: 0 is what a plug-in gives that calls exit.
+const KEPT: Exit = Exit::GateUndecided;
+/// Bytes of a data set of blocks.
+const DATA_SET: u64 = 1 << 20;
+/// Depths that are tried, where the plug-in has a queue.
+const DEPTHS: [u32; 3] = [1, 8, 32];
+
+/// Runs the command. Errors: `Unavailable` when the library is no plug-in, `Usage` for options it has not.
+pub fn main(args: &DriversArgs, library: &str) -> Result<Exit> {
+    if args.in_process {
+        return check(args, library);
+    }
+    let program =
+        std::env::current_exe().map_err(|e| Error::internal("no program of my own").source(e))?;
+    let mut command = Command::new(program);
+    command.args(["drivers", "--in-process", "--check", library]);
+    command.args(args.path.iter().flat_map(|path| ["--path", path.as_str()]));
+    command.args(args.options.iter().flat_map(|option| ["--option", option.as_str()]));
+    let failed = |e| Error::unavailable("cannot start the check in a process of its own").source(e);
+    let mut child = command.spawn().map_err(failed)?;
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if Instant::now() > end {
+            let _ = child.kill();
+            let _ = child.wait();
+            output::line(
+                "\nThe plug-in did not come back: a call of it takes for ever (poll must end at until_ns).",
+            );
+            return Ok(Exit::TargetFailed);
+        }
+        std::thread::sleep(GLANCE);
+    };
+    if let Some(signal) = status.signal() {
+        output::line(&format!(
+            "\nThe plug-in crashed: signal {signal} ({}), in the rule named last.",
+            name_of(signal)
+        ));
+        return Ok(Exit::TargetFailed);
+    }
+    let all = [Exit::Usage, Exit::Refused, Exit::Unavailable, Exit::GateFailed, Exit::Internal];
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    if code == Some(KEPT.code()) {
+        return Ok(Exit::Ok);
+    }
+    Ok(all.into_iter().find(|exit| Some(exit.code()) == code).unwrap_or_else(|| {
+        output::line("\nThe plug-in ended the process: it must not call exit.");
+        Exit::TargetFailed
+    }))
+}
+
+fn name_of(signal: i32) -> &'static str {
+    match signal {
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        _ => "another signal",
+    }
+}
+
+/// Runs the rules here.
+fn check(args: &DriversArgs, library: &str) -> Result<Exit> {
+    let said = &Plugin::load(library)?.description;
+    let dir = std::env::temp_dir().join(format!("taillight-check-{}", std::process::id()));
+    std::fs::create_dir(&dir)
+        .map_err(|e| Error::unavailable("cannot make a directory").source(e))?;
+    let path = args.path.clone().unwrap_or_else(|| dir.join("data").display().to_string());
+    let broken = rules(args, library, path);
+    let left = std::fs::remove_dir(&dir).is_err();
+    let mut broken = broken?;
+    for word in said.unknown.keys() {
+        broken += 1;
+        output::line(&format!(
+            "  BROKEN   words of describe: `{word}` is none that this version knows"
+        ));
+    }
+    if left {
+        broken += 1;
+        let names = left_in(&dir);
+        output::line(&format!("  BROKEN   nothing is left: {} still has {names}", dir.display()));
+    }
+    Ok(match broken {
+        0 => {
+            output::line("\nThe plug-in keeps the contract.");
+            KEPT
+        }
+        n => {
+            output::line(&format!(
+                "\nThe plug-in breaks {n} {}.",
+                if n == 1 { "rule" } else { "rules" }
+            ));
+            Exit::GateFailed
+        }
+    })
+}
+
+fn left_in(dir: &Path) -> String {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names: Vec<String> =
+        entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.join(", ")
+}
+
+/// All rules at all depths; how many are broken.
+fn rules(args: &DriversArgs, library: &str, path: String) -> Result<u32> {
+    let driver = registry::driver("plugin")?;
+    let said = &Plugin::load(library)?.description;
+    let mut target =
+        TargetPlan { driver: "plugin".to_owned(), path: Some(path), ..TargetPlan::default() };
+    target.options.insert("library".to_owned(), library.into());
+    for option in &args.options {
+        let (name, value) = option
+            .split_once('=')
+            .ok_or_else(|| Error::usage("an option is NAME=VALUE").with("option", option))?;
+        let value =
+            format!("v = {value}").parse::<toml::Table>().ok().and_then(|t| t.get("v").cloned());
+        let text = option[name.len() + 1..].to_owned();
+        target.options.insert(name.to_owned(), value.unwrap_or(toml::Value::String(text)));
+    }
+    target.options = driver.resolve(&target)?;
+    let can = driver.capabilities(&target)?;
+    target.size = (!can.keyed()).then_some(ByteSize(DATA_SET));
+    output::line(&format!("plug-in {} {}: {}", said.name, said.version, said.about));
+    let names: Vec<_> = can.ops.iter().map(|op| op.name()).collect();
+    output::line(&format!(
+        "operations: {}; queue up to {} deep",
+        names.join(" "),
+        can.max_depth.max(1)
+    ));
+    for option in &said.options {
+        output::line(&format!("option {} = {}: {}", option.name, option.default, option.about));
+    }
+    let mut broken = 0;
+    for depth in DEPTHS.into_iter().filter(|d| *d <= can.max_depth.max(1)) {
+        for reverse in [false, true] {
+            if reverse && !can.ops.contains(&OpKind::Scan) {
+                continue;
+            }
+            let downwards = if reverse { ", scans downwards" } else { "" };
+            output::line(&format!("depth {depth}{downwards}"));
+            let plan = plan_for(&can, target.clone(), depth, reverse);
+            let mut told = |rule: &'static str, outcome: Option<&CheckResult>| {
+                let Some(outcome) = outcome else { return begin(rule) };
+                broken += u32::from(matches!(outcome, CheckResult::Broken(_)));
+                output::line(&match outcome {
+                    CheckResult::Kept => "kept".to_owned(),
+                    CheckResult::NotForIt(why) => format!("not for it: {why}"),
+                    CheckResult::Broken(why) => format!("BROKEN: {why}"),
+                });
+            };
+            let outcome = conformance::run(&TestCase { driver, plan, destroy: None }, &mut told);
+            if let Err(why) = outcome {
+                broken += 1;
+                output::line(&format!("BROKEN: {}", why.why()));
+                return Ok(broken);
+            }
+        }
+    }
+    Ok(broken)
+}
+
+/// The rule that is tried now: on the screen before it is, so that a crash is in it.
+fn begin(rule: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = write!(out, "  {rule} ... ");
+    let _ = out.flush();
+}

@@ -1,0 +1,88 @@
+//! What the bridge to a plug-in costs by itself, measured before each run by operations that do nothing.
+//!
+//! They pass all that an operation passes between the engine and the store: descriptor, call, answer. Figures are
+//! means over short blocks, since reading the clock costs more than an operation.
+
+use taillight_core::probe::Token;
+use taillight_core::{Clock, MonoClock, Result, Status};
+
+use super::session::HostSession;
+use crate::contract::{Completion, Session, Submitted};
+
+/// Blocks whose means are sorted, and operations of one.
+const BLOCKS: usize = 100;
+const OPERATIONS: u32 = 100;
+/// Longest wait for an answer, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Cost of an operation, ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BridgeCost {
+    /// Operations handed over together.
+    pub batch: u32,
+    pub p50: f64,
+    pub p99: f64,
+}
+
+impl std::fmt::Display for BridgeCost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let BridgeCost { batch, p50, p99 } = self;
+        write!(f, "{p50:.1} ns an operation (99 % of {BLOCKS} blocks: {p99:.1} ns)")?;
+        match batch {
+            1 => Ok(()),
+            n => write!(f, ", handed over by {n}"),
+        }
+    }
+}
+
+/// Measures, with as many operations at a time as the session is deep; the first blocks warm up. Errors: `Target`
+/// when the plug-in does not end a no-op well.
+pub fn measure(host: &mut HostSession, depth: u32) -> Result<BridgeCost> {
+    let depth = depth.max(1);
+    let mut out = Vec::with_capacity(depth as usize);
+    let mut means = Vec::with_capacity(2 * BLOCKS);
+    let rounds = OPERATIONS.div_ceil(depth);
+    for _ in 0..2 * BLOCKS {
+        let start = MonoClock.now();
+        for _ in 0..rounds {
+            round(host, depth, &mut out)?;
+        }
+        means.push(MonoClock.now().since(start) as f64 / f64::from(rounds * depth));
+    }
+    let mut means = means.split_off(BLOCKS);
+    means.sort_by(f64::total_cmp);
+    Ok(BridgeCost { batch: depth, p50: means[BLOCKS / 2], p99: means[BLOCKS * 99 / 100] })
+}
+
+/// One round of `depth` no-ops.
+#[inline]
+fn round(host: &mut HostSession, depth: u32, out: &mut Vec<Completion>) -> Result<()> {
+    out.clear();
+    for slot in 0..depth {
+        if let Submitted::Done(completion) = host.noop(slot)? {
+            out.push(completion);
+        }
+    }
+    if out.len() < depth as usize {
+        let session = host.session();
+        session.flush()?;
+        let left = depth - out.len() as u32;
+        // The clock is read only where the plug-in did not answer at once.
+        session.poll(0, None, out)?;
+        if out.len() < depth as usize {
+            let until = MonoClock.now().plus(PATIENCE_NS);
+            session.poll(left, Some(until), out)?;
+        }
+    }
+    let good = |c: &Completion| c.status == Status::OK && c.token.generation() == 1;
+    if out.len() == depth as usize && out.iter().all(good) {
+        return Ok(());
+    }
+    let wrong = out.iter().find(|c| !good(c)).map(|c| (c.status, Token::slot(c.token)));
+    Err(taillight_core::Error::target(
+        "the plug-in does not end the operation that does nothing (TL_NOOP)",
+    )
+    .with("ended", format!("{} of {depth}", out.len()))
+    .with_some("one ended", wrong.map(|(status, slot)| format!("{status}, in slot {slot}")))
+    .hint("answer kind 255 like any other operation: status 0, the token given back"))
+}

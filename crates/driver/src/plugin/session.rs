@@ -1,0 +1,478 @@
+//! One worker on a plug-in: operations become the descriptors of the ABI, and its answers completions.
+//!
+//! At depth 1 an operation is handed over inside `submit`, so that a store that answers at once is measured by its
+//! call alone. Deeper, operations are collected and handed over together by `flush`. Nothing is allocated per
+//! operation. A plug-in that ends what is not in flight, or refuses with nothing in flight, ends the run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use taillight_core::keys::KEY_MAX;
+use taillight_core::op::SyncKind;
+use taillight_core::probe::{SLOT_BITS, Token};
+use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
+
+use super::sys::{PluginDone, PluginHandle, PluginOp, PluginQueue};
+use crate::buffers::Buffers;
+use crate::contract::{Completion, Session, Submitted};
+use crate::kv::rules::WorkloadRules;
+use crate::kv::written::SessionKeys;
+
+/// Kind of the operation that does nothing.
+pub const NOOP: u8 = 255;
+/// Flags of an operation.
+const KEEP: u16 = 1;
+const REVERSE: u16 = 2;
+pub const MARK: u16 = 4;
+
+/// Time that sessions were inside the store by the plug-in's own stamps, ns; each session alone writes its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct StoreTime(AtomicU64);
+
+impl StoreTime {
+    pub fn total(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    #[inline]
+    fn add(&self, ns: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(ns), Ordering::Relaxed);
+    }
+}
+
+/// What a session is made from.
+pub struct PluginSeat {
+    pub worker: u32,
+    pub depth: u32,
+    /// Bytes of a slot's buffer.
+    pub buffer_size: u64,
+    /// Records of the largest batch.
+    pub batch: u32,
+    pub keep: bool,
+    /// How keys are written; none where blocks are named by offset.
+    pub rules: Option<WorkloadRules>,
+    /// Operations handed over at once.
+    pub submit_batch: u32,
+    /// The plug-in has a `poll`.
+    pub polls: bool,
+    pub time: Arc<StoreTime>,
+    pub written: Arc<SessionKeys>,
+}
+
+/// An operation that the plug-in has, or will get.
+#[derive(Debug, Clone, Copy)]
+struct LiveOp {
+    /// What the plug-in knows it by; 0 where nothing is in flight.
+    tag: u64,
+    token: Token,
+    /// It has a count of records.
+    counted: bool,
+    /// Its sync is timed.
+    synced: bool,
+}
+
+/// The session.
+pub struct PluginSession {
+    /// Gone only when it is given up.
+    queue: Option<PluginQueue>,
+    seat: PluginSeat,
+    /// Where in a slot its keys begin.
+    keys_at: usize,
+    /// Bytes from slot to slot.
+    stride: u64,
+    key: Box<[u8; KEY_MAX]>,
+    live: Vec<LiveOp>,
+    generation: u64,
+    /// Not handed over yet.
+    pending: Vec<PluginOp>,
+    /// Handed over and not ended.
+    in_flight: u32,
+    done: Vec<PluginDone>,
+    /// Ended while operations were handed over.
+    ended: Vec<Completion>,
+}
+
+impl PluginSession {
+    /// A session of the opened target. Errors: `Unavailable` when there is no memory, or the plug-in refuses.
+    pub fn new(target: &Arc<PluginHandle>, seat: PluginSeat) -> Result<PluginSession> {
+        let depth = seat.depth.max(1);
+        let longest = seat.rules.as_ref().map_or(KEY_MAX, |r| r.format.longest());
+        let keys = match seat.rules {
+            None => 64,
+            Some(_) => (longest + 4) * seat.batch.max(1) as usize,
+        };
+        let keys_at = (seat.buffer_size as usize).next_multiple_of(64);
+        let no_memory = |e| {
+            Error::unavailable("not enough memory for the buffers of a session")
+                .source(e)
+                .hint("use a smaller depth or smaller blocks")
+        };
+        let memory = Buffers::new(depth, (keys_at + keys) as u64).map_err(no_memory)?;
+        let stride = if depth > 1 { memory.ptr(1) as u64 - memory.ptr(0) as u64 } else { 0 };
+        let queue = target.session(seat.worker, depth, memory, seat.buffer_size)?;
+        let none = LiveOp { tag: 0, token: Token(0), counted: false, synced: false };
+        Ok(PluginSession {
+            queue: Some(queue),
+            seat,
+            keys_at,
+            stride,
+            key: Box::new([0; KEY_MAX]),
+            live: vec![none; depth as usize],
+            generation: 1,
+            pending: Vec::with_capacity(depth as usize),
+            in_flight: 0,
+            done: vec![PluginDone::default(); depth as usize],
+            ended: Vec::with_capacity(depth as usize),
+        })
+    }
+
+    fn depth(&self) -> usize {
+        self.live.len()
+    }
+
+    fn queue(&mut self) -> Result<&mut PluginQueue> {
+        self.queue.as_mut().ok_or_else(|| Error::internal("a session that was given up"))
+    }
+
+    /// The descriptor of `op` without its key. Errors: `Internal` where the value is larger than the buffer.
+    #[inline]
+    fn descriptor(&self, op: &Op, slot: u32) -> Result<PluginOp> {
+        if op.kind.writes() && op.bytes() > self.seat.buffer_size {
+            return Err(Error::internal("value larger than the buffer").with("size", op.bytes()));
+        }
+        let rules = self.seat.rules.as_ref();
+        let durable = op.kind.writes() && rules.is_some_and(|r| r.durable);
+        let reverse = op.kind == OpKind::Scan && rules.is_some_and(|r| r.reverse);
+        Ok(PluginOp {
+            kind: op.kind as u8,
+            sync: match op.sync {
+                Some(SyncKind::Fsync) => 2,
+                Some(SyncKind::Fdatasync) => 1,
+                None => u8::from(durable),
+            },
+            target: op.target,
+            count: op.count.max(1),
+            offset: if rules.is_some() { op.key } else { op.offset },
+            size: op.size,
+            slot,
+            key_at: u64::from(slot) * self.stride + self.keys_at as u64,
+            value_at: u64::from(slot) * self.stride,
+            field: op.field,
+            flags: u16::from(self.seat.keep) * KEEP | u16::from(reverse) * REVERSE,
+            ..PluginOp::default()
+        })
+    }
+
+    /// Writes the key or keys of an operation into its slot; their bytes.
+    #[inline]
+    fn write_keys(
+        &mut self,
+        slot: u32,
+        count: u32,
+        mut keys: impl Iterator<Item = u64>,
+    ) -> Result<u32> {
+        let Some(rules) = &self.seat.rules else { return Ok(0) };
+        let Some(queue) = self.queue.as_mut() else {
+            return Err(Error::internal("a session that was given up"));
+        };
+        let out = &mut queue.memory.slot(slot)[self.keys_at..];
+        if count <= 1 {
+            let key = rules.format.write(keys.next().unwrap_or(0), &mut self.key);
+            out[..key.len()].copy_from_slice(key);
+            return Ok(key.len() as u32);
+        }
+        let mut at = 0;
+        for n in keys.take(count as usize) {
+            let key = rules.format.write(n, &mut self.key);
+            let Some(place) = out.get_mut(at..at + 4 + key.len()) else {
+                return Err(Error::internal("a batch larger than the plan's").with("count", count));
+            };
+            place[..4].copy_from_slice(&(key.len() as u32).to_ne_bytes());
+            place[4..].copy_from_slice(key);
+            at += place.len();
+        }
+        Ok(at as u32)
+    }
+
+    /// Takes `op` in; `made` is its descriptor.
+    #[inline]
+    fn take(&mut self, mut made: PluginOp, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        self.generation += 1;
+        made.token = self.generation << SLOT_BITS | u64::from(slot);
+        let counted = made.count > 1 || made.kind == OpKind::Scan as u8;
+        let synced = op.sync.is_some() && self.seat.rules.is_none();
+        self.live[slot as usize] = LiveOp { tag: made.token, token, counted, synced };
+        if op.kind.writes() {
+            self.seat.written.note(op.key, op.count, op.size);
+        }
+        if self.live.len() > 1 {
+            self.pending.push(made);
+            return Ok(Submitted::Queued);
+        }
+        let mut done = PluginDone::default();
+        let (taken, ended) = self.queue()?.submit(&[made], std::slice::from_mut(&mut done));
+        match (taken, ended) {
+            (1, 1) => self.complete(&done).map(Submitted::Done),
+            (1, 0) if self.seat.polls => {
+                self.in_flight = 1;
+                Ok(Submitted::Queued)
+            }
+            (1, 0) => Err(never_ends()),
+            _ => Err(odd_answer(taken, 1, ended)),
+        }
+    }
+
+    /// Whether one more operation would be too many.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.pending.len() + self.in_flight as usize + self.ended.len() >= self.depth()
+    }
+
+    /// The end of an operation that is in flight. Errors: `Target` where the plug-in ends another one.
+    #[inline]
+    fn complete(&mut self, done: &PluginDone) -> Result<Completion> {
+        let slot = (done.token & ((1 << SLOT_BITS) - 1)) as usize;
+        let live = match self.live.get_mut(slot) {
+            Some(live) if live.tag == done.token && live.tag != 0 => live,
+            _ => return Err(not_in_flight(done)),
+        };
+        live.tag = 0;
+        let live = *live;
+        if done.end_ns > done.start_ns && done.start_ns > 0 {
+            self.seat.time.add(done.end_ns - done.start_ns);
+        }
+        Ok(Completion {
+            token: live.token,
+            status: Status(done.status),
+            moved: done.moved,
+            sync_ns: live.synced.then_some(done.sync_ns),
+            first: (done.first_ns > 0).then_some(Stamp(done.first_ns as i64)),
+            count: if live.counted { done.count } else { 0 },
+            retries: done.retries,
+        })
+    }
+
+    /// Hands pending operations over, as many as the plug-in takes at once.
+    fn hand_over(&mut self) -> Result<()> {
+        let most = match self.seat.submit_batch {
+            0 => self.pending.len(),
+            n => self.pending.len().min(n as usize),
+        };
+        if most == 0 {
+            return Ok(());
+        }
+        let mut done = std::mem::take(&mut self.done);
+        let Some(queue) = self.queue.as_mut() else {
+            return Err(Error::internal("a session that was given up"));
+        };
+        let (taken, ended) = queue.submit(&self.pending[..most], &mut done);
+        self.done = done;
+        let fits = usize::try_from(taken).is_ok_and(|taken| taken <= most);
+        if !fits
+            || ended as usize > taken as usize + self.in_flight as usize
+            || ended as usize > most
+        {
+            return Err(odd_answer(taken, most, ended));
+        }
+        self.pending.drain(..taken as usize);
+        self.in_flight = self.in_flight + taken as u32 - ended;
+        for n in 0..ended as usize {
+            let completion = self.complete(&{ self.done[n] })?;
+            self.ended.push(completion);
+        }
+        if self.in_flight > 0 && !self.seat.polls {
+            return Err(never_ends());
+        }
+        if taken == 0 && self.in_flight == 0 {
+            return Err(broken("it accepts no operation while none is in flight"));
+        }
+        Ok(())
+    }
+
+    /// One call of the plug-in's `poll`: completions go to `out`; how many.
+    fn reap(&mut self, min: u32, until: u64, out: &mut Vec<Completion>) -> Result<u32> {
+        let room = self.in_flight as usize;
+        let mut done = std::mem::take(&mut self.done);
+        let Some(queue) = self.queue.as_mut() else {
+            return Err(Error::internal("a session that was given up"));
+        };
+        let came = queue.poll(&mut done[..room], min.min(room as u32), until);
+        self.done = done;
+        if came < 0 {
+            return Err(Error::target("the plug-in says that a session is lost").with("code", came));
+        }
+        if came as usize > room {
+            return Err(broken("it ends more operations than are in flight")
+                .with("ended", came)
+                .with("in flight", room));
+        }
+        self.in_flight -= came as u32;
+        for n in 0..came as usize {
+            let completion = self.complete(&{ self.done[n] })?;
+            out.push(completion);
+        }
+        Ok(came as u32)
+    }
+}
+
+/// A plug-in that breaks the contract.
+#[cold]
+fn broken(how: &str) -> Error {
+    Error::target(format!("the plug-in breaks the contract: {how}"))
+        .hint("taillight drivers --check LIBRARY says what else is wrong with it")
+}
+
+#[cold]
+fn not_in_flight(done: &PluginDone) -> Error {
+    broken("it ended an operation that is not in flight: one that had ended before, or was never given to it")
+        .with("token", format!("{:#x}", done.token))
+}
+
+#[cold]
+fn never_ends() -> Error {
+    broken("it has no poll, and did not end an operation inside submit")
+}
+
+#[cold]
+fn odd_answer(taken: i32, given: usize, ended: u32) -> Error {
+    match taken {
+        ..0 => Error::target("the plug-in says that a session is lost").with("code", taken),
+        0 => broken("it accepts no operation while none is in flight"),
+        _ => broken("it accepts or ends more operations than it was given")
+            .with("given", given)
+            .with("accepted", taken)
+            .with("ended", ended),
+    }
+}
+
+impl Session for PluginSession {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        let size = self.seat.buffer_size as usize;
+        match self.queue.as_mut() {
+            Some(queue) => &mut queue.memory.slot(slot)[..size],
+            None => &mut [],
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        if self.is_full() {
+            return Ok(Submitted::Full);
+        }
+        let mut made = self.descriptor(op, slot)?;
+        // A scan begins at one key.
+        let keys = if op.kind == OpKind::Scan { 1 } else { op.count };
+        made.key_len = self.write_keys(slot, keys, op.key..=u64::MAX)?;
+        self.take(made, op, slot, token)
+    }
+
+    fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
+        if self.is_full() {
+            return Ok(Submitted::Full);
+        }
+        let mut made = self.descriptor(op, slot)?;
+        made.key_len = self.write_keys(slot, op.count, keys.iter().copied())?;
+        self.take(made, op, slot, token)
+    }
+
+    fn submit_batch(&self) -> u32 {
+        match self.seat.submit_batch {
+            0 => u32::MAX,
+            n => n,
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.hand_over()
+    }
+
+    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        let end = until.map_or(u64::MAX, |at| at.0.max(0) as u64);
+        let mut came = 0;
+        loop {
+            if !self.pending.is_empty() {
+                self.hand_over()?;
+            }
+            came += self.ended.len() as u32;
+            out.append(&mut self.ended);
+            if self.in_flight > 0 {
+                let wait = min.saturating_sub(came);
+                came += self.reap(wait, if wait == 0 { 0 } else { end }, out)?;
+            }
+            let waits = came < min && (self.in_flight > 0 || !self.pending.is_empty());
+            if !waits || MonoClock.now().0 as u64 >= end {
+                return Ok(());
+            }
+        }
+    }
+
+    fn abandon(self: Box<Self>) {
+        // What is in flight may still be written to: `drop` leaves it alone.
+    }
+}
+
+impl Drop for PluginSession {
+    fn drop(&mut self) {
+        if self.in_flight > 0
+            && let Some(queue) = self.queue.take()
+        {
+            queue.leak();
+        }
+    }
+}
+
+/// One operation by a key of the host's, outside the load.
+pub struct HostSession(PluginSession);
+
+impl HostSession {
+    /// Depth and buffer as given; the queue must be empty between calls.
+    pub fn new(session: PluginSession) -> HostSession {
+        HostSession(session)
+    }
+
+    pub fn session(&mut self) -> &mut PluginSession {
+        &mut self.0
+    }
+
+    /// Does nothing, through all that an operation passes.
+    #[inline]
+    pub fn noop(&mut self, slot: u32) -> Result<Submitted> {
+        let op = Op::block(OpKind::Read, 0, 0, 0);
+        let mut made = self.0.descriptor(&op, slot)?;
+        made.kind = NOOP;
+        self.0.take(made, &op, slot, Token::new(1, slot))
+    }
+
+    /// One operation on the record `key`, whose value is or will be in slot 0. Errors: `Target` when it does not
+    /// end before `until`.
+    pub fn one(
+        &mut self,
+        kind: OpKind,
+        key: &[u8],
+        size: u64,
+        flags: u16,
+        until: Stamp,
+    ) -> Result<Completion> {
+        let op = Op::keyed(kind, 0, size);
+        let mut made = self.0.descriptor(&op, 0)?;
+        made.flags |= KEEP | flags;
+        made.sync = u8::from(kind.writes());
+        made.key_len = key.len() as u32;
+        let keys_at = self.0.keys_at;
+        let out = &mut self.0.queue()?.memory.slot(0)[keys_at..];
+        let fits = out.get_mut(..key.len()).ok_or_else(|| Error::internal("a key too long"))?;
+        fits.copy_from_slice(key);
+        match self.0.take(made, &op, 0, Token::new(1, 0))? {
+            Submitted::Done(completion) => return Ok(completion),
+            Submitted::Full => return Err(broken("it is full with nothing in flight")),
+            Submitted::Queued => {}
+        }
+        let mut out = Vec::with_capacity(1);
+        self.0.poll(1, Some(until), &mut out)?;
+        out.pop().ok_or_else(|| {
+            Error::target("the plug-in did not end an operation in time")
+                .with("operation", kind.name())
+                .hint("every accepted operation ends, in submit or in poll")
+        })
+    }
+}

@@ -1,0 +1,453 @@
+//! The border to a plug-in: the C structs of `sdk/taillight_driver.h`, and the calls through them.
+//!
+//! The only place that believes what a plug-in says of its functions. Everything that it gives back as data is
+//! looked at by the callers. A library is never unloaded.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use taillight_core::{Error, Result};
+
+use crate::buffers::Buffers;
+use crate::kv::sys::{Library, LibrarySource, file_of};
+
+/// The ABI that this host speaks.
+pub const ABI: u32 = 1;
+/// The one function that a plug-in exports.
+const ENTRY: &str = "taillight_driver_v1\0";
+/// Bytes of words about an error.
+const ERROR_LEN: usize = 512;
+/// How long a text of a plug-in may be, bytes.
+const TEXT_MAX: usize = 1 << 20;
+
+const SOURCE: LibrarySource = LibrarySource {
+    driver: "plugin",
+    names: &[],
+    install: "build it as sdk/taillight_driver.h says",
+};
+
+/// `tl_op`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PluginOp {
+    pub token: u64,
+    pub kind: u8,
+    pub sync: u8,
+    pub target: u16,
+    pub count: u32,
+    pub offset: u64,
+    pub size: u64,
+    pub slot: u32,
+    pub key_len: u32,
+    pub key_at: u64,
+    pub value_at: u64,
+    pub field: u16,
+    pub flags: u16,
+    pub reserved: u32,
+}
+
+/// `tl_done`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PluginDone {
+    pub token: u64,
+    pub status: i32,
+    pub count: u32,
+    pub moved: u64,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub first_ns: u64,
+    pub sync_ns: u64,
+    pub retries: u16,
+    pub reserved: [u16; 3],
+}
+
+const _: () = assert!(size_of::<PluginOp>() == 64 && size_of::<PluginDone>() == 64);
+
+/// `tl_shape`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct PluginShape {
+    size: u32,
+    pub align: u32,
+    pub file_size: u64,
+}
+
+#[repr(C)]
+struct PluginSessionSpec {
+    size: u32,
+    worker: u32,
+    depth: u32,
+    reserved: u32,
+    memory: *mut c_void,
+    memory_len: u64,
+    slot_size: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PluginText {
+    at: *const c_char,
+    len: usize,
+}
+
+type Said = *mut c_char;
+type EmitFn = unsafe extern "C" fn(*mut c_void, PluginText, f64);
+type OpenFn =
+    unsafe extern "C" fn(PluginText, *mut *mut c_void, *mut PluginShape, Said, usize) -> c_int;
+type SessionFn = unsafe extern "C" fn(
+    *mut c_void,
+    *const PluginSessionSpec,
+    *mut *mut c_void,
+    Said,
+    usize,
+) -> c_int;
+type SubmitFn =
+    unsafe extern "C" fn(*mut c_void, *const PluginOp, u32, *mut PluginDone, *mut u32) -> i32;
+type PollFn = unsafe extern "C" fn(*mut c_void, *mut PluginDone, u32, u32, u64) -> i32;
+
+/// `tl_driver`, as much of it as this host knows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PluginTable {
+    size: u32,
+    abi: u32,
+    describe: Option<unsafe extern "C" fn() -> PluginText>,
+    open: Option<OpenFn>,
+    close: Option<unsafe extern "C" fn(*mut c_void)>,
+    session: Option<SessionFn>,
+    close_session: Option<unsafe extern "C" fn(*mut c_void)>,
+    submit: Option<SubmitFn>,
+    poll: Option<PollFn>,
+    // Optional from here on.
+    admin: Option<unsafe extern "C" fn(*mut c_void, u32, Said, usize) -> c_int>,
+    sample: Option<unsafe extern "C" fn(*mut c_void, EmitFn, *mut c_void)>,
+}
+
+/// Bytes of a table that has what every plug-in needs.
+const NEEDED: usize = std::mem::offset_of!(PluginTable, admin);
+
+/// A loaded plug-in, for as long as the process lives.
+pub struct PluginLibrary {
+    /// The file it was loaded from, all links resolved.
+    pub file: Option<PathBuf>,
+    describe: unsafe extern "C" fn() -> PluginText,
+    open: OpenFn,
+    close: unsafe extern "C" fn(*mut c_void),
+    session: SessionFn,
+    close_session: unsafe extern "C" fn(*mut c_void),
+    submit: SubmitFn,
+    poll: Option<PollFn>,
+    admin: Option<unsafe extern "C" fn(*mut c_void, u32, Said, usize) -> c_int>,
+    sample: Option<unsafe extern "C" fn(*mut c_void, EmitFn, *mut c_void)>,
+}
+
+impl PluginLibrary {
+    /// Loads it for good. Errors: `Unavailable` when there is no such library, it exports no driver, or one
+    /// for another ABI.
+    pub fn load(name: &str) -> Result<PluginLibrary> {
+        crash::named(name);
+        let library = Library::open(&SOURCE, name).map_err(|e| {
+            e.hint(
+                "options.library names the file of the plug-in, with a directory (./mine.so); \
+                    sdk/taillight_driver.h says how one is built",
+            )
+        })?;
+        // SAFETY: a function of this name has the type that the header gives it.
+        let entry =
+            unsafe { library.find::<unsafe extern "C" fn(u32) -> *const PluginTable>(ENTRY) };
+        let bad = |what: &str| Error::unavailable(what).with("library", name);
+        let entry = entry.ok_or_else(|| {
+            bad("the library is no plug-in: it exports no taillight_driver_v1").hint(
+                "define that function as sdk/taillight_driver.h has it; in C++ within extern \"C\"",
+            )
+        })?;
+        library.keep();
+        // SAFETY: the function takes a number and gives a table that lives as long as the library, or null.
+        let table = unsafe { entry(ABI) };
+        if table.is_null() {
+            return Err(bad("the plug-in does not speak this host's ABI").with("host ABI", ABI).hint(
+                "the plug-in was built for another version of Taillight: build it anew with this \
+                 one's sdk/taillight_driver.h",
+            ));
+        }
+        // SAFETY: not null, and every table begins with its size and its ABI.
+        let (size, abi) = unsafe { ((*table).size as usize, (*table).abi) };
+        if abi != ABI || size < NEEDED {
+            return Err(bad("the plug-in has another ABI than this host")
+                .with("plug-in ABI", format!("{abi}, a table of {size} bytes"))
+                .with("host ABI", format!("{ABI}, a table of at least {NEEDED} bytes"))
+                .hint("set .size = sizeof(tl_driver), .abi = TAILLIGHT_ABI, and build it anew"));
+        }
+        let mut known = std::mem::MaybeUninit::<PluginTable>::zeroed();
+        // SAFETY: `size` bytes are readable by the plug-in's word, and no more than the table holds are copied;
+        // all-zero functions are none.
+        let known = unsafe {
+            let bytes = size.min(size_of::<PluginTable>());
+            std::ptr::copy_nonoverlapping(table.cast::<u8>(), known.as_mut_ptr().cast(), bytes);
+            known.assume_init()
+        };
+        PluginLibrary::of(&known, file_of(entry as *const ())).ok_or_else(|| {
+            bad("the plug-in lacks a function that every one has")
+                .with("needed", "describe, open, close, session, close_session, submit")
+        })
+    }
+
+    fn of(table: &PluginTable, file: Option<PathBuf>) -> Option<PluginLibrary> {
+        Some(PluginLibrary {
+            file,
+            describe: table.describe?,
+            open: table.open?,
+            close: table.close?,
+            session: table.session?,
+            close_session: table.close_session?,
+            submit: table.submit?,
+            poll: table.poll,
+            admin: table.admin,
+            sample: table.sample,
+        })
+    }
+
+    /// What it says of itself. Errors: `Unavailable` when that is no text.
+    pub fn describe(&self) -> Result<String> {
+        // SAFETY: takes nothing; the text is good for ever by the contract.
+        let text = unsafe { (self.describe)() };
+        // SAFETY: as above.
+        unsafe { text.copy() }
+            .ok_or_else(|| Error::unavailable("what the plug-in says of itself is no UTF-8 text"))
+    }
+
+    pub fn can_poll(&self) -> bool {
+        self.poll.is_some()
+    }
+}
+
+impl PluginText {
+    fn of(text: &str) -> PluginText {
+        PluginText { at: text.as_ptr().cast(), len: text.len() }
+    }
+
+    /// # Safety
+    /// `len` bytes at `at` are readable, or `at` is null.
+    unsafe fn copy(self) -> Option<String> {
+        if self.at.is_null() || self.len > TEXT_MAX {
+            return None;
+        }
+        // SAFETY: not null; readable by the caller's word.
+        let bytes = unsafe { std::slice::from_raw_parts(self.at.cast::<u8>(), self.len) };
+        std::str::from_utf8(bytes).ok().map(str::to_owned)
+    }
+}
+
+/// Calls what may leave words about an error.
+fn asked(what: &str, call: impl FnOnce(Said, usize) -> c_int) -> Result<c_int> {
+    let mut said = [0u8; ERROR_LEN];
+    let code = call(said.as_mut_ptr().cast(), said.len() - 1);
+    if code >= 0 {
+        return Ok(code);
+    }
+    let end = said.iter().position(|b| *b == 0).unwrap_or(0);
+    let words = String::from_utf8_lossy(&said[..end]).into_owned();
+    Err(Error::unavailable(format!("the plug-in failed to {what}"))
+        .with_some("it says", Some(words).filter(|w| !w.is_empty()))
+        .with("code", code))
+}
+
+/// An opened target of a plug-in.
+pub struct PluginHandle {
+    library: &'static PluginLibrary,
+    target: *mut c_void,
+}
+
+// SAFETY: by the contract calls for a target may come from any thread; the plug-in looks after its own data.
+unsafe impl Send for PluginHandle {}
+// SAFETY: as above.
+unsafe impl Sync for PluginHandle {}
+
+impl PluginHandle {
+    /// Opens by a plan in JSON. Errors: `Unavailable` with the plug-in's words.
+    pub fn open(
+        library: &'static PluginLibrary,
+        plan: &str,
+        file_size: u64,
+    ) -> Result<(PluginHandle, PluginShape)> {
+        let size = size_of::<PluginShape>() as u32;
+        let mut shape = PluginShape { size, align: 1, file_size };
+        let mut target = std::ptr::null_mut();
+        // SAFETY: the pointers are good for the call, and of the types that the header gives.
+        asked("open the target", |said, len| unsafe {
+            (library.open)(PluginText::of(plan), &mut target, &mut shape, said, len)
+        })?;
+        Ok((PluginHandle { library, target }, shape))
+    }
+
+    /// Performs an action; its answer. Errors: `Unavailable` with the plug-in's words, or when it has none.
+    pub fn admin(&self, action: u32) -> Result<c_int> {
+        let admin = self.library.admin;
+        let admin = admin.ok_or_else(|| Error::unavailable("the plug-in has no administration"))?;
+        // SAFETY: the target is open as long as `self` lives.
+        asked("do what was asked", |said, len| unsafe { admin(self.target, action, said, len) })
+    }
+
+    /// Its statistics now.
+    pub fn sample(&self, mut out: &mut dyn FnMut(&str, f64)) {
+        unsafe extern "C" fn emit(to: *mut c_void, name: PluginText, value: f64) {
+            // SAFETY: `to` is the reference that `sample` below gave for the length of its call; the plug-in
+            // vouches for the text.
+            let (out, name) =
+                unsafe { (&mut *to.cast::<&mut dyn FnMut(&str, f64)>(), name.copy()) };
+            if let Some(name) = name {
+                out(&name, value);
+            }
+        }
+        if let Some(sample) = self.library.sample {
+            // SAFETY: the target is open; `out` outlives the call, and `emit` takes it for what it is.
+            unsafe { sample(self.target, emit, (&raw mut out).cast()) };
+        }
+    }
+
+    /// A session over memory of its own. Errors: `Unavailable` with the plug-in's words.
+    pub fn session(
+        self: &Arc<Self>,
+        worker: u32,
+        depth: u32,
+        mut memory: Buffers,
+        slot_size: u64,
+    ) -> Result<PluginQueue> {
+        let all = memory.all();
+        let spec = PluginSessionSpec {
+            size: size_of::<PluginSessionSpec>() as u32,
+            worker,
+            depth,
+            reserved: 0,
+            memory: all.as_mut_ptr().cast(),
+            memory_len: all.len() as u64,
+            slot_size,
+        };
+        let mut session = std::ptr::null_mut();
+        // SAFETY: the target is open; the pointers are good for the call, the memory until the session is closed.
+        asked("make a session", |said, len| unsafe {
+            (self.library.session)(self.target, &spec, &mut session, said, len)
+        })?;
+        Ok(PluginQueue { session, memory, target: Arc::clone(self) })
+    }
+}
+
+impl Drop for PluginHandle {
+    fn drop(&mut self) {
+        // SAFETY: opened in `open`, closed once; sessions hold references, so that none is left.
+        unsafe { (self.library.close)(self.target) };
+    }
+}
+
+/// A plug-in's session with the memory it works in. Stays on one thread at a time.
+pub struct PluginQueue {
+    session: *mut c_void,
+    pub memory: Buffers,
+    target: Arc<PluginHandle>,
+}
+
+// SAFETY: by the contract a session is used by one thread at a time, of which nobody says that it stays the same.
+unsafe impl Send for PluginQueue {}
+
+impl PluginQueue {
+    /// Hands operations over: how many were accepted, or less than 0, and how many ends are in `done`.
+    #[inline]
+    pub fn submit(&mut self, ops: &[PluginOp], done: &mut [PluginDone]) -> (i32, u32) {
+        debug_assert!(done.len() >= ops.len());
+        let mut ended = 0;
+        // SAFETY: the session is open; `done` has room for as many ends as there are operations.
+        let taken = unsafe {
+            let submit = self.target.library.submit;
+            submit(self.session, ops.as_ptr(), ops.len() as u32, done.as_mut_ptr(), &mut ended)
+        };
+        (taken, ended)
+    }
+
+    /// How many ends are in `done`, or less than 0.
+    #[inline]
+    pub fn poll(&mut self, done: &mut [PluginDone], min: u32, until_ns: u64) -> i32 {
+        let Some(poll) = self.target.library.poll else { return 0 };
+        // SAFETY: the session is open; `done` has the room that is told.
+        unsafe { poll(self.session, done.as_mut_ptr(), done.len() as u32, min, until_ns) }
+    }
+
+    /// Leaves session and memory to a plug-in that may still use them.
+    pub fn leak(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for PluginQueue {
+    fn drop(&mut self) {
+        // SAFETY: made in `session`, closed once and with nothing in flight; the memory goes after this.
+        unsafe { (self.target.library.close_session)(self.session) };
+    }
+}
+
+/// A crash of the process with a plug-in in it, named.
+mod crash {
+    use std::sync::OnceLock;
+
+    /// What is said, made before.
+    static WORDS: OnceLock<String> = OnceLock::new();
+    /// What was done on these signals before.
+    static BEFORE: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
+    const SIGNALS: [libc::c_int; 5] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+
+    /// From now on a crash says that the plug-in `library` was in the process. The signal then does what it did
+    /// before: nothing can go on safely.
+    pub fn named(library: &str) {
+        let words = format!(
+            "taillight: the process crashed, with the plug-in {library} in it: most likely the plug-in did. \
+             What was measured is saved by: taillight report RUN-DIRECTORY. What is wrong with the \
+             plug-in: taillight drivers --check {library}\n"
+        );
+        if WORDS.set(words).is_err() {
+            return;
+        }
+        // SAFETY: an all-zero sigaction is a valid one to be overwritten.
+        let mut before: [libc::sigaction; SIGNALS.len()] = unsafe { std::mem::zeroed() };
+        // SAFETY: only reads what is set.
+        unsafe {
+            for (signal, before) in SIGNALS.iter().zip(&mut before) {
+                libc::sigaction(*signal, std::ptr::null(), before);
+            }
+        }
+        if BEFORE.set(before).is_err() {
+            return;
+        }
+        // SAFETY: as above; the handler calls only what may be called in one.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            for signal in SIGNALS {
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
+    }
+
+    extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        if let Some(words) = WORDS.get() {
+            // SAFETY: write may be called in a handler.
+            unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+        }
+        let known = SIGNALS.iter().position(|s| *s == signal);
+        // SAFETY: sigaction and raise may be called in a handler, which the kernel gives its `info`; a fault comes
+        // again when this returns.
+        unsafe {
+            match BEFORE.get().zip(known) {
+                Some((before, n)) => libc::sigaction(signal, &before[n], std::ptr::null_mut()),
+                None => libc::signal(signal, libc::SIG_DFL) as libc::c_int,
+            };
+            // Sent by somebody, it does not come again by itself.
+            if (*info).si_code <= 0 {
+                libc::raise(signal);
+            }
+        }
+    }
+}

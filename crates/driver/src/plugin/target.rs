@@ -1,0 +1,388 @@
+//! An opened target of a plug-in: the guard, sessions, administration, statistics, and an orderly end.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::{Plan, WorkloadPlan};
+use taillight_core::{Error, Result};
+
+use super::cost::{self, BridgeCost};
+use super::mark::{MARK_MAX, MarkKeeper, PluginIdentity, PluginMark};
+use super::session::{HostSession, PluginSeat, PluginSession, StoreTime};
+use super::sys::PluginHandle;
+use super::{Plugin, PluginSettings};
+use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::kv::rules::{self, WorkloadRules};
+use crate::kv::written::WrittenKeys;
+use crate::ownership::{
+    Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, refusal,
+};
+
+/// Number of the host's own session.
+const HOST: u32 = u32::MAX;
+/// `TL_EMPTY`: whether anything is stored.
+const EMPTY: u32 = 16;
+/// Operations handed over together when the bridge is measured, where the plug-in has a queue.
+const MEASURED_BATCH: u32 = 32;
+
+/// What was settled before the plug-in is asked to open anything.
+pub struct PluginRequest {
+    settings: PluginSettings,
+    can: Capabilities,
+    rules: Vec<WorkloadRules>,
+    named: NamedTarget,
+    /// The loss of what is there is confirmed.
+    confirmed: bool,
+}
+
+/// What [`PluginTarget::open`] would refuse without asking the plug-in to open; nothing is changed. Errors: as there.
+pub fn check(spec: &OpenSpec<'_>) -> Result<PluginRequest> {
+    let plan = spec.plan;
+    let settings = PluginSettings::of(&plan.target)?;
+    let said = &settings.plugin.description;
+    let can = said.capabilities(&settings.options);
+    let name = plan.target.path.as_deref().unwrap_or(&settings.options.library);
+    let named = NamedTarget::of(name);
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    let same = |other: &str| other == name || real(other).is_some_and(|r| Some(r) == real(name));
+    let confirmed = refusal::confirmed(plan.target.destroy, spec.destroy, &named, same)?;
+    let (writes, _) = rules::changes(plan);
+    if !said.keyed() && said.stores_data && writes {
+        // Blocks have no place for a mark.
+        refusal::foreign(confirmed, &named, None)?;
+    }
+    if !said.fields && plan.workloads.iter().any(updates_fields) {
+        return Err(Error::usage(format!("plug-in `{}` does not update single fields", said.name))
+            .hint("use value = { fields = 1 }, or let updates write all fields: value.write_all = true"));
+    }
+    let loads = plan.workloads.iter().any(|w| w.keys.is_some()) && !settings.options.read_only;
+    if said.keyed() && said.stores_data && loads && !settings.options.keep && !deletes(&can) {
+        return Err(Error::usage(format!(
+            "plug-in `{}` cannot delete what the run stores",
+            said.name
+        ))
+        .hint("set options.keep = true: its records stay; or give the plug-in `delete`"));
+    }
+    let keyed = said.keyed();
+    let rules = plan.workloads.iter().filter(|_| keyed).map(|w| WorkloadRules::of(w, false));
+    let rules = rules.collect::<Result<_>>()?;
+    Ok(PluginRequest { settings, can, rules, named, confirmed })
+}
+
+fn deletes(can: &Capabilities) -> bool {
+    can.admin.contains(&AdminAction::Purge)
+}
+
+/// Whether the workload may update one of several fields.
+fn updates_fields(w: &WorkloadPlan) -> bool {
+    use taillight_core::OpKind::{Rmw, Update};
+    let updates = w.mix.iter().any(|part| matches!(part.op, Update | Rmw));
+    updates && w.value.as_ref().is_some_and(|v| v.fields > 1 && !v.write_all)
+}
+
+/// The target.
+pub struct PluginTarget {
+    plugin: &'static Plugin,
+    handle: Arc<PluginHandle>,
+    can: Capabilities,
+    rules: Vec<WorkloadRules>,
+    /// Records of the largest batch of each workload.
+    batches: Vec<u32>,
+    geometry: Geometry,
+    /// Whose the records are; none where nothing is stored or written.
+    mark: Option<(MarkKeeper, HeldMark<PluginIdentity>)>,
+    identity: PluginIdentity,
+    /// Records that are believed to be there: nothing is written.
+    believed: u64,
+    written: WrittenKeys,
+    times: Mutex<Vec<Arc<StoreTime>>>,
+    facts: Vec<(String, String)>,
+    closed: bool,
+}
+
+impl PluginTarget {
+    /// Opens, measures the bridge, passes the guard. Errors: `Usage`, `Refused` or `Unavailable`; then nothing
+    /// was written.
+    pub fn open(spec: &OpenSpec<'_>) -> Result<PluginTarget> {
+        let asked = check(spec)?;
+        let plan = spec.plan;
+        let PluginRequest { settings, can, rules, named, confirmed } = asked;
+        let plugin = settings.plugin;
+        let size = plan.target.size.map_or(0, |s| s.0);
+        let (handle, shape) =
+            PluginHandle::open(&plugin.library, &plan_json(spec, &settings)?, size)?;
+        let geometry = match can.keyed() {
+            true => Geometry::keyed(),
+            false => Geometry {
+                files: 1,
+                file_size: shape.file_size,
+                align: u64::from(shape.align.max(1)),
+            },
+        };
+        (spec.fits)(geometry)?;
+        let count = plan.workloads.iter().filter_map(|w| w.keys.as_ref()).map(|k| k.count).max();
+        let mut target = PluginTarget {
+            plugin,
+            handle: Arc::new(handle),
+            can,
+            rules,
+            batches: plan.workloads.iter().map(|w| w.batch).collect(),
+            geometry,
+            mark: None,
+            identity: PluginIdentity::of(plan, false),
+            believed: if settings.options.read_only { count.unwrap_or(0) } else { 0 },
+            written: WrittenKeys::of(plan),
+            times: Mutex::default(),
+            facts: Vec::new(),
+            // Nothing of the run is there yet.
+            closed: true,
+        };
+        let costs = target.measure()?;
+        target.facts = target.disclosed(spec, &costs);
+        if target.can.keyed() && target.can.stores_data && !settings.options.read_only {
+            let keeper = MarkKeeper::new(target.host(1)?, &target.can.ops)?;
+            target.claim(keeper, spec, settings.options.keep, confirmed, &named)?;
+            target.closed = false;
+        }
+        Ok(target)
+    }
+
+    /// Decides what becomes of what is there, and marks it as ours.
+    fn claim(
+        &mut self,
+        keeper: MarkKeeper,
+        spec: &OpenSpec<'_>,
+        keep: bool,
+        confirmed: bool,
+        named: &NamedTarget,
+    ) -> Result<()> {
+        let found = keeper.read()?.map(|bytes| PluginMark::parse(&bytes)).transpose();
+        let found = found.map_err(|e| {
+            Error::corrupt("the mark in the store cannot be read").source(e).hint(named.way_out())
+        })?;
+        let empty = found.is_none() && self.is_empty();
+        let contents = match &found {
+            Some(_) => Contents::Records,
+            None if empty => Contents::Empty,
+            None => Contents::Foreign(None),
+        };
+        let whole = empty || found.as_ref().is_some_and(|mark| mark.identity.whole);
+        self.identity.whole = whole;
+        let new =
+            OwnershipMark::new(self.identity.clone(), spec.run_id, keep, rules::form(spec.plan));
+        let held = match PluginMark::decide(&new, found.as_ref(), contents, confirmed, named)? {
+            OwnershipDecision::Reuse(kept) => kept,
+            OwnershipDecision::Create => {
+                keeper.create(&new.bytes()?)?;
+                new
+            }
+            OwnershipDecision::Wipe => {
+                // What a mark names goes; what somebody else stored stays until it is written over.
+                if let Some(old) = &found {
+                    let end = old.records.saturating_add(first(&old.identity));
+                    keeper.delete(&old.identity, end)?;
+                }
+                match found {
+                    Some(_) => keeper.renew(&new.bytes()?)?,
+                    None => keeper.create(&new.bytes()?)?,
+                }
+                new
+            }
+        };
+        let forgets = rules::changes(spec.plan).1;
+        self.mark = Some((keeper, HeldMark::new(held, forgets)));
+        Ok(())
+    }
+
+    /// Whether the plug-in says that nothing is stored.
+    fn is_empty(&self) -> bool {
+        self.handle.admin(EMPTY).is_ok_and(|answer| answer == 1)
+    }
+
+    /// A session of the host's own.
+    fn host(&self, depth: u32) -> Result<HostSession> {
+        let seat = PluginSeat {
+            worker: HOST,
+            depth,
+            buffer_size: MARK_MAX,
+            batch: 1,
+            keep: true,
+            rules: None,
+            submit_batch: self.plugin.description.submit_batch,
+            polls: self.plugin.library.can_poll(),
+            time: Arc::default(),
+            // What the host writes is no record of the run.
+            written: WrittenKeys::of(&Plan::default()).session(),
+        };
+        PluginSession::new(&self.handle, seat).map(HostSession::new)
+    }
+
+    /// What the bridge costs: one operation at a time, and several where there is a queue.
+    fn measure(&self) -> Result<Vec<BridgeCost>> {
+        let deep = MEASURED_BATCH.min(self.plugin.description.depth());
+        let mut costs = vec![cost::measure(&mut self.host(1)?, 1)?];
+        if deep > 1 {
+            costs.push(cost::measure(&mut self.host(deep)?, deep)?);
+        }
+        Ok(costs)
+    }
+
+    fn disclosed(&self, spec: &OpenSpec<'_>, costs: &[BridgeCost]) -> Vec<(String, String)> {
+        let said = &self.plugin.description;
+        let mut facts = vec![
+            ("target.kind".to_owned(), "plug-in".to_owned()),
+            ("store.name".to_owned(), said.name.clone()),
+        ];
+        let mut add = |name: &str, value: String| {
+            if !value.is_empty() {
+                facts.push((name.to_owned(), value));
+            }
+        };
+        add("store.version", said.version.clone());
+        let file = self.plugin.library.file.as_deref().map(Path::display);
+        add("store.library", file.map(|f| f.to_string()).unwrap_or_default());
+        add("store.path", spec.plan.target.path.clone().unwrap_or_default());
+        let costs: Vec<String> = costs.iter().map(ToString::to_string).collect();
+        add("bridge.cost", costs.join("; "));
+        facts
+    }
+
+    /// Deletes the records of this run, and those of earlier ones that its mark names.
+    fn purge(&self) -> Result<()> {
+        let Some((keeper, mark)) = &self.mark else {
+            return Err(Error::unavailable(
+                "what a plug-in only reads, or does not store, is not purged",
+            ));
+        };
+        if !deletes(&self.can) {
+            return Err(Error::unavailable("the plug-in cannot delete records"));
+        }
+        keeper.delete(&self.identity, self.written.range(mark.records()).end)?;
+        self.written.clear();
+        Ok(())
+    }
+
+    /// Deletes what this run made; what is kept stays.
+    fn end(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        match &self.mark {
+            Some((keeper, mark)) if !mark.keeps() => {
+                self.purge()?;
+                keeper.remove()
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn first(identity: &PluginIdentity) -> u64 {
+    identity.keys.iter().map(|k| k.start).min().unwrap_or(0)
+}
+
+/// The plan as the plug-in gets it.
+fn plan_json(spec: &OpenSpec<'_>, settings: &PluginSettings) -> Result<String> {
+    let plan = spec.plan;
+    let workloads = &plan.workloads;
+    let bytes = |w: &WorkloadPlan| {
+        let value =
+            w.value.as_ref().map_or(w.block_size.max(), |v| v.value_bytes(w.block_size.max()));
+        value.saturating_mul(u64::from(w.batch.max(1)))
+    };
+    let json = serde_json::json!({
+        "path": plan.target.path,
+        "size": plan.target.size.map(|s| s.0),
+        "run_id": spec.run_id,
+        "read_only": settings.options.read_only,
+        "workers": workloads.iter().map(|w| u64::from(w.workers)).sum::<u64>(),
+        "depth": workloads.iter().map(|w| w.queue_depth).max(),
+        "buffer": workloads.iter().map(bytes).max(),
+        "options": settings.own,
+    });
+    serde_json::to_string(&json).map_err(|e| Error::internal("the plan is not JSON").source(e))
+}
+
+impl Drop for PluginTarget {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl Target for PluginTarget {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let workload = usize::from(spec.workload);
+        let time = Arc::<StoreTime>::default();
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&time));
+        let seat = PluginSeat {
+            worker: u32::from(spec.worker),
+            depth: spec.depth,
+            buffer_size: spec.buffer_size,
+            // What asks no plan uses small batches.
+            batch: self.batches.get(workload).copied().unwrap_or(1).max(8),
+            keep: spec.keep,
+            rules: self.rules.get(workload).cloned(),
+            submit_batch: self.plugin.description.submit_batch,
+            polls: self.plugin.library.can_poll(),
+            time,
+            written: self.written.session(),
+        };
+        Ok(Box::new(PluginSession::new(&self.handle, seat)?))
+    }
+    fn admin(&self, action: AdminAction) -> Result<()> {
+        if action == AdminAction::Purge {
+            self.purge()?;
+            return match &self.mark {
+                Some((keeper, mark)) => mark.note(keeper, 0),
+                None => Ok(()),
+            };
+        }
+        let said = &self.plugin.description;
+        if said.does(action) {
+            let number = match action {
+                AdminAction::Flush => 0,
+                AdminAction::Compact => 1,
+                _ => 2,
+            };
+            return self.handle.admin(number).map(drop);
+        }
+        match action {
+            AdminAction::Flush if said.keyed() => Ok(()),
+            _ => Err(Error::unavailable(format!("plug-in `{}` does not do {action:?}", said.name))),
+        }
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts.clone()
+    }
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
+        self.can.keyed().then_some(self)
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside: u64 = times.iter().map(|time| time.total()).sum();
+        drop(times);
+        if inside > 0 {
+            out("store_inside_ns_total", inside as f64);
+        }
+        self.handle.sample(out);
+    }
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.end()
+    }
+}
+
+impl KeyedTarget for PluginTarget {
+    fn records(&self) -> u64 {
+        self.mark.as_ref().map_or(self.believed, |(_, mark)| mark.records())
+    }
+    fn loaded(&self, records: u64) -> Result<()> {
+        match &self.mark {
+            Some((keeper, mark)) => mark.note(keeper, records),
+            None => Ok(()),
+        }
+    }
+}

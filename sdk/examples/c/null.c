@@ -1,0 +1,96 @@
+/* A driver that does nothing: the smallest plug-in, and what the bridge to one costs.
+ *
+ *   cc -O2 -shared -fPIC -I sdk -o null.so sdk/examples/c/null.c
+ *   taillight drivers --check ./null.so
+ *   taillight run --driver plugin --set target.options.library=./null.so --ops 1000000
+ *
+ * At depth 1 an operation ends inside submit. Deeper ones wait for poll, as they would in a real queue. */
+#include "taillight_driver.h"
+
+#include <stdlib.h>
+
+#define DEEPEST 4096
+
+struct tl_target {
+  int unused;
+};
+
+struct tl_session {
+  uint32_t depth;
+  uint32_t queued;
+  tl_done done[DEEPEST];
+};
+
+static tl_text describe(void) {
+  static const char text[] =
+      "{\"name\": \"null-c\", \"about\": \"does nothing, in C\", \"version\": \"1\","
+      " \"kind\": \"file\", \"ops\": [\"read\", \"write\", \"trim\", \"fsync\"],"
+      " \"max_depth\": 4096, \"stores_data\": false,"
+      " \"admin\": [\"flush\", \"compact\", \"drop_caches\"]}";
+  return (tl_text){text, sizeof text - 1};
+}
+
+static int open_target(tl_text plan, tl_target **out, tl_shape *shape, char *error, size_t len) {
+  (void)plan, (void)error, (void)len;
+  if (shape->file_size == 0) shape->file_size = 1ull << 30;
+  *out = calloc(1, sizeof **out);
+  return *out ? 0 : -1;
+}
+
+static void close_target(tl_target *target) { free(target); }
+
+static int session(tl_target *target, const tl_session_spec *spec, tl_session **out, char *error,
+                   size_t len) {
+  (void)target, (void)error, (void)len;
+  *out = calloc(1, sizeof **out);
+  if (!*out) return -1;
+  (*out)->depth = spec->depth;
+  return 0;
+}
+
+static void close_session(tl_session *s) { free(s); }
+
+/* A no-op is an operation like any other here. */
+static tl_done end_of(const tl_op *op) { return (tl_done){.token = op->token, .moved = op->size}; }
+
+static int32_t submit(tl_session *s, const tl_op *ops, uint32_t n, tl_done *done, uint32_t *ended) {
+  if (s->depth == 1) {
+    for (uint32_t i = 0; i < n; i++) done[i] = end_of(&ops[i]);
+    *ended = n;
+    return (int32_t)n;
+  }
+  for (uint32_t i = 0; i < n; i++) s->done[s->queued++] = end_of(&ops[i]);
+  return (int32_t)n;
+}
+
+static int32_t poll_session(tl_session *s, tl_done *done, uint32_t room, uint32_t min,
+                            uint64_t until_ns) {
+  (void)min, (void)until_ns;
+  uint32_t n = s->queued < room ? s->queued : room;
+  for (uint32_t i = 0; i < n; i++) done[i] = s->done[i];
+  for (uint32_t i = n; i < s->queued; i++) s->done[i - n] = s->done[i];
+  s->queued -= n;
+  return (int32_t)n;
+}
+
+static int admin(tl_target *target, uint32_t action, char *error, size_t len) {
+  (void)target, (void)error, (void)len;
+  return action == TL_EMPTY ? 1 : 0;
+}
+
+static const tl_driver DRIVER = {
+    .size = sizeof(tl_driver),
+    .abi = TAILLIGHT_ABI,
+    .describe = describe,
+    .open = open_target,
+    .close = close_target,
+    .session = session,
+    .close_session = close_session,
+    .submit = submit,
+    .poll = poll_session,
+    .admin = admin,
+};
+
+const tl_driver *taillight_driver_v1(uint32_t host_abi) {
+  return host_abi >= TAILLIGHT_ABI ? &DRIVER : NULL;
+}

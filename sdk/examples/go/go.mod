@@ -1,0 +1,3 @@
+module taillight-null
+
+go 1.19

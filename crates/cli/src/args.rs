@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::TypedValueParser as _;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use taillight_import::results::ResultUnit;
 
 use crate::output;
 use crate::run::LiveArgs;
@@ -116,6 +117,9 @@ pub struct ReportArgs {
     /// Run directories, or those of series; several are overlaid in one report.
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
+    /// Unit of the values in another tool's result that does not tell.
+    #[arg(long, value_name = "UNIT", value_parser = result_unit(), hide_possible_values = true)]
+    pub unit: Option<ResultUnit>,
     /// Directory for the report, or an .html file for the page alone [default: the directory given;
     /// taillight-report/ for several].
     #[arg(long, value_name = "PATH")]
@@ -284,9 +288,12 @@ pub struct ImportArgs {
     /// YCSB: set a property, as -p of YCSB does (repeatable).
     #[arg(short = 'p', value_name = "K=V", action = ArgAction::Append)]
     pub properties: Vec<String>,
-    /// Make a run directory of another tool's result: fio's JSON or JSON+.
+    /// Make a run directory of another tool's result (docs/imports.md).
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "format", "more", "properties", "run"])]
     pub as_run: Option<PathBuf>,
+    /// Unit of the values of a result that does not tell: ns, us, ms or s; of fio's logs also kib/s or iops.
+    #[arg(long, value_name = "UNIT", requires = "as_run", value_parser = result_unit(), hide_possible_values = true)]
+    pub unit: Option<ResultUnit>,
     /// Add what another tool saw to this run: a drive's log as nvme-cli's JSON, or a bus table.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["output", "format", "more", "properties"])]
     pub run: Option<PathBuf>,
@@ -473,6 +480,14 @@ fn listed(text: &str, values: impl IntoIterator<Item = PossibleValue>) -> String
 fn import_formats() -> PossibleValuesParser {
     let formats = taillight_import::FORMATS.iter();
     PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
+}
+
+fn result_unit() -> impl clap::builder::TypedValueParser<Value = ResultUnit> {
+    let names = ResultUnit::ALL.iter().map(|(name, _)| *name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let found = ResultUnit::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, unit)| *unit).ok_or("no unit")
+    })
 }
 
 /// The table of a run or a series, as a format of `export`.

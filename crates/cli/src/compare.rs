@@ -90,7 +90,7 @@ fn intact(dir: &Path) -> Result<SideRun> {
 /// Two sides, each by its path.
 fn two_sides(args: &CompareArgs, new: &Path) -> Result<Compared> {
     // A folder of runs; deeper ones are several settings. What was changed is left out and told.
-    let read = |path: &Path| FoundRuns::of(&foreign::run_of(path)?, 1)?.read(intact);
+    let read = |path: &Path| FoundRuns::of(&foreign::run_of(path, args.unit)?, 1)?.read(intact);
     let ((base, mut left_out), (new, left_out_too)) = (read(&args.base)?, read(new)?);
     left_out.extend(left_out_too);
     let mut gates = new.iter().chain(&base).filter_map(|run| run.manifest.plan.gate.as_ref());

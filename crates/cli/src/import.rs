@@ -21,7 +21,7 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
     }
     if let Some(dir) = &args.as_run {
         let file = args.file();
-        let made = foreign::imported(file, Some(dir))?;
+        let made = foreign::imported(file, args.unit, Some(dir))?;
         output::line(&in_line(made.display()));
         return Ok(Exit::Ok);
     }

@@ -29,7 +29,7 @@ use crate::{foreign, outcome, output, problem};
 pub fn main(args: &ReportArgs) -> Result<Exit> {
     args.output.as_deref().map_or(Ok(()), check_form)?;
     let named: Vec<PathBuf> =
-        args.runs.iter().map(|path| foreign::run_of(path)).collect::<Result<_>>()?;
+        args.runs.iter().map(|path| foreign::run_of(path, args.unit)).collect::<Result<_>>()?;
     if let [one] = named.as_slice()
         && let Some(series) = saved::read(one)?
     {

@@ -112,6 +112,14 @@ macro_rules! targets {
             suite_toml: suite, Seeds::folder("suites", "toml");
             fio_text: fio, Seeds::folder("crates/import/tests/fio", "fio");
             ycsb_text: ycsb, Seeds::texts($crate::texts::YCSB);
+            foreign_results: results, Seeds::files(&[
+                "crates/import/tests/results/fio_clat.1.log",
+                "crates/import/tests/results/fio_clat_hist.1.log",
+                "crates/import/tests/results/ycsb.txt",
+                "crates/import/tests/results/ycsb-lines.json",
+                "crates/import/tests/results/ycsb-raw.txt",
+                "crates/import/tests/results/ycsb-READ.hdr",
+            ]);
             size_histogram: sizes, Seeds::files(&["jobs/sizes.txt"]);
             http_reply: http, Seeds::texts($crate::texts::HTTP);
             s3_xml: xml, Seeds::texts($crate::texts::XML);

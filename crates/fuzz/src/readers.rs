@@ -164,6 +164,16 @@ pub fn ycsb(bytes: &[u8]) {
     with_text(bytes, |text| drop(taillight_import::ycsb::import(text, "fuzz")));
 }
 
+/// A result of another tool, as the format that it looks like.
+pub fn results(bytes: &[u8]) {
+    use taillight_import::results::{HEAD, ResultSource, detect};
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
+    if let Some(format) = detect(&head) {
+        let mut source = ResultSource::new("fuzz_clat.1.log", String::new(), Box::new(bytes));
+        drop((format.read)(&mut source));
+    }
+}
+
 pub fn sizes(bytes: &[u8]) {
     with_text(bytes, |text| drop(taillight_core::block_size_file::parse(text)));
 }

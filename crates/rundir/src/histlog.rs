@@ -44,7 +44,8 @@ impl HistTag {
         )
     }
 
-    fn parse(text: &str) -> Option<HistTag> {
+    /// The tag of a line; none for one that is not ours.
+    pub fn parse(text: &str) -> Option<HistTag> {
         let mut parts = text.split('/');
         let (phase, workload) = (parts.next()?, parts.next()?);
         let op = OpKind::from_name(parts.next()?)?;
@@ -71,6 +72,8 @@ pub struct HistEntry<H> {
     pub histogram: H,
 }
 
+/// Comment that only our logs have: it tells the unit, which the format has no place for.
+pub const OWN_COMMENT: &str = "[Values in ns, maximum in ms, tags phase/workload/op/kind]";
 /// The maximum column is in ms.
 const MAX_DIVISOR: f64 = 1e6;
 /// Bytes of the log that are held before they are written.
@@ -97,7 +100,7 @@ impl HistogramWriter {
         let mut text = Vec::new();
         let begun = IntervalLogWriterBuilder::new()
             .add_comment("[Histogram log format version 1.3]")
-            .add_comment("[Values in ns, maximum in ms, tags phase/workload/op/kind]")
+            .add_comment(OWN_COMMENT)
             .with_start_time(base)
             .with_base_time(base)
             .with_max_value_divisor(MAX_DIVISOR)
@@ -254,8 +257,9 @@ const PLAIN_HEADER: usize = 40;
 /// Most bytes a histogram may unpack to: five digits over all of u64 need less.
 const PLAIN_MAX: u64 = 64 << 20;
 
-/// Unpacks a histogram. The lengths inside are checked before the decoder believes them.
-fn decode(text: &str) -> Option<Histogram<u64>> {
+/// Unpacks a histogram of a log; none for what is damaged. The lengths inside are checked before the decoder believes
+/// them.
+pub fn decode(text: &str) -> Option<Histogram<u64>> {
     let packed = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
     let field = |bytes: &[u8], at: usize| {
         let bytes = bytes.get(at..at + 4)?;

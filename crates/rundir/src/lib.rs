@@ -30,7 +30,7 @@ pub mod own_sum;
 mod phase_totals;
 pub mod points;
 mod process;
-mod reorder;
+pub mod reorder;
 pub mod repeat;
 pub mod salvage;
 pub mod search;

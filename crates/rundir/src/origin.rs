@@ -134,6 +134,16 @@ pub struct ImportedLatency {
     pub bins: Vec<ImportedBin>,
 }
 
+impl ImportedLatency {
+    /// Of bins alone, in any order.
+    pub fn from_bins(mut bins: Vec<ImportedBin>) -> ImportedLatency {
+        bins.retain(|bin| bin.count > 0);
+        bins.sort_by_key(|bin| bin.lo_ns);
+        let count = bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.count));
+        ImportedLatency { count, bins, ..ImportedLatency::default() }
+    }
+}
+
 /// A percentile of the tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedPercentile {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
+use taillight_import::results::ResultUnit;
 
 use crate::run::LiveArgs;
 
@@ -22,6 +23,9 @@ pub struct CompareArgs {
     pub base: PathBuf,
     /// What is judged: the same.
     pub new: Option<PathBuf>,
+    /// Unit of the values in another tool's result that does not tell.
+    #[arg(long, value_name = "UNIT", value_parser = super::result_unit(), hide_possible_values = true)]
+    pub unit: Option<ResultUnit>,
     /// Directory for page, compare.json and compare.md [default: taillight-compare].
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,

@@ -10,7 +10,7 @@ use taillight_rundir::origin::{
     ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
 };
 
-use super::{ForeignResult, ForeignRun, ForeignWorkload};
+use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
 
 const VERSION: &str = "\"fio version\"";
 /// Values from here on lie in fio's last bin, ns.
@@ -80,9 +80,11 @@ pub fn looks_like(head: &str) -> bool {
 
 /// The last result in a text: what fio and others print around it is left out, and with `--status-interval` each object
 /// holds all before it.
-pub fn read(text: &str, file: &str) -> Result<ForeignRun> {
+pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Ns)?;
+    let (text, file) = (source.text()?, source.file);
     let mut notes = Vec::new();
-    let mut result = last_result(text, &mut notes).map_err(|e| e.with("path", file))?;
+    let mut result = last_result(&text, &mut notes).map_err(|e| e.with("path", file))?;
     let Some((tool, version)) = written_by(&result.version) else {
         return Err(Error::corrupt("results of this version of fio are in other units")
             .with("path", file)
@@ -124,24 +126,25 @@ pub fn read(text: &str, file: &str) -> Result<ForeignRun> {
                 .to_owned(),
         );
     }
-    let stem = std::path::Path::new(file).file_stem();
     let ended_ms = result.timestamp_ms.unwrap_or(result.timestamp.saturating_mul(1000));
     let mut environment = serde_json::Map::new();
     let options = serde_json::to_value(&result.global).unwrap_or_default();
     environment.insert("fio".to_owned(), options);
     let found = ForeignResult {
         tool,
+        driver: "file",
         version: Some(version.to_owned()),
         spans: spans.join("; "),
-        name: stem.map_or("fio".into(), |s| crate::name_of_run(&s.to_string_lossy(), 100)),
+        name: name_of(file),
         path: first("filename").or_else(|| first("directory")),
         direct: first("direct").map(|v| v != "0"),
         ended_ns: ended_ms.saturating_mul(1_000_000),
         workloads,
         environment,
         notes,
+        rows: None,
     };
-    found.run(text, file)
+    found.run(source)
 }
 
 /// The tool and its version; none for fio before 3. Taillight writes the same format for dashboards.
@@ -316,6 +319,10 @@ fn bin(middle: u64, count: u64) -> ImportedBin {
 mod tests {
     use super::*;
 
+    fn read(text: &str, file: &str) -> Result<ForeignRun> {
+        super::read(&mut ResultSource::new(file, String::new(), Box::new(text.as_bytes())))
+    }
+
     const JOB: &str = r#"{"fio version":"fio-3.33","timestamp":1700000000,"timestamp_ms":1700000000123,
         "jobs":[{"jobname":"a","error":0,"job options":{"rw":"randread","iodepth":"4"},
         "read":{"io_bytes":8192,"bw_bytes":8192,"iops":2.0,"runtime":1000,"total_ios":2,
@@ -349,12 +356,12 @@ mod tests {
     #[test]
     fn damage_is_told_with_its_line() {
         let cut = &JOB[..JOB.len() - 30];
-        let error = read(cut, "a.json").unwrap_err().to_string();
+        let error = read(cut, "a.json").err().unwrap().to_string();
         assert!(error.contains("cut short") && error.contains("line: 5"), "{error}");
         let wrong = JOB.replace("\"runtime\":1000", "\"runtime\":\"x\"");
-        assert!(read(&wrong, "a.json").unwrap_err().to_string().contains("damaged"));
+        assert!(read(&wrong, "a.json").err().unwrap().to_string().contains("damaged"));
         let idle = JOB.replace("\"total_ios\":2", "\"total_ios\":0");
-        assert!(read(&idle, "a.json").unwrap_err().to_string().contains("no operation"));
+        assert!(read(&idle, "a.json").err().unwrap().to_string().contains("no operation"));
         assert!(read(&JOB.replace("fio-3.33", "fio-2.2"), "a").is_err());
         let own = read(&JOB.replace("fio-3.33", "taillight-0.1.0"), "a").unwrap().manifest;
         assert!(own.run_id.starts_with("taillight-"), "{}", own.run_id);

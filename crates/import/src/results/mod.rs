@@ -1,48 +1,84 @@
 //! Results of other tools, read into what a run directory has: each figure with what the tool really knows.
 
+mod every_io;
 mod fio;
+mod fio_hist;
+mod fio_log;
+mod hdr_log;
+mod source;
+mod ycsb;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::json;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::SCHEMA_VERSION;
 use taillight_rundir::manifest::{
     CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, RunStatus,
 };
 use taillight_rundir::origin::{
-    Fidelity, ImportSource, ImportedFile, ImportedLatency, ImportedWorkload, RunOrigin,
+    Fidelity, ImportSource, ImportedFile, ImportedLatency, ImportedOp, ImportedWorkload, RunOrigin,
+    write_imported,
 };
-use taillight_rundir::{SCHEMA_VERSION, sums};
+
+pub use every_io::ForeignRows;
+pub use source::{ResultSource, ResultUnit};
 
 /// A result of another tool as a run directory has it.
-#[derive(Debug, Clone, PartialEq)]
 pub struct ForeignRun {
     pub manifest: Manifest,
     pub figures: ImportedFile,
+    /// Every I/O, where the result has it: then the figures are computed from them, as of a run of our own.
+    pub rows: Option<ForeignRows>,
     /// What a reader should know of the file.
     pub notes: Vec<String>,
 }
 
+impl ForeignRun {
+    /// Makes its run directory at `path`, which is new or empty; `again` opens the result once more. Errors: as
+    /// [`write_imported`], and those of a result that changed meanwhile.
+    pub fn write<'a>(
+        self,
+        path: &Path,
+        again: impl FnOnce() -> Result<ResultSource<'a>>,
+    ) -> Result<()> {
+        match self.rows {
+            Some(rows) => rows.write(path, &self.manifest, &mut again()?),
+            None => write_imported(path, &self.manifest, &self.figures),
+        }
+    }
+}
+
 /// A format of results.
 pub struct ResultFormat {
-    /// Name on the command line.
-    pub name: &'static str,
     /// One line for people.
     pub about: &'static str,
     /// Whether a file that begins so is of this format; its name says nothing.
     pub looks_like: fn(&str) -> bool,
-    /// Text and file name to a run. Errors: `Corrupt`, with the place, for a damaged or empty result.
-    pub read: fn(&str, &str) -> Result<ForeignRun>,
+    /// A result to a run. Errors: `Corrupt`, with the place, for a damaged or empty result; `Usage` where the user has
+    /// to say what is not in it.
+    pub read: fn(&mut ResultSource<'_>) -> Result<ForeignRun>,
 }
 
 /// Every format, one line each.
-pub const RESULTS: &[ResultFormat] = &[ResultFormat {
-    name: "fio-json",
-    about: "result of fio 3, --output-format=json or json+",
-    looks_like: fio::looks_like,
-    read: fio::read,
-}];
+pub const RESULTS: &[ResultFormat] = &[
+    format("JSON or JSON+ of fio 3", fio::looks_like, fio::read),
+    format("text or JSON of YCSB", ycsb::looks_like, ycsb::read),
+    format("raw data of YCSB", ycsb::looks_raw, ycsb::read_raw),
+    format("log of HdrHistogram", hdr_log::looks_like, hdr_log::read),
+    format("log of histograms of fio", fio_hist::looks_like, fio_hist::read),
+    format("log of latencies, bandwidth or IOPS of fio", fio_log::looks_like, fio_log::read),
+];
+
+const fn format(
+    about: &'static str,
+    looks_like: fn(&str) -> bool,
+    read: fn(&mut ResultSource<'_>) -> Result<ForeignRun>,
+) -> ResultFormat {
+    ResultFormat { about, looks_like, read }
+}
 
 /// Bytes of a file that are enough to know its format.
 pub const HEAD: usize = 64 << 10;
@@ -65,6 +101,8 @@ struct ForeignWorkload {
 /// All that a tool's result tells.
 struct ForeignResult {
     tool: &'static str,
+    /// What stands for the driver.
+    driver: &'static str,
     version: Option<String>,
     spans: String,
     /// Name of the run.
@@ -77,31 +115,41 @@ struct ForeignResult {
     workloads: Vec<ForeignWorkload>,
     environment: serde_json::Map<String, serde_json::Value>,
     notes: Vec<String>,
+    rows: Option<ForeignRows>,
 }
 
 impl ForeignResult {
     /// The run of it. Errors: `Corrupt` where it has no operation.
-    fn run(self, text: &str, file: &str) -> Result<ForeignRun> {
+    fn run(self, from: &ResultSource<'_>) -> Result<ForeignRun> {
         let ops = || self.workloads.iter().flat_map(|w| w.figures.ops.values());
         let ios: u64 = ops().map(|op| op.count).sum();
-        if ios == 0 {
+        let says = |op: &ImportedOp| op.count > 0 || op.iops > 0.0 || op.bytes_per_s > 0.0;
+        if !ops().any(|op| says(op) || op.latency.mean_ns.is_some()) {
             return Err(Error::corrupt(format!("the result of {} has no operation", self.tool))
-                .with("path", file)
+                .with("path", from.file)
                 .hint("look into the file: the run that wrote it did nothing, or failed"));
         }
-        let fidelity = ops().map(|op| fidelity(&op.latency)).max().unwrap_or(Fidelity::Averages);
+        let fidelity = match self.rows {
+            Some(_) => Fidelity::EveryIo,
+            None => ops().map(|op| fidelity(&op.latency)).max().unwrap_or(Fidelity::Averages),
+        };
+        let mut capture = CaptureInfo { mode: CaptureMode::Off, ..CaptureInfo::default() };
+        if self.rows.is_some() {
+            capture = CaptureInfo { mode: CaptureMode::All, kept: ios, ..capture };
+        }
         let duration_ns = self.duration_ns();
         let plan = self.plan(duration_ns)?;
-        let crc32 = sums::crc32(text.as_bytes());
+        let crc32 = from.crc32.clone();
         let source = ImportSource {
             tool: self.tool.to_owned(),
             version: self.version,
-            file: file.to_owned(),
+            file: from.file.to_owned(),
             file_crc32: crc32.clone(),
             fidelity,
             spans: self.spans,
         };
-        let end_ns = duration_ns as i64;
+        let counted = (0, i64::try_from(duration_ns).unwrap_or(i64::MAX));
+        let (start_ns, end_ns) = self.rows.as_ref().map_or(counted, |rows| rows.span);
         let manifest = Manifest {
             schema: SCHEMA_VERSION,
             taillight: env!("CARGO_PKG_VERSION").to_owned(),
@@ -112,19 +160,14 @@ impl ForeignResult {
             plan,
             command: String::new(),
             clock: ClockInfo {
-                monotonic_ns: 0,
-                realtime_ns: self.ended_ns.saturating_sub(end_ns),
+                monotonic_ns: start_ns,
+                realtime_ns: self.ended_ns.saturating_sub(end_ns.saturating_sub(start_ns)).max(0),
                 source: "imported".to_owned(),
             },
-            phases: vec![PhaseInfo {
-                name: "measure".into(),
-                start_ns: 0,
-                end_ns: Some(end_ns),
-                ios,
-            }],
+            phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: Some(end_ns), ios }],
             driver: None,
             environment: self.environment,
-            capture: CaptureInfo { mode: CaptureMode::Off, ..CaptureInfo::default() },
+            capture,
             losses: Losses::default(),
             overhead: Overhead::default(),
             repeat: None,
@@ -139,7 +182,7 @@ impl ForeignResult {
         };
         let workloads = self.workloads.into_iter().map(|w| w.figures).collect();
         let figures = ImportedFile { schema: SCHEMA_VERSION, workloads };
-        Ok(ForeignRun { manifest, figures, notes: self.notes })
+        Ok(ForeignRun { manifest, figures, rows: self.rows, notes: self.notes })
     }
 
     /// From the beginning of the first group of jobs to the end of the last.
@@ -170,7 +213,7 @@ impl ForeignResult {
         if let Some(direct) = self.direct {
             options["direct"] = json!(direct);
         }
-        let mut target = json!({ "driver": "file", "destroy": false, "options": options });
+        let mut target = json!({ "driver": self.driver, "destroy": false, "options": options });
         if let Some(path) = &self.path {
             target["path"] = json!(path);
         }
@@ -183,7 +226,7 @@ impl ForeignResult {
             "workload": self.workloads.iter().map(workload).collect::<Vec<_>>(),
             "qos": qos,
             "trace": {"mode": "off"},
-            "capture": {"mode": "off", "budget": "1MiB"}
+            "capture": {"mode": if self.rows.is_some() { "all" } else { "off" }, "budget": "1MiB"}
         });
         serde_json::from_value(plan)
             .map_err(|e| Error::internal("an imported run has no plan").source(e))
@@ -219,4 +262,10 @@ fn fidelity(latency: &ImportedLatency) -> Fidelity {
         (true, false) => Fidelity::Percentiles,
         (true, true) => Fidelity::Averages,
     }
+}
+
+/// The name of the run of a file: that of the file without its ending.
+fn name_of(file: &str) -> String {
+    let stem = Path::new(file).file_stem();
+    crate::name_of_run(&stem.unwrap_or_default().to_string_lossy(), 100)
 }

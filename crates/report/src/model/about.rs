@@ -14,7 +14,9 @@ pub fn about(manifest: &Manifest) -> String {
         parts.insert(0, format!("imported from {}", origin::tool(source)));
     }
     parts.extend(super::shared::device(manifest));
-    parts.push(utc(manifest.clock.realtime_ns));
+    if manifest.clock.realtime_ns > 0 {
+        parts.push(utc(manifest.clock.realtime_ns));
+    }
     parts.join(" · ")
 }
 
@@ -75,13 +77,15 @@ pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
         Some(fields @ 2..) => format!("{fields} fields of {size}"),
         _ => size,
     };
-    let kind = access(plan);
-    let mut text = format!(
-        "{kind} {}, {size}, {} x depth {}",
-        mix(plan),
-        workers(plan.workers),
-        plan.queue_depth
-    );
+    let mut text = match plan.queue_depth {
+        // Another tool's load, of which this much is not known.
+        0 if plan.block_size.max() == 0 => mix(plan),
+        0 => format!("{}, {size} on average", mix(plan)),
+        depth => {
+            let (kind, workers) = (access(plan), workers(plan.workers));
+            format!("{kind} {}, {size}, {workers} x depth {depth}", mix(plan))
+        }
+    };
     if plan.batch > 1 {
         text.push_str(&format!(", {} records per operation", plan.batch));
     }

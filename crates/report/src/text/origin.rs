@@ -34,12 +34,16 @@ pub fn origin(origin: &RunOrigin) -> Option<String> {
             foreign(program)
         ),
         RunOrigin::Imported(source) => format!(
-            "Not measured by Taillight: imported from {} of {}, which {}. Latencies are {}. Intervals, losses and the cost \
-             of measuring are not in it.",
+            "Not measured by Taillight: imported from {} of {}, which {}. Latencies are {}. {} and the cost of measuring \
+             are not in it.",
             foreign(&source.file),
             tool(source),
             known(source.fidelity),
-            source.spans
+            source.spans,
+            match source.fidelity {
+                Fidelity::EveryIo => "Losses",
+                _ => "Intervals, losses",
+            }
         ),
         RunOrigin::Merged { ranks } => format!(
             "The I/Os of {} at the same time, put together; each rank's cost of measuring is in its own directory.",

@@ -1,0 +1,286 @@
+//! fio's logs of latencies, bandwidth and I/Os per second (`write_lat_log`, `write_bw_log`, `write_iops_log`): a row an
+//! I/O, or with `log_avg_msec` a row a window.
+//!
+//! Source: fio, `iolog.c` (`flush_samples`) and HOWTO, "Log File Formats". What a value is stands in fio's file name and
+//! not in the file: a file of another name needs `--unit`.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{Error, OpKind, Record, Result, Stamp};
+use taillight_rundir::origin::{ImportedOp, ImportedWorkload};
+
+use super::every_io::{self, BASE_NS, EveryIo};
+use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
+
+/// Lines at the beginning of which one must be a row.
+const FIRST_LINES: usize = 10;
+
+/// What the values of a log are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LogValue {
+    /// Latencies, and what they span.
+    Latency(&'static str),
+    /// KiB/s.
+    Bandwidth,
+    Iops,
+}
+
+const KINDS: [(&str, LogValue); 5] = [
+    ("_clat", LogValue::Latency("from issue to completion (clat), submission left out")),
+    ("_slat", LogValue::Latency("of submission alone (slat)")),
+    ("_lat", LogValue::Latency("from the start of submission to completion (lat)")),
+    ("_bw", LogValue::Bandwidth),
+    ("_iops", LogValue::Iops),
+];
+
+/// One row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LogRow {
+    /// ms since the job began: the completion, or the end of a window.
+    time_ms: i64,
+    value: i64,
+    op: OpKind,
+    /// 0 of a window.
+    size: u64,
+    offset: Option<u64>,
+    issue_ns: Option<i64>,
+}
+
+pub fn looks_like(head: &str) -> bool {
+    head.lines().take(FIRST_LINES).any(|line| parse(line).is_ok())
+}
+
+pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    let value = kind(source)?;
+    let mut found = FoundRows::default();
+    rows(source, &mut |row, place| {
+        let window = row.size == 0;
+        match found.windows.replace(window) {
+            Some(before) if before != window => {
+                return Err(place.damaged("a row of averages among those of single I/Os"));
+            }
+            _ => found.add(&row, matches!(value, LogValue::Latency(_))),
+        }
+        Ok(())
+    })?;
+    let mut notes = Vec::new();
+    let ops = match (value, found.windows) {
+        (LogValue::Latency(_), Some(false)) => found.every.ops(0),
+        (_, windows) => found.averages(value, windows == Some(true), &mut notes),
+    };
+    let spans = match value {
+        LogValue::Latency(spans) => spans,
+        _ => "not in it",
+    };
+    let largest = ops.values().max_by_key(|op: &&ImportedOp| op.bytes);
+    let block = largest.map_or(0, |op| op.bytes / op.count.max(1));
+    let rows = found.every.any().then(|| {
+        found
+            .every
+            .rows(Box::new(|source, sink| rows(source, &mut |row, _| sink((0, 0), &record(&row)))))
+    });
+    let name = name_of(source.file);
+    ForeignResult {
+        tool: "fio",
+        driver: "file",
+        version: None,
+        spans: spans.to_owned(),
+        path: None,
+        direct: None,
+        ended_ns: 0,
+        workloads: vec![ForeignWorkload {
+            figures: ImportedWorkload { name: name.clone(), group: 0, ops },
+            random: false,
+            workers: 1,
+            depth: 0,
+            block,
+        }],
+        name,
+        environment: serde_json::Map::new(),
+        notes,
+        rows,
+    }
+    .run(source)
+}
+
+/// What the values are: what the user says, else fio's name of the file. Errors: `Usage` where neither tells.
+fn kind(source: &ResultSource<'_>) -> Result<LogValue> {
+    let name = std::path::Path::new(source.file).file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let stem = name.strip_suffix(".log").unwrap_or_default();
+    let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('.');
+    let named = KINDS.iter().find(|(end, _)| stem.ends_with(end)).map(|(_, value)| *value);
+    match (source.unit, named) {
+        (None, Some(value)) => Ok(value),
+        (Some(ResultUnit::Kib), None | Some(LogValue::Bandwidth)) => Ok(LogValue::Bandwidth),
+        (Some(ResultUnit::Iops), None | Some(LogValue::Iops)) => Ok(LogValue::Iops),
+        (Some(ResultUnit::Ns), Some(value @ LogValue::Latency(_))) => Ok(value),
+        (Some(ResultUnit::Ns), None) => {
+            Ok(LogValue::Latency("of a kind that the file does not tell (slat, clat or lat)"))
+        }
+        (None, None) => Err(Error::usage("what the values of this log of fio are is not in it")
+            .with("path", source.file)
+            .hint("say it with --unit: ns for latencies, kib/s or iops; fio's own file names tell it, too")),
+        (Some(said), _) => Err(Error::usage("the log of fio is in another unit")
+            .with("path", source.file)
+            .with("--unit", said.name())
+            .hint("latencies are in ns, bandwidth in kib/s; a file name of fio's tells which it is")),
+    }
+}
+
+/// What all rows gave.
+#[derive(Default)]
+struct FoundRows {
+    every: EveryIo,
+    /// Whether rows are windows.
+    windows: Option<bool>,
+    /// By operation: rows, bytes, sum of values.
+    sums: BTreeMap<OpKind, (u64, u64, f64)>,
+    last_ms: i64,
+}
+
+impl FoundRows {
+    fn add(&mut self, row: &LogRow, latency: bool) {
+        let sum = self.sums.entry(row.op).or_default();
+        *sum = (sum.0 + 1, sum.1.saturating_add(row.size), sum.2 + row.value as f64);
+        self.last_ms = self.last_ms.max(row.time_ms);
+        if latency && row.size > 0 {
+            self.every.add((0, 0), &record(row));
+        }
+    }
+
+    /// Operations of which there are no latencies. Of windows only the mean is known, each counted once.
+    fn averages(
+        &self,
+        value: LogValue,
+        windows: bool,
+        notes: &mut Vec<String>,
+    ) -> BTreeMap<OpKind, ImportedOp> {
+        if windows {
+            notes.push(
+                "the log holds averages of windows (log_avg_msec), each counted once here: how many I/Os a window had is \
+                 not in it, and there is no percentile of I/Os"
+                    .to_owned(),
+            );
+        }
+        let duration_ns = self.last_ms.max(1) as u64 * 1_000_000;
+        let seconds = duration_ns as f64 / 1e9;
+        let op = |(op, (rows, bytes, sum)): (&OpKind, &(u64, u64, f64))| {
+            let mean = sum / (*rows).max(1) as f64;
+            let mut it = ImportedOp { duration_ns, ..every_io::nothing() };
+            match (windows, value) {
+                (true, LogValue::Latency(_)) => it.latency.mean_ns = Some(mean),
+                (true, LogValue::Bandwidth) => it.bytes_per_s = mean * 1024.0,
+                (true, LogValue::Iops) => it.iops = mean,
+                (false, _) => {
+                    (it.count, it.bytes) = (*rows, *bytes);
+                    (it.iops, it.bytes_per_s) = (*rows as f64 / seconds, *bytes as f64 / seconds);
+                }
+            }
+            (*op, it)
+        };
+        self.sums.iter().map(op).collect()
+    }
+}
+
+/// A row of a log of latencies: fio stamps the completion, in ms, and with `log_issue_time` the issue in ns.
+fn record(row: &LogRow) -> Record {
+    let completed = row.time_ms.saturating_mul(1_000_000).saturating_sub(row.value);
+    let submit = BASE_NS.saturating_add(row.issue_ns.unwrap_or(completed));
+    Record {
+        op: row.op,
+        offset: row.offset,
+        size: row.size,
+        submit: Stamp(submit),
+        complete: Stamp(submit.saturating_add(row.value)),
+        ..Record::default()
+    }
+}
+
+fn rows(
+    source: &mut ResultSource<'_>,
+    each: &mut dyn FnMut(LogRow, &ResultSource<'_>) -> Result<()>,
+) -> Result<()> {
+    while let Some(line) = source.next()? {
+        if line.is_empty() {
+            continue;
+        }
+        let row = parse(line);
+        if !source.ended() {
+            return Err(source.cut("the last row has no end"));
+        }
+        let row = row.map_err(|why| source.damaged(format!("no row of a log of fio: {why}")))?;
+        each(row, source)?;
+    }
+    Ok(())
+}
+
+/// `time, value, direction, size[, offset][, priority[, issue]]`; with `log_window_value=both` a second value.
+fn parse(line: &str) -> std::result::Result<LogRow, &'static str> {
+    const FEWEST: usize = 4;
+    let mut fields = [""; 8];
+    let mut n = 0;
+    for field in line.split(',') {
+        *fields.get_mut(n).ok_or("too many columns")? = field.trim();
+        n += 1;
+    }
+    if n < FEWEST {
+        return Err("too few columns");
+    }
+    let number = |i: usize| fields[i].parse::<i64>().ok().filter(|v| *v >= 0);
+    let value = number(1).ok_or("the value is no number")?;
+    let is_priority = |i: usize| i < n && (fields[i].starts_with("0x") || fields[i].len() == 1);
+    // The direction is 0 to 2, and sizes of windows are 0.
+    let both = n > 5 && number(2) > Some(2) && number(4) == Some(0) && is_priority(n - 1);
+    let at = if both { 3 } else { 2 };
+    let op = match fields[at] {
+        "0" => OpKind::Read,
+        "1" => OpKind::Write,
+        "2" => OpKind::Trim,
+        _ => return Err("the direction is not 0, 1 or 2"),
+    };
+    let rest = at + 2;
+    let (offset, issue) = match n - rest {
+        0 => (None, None),
+        1 if is_priority(rest) => (None, None),
+        1 => (Some(rest), None),
+        2 if is_priority(rest + 1) => (Some(rest), None),
+        2 => (None, Some(rest + 1)),
+        _ => (Some(rest), Some(rest + 2)),
+    };
+    let given = |i: Option<usize>, why| i.map(|i| number(i).ok_or(why)).transpose();
+    Ok(LogRow {
+        time_ms: number(0).ok_or("the time is no number")?,
+        value,
+        op,
+        size: number(at + 1).ok_or("the size is no number")? as u64,
+        offset: given(offset, "the offset is no number")?.map(|v| v as u64),
+        issue_ns: given(issue, "the time of issue is no number")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_told_apart() {
+        let row = |line: &str| {
+            let row = parse(line).unwrap();
+            (row.value, row.op, row.size, row.offset, row.issue_ns)
+        };
+        let (r, w) = (OpKind::Read, OpKind::Write);
+        assert_eq!(row("2, 90, 0, 4096"), (90, r, 4096, None, None));
+        assert_eq!(row("2, 90, 1, 4096, 0"), (90, w, 4096, None, None));
+        assert_eq!(row("2, 90, 0, 4096, 0x2004"), (90, r, 4096, None, None));
+        assert_eq!(row("2, 90, 0, 4096, 8192"), (90, r, 4096, Some(8192), None));
+        assert_eq!(row("2, 90, 0, 4096, 8192, 0"), (90, r, 4096, Some(8192), None));
+        assert_eq!(row("2, 90, 0, 4096, 1, 2000000"), (90, r, 4096, None, Some(2_000_000)));
+        assert_eq!(row("2, 90, 0, 4096, 8, 0x0, 77"), (90, r, 4096, Some(8), Some(77)));
+        assert_eq!(row("100, 90, 400, 1, 0, 0"), (90, w, 0, None, None));
+        assert_eq!(row("100, 90, 400, 1, 0, 0, 0"), (90, w, 0, Some(0), None));
+        for bad in ["", "1, 2, 3", "a, 2, 0, 1", "1, -2, 0, 1", "1, 2, 3, 4", "1,2,0,4,5,6,7,8,9"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

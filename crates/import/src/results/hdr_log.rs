@@ -1,0 +1,207 @@
+//! A log of HdrHistogram (`.hlog`, `.hdr`): ours, YCSB's, any other whose unit the user says.
+//!
+//! Source: HdrHistogram, `HistogramLogWriter` and `HistogramLogReader`; YCSB, `OneMeasurementHdrHistogram`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use taillight_core::{LatencyKind, OpKind, Result};
+use taillight_rundir::histlog::{HistTag, OWN_COMMENT, decode};
+use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload};
+
+use super::{
+    ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, every_io, name_of, ycsb,
+};
+
+const VERSION: &str = "[Histogram log format version";
+/// Before the name of the operation in YCSB's logs.
+const YCSB: &str = "[Logging for: ";
+/// Different bins of one log at most: five digits over all of u64 have fewer.
+const MOST_BINS: usize = 8 << 20;
+
+pub fn looks_like(head: &str) -> bool {
+    head.lines().take(20).any(|line| line.starts_with('#') && line.contains(VERSION))
+}
+
+/// What a histogram of the log is about: workload, operation and kind of latency.
+type HistSubject = (String, OpKind, LatencyKind);
+
+#[derive(Default)]
+struct LogSums {
+    /// First and last value, in the unit of the log, and count.
+    bins: BTreeMap<HistSubject, BTreeMap<(u64, u64), u64>>,
+    held: usize,
+    /// Tags that name no operation of ours.
+    unnamed: BTreeSet<String>,
+    /// s.
+    from: Option<f64>,
+    to: f64,
+    start: f64,
+    own: bool,
+    /// The operation that YCSB's log is about.
+    ycsb: Option<String>,
+}
+
+pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    let mut sums = LogSums::default();
+    while let Some(line) = source.next()? {
+        let line = line.to_owned();
+        if !source.ended() {
+            return Err(source.cut("the last line has no end"));
+        }
+        match line.strip_prefix('#') {
+            Some(comment) => sums.comment(comment),
+            None if line.is_empty() || line.starts_with('"') => {}
+            None => sums.interval(&line).map_err(|why| source.damaged(why))?,
+        }
+    }
+    let ns = match (sums.own, &sums.ycsb) {
+        (true, _) => source.says_unit(ResultUnit::Ns).map(|()| 1)?,
+        (_, Some(_)) => source.says_unit(ResultUnit::Us).map(|()| 1_000)?,
+        _ => source.asked_ns("a log of HdrHistogram has no place for it")?,
+    };
+    sums.run(source, ns)
+}
+
+impl LogSums {
+    fn comment(&mut self, comment: &str) {
+        self.own |= comment == OWN_COMMENT;
+        if let Some(of) = comment.strip_prefix(YCSB) {
+            self.ycsb = Some(of.trim_end_matches(']').to_owned());
+        }
+        if let Some(rest) = comment.strip_prefix("[StartTime: ") {
+            self.start = rest.split(' ').next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
+        }
+    }
+
+    /// `[Tag=x,]start,length,maximum,histogram`.
+    fn interval(&mut self, line: &str) -> std::result::Result<(), &'static str> {
+        let (tag, rest) = match line.strip_prefix("Tag=").map(|rest| rest.split_once(',')) {
+            Some(Some((tag, rest))) => (Some(tag), rest),
+            Some(None) => return Err("a tag without a histogram"),
+            None => (None, line),
+        };
+        let fields: Vec<&str> = rest.split(',').collect();
+        let [start, length, _, packed] = fields.as_slice() else {
+            return Err("no line of a log of HdrHistogram");
+        };
+        let time = |text: &str| text.trim().parse::<f64>().ok().filter(|s| (0.0..1e12).contains(s));
+        let (Some(start), Some(length)) = (time(start), time(length)) else {
+            return Err("the time is no number of seconds");
+        };
+        let Some(histogram) = decode(packed.trim()) else {
+            return Err("the histogram is damaged or cut short");
+        };
+        let Some(subject) = self.subject(tag) else { return Ok(()) };
+        self.from = Some(self.from.map_or(start, |from| from.min(start)));
+        self.to = self.to.max(start + length);
+        let bins = self.bins.entry(subject).or_default();
+        let before = bins.len();
+        for step in histogram.iter_recorded() {
+            let value = step.value_iterated_to();
+            let edges = (histogram.lowest_equivalent(value), histogram.highest_equivalent(value));
+            let count = bins.entry(edges).or_default();
+            *count = count.saturating_add(step.count_since_last_iteration());
+        }
+        self.held += bins.len() - before;
+        match self.held > MOST_BINS {
+            true => Err("the log has too many different values"),
+            false => Ok(()),
+        }
+    }
+
+    /// None for what does not count: other phases of ours, and parts of operations.
+    fn subject(&mut self, tag: Option<&str>) -> Option<HistSubject> {
+        if self.own {
+            let tag = HistTag::parse(tag?)?;
+            let counts = tag.phase == "measure" || tag.phase == "drain";
+            return (counts && !tag.op.is_part()).then_some((tag.workload, tag.op, tag.kind));
+        }
+        let name = self.ycsb.as_deref().or(tag).unwrap_or_default();
+        let (kind, plain) = match name.strip_prefix(ycsb::INTENDED) {
+            Some(plain) => (LatencyKind::Response, plain),
+            None => (LatencyKind::Service, name),
+        };
+        let op = ycsb::operation(plain).or_else(|| OpKind::from_name(&plain.to_lowercase()));
+        Some(match op {
+            Some(op) => ("all".to_owned(), op, kind),
+            None => {
+                self.unnamed.insert(name.to_owned());
+                let of = if name.is_empty() { "all" } else { name };
+                (of.to_owned(), OpKind::Read, kind)
+            }
+        })
+    }
+
+    fn run(mut self, source: &ResultSource<'_>, ns: u64) -> Result<ForeignRun> {
+        let mut notes = Vec::new();
+        if !self.unnamed.is_empty() {
+            notes.push(
+                "the log does not tell which operations these were: they stand as reads".into(),
+            );
+        }
+        // What a run shows first: of a schedule the response, else the service.
+        let kind = match self.bins.keys().any(|(.., kind)| *kind == LatencyKind::Response) {
+            true => LatencyKind::Response,
+            false => LatencyKind::Service,
+        };
+        let kinds: BTreeSet<LatencyKind> = self.bins.keys().map(|(.., kind)| *kind).collect();
+        if kinds.len() > 1 {
+            notes.push(format!("of several kinds of latency {} is read", kind.name()));
+        }
+        let seconds = (self.to - self.from.unwrap_or(0.0)).max(0.0);
+        let mut workloads: BTreeMap<String, BTreeMap<OpKind, ImportedOp>> = BTreeMap::new();
+        for ((workload, op, of), bins) in std::mem::take(&mut self.bins) {
+            if of == kind {
+                workloads.entry(workload).or_default().insert(op, imported(bins, ns, seconds));
+            }
+        }
+        let workload = |(name, ops)| ForeignWorkload {
+            figures: ImportedWorkload { name, group: 0, ops },
+            random: false,
+            workers: 0,
+            depth: 0,
+            block: 0,
+        };
+        let tool = match (self.own, &self.ycsb) {
+            (true, _) => "taillight",
+            (_, Some(_)) => "ycsb",
+            _ => "hdrhistogram",
+        };
+        ForeignResult {
+            tool,
+            driver: tool,
+            version: None,
+            spans: match kind {
+                LatencyKind::Response => "from the time that the schedule wanted",
+                _ => "what the writer of the log recorded",
+            }
+            .to_owned(),
+            name: name_of(source.file),
+            path: None,
+            direct: None,
+            ended_ns: ((self.start + self.to) * 1e9) as i64,
+            workloads: workloads.into_iter().map(workload).collect(),
+            environment: serde_json::Map::new(),
+            notes,
+            rows: None,
+        }
+        .run(source)
+    }
+}
+
+fn imported(bins: BTreeMap<(u64, u64), u64>, ns: u64, seconds: f64) -> ImportedOp {
+    let bin = |((lo, hi), count): ((u64, u64), u64)| ImportedBin {
+        lo_ns: lo.saturating_mul(ns),
+        hi_ns: hi.saturating_add(1).saturating_mul(ns).saturating_sub(1),
+        count,
+    };
+    let bins: Vec<ImportedBin> = bins.into_iter().map(bin).collect();
+    let latency = ImportedLatency::from_bins(bins);
+    ImportedOp {
+        count: latency.count,
+        duration_ns: (seconds * 1e9) as u64,
+        iops: if seconds > 0.0 { latency.count as f64 / seconds } else { 0.0 },
+        latency,
+        ..every_io::nothing()
+    }
+}

@@ -1,0 +1,194 @@
+//! A result while it is read: line by line, with the place for messages, and never more of it in memory than a reader
+//! asks for.
+
+use std::fmt::Display;
+use std::io::{BufRead, Read};
+
+use taillight_core::{Error, Result};
+
+/// Longest line, bytes: a packed histogram of five digits has less.
+const LONGEST_LINE: u64 = 8 << 20;
+/// Longest result that is read as a whole, bytes.
+const LARGEST: u64 = 1 << 30;
+
+/// Unit of the values of a result, where the result itself does not tell: `--unit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultUnit {
+    Ns,
+    Us,
+    Ms,
+    S,
+    /// KiB/s: values are bandwidths.
+    Kib,
+    /// Values are I/Os per second.
+    Iops,
+}
+
+impl ResultUnit {
+    /// By its name on the command line.
+    pub const ALL: [(&'static str, ResultUnit); 6] = [
+        ("ns", ResultUnit::Ns),
+        ("us", ResultUnit::Us),
+        ("ms", ResultUnit::Ms),
+        ("s", ResultUnit::S),
+        ("kib/s", ResultUnit::Kib),
+        ("iops", ResultUnit::Iops),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, unit)| *unit == self).map_or("", |(name, _)| name)
+    }
+
+    /// Nanoseconds of one; none for what is no time.
+    pub fn ns(self) -> Option<u64> {
+        match self {
+            ResultUnit::Ns => Some(1),
+            ResultUnit::Us => Some(1_000),
+            ResultUnit::Ms => Some(1_000_000),
+            ResultUnit::S => Some(1_000_000_000),
+            ResultUnit::Kib | ResultUnit::Iops => None,
+        }
+    }
+}
+
+/// A result while it is read.
+pub struct ResultSource<'a> {
+    /// The file as it was named.
+    pub file: &'a str,
+    /// CRC-32 of all bytes of the file, eight hexadecimal digits.
+    pub crc32: String,
+    /// What the user says of values.
+    pub unit: Option<ResultUnit>,
+    input: Box<dyn BufRead + 'a>,
+    line: u64,
+    held: Vec<u8>,
+}
+
+impl<'a> ResultSource<'a> {
+    pub fn new(file: &'a str, crc32: String, input: Box<dyn BufRead + 'a>) -> ResultSource<'a> {
+        ResultSource { file, crc32, unit: None, input, line: 0, held: Vec::new() }
+    }
+
+    /// With what the user says of values.
+    pub fn in_unit(self, unit: Option<ResultUnit>) -> ResultSource<'a> {
+        ResultSource { unit, ..self }
+    }
+
+    /// The next line without its end, its carriage return and blanks around it. Errors: `Corrupt` for a line that is
+    /// too long or no text; `Unavailable` for what cannot be read.
+    pub fn next(&mut self) -> Result<Option<&str>> {
+        self.held.clear();
+        let read = self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.held);
+        match read {
+            Ok(0) => return Ok(None),
+            Ok(_) => self.line += 1,
+            Err(e) => return Err(self.unreadable(e)),
+        }
+        if self.held.len() as u64 == LONGEST_LINE && self.held.last() != Some(&b'\n') {
+            return Err(self.damaged("the line is too long").with("bytes at most", LONGEST_LINE));
+        }
+        match std::str::from_utf8(&self.held) {
+            Ok(text) => Ok(Some(text.trim())),
+            Err(e) => Err(self.damaged("the line is not text").source(e)),
+        }
+    }
+
+    /// All that is left. Errors: `Usage` for more than is read as a whole; `Corrupt` for what is no text.
+    pub fn text(&mut self) -> Result<String> {
+        let mut bytes = Vec::new();
+        let read = self.input.by_ref().take(LARGEST + 1).read_to_end(&mut bytes);
+        if bytes.len() as u64 > LARGEST {
+            return Err(Error::usage("the result is too large")
+                .with("path", self.file)
+                .with("bytes at most", LARGEST));
+        }
+        read.map_err(|e| self.unreadable(e))?;
+        String::from_utf8(bytes)
+            .map_err(|e| Error::corrupt("the result is not text").with("path", self.file).source(e))
+    }
+
+    /// Whether the last line has its end: one that is cut short has none.
+    pub fn ended(&self) -> bool {
+        self.held.last().is_none_or(|last| *last == b'\n')
+    }
+
+    /// What is wrong with the line read last.
+    pub fn damaged(&self, why: impl Display) -> Error {
+        Error::corrupt(why.to_string()).with("path", self.file).with("line", self.line)
+    }
+
+    /// The result ends too early.
+    pub fn cut(&self, missing: &str) -> Error {
+        self.damaged(format!("the result is cut short: {missing}"))
+    }
+
+    /// What the result says of its unit holds. Errors: `Usage` where `--unit` says another.
+    pub fn says_unit(&self, own: ResultUnit) -> Result<()> {
+        match self.unit {
+            Some(said) if said != own => Err(Error::usage("the result is in another unit")
+                .with("path", self.file)
+                .with("--unit", said.name())
+                .with("unit of the result", own.name())
+                .hint("leave --unit out")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nanoseconds of one in the unit that the user says, since the result does not. Errors: `Usage`.
+    pub fn asked_ns(&self, why: &str) -> Result<u64> {
+        self.unit.and_then(ResultUnit::ns).ok_or_else(|| {
+            Error::usage(format!("the unit of the latencies is not in the file: {why}"))
+                .with("path", self.file)
+                .hint("say it with --unit ns, us, ms or s")
+        })
+    }
+
+    fn unreadable(&self, e: std::io::Error) -> Error {
+        match e.kind() {
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData => {
+                Error::corrupt("the packed result is damaged or cut short")
+            }
+            _ if e.to_string().contains("frame") => {
+                Error::corrupt("the packed result is damaged or cut short")
+            }
+            _ => Error::unavailable("cannot read the file"),
+        }
+        .with("path", self.file)
+        .with("after line", self.line)
+        .source(e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(bytes: &[u8]) -> ResultSource<'_> {
+        ResultSource::new("a", String::new(), Box::new(bytes))
+    }
+
+    #[test]
+    fn lines_come_with_their_place_and_are_bounded() {
+        let mut it = source(b"a \r\n\xff\nc");
+        assert_eq!(it.next().unwrap(), Some("a"));
+        let error = it.next().unwrap_err().to_string();
+        assert!(error.contains("not text") && error.contains("line: 2"), "{error}");
+        assert_eq!(it.next().unwrap(), Some("c"));
+        assert!(!it.ended());
+        assert_eq!(it.next().unwrap(), None);
+        let huge = vec![b'1'; LONGEST_LINE as usize + 1];
+        let error = source(&huge).next().unwrap_err().to_string();
+        assert!(error.contains("too long") && error.contains("line: 1"), "{error}");
+    }
+
+    #[test]
+    fn a_unit_that_the_result_does_not_have_is_refused() {
+        let mut it = source(b"");
+        assert!(it.says_unit(ResultUnit::Us).is_ok() && it.asked_ns("x").is_err());
+        it.unit = Some(ResultUnit::Ms);
+        assert!(it.says_unit(ResultUnit::Us).is_err());
+        assert_eq!(it.asked_ns("x").unwrap(), 1_000_000);
+        it.unit = Some(ResultUnit::Iops);
+        assert!(it.asked_ns("x").is_err());
+    }
+}

@@ -1,0 +1,348 @@
+//! What YCSB prints and exports: text, JSON (an array, or one object after another), and `measurementtype=raw`, which
+//! has every operation.
+//!
+//! Source: YCSB 0.17.0, `TextMeasurementsExporter`, `JSONArrayMeasurementsExporter`, `OneMeasurementRaw`,
+//! `OneMeasurementHistogram`, `OneMeasurementTimeSeries`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_rundir::origin::{
+    ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
+};
+
+use super::every_io::{self, BASE_NS, EveryIo};
+use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
+
+/// Before the name of an operation whose latencies begin when the schedule wanted it.
+pub const INTENDED: &str = "Intended-";
+const FAILED: &str = "-FAILED";
+/// In the header of raw data.
+const RAW: &str = " latency raw data: op, timestamp(ms), latency(us)";
+const OVERALL: &str = "OVERALL";
+const RUN_TIME: &str = "RunTime(ms)";
+
+/// The operation of a name of YCSB's; none for those that are no load.
+pub fn operation(name: &str) -> Option<OpKind> {
+    Some(match name {
+        "READ" => OpKind::Get,
+        "UPDATE" => OpKind::Update,
+        "INSERT" => OpKind::Insert,
+        "SCAN" => OpKind::Scan,
+        "DELETE" => OpKind::Delete,
+        "READ-MODIFY-WRITE" => OpKind::Rmw,
+        _ => return None,
+    })
+}
+
+pub fn looks_like(head: &str) -> bool {
+    head.contains("[OVERALL], RunTime(ms)")
+        || (head.contains("\"metric\"") && head.contains("\"OVERALL\""))
+}
+
+pub fn looks_raw(head: &str) -> bool {
+    head.lines().any(|line| line.ends_with(RAW))
+}
+
+/// One measurement.
+#[derive(Deserialize)]
+struct Measurement {
+    metric: String,
+    measurement: String,
+    value: f64,
+}
+
+/// All of one operation.
+#[derive(Default)]
+struct OpMeasurements {
+    values: BTreeMap<String, f64>,
+    /// Lines of which the measurement is a number: counts by ms, or means over time.
+    numbered: Vec<(u64, f64)>,
+}
+
+pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Us)?;
+    let mut all: BTreeMap<String, OpMeasurements> = BTreeMap::new();
+    let mut json = String::new();
+    while let Some(line) = source.next()? {
+        if json.is_empty() && !line.starts_with('{') && !line.starts_with("[ {") {
+            let line = line.to_owned();
+            match measurement(&line) {
+                None => {}
+                Some(_) if !source.ended() => return Err(source.cut("the last line has no end")),
+                Some(Some(found)) => put(&mut all, found),
+                Some(None) => return Err(source.damaged("a measurement of YCSB that is no number")),
+            }
+            continue;
+        }
+        json.push_str(line);
+        json.push('\n');
+        if json.len() > MOST_JSON {
+            return Err(source.damaged("the JSON is too long"));
+        }
+    }
+    from_json(&json, source)?.into_iter().for_each(|found| put(&mut all, found));
+    let Some(ms) = all.get(OVERALL).and_then(|of| of.values.get(RUN_TIME)).copied() else {
+        return Err(source.cut("there is no [OVERALL], RunTime(ms)"));
+    };
+    run(&all, ms.max(1.0), source)
+}
+
+/// Longest JSON of measurements, bytes.
+const MOST_JSON: usize = 64 << 20;
+
+/// `[READ], 99thPercentileLatency(us), 123`; none for other lines, and without a measurement where one is damaged.
+fn measurement(line: &str) -> Option<Option<Measurement>> {
+    let (metric, rest) = line.strip_prefix('[')?.split_once("], ")?;
+    let told = |c: char| c.is_ascii_alphanumeric() || "_-%".contains(c);
+    if !metric.chars().all(told) {
+        return None;
+    }
+    let found = rest.rsplit_once(", ").and_then(|(measurement, value)| {
+        Some(Measurement {
+            metric: metric.to_owned(),
+            measurement: measurement.to_owned(),
+            value: value.parse().ok().filter(|v: &f64| v.is_finite())?,
+        })
+    });
+    Some(found)
+}
+
+fn from_json(json: &str, source: &ResultSource<'_>) -> Result<Vec<Measurement>> {
+    let damaged = |e: serde_json::Error| match e.is_eof() {
+        true => source.cut("the JSON does not end").source(e),
+        false => source.damaged("the JSON of YCSB is damaged").with("because", e),
+    };
+    if json.starts_with('[') {
+        return serde_json::from_str(json).map_err(damaged);
+    }
+    let each = serde_json::Deserializer::from_str(json).into_iter::<Measurement>();
+    each.map(|found| found.map_err(damaged)).collect()
+}
+
+fn put(all: &mut BTreeMap<String, OpMeasurements>, found: Measurement) {
+    let of = all.entry(found.metric).or_default();
+    let numbered = found.measurement.trim_start_matches('>').parse::<u64>();
+    match numbered {
+        Ok(at) => of.numbered.push((at, found.value)),
+        Err(_) => drop(of.values.insert(found.measurement, found.value)),
+    }
+}
+
+fn run(
+    all: &BTreeMap<String, OpMeasurements>,
+    ms: f64,
+    source: &ResultSource<'_>,
+) -> Result<ForeignRun> {
+    let mut notes = Vec::new();
+    let seconds = ms / 1e3;
+    // Where both are measured, the latencies that count a stall are those from the intended begin.
+    let intended = all.keys().any(|name| name.starts_with(INTENDED));
+    let mut ops: BTreeMap<OpKind, ImportedOp> = BTreeMap::new();
+    for (name, of) in all {
+        let plain = match (intended, name.strip_prefix(INTENDED)) {
+            (true, Some(plain)) => plain,
+            (true, None) => continue,
+            (false, _) => name,
+        };
+        let (plain, failed) = match plain.strip_suffix(FAILED) {
+            Some(plain) => (plain, true),
+            None => (plain, false),
+        };
+        let Some(op) = operation(plain) else { continue };
+        let it = imported(of, &mut notes, plain);
+        let known = ops.entry(op).or_insert_with(every_io::nothing);
+        known.count += it.count;
+        match failed {
+            true => known.errors += it.count,
+            false => known.latency = it,
+        }
+    }
+    for it in ops.values_mut() {
+        it.duration_ns = (ms * 1e6) as u64;
+        it.iops = it.count as f64 / seconds;
+    }
+    if ops.contains_key(&OpKind::Rmw) {
+        notes.push("reads and updates include those of read-modify-writes".into());
+    }
+    let spans = match intended {
+        true => "from the intended begin, in whole us",
+        false => "from the begin of the call, in whole us",
+    };
+    foreign(source, spans, ops, 0, notes).run(source)
+}
+
+fn foreign(
+    source: &ResultSource<'_>,
+    spans: &str,
+    ops: BTreeMap<OpKind, ImportedOp>,
+    ended_ns: i64,
+    notes: Vec<String>,
+) -> ForeignResult {
+    let name = name_of(source.file);
+    ForeignResult {
+        tool: "ycsb",
+        driver: "ycsb",
+        version: None,
+        spans: spans.to_owned(),
+        path: None,
+        direct: None,
+        ended_ns,
+        workloads: vec![ForeignWorkload {
+            figures: ImportedWorkload { name: name.clone(), group: 0, ops },
+            random: false,
+            workers: 0,
+            depth: 0,
+            block: 0,
+        }],
+        name,
+        environment: serde_json::Map::new(),
+        notes,
+        rows: None,
+    }
+}
+
+fn imported(of: &OpMeasurements, notes: &mut Vec<String>, name: &str) -> ImportedLatency {
+    let value = |name: &str| of.values.get(name).copied();
+    let us = |name| value(name).map(|us| (us.max(0.0) * 1e3) as u64);
+    let count = value("Operations").or(value("Total Operations")).unwrap_or(0.0).max(0.0) as u64;
+    let mut percentiles: Vec<(f64, ImportedPercentile)> = Vec::new();
+    for (measured, us) in &of.values {
+        let p = match measured.strip_suffix("PercentileLatency(us)") {
+            Some(p) => p.trim_end_matches(|c: char| c.is_ascii_alphabetic()),
+            None => match measured.strip_prefix('p') {
+                Some(p) => p,
+                None => continue,
+            },
+        };
+        let Ok(order) = p.parse::<f64>() else { continue };
+        let given = ImportedPercentile { p: p.to_owned(), ns: (us.max(0.0) * 1e3) as u64 };
+        percentiles.push((order, given));
+    }
+    percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Counts by ms add up to all; a series of means does not.
+    let counted = of.numbered.iter().fold(0.0, |sum, (_, n)| sum + n);
+    let bins: Vec<ImportedBin> = match count > 0 && counted == count as f64 {
+        true => of.numbered.iter().filter(|(_, n)| *n > 0.0).map(|(ms, n)| bin(*ms, *n)).collect(),
+        false => {
+            if !of.numbered.is_empty() {
+                notes.push(format!(
+                    "{name}: means over time (measurementtype=timeseries) are not read"
+                ));
+            }
+            Vec::new()
+        }
+    };
+    if !bins.is_empty() {
+        percentiles.clear();
+    }
+    ImportedLatency {
+        count,
+        min_ns: us("MinLatency(us)").or(us("Min")),
+        max_ns: us("MaxLatency(us)").or(us("Max")),
+        mean_ns: value("AverageLatency(us)").or(value("Average")).map(|us| us * 1e3),
+        stddev_ns: value("LatencyVariance(us)").map(|us2| us2.max(0.0).sqrt() * 1e3),
+        percentiles: percentiles.into_iter().map(|(_, p)| p).collect(),
+        bins,
+    }
+}
+
+/// Operations of one ms.
+fn bin(ms: u64, count: f64) -> ImportedBin {
+    let lo_ns = ms.saturating_mul(1_000_000);
+    ImportedBin { lo_ns, hi_ns: lo_ns.saturating_add(999_999), count: count as u64 }
+}
+
+pub fn read_raw(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Us)?;
+    let mut every = EveryIo::default();
+    // Stamps are ms since the epoch; those of a run begin with the first row.
+    let mut first_ms = None;
+    raw_rows(source, &mut |row| {
+        let from = *first_ms.get_or_insert(row.time_ms);
+        every.add((0, row.op as u16), &row.record(from));
+        Ok(())
+    })?;
+    let from = first_ms.unwrap_or(0);
+    let ended_ns = from.saturating_mul(1_000_000).saturating_add(every.span().1 - BASE_NS);
+    let ops = every.ops(0);
+    let notes = vec!["which thread made an operation is not in the file".into()];
+    let spans = "from the begin of the call, in whole us; when it ended is known to the ms";
+    let mut found = foreign(source, spans, ops, ended_ns, notes);
+    found.rows = every.any().then(|| {
+        every.rows(Box::new(move |source, sink| {
+            raw_rows(source, &mut |row| sink((0, row.op as u16), &row.record(from)))
+        }))
+    });
+    found.run(source)
+}
+
+/// One operation.
+#[derive(Clone, Copy)]
+struct RawRow {
+    op: OpKind,
+    failed: bool,
+    /// Of the completion, ms since the epoch.
+    time_ms: i64,
+    us: i64,
+}
+
+impl RawRow {
+    fn record(self, from_ms: i64) -> Record {
+        let since = self.time_ms.saturating_sub(from_ms).saturating_mul(1_000_000);
+        let complete = BASE_NS.saturating_add(since);
+        Record {
+            op: self.op,
+            submit: Stamp(complete.saturating_sub(self.us.saturating_mul(1_000))),
+            complete: Stamp(complete),
+            status: if self.failed { Status::STORE } else { Status::OK },
+            ..Record::default()
+        }
+    }
+}
+
+fn raw_rows(
+    source: &mut ResultSource<'_>,
+    each: &mut dyn FnMut(RawRow) -> Result<()>,
+) -> Result<()> {
+    let mut headers: Vec<String> = Vec::new();
+    while let Some(line) = source.next()? {
+        if let Some(of) = line.strip_suffix(RAW) {
+            let of = of.to_owned();
+            if headers.contains(&of) {
+                return Err(source
+                    .damaged("a second run begins here: YCSB appends to a file that exists")
+                    .hint("give each run a file of its own"));
+            }
+            headers.push(of);
+            continue;
+        }
+        // YCSB prints a summary after the rows, and around them what it does.
+        if headers.is_empty() || line.is_empty() || line.starts_with('[') {
+            continue;
+        }
+        let line = line.to_owned();
+        if !source.ended() {
+            return Err(source.cut("the last row has no end"));
+        }
+        let row = raw_row(&line).map_err(|why| source.damaged(why))?;
+        row.map_or(Ok(()), &mut *each)?;
+    }
+    Ok(())
+}
+
+/// `READ,1700000000123,456`; none for what is no load.
+fn raw_row(line: &str) -> std::result::Result<Option<RawRow>, &'static str> {
+    const BAD: &str = "no row of YCSB's raw data";
+    let fields: Vec<&str> = line.split(',').collect();
+    let [name, time, us] = fields.as_slice() else { return Err(BAD) };
+    let number = |text: &str| text.trim().parse::<i64>().ok().filter(|n| *n >= 0).ok_or(BAD);
+    let (time_ms, us) = (number(time)?, number(us)?);
+    let (plain, failed) = match name.strip_suffix(FAILED) {
+        Some(plain) => (plain, true),
+        None => (*name, false),
+    };
+    let plain = plain.strip_prefix(INTENDED).unwrap_or(plain);
+    Ok(operation(plain).map(|op| RawRow { op, failed, time_ms, us }))
+}

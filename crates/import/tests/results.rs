@@ -1,0 +1,114 @@
+//! Results of other tools, made by fio 3.33 and YCSB 0.17.0: what each is known to say, and what is said of bad ones.
+
+use std::fs;
+use std::path::PathBuf;
+
+use taillight_core::{Error, Result};
+use taillight_import::results::{ForeignRun, HEAD, ResultSource, ResultUnit, detect};
+use taillight_rundir::origin::Fidelity;
+
+fn sample(name: &str) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/results");
+    fs::read(folder.join(name)).unwrap()
+}
+
+fn read(name: &str, bytes: &[u8], unit: Option<ResultUnit>) -> Result<ForeignRun> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
+    let format = detect(&head).ok_or_else(|| Error::corrupt("of no format"))?;
+    (format.read)(&mut ResultSource::new(name, "0".repeat(8), Box::new(bytes)).in_unit(unit))
+}
+
+/// File, what it knows, operations.
+const GOOD: &[(&str, Fidelity, u64)] = &[
+    ("fio_clat.1.log", Fidelity::EveryIo, 24),
+    ("fio-average_lat.1.log", Fidelity::Averages, 0),
+    ("fio-average_bw.1.log", Fidelity::Averages, 0),
+    ("fio-average_iops.1.log", Fidelity::Averages, 0),
+    ("fio_clat_hist.1.log", Fidelity::Bins, 44),
+    ("ycsb.txt", Fidelity::Percentiles, 2000),
+    ("ycsb-array.json", Fidelity::Percentiles, 2000),
+    ("ycsb-lines.json", Fidelity::Percentiles, 2000),
+    ("ycsb-raw.txt", Fidelity::EveryIo, 40),
+    ("ycsb-READ.hdr", Fidelity::Bins, 1016),
+    ("ycsb-Intended-READ.hdr", Fidelity::Bins, 1016),
+];
+
+#[test]
+fn each_result_tells_what_it_knows() {
+    for (name, fidelity, ios) in GOOD {
+        let run = read(name, &sample(name), None).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let source = run.manifest.origin.imported().unwrap();
+        assert_eq!((source.fidelity, run.manifest.phases[0].ios), (*fidelity, *ios), "{name}");
+        assert_eq!(run.rows.is_some(), *fidelity == Fidelity::EveryIo, "{name}");
+        let ops = || run.figures.workloads.iter().flat_map(|w| w.ops.values());
+        let averages =
+            ops().all(|op| op.latency.percentiles.is_empty() && op.latency.bins.is_empty());
+        assert_eq!(averages, *fidelity == Fidelity::Averages || run.rows.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn a_cut_result_is_refused_with_its_line() {
+    for (name, ..) in GOOD {
+        let bytes = sample(name);
+        // Of JSON the last bracket, of lines the end of the last.
+        let cut = &bytes[..bytes.trim_ascii_end().len() - 1];
+        let error = read(name, cut, None).err().unwrap_or_else(|| panic!("{name}")).to_string();
+        assert!(error.contains("line: ") && error.contains("cut short"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_line_that_is_huge_or_no_text_is_refused_with_its_place() {
+    for (name, ..) in GOOD {
+        for (line, said) in [(vec![b'7'; 9 << 20], "too long"), (vec![0xff, b'\n'], "not text")] {
+            let bytes = [sample(name), line].concat();
+            let error = read(name, &bytes, None).err().unwrap().to_string();
+            assert!(error.contains(said) && error.contains("line: "), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_unit_that_is_wrong_or_missing_is_told() {
+    for (name, ..) in GOOD {
+        let error = read(name, &sample(name), Some(ResultUnit::S)).err().unwrap().to_string();
+        assert!(error.contains("another unit"), "{name}: {error}");
+    }
+    // What is not in the file is asked for, and what its values are is not taken from a stranger's name.
+    let (log, hdr) = (sample("fio_clat.1.log"), sample("ycsb-READ.hdr"));
+    let error = read("x.txt", &log, None).err().unwrap().to_string();
+    assert!(error.contains("what the values"), "{error}");
+    assert!(read("x.txt", &log, Some(ResultUnit::Ns)).is_ok());
+    let plain = String::from_utf8(hdr).unwrap().replace("#[Logging for: READ]\n", "");
+    let error = read("x.hlog", plain.as_bytes(), None).err().unwrap().to_string();
+    assert!(error.contains("unit of the latencies"), "{error}");
+    let in_unit = |unit| read("x.hlog", plain.as_bytes(), Some(unit)).unwrap().figures;
+    let highest = |unit| {
+        let figures = in_unit(unit);
+        let op = figures.workloads[0].ops.values().next().unwrap().clone();
+        op.latency.bins.last().unwrap().hi_ns
+    };
+    assert_eq!(highest(ResultUnit::Ms) + 1, 1000 * (highest(ResultUnit::Us) + 1));
+}
+
+#[test]
+fn text_around_rows_is_refused_and_around_a_report_left_out() {
+    for name in ["fio_clat.1.log", "fio_clat_hist.1.log"] {
+        let bytes = [b"fio: warning\n".to_vec(), sample(name)].concat();
+        let error = read(name, &bytes, None).err().unwrap().to_string();
+        assert!(error.contains("no row") && error.contains("line: 1"), "{error}");
+    }
+    for name in ["ycsb.txt", "ycsb-lines.json"] {
+        let bytes = [b"Loading workload...\n".to_vec(), sample(name)].concat();
+        assert_eq!(read(name, &bytes, None).unwrap().manifest.phases[0].ios, 2000);
+    }
+    let bad = String::from_utf8(sample("ycsb.txt"))
+        .unwrap()
+        .replace("AverageLatency(us), ", "AverageLatency(us), x");
+    let error = read("a", bad.as_bytes(), None).err().unwrap().to_string();
+    assert!(error.contains("no number") && error.contains("line: "), "{error}");
+    let twice = [sample("ycsb-raw.txt"), sample("ycsb-raw.txt")].concat();
+    let error = read("a", &twice, None).err().unwrap().to_string();
+    assert!(error.contains("second run") && error.contains("line: 43"), "{error}");
+}

@@ -1,10 +1,10 @@
 //! fio's iolog. Version 3: `usec filename action [offset length]`. Version 2 has no times but lines
-//! `filename wait N`: fio waits until N **milliseconds** since its start, whatever its documentation
-//! says of microseconds (`iolog.c`, fio issue 247), and so what follows is due then.
+//! `filename wait N`: fio waits until N **milliseconds** since its start, whatever its
+//! documentation says of microseconds (`iolog.c`, fio issue 247), and so what follows is due then.
 
 use taillight_core::OpKind;
 
-use super::{TraceFormat, TraceOp, TraceRow, number};
+use super::{NOT_BEGUN, TraceFormat, TraceOp, TraceRow, number};
 
 pub(super) const VERSION_2: TraceFormat =
     TraceFormat { name: "fio iolog version 2", tick_ns: 1_000_000, row: row_2 };
@@ -12,7 +12,7 @@ pub(super) const VERSION_3: TraceFormat =
     TraceFormat { name: "fio iolog version 3", tick_ns: 1000, row: row_3 };
 
 fn row_2(line: &str, now: &mut i64) -> Result<Option<TraceRow>, String> {
-    if line == "fio version 2 iolog" {
+    if heading(line, "fio version 2 iolog", now)? {
         return Ok(None);
     }
     let mut words = line.split_whitespace().skip(1);
@@ -24,14 +24,23 @@ fn row_2(line: &str, now: &mut i64) -> Result<Option<TraceRow>, String> {
     operation(action, words, *now)
 }
 
-fn row_3(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
-    if line == "fio version 3 iolog" {
+fn row_3(line: &str, now: &mut i64) -> Result<Option<TraceRow>, String> {
+    if heading(line, "fio version 3 iolog", now)? {
         return Ok(None);
     }
     let mut words = line.split_whitespace();
     let stamp = number(words.next(), "time")?;
     let action = words.nth(1).ok_or("a row is `usec filename action`, with offset and length")?;
     operation(action, words, stamp)
+}
+
+/// Whether the line is the heading, which comes first. Errors: it does not.
+fn heading(line: &str, heading: &str, now: &mut i64) -> Result<bool, String> {
+    if *now == NOT_BEGUN && line != heading {
+        return Err(format!("it does not begin with `{heading}`"));
+    }
+    *now = (*now).max(0);
+    Ok(line == heading)
 }
 
 fn operation<'a>(

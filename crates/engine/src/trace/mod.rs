@@ -27,14 +27,17 @@ const WINDOW_NS: u64 = 60_000_000_000;
 /// Stamps this coarse or coarser are spread over their tick, ns.
 const COARSE_NS: u64 = 1_000_000;
 
+/// No line was read yet: where a format begins with a heading, anything else is not of it.
+const NOT_BEGUN: i64 = i64::MIN;
+
 /// A format of traces.
 pub struct TraceFormat {
     /// The name for people.
     pub name: &'static str,
     /// What its stamps count, ns.
     tick_ns: u64,
-    /// A line without its end to its row; `None` for a line that is no operation. The number is the
-    /// reader's: ticks that earlier lines have come to. Errors: what is wrong with it.
+    /// A line without its end to its row; `None` for a line that is no operation. The number is what
+    /// earlier lines have come to: [`NOT_BEGUN`] at first. Errors: what is wrong with it.
     row: fn(&str, &mut i64) -> std::result::Result<Option<TraceRow>, String>,
 }
 
@@ -76,7 +79,7 @@ pub struct BlockTrace {
 
 /// The format whose files begin with such a line.
 pub fn recognise(first: &str) -> Option<&'static TraceFormat> {
-    FORMATS.iter().find(|format| (format.row)(first.trim_end(), &mut 0).is_ok())
+    FORMATS.iter().find(|format| (format.row)(first.trim_end(), &mut { NOT_BEGUN }).is_ok())
 }
 
 /// Reads the rest of a trace; `field` of the job names its `path`. Operations with the same coarse
@@ -95,7 +98,7 @@ pub fn read(
             .hint("give the trace as it was recorded, whole and unpacked")
     };
     let mut lines = Lines { input: BufReader::new(input), line: Vec::new() };
-    let (mut rows, mut progress, mut number) = (Vec::new(), 0, 1);
+    let (mut rows, mut progress, mut number) = (Vec::new(), NOT_BEGUN, 1);
     let (mut newest, mut sorted, mut skipped) = (i64::MIN, 0, 0);
     let window = (WINDOW_NS / format.tick_ns) as i64;
     while let Some(line) = lines.read().map_err(|e| error(e, number))? {

@@ -109,7 +109,16 @@ fn a_bad_row_is_named_with_its_line() {
 
 #[test]
 fn other_files_are_no_trace() {
-    for first in ["", "1.5ms", "# times", "0ns 5us", "{\"fio version\": 3}", "1,2,3", "5 ms read"] {
+    for first in [
+        "",
+        "1.5ms",
+        "# open loop",
+        "/dev/x add",
+        "0ns 5us",
+        "{\"fio version\": 3}",
+        "1,2,3",
+        "5 ms read",
+    ] {
         assert!(recognise(first).is_none(), "{first}");
     }
 }

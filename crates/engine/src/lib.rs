@@ -22,6 +22,7 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod threaded;
+pub mod trace;
 pub mod verify;
 mod worker;
 

@@ -100,7 +100,8 @@ pub struct ArrivalTable {
     pub to: Option<Rate>,
     /// For `ramp`: the time between them.
     pub over: Option<Span>,
-    /// For `replay`: a text file with one time a line, since the start, ascending, with units.
+    /// For `replay`: a block trace (its times alone), or a text file with one time a line, since the
+    /// start, ascending, with units.
     pub file: Option<String>,
 }
 

@@ -47,7 +47,7 @@ pub enum Arrival {
     },
     /// Open loop: intended times read from a file.
     Replay {
-        /// A text file: one time a line since the start, with a unit, in ascending order.
+        /// A block trace, or a text file: one time a line since the start, with a unit, ascending.
         file: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Recorded times: a text file, one time a line since the start, shared by the workers in turns.
+//! Recorded times: a text file, one time a line since the start, or those of a block trace
+//! (`trace`), shared by the workers in turns.
 //!
 //! Read whole before the start (8 bytes a line in memory). Empty lines and lines that begin with
 //! `#` are skipped. After the last time the worker ends.
@@ -7,9 +8,10 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use taillight_core::units::Span;
-use taillight_core::{Error, Result, Stamp, regular};
+use taillight_core::{Error, Result, Stamp};
 
 use crate::generator::WorkerIndex;
+use crate::trace;
 
 /// One worker's instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,20 +64,23 @@ impl Replay {
     }
 }
 
-/// Reads the times of a file. Errors: `Usage` when it cannot be read, holds no time, or a line is
-/// no time or goes back.
+/// Reads the times of a file: a block trace if it begins as one, else lines of times. Errors: `Usage`
+/// when it cannot be read, holds no time, or a line is no time or goes back.
 pub fn read(path: &str) -> Result<Arc<[i64]>> {
     let error = |what: &str| {
         Error::usage(what.to_owned())
             .with("arrival.file", path)
             .hint("write one time a line since the start, with a unit, ascending: 1.5ms")
     };
-    let file = regular::open(path).map_err(|e| {
+    let (first, file) = trace::first_line(path).map_err(|e| {
         Error::usage("the recorded times cannot be opened")
             .with("arrival.file", path)
             .source(e)
             .hint("give a file that can be read; paths are relative to the directory the command is run in")
     })?;
+    if let Some(format) = trace::recognise(&first) {
+        return Ok(trace::read(format, file, ("arrival.file", path))?.times);
+    }
     let mut times = Vec::new();
     for (number, line) in std::io::BufReader::new(file).lines().enumerate() {
         let at = number + 1;

@@ -311,6 +311,20 @@ fn recorded_times_are_shared_in_turns_and_end() {
 }
 
 #[test]
+fn the_times_of_a_block_trace_are_replayed_to_the_nanosecond() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("anything");
+    let rows = "128166372003061629,usr,0,Read,8192,4096,9\n128166372013061630,usr,0,Write,0,512,9\n\
+                128166372013061631,usr,0,Read,0,512,9\n";
+    std::fs::write(&file, rows).unwrap();
+    let arrival = Arrival::Replay { file: file.display().to_string() };
+    assert_eq!(before(schedule(&arrival, 0, 1), i64::MAX), [0, SECOND + 100, SECOND + 200]);
+    std::fs::write(&file, format!("{rows}128166372013061632,usr,0,Read,0,")).unwrap();
+    let said = replay::read(&file.display().to_string()).unwrap_err().to_string();
+    assert!(said.contains("line: 4"), "{said}");
+}
+
+#[test]
 fn bad_recorded_times_are_named_by_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("times.txt");

@@ -1,0 +1,65 @@
+//! fio's iolog. Version 3: `usec filename action [offset length]`. Version 2 has no times but lines
+//! `filename wait N`: fio waits until N **milliseconds** since its start, whatever its
+//! documentation says of microseconds (`iolog.c`, fio issue 247), and so what follows is due then.
+
+use taillight_core::OpKind;
+
+use super::{NOT_BEGUN, TraceFormat, TraceOp, TraceRow, number};
+
+pub(super) const VERSION_2: TraceFormat =
+    TraceFormat { name: "fio iolog version 2", tick_ns: 1_000_000, row: row_2 };
+pub(super) const VERSION_3: TraceFormat =
+    TraceFormat { name: "fio iolog version 3", tick_ns: 1000, row: row_3 };
+
+fn row_2(line: &str, now: &mut i64) -> Result<Option<TraceRow>, String> {
+    if heading(line, "fio version 2 iolog", now)? {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace().skip(1);
+    let action = words.next().ok_or("a row is `filename action`, with offset and length")?;
+    if action == "wait" {
+        *now = number(words.next(), "time to wait for")?;
+        return Ok(None);
+    }
+    operation(action, words, *now)
+}
+
+fn row_3(line: &str, now: &mut i64) -> Result<Option<TraceRow>, String> {
+    if heading(line, "fio version 3 iolog", now)? {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace();
+    let stamp = number(words.next(), "time")?;
+    let action = words.nth(1).ok_or("a row is `usec filename action`, with offset and length")?;
+    operation(action, words, stamp)
+}
+
+/// Whether the line is the heading, which comes first. Errors: it does not.
+fn heading(line: &str, heading: &str, now: &mut i64) -> Result<bool, String> {
+    if *now == NOT_BEGUN && line != heading {
+        return Err(format!("it does not begin with `{heading}`"));
+    }
+    *now = (*now).max(0);
+    Ok(line == heading)
+}
+
+fn operation<'a>(
+    action: &str,
+    mut words: impl Iterator<Item = &'a str>,
+    stamp: i64,
+) -> Result<Option<TraceRow>, String> {
+    let kind = match action {
+        "add" | "open" | "close" => return Ok(None),
+        "read" => OpKind::Read,
+        "write" => OpKind::Write,
+        "trim" => OpKind::Trim,
+        "sync" | "datasync" => {
+            let op = TraceOp { offset: 0, size: 0, kind: OpKind::Fsync };
+            return Ok(Some(TraceRow { stamp, op }));
+        }
+        other => return Err(format!("`{other}` is no action of an iolog")),
+    };
+    let offset = number(words.next(), "offset")?;
+    let size = number(words.next(), "length")?;
+    Ok(Some(TraceRow { stamp, op: TraceOp { offset, size, kind } }))
+}

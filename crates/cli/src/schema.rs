@@ -62,9 +62,10 @@ pub fn job() -> Value {
 }
 
 /// Tables of the job file in the order people meet them: heading, field of the root.
-const TABLES: [(&str, &str); 10] = [
+const TABLES: [(&str, &str); 11] = [
     ("[run]", "run"),
     ("[target]", "target"),
+    ("[targets.NAME]", "targets"),
     ("[[workload]]", "workload"),
     ("[qos]", "qos"),
     ("[trace]", "trace"),
@@ -110,6 +111,10 @@ fn job_markdown(schema: &Value) -> String {
         let node = resolve(schema, table.get("items").unwrap_or(table));
         let about = table["description"].as_str().unwrap_or_default();
         let _ = write!(text, "\n## `{heading}`\n\n{about}\n");
+        if table["additionalProperties"].is_object() {
+            // By name, with the fields of another table.
+            continue;
+        }
         field_table(schema, node, "", &mut text);
         for (field, value) in fields(node) {
             for form in tables(schema, &value, false) {

@@ -13,12 +13,12 @@ use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
 /// The opened targets of a plan.
 pub struct OpenTargets {
     /// In the order of [`Plan::all_targets`].
-    targets: Vec<NamedTarget>,
+    targets: Vec<TargetPart>,
     /// Of each workload of the plan.
-    places: Vec<Place>,
+    places: Vec<WorkloadPlace>,
 }
 
-struct NamedTarget {
+struct TargetPart {
     name: Option<String>,
     path: Option<PathBuf>,
     target: Box<dyn Target>,
@@ -26,7 +26,7 @@ struct NamedTarget {
 
 /// Where a workload is: its target, and its number among the workloads of that target.
 #[derive(Clone, Copy)]
-struct Place {
+struct WorkloadPlace {
     target: usize,
     workload: u16,
 }
@@ -35,12 +35,12 @@ impl OpenTargets {
     /// The targets of `plan` as one; `opened` has one for each of [`Plan::all_targets`], in that order.
     /// The only one of a plan comes back as it is. Errors: `Internal` when one is missing.
     pub fn of(plan: &Plan, opened: Vec<Box<dyn Target>>) -> Result<Box<dyn Target>> {
-        let named = plan.all_targets().zip(opened).map(|((name, of), target)| NamedTarget {
+        let named = plan.all_targets().zip(opened).map(|((name, of), target)| TargetPart {
             name: name.map(str::to_owned),
             path: of.path.as_deref().and_then(block::local).map(PathBuf::from),
             target,
         });
-        let mut targets: Vec<NamedTarget> = named.collect();
+        let mut targets: Vec<TargetPart> = named.collect();
         let missing = || Error::internal("a target of the plan was not opened");
         if targets.len() != plan.targets.len() + 1 {
             return Err(missing());
@@ -52,7 +52,7 @@ impl OpenTargets {
         let mut places = Vec::with_capacity(plan.workloads.len());
         for w in &plan.workloads {
             let target = targets.iter().position(|t| t.name == w.target).ok_or_else(missing)?;
-            places.push(Place { target, workload: counts[target] });
+            places.push(WorkloadPlace { target, workload: counts[target] });
             counts[target] += 1;
         }
         Ok(Box::new(OpenTargets { targets, places }))

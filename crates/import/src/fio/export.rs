@@ -46,7 +46,9 @@ impl SectionText {
 /// named.
 pub fn export(plan: &Plan) -> Result<Exported> {
     let mut global = SectionText::new();
-    let target = export_target::target(plan, &mut global)?;
+    // Of several targets each section has its own, as in fio.
+    let one = plan.targets.is_empty().then(|| export_target::target(plan, &mut global));
+    let one = one.transpose()?;
     run(plan, &mut global);
     rest(plan, &mut global);
     let mut missing = std::mem::take(&mut global.missing);
@@ -54,7 +56,11 @@ pub fn export(plan: &Plan) -> Result<Exported> {
     let mut body = section("global", &global);
     for w in &plan.workloads {
         let mut out = SectionText::new();
-        workload(plan, w, &target, &mut out)?;
+        let part = plan.for_target(w.target.as_deref());
+        let own = one.is_none().then(|| export_target::target(&part, &mut out)).transpose()?;
+        if let Some(target) = one.as_ref().or(own.as_ref()) {
+            workload(plan, w, target, &mut out)?;
+        }
         missing.extend(out.missing.iter().map(|m| format!("workload {}: {m}", w.name)));
         cannot.extend(out.cannot.iter().map(|c| format!("workload {}: {c}", w.name)));
         body.push_str(&section(&w.name, &out));
@@ -176,9 +182,6 @@ fn own_end(w: &WorkloadPlan, out: &mut SectionText) {
     if let Some(bytes) = w.bytes {
         out.set("io_size", (bytes.0 / workers).max(1));
     }
-    if w.target.is_some() {
-        out.cannot("target", "one target is exported; fio's sections would all be on it");
-    }
 }
 
 fn workload(
@@ -201,7 +204,7 @@ fn workload(
         out.set("number_ios", each);
         // fio ends with its part of the data before that; here operations go on from the start.
         let most = each.saturating_mul(w.block_size.max());
-        let part = plan.target.size.map_or(0, |size| size.0 / jobs);
+        let part = plan.target_of(w).size.map_or(0, |size| size.0 / jobs);
         if most > part && plan.run.bytes.is_none() {
             out.set("io_size", most);
         }

@@ -56,6 +56,10 @@ fn runs_on_virtual_time(job: &Path) {
         // The store in memory has no objects to list: this example is planned above, not run.
         return;
     }
+    if text.contains("\n[targets.") {
+        // Virtual time has one target; a test of whole runs has several.
+        return;
+    }
     let dir = place();
     let job = job.to_string_lossy().into_owned();
     // Keys are no offsets: such a job runs on the store in memory.

@@ -25,7 +25,9 @@ pub(crate) fn parts(manifest: &Manifest) -> Vec<String> {
     let plan = &manifest.plan;
     let several = plan.workloads.len() > 1;
     let workloads = plan.workloads.iter().map(|w| workload(w, several));
-    plan.all_targets().map(|(name, of)| target(name, of)).chain(workloads).collect()
+    let all = plan.all_targets().map(|(name, of)| target(name, of)).chain(workloads);
+    // Of a workload of another tool nothing may be known.
+    all.filter(|part| !part.is_empty()).collect()
 }
 
 /// One target of a plan; with its name where it has one.

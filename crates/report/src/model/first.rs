@@ -7,7 +7,7 @@ use taillight_core::{LatencyKind, OpKind, Percentile};
 use taillight_rundir::Summary;
 use taillight_rundir::compare::{CompareFile, CompareVerdict, ComparedFigure};
 use taillight_rundir::history::{HistoryFile, HistoryTrack};
-use taillight_rundir::latency::{Latency, Quantile};
+use taillight_rundir::latency::{Latency, LatencySource, Quantile};
 use taillight_rundir::summary::{QosStatus, Totals};
 
 pub use super::answer::{answer, answer_of};
@@ -192,18 +192,25 @@ fn line(id: &str, op: OpKind, runs: &[(&str, &Summary)]) -> CardLine {
 /// The value of a card by its id.
 pub(super) fn card_value(id: &str, totals: &Totals) -> Option<CardValue> {
     let latency = asked_for(totals).0;
-    let observed = latency.observed?;
-    let own_ns = match id {
-        "p50" => observed.p50_ns,
-        "p99" => observed.p99_ns,
-        "p99.9" => observed.p99_9_ns,
-        _ => {
-            let note = format!("of {}", format::counted(latency.count, "I/O"));
-            return Some(CardValue { ns: observed.max_ns, note, own: false });
-        }
+    let observed = latency.observed;
+    // Another tool may have said some of them only.
+    let foreign = latency.source == LatencySource::Imported;
+    if observed.is_none() && !foreign {
+        return None;
+    }
+    let Some(pct) = id.strip_prefix('p').and_then(|p| p.parse::<Percentile>().ok()) else {
+        let note = format!("of {}", format::counted(latency.count, "I/O"));
+        let ns = observed.map(|o| o.max_ns).or(latency.max_ns)?;
+        return Some(CardValue { ns, note, own: false });
     };
-    let pct: Percentile = id.trim_start_matches('p').parse().ok()?;
-    let found = quantile(latency, &pct).filter(|q| q.resolved);
+    let found = quantile(latency, &pct);
+    let own_ns = match (observed, id) {
+        (Some(observed), "p50") => observed.p50_ns,
+        (Some(observed), "p99") => observed.p99_ns,
+        (Some(observed), _) => observed.p99_9_ns,
+        (None, _) => found.and_then(|q| q.observed_ns)?,
+    };
+    let found = found.filter(|q| q.resolved);
     Some(match found.and_then(|q| Some((q, q.ns?))) {
         Some((q, ns)) => CardValue { ns, note: interval(q), own: false },
         None => CardValue { ns: own_ns, note: own(latency.count, &pct), own: true },
@@ -223,6 +230,10 @@ pub fn figures(runs: &[(&str, &Summary)]) -> Table {
             };
             let rate = match unsampled(totals) {
                 true => "unknown".to_owned(),
+                // Another tool may have told bytes only.
+                false if totals.count == 0 && totals.iops == 0.0 => {
+                    format::bytes_per_s(totals.bytes_per_s)
+                }
                 false => format!("{}/s", format::rate(totals.iops)),
             };
             let value = |(id, _): &(&str, &str)| match card_value(id, totals) {

@@ -2,6 +2,7 @@
 
 use taillight_core::Status;
 use taillight_rundir::RunStatus;
+use taillight_rundir::origin::Fidelity;
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
 
 use super::basis::{reason, unsampled};
@@ -76,7 +77,10 @@ fn kept(analysis: &Analysis, summary: &Summary) -> String {
 }
 
 pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    if summary.totals.count > summary.totals.errors || analysis.status == RunStatus::Failed {
+    // Means of another tool count no operations.
+    let means = summary.origin.imported().is_some_and(|it| it.fidelity == Fidelity::Averages);
+    let some = summary.totals.count > summary.totals.errors;
+    if some || means || analysis.status == RunStatus::Failed {
         return None;
     }
     let text = match summary.totals.errors {

@@ -135,8 +135,14 @@ fn left_in(dir: &Path) -> String {
 fn rules(args: &DriversArgs, library: &str, path: String) -> Result<u32> {
     let driver = registry::driver("plugin")?;
     let said = &Plugin::load(library)?.description;
-    let mut target =
-        TargetPlan { driver: "plugin".to_owned(), path: Some(path), ..TargetPlan::default() };
+    // What lies in the directory of the check is its own; what the user named is not.
+    let own = args.path.is_none();
+    let mut target = TargetPlan {
+        driver: "plugin".to_owned(),
+        path: Some(path.clone()),
+        destroy: own,
+        ..TargetPlan::default()
+    };
     target.options.insert("library".to_owned(), library.into());
     for option in &args.options {
         let (name, value) = option
@@ -178,7 +184,8 @@ fn rules(args: &DriversArgs, library: &str, path: String) -> Result<u32> {
                     CheckResult::Broken(why) => format!("BROKEN: {why}"),
                 });
             };
-            let outcome = conformance::run(&TestCase { driver, plan, destroy: None }, &mut told);
+            let destroy = own.then_some(path.as_str());
+            let outcome = conformance::run(&TestCase { driver, plan, destroy }, &mut told);
             if let Err(why) = outcome {
                 broken += 1;
                 output::line(&format!("BROKEN: {}", why.why()));

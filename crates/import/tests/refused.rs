@@ -71,10 +71,6 @@ fn options_without_equivalent() {
         ("verify=odd\nrw=write", vec!["only checks of the content"]),
         ("random_distribution=zoned_abs:1/1m\nrw=randread", vec!["`zoned_abs`"]),
         ("bssplit=4k/50:8k/20", vec!["add up to 70"]),
-        (
-            "numjobs=2\nrw=randread\nnorandommap\n[b]\nsize=1m\nrw=read",
-            vec!["draws of any block (norandommap)"],
-        ),
         ("nrfiles=4\nbsrange=4k-8k", vec!["file_service_type=sequential"]),
         ("nrfiles=4\nrw=read:8k", vec!["steps through several files"]),
         ("numjobs=0", vec!["0 does nothing"]),
@@ -110,17 +106,48 @@ fn sections_that_need_two_targets() {
     let two = |more: &str| {
         format!("[a]\nsize=1m\nfilename=x\nrw=read\nruntime=1\ntime_based\n[b]\nsize=1m\n{more}\n")
     };
-    let said = refused(&two("filename=y\nruntime=1\ntime_based"));
-    assert!(said.contains("[a] and [b] run side by side but differ in filename"), "{said}");
+    let said = refused(&two("filename=x\nruntime=1\ntime_based\ndirect=1"));
+    assert!(said.contains("[a] and [b] run side by side but differ in direct"), "{said}");
     assert!(said.contains("a.fio:7") && said.contains("stonewall"), "{said}");
-    assert!(refused(&two("filename=x\nruntime=2\ntime_based")).contains("differ in runtime"));
-    assert!(refused(&two("filename=x\ndirect=1")).contains("differ in direct"));
+    assert!(refused(&two("filename=x\nioengine=null")).contains("differ in ioengine"));
+    // What is verified is on one target.
+    let verified =
+        two("filename=y\nrw=write\nverify=crc32c").replace("rw=read", "rw=write\nverify=crc32c");
+    assert!(refused(&verified).contains("where what was written is verified"), "{verified}");
     assert_eq!(import(&two("filename=y\nstonewall"), "a.fio").expect("two jobs").len(), 2);
     assert_eq!(import(&two("filename=y\nwait_for=a"), "a.fio").expect("two jobs").len(), 2);
     // What differs is said at once.
-    let said = refused(&two("filename=y\nruntime=2\ndirect=1"));
-    for part in ["for 3 reasons", "differ in direct", "differ in filename", "differ in runtime"] {
+    let said = refused(&two("filename=x\nramp_time=2\ndirect=1"));
+    for part in ["for 2 reasons", "differ in direct", "differ in ramp_time"] {
         assert!(said.contains(part), "{part}: {said}");
+    }
+    // Files, engines and ends of their own are fine.
+    for more in [
+        "filename=y",
+        "filename=y\nruntime=2\ntime_based\ndirect=1",
+        "filename=x\nruntime=2\ntime_based",
+    ] {
+        assert_eq!(import(&two(more), "a.fio").expect(more).len(), 1, "{more}");
+    }
+}
+
+#[test]
+fn sections_side_by_side_have_files_and_ends_of_their_own() {
+    for (lines, part) in [
+        ("norandommap\nrw=randread\n[b]\nsize=32m", "bytes = \"32MiB\""),
+        ("[b]\nsize=32m\nioengine=io_uring\ndirect=1", "[targets.b.options]\nengine = \"uring\""),
+        (
+            "[b]\nsize=32m\nruntime=2\ntime_based\nstartdelay=1",
+            "start_delay = \"1s\"\nduration = \"2s\"",
+        ),
+        ("numjobs=2\n[b]\nsize=1m\nnumber_ios=7\nnumjobs=3", "operations = 21"),
+        (
+            "runtime=9\ntime_based\nexitall\n[b]\nsize=1m\nruntime=2\ntime_based\nstartdelay=1",
+            "[run]\nname = \"a-b\"\nseed = 1\nduration = \"3s\"",
+        ),
+    ] {
+        let text = toml(lines);
+        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
     }
 }
 
@@ -174,7 +201,6 @@ fn meanings_that_are_easily_missed() {
         ("direct=1\niodepth_batch=4\nioengine=libaio", "submit_batch = 4"),
         ("rw=write\nbuffer_pattern=12345", "pattern = \"0x3930\""),
         ("filename=f\noffset=1k", "align = \"1KiB\", offset = \"1KiB\""),
-        ("norandommap\nrw=randread\n[b]\nsize=64m", "bytes = \"128MiB\""),
         ("direct=1\nbuffered=1", "direct = false"),
         ("filename=f\nnumjobs=2\noffset_increment=64m", "workers = 2"),
         // Rates are per job and direction, and decide the mix.
@@ -221,9 +247,10 @@ fn sections_side_by_side_end_one_by_one() {
     assert_eq!(jobs.len(), 1);
     let toml = &jobs[0].toml;
     assert_eq!(jobs[0].name, "a-b");
-    assert!(toml.contains("passes = 1") && toml.contains("passes = 2"), "{toml}");
-    assert!(toml.contains("bytes = \"256MiB\"") && toml.contains("files = 2"), "{toml}");
-    assert!(toml.contains("offset = \"64MiB\", length = \"64MiB\""), "{toml}");
+    for part in ["bytes = \"64MiB\"", "target = \"b\"", "bytes = \"128MiB\"", "path = \"b.0.0\""] {
+        assert!(toml.contains(part), "{part}: {toml}");
+    }
+    assert!(!toml.contains("passes") && !toml.contains("destroy"), "{toml}");
 }
 
 #[test]

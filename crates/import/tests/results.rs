@@ -9,7 +9,7 @@ use taillight_rundir::origin::Fidelity;
 
 fn sample(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/results");
-    fs::read(folder.join(name)).unwrap()
+    fs::read(folder.join(name)).expect("a sample")
 }
 
 fn read(name: &str, bytes: &[u8], unit: Option<ResultUnit>) -> Result<ForeignRun> {

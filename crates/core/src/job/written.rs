@@ -70,6 +70,16 @@ impl JobFile {
         let mut text = String::new();
         for (name, value) in &mut whole {
             match value {
+                toml::Value::Table(table) if name == "targets" => {
+                    let defaults = defaults.get("target");
+                    for (of, target) in table.iter_mut() {
+                        let Some(target) = target.as_table_mut() else { continue };
+                        target.retain(|field, value| {
+                            defaults.and_then(|d| d.get(field)) != Some(value)
+                        });
+                        section(&format!("{name}.{of}"), target, &mut text);
+                    }
+                }
                 toml::Value::Table(table) => {
                     let defaults = defaults.get(name);
                     table.retain(|field, value| defaults.and_then(|d| d.get(field)) != Some(value));

@@ -158,7 +158,7 @@ impl PluginSession {
             key_at: u64::from(slot) * self.stride + self.keys_at as u64,
             value_at: u64::from(slot) * self.stride,
             field: op.field,
-            flags: u16::from(self.seat.keep) * KEEP | u16::from(reverse) * REVERSE,
+            flags: (u16::from(self.seat.keep) * KEEP) | (u16::from(reverse) * REVERSE),
             ..PluginOp::default()
         })
     }

@@ -109,10 +109,8 @@ fn run(
     let w = &plan.workloads[0];
     let time = Arc::new(AtomicI64::new(START));
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let geometry = match load.op.keyed() {
-        true => Geometry::keyed(),
-        false => Geometry { files: 1, file_size: 100_000, align: 1 },
-    };
+    let blocks = Geometry { files: 1, file_size: 100_000, align: 1 };
+    let geometry = if load.op.keyed() { Geometry::keyed() } else { blocks };
     let target = {
         let (time, asked) = (time.clone(), asked.clone());
         AnsweringTarget::new(geometry, move |op, buffer| {
@@ -139,8 +137,7 @@ fn run(
         false => Capture::off(header()),
     };
     let (messages, taken) = unbounded();
-    let (_, spare) = unbounded();
-    let channels = Channels { messages, spare };
+    let channels = Channels { messages, spare: unbounded().1 };
     let place = WorkerIndex { worker: 0, index: 0, of: 1 };
     let mut worker = Worker::new(WorkerConfig {
         clock: SteppedClock(time, load.step),
@@ -175,8 +172,8 @@ fn run(
     }
     let end = worker.finish();
     let asked = std::mem::take(&mut *asked.lock().unwrap());
-    let (ios, intervals) = (records(pool), intervals_of(&taken));
-    ScriptedLoad { asked, ios, intervals, end, live: space.live().1 }
+    let (ios, live) = (records(pool), space.live().1);
+    ScriptedLoad { asked, ios, intervals: intervals_of(&taken), end, live }
 }
 
 /// 1 us each, and whatever was asked.

@@ -144,7 +144,8 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
 #[test]
 fn a_worker_allocates_nothing_per_operation() {
     use OpKind::{Get, Insert, Rmw, Scan, Update};
-    for driver in taillight_driver::DRIVERS {
+    // What a plug-in does is its own; its calls are counted in the driver's tests.
+    for driver in taillight_driver::DRIVERS.iter().filter(|d| d.name() != "plugin") {
         let can = driver.capabilities(&target_plan(driver.name())).unwrap();
         if !can.facts.in_process {
             continue;

@@ -184,21 +184,11 @@ fn own_end(w: &WorkloadPlan, out: &mut SectionText) {
     }
 }
 
-fn workload(
-    plan: &Plan,
-    w: &WorkloadPlan,
-    target: &ExportTarget,
-    out: &mut SectionText,
-) -> Result<()> {
-    let reads = mix(w, out)?;
-    access(w, target, out);
-    block(&w.block_size, out);
-    out.set("iodepth", w.queue_depth);
-    out.set("numjobs", w.workers);
+/// What each job does of what the run counts.
+fn amount(plan: &Plan, w: &WorkloadPlan, out: &mut SectionText) {
     let jobs = u64::from(plan.workers()).max(1);
     // Passes end a section by themselves; the run's amount is only the bound above them.
     let amount = w.passes.is_none();
-    own_end(w, out);
     if let Some(n) = plan.run.operations.filter(|_| amount) {
         let each = (n / jobs).max(1);
         out.set("number_ios", each);
@@ -215,6 +205,38 @@ fn workload(
     if let Some(bytes) = plan.run.bytes.filter(|_| amount) {
         out.set("io_size", (bytes.0 / jobs).max(1));
     }
+}
+
+/// What is synced and forgotten beside the I/Os.
+fn cached(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
+    if w.end_fsync {
+        out.set("end_fsync", 1);
+    }
+    let rounds = w.access.cover || !w.access.kind.draws();
+    if target.cached && rounds && w.drop_cache.is_none() {
+        out.lacks(
+            "drop_cache",
+            "fio drops what it has cached of a file at each pass (invalidate=1); here it stays",
+        );
+    }
+    if w.drop_cache.is_some() && !rounds {
+        out.lacks("drop_cache", "fio drops nothing while it draws without a map");
+    }
+}
+
+fn workload(
+    plan: &Plan,
+    w: &WorkloadPlan,
+    target: &ExportTarget,
+    out: &mut SectionText,
+) -> Result<()> {
+    let reads = mix(w, out)?;
+    access(w, target, out);
+    block(&w.block_size, out);
+    out.set("iodepth", w.queue_depth);
+    out.set("numjobs", w.workers);
+    own_end(w, out);
+    amount(plan, w, out);
     arrival(w, reads, out);
     if let Some(think) = w.think {
         out.set("thinktime", format!("{}us", think.time.0.div_ceil(1000)));
@@ -230,19 +252,7 @@ fn workload(
         Sync::Dsync => out.set("sync", "dsync"),
         Sync::Sync => out.set("sync", "sync"),
     }
-    if w.end_fsync {
-        out.set("end_fsync", 1);
-    }
-    let rounds = w.access.cover || !w.access.kind.draws();
-    if target.cached && rounds && w.drop_cache.is_none() {
-        out.lacks(
-            "drop_cache",
-            "fio drops what it has cached of a file at each pass (invalidate=1); here it stays",
-        );
-    }
-    if w.drop_cache.is_some() && !rounds {
-        out.lacks("drop_cache", "fio drops nothing while it draws without a map");
-    }
+    cached(w, target, out);
     if w.sync.every().is_some() {
         out.lacks("sync", "fio keeps the time of a sync out of the latency of the write");
         if matches!(w.arrival, Arrival::Poisson { .. }) {

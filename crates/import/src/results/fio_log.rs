@@ -201,7 +201,7 @@ fn rows(
     source: &mut ResultSource<'_>,
     each: &mut dyn FnMut(LogRow, &ResultSource<'_>) -> Result<()>,
 ) -> Result<()> {
-    while let Some(line) = source.next()? {
+    while let Some(line) = source.next_line()? {
         if line.is_empty() {
             continue;
         }

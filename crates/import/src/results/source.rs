@@ -76,7 +76,7 @@ impl<'a> ResultSource<'a> {
 
     /// The next line without its end, its carriage return and blanks around it. Errors: `Corrupt` for a line that is
     /// too long or no text; `Unavailable` for what cannot be read.
-    pub fn next(&mut self) -> Result<Option<&str>> {
+    pub fn next_line(&mut self) -> Result<Option<&str>> {
         self.held.clear();
         let read = self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.held);
         match read {
@@ -170,14 +170,14 @@ mod tests {
     #[test]
     fn lines_come_with_their_place_and_are_bounded() {
         let mut it = source(b"a \r\n\xff\nc");
-        assert_eq!(it.next().unwrap(), Some("a"));
-        let error = it.next().unwrap_err().to_string();
+        assert_eq!(it.next_line().unwrap(), Some("a"));
+        let error = it.next_line().unwrap_err().to_string();
         assert!(error.contains("not text") && error.contains("line: 2"), "{error}");
-        assert_eq!(it.next().unwrap(), Some("c"));
+        assert_eq!(it.next_line().unwrap(), Some("c"));
         assert!(!it.ended());
-        assert_eq!(it.next().unwrap(), None);
+        assert_eq!(it.next_line().unwrap(), None);
         let huge = vec![b'1'; LONGEST_LINE as usize + 1];
-        let error = source(&huge).next().unwrap_err().to_string();
+        let error = source(&huge).next_line().unwrap_err().to_string();
         assert!(error.contains("too long") && error.contains("line: 1"), "{error}");
     }
 

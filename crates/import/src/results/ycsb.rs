@@ -65,7 +65,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Us)?;
     let mut all: BTreeMap<String, OpMeasurements> = BTreeMap::new();
     let mut json = String::new();
-    while let Some(line) = source.next()? {
+    while let Some(line) = source.next_line()? {
         if json.is_empty() && !line.starts_with('{') && !line.starts_with("[ {") {
             let line = line.to_owned();
             match measurement(&line) {
@@ -307,7 +307,7 @@ fn raw_rows(
     each: &mut dyn FnMut(RawRow) -> Result<()>,
 ) -> Result<()> {
     let mut headers: Vec<String> = Vec::new();
-    while let Some(line) = source.next()? {
+    while let Some(line) = source.next_line()? {
         if let Some(of) = line.strip_suffix(RAW) {
             let of = of.to_owned();
             if headers.contains(&of) {

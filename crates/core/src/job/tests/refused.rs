@@ -206,7 +206,6 @@ fn all_refused(cases: &[(&str, &str)], job: impl Fn(&str) -> String) {
 const TARGETS: &[(&str, &str)] = &[
     ("driver = \"nul\"|", "targets.b.driver: there is no driver `nul`"),
     ("driver = \"file\"|", "targets.b.driver: `file` beside `null`"),
-    ("driver = \"null\"\noptions = { quee = 1 }|", "unknown option `quee`"),
     (
         "driver = \"null\"\noptions = { queue = false }|queue_depth = 2",
         "workload.1.queue_depth: 2, but driver `null` has no queue",

@@ -20,6 +20,10 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         return import_run::main(args, dir);
     }
     if let Some(dir) = &args.as_run {
+        if args.dry_run {
+            return Err(Error::usage("--dry-run is for job files: a result is kept whole")
+                .hint("leave it out; `taillight report FILE` shows a result"));
+        }
         let file = args.file();
         let made = foreign::imported(file, args.unit, Some(dir))?;
         output::line(&in_line(made.display()));

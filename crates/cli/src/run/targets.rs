@@ -37,6 +37,17 @@ fn is_path(name: &str, path: &str) -> bool {
     name == path || real(name).is_some_and(|r| Some(r) == real(path))
 }
 
+/// An error of a driver, which knows of one target only, about the one with this name.
+fn of_target(e: Error, name: Option<&str>) -> Error {
+    let Some(name) = name else { return e };
+    let table = format!("[targets.{name}]");
+    let hint = e.hint_text().map(|hint| {
+        let hint = hint.replace("[target]", &table);
+        hint.replace("--set target.destroy", &format!("--set targets.{name}.destroy"))
+    });
+    e.with("of", table).hint_some(hint)
+}
+
 /// Whether each of several confirmations names a target of these plans. Errors: `Usage`.
 pub fn check_named<'a>(destroy: &[String], plans: impl Iterator<Item = &'a Plan>) -> Result<()> {
     let paths = plans.flat_map(|plan| plan.all_targets().filter_map(|(_, t)| t.path.as_deref()));
@@ -105,8 +116,7 @@ impl TargetsRequest<'_> {
             };
             let (run_id, stop) = (self.run_id, self.stop);
             let spec = OpenSpec { plan: &part, run_id, destroy, stop, fits: &fits };
-            with(registry::driver(&target.driver)?, &spec)
-                .map_err(|e| e.with_some("target", name))?;
+            with(registry::driver(&target.driver)?, &spec).map_err(|e| of_target(e, name))?;
         }
         Ok(())
     }

@@ -407,6 +407,18 @@ impl Plan {
         toml::to_string(self)
             .map_err(|e| crate::Error::internal("the plan cannot be written as TOML").source(e))
     }
+    /// The mean of those that are to be outstanding over so long a measure phase, ns, of which a workload may have
+    /// a part only.
+    pub fn mean_outstanding(&self, measured_ns: u64) -> f64 {
+        let of = |w: &WorkloadPlan| {
+            let window = w.window_ns(measured_ns);
+            let share = (window.end - window.start) as f64 / measured_ns.max(1) as f64;
+            // The last operations end a little after the plan's end.
+            let whole = share > 0.98;
+            f64::from(w.workers) * f64::from(w.queue_depth) * if whole { 1.0 } else { share }
+        };
+        self.workloads.iter().map(of).sum()
+    }
     /// Operations outstanding at most: the sum over workloads of workers x queue depth.
     pub fn outstanding(&self) -> u64 {
         self.workloads.iter().map(|w| u64::from(w.workers) * u64::from(w.queue_depth)).sum()

@@ -206,7 +206,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
     let size = end;
     if path.is_some() && group.iter().any(|l| l.pattern.writes() || !l.pattern.reads()) {
         notes.push(
-            "what Taillight did not make is overwritten only with destroy = true in [target] and \
+            "what Taillight did not make is overwritten only with destroy = true in the target's table and \
              --destroy TARGET"
                 .to_owned(),
         );

@@ -60,7 +60,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("rate rate_iops rate_process", Becomes("arrival")),
     ("thinktime thinktime_blocks thinktime_iotime", Becomes("think")),
     ("cpus_allowed cpus_allowed_policy", Becomes("cpus")),
-    ("stonewall|wait_for_previous wait_for startdelay exitall", Becomes("the order of the jobs")),
+    ("stonewall|wait_for_previous wait_for startdelay exitall", Becomes("the order of the jobs, workload.start_delay")),
     ("percentile_list", Becomes("qos.percentiles")),
     ("kb_base", Becomes("sizes")),
     ("name", Becomes("run.name")),

@@ -53,7 +53,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         status: analysis.status,
         verdict: verdict::placeholder(),
         totals: view.totals(&sets.all),
-        ops: sets.ops.iter().map(|(op, set)| (*op, view.totals(set))).collect(),
+        ops: sets.ops.iter().map(|(op, set)| (*op, view.of_op(*op, set))).collect(),
         requests: view.requests()?,
         workloads: view.workloads()?,
         load: unmeasured::load(analysis),
@@ -211,6 +211,36 @@ impl SummaryBuilder<'_> {
         }
     }
 
+    /// Totals of a set whose operations were made in a part of the time, ns.
+    fn totals_over(&self, set: &IoSet, span: u64) -> Totals {
+        let mut it = self.totals(set);
+        let longer = self.analysis.duration_ns as f64 / span.max(1) as f64;
+        it.duration_ns = span;
+        it.iops *= longer;
+        it.bytes_per_s *= longer;
+        it.depth_mean = it.depth_mean.map(|d| d * longer);
+        it.in_phase = it.in_phase.map(|p| PhaseTotals {
+            drained: p.drained,
+            ..phase_rates(p.count, p.bytes, p.errors, span.min(p.duration_ns))
+        });
+        it
+    }
+
+    /// Totals of an operation, over the time in which the plan's workloads make it.
+    fn of_op(&self, op: OpKind, set: &IoSet) -> Totals {
+        let whole = self.analysis.duration_ns;
+        let plan = &self.analysis.manifest.plan;
+        let groups = self.analysis.groups.iter().filter(|g| g.op == op);
+        let own = groups.filter_map(|g| plan.workloads.get(usize::from(g.workload)));
+        let (begin, end) = own
+            .map(|w| w.window_ns(whole))
+            .fold((whole, 0), |(begin, end), w| (begin.min(w.start), end.max(w.end)));
+        match end.saturating_sub(begin) {
+            span if span > 0 && (span as f64) < 0.98 * whole as f64 => self.totals_over(set, span),
+            _ => self.totals(set),
+        }
+    }
+
     /// What completed inside the measure phase; none where that is not known.
     fn in_phase(&self, tally: &IoTally) -> Option<PhaseTotals> {
         let all_kept = self.analysis.origin == Origin::CAPTURE && !self.analysis.outliers_only;
@@ -256,20 +286,9 @@ impl SummaryBuilder<'_> {
             let ended = own > 0 && own as f64 + lull < asked as f64 * 0.9;
             let span = if ended { own } else { asked };
             let early = span < whole;
-            let totals = |set: &IoSet| {
-                let mut it = self.totals(set);
-                let longer = whole as f64 / span.max(1) as f64;
-                if early {
-                    it.duration_ns = span;
-                    it.iops *= longer;
-                    it.bytes_per_s *= longer;
-                    it.depth_mean = it.depth_mean.map(|d| d * longer);
-                    it.in_phase = it.in_phase.map(|p| PhaseTotals {
-                        drained: p.drained,
-                        ..phase_rates(p.count, p.bytes, p.errors, span.min(p.duration_ns))
-                    });
-                }
-                it
+            let totals = |set: &IoSet| match early {
+                true => self.totals_over(set, span),
+                false => self.totals(set),
             };
             Ok(WorkloadSummary {
                 name: workload.name.clone(),

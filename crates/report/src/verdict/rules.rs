@@ -318,7 +318,10 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
     // Who pauses, joins later, waits for writers or syncs in the end keeps less than its depth outstanding.
     let full = |w: &WorkloadPlan| {
         let waits = w.access.kind == AccessKind::Follow;
-        w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none() && !waits && !w.end_fsync
+        let counted = w.operations.is_some() || w.bytes.is_some();
+        let ends = counted && plan.workloads.len() > 1;
+        let paused = w.think.is_some() || w.ramp.is_some();
+        w.arrival.is_closed() && !paused && !waits && !w.end_fsync && !ends
     };
     // Of others' loads it is not known how many I/Os were to be outstanding.
     let closed = summary.origin.is_measured() && plan.workloads.iter().all(full);
@@ -326,7 +329,7 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
     if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
         return None;
     }
-    let outstanding = plan.outstanding() as f64;
+    let outstanding = plan.mean_outstanding(analysis.duration_ns);
     let ratio = littles_law_ratio(summary.totals.iops, mean, outstanding)?;
     if (ratio - 1.0).abs() < LITTLE_OFF {
         return None;
@@ -349,7 +352,10 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be \
          outstanding. {}",
         format::factor(used),
-        format::count(plan.outstanding()),
+        match outstanding.fract() == 0.0 {
+            true => format::count(plan.outstanding()),
+            false => format::factor(outstanding),
+        },
         if ratio < 1.0 && !done_before_others(plan).is_empty() {
             "Some workers were done before others, or the tool or the CPU did not keep the queue \
              full: throughput is a lower bound."

@@ -45,6 +45,18 @@ impl PluginIdentity {
         }
         PluginIdentity { keys, whole }
     }
+
+    /// Whether every record that `other` names is one of these, of which the last are `records` behind the start.
+    pub fn covers(&self, other: &PluginIdentity, records: u64) -> bool {
+        let plain = |k: &Keys| Keys { start: 0, count: 0, ..k.clone() };
+        let end = |k: &Keys, count: u64| k.start.saturating_add(count);
+        let names = |own: &Keys, k: &Keys| {
+            let inside =
+                own.start <= k.start && end(k, k.count) <= end(own, own.count.max(records));
+            inside && plain(own) == plain(k)
+        };
+        self.whole || other.keys.iter().all(|k| self.keys.iter().any(|own| names(own, k)))
+    }
 }
 
 /// The store as the host uses it outside the load.
@@ -126,12 +138,15 @@ impl MarkKeeper {
                 let key = format.write(number, &mut out);
                 match MarkKeeper::one(&mut host, OpKind::Get, key, 0, 0)?.status {
                     Status::NOT_FOUND => missing += 1,
-                    _ => {
+                    Status::OK => {
                         missing = 0;
                         erase(&mut host, key)?;
                     }
+                    other => return Err(cannot("look for records of the run", other)),
                 }
-                number += 1;
+                number = number.checked_add(1).ok_or_else(|| {
+                    Error::corrupt("the mark in the store names too many records")
+                })?;
             }
         }
         Ok(())
@@ -175,6 +190,30 @@ impl MarkStore for MarkKeeper {
         match MarkKeeper::one(&mut host, OpKind::Delete, MARK_KEY, 0, MARK)?.status {
             Status::OK | Status::NOT_FOUND => Ok(()),
             other => Err(cannot("remove the mark", other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_frees_the_records_that_it_names_alone() {
+        let keys = |prefix: &str, start: u64, count: u64| PluginIdentity {
+            keys: vec![Keys { prefix: prefix.into(), start, count, ..Keys::default() }],
+            whole: false,
+        };
+        let own = keys("aa", 10, 90);
+        assert!(own.covers(&own, 0) && own.covers(&keys("aa", 20, 80), 0));
+        assert!(own.covers(&keys("aa", 10, 200), 200), "as many as runs added");
+        for (other, why) in [
+            (keys("user", 10, 90), "another prefix"),
+            (keys("aa", 0, 90), "before the first"),
+            (keys("aa", 10, 91), "behind the last"),
+        ] {
+            assert!(!own.covers(&other, 0), "{why}");
+            assert!(PluginIdentity { whole: true, ..own.clone() }.covers(&other, 0), "{why}");
         }
     }
 }

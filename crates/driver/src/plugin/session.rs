@@ -90,6 +90,8 @@ pub struct PluginSession {
     done: Vec<PluginDone>,
     /// Ended while operations were handed over.
     ended: Vec<Completion>,
+    /// The plug-in broke the contract: what it still writes to is not known.
+    broken: bool,
 }
 
 impl PluginSession {
@@ -123,6 +125,7 @@ impl PluginSession {
             in_flight: 0,
             done: vec![PluginDone::default(); depth as usize],
             ended: Vec::with_capacity(depth as usize),
+            broken: false,
         })
     }
 
@@ -220,6 +223,13 @@ impl PluginSession {
             (1, 0) => Err(never_ends()),
             _ => Err(odd_answer(taken, 1, ended)),
         }
+    }
+
+    /// An answer of the plug-in, after which a broken one is not believed any more.
+    #[inline]
+    fn kept<T>(&mut self, answer: Result<T>) -> Result<T> {
+        self.broken |= answer.is_err();
+        answer
     }
 
     /// Whether one more operation would be too many.
@@ -363,7 +373,8 @@ impl Session for PluginSession {
         // A scan begins at one key.
         let keys = if op.kind == OpKind::Scan { 1 } else { op.count };
         made.key_len = self.write_keys(slot, keys, op.key..=u64::MAX)?;
-        self.take(made, op, slot, token)
+        let taken = self.take(made, op, slot, token);
+        self.kept(taken)
     }
 
     fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
@@ -372,7 +383,8 @@ impl Session for PluginSession {
         }
         let mut made = self.descriptor(op, slot)?;
         made.key_len = self.write_keys(slot, op.count, keys.iter().copied())?;
-        self.take(made, op, slot, token)
+        let taken = self.take(made, op, slot, token);
+        self.kept(taken)
     }
 
     fn submit_batch(&self) -> u32 {
@@ -383,10 +395,27 @@ impl Session for PluginSession {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.hand_over()
+        let handed = self.hand_over();
+        self.kept(handed)
     }
 
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        let polled = self.poll_until(min, until, out);
+        self.kept(polled)
+    }
+
+    fn abandon(self: Box<Self>) {
+        // What is in flight may still be written to: `drop` leaves it alone.
+    }
+}
+
+impl PluginSession {
+    fn poll_until(
+        &mut self,
+        min: u32,
+        until: Option<Stamp>,
+        out: &mut Vec<Completion>,
+    ) -> Result<()> {
         let end = until.map_or(u64::MAX, |at| at.0.max(0) as u64);
         let mut came = 0;
         loop {
@@ -405,15 +434,11 @@ impl Session for PluginSession {
             }
         }
     }
-
-    fn abandon(self: Box<Self>) {
-        // What is in flight may still be written to: `drop` leaves it alone.
-    }
 }
 
 impl Drop for PluginSession {
     fn drop(&mut self) {
-        if self.in_flight > 0
+        if (self.broken || self.in_flight > 0)
             && let Some(queue) = self.queue.take()
         {
             queue.leak();
@@ -440,7 +465,8 @@ impl HostSession {
         let op = Op::block(OpKind::Read, 0, 0, 0);
         let mut made = self.0.descriptor(&op, slot)?;
         made.kind = NOOP;
-        self.0.take(made, &op, slot, Token::new(1, slot))
+        let taken = self.0.take(made, &op, slot, Token::new(1, slot));
+        self.0.kept(taken)
     }
 
     /// One operation on the record `key`, whose value is or will be in slot 0. Errors: `Target` when it does not
@@ -453,16 +479,22 @@ impl HostSession {
         flags: u16,
         until: Stamp,
     ) -> Result<Completion> {
+        // An operation that never ended still owns its slot.
+        if self.0.broken || self.0.in_flight > 0 {
+            return Err(Error::target("the plug-in lost a session of the host's"));
+        }
         let op = Op::keyed(kind, 0, size);
         let mut made = self.0.descriptor(&op, 0)?;
         made.flags |= KEEP | flags;
-        made.sync = u8::from(kind.writes());
+        // The mark is durable, and with it what was done before it; a record of the run need not be.
+        made.sync = u8::from(kind.writes() && flags & MARK != 0);
         made.key_len = key.len() as u32;
         let keys_at = self.0.keys_at;
         let out = &mut self.0.queue()?.memory.slot(0)[keys_at..];
         let fits = out.get_mut(..key.len()).ok_or_else(|| Error::internal("a key too long"))?;
         fits.copy_from_slice(key);
-        match self.0.take(made, &op, 0, Token::new(1, 0))? {
+        let taken = self.0.take(made, &op, 0, Token::new(1, 0));
+        match self.0.kept(taken)? {
             Submitted::Done(completion) => return Ok(completion),
             Submitted::Full => return Err(broken("it is full with nothing in flight")),
             Submitted::Queued => {}

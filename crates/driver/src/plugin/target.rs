@@ -161,6 +161,17 @@ impl PluginTarget {
         let found = found.map_err(|e| {
             Error::corrupt("the mark in the store cannot be read").source(e).hint(named.way_out())
         })?;
+        // A mark frees the records that it names, and no others of the store.
+        if found.as_ref().is_some_and(|mark| !mark.identity.covers(&self.identity, mark.records)) {
+            let foreign = Contents::Foreign(None);
+            let new = OwnershipMark::new(
+                self.identity.clone(),
+                spec.run_id,
+                keep,
+                rules::form(spec.plan),
+            );
+            PluginMark::decide(&new, None, foreign, confirmed, named)?;
+        }
         let empty = found.is_none() && self.is_empty();
         let contents = match &found {
             Some(_) => Contents::Records,

@@ -10,7 +10,9 @@ use taillight_core::{Error, OpKind, Record, Result, Stamp};
 use taillight_rundir::origin::{ImportedOp, ImportedWorkload};
 
 use super::every_io::{self, BASE_NS, EveryIo};
-use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
+use super::{
+    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
+};
 
 /// Lines at the beginning of which one must be a row.
 const FIRST_LINES: usize = 10;
@@ -163,7 +165,7 @@ impl FoundRows {
                     .to_owned(),
             );
         }
-        let duration_ns = self.last_ms.max(1) as u64 * 1_000_000;
+        let duration_ns = (self.last_ms.max(1) as u64).saturating_mul(1_000_000);
         let seconds = duration_ns as f64 / 1e9;
         let op = |(op, (rows, bytes, sum)): (&OpKind, &(u64, u64, f64))| {
             let mean = sum / (*rows).max(1) as f64;
@@ -227,8 +229,8 @@ fn parse(line: &str) -> std::result::Result<LogRow, &'static str> {
     if n < FEWEST {
         return Err("too few columns");
     }
-    let number = |i: usize| fields[i].parse::<i64>().ok().filter(|v| *v >= 0);
-    let value = number(1).ok_or("the value is no number")?;
+    let number = |i: usize| fields[i].parse::<i64>().ok().filter(|v| (0..=LAST_NS).contains(v));
+    let value = number(1).ok_or("the value is no number, or beyond any latency")?;
     let is_priority = |i: usize| i < n && (fields[i].starts_with("0x") || fields[i].len() == 1);
     // The direction is 0 to 2, and sizes of windows are 0.
     let both = n > 5 && number(2) > Some(2) && number(4) == Some(0) && is_priority(n - 1);
@@ -250,7 +252,9 @@ fn parse(line: &str) -> std::result::Result<LogRow, &'static str> {
     };
     let given = |i: Option<usize>, why| i.map(|i| number(i).ok_or(why)).transpose();
     Ok(LogRow {
-        time_ms: number(0).ok_or("the time is no number")?,
+        time_ms: number(0)
+            .filter(|ms| *ms <= LAST_NS / 1_000_000)
+            .ok_or("the time is no number, or beyond any run")?,
         value,
         op,
         size: number(at + 1).ok_or("the size is no number")? as u64,

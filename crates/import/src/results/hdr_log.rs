@@ -36,6 +36,8 @@ struct LogSums {
     from: Option<f64>,
     to: f64,
     start: f64,
+    /// What stamps count from, where the log says.
+    base: Option<f64>,
     own: bool,
     /// The operation that YCSB's log is about.
     ycsb: Option<String>,
@@ -68,8 +70,12 @@ impl LogSums {
         if let Some(of) = comment.strip_prefix(YCSB) {
             self.ycsb = Some(of.trim_end_matches(']').to_owned());
         }
+        let seconds = |rest: &str| rest.split(' ').next().and_then(|s| s.parse().ok());
         if let Some(rest) = comment.strip_prefix("[StartTime: ") {
-            self.start = rest.split(' ').next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
+            self.start = seconds(rest).unwrap_or(0.0);
+        }
+        if let Some(rest) = comment.strip_prefix("[BaseTime: ") {
+            self.base = seconds(rest);
         }
     }
 
@@ -132,6 +138,15 @@ impl LogSums {
         })
     }
 
+    /// What stamps count from, s: as `HistogramLogReader` does, the base time, else the start where the first stamp is
+    /// long before it; else stamps are those of the clock.
+    fn origin(&self) -> f64 {
+        const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;
+        let first = self.from.unwrap_or(0.0);
+        let relative = first < self.start - YEAR_S;
+        self.base.unwrap_or(if relative { self.start } else { 0.0 })
+    }
+
     fn run(mut self, source: &ResultSource<'_>, ns: u64) -> Result<ForeignRun> {
         let mut notes = Vec::new();
         if !self.unnamed.is_empty() {
@@ -179,7 +194,7 @@ impl LogSums {
             name: name_of(source.file),
             path: None,
             direct: None,
-            ended_ns: ((self.start + self.to) * 1e9) as i64,
+            ended_ns: ((self.origin() + self.to) * 1e9) as i64,
             workloads: workloads.into_iter().map(workload).collect(),
             environment: serde_json::Map::new(),
             notes,

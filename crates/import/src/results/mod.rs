@@ -118,11 +118,25 @@ struct ForeignResult {
     rows: Option<ForeignRows>,
 }
 
+/// The last moment, in ns, that a result may name: half of what a stamp holds, so that what begins at it does, too.
+const LAST_NS: i64 = i64::MAX / 2;
+/// Operations that a figure tells apart.
+const MOST_OPERATIONS: u64 = 1 << 53;
+
 impl ForeignResult {
     /// The run of it. Errors: `Corrupt` where it has no operation.
     fn run(self, from: &ResultSource<'_>) -> Result<ForeignRun> {
         let ops = || self.workloads.iter().flat_map(|w| w.figures.ops.values());
-        let ios: u64 = ops().map(|op| op.count).sum();
+        let ios = ops().fold(0u64, |sum, op| sum.saturating_add(op.count));
+        if ios > MOST_OPERATIONS {
+            return Err(Error::corrupt(format!(
+                "the result of {} counts more operations than any run does",
+                self.tool
+            ))
+            .with("path", from.file)
+            .with("operations", ios)
+            .hint("look for a number that is damaged"));
+        }
         let says = |op: &ImportedOp| op.count > 0 || op.iops > 0.0 || op.bytes_per_s > 0.0;
         if !ops().any(|op| says(op) || op.latency.mean_ns.is_some()) {
             return Err(Error::corrupt(format!("the result of {} has no operation", self.tool))
@@ -193,7 +207,7 @@ impl ForeignResult {
             let group = groups.entry(w.figures.group).or_default();
             *group = (*group).max(longest);
         }
-        groups.values().sum()
+        groups.values().fold(0, |sum, ns| u64::saturating_add(sum, *ns))
     }
 
     /// What was asked, as far as it is known.

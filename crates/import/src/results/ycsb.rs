@@ -13,7 +13,9 @@ use taillight_rundir::origin::{
 };
 
 use super::every_io::{self, BASE_NS, EveryIo};
-use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
+use super::{
+    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
+};
 
 /// Before the name of an operation whose latencies begin when the schedule wanted it.
 pub const INTENDED: &str = "Intended-";
@@ -153,9 +155,9 @@ fn run(
         let Some(op) = operation(plain) else { continue };
         let it = imported(of, &mut notes, plain);
         let known = ops.entry(op).or_insert_with(every_io::nothing);
-        known.count += it.count;
+        known.count = known.count.saturating_add(it.count);
         match failed {
-            true => known.errors += it.count,
+            true => known.errors = known.errors.saturating_add(it.count),
             false => known.latency = it,
         }
     }
@@ -339,6 +341,9 @@ fn raw_row(line: &str) -> std::result::Result<Option<RawRow>, &'static str> {
     let [name, time, us] = fields.as_slice() else { return Err(BAD) };
     let number = |text: &str| text.trim().parse::<i64>().ok().filter(|n| *n >= 0).ok_or(BAD);
     let (time_ms, us) = (number(time)?, number(us)?);
+    if time_ms > LAST_NS / 1_000_000 || us > LAST_NS / 1_000 {
+        return Err("a time beyond any run");
+    }
     let (plain, failed) = match name.strip_suffix(FAILED) {
         Some(plain) => (plain, true),
         None => (*name, false),

@@ -129,13 +129,9 @@ impl ForeignResult {
         let ops = || self.workloads.iter().flat_map(|w| w.figures.ops.values());
         let ios = ops().fold(0u64, |sum, op| sum.saturating_add(op.count));
         if ios > MOST_OPERATIONS {
-            return Err(Error::corrupt(format!(
-                "the result of {} counts more operations than any run does",
-                self.tool
-            ))
-            .with("path", from.file)
-            .with("operations", ios)
-            .hint("look for a number that is damaged"));
+            let what = "the result counts more operations than any run does";
+            let e = Error::corrupt(what).with("path", from.file).with("operations", ios);
+            return Err(e.hint("look for a number that is damaged"));
         }
         let says = |op: &ImportedOp| op.count > 0 || op.iops > 0.0 || op.bytes_per_s > 0.0;
         if !ops().any(|op| says(op) || op.latency.mean_ns.is_some()) {

@@ -6,7 +6,7 @@
 //!    stragglers: I/Os in whose flight many blocks of others came and went (a stall would hold
 //!    back everything submitted after it).
 //! 2. [`Order`] lets a record go once no later block can hold an earlier one, and merges the
-//!    stragglers in. At most [`LAG_BLOCKS`] blocks wait, whatever the latencies.
+//!    stragglers in. At most `LAG_BLOCKS` blocks wait, whatever the latencies.
 //!
 //! At a depth of d at most d / ((LAG_BLOCKS - 1) x BLOCK_ROWS) of all records are stragglers.
 

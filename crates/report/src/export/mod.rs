@@ -27,7 +27,7 @@ pub struct RunExport {
     /// No text: never for a terminal.
     pub binary: bool,
     /// Writes the run, and gives back what is to be said beside it. Errors: `Usage` for a run that has not what the
-    /// format is made of; `Corrupt` for damaged files; what [`unwritten`] says of the writer.
+    /// format is made of; `Corrupt` for damaged files; what `unwritten` says of the writer.
     pub write: fn(&RunDir, &mut dyn Write) -> Result<Vec<String>>,
 }
 

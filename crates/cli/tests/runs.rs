@@ -103,9 +103,15 @@ fn each_target_passes_the_guard_by_itself() {
         run(dir.path(), &[&["run", "job.toml"], &b[..], wrong].concat(), code);
         untouched();
     }
-    write(job("./new.dat"));
-    run(dir.path(), &["run", "job.toml"], 2);
-    untouched();
+    // The same file by another spelling, and by another name.
+    std::fs::write(dir.path().join("mine"), vec![7; 64 << 10]).unwrap();
+    std::fs::hard_link(dir.path().join("mine"), dir.path().join("linked")).unwrap();
+    for (a, b) in [("new.dat", "./new.dat"), ("mine", "linked"), ("new.dat", "./")] {
+        write(job(b).replace("\"new.dat\"", &format!("\"{a}\"\ndestroy = true")));
+        run(dir.path(), &["run", "job.toml", "--destroy", a], 2);
+        untouched();
+    }
+    assert!(std::fs::read(dir.path().join("mine")).unwrap().iter().all(|b| *b == 7));
     write(job("theirs"));
     run(dir.path(), &[&["run", "job.toml", "--destroy", "theirs"], &b[..]].concat(), 0);
     assert!(std::fs::read(dir.path().join("theirs")).unwrap().iter().any(|b| *b != 7));

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::{Error, Result};
 use taillight_driver::identity::{contents, target};
 use taillight_driver::{OpenSpec, Target};
 use taillight_live::PlaceInSeries;
@@ -72,6 +72,10 @@ pub fn run_method(
 
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
+        if !plan.targets.is_empty() {
+            return Err(Error::usage("a series that shares its target has one")
+                .hint("use one target, or one series for each"));
+        }
         let mut live = Live::new(plan, false, None, false);
         let spec = OpenSpec {
             plan,

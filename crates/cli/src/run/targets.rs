@@ -1,6 +1,7 @@
 //! The targets of a plan: each is looked at, opened and checked by itself, then driven as one.
 
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
@@ -121,18 +122,62 @@ impl TargetsRequest<'_> {
         Ok(())
     }
 
-    /// Whether the targets are different ones.
+    /// Whether the targets are different ones, whatever they are called.
     fn apart(&self) -> Result<()> {
         let paths = self.plan.all_targets().filter_map(|(_, target)| target.path.as_deref());
-        let paths: Vec<&str> = paths.collect();
-        let place = |path: &str| super::directory::real(Path::new(path));
-        for (i, path) in paths.iter().enumerate() {
-            if paths[..i].iter().any(|before| place(before) == place(path)) {
-                return Err(Error::usage("two targets of the run are the same")
-                    .with("path", path)
-                    .hint("let the workloads share one target"));
+        let places: Vec<TargetPlace> = paths.map(TargetPlace::of).collect();
+        for (i, place) in places.iter().enumerate() {
+            if places[..i].iter().any(|before| before.overlaps(place)) {
+                return Err(Error::usage(
+                    "two targets of the run are the same, or one holds the other",
+                )
+                .with("path", place.named.display())
+                .hint("let the workloads share one target, or use files that are apart"));
             }
         }
         Ok(())
+    }
+}
+
+/// Where a target lies, as far as it exists.
+struct TargetPlace {
+    named: PathBuf,
+    /// Links resolved.
+    real: PathBuf,
+    /// What is there, and the file that a loop device shows.
+    nodes: Vec<Node>,
+}
+
+/// A file by its file system and number, a device by its number.
+#[derive(PartialEq, Eq)]
+enum Node {
+    File(u64, u64),
+    Device(u64),
+}
+
+impl TargetPlace {
+    fn of(path: &str) -> TargetPlace {
+        let mut nodes = Vec::new();
+        let mut next = Some(PathBuf::from(path));
+        // A loop device may lie on another one.
+        while let Some(at) = next.take().filter(|_| nodes.len() < 16) {
+            let Ok(found) = std::fs::metadata(&at) else { break };
+            if found.file_type().is_block_device() {
+                let number = found.rdev();
+                nodes.push(Node::Device(number));
+                let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+                let below = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
+                next = std::fs::read_to_string(below).ok().map(|file| file.trim_end().into());
+            } else {
+                nodes.push(Node::File(found.dev(), found.ino()));
+            }
+        }
+        TargetPlace { named: path.into(), real: super::directory::real(Path::new(path)), nodes }
+    }
+
+    /// Whether the same bytes may be in both.
+    fn overlaps(&self, other: &TargetPlace) -> bool {
+        let same = self.nodes.iter().any(|node| other.nodes.contains(node));
+        same || self.real.starts_with(&other.real) || other.real.starts_with(&self.real)
     }
 }

@@ -71,7 +71,7 @@ pub fn loaded(
     let drained = ends.iter().map(|e| e.finished).max().unwrap_or(timeline.measure);
     // A worker that used up its time measured all of it, even if nothing was due at the very end; one that
     // syncs in the end measures until it is done.
-    let end = |e: &WorkerEnd| match e.synced {
+    let end = |e: &WorkerEnd| match e.synced && e.measured {
         true => e.finished,
         false if e.reached_end => e.end,
         false => timeline.end.min(e.finished),

@@ -164,16 +164,23 @@ fn rest(plan: &Plan, out: &mut SectionText) {
 }
 
 /// Begin and end of a workload of its own.
-fn own_end(w: &WorkloadPlan, out: &mut SectionText) {
+fn own_end(plan: &Plan, w: &WorkloadPlan, out: &mut SectionText) {
     let workers = u64::from(w.workers).max(1);
     if w.start_delay > Span(0) {
         out.set("startdelay", time_text(w.start_delay));
     }
-    if let Some(time) = w.duration {
-        out.set("runtime", time_text(time));
-        if w.operations.is_none() && w.bytes.is_none() {
-            out.set("time_based", 1);
-        }
+    let counted = w.operations.is_some() || w.bytes.is_some();
+    // A runtime of fio counts from the section's own begin.
+    let left = plan.run.duration.map(|d| Span(d.0.saturating_sub(w.start_delay.0)));
+    let own = w.duration.into_iter().chain(left.filter(|_| w.start_delay > Span(0))).min();
+    if let Some(time) = own {
+        out.set("runtime", time_text(left.map_or(time, |left| left.min(time))));
+    }
+    if own.is_some() || counted {
+        out.set("time_based", u8::from(!counted));
+    }
+    if w.start_delay > Span(0) && plan.run.warmup > Span(0) {
+        out.lacks("start_delay", "fio warms up after it, here the run does before");
     }
     if let Some(n) = w.operations {
         out.set("number_ios", (n / workers).max(1));
@@ -235,7 +242,7 @@ fn workload(
     block(&w.block_size, out);
     out.set("iodepth", w.queue_depth);
     out.set("numjobs", w.workers);
-    own_end(w, out);
+    own_end(plan, w, out);
     amount(plan, w, out);
     arrival(w, reads, out);
     if let Some(think) = w.think {

@@ -225,7 +225,8 @@ fn exits(group: &[JobSection], notes: &mut Vec<String>, wrong: &mut Vec<Error>) 
     }
     let end = |s: &JobSection| {
         let time = s.demand.end.runtime.filter(|_| s.demand.end.time_based)?;
-        Some(Span(s.demand.delay.0.saturating_sub(first_delay(group).0) + time.0))
+        let delay = s.demand.delay.0.saturating_sub(first_delay(group).0);
+        Some(Span(delay.saturating_add(time.0)))
     };
     let all: Option<Vec<Span>> = group.iter().map(end).collect();
     let first = all.and_then(|ends| ends.into_iter().min());

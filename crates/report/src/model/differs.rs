@@ -164,6 +164,12 @@ fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
         };
         facts.insert(format!("options.{name}"), text);
     }
+    for (of, target) in &manifest.plan.targets {
+        let options = target.options.iter();
+        facts.extend(
+            options.map(|(name, v)| (format!("targets.{of}.options.{name}"), v.to_string())),
+        );
+    }
     let disclosed = manifest.environment.get("driver").and_then(Value::as_object);
     for (name, value) in disclosed.into_iter().flatten() {
         let wanted =

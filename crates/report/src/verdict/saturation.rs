@@ -143,7 +143,11 @@ pub fn asked(workload: &WorkloadPlan, seconds: f64) -> Option<f64> {
 fn asked_of_run(workload: &WorkloadPlan, seconds: f64) -> Option<f64> {
     let window = workload.window_ns((seconds * 1e9) as u64);
     let own = (window.end - window.start) as f64 / 1e9;
-    Some(asked(workload, own)? * own / seconds)
+    let due = asked(workload, own)? * own;
+    // One that ends by a count asks for no more.
+    let counted = workload.operations.map(|n| n as f64);
+    let bytes = workload.bytes.map(|b| b.0 as f64 / workload.mean_bytes().max(1.0));
+    Some(counted.into_iter().chain(bytes).fold(due, f64::min) / seconds)
 }
 
 /// Operations the schedule wanted inside the measure phase and that were never sent, reckoned

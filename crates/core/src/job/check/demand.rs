@@ -79,6 +79,22 @@ fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
             "give the stream passes, or the run an end",
         )?;
     }
+    let own = w.operations.is_some() || w.bytes.is_some();
+    need(
+        !own || (run.operations.is_none() && run.bytes.is_none()),
+        &format!("{path}.operations"),
+        "the run counts as well, and shares its amount evenly among all workers",
+        "give the run no operations and bytes, or the workloads none",
+    )?;
+    let last = w.ramp.map_or(0, |r| {
+        u64::from(w.workers.saturating_sub(1) / r.step.max(1)).saturating_mul(r.every.0)
+    });
+    need(
+        w.duration.is_none_or(|d| last < d.0),
+        &format!("{path}.duration"),
+        "it is over before the last workers of the ramp join",
+        "make it longer, or the ramp shorter",
+    )?;
     let delay = format!("{path}.start_delay");
     need(
         w.start_delay.0 == 0 || w.access.kind != AccessKind::Follow,

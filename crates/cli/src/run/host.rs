@@ -80,7 +80,7 @@ impl Host for RunHost<'_> {
         let spec = OpenSpec {
             plan,
             run_id: &directory::fresh_id(),
-            destroy: confirmed(self.destroy, plan),
+            destroy: confirmed(self.destroy, plan, &plan.target),
             stop: self.signals.stop(),
             fits: &|_| Ok(()),
         };

@@ -1,15 +1,17 @@
 //! The targets of a plan: each is looked at, opened and checked by itself, then driven as one.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Stat;
 use taillight_core::job::{check_extents, check_ledger};
-use taillight_core::plan::Plan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::Progress;
 use taillight_core::{Error, Result, StopFlag};
+use taillight_driver::identity::device::{BlockExtent, BlockStack};
 use taillight_driver::targets::OpenTargets;
 use taillight_driver::{Driver, Geometry, OpenSpec, Target};
 use taillight_machine::Sys;
+use taillight_machine::loops::{self, ActiveLoop};
 use taillight_trace::memory_budget;
 
 use crate::registry;
@@ -25,12 +27,12 @@ pub struct TargetsRequest<'a> {
     pub stop: &'a StopFlag,
 }
 
-/// The confirmation that is meant for the target of a plan: the one with its name, else the first, which the guard
-/// then compares. Of several targets each needs its own.
-pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan) -> Option<&'a str> {
-    let path = plan.target.path.as_deref().unwrap_or_default();
+/// The confirmation that is meant for a target of a plan: the one with its name. Where there is one target only, else
+/// the first, which the guard then compares.
+pub fn confirmed<'a>(destroy: &'a [String], plan: &Plan, target: &TargetPlan) -> Option<&'a str> {
+    let path = target.path.as_deref().unwrap_or_default();
     let own = destroy.iter().find(|name| is_path(name, path));
-    own.or(destroy.first()).map(String::as_str)
+    own.or(destroy.first().filter(|_| plan.targets.is_empty())).map(String::as_str)
 }
 
 fn is_path(name: &str, path: &str) -> bool {
@@ -104,13 +106,7 @@ impl TargetsRequest<'_> {
         let plan = self.plan;
         for (name, target) in plan.all_targets() {
             let part = plan.for_target(name);
-            let destroy = match plan.targets.is_empty() {
-                true => confirmed(self.destroy, &part),
-                false => {
-                    let path = target.path.as_deref().unwrap_or_default();
-                    self.destroy.iter().find(|d| is_path(d, path)).map(String::as_str)
-                }
-            };
+            let destroy = confirmed(self.destroy, plan, target);
             let fits = |shape: Geometry| {
                 check_extents(plan, name, shape.size(), shape.align)?;
                 check_ledger(&part, shape.size(), memory_budget::read(&Sys::default())?)
@@ -125,7 +121,11 @@ impl TargetsRequest<'_> {
     /// Whether the targets are different ones, whatever they are called.
     fn apart(&self) -> Result<()> {
         let paths = self.plan.all_targets().filter_map(|(_, target)| target.path.as_deref());
-        let places: Vec<TargetPlace> = paths.map(TargetPlace::of).collect();
+        let sys = Sys::default();
+        // Where they cannot be known, the guard of each target refuses.
+        let loops = loops::active(&sys).unwrap_or_default();
+        let places: Vec<TargetPlace> =
+            paths.map(|path| TargetPlace::of(path, &sys, &loops)).collect();
         for (i, place) in places.iter().enumerate() {
             if places[..i].iter().any(|before| before.overlaps(place)) {
                 return Err(Error::usage(
@@ -144,40 +144,21 @@ struct TargetPlace {
     named: PathBuf,
     /// Links resolved.
     real: PathBuf,
-    /// What is there, and the file that a loop device shows.
-    nodes: Vec<Node>,
-}
-
-/// A file by its file system and number, a device by its number.
-#[derive(PartialEq, Eq)]
-enum Node {
-    File(u64, u64),
-    Device(u64),
+    /// What the file or device is made of, down to the bottom; nothing where it is not there yet.
+    blocks: Vec<BlockExtent>,
 }
 
 impl TargetPlace {
-    fn of(path: &str) -> TargetPlace {
-        let mut nodes = Vec::new();
-        let mut next = Some(PathBuf::from(path));
-        // A loop device may lie on another one.
-        while let Some(at) = next.take().filter(|_| nodes.len() < 16) {
-            let Ok(found) = std::fs::metadata(&at) else { break };
-            if found.file_type().is_block_device() {
-                let number = found.rdev();
-                nodes.push(Node::Device(number));
-                let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-                let below = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
-                next = std::fs::read_to_string(below).ok().map(|file| file.trim_end().into());
-            } else {
-                nodes.push(Node::File(found.dev(), found.ino()));
-            }
-        }
-        TargetPlace { named: path.into(), real: super::directory::real(Path::new(path)), nodes }
+    fn of(path: &str, sys: &Sys, loops: &[ActiveLoop]) -> TargetPlace {
+        let found: Vec<Stat> = rustix::fs::stat(path).into_iter().collect();
+        let blocks = BlockStack::of(sys, &found, loops).extents;
+        TargetPlace { named: path.into(), real: super::directory::real(Path::new(path)), blocks }
     }
 
     /// Whether the same bytes may be in both.
     fn overlaps(&self, other: &TargetPlace) -> bool {
-        let same = self.nodes.iter().any(|node| other.nodes.contains(node));
-        same || self.real.starts_with(&other.real) || other.real.starts_with(&self.real)
+        let same = |block: &BlockExtent| other.blocks.iter().any(|b| b.overlaps(block));
+        let within = self.real.starts_with(&other.real) || other.real.starts_with(&self.real);
+        within || self.blocks.iter().any(same)
     }
 }

@@ -184,6 +184,13 @@ pub fn first_line(path: &str) -> std::io::Result<(String, File)> {
     Ok((String::from_utf8_lossy(&head).into_owned(), file))
 }
 
+/// The columns of a row of values with commas between. Errors: it has not as many.
+fn columns<const N: usize>(line: &str) -> std::result::Result<[&str; N], String> {
+    let columns: Vec<&str> = line.split(',').collect();
+    let count = columns.len();
+    columns.try_into().map_err(|_| format!("a row has {N} columns, this one {count}"))
+}
+
 /// A whole number of a row. Errors: what it is called, and what stands there.
 fn number<T: std::str::FromStr>(text: Option<&str>, name: &str) -> std::result::Result<T, String> {
     let text = text.ok_or_else(|| format!("the row ends before its {name}"))?.trim();

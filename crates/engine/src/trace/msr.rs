@@ -3,7 +3,7 @@
 
 use taillight_core::OpKind;
 
-use super::{TraceFormat, TraceOp, TraceRow, number};
+use super::{TraceFormat, TraceOp, TraceRow, columns, number};
 
 pub(super) const FORMAT: TraceFormat = TraceFormat { name: "MSR", tick_ns: 100, row };
 
@@ -11,18 +11,14 @@ fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
     if line.starts_with("Timestamp,Hostname,") {
         return Ok(None);
     }
-    let columns = line.split(',').count();
-    if columns != 7 {
-        return Err(format!("a row has 7 columns, this one {columns}"));
-    }
-    let mut columns = line.split(',');
-    let stamp = number(columns.next(), "time")?;
-    let kind = match columns.nth(2).unwrap_or_default() {
+    let [stamp, _, _, kind, offset, size, _] = columns(line)?;
+    let stamp = number(Some(stamp), "time")?;
+    let kind = match kind {
         word if word.eq_ignore_ascii_case("read") => OpKind::Read,
         word if word.eq_ignore_ascii_case("write") => OpKind::Write,
         other => return Err(format!("`{other}` is neither Read nor Write")),
     };
-    let offset = number(columns.next(), "offset")?;
-    let size = number(columns.next(), "size")?;
+    let offset = number(Some(offset), "offset")?;
+    let size = number(Some(size), "size")?;
     Ok(Some(TraceRow { stamp, op: TraceOp { offset, size, kind } }))
 }

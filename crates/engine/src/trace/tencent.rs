@@ -3,7 +3,7 @@
 
 use taillight_core::OpKind;
 
-use super::{TraceFormat, TraceOp, TraceRow, number};
+use super::{TraceFormat, TraceOp, TraceRow, columns, number};
 
 const SECTOR: u32 = 512;
 
@@ -13,15 +13,11 @@ fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
     if line.starts_with("Timestamp,Offset,") {
         return Ok(None);
     }
-    let columns = line.split(',').count();
-    if columns != 5 {
-        return Err(format!("a row has 5 columns, this one {columns}"));
-    }
-    let mut columns = line.split(',');
-    let stamp = number(columns.next(), "time")?;
-    let offset: u64 = number(columns.next(), "offset")?;
-    let size: u32 = number(columns.next(), "size")?;
-    let kind = match columns.next().unwrap_or_default() {
+    let [stamp, offset, size, kind, _] = columns(line)?;
+    let stamp = number(Some(stamp), "time")?;
+    let offset: u64 = number(Some(offset), "offset")?;
+    let size: u32 = number(Some(size), "size")?;
+    let kind = match kind {
         "0" => OpKind::Read,
         "1" => OpKind::Write,
         other => return Err(format!("`{other}` is neither 0 (a read) nor 1 (a write)")),

@@ -142,7 +142,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
         workloads,
         environment,
         notes,
-        rows: None,
+        ..ForeignResult::default()
     };
     found.run(source)
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::{OpKind, Result};
-use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload};
+use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp};
 
 use super::{
     ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, every_io, name_of,
@@ -77,31 +77,19 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let several = sums.values().any(|sum| sum.sizes.len() > 1);
     let joined = width.unwrap_or(1);
     let ops = sums.into_iter().map(|(op, sum)| (op, imported(&sum, joined, duration_ns))).collect();
-    let name = name_of(source.file);
     ForeignResult {
         tool: "fio",
         driver: "file",
-        version: None,
+        name: name_of(source.file),
         spans: "from issue to completion (clat), submission left out".to_owned(),
-        path: None,
-        direct: None,
-        ended_ns: 0,
-        workloads: vec![ForeignWorkload {
-            figures: ImportedWorkload { name: name.clone(), group: 0, ops },
-            random: false,
-            workers: 1,
-            depth: 0,
-            block,
-        }],
-        name,
-        environment: serde_json::Map::new(),
+        workloads: ForeignWorkload::only(source.file, 1, block, ops),
         notes: match several {
             true => {
                 vec!["sizes differ, and an interval has that of one I/O: bytes are a guess".into()]
             }
             false => Vec::new(),
         },
-        rows: None,
+        ..ForeignResult::default()
     }
     .run(source)
 }

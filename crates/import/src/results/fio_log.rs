@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::{Error, OpKind, Record, Result, Stamp};
-use taillight_rundir::origin::{ImportedOp, ImportedWorkload};
+use taillight_rundir::origin::ImportedOp;
 
 use super::every_io::{self, BASE_NS, EveryIo};
 use super::{
@@ -81,26 +81,15 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
             .every
             .rows(Box::new(|source, sink| rows(source, &mut |row, _| sink((0, 0), &record(&row)))))
     });
-    let name = name_of(source.file);
     ForeignResult {
         tool: "fio",
         driver: "file",
-        version: None,
+        name: name_of(source.file),
         spans: spans.to_owned(),
-        path: None,
-        direct: None,
-        ended_ns: 0,
-        workloads: vec![ForeignWorkload {
-            figures: ImportedWorkload { name: name.clone(), group: 0, ops },
-            random: false,
-            workers: 1,
-            depth: 0,
-            block,
-        }],
-        name,
-        environment: serde_json::Map::new(),
+        workloads: ForeignWorkload::only(source.file, 1, block, ops),
         notes,
         rows,
+        ..ForeignResult::default()
     }
     .run(source)
 }

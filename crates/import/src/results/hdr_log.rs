@@ -185,20 +185,16 @@ impl LogSums {
         ForeignResult {
             tool,
             driver: tool,
-            version: None,
             spans: match kind {
                 LatencyKind::Response => "from the time that the schedule wanted",
                 _ => "what the writer of the log recorded",
             }
             .to_owned(),
             name: name_of(source.file),
-            path: None,
-            direct: None,
             ended_ns: ((self.origin() + self.to) * 1e9) as i64,
             workloads: workloads.into_iter().map(workload).collect(),
-            environment: serde_json::Map::new(),
             notes,
-            rows: None,
+            ..ForeignResult::default()
         }
         .run(source)
     }

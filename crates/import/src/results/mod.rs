@@ -98,7 +98,21 @@ struct ForeignWorkload {
     block: u64,
 }
 
+impl ForeignWorkload {
+    /// The only one of a result, which is called as its file.
+    fn only(
+        file: &str,
+        workers: u32,
+        block: u64,
+        ops: BTreeMap<OpKind, ImportedOp>,
+    ) -> Vec<ForeignWorkload> {
+        let figures = ImportedWorkload { name: name_of(file), group: 0, ops };
+        vec![ForeignWorkload { figures, random: false, workers, depth: 0, block }]
+    }
+}
+
 /// All that a tool's result tells.
+#[derive(Default)]
 struct ForeignResult {
     tool: &'static str,
     /// What stands for the driver.

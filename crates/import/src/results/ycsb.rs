@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
-use taillight_rundir::origin::{
-    ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile, ImportedWorkload,
-};
+use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile};
 
 use super::every_io::{self, BASE_NS, EveryIo};
 use super::{
@@ -182,26 +180,15 @@ fn foreign(
     ended_ns: i64,
     notes: Vec<String>,
 ) -> ForeignResult {
-    let name = name_of(source.file);
     ForeignResult {
         tool: "ycsb",
         driver: "ycsb",
-        version: None,
+        name: name_of(source.file),
         spans: spans.to_owned(),
-        path: None,
-        direct: None,
         ended_ns,
-        workloads: vec![ForeignWorkload {
-            figures: ImportedWorkload { name: name.clone(), group: 0, ops },
-            random: false,
-            workers: 0,
-            depth: 0,
-            block: 0,
-        }],
-        name,
-        environment: serde_json::Map::new(),
+        workloads: ForeignWorkload::only(source.file, 0, 0, ops),
         notes,
-        rows: None,
+        ..ForeignResult::default()
     }
 }
 

@@ -23,7 +23,7 @@ use taillight_core::{Error, Result};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{Driver, OpenSpec, Target};
-use crate::options::{DriverOptions, OptionDoc, OptionSet, complete};
+use crate::options::{DriverOptions, OptionSet, complete};
 pub use describe::PluginDescription;
 use sys::PluginLibrary;
 
@@ -117,9 +117,6 @@ impl Driver for PluginDriver {
     }
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<PluginOptions>()
-    }
-    fn options(&self) -> Vec<OptionDoc> {
-        (self.option_set().docs)()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         let settings = PluginSettings::of(target)?;

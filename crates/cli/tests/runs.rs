@@ -75,6 +75,25 @@ fn workloads_have_windows_and_targets_of_their_own() {
     assert_eq!(written.count(), 4, "files of the other target");
 }
 
+/// The last write that was made decides, not one that was drawn behind the end of a pass.
+#[test]
+fn what_is_not_synced_yet_is_synced_in_the_end() {
+    let dir = scratch();
+    for (every, syncs) in [(8, Some(1)), (7, None), (6, Some(1))] {
+        let job = format!(
+            "[target]\ndriver = \"file\"\npath = \"a.dat\"\nsize = \"28KiB\"\n\
+             [[workload]]\nmix = \"write\"\naccess = \"sequential\"\npasses = 1\n\
+             sync = \"fsync:{every}\"\nend_fsync = true\n"
+        );
+        std::fs::write(dir.path().join("job.toml"), job).unwrap();
+        let out = format!("out-{every}");
+        run(dir.path(), &["run", "job.toml", "--output", &out], 0);
+        let ops = summary(dir.path(), &out)["ops"].clone();
+        assert_eq!(ops["write"]["count"], 7, "{ops}");
+        assert_eq!(ops["fsync"]["count"].as_u64(), syncs, "fsync:{every} {ops}");
+    }
+}
+
 /// A target that is somebody else's stops the run before the others are touched.
 #[test]
 fn each_target_passes_the_guard_by_itself() {

@@ -195,11 +195,6 @@ impl Generator {
         (part.start / file_size) as u16..part.end.div_ceil(file_size) as u16
     }
 
-    /// Whether the write drawn last is synced, so that nothing is left to sync.
-    pub fn synced(&self) -> bool {
-        self.sync.is_some() && self.writes == 0
-    }
-
     /// Whether it ever ends.
     pub fn ends(&self) -> bool {
         self.passes != u64::MAX

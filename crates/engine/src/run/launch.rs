@@ -27,7 +27,7 @@ use crate::recorder::{
 };
 use crate::simulate::SimClock;
 use crate::threaded::{SpinShare, StopSignals};
-use crate::worker::{CacheDrops, Pacing, Worker, WorkerConfig};
+use crate::worker::{CacheDrops, EndSyncs, Pacing, Worker, WorkerConfig};
 
 /// What the workers share.
 pub(super) struct SharedParts<B> {
@@ -223,7 +223,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
             spec.join.map_or(timeline.start, |join| timeline.measure.plus(join)),
         ),
         idle: shared.idle.watch(spec.place.worker),
-        end_syncs: workload.end_fsync.then_some(end_syncs),
+        end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),
         drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
         measured: spec.measured,
         depth: spec.session.depth,

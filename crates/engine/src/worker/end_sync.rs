@@ -4,15 +4,41 @@
 use std::ops::Range;
 
 use taillight_core::probe::Probe;
-use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result};
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp};
 use taillight_driver::Submitted;
 
 use super::Worker;
 use super::slots::InFlight;
 use crate::clock::DisciplinedClock;
 
-/// Files that are still to be synced, by number.
-pub type EndSyncs = Range<u16>;
+/// Files that are still to be synced, and whether that is needed.
+pub struct EndSyncs {
+    /// By number.
+    files: Range<u16>,
+    /// When the last of the writes that were made was submitted.
+    last: Stamp,
+    /// That one was synced, so that nothing is left to sync.
+    synced: bool,
+}
+
+impl EndSyncs {
+    /// Of these files, by number.
+    pub fn new(files: Range<u16>) -> EndSyncs {
+        EndSyncs { files, last: Stamp(i64::MIN), synced: false }
+    }
+
+    /// A write is complete. What was drawn and never made does not count.
+    pub fn completed(&mut self, flight: &InFlight) {
+        let written = flight.op.kind.writes() && flight.op.kind != OpKind::Trim;
+        if written && flight.submit >= self.last {
+            (self.last, self.synced) = (flight.submit, flight.op.sync.is_some());
+        }
+    }
+
+    fn left(&self) -> bool {
+        !self.synced && !self.files.is_empty()
+    }
+}
 
 fn fsync(file: u16) -> Op {
     let (offset, size, key, count) = (0, 0, 0, 1);
@@ -25,7 +51,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     pub(super) fn syncs_left(&self) -> bool {
         let syncs = self.strategies.as_ref().and_then(|s| s.end_syncs.as_ref());
         let over = self.ending.reached_end || self.ending.reached_limit;
-        over && syncs.is_some_and(|files| !files.is_empty())
+        over && syncs.is_some_and(EndSyncs::left)
     }
 
     /// Submits the sync of the next file once nothing is in flight. Errors: those of the driver.
@@ -34,9 +60,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if !self.slots.idle() || !self.syncs_left() {
             return Ok(());
         }
-        let durable = self.generator.synced();
         let syncs = self.strategies.as_mut().and_then(|s| s.end_syncs.as_mut());
-        let next = syncs.and_then(|files| if durable { None } else { files.next() });
+        let next = syncs.and_then(|syncs| syncs.files.next());
         let (Some(file), Some(&slot)) = (next, self.slots.free.last()) else {
             self.no_end_syncs();
             return Ok(());

@@ -164,6 +164,9 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             return Err(unknown_token());
         };
         strategies.pacing.completed(self.now);
+        if let Some(syncs) = &mut strategies.end_syncs {
+            syncs.completed(&self.slots.flights[slot as usize]);
+        }
         let op = &mut self.slots.flights[slot as usize].op;
         let session = &mut *self.session;
         let mut end = OperationEnd {

@@ -102,7 +102,7 @@ pub struct ImportedWorkload {
 }
 
 /// One kind of operation of a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedOp {
     /// Operations, failed ones included.
     pub count: u64,

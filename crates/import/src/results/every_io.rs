@@ -5,7 +5,7 @@ use std::path::Path;
 
 use taillight_core::{Error, OpKind, Record, Result};
 use taillight_rundir::ios::{IosWriter, RowKey};
-use taillight_rundir::origin::{ImportedLatency, ImportedOp};
+use taillight_rundir::origin::ImportedOp;
 use taillight_rundir::reorder::{Order, ReorderScan};
 use taillight_rundir::{Manifest, RunDir};
 
@@ -32,7 +32,7 @@ pub struct EveryIo {
 
 impl EveryIo {
     pub fn add(&mut self, owner: IoOwner, record: &Record) {
-        let tally = self.tallies.entry((owner.0, record.op)).or_insert_with(nothing);
+        let tally = self.tallies.entry((owner.0, record.op)).or_default();
         tally.count += 1;
         tally.errors += u64::from(!record.status.is_ok());
         tally.bytes = tally.bytes.saturating_add(record.moved.unwrap_or(record.size));
@@ -73,18 +73,6 @@ impl EveryIo {
         let span = self.span();
         let orders = self.scans.into_iter().map(|(owner, scan)| (owner, scan.finish())).collect();
         ForeignRows { span, orders, read }
-    }
-}
-
-pub fn nothing() -> ImportedOp {
-    ImportedOp {
-        count: 0,
-        errors: 0,
-        bytes: 0,
-        duration_ns: 0,
-        iops: 0.0,
-        bytes_per_s: 0.0,
-        latency: ImportedLatency::default(),
     }
 }
 

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp};
 
-use super::{
-    ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, every_io, name_of,
-};
+use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
 
 /// Bins of fio; `log_hist_coarseness` joins neighbours, 2, 4, 8, ... at a time.
 const BINS: usize = 1856;
@@ -115,7 +113,7 @@ fn imported(sum: &HistSums, joined: usize, duration_ns: u64) -> ImportedOp {
         iops: count as f64 / seconds,
         bytes_per_s: sum.bytes as f64 / seconds,
         latency,
-        ..every_io::nothing()
+        ..ImportedOp::default()
     }
 }
 

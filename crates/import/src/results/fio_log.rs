@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use taillight_core::{Error, OpKind, Record, Result, Stamp};
 use taillight_rundir::origin::ImportedOp;
 
-use super::every_io::{self, BASE_NS, EveryIo};
+use super::every_io::{BASE_NS, EveryIo};
 use super::{
     ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
 };
@@ -158,7 +158,7 @@ impl FoundRows {
         let seconds = duration_ns as f64 / 1e9;
         let op = |(op, (rows, bytes, sum)): (&OpKind, &(u64, u64, f64))| {
             let mean = sum / (*rows).max(1) as f64;
-            let mut it = ImportedOp { duration_ns, ..every_io::nothing() };
+            let mut it = ImportedOp { duration_ns, ..ImportedOp::default() };
             match (windows, value) {
                 (true, LogValue::Latency(_)) => it.latency.mean_ns = Some(mean),
                 (true, LogValue::Bandwidth) => it.bytes_per_s = mean * 1024.0,

@@ -8,9 +8,7 @@ use taillight_core::{LatencyKind, OpKind, Result};
 use taillight_rundir::histlog::{HistTag, OWN_COMMENT, decode};
 use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload};
 
-use super::{
-    ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, every_io, name_of, ycsb,
-};
+use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of, ycsb};
 
 const VERSION: &str = "[Histogram log format version";
 /// Before the name of the operation in YCSB's logs.
@@ -213,6 +211,6 @@ fn imported(bins: BTreeMap<(u64, u64), u64>, ns: u64, seconds: f64) -> ImportedO
         duration_ns: (seconds * 1e9) as u64,
         iops: if seconds > 0.0 { latency.count as f64 / seconds } else { 0.0 },
         latency,
-        ..every_io::nothing()
+        ..ImportedOp::default()
     }
 }

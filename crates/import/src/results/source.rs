@@ -144,18 +144,8 @@ impl<'a> ResultSource<'a> {
     }
 
     fn unreadable(&self, e: std::io::Error) -> Error {
-        match e.kind() {
-            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData => {
-                Error::corrupt("the packed result is damaged or cut short")
-            }
-            _ if e.to_string().contains("frame") => {
-                Error::corrupt("the packed result is damaged or cut short")
-            }
-            _ => Error::unavailable("cannot read the file"),
-        }
-        .with("path", self.file)
-        .with("after line", self.line)
-        .source(e)
+        let error = Error::unavailable("cannot read the file").with("path", self.file);
+        error.with("after line", self.line).source(e)
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
 use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile};
 
-use super::every_io::{self, BASE_NS, EveryIo};
+use super::every_io::{BASE_NS, EveryIo};
 use super::{
     ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
 };
@@ -152,7 +152,7 @@ fn run(
         };
         let Some(op) = operation(plain) else { continue };
         let it = imported(of, &mut notes, plain);
-        let known = ops.entry(op).or_insert_with(every_io::nothing);
+        let known = ops.entry(op).or_default();
         known.count = known.count.saturating_add(it.count);
         match failed {
             true => known.errors = known.errors.saturating_add(it.count),

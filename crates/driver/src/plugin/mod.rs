@@ -1,8 +1,8 @@
 //! `plugin`: any store behind a shared library with one exported function (`sdk/taillight_driver.h`).
 //!
-//! What it is: options and capabilities from what the library says of itself, sessions over memory of the host, the
-//! host's mark kept as a record in the store, and the cost of the bridge measured before each run. What it is not:
-//! protection from a library that crashes; it runs in this process.
+//! Options and capabilities come from what the library says of itself, sessions work over memory of the host, the
+//! host's mark is a record in the store, and the cost of the bridge is measured before each run. The library runs in
+//! this process, which nothing protects from its crash.
 
 mod cost;
 mod describe;

@@ -1,7 +1,7 @@
 //! Recorded block traces: a file of another program to operations with their times.
 //!
 //! A format is one file here, a function from a line to a row, and one line in [`FORMATS`]; a file
-//! is recognised by its first line, never by its name. What it is not: their replay (`schedule`).
+//! is recognised by its first line, never by its name. `schedule` replays the times.
 //! Memory: 24 bytes an operation, 48 while it is read, 50 million operations at most.
 
 mod alibaba;

@@ -1,7 +1,7 @@
 //! The way back: a run directory in the formats of other tools, written as it is read.
 //!
-//! What it is: one file per format and one line in [`RUN_EXPORTS`]. What it is not: tables of several runs (`suite`)
-//! and metrics (`live`), which have their models there. `cli` lists and calls them.
+//! A format is one file and one line in [`RUN_EXPORTS`], which `cli` lists and calls. Tables of several runs are in
+//! `suite`, metrics in `live`: their models are there.
 
 mod fio_json;
 mod hdr;

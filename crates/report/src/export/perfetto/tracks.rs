@@ -1,6 +1,6 @@
 //! Tracks of a trace: slices of one track never overlap, so what overlaps is put on further ones.
 //!
-//! What it is: the layout, and its packets in order of time. What it is not: a choice of what is shown.
+//! The layout, and its packets in order of time; `mod.rs` chooses what is shown.
 
 use std::io::Write;
 

@@ -75,6 +75,21 @@ fn workloads_have_windows_and_targets_of_their_own() {
     assert_eq!(written.count(), 4, "files of the other target");
 }
 
+/// Rates of an operation are over the time in which the plan has it made.
+#[test]
+fn rates_are_over_the_windows_of_the_plan() {
+    let dir = scratch();
+    let job = "[target]\ndriver = \"null\"\nsize = \"1GiB\"\n\
+               [[workload]]\nname = \"reads\"\nduration = \"600ms\"\n\
+               arrival = { kind = \"constant\", rate = \"500/s\" }\n\
+               [[workload]]\nname = \"writes\"\nmix = \"write\"\nstart_delay = \"100ms\"\n\
+               duration = \"200ms\"\narrival = { kind = \"constant\", rate = \"1000/s\" }\n";
+    std::fs::write(dir.path().join("job.toml"), job).unwrap();
+    run(dir.path(), &["run", "job.toml", "--output", "out"], 0);
+    let write = summary(dir.path(), "out")["ops"]["write"].clone();
+    assert_eq!((&write["count"], &write["iops"]), (&200.into(), &1000.0.into()), "{write}");
+}
+
 /// The last write that was made decides, not one that was drawn behind the end of a pass.
 #[test]
 fn what_is_not_synced_yet_is_synced_in_the_end() {

@@ -59,6 +59,19 @@ impl Analysis {
         self.troubles.iter().find(|t| t.code == code)
     }
 
+    /// How long the plan has these made, from the first begin to the last end of their workloads, ns: rates are over
+    /// that. What lasts nearly as long as the run is over all of it: the last operations end after the plan's end.
+    pub fn window_ns<'a>(&self, groups: impl Iterator<Item = &'a IoGroup>) -> u64 {
+        let whole = self.duration_ns;
+        let workloads = &self.manifest.plan.workloads;
+        let own = groups.filter_map(|g| workloads.get(usize::from(g.workload)));
+        let windows = own.map(|w| w.window_ns(whole));
+        let (begin, end) =
+            windows.fold((whole, 0), |(begin, end), w| (begin.min(w.start), end.max(w.end)));
+        let window = end.saturating_sub(begin);
+        if window > 0 && (window as f64) < 0.98 * whole as f64 { window } else { whole }
+    }
+
     /// Whether totals add a kind. Not the parts of read-modify-writes; in runs of versions that gave
     /// them no kind of their own, the get and the update stand for the whole.
     pub fn is_whole(&self, op: OpKind) -> bool {

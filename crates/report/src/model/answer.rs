@@ -6,7 +6,7 @@ use taillight_rundir::Summary;
 use taillight_rundir::manifest::RunStatus;
 use taillight_rundir::summary::{Qos, QosStatus, Reason, Totals, VerdictStatus};
 
-use super::first::{MOST_LINES, card_value};
+use super::first::{MOST_LINES, bandwidth, card_value};
 use crate::format;
 use crate::text::origin;
 use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED, asked_for, leads, unmeasured, whole_ops};
@@ -52,12 +52,8 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         QosStatus::Pass => 2,
     });
     parts.extend(asked.into_iter().map(|qos| ceiling(qos, summary)));
-    let totals = &summary.totals;
-    let what = format!(
-        "{} operations a second ({})",
-        format::rate(totals.iops),
-        format::bytes_per_s(totals.bytes_per_s)
-    );
+    let bytes = bandwidth(summary).map_or(String::new(), |bytes| format!(" ({bytes})"));
+    let what = format!("{} operations a second{bytes}", format::rate(summary.totals.iops));
     let ops = whole_ops(summary).count();
     let tails: Vec<String> = whole_ops(summary)
         .take(MOST_LINES)

@@ -116,6 +116,13 @@ pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     all
 }
 
+/// Bytes per second of a run; none of a result of another tool that tells no bytes.
+pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
+    let bytes = summary.totals.bytes_per_s;
+    let untold = bytes == 0.0 && summary.origin.imported().is_some();
+    (!untold).then(|| format::bytes_per_s(bytes))
+}
+
 fn rates(runs: &[(&str, &Summary)]) -> CardLine {
     let known = runs.iter().filter(|(_, summary)| !unmeasured(summary));
     let mut of: Vec<(f64, &str, &Summary)> =
@@ -125,8 +132,8 @@ fn rates(runs: &[(&str, &Summary)]) -> CardLine {
         [] => ("unknown".to_owned(), "only outliers were kept".to_owned()),
         [(iops, _, summary)] => {
             let totals = &summary.totals;
-            let bytes = format::bytes_per_s(totals.bytes_per_s);
-            let note = format!("{bytes}, {} in all", format::count(totals.count));
+            let bytes = bandwidth(summary).map_or(String::new(), |bytes| format!("{bytes}, "));
+            let note = format!("{bytes}{} in all", format::count(totals.count));
             (format!("{}/s", format::rate(*iops)), note)
         }
         [(lo, slowest, _), .., (hi, ..)] => {

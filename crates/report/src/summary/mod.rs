@@ -52,8 +52,8 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         origin: analysis.manifest.origin.clone(),
         status: analysis.status,
         verdict: verdict::placeholder(),
-        totals: view.totals(&sets.all),
-        ops: sets.ops.iter().map(|(op, set)| (*op, view.of_op(*op, set))).collect(),
+        totals: view.totals(&sets.all, analysis.duration_ns),
+        ops: sets.ops.iter().map(|(op, set)| (*op, view.totals(set, view.op_ns(*op)))).collect(),
         requests: view.requests()?,
         workloads: view.workloads()?,
         load: unmeasured::load(analysis),
@@ -179,7 +179,9 @@ impl SummaryBuilder<'_> {
         self.analysis.duration_ns as f64 / 1e9
     }
 
-    fn totals(&self, set: &IoSet) -> Totals {
+    /// Totals of a set, with rates over the time in which it was made, ns.
+    fn totals(&self, set: &IoSet, made_in_ns: u64) -> Totals {
+        let seconds = made_in_ns as f64 / 1e9;
         let origin = self.analysis.origin;
         let failed = set.tally.failed();
         // Outliers are no rate.
@@ -196,53 +198,28 @@ impl SummaryBuilder<'_> {
         Totals {
             count: set.tally.count,
             bytes: set.tally.bytes,
-            duration_ns: self.analysis.duration_ns,
-            iops: per_s(good as f64, self.seconds()),
-            bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
-            in_phase: self.in_phase(&set.tally),
+            duration_ns: made_in_ns,
+            iops: per_s(good as f64, seconds),
+            bytes_per_s: per_s(set.tally.bytes as f64, seconds),
+            in_phase: self.in_phase(&set.tally, made_in_ns),
             records: several(&set.tally),
             errors: failed,
             latencies: latencies.map(|kind, it| match kind == counts {
                 true => main(&it),
                 false => plain(&it),
             }),
-            depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
-                .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
+            depth_mean: (made_in_ns > 0 && !self.analysis.outliers_only)
+                .then(|| set.tally.busy_ns as f64 / made_in_ns as f64),
         }
     }
 
-    /// Totals of a set whose operations were made in a part of the time, ns.
-    fn totals_over(&self, set: &IoSet, span: u64) -> Totals {
-        let mut it = self.totals(set);
-        let longer = self.analysis.duration_ns as f64 / span.max(1) as f64;
-        it.duration_ns = span;
-        it.iops *= longer;
-        it.bytes_per_s *= longer;
-        it.depth_mean = it.depth_mean.map(|d| d * longer);
-        it.in_phase = it.in_phase.map(|p| PhaseTotals {
-            drained: p.drained,
-            ..phase_rates(p.count, p.bytes, p.errors, span.min(p.duration_ns))
-        });
-        it
-    }
-
-    /// Totals of an operation, over the time in which the plan's workloads make it.
-    fn of_op(&self, op: OpKind, set: &IoSet) -> Totals {
-        let whole = self.analysis.duration_ns;
-        let plan = &self.analysis.manifest.plan;
-        let groups = self.analysis.groups.iter().filter(|g| g.op == op);
-        let own = groups.filter_map(|g| plan.workloads.get(usize::from(g.workload)));
-        let (begin, end) = own
-            .map(|w| w.window_ns(whole))
-            .fold((whole, 0), |(begin, end), w| (begin.min(w.start), end.max(w.end)));
-        match end.saturating_sub(begin) {
-            span if span > 0 && (span as f64) < 0.98 * whole as f64 => self.totals_over(set, span),
-            _ => self.totals(set),
-        }
+    /// The time over which an operation has rates, ns.
+    fn op_ns(&self, op: OpKind) -> u64 {
+        self.analysis.window_ns(self.analysis.groups.iter().filter(|g| g.op == op))
     }
 
     /// What completed inside the measure phase; none where that is not known.
-    fn in_phase(&self, tally: &IoTally) -> Option<PhaseTotals> {
+    fn in_phase(&self, tally: &IoTally, made_in_ns: u64) -> Option<PhaseTotals> {
         let all_kept = self.analysis.origin == Origin::CAPTURE && !self.analysis.outliers_only;
         let duration_ns = saturation::measured_ns(self.analysis).filter(|_| all_kept)?;
         let drained = tally.drained;
@@ -251,7 +228,7 @@ impl SummaryBuilder<'_> {
         let errors = tally.failed().saturating_sub(drained.errors);
         Some(PhaseTotals {
             drained: (drained.count > 0).then_some(drained),
-            ..phase_rates(count, bytes, errors, duration_ns)
+            ..phase_rates(count, bytes, errors, duration_ns.min(made_in_ns))
         })
     }
 
@@ -261,7 +238,7 @@ impl SummaryBuilder<'_> {
         let parts = groups.iter().filter(|g| g.op.is_part()).map(|g| g.op.request());
         let of = |request: OpKind| {
             let all: Vec<&IoGroup> = groups.iter().filter(|g| g.op.request() == request).collect();
-            Ok((request, self.totals(&IoSet::of(&all)?)))
+            Ok((request, self.totals(&IoSet::of(&all)?, self.analysis.duration_ns)))
         };
         parts.collect::<BTreeSet<_>>().into_iter().map(of).collect()
     }
@@ -285,11 +262,7 @@ impl SummaryBuilder<'_> {
             let lull = lull_ns(workload, self.seconds());
             let ended = own > 0 && own as f64 + lull < asked as f64 * 0.9;
             let span = if ended { own } else { asked };
-            let early = span < whole;
-            let totals = |set: &IoSet| match early {
-                true => self.totals_over(set, span),
-                false => self.totals(set),
-            };
+            let totals = |set: &IoSet| self.totals(set, span);
             Ok(WorkloadSummary {
                 name: workload.name.clone(),
                 totals: totals(&IoSet::of(&ios)?),
@@ -303,15 +276,16 @@ impl SummaryBuilder<'_> {
     }
 
     fn distributions(&self, sets: &IoSets) -> BTreeMap<OpKind, LatencyMap<Distribution>> {
-        let of = |set: &IoSet| {
-            let binned = |dist: &Dist| latency::distribution(dist, self.seconds());
+        let of = |op: OpKind, set: &IoSet| {
+            let seconds = self.op_ns(op) as f64 / 1e9;
+            let binned = |dist: &Dist| latency::distribution(dist, seconds);
             let mut all = LatencyMap::new(binned(&set.latencies.service));
             if let Some(response) = set.latencies.get(LatencyKind::Response) {
                 all.insert(LatencyKind::Response, binned(response));
             }
             all
         };
-        sets.ops.iter().map(|(op, set)| (*op, of(set))).collect()
+        sets.ops.iter().map(|(op, set)| (*op, of(*op, set))).collect()
     }
 }
 

@@ -82,7 +82,8 @@ pub fn whole_series(analysis: &Analysis) -> Result<Option<LatencySeries>> {
     let sample = headline(&all);
     let slowest = SlowestIos::merged(groups.iter().map(|g| &g.slowest));
     let slowest = Some(&slowest).filter(|_| kind != LatencyKind::EndToEnd);
-    let series = series_of(analysis, first.op, "all", (kind, true), (sample, slowest));
+    let all = (first.op, "all", analysis.duration_ns);
+    let series = series_of(analysis, all, (kind, true), (sample, slowest));
     Ok((!sample.is_empty()).then_some(series))
 }
 
@@ -133,34 +134,34 @@ impl<'a> SeriesNames<'a> {
 fn series(all: &mut Vec<LatencySeries>, analysis: &Analysis, group: &IoGroup, name: &str) {
     let latencies = &group.latencies;
     let headline = headline_kind(latencies);
+    let window_ns = analysis.window_ns(std::iter::once(group));
     let mut known: Vec<_> = latencies.iter().filter(|(_, d)| !d.is_empty()).collect();
     known.sort_by_key(|(kind, _)| *kind != headline);
     for (kind, sample) in known {
         let main = kind == headline;
         // Kept by response or service time: no help for an end-to-end latency.
         let slowest = Some(&group.slowest).filter(|_| main && kind != LatencyKind::EndToEnd);
-        all.push(series_of(analysis, group.op, name, (kind, main), (sample, slowest)));
+        let of = (group.op, name, window_ns);
+        all.push(series_of(analysis, of, (kind, main), (sample, slowest)));
     }
 }
 
 fn series_of(
     analysis: &Analysis,
-    op: OpKind,
-    name: &str,
+    (op, name, window_ns): (OpKind, &str, u64),
     (measure, main): (LatencyKind, bool),
     (sample, slowest): (&LatencySample, Option<&SlowestIos>),
 ) -> LatencySeries {
     let dist: &Dist = sample;
+    let seconds = window_ns as f64 / 1e9;
     if analysis.imported.is_some() {
         // How the I/Os depended on each other is not known: there is no interval.
-        let seconds = analysis.duration_ns as f64 / 1e9;
         let bins = latency::distribution(dist, seconds).bins;
         let series = series_so_far(op, name.to_owned(), (measure, main), dist, seconds);
         return LatencySeries { bins, ..series };
     }
     let nines = nines(sample, slowest);
     let bounded = nines.iter().rev().find(|nine| nine.bound_ns.is_some());
-    let seconds = analysis.duration_ns as f64 / 1e9;
     let with_bins = main || matches!(measure, LatencyKind::Response | LatencyKind::Service);
     let bins = match with_bins {
         true => latency::distribution(dist, seconds).bins,

@@ -1,9 +1,11 @@
 //! The one call into the engine, with or without tracing.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use taillight_core::plan::{Plan, TargetPlan, TraceMode, TracingBackendChoice};
+use taillight_core::probe::Probes;
 use taillight_core::progress::Progress;
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
@@ -19,7 +21,7 @@ use taillight_rundir::manifest::PhaseInfo;
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_trace::host::{HostWatch, Sampler};
 use taillight_trace::nvme::Drives;
-use taillight_trace::tracing::{self, AnyProbes, TraceWatch, Tracer, TracingRequest};
+use taillight_trace::tracing::{self, TraceWatch, Tracer, TracingRequest, WithProbes};
 
 use super::directory::NewRun;
 use super::live::Live;
@@ -86,10 +88,7 @@ pub fn run(
         return Ok(Measured { outcome, trace, untraced: None, host, beside, counted });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
-    let outcome = match tracer.probes() {
-        AnyProbes::Bpf(probes) => run_probed(target, request, probes)?,
-        AnyProbes::Perf(probes) => run_probed(target, request, probes)?,
-    };
+    let outcome = tracer.with_probes(TracedRun { target, request })?;
     let host = sampled(sampler);
     logs(drives, run);
     let (trace, untraced) = match tracer.finish(&run.dir) {
@@ -97,6 +96,20 @@ pub fn run(
         Err(e) => (tracing::untraced(plan, &e), Some(e)),
     };
     Ok(Measured { outcome, trace: Some(trace), untraced, host, beside, counted: rows.finish() })
+}
+
+/// The engine's run, with the probes of whichever backend traces.
+struct TracedRun<'a> {
+    target: Box<dyn Target>,
+    request: EngineRequest<'a>,
+}
+
+impl WithProbes for TracedRun<'_> {
+    type Output = Result<EngineOutcome>;
+
+    fn run<P: Probes>(self, probes: Arc<P>) -> Result<EngineOutcome> {
+        run_probed(self.target, self.request, probes)
+    }
 }
 
 /// Counts the rows of `ios.parquet` while they are written, for the report.

@@ -20,6 +20,5 @@ mod tail;
 mod target_file;
 mod traced_io;
 
-pub use probe::BpfProbes;
 pub use programs::OBJECT;
-pub(crate) use session::{BpfTracing, check_workers, try_programs};
+pub(crate) use session::BpfTracing;

@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use taillight_core::plan::TraceMode;
+use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_machine::block::{BlockDevice, disks_below, has_device};
 use taillight_machine::rights::{TRACING, hint};
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::LayerWriter;
-use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
+use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend, TracingStopped};
 
 use super::collect::{self, CollectedTrace, CollectorInputs};
 use super::cost;
@@ -30,7 +30,7 @@ use super::target_file;
 use super::traced_io::{TracedBatch, TracedIo};
 use crate::availability::rights;
 use crate::tracing::quota::QuotaWatch;
-use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
+use crate::tracing::{Backend, EndSignal, TraceCounts, TracingRequest};
 
 /// Memory and file for traced I/Os together, at most.
 const IOS_BYTES: usize = 1 << 30;
@@ -50,16 +50,6 @@ pub(crate) struct BpfTracing {
     beside_load: Option<bool>,
     /// Cost of the probe in the worker, ns per operation, measured before the run.
     probe_ns: Option<f64>,
-}
-
-/// Loads and attaches every program for a moment: what can be seen here and what not. Errors: as
-/// [`BpfTracing::start`].
-pub(crate) fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
-    allowed(sys)?;
-    let config =
-        ProgramConfig { all: true, queued: true, off_ns: OFF_NS, ..ProgramConfig::default() };
-    let (programs, _) = programs::load(&config, &KernelSymbols::read(sys), sys)?;
-    Ok(programs.info.clone())
 }
 
 /// What would make every program fail, said once and in plain words.
@@ -129,7 +119,7 @@ fn own_numbers(sys: &Sys) -> Result<()> {
 }
 
 /// Each worker has a place in the programs' memory, and the collector has the last one.
-pub(crate) fn check_workers(workers: u32) -> Result<()> {
+fn check_workers(workers: u32) -> Result<()> {
     if workers as usize <= heartbeat::COLLECTOR_INDEX {
         return Ok(());
     }
@@ -139,10 +129,26 @@ pub(crate) fn check_workers(workers: u32) -> Result<()> {
         .hint("use fewer workers, or trace.rung = \"perf\""))
 }
 
-impl BpfTracing {
-    /// Loads the programs and begins to collect. Errors: `Unavailable` when nothing can be traced
-    /// here, with the reason.
-    pub fn start(request: &mut TracingRequest<'_>, sys: &Sys) -> Result<BpfTracing> {
+impl Backend for BpfTracing {
+    const KIND: TracingBackend = TracingBackend::TracePoints;
+    type Probes = BpfProbes;
+
+    /// Loads and attaches every program for a moment.
+    fn try_here(sys: &Sys) -> Result<Vec<ProgramInfo>> {
+        allowed(sys)?;
+        let config =
+            ProgramConfig { all: true, queued: true, off_ns: OFF_NS, ..ProgramConfig::default() };
+        let (programs, _) = programs::load(&config, &KernelSymbols::read(sys), sys)?;
+        Ok(programs.info.clone())
+    }
+
+    fn check(plan: &Plan, sys: &Sys) -> Result<()> {
+        check_workers(plan.workers())?;
+        BpfTracing::try_here(sys).map(drop)
+    }
+
+    /// Loads the programs and begins to collect.
+    fn start(request: &mut TracingRequest<'_>, sys: &Sys) -> Result<BpfTracing> {
         allowed(sys)?;
         let plan = request.plan;
         check_workers(plan.workers())?;
@@ -210,19 +216,16 @@ impl BpfTracing {
         })
     }
 
-    /// Probes for the workers.
-    pub fn probes(&self) -> Arc<BpfProbes> {
+    fn probes(&self) -> Arc<BpfProbes> {
         Arc::new(BpfProbes(self.shared.clone()))
     }
 
     /// Programs, attached or not.
-    pub fn programs(&self) -> &[ProgramInfo] {
+    fn programs(&self) -> &[ProgramInfo] {
         &self.shared.programs.info
     }
 
-    /// Ends tracing, writes `layers.parquet` and completes `info`. Errors: `Unavailable` when the
-    /// file cannot be written.
-    pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
+    fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
         drop(self.stop);
         let gathered = self
             .thread

@@ -14,7 +14,7 @@ use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_machine::Sys;
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
-use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
+use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend, TracingStopped};
 
 use super::off_cpu::{LONG_NS, OffCpuLog};
 use super::probe::{KeptIo, PerfProbeShared, PerfProbes, WorkerArrival};
@@ -24,7 +24,7 @@ use super::sys::SwitchLog;
 use crate::memory_budget;
 use crate::tracing::quota::QuotaWatch;
 use crate::tracing::standstill::StandstillWatch;
-use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
+use crate::tracing::{Backend, EndSignal, TraceCounts, TracingRequest};
 
 /// How often logs are emptied.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -114,10 +114,26 @@ struct WatchedThread {
     unwatched_since: Option<i64>,
 }
 
-impl PerfTracing {
+impl Backend for PerfTracing {
+    const KIND: TracingBackend = TracingBackend::Perf;
+    type Probes = PerfProbes;
+
+    fn try_here(_: &Sys) -> Result<Vec<ProgramInfo>> {
+        allowed(1)?;
+        Ok(vec![ProgramInfo {
+            trace_point: "context switches".to_owned(),
+            sees: "when each worker was on a CPU".to_owned(),
+            missing: None,
+        }])
+    }
+
+    fn check(plan: &Plan, sys: &Sys) -> Result<()> {
+        room(plan, sys).map(drop)
+    }
+
     /// Begins to watch. Errors: `Unavailable` when the kernel does not let a thread be watched by
     /// its own process.
-    pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<PerfTracing> {
+    fn start(request: &mut TracingRequest<'_>, sys: &Sys) -> Result<PerfTracing> {
         let plan = request.plan;
         let bytes = room(plan, sys)?;
         let (arrivals, arrived) = unbounded();
@@ -149,14 +165,11 @@ impl PerfTracing {
         Ok(PerfTracing { shared, stop, thread })
     }
 
-    /// Probes for the workers.
-    pub fn probes(&self) -> Arc<PerfProbes> {
+    fn probes(&self) -> Arc<PerfProbes> {
         Arc::new(PerfProbes(self.shared.clone()))
     }
 
-    /// Ends watching, writes `layers.parquet` and completes `info`. Errors: `Unavailable` when the
-    /// file cannot be written.
-    pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
+    fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
         drop(self.stop);
         let mut all = self
             .thread
@@ -175,7 +188,7 @@ impl PerfTracing {
 
 /// Bytes of each worker's log, when the kernel gives one and there is memory for all of them: they
 /// are locked in memory. Errors: `Unavailable` when not.
-pub(crate) fn room(plan: &Plan, sys: &Sys) -> Result<usize> {
+fn room(plan: &Plan, sys: &Sys) -> Result<usize> {
     let free = memory_budget::free_memory(sys)?;
     let bytes = fitting(plan.trace.buffer, plan.workers(), free)?;
     allowed(bytes)?;
@@ -197,7 +210,7 @@ fn fitting(buffer: Option<ByteSize>, workers: u32, free: u64) -> Result<usize> {
 }
 
 /// Whether this process may watch its own threads.
-pub(crate) fn allowed(bytes: usize) -> Result<()> {
+fn allowed(bytes: usize) -> Result<()> {
     let tried = SwitchLog::of_this_thread(bytes);
     tried.map(drop).map_err(|e| {
         Error::unavailable("the kernel does not log context switches for this process")

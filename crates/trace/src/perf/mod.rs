@@ -12,6 +12,6 @@ mod record;
 mod schedstat;
 mod sys;
 
-pub(crate) use gather::{PerfTracing, allowed, room};
-pub use probe::PerfProbes;
+pub(crate) use gather::PerfTracing;
+
 pub(crate) use schedstat::{Schedstat, SchedstatReading};

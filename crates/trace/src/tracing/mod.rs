@@ -2,14 +2,16 @@
 //! this module alone, which chooses the backend: trace points, else the kernel's log of context switches. The
 //! run goes on whatever is out of reach; the manifest says which backend was taken, and why not a better one.
 
+mod backend;
 mod counts;
+#[cfg(test)]
+mod cpu_time;
 mod end_signal;
 pub(crate) mod quota;
 pub(crate) mod standstill;
 pub(crate) mod threshold;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
 use taillight_core::{Error, Result};
@@ -18,9 +20,10 @@ use taillight_rundir::RunDir;
 use taillight_rundir::layers::LayerRow;
 use taillight_rundir::trace_info::{ProgramInfo, RefusedBackend, TraceInfo, TracingBackend};
 
-use crate::bpf::{self, BpfProbes};
-use crate::perf::{self, PerfProbes};
+use backend::{ActiveBackend, BACKENDS, allowed};
 
+pub(crate) use backend::Backend;
+pub use backend::WithProbes;
 pub(crate) use counts::TraceCounts;
 pub(crate) use end_signal::EndSignal;
 
@@ -28,18 +31,6 @@ pub(crate) use end_signal::EndSignal;
 pub struct Tracer {
     active: ActiveBackend,
     info: TraceInfo,
-}
-
-/// What traces.
-enum ActiveBackend {
-    Bpf(bpf::BpfTracing),
-    Perf(perf::PerfTracing),
-}
-
-/// Probes for the workers, of the backend that was taken.
-pub enum AnyProbes {
-    Bpf(Arc<BpfProbes>),
-    Perf(Arc<PerfProbes>),
 }
 
 /// Who is told once a second what was seen since: events, and the I/Os that are kept, each after its earlier
@@ -78,18 +69,9 @@ pub fn untraced(plan: &Plan, why: &Error) -> TraceInfo {
 
 /// Tries every backend for a moment, the best first.
 pub fn try_backends(sys: &Sys) -> Vec<BackendAttempt> {
-    let log = |()| {
-        vec![ProgramInfo {
-            trace_point: "context switches".to_owned(),
-            sees: "when each worker was on a CPU".to_owned(),
-            missing: None,
-        }]
-    };
-    let found = [
-        (TracingBackend::TracePoints, bpf::try_programs(sys)),
-        (TracingBackend::Perf, perf::allowed(1).map(log)),
-    ];
-    found.into_iter().map(|(backend, found)| BackendAttempt { backend, found }).collect()
+    let attempt =
+        |backend| BackendAttempt { backend, found: ActiveBackend::try_here(backend, sys) };
+    BACKENDS.iter().copied().map(attempt).collect()
 }
 
 fn info(plan: &Plan, backend: TracingBackend) -> TraceInfo {
@@ -116,17 +98,6 @@ fn info(plan: &Plan, backend: TracingBackend) -> TraceInfo {
         program_ns_per_op: None,
         probe_ns_per_op: None,
         collector_ns_per_op: None,
-    }
-}
-
-/// The backends that a plan allows, the best first.
-fn allowed(backend: TracingBackendChoice) -> &'static [TracingBackend] {
-    match backend {
-        TracingBackendChoice::Auto => &[TracingBackend::TracePoints, TracingBackend::Perf],
-        TracingBackendChoice::Bpf => &[TracingBackend::TracePoints],
-        TracingBackendChoice::Perf => &[TracingBackend::Perf],
-        // Refused when the job is read.
-        TracingBackendChoice::Procfs => &[],
     }
 }
 
@@ -161,14 +132,8 @@ pub fn require_backend(plan: &Plan, sys: &Sys) -> Result<()> {
     if plan.trace.mode == TraceMode::Off || plan.trace.backend.is_auto() {
         return Ok(());
     }
-    let works = |backend| match backend {
-        TracingBackend::TracePoints => {
-            bpf::check_workers(plan.workers())?;
-            bpf::try_programs(sys).map(drop)
-        }
-        _ => perf::room(plan, sys).map(drop),
-    };
-    first_working(allowed(plan.trace.backend), works).map(drop)
+    let works = |backend| ActiveBackend::check(backend, plan, sys);
+    first_working(&allowed(plan.trace.backend), works).map(drop)
 }
 
 impl Tracer {
@@ -176,13 +141,8 @@ impl Tracer {
     /// `Unavailable` when nothing can be traced here, with the reasons.
     pub fn start(mut request: TracingRequest<'_>, sys: &Sys) -> Result<Tracer> {
         let allowed = allowed(request.plan.trace.backend);
-        let start = |backend| match backend {
-            TracingBackend::TracePoints => {
-                bpf::BpfTracing::start(&mut request, sys).map(ActiveBackend::Bpf)
-            }
-            _ => perf::PerfTracing::start(&request, sys).map(ActiveBackend::Perf),
-        };
-        let (backend, active, refused) = first_working(allowed, start)?;
+        let start = |backend| ActiveBackend::start(backend, &mut request, sys);
+        let (backend, active, refused) = first_working(&allowed, start)?;
         let mut info = info(request.plan, backend);
         if request.plan.trace.backend != TracingBackendChoice::Auto {
             info.why = Some(format!("trace.rung asks for {}", backend.name()));
@@ -194,12 +154,9 @@ impl Tracer {
         Ok(Tracer { active, info })
     }
 
-    /// Probes for the workers.
-    pub fn probes(&self) -> AnyProbes {
-        match &self.active {
-            ActiveBackend::Bpf(it) => AnyProbes::Bpf(it.probes()),
-            ActiveBackend::Perf(it) => AnyProbes::Perf(it.probes()),
-        }
+    /// Runs what needs the probes of the workers.
+    pub fn with_probes<W: WithProbes>(&self, run: W) -> W::Output {
+        self.active.with_probes(run)
     }
 
     /// What can be seen and what not, for people, before the load.
@@ -221,12 +178,10 @@ impl Tracer {
                 refused.why
             ));
         }
-        if let ActiveBackend::Bpf(it) = &self.active {
-            said.extend(it.programs().iter().filter_map(|p| {
-                let why = p.missing.as_ref()?;
-                Some(format!("{} cannot be seen ({}: {why})", p.sees, p.trace_point))
-            }));
-        }
+        said.extend(self.active.programs().iter().filter_map(|p| {
+            let why = p.missing.as_ref()?;
+            Some(format!("{} cannot be seen ({}: {why})", p.sees, p.trace_point))
+        }));
         said
     }
 
@@ -234,10 +189,7 @@ impl Tracer {
     /// written.
     pub fn finish(self, dir: &RunDir) -> Result<TraceInfo> {
         let mut info = self.info;
-        match self.active {
-            ActiveBackend::Bpf(it) => it.finish(dir, &mut info)?,
-            ActiveBackend::Perf(it) => it.finish(dir, &mut info)?,
-        }
+        self.active.finish(dir, &mut info)?;
         Ok(info)
     }
 }
@@ -269,7 +221,7 @@ mod tests {
     #[test]
     fn the_first_backend_that_works_is_taken_and_the_reasons_kept() {
         let auto = allowed(TracingBackendChoice::Auto);
-        let started = first_working(auto, |backend| match backend {
+        let started = first_working(&auto, |backend| match backend {
             TracingBackend::Perf => Ok(()),
             other => Err(no(other.name())),
         });
@@ -279,7 +231,7 @@ mod tests {
         let whys: Vec<_> = whys.collect();
         assert_eq!(whys, [(TracingBackend::TracePoints, "bpf")]);
         assert!(refused.iter().all(|r| r.hint.is_some()));
-        let (backend, (), refused) = first_working(auto, |_| Ok(())).unwrap();
+        let (backend, (), refused) = first_working(&auto, |_| Ok(())).unwrap();
         assert!(backend == TracingBackend::TracePoints && refused.is_empty());
     }
 
@@ -287,7 +239,7 @@ mod tests {
     fn a_backend_that_was_asked_for_is_not_left() {
         let mut asked = Vec::new();
         let only = allowed(TracingBackendChoice::Perf);
-        let refused = first_working(only, |backend| -> Result<()> {
+        let refused = first_working(&only, |backend| -> Result<()> {
             asked.push(backend);
             Err(no("closed"))
         });

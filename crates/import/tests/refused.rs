@@ -234,10 +234,35 @@ fn meanings_that_are_easily_missed() {
         ("filename=/dev/sd\\:x", "path = \"/dev/sd:x\""),
         ("offset=16m\nfilename=f", "offset = \"16MiB\", length = \"64MiB\""),
         ("bs=3k", "bytes at the end are no whole block"),
+        // What blocks leave out of a file is a part of it.
+        ("bs=3k", "size = \"64MiB\""),
+        ("bs=3k\nrw=randread\nloops=2", "drop_cache = \"65535KiB\""),
+        ("filesize=128m", "size = \"128MiB\""),
+        ("filename=f\nnrfiles=3\nfilesize=64m", "size = \"64MiB\""),
+        // A step need not be a whole number of blocks.
+        ("bs=256k\nrw=read:17k", "align = \"1KiB\", stride = \"273KiB\""),
+        ("bs=32k\nrw=read:17k\nsize=1m", "bytes = \"1MiB\""),
+        (
+            "rw=write\nbuffer_pattern=0xdeadbeef\nbuffer_compress_percentage=66",
+            "payload = { kind = \"random\", compressible = 66",
+        ),
+        ("percentile_list=99:100.0", "percentiles = [\"99\"]"),
+        ("filename=f\nnumjobs=2", "section = \"a\""),
     ] {
         let text = toml(lines);
         assert!(text.contains(part), "{lines}: no {part} in\n{text}");
     }
+}
+
+/// fio 3.33: three groups of 2 s each with `startdelay=2` take 9 s, and not 12.
+#[test]
+fn a_delay_counts_from_the_start_of_fio() {
+    let text = "[global]\nsize=64m\ntime_based\nruntime=4\n[a]\n[b]\nstonewall\nstartdelay=3\n\
+                [c]\nstartdelay=10\n";
+    let jobs = import(text, "a.fio").expect("two jobs");
+    let toml = &jobs[1].toml;
+    assert!(toml.contains("start_delay = \"6s\""), "{toml}");
+    assert!(toml.contains("[b]: startdelay counts from the start of fio; nothing of it"), "{toml}");
 }
 
 #[test]

@@ -222,6 +222,7 @@ fn workload(
     Ok(WorkloadPlan {
         name: table.name.unwrap_or_else(|| format!("w{index}")),
         target: table.target,
+        section: table.section,
         workers: table.workers.unwrap_or(1),
         queue_depth: table.queue_depth.unwrap_or(1),
         mix,

@@ -164,6 +164,9 @@ pub struct WorkloadTable {
     pub name: Option<String>,
     /// The target that it drives, by its name in `[targets]`. Default: `[target]`.
     pub target: Option<String>,
+    /// The section of a fio job file of which it is one job among several workloads: the name in fio's JSON.
+    /// Default: its own name.
+    pub section: Option<String>,
     /// Threads that all do the same. Default: 1.
     pub workers: Option<u32>,
     /// Operations in flight per worker. Default: 1.

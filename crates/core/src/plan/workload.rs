@@ -17,6 +17,9 @@ pub struct WorkloadPlan {
     /// The target that it drives, of `[targets]`; absent = `[target]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The section of a fio job file of which it is one job among several workloads; fio's JSON calls all of them so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section: Option<String>,
     /// Threads.
     pub workers: u32,
     /// Operations in flight per worker.
@@ -93,6 +96,7 @@ impl WorkloadPlan {
         WorkloadPlan {
             name: name.into(),
             target: None,
+            section: None,
             workers: 1,
             queue_depth: 1,
             mix: vec![MixPart { op, weight: 1 }],

@@ -70,7 +70,9 @@ pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
             .hint("give a size that is the same whole number of blocks for every file"));
     }
     let size = total.0 / files;
-    for w in &plan.workloads {
+    // A workload that has a length of its own in a single file leaves out what it does not divide.
+    let whole = |w: &&WorkloadPlan| files > 1 || w.access.length.is_none();
+    for w in plan.workloads.iter().filter(whole) {
         let unit = grain(w)?;
         if size % unit != 0 {
             let down = size / unit * unit * files;

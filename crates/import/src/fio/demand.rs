@@ -3,8 +3,9 @@
 use taillight_core::plan::{BlockSize, Think};
 use taillight_core::units::{Rate, RateUnit, Span};
 
-use super::pattern::OffsetPattern;
+use super::pattern::{OffsetOrder, OffsetPattern};
 use super::read::SectionReader;
+use super::section::JobSection;
 use super::target::TargetSpec;
 use super::value::{self, Direction};
 
@@ -123,6 +124,30 @@ fn slower(
     (Some(rate), None)
 }
 
+/// fio counts `startdelay` from its own start, so that a group that waits for others has less of it left, or nothing.
+pub fn delays_of_groups(groups: &mut [Vec<JobSection>]) {
+    // Since fio's start, at least; `None` where a group ends by its amount.
+    let mut begun = Some(0_u64);
+    for group in groups {
+        for section in group.iter_mut().filter(|s| begun != Some(0) && s.demand.delay.0 > 0) {
+            let left = begun.map_or(0, |begun| section.demand.delay.0.saturating_sub(begun));
+            section.notes.push(format!(
+                "[{}]: startdelay counts from the start of fio; {} of it is left when the sections before are done",
+                section.name,
+                if left == 0 { "nothing".to_owned() } else { Span(left).to_string() }
+            ));
+            section.demand.delay = Span(left);
+        }
+        let end = |s: &JobSection| {
+            let runtime = s.demand.end.runtime.filter(|_| s.demand.end.time_based)?;
+            Some(s.demand.delay.0.saturating_add(s.demand.ramp.0).saturating_add(runtime.0))
+        };
+        let ends: Option<Vec<u64>> = group.iter().map(end).collect();
+        let longest = ends.and_then(|ends| ends.into_iter().max());
+        begun = begun.zip(longest).map(|(begun, longest)| begun.saturating_add(longest));
+    }
+}
+
 /// `startdelay=5` or `startdelay=0-5`.
 fn delay(r: &SectionReader<'_>) -> Span {
     match r.raw("startdelay") {
@@ -155,30 +180,70 @@ fn end(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> S
             None => r.wrong("io_size", "a percentage needs a size", None),
         },
     };
-    let bytes = once.map(|once| amount(r, pattern, once, target.size.unwrap_or(once), loops));
+    let bytes = once.map(|once| amount(r, pattern, target, once, loops));
     let operations = r.integer("number_ios").filter(|n| *n > 0);
     let operations = operations.map(|n| n.saturating_mul(loops));
     SectionEnd { runtime, time_based, bytes, operations }
 }
 
-/// Bytes of each clone, where `io_size` says `once` of a data set of `size`. More than its data fio 3.33 does in whole
-/// passes: as many as `loops` says, and then on until `io_size` is reached, of which the reads of a check are a part.
-fn amount(r: &SectionReader<'_>, pattern: &OffsetPattern, once: u64, size: u64, loops: u64) -> u64 {
-    if once <= size || !pattern.goes_round {
-        return once.saturating_mul(loops);
-    }
-    let whole = size.saturating_mul(loops);
+/// Bytes of each clone that does `once` of its data (`io_size`, or all of it), `loops` times.
+fn amount(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    target: &TargetSpec,
+    once: u64,
+    loops: u64,
+) -> u64 {
+    let size = target.size.unwrap_or(once);
     let checked = pattern.writes() && !matches!(r.raw("verify"), None | Some("0" | "null"));
-    if !checked || r.boolean("time_based", false) {
-        return whole.max(once);
+    let checked = checked && !r.boolean("time_based", false);
+    let pass = pass_bytes(size, target.count, &pattern.block);
+    // What the reads of a check read is a part of `io_size`, and passes are whole.
+    if checked && once > size && pattern.goes_round {
+        r.note_if(
+            "io_size",
+            "a pass over the data is written and then checked, and what the check reads counts as well",
+        );
+        let passes = match r.boolean("do_verify", true) {
+            true => once.div_ceil(size.saturating_mul(2).max(1)).max(loops),
+            false => loops,
+        };
+        return passes.saturating_mul(pass);
     }
-    let what =
-        "a pass over the data is written and then checked, and what the check reads counts as well";
-    r.note_if("io_size", what);
-    match r.boolean("do_verify", true) {
-        true => once.div_ceil(size.saturating_mul(2).max(1)).max(loops).saturating_mul(size),
-        false => whole,
+    let pass = Some(pass).filter(|_| pattern.goes_round);
+    // A lap of steps leaves out what lies between the blocks; laps are counted where the job is made.
+    let steps = matches!(pattern.order, OffsetOrder::Strided(_));
+    match &pattern.block {
+        BlockSize::Fixed(block) if !steps => {
+            let more = r.line("io_size").is_some();
+            issued((once, loops), pass.map(|pass| (pass, more)), block.0.max(1))
+        }
+        _ if once > size && pass.is_some() => size.saturating_mul(loops).max(once),
+        _ => once.saturating_mul(loops),
     }
+}
+
+/// Bytes of a pass over `size` bytes in `files` files of equal size: whole blocks of each.
+pub fn pass_bytes(size: u64, files: u32, block: &BlockSize) -> u64 {
+    let BlockSize::Fixed(block) = block else {
+        return size;
+    };
+    let (files, block) = (u64::from(files.max(1)), block.0.max(1));
+    size / files / block * block * files
+}
+
+/// Bytes that fio issues in blocks of `block` for a job that does `once` of its data, `loops` times; `pass`:
+/// bytes of a pass over the data (none where blocks are drawn without a map), and whether passes beyond
+/// `loops` are made to reach the amount (`io_size`). fio ends with the block that reaches the amount; where a
+/// pass ends before that, another one begins only for a whole block more (`io_bytes_exceeded` and
+/// `keep_running` in its backend.c; tried with fio 3.33).
+fn issued((once, loops): (u64, u64), pass: Option<(u64, bool)>, block: u64) -> u64 {
+    let amount = once.saturating_mul(loops).div_ceil(block).saturating_mul(block);
+    let Some((pass, more)) = pass.filter(|(pass, _)| *pass > 0) else {
+        return amount;
+    };
+    let passes = if more { once.saturating_sub(block) / pass + 1 } else { 1 };
+    amount.min(passes.max(loops).saturating_mul(pass))
 }
 
 fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {
@@ -247,5 +312,39 @@ impl SectionRate {
             den: 1,
             per_ns: SECOND,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::units::ByteSize;
+
+    use super::*;
+
+    /// Blocks that fio 3.33 issued with `--rw=read --size --bs --io_size --loops --nrfiles`.
+    #[test]
+    fn a_job_ends_with_the_block_that_fio_ends_with() {
+        const K: u64 = 1024;
+        let blocks = |size: u64, files: u32, block: u64, io_size: Option<u64>, loops: u64| {
+            let pass = pass_bytes(size, files, &BlockSize::Fixed(ByteSize(block)));
+            let pass = Some((pass, io_size.is_some()));
+            issued((io_size.unwrap_or(size), loops), pass, block) / block
+        };
+        let (three, thousand) = (3072 * K, 1000 * K);
+        assert_eq!(blocks(three, 1, 64 * K, Some(1500 * K), 1), 24);
+        assert_eq!(blocks(three, 1, 64 * K, Some(5000 * K), 1), 79);
+        assert_eq!(blocks(three, 1, 64 * K, Some(1500 * K), 2), 47);
+        assert_eq!(blocks(three, 1, 64 * K, Some(5000 * K), 2), 96);
+        assert_eq!(blocks(three, 1, 64 * K, Some(K), 1), 1);
+        assert_eq!(blocks(three, 1, 64 * K, Some(100 * K), 1), 2);
+        assert_eq!(blocks(thousand, 1, 32 * K, None, 1), 31);
+        assert_eq!(blocks(thousand, 1, 32 * K, None, 3), 93);
+        assert_eq!(blocks(thousand, 1, 32 * K, None, 100), 3100);
+        assert_eq!(blocks(thousand, 1, 32 * K, Some(2000 * K), 1), 62);
+        assert_eq!(blocks(thousand, 3, 32 * K, None, 1), 30);
+        assert_eq!(blocks(thousand, 2, 32 * K, Some(1500 * K), 1), 47);
+        // norandommap
+        assert_eq!(issued((thousand, 1), None, 32 * K) / (32 * K), 32);
+        assert_eq!(issued((thousand, 3), None, 32 * K) / (32 * K), 94);
     }
 }

@@ -11,6 +11,7 @@ use taillight_core::plan::{Access, AccessKind, BlockSize, MixPart, TargetPlan, V
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, OpKind, Result};
 
+use super::demand;
 use super::layout::{self, TargetLayout, WorkloadExtent};
 use super::pattern::OffsetOrder;
 use super::section::JobSection;
@@ -259,18 +260,17 @@ fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
         if let (OffsetOrder::Strided(step), BlockSize::Fixed(ByteSize(block)), Some(size)) =
             (&section.pattern.order, &section.pattern.block, section.target.size)
         {
-            let laps = (bytes / size.max(1)).max(1);
             let blocks = size.saturating_sub(*block) / step + 1;
-            return ByteSize(
-                blocks.saturating_mul(laps).saturating_mul(*block).saturating_mul(clones),
-            );
+            let last = (blocks - 1).saturating_mul(*step);
+            // A step beyond the end leads back to the beginning (`get_next_seq_offset` of fio's io_u.c): a lap ends
+            // the section only where its last block ends with the file, or the next one would not fit.
+            let all = match last + block < size && last.saturating_add(*step) >= size {
+                true => bytes.div_ceil(*block),
+                false => blocks.saturating_mul((bytes / size.max(1)).max(1)),
+            };
+            return ByteSize(all.saturating_mul(*block).saturating_mul(clones));
         }
-        // fio ends when the rest is less than a block.
-        let whole = match section.pattern.block {
-            BlockSize::Fixed(ByteSize(size)) if bytes > size => bytes / size * size,
-            _ => bytes,
-        };
-        ByteSize(whole.saturating_mul(clones))
+        ByteSize(bytes.saturating_mul(clones))
     })
 }
 
@@ -315,6 +315,7 @@ fn of_section(
         };
         let mut workload = workload(section, extent);
         workload.name = Some(unique_name(&name, taken));
+        workload.section = (extents.len() > 1).then(|| section.name.clone());
         (extent.workers, workload)
     };
     extents.iter().enumerate().map(one).collect()
@@ -358,7 +359,9 @@ fn drop_cache(section: &JobSection) -> Option<ByteSize> {
     let more = end.time_based || end.operations.is_some() || end.bytes > target.size;
     // Where blocks come in order, passes are counted and any size will do.
     let walks = section.pattern.order.walks();
-    let once = target.size.or(walks.then(|| section.pattern.block.max()));
+    let once =
+        target.size.map(|size| demand::pass_bytes(size, target.count, &section.pattern.block));
+    let once = once.or(walks.then(|| section.pattern.block.max()));
     once.filter(|_| cached && drops && more && section.pattern.goes_round).map(ByteSize)
 }
 
@@ -392,8 +395,16 @@ fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
         OffsetOrder::Uniform { cover } => Access { cover: *cover, ..AccessKind::Random.into() },
         OffsetOrder::Skewed(table) => (**table).clone(),
     };
-    access.align =
-        ByteSize(section.pattern.align.or(layout::finer_step(section, extent)).unwrap_or(0));
+    // A step between blocks need not be a whole number of them.
+    let step = match (&section.pattern.order, &section.pattern.block) {
+        (OffsetOrder::Strided(step), BlockSize::Fixed(block)) if step % block.0.max(1) > 0 => {
+            Some(gcd(*step, block.0))
+        }
+        _ => None,
+    };
+    let finer = layout::finer_step(section, extent);
+    let finer = finer.map_or(step, |finer| Some(gcd(finer, step.unwrap_or(finer))));
+    access.align = ByteSize(section.pattern.align.or(finer).unwrap_or(0));
     access.offset = ByteSize(extent.offset);
     access.length = extent.length.map(ByteSize);
     AccessForm(access)

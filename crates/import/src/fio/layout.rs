@@ -7,7 +7,7 @@ use taillight_core::Error;
 use super::around::shown;
 use super::pattern::OffsetOrder;
 use super::section::JobSection;
-use super::target::{FilePlacement, FioEngine};
+use super::target::{FilePlacement, FioEngine, TargetSpec};
 
 /// Workloads one section may become.
 const MOST_WORKLOADS: u32 = 256;
@@ -172,6 +172,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
     let mut end = Some(0);
     for section in group {
         let target = &section.target;
+        end = end.max(target.file);
         let size = target.size.map(|s| whole_blocks(section, s, &mut notes));
         let sliced = size == Some(target.increment)
             && !matches!(section.pattern.order, OffsetOrder::Skewed(..));
@@ -193,6 +194,9 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         for extent in &list {
             let last = extent.length.map(|l| extent.offset.saturating_add(l));
             end = end.zip(last).map(|(a, b): (u64, u64)| a.max(b));
+        }
+        if matches!(list.as_slice(), [_]) {
+            end = end.map(|end| end.max(whole_file(target)));
         }
         if section.clones > 1 && section.pattern.order == (OffsetOrder::Uniform { cover: true }) {
             notes.push(format!(
@@ -282,7 +286,17 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
             dir
         }
     };
-    TargetLayout { path: Some(path), size: Some(at), files, extents, notes }
+    // What blocks leave out of a single file is a part of it all the same.
+    let size = match (files, group) {
+        (1, [section]) => at.max(whole_file(&section.target)),
+        _ => at,
+    };
+    TargetLayout { path: Some(path), size: Some(size), files, extents, notes }
+}
+
+/// Bytes of the one file of a section, as fio lays it out.
+fn whole_file(target: &TargetSpec) -> u64 {
+    target.file.unwrap_or(0).max(target.size.unwrap_or(0).saturating_add(target.offset))
 }
 
 /// Bytes of each file of a section: its extent in whole blocks, and what lies before it.

@@ -57,7 +57,9 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
     let (mut taken, mut made) = (BTreeSet::new(), BTreeMap::new());
     for NamedText { name, text } in files {
         let sections = lex::sections(text, name, around, &mut wrong)?;
-        for group in groups(&sections, around, &mut made, &mut wrong) {
+        let mut groups = groups(&sections, around, &mut made, &mut wrong);
+        demand::delays_of_groups(&mut groups);
+        for group in groups {
             jobs.push(job::job(name, &group, &mut taken, &mut wrong)?);
         }
     }

@@ -45,6 +45,8 @@ pub struct TargetSpec {
     pub count: u32,
     /// Bytes of each clone; `None` = all there is.
     pub size: Option<u64>,
+    /// Bytes of each file, where `filesize` says so.
+    pub file: Option<u64>,
     pub offset: u64,
     /// How much later each clone begins than the one before.
     pub increment: u64,
@@ -78,9 +80,12 @@ pub enum NeededKind {
     Directory,
 }
 
-/// `nrfiles`: files of each job.
+/// `nrfiles`: files of each job, unless they are named.
 pub fn file_count(r: &SectionReader<'_>) -> u32 {
-    r.small_integer("nrfiles").unwrap_or(1).max(1)
+    match r.line("filename") {
+        Some(_) => 1,
+        None => r.small_integer("nrfiles").unwrap_or(1).max(1),
+    }
 }
 
 /// Reads everything about the target. `block`: bytes of the smallest block. `made`: bytes of the files that sections before it leave, by path.
@@ -99,12 +104,16 @@ pub fn target(
     let options = options(r, engine, direct, overwrite);
     let count = file_count(r);
     let files = names::placement(r, engine, clones, count);
+    if matches!(files, FilePlacement::Named(_)) && count == 1 {
+        r.note_if("nrfiles", "it changes nothing beside filename, in fio as here");
+    }
     let needs = names::needs(r, &files);
     let mut spec = TargetSpec {
         engine,
         files,
         count,
         size: None,
+        file: None,
         offset: 0,
         increment: 0,
         direct,
@@ -131,6 +140,8 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
         }
         _ => r.size("filesize").map(|s| s.0),
     };
+    // A share of what filesize says is the whole file.
+    spec.file = filesize.filter(|_| !percent(r, "size"));
     let several = filesize.map(|f| f.saturating_mul(u64::from(spec.count)));
     let named = match &spec.files {
         FilePlacement::Named(path) => Some(path),

@@ -39,7 +39,7 @@ fn job(group: usize, done: &WorkloadSummary, plan: &WorkloadPlan, of: &Summary) 
     let error = if done.totals.errors > 0 { EIO } else { 0 };
     let sync = syncs(&done.ops);
     json!({
-        "jobname": done.name,
+        "jobname": plan.section.as_ref().unwrap_or(&done.name),
         "groupid": group,
         "error": error,
         "eta": 0,

@@ -1,5 +1,6 @@
 //! `taillight import`: another benchmark's job file as Taillight job files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
@@ -59,7 +60,7 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         resolves(job)?;
     }
     if args.dry_run {
-        jobs.iter().for_each(show);
+        show(&jobs);
         return Ok(Exit::Ok);
     }
     tell(&jobs, &given.name);
@@ -90,26 +91,65 @@ fn resolves(job: &ImportedJob) -> Result<()> {
     }
 }
 
-/// What becomes of each option, and what a reader should know.
-fn show(job: &ImportedJob) {
-    output::line(&format!("job {}", in_line(&job.name)));
-    let column =
-        |of: fn(&OptionRow) -> &str| job.options.iter().map(|row| of(row).chars().count()).max();
-    let section = column(|row| &row.section).unwrap_or(0) + 2;
+/// What becomes of each option, and what a reader should know; what is the same in all sections stands once.
+fn show(jobs: &[ImportedJob]) {
+    let rows = || jobs.iter().flat_map(|job| &job.options);
+    let sections: BTreeSet<&str> = rows().map(|row| row.section.as_str()).collect();
+    let mut uses: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for row in rows() {
+        *uses.entry((&row.place, &row.option)).or_default() += 1;
+    }
+    let in_all = |row: &&OptionRow| {
+        sections.len() > 1 && uses[&(row.place.as_str(), row.option.as_str())] == sections.len()
+    };
+    let of_all = jobs.len() > 1;
+    let noted = |note: &&String| of_all && jobs.iter().all(|job| job.notes.contains(note));
+    let common: Vec<&OptionRow> = jobs.first().map_or_else(Vec::new, |job| {
+        let first = job.options.first().map(|row| &row.section);
+        job.options.iter().filter(in_all).filter(|row| Some(&row.section) == first).collect()
+    });
+    let notes: Vec<&String> =
+        jobs.first().map_or_else(Vec::new, |job| job.notes.iter().filter(noted).collect());
+    if !common.is_empty() || !notes.is_empty() {
+        output::line("all sections");
+        table(&common, false);
+        tell_notes(&notes, &common);
+    }
+    for job in jobs {
+        output::line(&format!("job {}", in_line(&job.name)));
+        let own: Vec<&OptionRow> = job.options.iter().filter(|row| !in_all(row)).collect();
+        table(&own, true);
+        let all: Vec<&OptionRow> = job.options.iter().collect();
+        tell_notes(&job.notes.iter().filter(|note| !noted(note)).collect::<Vec<_>>(), &all);
+    }
+}
+
+/// Rows in columns.
+fn table(rows: &[&OptionRow], with_section: bool) {
+    let column = |of: fn(&OptionRow) -> &str| rows.iter().map(|row| of(row).chars().count()).max();
+    let width = column(|row| &row.section).unwrap_or(0) + 4;
     let option = column(|row| &row.option).unwrap_or(0).min(LONGEST);
-    for row in &job.options {
+    for row in rows {
         let here = match (row.becomes, row.no_effect) {
             (_, Some(why)) => format!("no effect here: {why}"),
             (becomes, None) => becomes.unwrap_or_default().to_owned(),
         };
-        let name = format!("[{}]", row.section);
-        let line = format!("  {name:section$}  {:option$}  {here}", row.option);
+        let section = if with_section {
+            format!("{:width$}", format!("[{}]", row.section))
+        } else {
+            String::new()
+        };
+        let line = format!("  {section}{:option$}  {here}", row.option);
         output::line(&in_line(line.trim_end()).to_string());
     }
-    let told = |note: &&String| {
-        !job.options.iter().any(|row| row.no_effect.is_some_and(|why| note.ends_with(why)))
+}
+
+/// Notes, without those that say what stands in a row.
+fn tell_notes(notes: &[&String], rows: &[&OptionRow]) {
+    let told = |note: &&&String| {
+        !rows.iter().any(|row| row.no_effect.is_some_and(|why| note.ends_with(why)))
     };
-    for note in job.notes.iter().filter(told) {
+    for note in notes.iter().filter(told) {
         output::line(&format!("  note: {}", in_line(note)));
     }
 }

@@ -235,6 +235,14 @@ fn a_dry_run_says_what_becomes_of_each_option() {
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
+    let text = format!("{text}[b]\nstonewall\nsize=1m\nbs=8k\n");
+    std::fs::write(dir.path().join("y.fio"), text).expect("written");
+    let (out, _) = run(dir.path(), &["import", "y.fio", "--dry-run"], 0);
+    assert!(out.starts_with("all sections\n  ioengine=libaio  target.driver"), "{out}");
+    for part in ["ioengine=libaio", "without direct=1"] {
+        assert_eq!(out.matches(part).count(), 1, "once for all sections: {out}");
+    }
+    assert!(out.contains("job b\n  [b]  stonewall"), "{out}");
 }
 
 #[test]

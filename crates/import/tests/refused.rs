@@ -234,6 +234,16 @@ fn meanings_that_are_easily_missed() {
         ("filename=/dev/sd\\:x", "path = \"/dev/sd:x\""),
         ("offset=16m\nfilename=f", "offset = \"16MiB\", length = \"64MiB\""),
         ("bs=3k", "bytes at the end are no whole block"),
+    ] {
+        let text = toml(lines);
+        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
+    }
+}
+
+/// Found by random job files in fio 3.33 and here, and in public files.
+#[test]
+fn meanings_that_differed_once() {
+    for (lines, part) in [
         // What blocks leave out of a file is a part of it.
         ("bs=3k", "size = \"64MiB\""),
         ("bs=3k\nrw=randread\nloops=2", "drop_cache = \"65535KiB\""),
@@ -246,6 +256,8 @@ fn meanings_that_are_easily_missed() {
             "rw=write\nbuffer_pattern=0xdeadbeef\nbuffer_compress_percentage=66",
             "payload = { kind = \"random\", compressible = 66",
         ),
+        // Logs of fio 3.36 and later.
+        ("log_issue_time=1\nlog_window_value=both", "every I/O is kept"),
         ("percentile_list=99:100.0", "percentiles = [\"99\"]"),
         ("filename=f\nnumjobs=2", "section = \"a\""),
     ] {

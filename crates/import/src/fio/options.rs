@@ -77,7 +77,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("write_bw_log write_lat_log write_iops_log write_hist_log write_iolog bwavgtime iopsavgtime \
       log_avg_msec log_hist_msec log_hist_coarseness log_max_value log_offset log_prio \
       log_compression log_compression_cpus log_store_compressed log_unix_epoch log_alternate_epoch \
-      log_alternate_epoch_clock_id log_entries per_job_logs",
+      log_alternate_epoch_clock_id log_entries log_issue_time log_window_value|log_window per_job_logs",
      Same("every I/O is kept; the report and ios.parquet replace the logs")),
     ("softrandommap", Same("Taillight needs no memory for it")),
     ("refill_buffers scramble_buffers", Same("no two writes carry the same bytes")),
@@ -90,7 +90,7 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("fallocate", Same("files that are read are filled with real data; others grow as written")),
     ("unique_filename", Same("only fio's clients and servers ask for it")),
     ("verify_async verify_async_cpus verify_dump experimental_verify verify_interval verify_offset verify_pattern \
-      verify_state_save verify_backlog_batch", Same("how fio checks; here it is Taillight's own check")),
+      verify_state_save verify_backlog_batch verify_write_sequence verify_header_seed", Same("how fio checks; here it is Taillight's own check")),
     ("verify_fatal", Same("a block that is wrong fails the run; all of them are counted before")),
     ("continue_on_error error_dump ignore_error exitall_on_error",
      Same("failed I/Os are counted apart, and the run goes on")),
@@ -120,6 +120,8 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     ("force_async", refused(NO, "I/O to be handed to kernel threads")),
     ("cmd_type", refused(ALWAYS, "the interface to NVMe passthrough")),
     ("hipri_percentage", refused(NO, "a share of I/O to be polled")),
+    ("fdp fdp_pli fdp_pli_select dataplacement dp_scheme plids plid_select",
+     refused(NO, "where the device places what is written")),
     ("write_hint", refused(&["none"], "the lifetime hint of writes")),
     ("ioscheduler", refused(ALWAYS, "a setting of the machine; set it before the run")),
     ("zonemode zonesize zonecapacity zonerange zoneskip read_beyond_wp max_open_zones \
@@ -128,6 +130,8 @@ pub const OPTIONS: OptionTable = OptionTable(&[
     // Refused: pattern.
     ("bs_unaligned|blocksize_unaligned", refused(NO, "sizes that divide by nothing")),
     ("percentage_random", refused(&["100"], "a share of I/O to be sequential")),
+    ("sprandom", refused(NO, "the order of writes: a whole pass with a share written twice")),
+    ("num_range", refused(&["1"], "a trim to be of several ranges")),
     ("flow flow_id flow_sleep", refused(NO, "the share of I/O between sections")),
     ("iodepth_low", refused(ALWAYS, "the queue to drain before it is filled again")),
     ("read_iolog read_iolog_chunked replay_no_stall replay_redirect replay_scale replay_align \
@@ -167,7 +171,8 @@ pub const OPTIONS: OptionTable = OptionTable(&[
       http_s3_region http_s3_sse_customer_key http_s3_sse_customer_algorithm http_s3_storage_class http_mode \
       http_verbose http_swift_auth_token https donorname inplace cpuload cpuchunks cpumode exit_on_io_done \
       gpu_dev_id gpu_dev_ids cuda_io skip_bad program arguments grace_time std_redirect sg_write_mode \
-      readfua writefua stat_type object_class",
+      readfua writefua stat_type object_class md_per_io_size pi_act pi_chk apptag apptag_mask deallocate write_mode \
+      verify_mode xnvme_async xnvme_sync xnvme_admin xnvme_mem xnvme_dev_nsid xnvme_dev_subnqn xnvme_iovec",
      Same("belongs to an engine that is not driven here")),
 ]);
 

@@ -2,7 +2,7 @@
 
 use taillight_core::capability::Capabilities;
 use taillight_core::job::DriverView;
-use taillight_core::plan::{TargetPlan, WorkloadPlan};
+use taillight_core::plan::{ReplayOps, ReplayPlan, TargetPlan, WorkloadPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::{DRIVERS, Driver};
 
@@ -32,5 +32,8 @@ impl DriverView for Registry {
         if let Ok(driver) = driver(name) {
             driver.defaults(workload);
         }
+    }
+    fn trace(&self, replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
+        taillight_engine::trace::load(replay, most)
     }
 }

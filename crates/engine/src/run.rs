@@ -135,6 +135,10 @@ pub fn run_probed<B: Probes>(
 ) -> Result<EngineOutcome> {
     let overhead = crate::calibrate::calibrate(request.plan, &*target)?;
     let mut facts = target.facts();
+    for w in &request.plan.workloads {
+        let trace = w.trace.as_ref().map(crate::trace::words);
+        facts.extend(trace.map(|words| (format!("trace.{}", w.name), words)));
+    }
     let before = match before::run(&*target, &mut request) {
         Ok(phases) => phases,
         Err(error) => {

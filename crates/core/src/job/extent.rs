@@ -94,6 +94,14 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
             "use a smaller block or a larger size",
         ));
     }
+    let traced = w.trace.as_ref().map_or(0, |trace| trace.ops.end());
+    if traced > size {
+        return Err(Complaint::new(
+            field("trace"),
+            format!("the trace touches {traced} bytes, the target has {size}"),
+            "give target.size, and trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
+        ));
+    }
     let slices = bytes / block;
     if !w.access.kind.draws()
         && w.access.kind != AccessKind::Follow

@@ -12,6 +12,7 @@ mod forms;
 mod message;
 mod place;
 pub(crate) mod read;
+mod replay;
 mod resolve;
 mod sweep;
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub use sweep::{FieldLoop, PointOrder, SweepTable};
 pub use written::{JobFile, RunTable, WorkloadTable};
 
 use crate::capability::Capabilities;
-use crate::plan::{Plan, TargetPlan, WorkloadPlan};
+use crate::plan::{Plan, ReplayOps, ReplayPlan, TargetPlan, WorkloadPlan};
 use crate::units::ByteSize;
 use crate::{Error, Result};
 
@@ -40,6 +41,11 @@ pub trait DriverView {
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _driver: &str, _workload: &mut WorkloadPlan) {}
+    /// Reads the trace of a workload, `most` operations at most. Errors: `Usage` for what is no trace, with file
+    /// and line; `Unavailable` for more operations.
+    fn trace(&self, replay: &ReplayPlan, _most: u64) -> Result<ReplayOps> {
+        Err(Error::usage("no traces are read here").with("file", &replay.file))
+    }
 }
 
 /// Gives the text of a file that a job names, so that this crate reads none.

@@ -6,12 +6,12 @@ use super::arrival::{self, arrival};
 use super::check::{self, Complaint, TargetCapabilities};
 use super::forms::BlockSizeForm;
 use super::written::{JobFile, RunTable, WorkloadTable};
-use super::{DriverView, MachineMemory, ReadFile, defaults, extent};
+use super::{DriverView, MachineMemory, ReadFile, defaults, extent, replay};
 use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
-    Access, AccessKind, BlockSize, BlockSizePart, Hot, MixPart, Plan, Reach, RunPlan, SearchPlan,
-    Sync, TargetPlan, TracePlan, TracingBackendChoice, WorkloadPlan,
+    Access, AccessKind, BlockSize, BlockSizePart, Hot, MixPart, Plan, Reach, ReplayOps, RunPlan,
+    SearchPlan, Sync, TargetPlan, TracePlan, TracingBackendChoice, WorkloadPlan,
 };
 use crate::suggest::did_you_mean;
 use crate::units::{ByteSize, Span};
@@ -31,7 +31,7 @@ pub(super) struct Resolver<'a> {
 
 impl Resolver<'_> {
     pub(super) fn plan(&self, mut job: JobFile) -> Result<Plan> {
-        let (target, can) = self.target(job.target, "target")?;
+        let (mut target, can) = self.target(job.target, "target")?;
         let mut can = TargetCapabilities { own: can, named: BTreeMap::new() };
         let mut targets = BTreeMap::new();
         for (name, written) in job.targets {
@@ -43,15 +43,19 @@ impl Resolver<'_> {
         // A probe of a search is measured for its own time.
         let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
         let name = name.unwrap_or_else(|| target.driver.clone());
-        let run = run(job.run, name, (!all_end(&job.workload)).then_some(duration));
-        let mut written =
-            if job.workload.is_empty() { vec![WorkloadTable::default()] } else { job.workload };
+        let mut written = std::mem::take(&mut job.workload);
+        self.traces(&mut written, &job.run, &can, (&mut target, &mut targets))?;
+        let run = run(job.run, name, (!all_end(&written)).then_some(duration));
+        if written.is_empty() {
+            written.push(WorkloadTable::default());
+        }
         if let Some(search) = &job.search {
             searched(&mut written, search);
         }
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
-            let align_given = (self.given)(&format!("workload.{i}.access.align"));
+            let align_given =
+                w.trace.is_some() || (self.given)(&format!("workload.{i}.access.align"));
             let able = can.of(w.target.as_deref());
             let mut w =
                 workload(w, i, able, self.read_file, align_given).map_err(|c| self.error(c))?;
@@ -109,6 +113,35 @@ impl Resolver<'_> {
         target.options = self.drivers.resolve(&target).map_err(of_driver)?;
         let can = self.drivers.capabilities(&target).map_err(of_driver)?;
         Ok((target, can))
+    }
+
+    /// Reads the traces of the workloads: what they do is then theirs.
+    fn traces(
+        &self,
+        workloads: &mut [WorkloadTable],
+        run: &RunTable,
+        can: &TargetCapabilities,
+        (own, named): (&mut TargetPlan, &mut BTreeMap<String, TargetPlan>),
+    ) -> Result<()> {
+        let mut free = self.machine.free_memory.0;
+        for (i, w) in workloads.iter_mut().enumerate() {
+            let path = format!("workload.{i}");
+            let keyed = can.of(w.target.as_deref()).keyed();
+            replay::settings(w, run, keyed, &path).map_err(|c| self.error(c))?;
+            let Some(trace) = &w.trace else { continue };
+            // Read once more into another order, it is there twice for a moment.
+            let ops = self.drivers.trace(trace, free / (2 * ReplayOps::OP_BYTES));
+            let ops =
+                ops.map_err(|e| e.with_some("at", (self.locate)(&format!("{path}.trace"))))?;
+            free -= ops.memory().min(free);
+            let (target, at) = match w.target.as_ref().and_then(|name| named.get_mut(name)) {
+                Some(target) => (target, format!("targets.{}", w.target.as_deref().unwrap_or(""))),
+                None => (&mut *own, "target".to_owned()),
+            };
+            let counts = run.operations.is_some() || run.bytes.is_some();
+            replay::fill_in(w, ops, target, counts, (&path, &at)).map_err(|c| self.error(c))?;
+        }
+        Ok(())
     }
 
     /// Settings of a trace that is not made, and a backend that is no more, are mistakes.
@@ -223,6 +256,7 @@ fn workload(
         name: table.name.unwrap_or_else(|| format!("w{index}")),
         target: table.target,
         section: table.section,
+        trace: table.trace,
         workers: table.workers.unwrap_or(1),
         queue_depth: table.queue_depth.unwrap_or(1),
         mix,

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
-    Before, CapturePlan, GatePlan, Keys, Payload, QosPlan, Scan, SearchPlan, Sync, TargetPlan,
-    Think, TracePlan, Values, VerifyPlan, WorkerRamp,
+    Before, CapturePlan, GatePlan, Keys, Payload, QosPlan, ReplayPlan, Scan, SearchPlan, Sync,
+    TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
@@ -167,6 +167,9 @@ pub struct WorkloadTable {
     /// The section of a fio job file of which it is one job among several workloads: the name in fio's JSON.
     /// Default: its own name.
     pub section: Option<String>,
+    /// A recorded trace, like { file = "web_0.csv" }: operations, sizes, offsets and times are its own. Default:
+    /// none.
+    pub trace: Option<ReplayPlan>,
     /// Threads that all do the same. Default: 1.
     pub workers: Option<u32>,
     /// Operations in flight per worker. Default: 1.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::absent;
-use super::{Access, Arrival, Keys, Payload, Scan, Think, Values, WorkerRamp};
+use super::{Access, Arrival, Keys, Payload, ReplayPlan, Scan, Think, Values, WorkerRamp};
 use crate::op::{OpKind, SyncKind};
 use crate::units::{ByteSize, Span, as_text};
 
@@ -20,6 +20,9 @@ pub struct WorkloadPlan {
     /// The section of a fio job file of which it is one job among several workloads; fio's JSON calls all of them so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
+    /// A recorded trace; mix, sizes and arrival are its own then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<ReplayPlan>,
     /// Threads.
     pub workers: u32,
     /// Operations in flight per worker.
@@ -97,6 +100,7 @@ impl WorkloadPlan {
             name: name.into(),
             target: None,
             section: None,
+            trace: None,
             workers: 1,
             queue_depth: 1,
             mix: vec![MixPart { op, weight: 1 }],

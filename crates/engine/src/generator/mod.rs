@@ -8,6 +8,7 @@ mod keyed;
 mod mix;
 mod pattern;
 pub mod permute;
+mod recorded;
 mod sequential;
 pub mod size;
 
@@ -24,6 +25,7 @@ pub use keyed::{KeyGenerator, drawn};
 use mix::Mix;
 pub(crate) use pattern::AccessExtent;
 use pattern::AccessPattern;
+use recorded::RecordedOps;
 
 use size::Sizes;
 
@@ -50,6 +52,17 @@ pub struct WorkerIndex {
     pub of: u32,
 }
 
+/// Where operations come from.
+#[derive(Debug, Clone)]
+enum OpSource {
+    /// Drawn: mix, sizes and pattern.
+    Drawn,
+    /// On targets addressed by key everything comes from here.
+    Keyed(Box<KeyGenerator>),
+    /// Of a trace.
+    Recorded(Box<RecordedOps>),
+}
+
 /// Yields one worker's operations.
 #[derive(Debug, Clone)]
 pub struct Generator {
@@ -60,8 +73,7 @@ pub struct Generator {
     file_size: u64,
     sync: Option<(SyncKind, u32)>,
     writes: u32,
-    /// On targets addressed by key everything comes from here.
-    keyed: Option<Box<KeyGenerator>>,
+    source: OpSource,
     /// Passes over the worker's part, at most.
     passes: u64,
     ended: bool,
@@ -78,9 +90,14 @@ impl Generator {
         space: Option<&Arc<KeySpace>>,
     ) -> Result<Self> {
         let seed = worker_seed(plan.run.seed, place.worker, 1);
-        let keyed = match space {
-            Some(space) => Some(Box::new(KeyGenerator::new(plan, workload, space.clone(), place)?)),
-            None => None,
+        let source = match (space, &workload.trace) {
+            (Some(space), _) => {
+                OpSource::Keyed(Box::new(KeyGenerator::new(plan, workload, space.clone(), place)?))
+            }
+            (None, Some(trace)) => {
+                OpSource::Recorded(Box::new(RecordedOps::new(&trace.ops, shape, place)?))
+            }
+            (None, None) => OpSource::Drawn,
         };
         let extent = AccessExtent::of(workload, shape)?;
         let fsync_only = workload.mix.iter().all(|m| m.op == OpKind::Fsync || m.weight == 0);
@@ -91,9 +108,9 @@ impl Generator {
                 .with("block_size", workload.block_size.max())
                 .hint("make target.size or access.length larger, or block_size smaller"));
         }
-        let pattern = match space {
-            Some(_) => AccessPattern::unused(&extent),
-            None => AccessPattern::new(plan.run.seed, workload, &extent, place)?,
+        let pattern = match source {
+            OpSource::Keyed(_) | OpSource::Recorded(_) => AccessPattern::unused(&extent),
+            OpSource::Drawn => AccessPattern::new(plan.run.seed, workload, &extent, place)?,
         };
         Ok(Generator {
             rng: Rng::seed_from_u64(seed),
@@ -103,7 +120,7 @@ impl Generator {
             file_size: shape.file_size,
             sync: workload.sync.every(),
             writes: 0,
-            keyed,
+            source,
             passes: workload.passes.unwrap_or(u64::MAX),
             ended: false,
         })
@@ -117,11 +134,20 @@ impl Generator {
     #[inline(always)]
     #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
     pub fn next(&mut self) -> Op {
-        if let Some(keyed) = &mut self.keyed {
-            let mut op = keyed.next();
-            self.ended = keyed.passes() > self.passes;
-            op.sync = self.sync_of(op.kind);
-            return op;
+        match &mut self.source {
+            OpSource::Drawn => {}
+            OpSource::Keyed(keyed) => {
+                let mut op = keyed.next();
+                self.ended = keyed.passes() > self.passes;
+                op.sync = self.sync_of(op.kind);
+                return op;
+            }
+            OpSource::Recorded(recorded) => {
+                let mut op = recorded.next();
+                self.ended = recorded.over();
+                op.sync = self.sync_of(op.kind);
+                return op;
+            }
         }
         let kind = self.mix.draw(&mut self.rng);
         if kind == OpKind::Fsync {
@@ -161,7 +187,7 @@ impl Generator {
     /// Says how many bytes writes of batches may still ask for.
     #[inline]
     pub fn limit_bytes(&mut self, bytes: u64) {
-        if let Some(keyed) = &mut self.keyed {
+        if let OpSource::Keyed(keyed) = &mut self.source {
             keyed.limit_bytes(bytes);
         }
     }
@@ -197,7 +223,7 @@ impl Generator {
 
     /// Whether it ever ends.
     pub fn ends(&self) -> bool {
-        self.passes != u64::MAX
+        self.passes != u64::MAX || matches!(self.source, OpSource::Recorded(_))
     }
 
     /// Whether the operation drawn last lies beyond the passes of the plan: it is not to be done.
@@ -208,13 +234,20 @@ impl Generator {
 
     /// Bytes of data of each field of the value that was drawn last.
     pub fn field_sizes(&self) -> &[u32] {
-        self.keyed.as_ref().map_or(&[], |k| k.field_sizes())
+        self.keyed().map_or(&[], |k| k.field_sizes())
     }
 
     /// Key numbers of the batch that was drawn last; see [`KeyGenerator::keys`].
     #[inline]
     pub fn batch_keys(&self) -> &[u64] {
-        self.keyed.as_ref().map_or(&[], |k| k.keys())
+        self.keyed().map_or(&[], |k| k.keys())
+    }
+
+    fn keyed(&self) -> Option<&KeyGenerator> {
+        match &self.source {
+            OpSource::Keyed(keyed) => Some(keyed),
+            _ => None,
+        }
     }
 
     #[inline]

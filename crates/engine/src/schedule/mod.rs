@@ -67,8 +67,9 @@ impl<'a> Schedules<'a> {
     /// For one workload of a run with this seed and warm-up. Errors: `Usage` when recorded times
     /// cannot be read.
     pub fn new(workload: &'a WorkloadPlan, seed: u64, warmup_ns: u64) -> Result<Schedules<'a>> {
-        let times = match &workload.arrival {
-            Arrival::Replay { file } => {
+        let times = match (&workload.arrival, &workload.trace) {
+            (Arrival::Replay { .. }, Some(trace)) => Some(trace.ops.times.clone()),
+            (Arrival::Replay { file }, None) => {
                 Some(replay::read(file).map_err(|e| e.with("workload", &workload.name))?)
             }
             _ => None,
@@ -116,6 +117,11 @@ impl<'a> Schedules<'a> {
                 let times = self.times.clone().unwrap_or_default();
                 let mut replay = Schedule::Replay(Replay::new(times, place));
                 replay.shift(self.warmup_ns);
+                if w.trace.is_some() {
+                    // A trace is whole whenever it begins.
+                    replay.shift(i64::try_from(join_ns.unwrap_or(0)).unwrap_or(i64::MAX / 4));
+                    return Ok(replay);
+                }
                 (None, replay)
             }
         };

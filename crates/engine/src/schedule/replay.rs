@@ -11,7 +11,7 @@ use taillight_core::units::Span;
 use taillight_core::{Error, Result, Stamp};
 
 use crate::generator::WorkerIndex;
-use crate::trace;
+use crate::trace::{self, TraceFile, TraceSelection};
 
 /// One worker's instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,17 +72,18 @@ pub fn read(path: &str) -> Result<Arc<[i64]>> {
             .with("arrival.file", path)
             .hint("write one time a line since the start, with a unit, ascending: 1.5ms")
     };
-    let (first, file) = trace::first_line(path).map_err(|e| {
+    let file = TraceFile::open(path).map_err(|e| {
         Error::usage("the recorded times cannot be opened")
             .with("arrival.file", path)
             .source(e)
             .hint("give a file that can be read; paths are relative to the directory the command is run in")
     })?;
-    if let Some(format) = trace::recognise(&first) {
-        return Ok(trace::read(format, file, ("arrival.file", path))?.times);
+    if let Some(format) = file.recognise() {
+        let all = TraceSelection::all();
+        return Ok(trace::read(format, file, &all, ("arrival.file", path))?.times);
     }
     let mut times = Vec::new();
-    for (number, line) in std::io::BufReader::new(file).lines().enumerate() {
+    for (number, line) in std::io::BufReader::new(file.into_file()).lines().enumerate() {
         let at = number + 1;
         let line = line
             .map_err(|e| error("the recorded times cannot be read").with("line", at).source(e))?;

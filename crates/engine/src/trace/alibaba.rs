@@ -1,16 +1,23 @@
 //! Alibaba EBS 2020: `device_id,opcode,offset,length,timestamp`, R or W, bytes, microseconds.
 
 use taillight_core::OpKind;
+use taillight_core::plan::TraceOp;
 
-use super::{TraceFormat, TraceOp, TraceRow, columns, number};
+use super::{TraceFormat, TraceRow, TraceSource, columns, number};
 
-pub(super) const FORMAT: TraceFormat = TraceFormat { name: "Alibaba", tick_ns: 1000, row };
+pub(super) const FORMAT: TraceFormat = TraceFormat {
+    word: "alibaba",
+    name: "Alibaba",
+    tick_ns: 1000,
+    ordered: true,
+    source: TraceSource::Lines(row),
+};
 
-fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
+fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     if line.starts_with("device_id,opcode,") {
         return Ok(None);
     }
-    let [_, kind, offset, size, stamp] = columns(line)?;
+    let [stream, kind, offset, size, stamp] = columns(line)?;
     let kind = match kind {
         "R" => OpKind::Read,
         "W" => OpKind::Write,
@@ -19,5 +26,5 @@ fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
     let offset = number(Some(offset), "offset")?;
     let size = number(Some(size), "length")?;
     let stamp = number(Some(stamp), "time")?;
-    Ok(Some(TraceRow { stamp, op: TraceOp { offset, size, kind } }))
+    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
 }

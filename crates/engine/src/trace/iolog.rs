@@ -3,35 +3,48 @@
 //! documentation says of microseconds (`iolog.c`, fio issue 247), and so what follows is due then.
 
 use taillight_core::OpKind;
+use taillight_core::plan::TraceOp;
 
-use super::{NOT_BEGUN, TraceFormat, TraceOp, TraceRow, number};
+use super::{NOT_BEGUN, TraceFormat, TraceRow, TraceSource, number};
 
-pub(super) const VERSION_2: TraceFormat =
-    TraceFormat { name: "fio iolog version 2", tick_ns: 1_000_000, row: row_2 };
-pub(super) const VERSION_3: TraceFormat =
-    TraceFormat { name: "fio iolog version 3", tick_ns: 1000, row: row_3 };
+pub(super) const VERSION_2: TraceFormat = TraceFormat {
+    word: "iolog2",
+    name: "fio iolog version 2",
+    tick_ns: 1_000_000,
+    ordered: true,
+    source: TraceSource::Lines(row_2),
+};
+pub(super) const VERSION_3: TraceFormat = TraceFormat {
+    word: "iolog3",
+    name: "fio iolog version 3",
+    tick_ns: 1000,
+    ordered: true,
+    source: TraceSource::Lines(row_3),
+};
 
-fn row_2(line: &str, now: &mut i64) -> Result<Option<TraceRow>, String> {
+fn row_2<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     if heading(line, "fio version 2 iolog", now)? {
         return Ok(None);
     }
-    let mut words = line.split_whitespace().skip(1);
-    let action = words.next().ok_or("a row is `filename action`, with offset and length")?;
+    let mut words = line.split_whitespace();
+    let what = "a row is `filename action`, with offset and length";
+    let (file, action) = words.next().zip(words.next()).ok_or(what)?;
     if action == "wait" {
         *now = number(words.next(), "time to wait for")?;
         return Ok(None);
     }
-    operation(action, words, *now)
+    operation((file, action), words, *now)
 }
 
-fn row_3(line: &str, now: &mut i64) -> Result<Option<TraceRow>, String> {
+fn row_3<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     if heading(line, "fio version 3 iolog", now)? {
         return Ok(None);
     }
     let mut words = line.split_whitespace();
     let stamp = number(words.next(), "time")?;
-    let action = words.nth(1).ok_or("a row is `usec filename action`, with offset and length")?;
-    operation(action, words, stamp)
+    let what = "a row is `usec filename action`, with offset and length";
+    let (file, action) = words.next().zip(words.next()).ok_or(what)?;
+    operation((file, action), words, stamp)
 }
 
 /// Whether the line is the heading, which comes first. Errors: it does not.
@@ -44,10 +57,10 @@ fn heading(line: &str, heading: &str, now: &mut i64) -> Result<bool, String> {
 }
 
 fn operation<'a>(
-    action: &str,
+    (stream, action): (&'a str, &str),
     mut words: impl Iterator<Item = &'a str>,
     stamp: i64,
-) -> Result<Option<TraceRow>, String> {
+) -> Result<Option<TraceRow<'a>>, String> {
     let kind = match action {
         "add" | "open" | "close" => return Ok(None),
         "read" => OpKind::Read,
@@ -55,11 +68,11 @@ fn operation<'a>(
         "trim" => OpKind::Trim,
         "sync" | "datasync" => {
             let op = TraceOp { offset: 0, size: 0, kind: OpKind::Fsync };
-            return Ok(Some(TraceRow { stamp, op }));
+            return Ok(Some(TraceRow { stamp, stream, op }));
         }
         other => return Err(format!("`{other}` is no action of an iolog")),
     };
     let offset = number(words.next(), "offset")?;
     let size = number(words.next(), "length")?;
-    Ok(Some(TraceRow { stamp, op: TraceOp { offset, size, kind } }))
+    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
 }

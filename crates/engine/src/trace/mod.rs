@@ -1,156 +1,223 @@
-//! Recorded block traces: a file of another program to operations with their times.
+//! Recorded block traces: a file of another program, or a run of our own, to operations with their times.
 //!
-//! A format is one file here, a function from a line to a row, and one line in [`FORMATS`]; a file
-//! is recognised by its first line, never by its name. `schedule` replays the times.
-//! Memory: 24 bytes an operation, 48 while it is read, 50 million operations at most.
+//! A format is one file here and one line in [`FORMATS`]; a file is recognised by how it begins, never by
+//! its name. Jobs replay traces (`[[workload]] trace`), `schedule` their times alone, `profile` says what
+//! they are. Memory: 24 bytes an operation, twice that while it is read, 50 million operations at most.
 
 mod alibaba;
+mod blktrace;
 mod iolog;
 mod msr;
+mod own;
+mod rows;
 mod tencent;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::sync::Arc;
+use std::io::{BufRead, BufReader, Read, Seek as _};
+use std::path::{Path, PathBuf};
 
-use taillight_core::units::Span;
-use taillight_core::{Error, OpKind, Result, regular};
+use taillight_core::plan::{ReplayOps, ReplayPlan, TraceOp, TraceTiming};
+use taillight_core::units::readable;
+use taillight_core::{Error, Result, regular};
+use taillight_rundir::names;
+
+pub use rows::TraceSelection;
+use rows::{TraceFault, TraceRows};
 
 /// Operations of a trace at most.
-const MOST_OPS: usize = 50_000_000;
+pub const MOST_OPS: u64 = 50_000_000;
 /// Bytes of a line at most.
 const MOST_LINE: u64 = 4096;
-/// A row may come so much later in the file than one that follows it in time, ns.
-const WINDOW_NS: u64 = 60_000_000_000;
-/// Stamps this coarse or coarser are spread over their tick, ns.
-const COARSE_NS: u64 = 1_000_000;
 
 /// No line was read yet: where a format begins with a heading, anything else is not of it.
 const NOT_BEGUN: i64 = i64::MIN;
 
 /// A format of traces.
 pub struct TraceFormat {
+    /// The name in jobs.
+    pub word: &'static str,
     /// The name for people.
     pub name: &'static str,
     /// What its stamps count, ns.
     tick_ns: u64,
+    /// Its rows are in the order of their times, or nearly so.
+    ordered: bool,
+    source: TraceSource,
+}
+
+type LineReader =
+    for<'a> fn(&'a str, &mut i64) -> std::result::Result<Option<TraceRow<'a>>, String>;
+
+/// How the rows of a format are read.
+enum TraceSource {
     /// A line without its end to its row; `None` for a line that is no operation. The number is what
     /// earlier lines have come to: [`NOT_BEGUN`] at first. Errors: what is wrong with it.
-    row: fn(&str, &mut i64) -> std::result::Result<Option<TraceRow>, String>,
+    Lines(LineReader),
+    /// Whether a file that begins so is of the format, and all of its rows.
+    Whole(fn(&[u8]) -> bool, fn(&Path, &mut TraceRows<'_>) -> std::result::Result<(), TraceFault>),
 }
 
 /// Every format.
-pub const FORMATS: &[TraceFormat] =
-    &[msr::FORMAT, alibaba::FORMAT, tencent::FORMAT, iolog::VERSION_2, iolog::VERSION_3];
+pub const FORMATS: &[TraceFormat] = &[
+    msr::FORMAT,
+    alibaba::FORMAT,
+    tencent::FORMAT,
+    iolog::VERSION_2,
+    iolog::VERSION_3,
+    blktrace::FORMAT,
+    own::CSV,
+    own::PARQUET,
+];
 
-/// One operation of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TraceOp {
-    /// Byte offset.
-    pub offset: u64,
-    /// Bytes; 0 for an fsync.
-    pub size: u32,
-    /// A read, write, trim or fsync.
-    pub kind: OpKind,
-}
-
-/// A row as written: the stamp in ticks.
-pub struct TraceRow {
+/// A row as written: the stamp in ticks, and the disk, volume or file that it belongs to.
+struct TraceRow<'a> {
     stamp: i64,
+    stream: &'a str,
     op: TraceOp,
 }
 
-/// A whole trace, in the order of its times.
-#[derive(Debug)]
-pub struct BlockTrace {
-    /// Name of its format.
-    pub format: &'static str,
-    /// When each operation starts, since the first one, ns.
-    pub times: Arc<[i64]>,
-    /// The operations.
-    pub ops: Arc<[TraceOp]>,
-    /// Rows that came later in the file than one that follows them in time.
-    pub sorted: u64,
-    /// Reads, writes and trims of no bytes, left out.
-    pub skipped: u64,
+/// A file that may be a trace.
+pub struct TraceFile {
+    path: PathBuf,
+    head: Vec<u8>,
+    /// At its start.
+    file: File,
 }
 
-/// The format whose files begin with such a line.
-pub fn recognise(first: &str) -> Option<&'static TraceFormat> {
-    FORMATS.iter().find(|format| (format.row)(first.trim_end(), &mut { NOT_BEGUN }).is_ok())
+impl TraceFile {
+    /// Opens a file, or the I/Os of a run's directory. Errors: the system's.
+    pub fn open(path: &str) -> std::io::Result<TraceFile> {
+        let mut path = PathBuf::from(path);
+        if path.is_dir() {
+            path.push(names::IOS);
+        }
+        let mut file = regular::open(&path)?;
+        let mut head = Vec::new();
+        file.by_ref().take(MOST_LINE).read_to_end(&mut head)?;
+        file.rewind()?;
+        Ok(TraceFile { path, head, file })
+    }
+
+    /// The format whose files begin so.
+    pub fn recognise(&self) -> Option<&'static TraceFormat> {
+        let line = self.head.split(|b| *b == b'\n').next().unwrap_or_default();
+        let line = std::str::from_utf8(line).unwrap_or_default().trim_end();
+        FORMATS.iter().find(|format| match format.source {
+            TraceSource::Lines(row) => row(line, &mut { NOT_BEGUN }).is_ok(),
+            TraceSource::Whole(begins, _) => begins(&self.head),
+        })
+    }
+
+    /// The file, at its start.
+    pub fn into_file(self) -> File {
+        self.file
+    }
 }
 
-/// Reads the rest of a trace; `field` of the job names its `path`. Operations with the same coarse
-/// stamp (of a millisecond or more) are spread evenly over that tick, in the order of the file.
-/// Errors: `Usage`, with the line, for one that is no row or lies far before those above it; for a
-/// file without operations.
+/// Reads the trace of a job, `most` operations at most. Errors: `Usage` for a file that cannot be read, is of
+/// no known format or does not hold what is asked; else as [`read`].
+pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
+    let path = &replay.file;
+    let known = || FORMATS.iter().map(|f| f.word).collect::<Vec<_>>().join(", ");
+    let file = TraceFile::open(path).map_err(|e| {
+        Error::usage("the trace cannot be opened").with("trace.file", path).source(e).hint(
+            "give a file, or the directory of a run that kept its I/Os; paths are relative to the directory \
+             the command is run in",
+        )
+    })?;
+    let format = match &replay.format {
+        Some(word) => FORMATS.iter().find(|f| f.word == word).ok_or_else(|| {
+            Error::usage(format!("there is no format `{word}` of traces"))
+                .with("trace.file", path)
+                .hint(format!("known: {}", known()))
+        })?,
+        None => file.recognise().ok_or_else(|| {
+            let what = match file.head.is_empty() {
+                true => "the trace is empty",
+                false => "the file does not begin as a trace of a known format does",
+            };
+            let hint = format!("trace.format names one of: {}", known());
+            Error::usage(what).with("trace.file", path).with("line", 1).hint(hint)
+        })?,
+    };
+    read(format, file, &TraceSelection::of(replay, most), ("trace.file", path))
+}
+
+/// A trace that is going to be replayed, in a sentence for people.
+pub fn words(replay: &ReplayPlan) -> String {
+    let ReplayOps { format, times, ops, sorted, skipped, rounded, refitted, .. } = &replay.ops;
+    let mut text = format!(
+        "{} ({format}): {} operations over {}, {} of memory",
+        replay.file,
+        ops.len(),
+        readable::duration(times.last().map_or(0.0, |t| *t as f64)),
+        readable::bytes(replay.ops.memory()),
+    );
+    if replay.timing == TraceTiming::Asap {
+        text.push_str(", as fast as possible: what it measures is no response to arrivals");
+    }
+    let counted = [
+        (*sorted, "rows that came late in it are sorted"),
+        (*skipped, "operations of no bytes are left out"),
+        (*rounded, "bytes are added by rounding out to blocks"),
+        (*refitted, "operations are moved or left out so that it fits"),
+    ];
+    for (n, what) in counted.into_iter().filter(|(n, _)| *n > 0) {
+        text.push_str(&format!("; {n} {what}"));
+    }
+    text
+}
+
+/// Reads what is selected of a trace; `field` of the job names its `path`. Operations with the same coarse
+/// stamp (of a millisecond or more) are spread evenly over that tick, in the order of the file. Errors:
+/// `Usage`, with the line, for one that is no row or lies far before those above it; for a file without
+/// operations, or with those of several disks. `Unavailable` when they are too many.
 pub fn read(
     format: &TraceFormat,
-    input: File,
+    file: TraceFile,
+    selection: &TraceSelection,
     (field, path): (&'static str, &str),
-) -> Result<BlockTrace> {
-    let error = |what: String, line: u64| {
-        Error::usage(format!("the {} trace cannot be replayed: {what}", format.name))
-            .with(field, path)
-            .with("line", line)
-            .hint("give the trace as it was recorded, whole and unpacked")
+) -> Result<ReplayOps> {
+    let error = |fault: TraceFault, place: Option<u64>| {
+        let hint = fault.hint.unwrap_or("give the trace as it was recorded, whole and unpacked");
+        let what = format!("the {} trace cannot be replayed: {}", format.name, fault.what);
+        Error::new(fault.kind, what).with(field, path).with_some("line", place).hint(hint)
     };
-    let mut lines = Lines { input: BufReader::new(input), line: Vec::new() };
-    let (mut rows, mut progress, mut number) = (Vec::new(), NOT_BEGUN, 1);
-    let (mut newest, mut sorted, mut skipped) = (i64::MIN, 0, 0);
-    let window = (WINDOW_NS / format.tick_ns) as i64;
-    while let Some(line) = lines.read().map_err(|e| error(e, number))? {
-        let row = match line.trim() {
-            "" => None,
-            text => (format.row)(text, &mut progress).map_err(|e| error(e, number))?,
-        };
-        number += 1;
-        let Some(TraceRow { stamp, op }) = row else { continue };
-        if op.size == 0 && op.kind != OpKind::Fsync {
-            skipped += 1;
-            continue;
+    let mut rows = TraceRows::new(format, selection);
+    let mut number = None;
+    match format.source {
+        TraceSource::Whole(_, read) => read(&file.path, &mut rows).map_err(|e| error(e, None))?,
+        TraceSource::Lines(row) => {
+            let read = lines(file.file, row, &mut rows);
+            number = Some(read.map_err(|(fault, line)| error(fault, Some(line)))?);
         }
-        if stamp < newest {
-            sorted += 1;
-            if newest.saturating_sub(stamp) > window {
-                let far = format!("it lies more than {} before a row above it", Span(WINDOW_NS));
-                return Err(error(far, number - 1));
-            }
-        }
-        newest = newest.max(stamp);
-        if rows.len() == MOST_OPS {
-            return Err(error(format!("it has more than {MOST_OPS} operations"), number - 1));
-        }
-        rows.push((stamp, op));
     }
-    if rows.is_empty() {
-        return Err(error("it holds no operation".to_owned(), number - 1));
-    }
-    if sorted > 0 {
-        // Stable: rows with the same stamp stay in the order of the file.
-        rows.sort_by_key(|(stamp, _)| *stamp);
-    }
-    let times = times(&rows, format.tick_ns)
-        .ok_or_else(|| error("it spans more than 292 years".to_owned(), number - 1))?;
-    let ops = rows.iter().map(|(_, op)| *op).collect();
-    Ok(BlockTrace { format: format.name, times, ops, sorted, skipped })
+    rows.finish(format.name).map_err(|e| error(e, number))
 }
 
-/// Times since the first row, ns: exact, but for coarse stamps, whose tick the rows share evenly.
-fn times(rows: &[(i64, TraceOp)], tick_ns: u64) -> Option<Arc<[i64]>> {
-    let tick = i64::try_from(tick_ns).ok()?;
-    let first = rows.first()?.0;
-    let mut times = Vec::with_capacity(rows.len());
-    for same in rows.chunk_by(|a, b| a.0 == b.0) {
-        let at = same[0].0.checked_sub(first)?.checked_mul(tick)?;
-        let shared = if tick_ns >= COARSE_NS { i128::from(tick) } else { 0 };
-        for i in 0..same.len() as i128 {
-            times.push(at.checked_add((shared * i / same.len() as i128) as i64)?);
+/// Puts the rows of a text into `rows`; the number of its last line. Errors: with the line.
+fn lines(
+    input: File,
+    row: LineReader,
+    rows: &mut TraceRows<'_>,
+) -> std::result::Result<u64, (TraceFault, u64)> {
+    let mut lines = Lines { input: BufReader::with_capacity(1 << 18, input), line: Vec::new() };
+    let (mut progress, mut number) = (NOT_BEGUN, 1);
+    while !rows.over()
+        && let Some(line) = lines.read().map_err(|e| (e.into(), number))?
+    {
+        let row = match line.trim_ascii() {
+            "" => None,
+            text => row(text, &mut progress).map_err(|e| (e.into(), number))?,
+        };
+        if let Some(row) = row {
+            rows.push(&row).map_err(|e| (e, number))?;
         }
+        number += 1;
     }
-    Some(times.into())
+    Ok(number - 1)
 }
 
 /// Lines of a text.
@@ -173,22 +240,19 @@ impl Lines {
     }
 }
 
-/// The first line of a file that may be a trace, and the file at its start again. Errors: the
-/// system's.
-pub fn first_line(path: &str) -> std::io::Result<(String, File)> {
-    use std::io::Seek as _;
-    let mut file = regular::open(path)?;
-    let mut head = Vec::new();
-    BufReader::new(file.by_ref().take(MOST_LINE)).read_until(b'\n', &mut head)?;
-    file.rewind()?;
-    Ok((String::from_utf8_lossy(&head).into_owned(), file))
-}
-
 /// The columns of a row of values with commas between. Errors: it has not as many.
 fn columns<const N: usize>(line: &str) -> std::result::Result<[&str; N], String> {
-    let columns: Vec<&str> = line.split(',').collect();
-    let count = columns.len();
-    columns.try_into().map_err(|_| format!("a row has {N} columns, this one {count}"))
+    let (mut columns, mut count) = ([""; N], 0);
+    for column in line.split(',') {
+        if let Some(place) = columns.get_mut(count) {
+            *place = column;
+        }
+        count += 1;
+    }
+    match count == N {
+        true => Ok(columns),
+        false => Err(format!("a row has {N} columns, this one {count}")),
+    }
 }
 
 /// A whole number of a row. Errors: what it is called, and what stands there.

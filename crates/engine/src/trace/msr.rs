@@ -2,16 +2,23 @@
 //! stamps in ticks of 100 ns since 1601, offset and size in bytes.
 
 use taillight_core::OpKind;
+use taillight_core::plan::TraceOp;
 
-use super::{TraceFormat, TraceOp, TraceRow, columns, number};
+use super::{TraceFormat, TraceRow, TraceSource, columns, number};
 
-pub(super) const FORMAT: TraceFormat = TraceFormat { name: "MSR", tick_ns: 100, row };
+pub(super) const FORMAT: TraceFormat = TraceFormat {
+    word: "msr",
+    name: "MSR",
+    tick_ns: 100,
+    ordered: true,
+    source: TraceSource::Lines(row),
+};
 
-fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
+fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     if line.starts_with("Timestamp,Hostname,") {
         return Ok(None);
     }
-    let [stamp, _, _, kind, offset, size, _] = columns(line)?;
+    let [stamp, _, stream, kind, offset, size, _] = columns(line)?;
     let stamp = number(Some(stamp), "time")?;
     let kind = match kind {
         word if word.eq_ignore_ascii_case("read") => OpKind::Read,
@@ -20,5 +27,5 @@ fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
     };
     let offset = number(Some(offset), "offset")?;
     let size = number(Some(size), "size")?;
-    Ok(Some(TraceRow { stamp, op: TraceOp { offset, size, kind } }))
+    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
 }

@@ -2,18 +2,25 @@
 //! offset and size in sectors of 512 bytes, 0 for a read and 1 for a write.
 
 use taillight_core::OpKind;
+use taillight_core::plan::TraceOp;
 
-use super::{TraceFormat, TraceOp, TraceRow, columns, number};
+use super::{TraceFormat, TraceRow, TraceSource, columns, number};
 
 const SECTOR: u32 = 512;
 
-pub(super) const FORMAT: TraceFormat = TraceFormat { name: "Tencent", tick_ns: 1_000_000_000, row };
+pub(super) const FORMAT: TraceFormat = TraceFormat {
+    word: "tencent",
+    name: "Tencent",
+    tick_ns: 1_000_000_000,
+    ordered: true,
+    source: TraceSource::Lines(row),
+};
 
-fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
+fn row<'a>(line: &'a str, _: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
     if line.starts_with("Timestamp,Offset,") {
         return Ok(None);
     }
-    let [stamp, offset, size, kind, _] = columns(line)?;
+    let [stamp, offset, size, kind, stream] = columns(line)?;
     let stamp = number(Some(stamp), "time")?;
     let offset: u64 = number(Some(offset), "offset")?;
     let size: u32 = number(Some(size), "size")?;
@@ -24,5 +31,5 @@ fn row(line: &str, _: &mut i64) -> Result<Option<TraceRow>, String> {
     };
     let bytes = offset.checked_mul(SECTOR.into()).zip(size.checked_mul(SECTOR));
     let (offset, size) = bytes.ok_or("offset or size are too large for sectors")?;
-    Ok(Some(TraceRow { stamp, op: TraceOp { offset, size, kind } }))
+    Ok(Some(TraceRow { stamp, stream, op: TraceOp { offset, size, kind } }))
 }

@@ -1,19 +1,46 @@
 //! The same operations in every format, and what is wrong in a file with its place.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use taillight_core::OpKind;
+use taillight_core::plan::{ReplayOps, ReplayPlan, TraceOp};
+use taillight_core::units::Span;
+use taillight_core::{OpKind, Record, Result, Stamp};
+use taillight_rundir::ios::{IosWriter, RowKey};
+use taillight_rundir::{RunDir, fixture};
 
-use super::{BlockTrace, TraceOp, first_line, read, recognise};
+use super::{MOST_OPS, TraceFile, load};
 
-fn parsed(text: &str) -> taillight_core::Result<BlockTrace> {
+fn parsed(bytes: impl AsRef<[u8]>) -> Result<ReplayOps> {
+    selected(bytes, ReplayPlan::default(), MOST_OPS)
+}
+
+fn selected(bytes: impl AsRef<[u8]>, part: ReplayPlan, most: u64) -> Result<ReplayOps> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("trace");
-    std::fs::write(&path, text).expect("written");
-    let path = path.display().to_string();
-    let (first, file) = first_line(&path).expect("read");
-    let format = recognise(&first).expect("recognised");
-    read(format, file, ("trace.file", &path))
+    std::fs::write(&path, bytes).expect("written");
+    load(&ReplayPlan { file: path.display().to_string(), ..part }, most)
+}
+
+fn recognised(first: &str) -> bool {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("trace");
+    std::fs::write(&path, format!("{first}\n")).expect("written");
+    TraceFile::open(&path.display().to_string()).expect("opened").recognise().is_some()
+}
+
+/// A record of blktrace, in the byte order of this machine or the other.
+fn blktrace(swap: bool, (ns, sector): (u64, u64), (bytes, action): (u32, u32)) -> Vec<u8> {
+    let word = |w: u32| if swap { w.swap_bytes() } else { w }.to_ne_bytes();
+    let long = |l: u64| if swap { l.swap_bytes() } else { l }.to_ne_bytes();
+    let half = |h: u16| if swap { h.swap_bytes() } else { h }.to_ne_bytes();
+    let mut record = [word(0x6561_7407), word(9)].concat();
+    record.extend([long(ns), long(sector)].concat());
+    record.extend([bytes, action, 4711, 8 << 20 | 1, 3].map(word).concat());
+    record.extend([half(0), half(4)].concat());
+    assert_eq!(record.len(), 48);
+    record.extend(b"abcd");
+    record
 }
 
 /// Ticks of a second, kind, sector and sectors of some operations: a second apart, so that every
@@ -21,6 +48,39 @@ fn parsed(text: &str) -> taillight_core::Result<BlockTrace> {
 fn operations() -> Vec<(u64, OpKind, u64, u32)> {
     let kind = |i: u64| if i.is_multiple_of(3) { OpKind::Write } else { OpKind::Read };
     (0..50).map(|i| (i * i % 7 + 7 * i, kind(i), i * 0x9E37 % 1000, 8 + i as u32 % 5)).collect()
+}
+
+/// A run of ours with these I/Os, and the same as CSV.
+fn own_run(expected: &[(i64, TraceOp)], dir: &Path) -> String {
+    let mut csv = "phase,workload,worker,op,target,offset_bytes,key,size_bytes,moved_bytes,count,\
+                   intended_ns,origin_ns,submit_ns,issued_ns,first_ns,complete_ns,sync_ns,retries,status\n"
+        .to_owned();
+    let run = RunDir::create(dir, &fixture::manifest("trace")).expect("made");
+    let mut ios = IosWriter::create(&run).expect("made");
+    // Rows of runs come worker by worker.
+    for worker in [1, 0] {
+        for (i, (at, op)) in expected.iter().enumerate().filter(|(i, _)| i % 2 == worker) {
+            let submit = Stamp(at + 1000);
+            let intended = (i % 3 == 0).then_some(Stamp(at + 1000));
+            let record = Record {
+                op: op.kind,
+                offset: Some(op.offset),
+                size: op.size.into(),
+                intended,
+                submit: if intended.is_some() { Stamp(at + 5000) } else { submit },
+                ..Record::default()
+            };
+            ios.begin(RowKey { phase: "measure", workload: 0, worker: worker as u16 });
+            ios.push(&record).expect("written");
+            let due = intended.map_or(String::new(), |s| s.0.to_string());
+            let (name, offset, size, submit) =
+                (op.kind.name(), op.offset, op.size, record.submit.0);
+            writeln!(csv, "measure,0,{worker},{name},0,{offset},,{size},,,{due},,{submit},,,9,,,0")
+                .expect("text");
+        }
+    }
+    ios.finish().expect("written");
+    csv
 }
 
 #[test]
@@ -49,17 +109,40 @@ fn one_trace_has_the_same_operations_in_every_format() {
             (s as i64 * 1_000_000_000, TraceOp { offset, size, kind })
         })
         .collect();
+    let dir = tempfile::tempdir().expect("a directory");
+    let csv = own_run(&expected, dir.path());
+    let (mut block, mut other) = (Vec::new(), Vec::new());
+    for (at, op) in &expected {
+        let write = u32::from(op.kind == OpKind::Write);
+        let queued = (op.size, 1 | 1 << (write + 16));
+        let place = (*at as u64, op.offset / 512);
+        for (swap, bytes) in [(false, &mut block), (true, &mut other)] {
+            // What else is traced of an operation is not another one.
+            bytes.extend(blktrace(swap, place, queued));
+            bytes.extend(blktrace(swap, place, (op.size, 7 | 1 << (6 + 16))));
+        }
+    }
     let (mut times, ops): (Vec<i64>, Vec<TraceOp>) = expected.into_iter().unzip();
     let first = times[0];
     times.iter_mut().for_each(|t| *t -= first);
     for (text, name) in [
-        (msr, "MSR"),
-        (alibaba, "Alibaba"),
-        (tencent, "Tencent"),
-        (v2, "fio iolog version 2"),
-        (v3, "fio iolog version 3"),
+        (msr.into_bytes(), "MSR"),
+        (alibaba.into_bytes(), "Alibaba"),
+        (tencent.into_bytes(), "Tencent"),
+        (v2.into_bytes(), "fio iolog version 2"),
+        (v3.into_bytes(), "fio iolog version 3"),
+        (block, "blktrace"),
+        (other, "blktrace"),
+        (csv.into_bytes(), "ios-csv"),
+        (Vec::new(), "Taillight run"),
     ] {
-        let trace = parsed(&text).expect("read");
+        let directory =
+            ReplayPlan { file: dir.path().display().to_string(), ..ReplayPlan::default() };
+        let trace = match text.is_empty() {
+            true => load(&directory, MOST_OPS),
+            false => parsed(&text),
+        };
+        let trace = trace.expect(name);
         assert_eq!(trace.format, name);
         assert_eq!(*trace.times, *times, "{name}");
         assert_eq!(*trace.ops, *ops, "{name}");
@@ -119,6 +202,75 @@ fn other_files_are_no_trace() {
         "1,2,3",
         "5 ms read",
     ] {
-        assert!(recognise(first).is_none(), "{first}");
+        assert!(!recognised(first), "{first}");
     }
+}
+
+#[test]
+fn a_part_of_a_trace_is_taken_by_disk_and_time() {
+    let rows = "5,R,0,512,1000000\n6,W,0,512,1500000\n5,R,512,512,2000000\n5,R,0,512,3000000\n";
+    let said = parsed(rows).expect_err("two disks").to_string();
+    assert!(said.contains("`5`, `6`") && said.contains("line: 2"), "{said}");
+    let of = |select: &str| ReplayPlan { select: Some(select.to_owned()), ..ReplayPlan::default() };
+    for name in ["device=5", "5"] {
+        let trace = selected(rows, of(name), MOST_OPS).expect("read");
+        assert_eq!(*trace.times, [0, 1_000_000_000, 2_000_000_000]);
+    }
+    let said = selected(rows, of("7"), MOST_OPS).expect_err("none").to_string();
+    assert!(said.contains("no operation of `7`"), "{said}");
+    let part = |from, length| {
+        let time = |ms: u64| Some(Span(ms * 1_000_000));
+        selected(rows, ReplayPlan { from: time(from), length: time(length), ..of("5") }, MOST_OPS)
+    };
+    assert_eq!(*part(500, 1500).expect("read").times, [0]);
+    assert_eq!(*part(1000, 1001).expect("read").times, [0, 1_000_000_000]);
+    assert!(part(2001, 1000).is_err());
+    let far = "5,R,0,512,0\n5,R,0,512,900000000\n5,R,0,512,901000000\n5,R,broken\n";
+    let hour = ReplayPlan { length: Some(Span(60_000_000_000)), ..ReplayPlan::default() };
+    assert_eq!(*selected(far, hour, MOST_OPS).expect("what follows is not read").times, [0]);
+}
+
+#[test]
+fn more_operations_than_fit_into_memory_are_refused_where_they_begin() {
+    let rows = "1,R,0,512,1\n".repeat(9);
+    let e = selected(rows, ReplayPlan::default(), 8).expect_err("too many");
+    assert_eq!(e.kind(), taillight_core::ErrorKind::Unavailable);
+    assert!(e.to_string().contains("line: 9"), "{e}");
+}
+
+#[test]
+fn damaged_and_foreign_files_are_named_with_their_place() {
+    let record = blktrace(false, (5, 8), (512, 1 | 1 << 16));
+    for (bytes, what) in [
+        (&record[..50], "a part of a record (byte 0"),
+        (&[&record[..], &record[..9]].concat(), "no record, or a part of one (byte 52"),
+        (&[&record[..], b"x".repeat(48).as_slice()].concat(), "(byte 52"),
+        (&blktrace(true, (5, 8), (512, 7)), "no operation"),
+        (b"", "the trace is empty"),
+        (b"PAR1 and then nothing", "Taillight run trace cannot be replayed"),
+        (b"{\"fio version\": 3}", "does not begin as a trace"),
+    ] {
+        let e = parsed(bytes).expect_err(what);
+        assert!(
+            e.to_string().contains(what) && e.to_string().contains("trace.file"),
+            "{what}: {e}"
+        );
+        assert_eq!(e.kind(), taillight_core::ErrorKind::Usage, "{e}");
+    }
+    let word = ReplayPlan { format: Some("msr".to_owned()), ..ReplayPlan::default() };
+    let said = selected("1,R,0,512,1\n", word, MOST_OPS).expect_err("no MSR").to_string();
+    assert!(said.contains("7 columns, this one 5"), "{said}");
+    let word = ReplayPlan { format: Some("mrs".to_owned()), ..ReplayPlan::default() };
+    assert!(selected("1,R,0,512,1\n", word, MOST_OPS).is_err());
+}
+
+#[test]
+fn flushes_are_syncs_and_discards_are_trims_in_blktrace() {
+    let (queue, write, flush, discard) = (1, 1 << 17, 1 << 18, 1 << 29);
+    let actions = [(0, queue | write | flush), (4096, queue | write | discard), (0, queue | write)];
+    let bytes = actions.map(|action| blktrace(false, (7, 16), action)).concat();
+    let trace = parsed(bytes).expect("read");
+    let kinds: Vec<_> = trace.ops.iter().map(|op| (op.kind, op.offset, op.size)).collect();
+    assert_eq!(kinds, [(OpKind::Fsync, 0, 0), (OpKind::Trim, 8192, 4096)]);
+    assert_eq!(trace.skipped, 1);
 }

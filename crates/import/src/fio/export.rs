@@ -431,6 +431,9 @@ fn block(block: &BlockSize, out: &mut SectionText) {
 }
 
 fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut SectionText) {
+    if w.trace.is_some() {
+        out.cannot("trace", "fio takes its offsets from its own logs alone (read_iolog)");
+    }
     let rate = match &w.arrival {
         Arrival::Burst => return,
         Arrival::Constant { rate } => rate,

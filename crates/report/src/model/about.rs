@@ -116,6 +116,9 @@ fn spaced(size: &str) -> String {
 
 /// The order of accesses, by its name in job files.
 pub(crate) fn access(plan: &WorkloadPlan) -> String {
+    if plan.trace.is_some() {
+        return "replayed".to_owned();
+    }
     format!("{:?}", plan.access.kind).to_lowercase()
 }
 

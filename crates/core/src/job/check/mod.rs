@@ -142,6 +142,12 @@ fn point(
         "operations of several records are not verified",
         "leave [verify] or batch out",
     )?;
+    need(
+        plan.verify.is_off() || plan.workloads.iter().all(|w| w.trace.is_none()),
+        "verify.mode",
+        "operations of a trace are not verified",
+        "leave [verify] or the trace out",
+    )?;
     before(plan, can)?;
     one_key_space(plan)?;
     stream::streams(plan)?;

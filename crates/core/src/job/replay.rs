@@ -1,0 +1,206 @@
+//! A workload with a trace: what it does is said by the trace, and what the job says beside it must not
+//! contradict. Called by `resolve` before the defaults are filled in.
+
+use std::collections::BTreeMap;
+
+use super::check::Complaint;
+use super::forms::{AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm};
+use super::written::{RunTable, WorkloadTable};
+use crate::plan::{
+    Access, BlockSize, BlockSizePart, MixPart, ReplayOps, ReplayPlan, SizeRange, SizeSpread,
+    TargetPlan, TraceFit, TraceTiming,
+};
+use crate::units::{ByteSize, Span};
+
+/// Block of direct I/O where the job gives no `access.align`.
+const SECTOR: u64 = 512;
+/// A data set whose size the trace gives is a multiple of this.
+const PAGE: u64 = 4096;
+/// With more sizes than this a plan has their range.
+const MOST_SIZES: usize = 16;
+
+/// What makes a trace and its settings meaningless, found before it is read.
+pub(super) fn settings(
+    w: &WorkloadTable,
+    run: &RunTable,
+    keyed: bool,
+    path: &str,
+) -> Result<(), Complaint> {
+    let Some(trace) = &w.trace else { return Ok(()) };
+    let field = |name: &str| format!("{path}.{name}");
+    let no = |name: &str, what: &str, fix: &str| Err(Complaint::new(field(name), what, fix));
+    let speed = trace.speed;
+    match trace.timing {
+        _ if keyed => {
+            let fix = "use a driver of blocks, like file";
+            return no("trace", "a trace has offsets, and this driver is addressed by key", fix);
+        }
+        _ if trace.file.is_empty() => {
+            return no("trace.file", "no file named", "write trace = { file = \"web_0.csv\" }");
+        }
+        TraceTiming::Scaled if speed.is_none_or(|s| !(1e-6..=1e6).contains(&s)) => {
+            let fix = "write speed = 2.0: twice as fast; 0.000001 to 1000000";
+            return no("trace.speed", "scaled times need a speed above 0", fix);
+        }
+        TraceTiming::Recorded | TraceTiming::Asap if speed.is_some() => {
+            let fix = "write timing = \"scaled\", or leave the speed out";
+            return no("trace.speed", "only scaled times have a speed", fix);
+        }
+        _ => {}
+    }
+    if trace.length == Some(Span(0)) {
+        return no("trace.length", "it is zero", "give a time above zero, or leave it out");
+    }
+    let beside = [
+        ("ramp", w.ramp.is_some()),
+        ("passes", w.passes.is_some()),
+        ("batch", w.batch.is_some_and(|n| n != 1)),
+        ("end_to_end", w.end_to_end == Some(true)),
+    ];
+    if let Some((name, _)) = beside.into_iter().find(|(_, there)| *there) {
+        return no(
+            name,
+            "operations of a trace are shared by all workers from its start on",
+            "leave it out",
+        );
+    }
+    match run.warmup {
+        Some(Span(1..)) => Err(Complaint::new(
+            "run.warmup",
+            "a trace begins with its first operation",
+            format!("leave it out, or give {path}.start_delay"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the operations of a trace those of its workload, and its extent the size of a target that has none.
+pub(super) fn fill_in(
+    w: &mut WorkloadTable,
+    mut ops: ReplayOps,
+    target: &mut TargetPlan,
+    counts_in_run: bool,
+    (path, target_path): (&str, &str),
+) -> Result<(), Complaint> {
+    let Some(mut trace) = w.trace.take() else { return Ok(()) };
+    let bad = |what: String, fix: &str| Complaint::new(format!("{path}.trace"), what, fix);
+    let files = target.options.get("files").and_then(toml::Value::as_integer).unwrap_or(1);
+    if files != 1 {
+        let fix = "leave files out: a trace is of one address space";
+        return Err(Complaint::new(
+            format!("{target_path}.options.files"),
+            "a trace goes to one file",
+            fix,
+        ));
+    }
+    let direct = target.options.get("direct").and_then(toml::Value::as_bool).unwrap_or(false);
+    let given = w.access.as_ref().map(|a| a.0.align.0).filter(|align| *align > 0);
+    let align = given.unwrap_or(if direct { SECTOR } else { 1 });
+    ops.round_out(align).map_err(|e| bad(e, "give the trace as it was recorded"))?;
+    if trace.timing == TraceTiming::Scaled {
+        ops.at_speed(trace.speed.unwrap_or(1.0));
+    }
+    match (target.size, trace.fit) {
+        (Some(size), fit) => ops.fit(fit, size.0, align).map_err(|e| {
+            bad(e, "give a larger target.size, or trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"")
+        })?,
+        (None, TraceFit::Refuse) => {}
+        (None, TraceFit::Compact) => ops.compact(),
+        (None, _) => {
+            let fix = "give the size that the trace is to fit into: size = \"1GiB\", or --size 1GiB";
+            return Err(Complaint::new(format!("{target_path}.size"), "the job gives no size", fix));
+        }
+    }
+    if target.size.is_none() {
+        let unit = if PAGE.is_multiple_of(align) { PAGE } else { align };
+        target.size = Some(ByteSize(ops.end().max(1).next_multiple_of(unit)));
+    }
+    if !counts_in_run {
+        let all = ops.ops.len() as u64;
+        w.operations = Some(w.operations.map_or(all, |n| n.min(all)));
+    }
+    own(w, &trace, &ops, align).map_err(|name| {
+        Complaint::new(
+            format!("{path}.{name}"),
+            "the trace says it, and says something else",
+            format!("leave {name} out; trace = {{ ... }} has the times, sizes and offsets"),
+        )
+    })?;
+    trace.ops = ops;
+    w.trace = Some(trace);
+    Ok(())
+}
+
+/// Fills in what the trace says. Errors: the field that contradicts.
+fn own(
+    w: &mut WorkloadTable,
+    trace: &ReplayPlan,
+    ops: &ReplayOps,
+    align: u64,
+) -> Result<(), &'static str> {
+    let mut counts = BTreeMap::new();
+    let mut sizes = BTreeMap::new();
+    for op in ops.ops.iter() {
+        *counts.entry(op.kind).or_insert(0u32) += 1;
+        if op.size > 0 {
+            *sizes.entry(op.size).or_insert(0u32) += 1;
+        }
+    }
+    let mut mix: Vec<MixPart> =
+        counts.into_iter().map(|(op, weight)| MixPart { op, weight }).collect();
+    if let Some(MixForm(given)) = &mut w.mix {
+        given.retain(|part| part.weight > 0);
+        given.sort_by_key(|part| part.op);
+        mix.sort_by_key(|part| part.op);
+    }
+    let arrival = match trace.timing {
+        TraceTiming::Asap => ArrivalForm::from(ArrivalKind::Burst),
+        _ => ArrivalForm(ArrivalTable {
+            file: Some(trace.file.clone()),
+            ..ArrivalForm::from(ArrivalKind::Replay).0
+        }),
+    };
+    put(&mut w.mix, MixForm(mix), "mix")?;
+    put(&mut w.arrival, arrival, "arrival")?;
+    put(&mut w.block_size, BlockSizeForm::Sizes(block_size(&sizes, align)), "block_size")?;
+    if let Some(AccessForm(access)) = &mut w.access {
+        access.align = ByteSize(align);
+    }
+    put(&mut w.access, AccessForm(Access::random(ByteSize(align))), "access")?;
+    Ok(())
+}
+
+fn put<T: PartialEq>(
+    written: &mut Option<T>,
+    own: T,
+    name: &'static str,
+) -> Result<(), &'static str> {
+    match written {
+        Some(other) if *other != own => Err(name),
+        _ => {
+            *written = Some(own);
+            Ok(())
+        }
+    }
+}
+
+/// The sizes with their counts, or their range where they are many; of a trace without any, one block.
+fn block_size(sizes: &BTreeMap<u32, u32>, align: u64) -> BlockSize {
+    let size = |size: &u32| ByteSize(u64::from(*size));
+    match (sizes.keys().next(), sizes.keys().next_back()) {
+        (Some(least), Some(most)) if sizes.len() > MOST_SIZES => BlockSize::Range(SizeRange {
+            min: size(least),
+            max: size(most),
+            step: ByteSize(align),
+            spread: SizeSpread::Uniform,
+        }),
+        (Some(one), _) if sizes.len() == 1 => BlockSize::Fixed(size(one)),
+        (Some(_), _) => BlockSize::Split(
+            sizes
+                .iter()
+                .map(|(s, weight)| BlockSizePart { size: size(s), weight: *weight })
+                .collect(),
+        ),
+        (None, _) => BlockSize::Fixed(ByteSize(align.max(SECTOR).next_multiple_of(align))),
+    }
+}

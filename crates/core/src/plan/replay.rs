@@ -1,0 +1,369 @@
+//! A recorded trace in place of a workload's own mix, sizes, offsets and times: what a job says of it,
+//! its operations, and how they are made to fit a target. Files are read by the engine's `trace`.
+//!
+//! Intended times are whole ns: (stamp - first) / speed of each operation by itself, so that nothing adds up.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::op::OpKind;
+use crate::units::Span;
+
+/// A recorded trace: `{ file = "web_0.csv", fit = "wrap" }`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayPlan {
+    /// The trace, or the directory of a run. Its format is recognised by what is in it.
+    pub file: String,
+    /// Its format by name, where it is not recognised: msr, alibaba, tencent, iolog2, iolog3, blktrace,
+    /// ios-csv or ios-parquet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// The disk, device, volume, file or workload of a trace that has several: "disk=0".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select: Option<String>,
+    /// Begins so long after the first operation of the trace. Default: 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Span>,
+    /// Ends so long after `from`. Default: with the trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Span>,
+    /// When operations start. Default: recorded.
+    #[serde(default)]
+    pub timing: TraceTiming,
+    /// For `scaled`: how many times as fast as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// What becomes of offsets beyond the target. Default: refuse.
+    #[serde(default)]
+    pub fit: TraceFit,
+    /// The operations, once they are read.
+    #[serde(skip)]
+    pub ops: ReplayOps,
+}
+
+/// When operations of a trace start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceTiming {
+    /// As recorded: open loop.
+    #[default]
+    Recorded,
+    /// Open loop, `speed` times as fast.
+    Scaled,
+    /// Closed loop, each as soon as a slot is free: not a response to arrivals.
+    Asap,
+}
+
+/// What becomes of offsets beyond the target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceFit {
+    /// The run is refused.
+    #[default]
+    Refuse,
+    /// Modulo the size of the target.
+    Wrap,
+    /// All offsets are scaled by target / trace: neighbours come apart, or overlap.
+    Scale,
+    /// Operations beyond the target are left out, counted.
+    Clip,
+    /// What no operation touches is left out of the addresses: order, neighbours and reuse stay.
+    Compact,
+}
+
+/// One operation of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceOp {
+    /// Byte offset.
+    pub offset: u64,
+    /// Bytes; 0 for an fsync.
+    pub size: u32,
+    /// A read, write, trim or fsync.
+    pub kind: OpKind,
+}
+
+impl TraceOp {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(u64::from(self.size))
+    }
+}
+
+/// The operations of a trace in the order of their times, shared by everybody who holds the plan: 24 bytes
+/// each. Two plans are compared by what they say of the trace, not by these.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayOps {
+    /// Name of its format.
+    pub format: &'static str,
+    /// When each operation starts, since the first one, ns.
+    pub times: Arc<[i64]>,
+    /// The operations.
+    pub ops: Arc<[TraceOp]>,
+    /// Rows that came later in the file than one that follows them in time.
+    pub sorted: u64,
+    /// Reads, writes and trims of no bytes, left out.
+    pub skipped: u64,
+    /// Bytes added by rounding sizes and offsets out to the blocks of direct I/O.
+    pub rounded: u64,
+    /// Operations left out or moved so that the trace fits.
+    pub refitted: u64,
+}
+
+impl PartialEq for ReplayOps {
+    fn eq(&self, _: &ReplayOps) -> bool {
+        true
+    }
+}
+
+impl ReplayOps {
+    /// Bytes of memory that an operation takes.
+    pub const OP_BYTES: u64 = 24;
+
+    /// One past the last byte that is touched.
+    pub fn end(&self) -> u64 {
+        self.ops.iter().map(TraceOp::end).max().unwrap_or(0)
+    }
+
+    /// Bytes of the largest operation.
+    pub fn largest(&self) -> u64 {
+        self.ops.iter().map(|op| u64::from(op.size)).max().unwrap_or(0)
+    }
+
+    /// Memory that it takes, bytes.
+    pub fn memory(&self) -> u64 {
+        self.ops.len() as u64 * ReplayOps::OP_BYTES
+    }
+
+    /// Whether it changes stored data.
+    pub fn writes(&self) -> bool {
+        self.ops.iter().any(|op| op.kind.writes())
+    }
+
+    /// What was touched: ranges in order that do not meet.
+    pub fn touched(&self) -> Vec<(u64, u64)> {
+        let mut all: Vec<(u64, u64)> =
+            self.ops.iter().filter(|op| op.size > 0).map(|op| (op.offset, op.end())).collect();
+        all.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in all {
+            match merged.last_mut().filter(|last| start <= last.1) {
+                Some(last) => last.1 = last.1.max(end),
+                None => merged.push((start, end)),
+            }
+        }
+        merged
+    }
+
+    /// The times at another speed, each by itself in whole ns; a speed counts in millionths.
+    pub fn at_speed(&mut self, speed: f64) {
+        let millionths = ((speed * 1e6).round() as i128).max(1);
+        let scaled =
+            |t: &i64| (i128::from(*t) * 1_000_000 / millionths).min(i64::MAX.into()) as i64;
+        self.times = self.times.iter().map(scaled).collect();
+    }
+
+    /// Sizes and offsets rounded out to multiples of `align`. Errors: a size too large for it.
+    pub fn round_out(&mut self, align: u64) -> Result<(), String> {
+        let (mut added, align) = (0, align.max(1));
+        let rounded: Option<Vec<TraceOp>> = self
+            .ops
+            .iter()
+            .map(|op| {
+                if op.size == 0 {
+                    return Some(*op);
+                }
+                let start = op.offset / align * align;
+                let size = op.end().checked_next_multiple_of(align)? - start;
+                added += size - u64::from(op.size);
+                Some(TraceOp { offset: start, size: u32::try_from(size).ok()?, kind: op.kind })
+            })
+            .collect();
+        self.ops = rounded.ok_or("an offset or size is too large to be rounded")?.into();
+        self.rounded += added;
+        Ok(())
+    }
+
+    /// Makes it fit a target of `size` bytes; offsets and sizes stay multiples of `align`. Errors: why it
+    /// cannot.
+    pub fn fit(&mut self, fit: TraceFit, size: u64, align: u64) -> Result<(), String> {
+        let end = self.end();
+        if end <= size {
+            return Ok(());
+        }
+        let (size, largest) = (size / align * align, self.largest());
+        if fit == TraceFit::Refuse || (largest > size && fit != TraceFit::Clip) {
+            return Err(format!(
+                "the trace touches {end} bytes, its largest operation {largest}; the target has {size}"
+            ));
+        }
+        match fit {
+            TraceFit::Refuse => {}
+            TraceFit::Wrap => self.move_to(|op| (op.offset % size).min(size - u64::from(op.size))),
+            TraceFit::Scale => self.move_to(|op| {
+                let scaled = u128::from(op.offset) * u128::from(size) / u128::from(end);
+                (scaled as u64 / align * align).min(size - u64::from(op.size))
+            }),
+            TraceFit::Clip => self.clip(size)?,
+            TraceFit::Compact => {
+                self.compact();
+                let end = self.end();
+                if end > size {
+                    return Err(format!("the trace touches {end} bytes, the target has {size}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves what no operation touches out of the addresses.
+    pub fn compact(&mut self) {
+        let touched = self.touched();
+        let mut before = 0;
+        let starts: Vec<(u64, u64)> = touched
+            .iter()
+            .map(|(start, end)| {
+                let at = (*start, before);
+                before += end - start;
+                at
+            })
+            .collect();
+        self.move_to(|op| {
+            let range = starts.partition_point(|(start, _)| *start <= op.offset);
+            let known = range.checked_sub(1).and_then(|i| starts.get(i));
+            known.map_or(0, |(start, at)| at + (op.offset - start))
+        });
+    }
+
+    fn move_to(&mut self, place: impl Fn(&TraceOp) -> u64) {
+        let mut moved = 0;
+        self.ops = self
+            .ops
+            .iter()
+            .map(|op| {
+                let offset = if op.size == 0 { 0 } else { place(op) };
+                moved += u64::from(offset != op.offset);
+                TraceOp { offset, ..*op }
+            })
+            .collect();
+        self.refitted += moved;
+    }
+
+    fn clip(&mut self, size: u64) -> Result<(), String> {
+        let kept = || self.ops.iter().zip(self.times.iter()).filter(|(op, _)| op.end() <= size);
+        let (ops, times): (Vec<TraceOp>, Vec<i64>) = kept().map(|(op, time)| (*op, *time)).unzip();
+        if ops.is_empty() {
+            return Err(format!("no operation lies within the {size} bytes of the target"));
+        }
+        self.refitted += (self.ops.len() - ops.len()) as u64;
+        let first = times[0];
+        self.times = times.into_iter().map(|t| t - first).collect();
+        self.ops = ops.into();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(ops: &[(u64, u32)]) -> ReplayOps {
+        let op = |(offset, size): &(u64, u32)| TraceOp {
+            offset: *offset,
+            size: *size,
+            kind: if *size == 0 { OpKind::Fsync } else { OpKind::Write },
+        };
+        ReplayOps {
+            times: (0..ops.len() as i64).map(|i| i * 7).collect(),
+            ops: ops.iter().map(op).collect(),
+            ..ReplayOps::default()
+        }
+    }
+
+    fn places(ops: &ReplayOps) -> Vec<(u64, u32)> {
+        ops.ops.iter().map(|op| (op.offset, op.size)).collect()
+    }
+
+    const OPS: [(u64, u32); 4] = [(0, 512), (8192, 1024), (0, 0), (9216, 512)];
+
+    #[test]
+    fn a_trace_that_fits_stays_as_it_is() {
+        for fit in
+            [TraceFit::Refuse, TraceFit::Wrap, TraceFit::Scale, TraceFit::Clip, TraceFit::Compact]
+        {
+            let mut t = trace(&OPS);
+            t.fit(fit, 9728, 512).unwrap();
+            assert_eq!((places(&t), t.refitted), (OPS.to_vec(), 0), "{fit:?}");
+        }
+    }
+
+    #[test]
+    fn refuse_says_what_the_trace_needs() {
+        let said = trace(&OPS).fit(TraceFit::Refuse, 4096, 512).unwrap_err();
+        assert!(said.contains("touches 9728 bytes") && said.contains("4096"), "{said}");
+    }
+
+    #[test]
+    fn wrap_takes_offsets_modulo_the_target_and_keeps_sizes_inside() {
+        let mut t = trace(&[(0, 512), (4096, 512), (8704, 1024)]);
+        t.fit(TraceFit::Wrap, 2048, 512).unwrap();
+        assert_eq!(places(&t), [(0, 512), (0, 512), (512, 1024)]);
+        let mut t = trace(&[(3584, 1024)]);
+        t.fit(TraceFit::Wrap, 2048, 512).unwrap();
+        assert_eq!(places(&t), [(1024, 1024)]);
+        assert!(trace(&[(0, 4096)]).fit(TraceFit::Wrap, 2048, 512).is_err());
+    }
+
+    #[test]
+    fn scale_keeps_the_order_of_places() {
+        let mut t = trace(&OPS);
+        t.fit(TraceFit::Scale, 5500, 512).unwrap();
+        assert_eq!(places(&t), [(0, 512), (4096, 1024), (0, 0), (4608, 512)]);
+        assert_eq!(t.refitted, 2);
+    }
+
+    #[test]
+    fn clip_leaves_out_what_lies_beyond_and_counts_it() {
+        let mut t = trace(&[(9216, 512), (0, 512), (0, 0), (8192, 1024), (4096, 512)]);
+        t.fit(TraceFit::Clip, 8192, 512).unwrap();
+        assert_eq!(places(&t), [(0, 512), (0, 0), (4096, 512)]);
+        assert_eq!((&*t.times, t.refitted), (&[0, 7, 21][..], 2));
+        assert!(trace(&[(9216, 512)]).fit(TraceFit::Clip, 512, 512).is_err());
+    }
+
+    #[test]
+    fn compact_keeps_neighbours_and_reuse() {
+        let mut t = trace(&[
+            (1 << 40, 1024),
+            (8192, 512),
+            ((1 << 40) + 512, 1024),
+            (8192, 512),
+            (8704, 512),
+        ]);
+        t.fit(TraceFit::Compact, 2560, 512).unwrap();
+        assert_eq!(places(&t), [(1024, 1024), (0, 512), (1536, 1024), (0, 512), (512, 512)]);
+        assert!(trace(&OPS).fit(TraceFit::Compact, 1536, 512).is_err());
+    }
+
+    #[test]
+    fn sizes_and_offsets_are_rounded_out_and_the_bytes_counted() {
+        let mut t = trace(&[(100, 100), (0, 0), (500, 600), (4096, 512)]);
+        t.round_out(512).unwrap();
+        assert_eq!(places(&t), [(0, 512), (0, 0), (0, 1536), (4096, 512)]);
+        assert_eq!(t.rounded, 412 + 936);
+        assert!(trace(&[(u64::MAX - 9, 3)]).round_out(512).is_err());
+    }
+
+    #[test]
+    fn a_speed_leaves_no_rest_behind() {
+        for (speed, divided) in
+            [(0.5, (2, 1)), (1.0, (1, 1)), (2.0, (1, 2)), (3.0, (1, 3)), (1.5, (2, 3))]
+        {
+            let mut t = trace(&[(0, 512); 1000]);
+            t.at_speed(speed);
+            let exact = |i: i64| i * 7 * divided.0 / divided.1;
+            assert!(t.times.iter().zip(0..).all(|(time, i)| *time == exact(i)), "{speed}");
+        }
+    }
+}

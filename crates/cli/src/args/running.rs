@@ -59,6 +59,7 @@ pub enum ArrivalFlag {
       --sweep workload.0.block_size=4KiB,64KiB
   taillight run job.toml --print-plan > plan.toml
   taillight run job.toml --live=127.0.0.1:9713
+  taillight run --path data/file --replay web_0.csv
   taillight run job.fio
   taillight run -- fio --name=a --rw=randread --size=1g
 
@@ -111,6 +112,9 @@ pub struct RunArgs {
         help = "How the rate is spread: constant or poisson; a job file knows bursts, steps, ramp and replay, too"
     )]
     pub arrival: Option<ArrivalFlag>,
+    /// Replay a recorded trace: fio iolog, blktrace, MSR, Alibaba, Tencent, or a run directory (docs/replay.md).
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<String>,
     /// Bypass the page cache; `--direct=false` goes through it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true,

@@ -163,6 +163,8 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         job.apply("--rw", "workload.0.mix", FlagValue::Toml(mix))?;
         job.apply("--rw", "workload.0.access.kind", FlagValue::Text(access))?;
     }
+    let replay = args.replay.as_deref().map(FlagValue::Text);
+    set(job, "--replay", "workload.0.trace.file", replay)?;
     set(job, "--sync", "workload.0.sync", args.sync.as_deref().map(FlagValue::Text))?;
     let kind = args.arrival_name();
     if let Some(rate) = &args.rate {

@@ -17,19 +17,21 @@ pub mod sys;
 mod targets;
 mod verdict;
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::time::Duration;
 
 use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
-use taillight_core::{Error, Result, StopFlag};
+use taillight_core::{Error, OpKind, Result, StopFlag};
 use taillight_driver::Target;
 use taillight_driver::identity::contents;
 use taillight_driver::space::record_bytes;
 use taillight_engine::preload;
 use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
+use taillight_engine::trace;
 use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
 use taillight_report::format::{bytes, count};
@@ -301,6 +303,9 @@ fn feed(request: &RunRequest<'_>, run: &NewRun) -> Option<LiveFeed> {
 fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<dyn Target>, u64)> {
     let plan = request.plan;
     let stop = request.signals.stop();
+    if !request.quiet {
+        say_replay(plan);
+    }
     let targets = TargetsRequest { plan, run_id: &run.run_id, destroy: request.destroy, stop };
     if !request.destroy.is_empty() && request.place.is_none() {
         TargetsRequest { run_id: "", ..targets }.check()?;
@@ -341,6 +346,21 @@ fn say_lost(plan: &Plan) {
     for line in lost.flat_map(contents::lost) {
         // With -q too: who is quick to confirm reads at least this.
         output::problem(&format!("will be lost: {}", in_line(line)));
+    }
+}
+
+/// Says what is going to be replayed, and on a device what that may not measure.
+fn say_replay(plan: &Plan) {
+    for (w, trace) in plan.workloads.iter().filter_map(|w| Some((w, w.trace.as_ref()?))) {
+        output::note(&format!("replay of {}", in_line(trace::words(trace))));
+        let path = plan.target_of(w).path.as_deref().map(std::fs::metadata);
+        let device = path.is_some_and(|m| m.is_ok_and(|m| m.file_type().is_block_device()));
+        if device && w.mix.iter().any(|m| m.op == OpKind::Read) {
+            output::note(
+                "a device may answer reads of what was never written without reading: fill it first, or \
+                 replay to a file, which is laid out",
+            );
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::output;
 use crate::run::LiveArgs;
 
 pub use comparing::{AbArgs, CompareArgs, DropFlag, HistoryArgs, JudgeArgs};
-pub use general::{CompletionsArgs, HelpArgs, ManArgs, SelftestArgs, VoiceArgs};
+pub use general::{CompletionsArgs, HelpArgs, ManArgs, SelftestArgs, TraceArgs, VoiceArgs};
 pub use habits::understood;
 pub use running::{JsonForm, RunArgs, Rw, SearchArgs, SearchFlags};
 pub use switches::joined;
@@ -67,6 +67,8 @@ pub enum Command {
     History(HistoryArgs),
     /// What can be driven, and with which options.
     Drivers(DriversArgs),
+    /// What a recorded trace is, without running it.
+    Trace(TraceArgs),
     /// What this machine allows, and what to do about the rest.
     Doctor(DoctorArgs),
     /// What an NVMe drive says of itself: health, errors, latency monitor.
@@ -234,6 +236,8 @@ pub enum SchemaOf {
     Explain,
     /// What `taillight selftest --json` prints.
     Selftest,
+    /// What `taillight trace --json` prints.
+    Trace,
     /// What `--json=short` prints.
     Short,
 }

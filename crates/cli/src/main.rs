@@ -28,6 +28,7 @@ mod search;
 mod selftest;
 mod shell;
 mod suite;
+mod trace;
 mod version;
 
 use std::process::ExitCode;
@@ -111,6 +112,7 @@ fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
         Command::Compare(args) => compare::main(&args),
         Command::Ab(args) => ab::main(*args),
         Command::History(args) => history::main(&args),
+        Command::Trace(args) => trace::main(&args),
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Drive(args) => drive::main(&args),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
+use taillight_engine::trace::TraceProfile;
 use taillight_report::{SeriesReportFile, ShortReport};
 use taillight_rundir::compare::CompareFile;
 use taillight_rundir::history::HistoryFile;
@@ -49,6 +50,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Changes => HistoryFile::schema(),
         SchemaOf::Suite => taillight_suite::suites::schema_suite(),
         SchemaOf::Selftest => schemars::schema_for!(SelftestFile).to_value(),
+        SchemaOf::Trace => schemars::schema_for!(TraceProfile).to_value(),
         SchemaOf::Short => schemars::schema_for!(ShortReport).to_value(),
         SchemaOf::Explain => taillight_report::render::explain_json::schema(),
     };

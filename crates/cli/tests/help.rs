@@ -123,6 +123,7 @@ fn names_in_files_and_json_word_for_word() {
         "changes",
         "explain",
         "selftest",
+        "trace",
         "short",
         "nvme",
     ] {

@@ -103,7 +103,7 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
 fn calibration_workload(w: &mut WorkloadPlan) {
     (w.keys, w.value, w.scan, w.think, w.ramp, w.passes) = (None, None, None, None, None, None);
     (w.start_delay, w.duration, w.operations, w.bytes) = (Span(0), None, None, None);
-    w.target = None;
+    (w.target, w.trace) = (None, None);
     w.end_to_end = false;
     w.measured = true;
     if !plain_pattern(w.access.kind) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 use clap_complete::Shell;
+use taillight_core::units::Span;
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -68,4 +69,34 @@ pub struct ManArgs {
     /// standard output.
     #[arg(value_name = "DIR")]
     pub dir: Option<PathBuf>,
+}
+
+/// Arguments of `trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight trace web_0.csv
+  taillight trace taillight-runs/job-20260102T030405Z --json
+  taillight trace io_traces.csv --select device=419 --from 1h --length 10min
+
+Reads fio iolog (versions 2 and 3), blktrace, MSR Cambridge, Alibaba and Tencent block traces, runs of Taillight \
+and what `taillight export --format ios-csv` writes. `taillight run --replay FILE` replays it (docs/replay.md).")]
+pub struct TraceArgs {
+    /// The trace, or a run directory.
+    #[arg(value_name = "FILE")]
+    pub file: String,
+    /// Its format, where it is not recognised.
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    /// The disk, device, volume or file of a trace that has several, like device=419.
+    #[arg(long, value_name = "NAME")]
+    pub select: Option<String>,
+    /// Begin so long after its first operation.
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Span>,
+    /// End so long after that.
+    #[arg(long, value_name = "TIME")]
+    pub length: Option<Span>,
+    /// As JSON, for programs (`taillight schema trace`).
+    #[arg(long)]
+    pub json: bool,
 }

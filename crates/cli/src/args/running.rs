@@ -113,7 +113,7 @@ pub struct RunArgs {
     )]
     pub arrival: Option<ArrivalFlag>,
     /// Replay a recorded trace: fio iolog, blktrace, MSR, Alibaba, Tencent, or a run directory (docs/replay.md).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FURTHER)]
     pub replay: Option<String>,
     /// Bypass the page cache; `--direct=false` goes through it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
@@ -207,6 +207,7 @@ Exit codes: 0 an answer, 7 even the lowest demand fails, 8 undecided; else as `t
      `--json=short`: answer, rates, percentiles and paths alone")))]
 #[command(mut_arg("ops", |a| a.hide(true)))]
 #[command(mut_arg("sweep", |a| a.hide(true)))]
+#[command(mut_arg("replay", |a| a.hide(true)))]
 pub struct SearchArgs {
     #[command(flatten)]
     pub run: RunArgs,

@@ -113,7 +113,8 @@ pub(super) fn fill_in(
     }
     if target.size.is_none() {
         let unit = if PAGE.is_multiple_of(align) { PAGE } else { align };
-        target.size = Some(ByteSize(ops.end().max(1).next_multiple_of(unit)));
+        let size = ops.end().max(1).checked_next_multiple_of(unit);
+        target.size = Some(ByteSize(size.unwrap_or(u64::MAX)));
     }
     if !counts_in_run {
         let all = ops.ops.len() as u64;

@@ -44,7 +44,8 @@ impl Resolver<'_> {
         let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
         let name = name.unwrap_or_else(|| target.driver.clone());
         let mut written = std::mem::take(&mut job.workload);
-        self.traces(&mut written, &job.run, &can, (&mut target, &mut targets))?;
+        let free = self.traces(&mut written, &job.run, &can, (&mut target, &mut targets))?;
+        let machine = MachineMemory { free_memory: ByteSize(free), ..self.machine };
         let run = run(job.run, name, (!all_end(&written)).then_some(duration));
         if written.is_empty() {
             written.push(WorkloadTable::default());
@@ -70,7 +71,7 @@ impl Resolver<'_> {
         self.trace(&job.trace).map_err(|c| self.error(c))?;
         let budget_written = (self.given)("capture.budget");
         if !budget_written {
-            job.capture.budget = check::capture_budget(&workloads, &can, self.machine);
+            job.capture.budget = check::capture_budget(&workloads, &can, machine);
         }
         let plan = Plan {
             run,
@@ -84,7 +85,7 @@ impl Resolver<'_> {
             search: job.search,
             gate: job.gate,
         };
-        let checked = check::plan(&plan, &can, self.machine, budget_written);
+        let checked = check::plan(&plan, &can, machine, budget_written);
         // What can never fit is told before what does not fit this machine.
         if checked.as_ref().err().is_none_or(Complaint::is_unavailable) {
             extent::written_sizes(&plan).map_err(|c| self.error(c))?;
@@ -115,14 +116,14 @@ impl Resolver<'_> {
         Ok((target, can))
     }
 
-    /// Reads the traces of the workloads: what they do is then theirs.
+    /// Reads the traces of the workloads: what they do is then theirs. Returns the memory that they leave free.
     fn traces(
         &self,
         workloads: &mut [WorkloadTable],
         run: &RunTable,
         can: &TargetCapabilities,
         (own, named): (&mut TargetPlan, &mut BTreeMap<String, TargetPlan>),
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut free = self.machine.free_memory.0;
         for (i, w) in workloads.iter_mut().enumerate() {
             let path = format!("workload.{i}");
@@ -141,7 +142,7 @@ impl Resolver<'_> {
             let counts = run.operations.is_some() || run.bytes.is_some();
             replay::fill_in(w, ops, target, counts, (&path, &at)).map_err(|c| self.error(c))?;
         }
-        Ok(())
+        Ok(free)
     }
 
     /// Settings of a trace that is not made, and a backend that is no more, are mistakes.

@@ -9,6 +9,7 @@ mod blktrace;
 mod iolog;
 mod msr;
 mod own;
+mod profile;
 mod rows;
 mod tencent;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use taillight_core::units::readable;
 use taillight_core::{Error, Result, regular};
 use taillight_rundir::names;
 
+pub use profile::{TraceDispersion, TraceProfile};
 pub use rows::TraceSelection;
 use rows::{TraceFault, TraceRows};
 

@@ -9,6 +9,8 @@ use super::{MOST_OPS, TraceFormat, TraceRow};
 
 /// A row may come so much later in the file than one that follows it in time, ns.
 const WINDOW_NS: u64 = 60_000_000_000;
+/// The farthest offset, bytes: what is added to it is no overflow.
+const FARTHEST: u64 = 1 << 62;
 /// Stamps this coarse or coarser are spread over their tick, ns.
 const COARSE_NS: u64 = 1_000_000;
 
@@ -40,7 +42,11 @@ impl TraceSelection {
     /// What a job selects, `most` rows at most.
     pub fn of(replay: &ReplayPlan, most: u64) -> TraceSelection {
         // "disk=0": the word before is for people.
-        let name = |text: &String| text.rsplit_once('=').map_or(&**text, |(_, n)| n).to_owned();
+        let word = |word: &str| word.bytes().all(|b| b.is_ascii_alphabetic());
+        let name = |text: &String| match text.split_once('=').filter(|(of, _)| word(of)) {
+            Some((_, name)) => name.to_owned(),
+            None => text.clone(),
+        };
         TraceSelection {
             stream: replay.select.as_ref().map(name),
             mixed: false,
@@ -118,6 +124,9 @@ impl<'a> TraceRows<'a> {
         if op.size == 0 && op.kind != OpKind::Fsync {
             self.skipped += 1;
             return Ok(());
+        }
+        if op.offset > FARTHEST {
+            return Err(format!("offset {} lies beyond 2^62", op.offset).into());
         }
         let window = (WINDOW_NS / self.tick_ns) as i64;
         if stamp < self.newest && self.ordered {

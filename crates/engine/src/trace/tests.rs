@@ -177,6 +177,7 @@ fn a_bad_row_is_named_with_its_line() {
         ("1,R,0,512,99000000\n1,R,0,512,100\n", 2, "before a row above it"),
         ("1,R,0,512,1\n1,R,0,51", 2, "5 columns, this one 4"),
         ("1,R,0,512,1\n1,R,-5,512,2\n", 2, "`-5` is no offset"),
+        ("1,R,0,512,1\n1,R,18446744073709551615,512,2\n", 2, "lies beyond"),
         ("1,R,0,512,1\n1,X,0,512,2\n", 2, "`X` is neither"),
         ("fio version 3 iolog\n0 f open\n9 f read 0\n", 3, "ends before its length"),
         ("fio version 3 iolog\n0 f frob 1 2\n", 2, "`frob` is no action"),

@@ -46,20 +46,20 @@ fn job(options: &str, lines: &str) -> Result<Plan> {
 }
 
 /// A trace of Alibaba's form in a directory of its own: microseconds, uneven gaps, one disk.
-struct Written {
+struct WrittenTrace {
     dir: tempfile::TempDir,
     rows: Vec<(i64, OpKind, u64, u64)>,
 }
 
-impl Written {
-    fn new(rows: i64, gap_us: i64) -> Written {
+impl WrittenTrace {
+    fn new(rows: i64, gap_us: i64) -> WrittenTrace {
         let row = |i: i64| {
             let kind = if i % 3 == 0 { OpKind::Write } else { OpKind::Read };
             let at = i * gap_us + i * i % 7;
             (at, kind, (i as u64 * 7919 % 1000) * 4096, 4096 + i as u64 % 3 * 512)
         };
         let written =
-            Written { dir: tempfile::tempdir().unwrap(), rows: (0..rows).map(row).collect() };
+            WrittenTrace { dir: tempfile::tempdir().unwrap(), rows: (0..rows).map(row).collect() };
         let letter = |kind: &OpKind| if *kind == OpKind::Write { 'W' } else { 'R' };
         let base = 1_577_808_000_000_000i64;
         let line = |(at, kind, offset, size): &(i64, OpKind, u64, u64)| {
@@ -87,7 +87,7 @@ fn in_order(done: &EngineRun) -> Vec<Record> {
 
 #[test]
 fn operations_come_at_their_recorded_times_to_the_nanosecond() {
-    let written = Written::new(1000, 250);
+    let written = WrittenTrace::new(1000, 250);
     for (workers, more, (times, by)) in [
         (1, "", (1, 1)),
         (3, "", (1, 1)),
@@ -111,7 +111,7 @@ fn operations_come_at_their_recorded_times_to_the_nanosecond() {
 
 #[test]
 fn a_workload_that_begins_later_has_the_whole_trace() {
-    let written = Written::new(100, 1000);
+    let written = WrittenTrace::new(100, 1000);
     let lines = format!("start_delay = \"3s\"\n{}", written.trace(""));
     let ios = in_order(&run(&job(FAST, &lines).unwrap()));
     let intended: Vec<i64> = ios.iter().map(|io| io.intended.unwrap().0).collect();
@@ -121,7 +121,7 @@ fn a_workload_that_begins_later_has_the_whole_trace() {
 
 #[test]
 fn a_stall_shows_in_the_response_and_not_in_the_arrivals() {
-    let written = Written::new(2000, 500);
+    let written = WrittenTrace::new(2000, 500);
     let stall = "channels = 4\nservice = { kind = \"constant\", time = \"20us\" }\n\
                  stalls = [{ start = \"400ms\", length = \"300ms\" }]";
     let lines = format!("workers = 2\n{}", written.trace(""));
@@ -139,7 +139,7 @@ fn a_stall_shows_in_the_response_and_not_in_the_arrivals() {
 
 #[test]
 fn as_soon_as_possible_keeps_the_order_without_intended_times() {
-    let written = Written::new(500, 1000);
+    let written = WrittenTrace::new(500, 1000);
     let done = run(&job(FAST, &written.trace(", timing = \"asap\"")).unwrap());
     let offsets: Vec<u64> = in_order(&done).iter().map(|io| io.offset.unwrap()).collect();
     assert_eq!(offsets, written.rows.iter().map(|row| row.2).collect::<Vec<_>>());
@@ -151,7 +151,7 @@ fn as_soon_as_possible_keeps_the_order_without_intended_times() {
 
 #[test]
 fn a_plan_with_a_trace_is_a_job_that_gives_it_again() {
-    let written = Written::new(50, 1000);
+    let written = WrittenTrace::new(50, 1000);
     for more in ["", ", timing = \"asap\"", ", timing = \"scaled\", speed = 1.5, fit = \"compact\""]
     {
         let plan = job(FAST, &written.trace(more)).unwrap();
@@ -165,7 +165,7 @@ fn a_plan_with_a_trace_is_a_job_that_gives_it_again() {
 
 #[test]
 fn what_contradicts_a_trace_is_refused_before_it_is_replayed() {
-    let written = Written::new(50, 1000);
+    let written = WrittenTrace::new(50, 1000);
     for (lines, more, what) in [
         ("mix = \"trim\"", "", "workload.0.mix: the trace says it"),
         ("block_size = \"4KiB\"", "", "workload.0.block_size: the trace says it"),
@@ -188,7 +188,7 @@ fn what_contradicts_a_trace_is_refused_before_it_is_replayed() {
 
 #[test]
 fn a_target_that_is_too_small_is_said_before_anything_is_opened() {
-    let written = Written::new(1000, 100);
+    let written = WrittenTrace::new(1000, 100);
     let on = |size: &str, more: &str| {
         let trace = written.trace(more);
         resolved(&format!("[target]\ndriver = \"sim\"\nsize = \"{size}\"\n[[workload]]\n{trace}\n"))

@@ -1,4 +1,4 @@
-//! The same file in fio and in Taillight: operations, bytes, files with their sizes, syncs and what the device is asked
+//! The same file in fio and in Taillight: operations, bytes, files with their names and sizes, syncs and what the device is asked
 //! to read are the same, of every group of sections. `cargo xtask proof fio` writes them as a table, with all options that are refused.
 
 mod common;
@@ -17,8 +17,8 @@ use taillight_import::fio::options::OPTIONS;
 struct WorkDone {
     /// Of each group reads, bytes read, writes, bytes written.
     groups: BTreeMap<u64, [u64; 4]>,
-    /// Bytes of the files that are left.
-    files: Vec<u64>,
+    /// Bytes of the files that are left, by name.
+    files: BTreeMap<PathBuf, u64>,
     syncs: u64,
     /// Bytes that the device was asked to read for it.
     from_device: u64,
@@ -27,7 +27,7 @@ struct WorkDone {
 
 impl WorkDone {
     fn of(answer: &Value, dir: &Path, from_device: u64) -> WorkDone {
-        let mut done = WorkDone { files: sizes(dir), from_device, ..WorkDone::default() };
+        let mut done = WorkDone { files: sizes(dir, dir), from_device, ..WorkDone::default() };
         for job in answer["jobs"].as_array().expect("jobs") {
             assert_eq!(job["error"], 0, "{job}");
             let number = |of: &str, field: &str| job[of][field].as_u64().expect("a number");
@@ -65,20 +65,20 @@ impl WorkDone {
     }
 }
 
-/// Sizes of the files that a load left, ascending.
-fn sizes(dir: &Path) -> Vec<u64> {
-    let mut found = Vec::new();
+/// Sizes of the files that a load left in `root`, by name.
+fn sizes(root: &Path, dir: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("listed").flatten() {
         let (name, facts) = (entry.file_name(), entry.metadata().expect("facts"));
         let name = name.to_string_lossy();
         let ours = name == "out" || name.starts_with(".taillight") || name.ends_with(".state");
         if facts.is_dir() && !ours {
-            found.extend(sizes(&entry.path()));
+            found.extend(sizes(root, &entry.path()));
         } else if facts.is_file() && !ours && !name.ends_with(".json") {
-            found.push(facts.len());
+            let path = entry.path();
+            found.insert(path.strip_prefix(root).expect("within").to_owned(), facts.len());
         }
     }
-    found.sort_unstable();
     found
 }
 

@@ -49,7 +49,12 @@ fn options_without_equivalent() {
         ("ioengine=rbd", vec!["`rbd` talks to a server or cluster", "io_uring"]),
         ("ioengine=mmap", vec!["`mmap` copies to and from a mapping"]),
         ("ioengine=odd", vec!["`odd` has no equivalent"]),
-        ("filename=a:b", vec!["2 files, which fio visits in turns"]),
+        ("filename=a:b:a", vec!["`a` comes twice"]),
+        ("filename=a/f\nfilename=b/f", vec!["`b/f` lies in another directory than `a/f`"]),
+        ("filename=a:b\nfile_service_type=random", vec!["files that are drawn, each walked"]),
+        ("nrfiles=2\nfile_service_type=roundrobin:4", vec!["so many blocks of each file"]),
+        ("rw=randread\nnrfiles=2\nfile_service_type=sequential", vec!["of one file after the other"]),
+        ("nrfiles=2\nfile_service_type=zipf:1.2", vec!["some files more often"]),
         ("size=50%", vec!["a percentage needs a file or device that is there"]),
         ("bs=128m", vec!["`bs` in [a]: a block of 128MiB does not fit", "a.fio:3"]),
         (
@@ -389,7 +394,11 @@ fn files_follow_the_section() {
     let global = "[global]\nname=all\nsize=1m\nrw=write\ndirectory=d\n";
     assert_eq!(paths(&format!("{global}[a]\n[b]\nstonewall\n")), ["d/a.0.0", "d/b.0.0"]);
     let two = format!("{global}numjobs=2\n[a]\n[b]\nstonewall\n[a]\nstonewall\n");
-    assert_eq!(paths(&two), ["d/a/", "d/b/", "d/a/"], "two sections of one name share their files");
+    assert_eq!(paths(&two), ["d/", "d/", "d/"]);
+    let names: Vec<String> =
+        on_a_machine(&two).lines().filter_map(|l| Some(l.strip_prefix("names = ")?.to_owned())).collect();
+    let [a, b] = ["a", "b"].map(|name| format!("[\"{name}.0.0\", \"{name}.1.0\"]"));
+    assert_eq!(names, [a.clone(), b, a], "two sections of one name share their files");
     let format =
         format!("{global}filename_format=$jobname-$filenum\n[a]\n[b]\nstonewall\nnumjobs=2\n");
     assert_eq!(paths(&format), ["d/a-0", "d/b-0"], "all jobs of a section share one file");

@@ -120,14 +120,15 @@ impl TargetsRequest<'_> {
 
     /// Whether the targets are different ones, whatever they are called.
     fn apart(&self) -> Result<()> {
-        let paths = self.plan.all_targets().filter_map(|(_, target)| target.path.as_deref());
+        let targets = self.plan.all_targets().enumerate();
+        let paths = targets.flat_map(|(n, (_, target))| paths(target).into_iter().map(move |p| (n, p)));
         let sys = Sys::default();
         // Where they cannot be known, the guard of each target refuses.
         let loops = loops::active(&sys).unwrap_or_default();
-        let places: Vec<TargetPlace> =
-            paths.map(|path| TargetPlace::of(path, &sys, &loops)).collect();
-        for (i, place) in places.iter().enumerate() {
-            if places[..i].iter().any(|before| before.overlaps(place)) {
+        let places: Vec<(usize, TargetPlace)> =
+            paths.map(|(n, path)| (n, TargetPlace::of(&path, &sys, &loops))).collect();
+        for (i, (n, place)) in places.iter().enumerate() {
+            if places[..i].iter().any(|(other, before)| other != n && before.overlaps(place)) {
                 return Err(Error::usage(
                     "two targets of the run are the same, or one holds the other",
                 )
@@ -137,6 +138,15 @@ impl TargetsRequest<'_> {
         }
         Ok(())
     }
+}
+
+/// The path of a target, or those of its files where they have names of their own.
+fn paths(target: &TargetPlan) -> Vec<String> {
+    let Some(path) = &target.path else { return Vec::new() };
+    let names = target.options.get("names").and_then(|names| names.as_array());
+    let names = names.into_iter().flatten().filter_map(|name| name.as_str());
+    let files: Vec<String> = names.map(|name| format!("{path}/{name}")).collect();
+    if files.is_empty() { vec![path.clone()] } else { files }
 }
 
 /// Where a target lies, as far as it exists.

@@ -162,7 +162,7 @@ fn open_request<'a>(
         Error::usage(format!("driver `{driver}` needs a path"))
             .hint("a file, a directory ending in `/`, or a block device: --path /mnt/test/")
     })?;
-    let resolved = TargetPath::find(path, options.files)?;
+    let resolved = TargetPath::find(path, options.files, &options.names)?;
     if options.grows && matches!(resolved, TargetPath::Device { .. }) {
         return Err(Error::usage("a device cannot grow")
             .with("path", path)

@@ -1,5 +1,7 @@
 //! `[target.options]` of driver `file`.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::ByteSize;
@@ -125,6 +127,9 @@ impl<'de> Deserialize<'de> for SubmitBatch {
     }
 }
 
+/// How names of files begin that Taillight keeps beside the data set.
+const KEPT_NAMES: &str = ".taillight-";
+
 /// The options, resolved. Absent ones take the defaults below.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -137,6 +142,9 @@ pub struct FileOptions {
     /// Files in the data set; `size` is their total.
     #[schemars(title = "1 to 65535")]
     pub files: u16,
+    /// Names of the files in the directory, one for each of `files`; empty = names of Taillight's own.
+    #[schemars(title = "list of names")]
+    pub names: Vec<String>,
     /// Page cache before the start: as it is, written back and dropped, or filled and kept mapped
     /// (buffered only).
     pub cache: CacheState,
@@ -199,6 +207,7 @@ impl Default for FileOptions {
             engine: IoEngine::default(),
             direct: true,
             files: 1,
+            names: Vec::new(),
             cache: CacheState::default(),
             read_ahead: ReadAhead::default(),
             layout: LayoutPolicy::default(),
@@ -225,6 +234,28 @@ impl FileOptions {
     pub fn extent(&self) -> Option<u64> {
         Some(self.extent_size.0).filter(|n| *n > 0 && self.layout != LayoutPolicy::Never)
     }
+
+    /// Errors: `Usage` for names that are not of one file each in the directory.
+    fn check_names(&self) -> Result<()> {
+        let wrong = |what: String| {
+            let hint = "give each of the `files` a name of its own, without a directory";
+            Err(Error::usage(what).of_field("names").hint(hint))
+        };
+        if !self.names.is_empty() && self.names.len() != usize::from(self.files) {
+            return wrong(format!("{} names for {} files", self.names.len(), self.files));
+        }
+        let mut seen = BTreeSet::new();
+        for name in &self.names {
+            let plain = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
+            if !plain || name.starts_with(KEPT_NAMES) {
+                return wrong(format!("`{name}` is no name for a file of the data set"));
+            }
+            if !seen.insert(name) {
+                return wrong(format!("two files are called `{name}`"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl DriverOptions for FileOptions {
@@ -239,6 +270,7 @@ impl DriverOptions for FileOptions {
                 .of_field("files")
                 .hint("leave it out for one file"));
         }
+        self.check_names()?;
         if self.direct && self.cache == CacheState::Warm {
             return clash(
                 "cache",
@@ -322,6 +354,11 @@ mod tests {
             "direct = 1",
             "files = 0",
             "files = 70000",
+            "files = 2\nnames = [\"a\"]",
+            "files = 2\nnames = [\"a\", \"a\"]",
+            "names = [\"a/b\"]",
+            "names = [\"..\"]",
+            "names = [\".taillight-owner.json\"]",
             "cache = \"warm\"",
             "read_ahead = \"random\"",
             "direct = false\niopoll = true",

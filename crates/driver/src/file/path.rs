@@ -42,23 +42,27 @@ impl FileSet {
 }
 
 impl TargetPath {
-    /// Resolves `path`. Touches nothing. Errors: `Usage` for a path that is none of the three,
-    /// `Unavailable` when its parent is missing.
-    pub fn find(path: &str, files: u16) -> Result<TargetPath> {
+    /// Resolves `path`; files in a directory are called `names`, or else as Taillight calls them. Touches nothing.
+    /// Errors: `Usage` for a path that is none of the three, `Unavailable` when its parent is missing.
+    pub fn find(path: &str, files: u16, names: &[String]) -> Result<TargetPath> {
         let given = Path::new(path);
+        let in_dir = || match names {
+            [] => (0..files).map(|n| OsString::from(format!("taillight-{n}.dat"))).collect(),
+            names => names.iter().map(OsString::from).collect(),
+        };
         let resolved = match std::fs::canonicalize(given) {
             Ok(real) => {
                 means_the_same(given, &real)?;
-                existing(real, path, files)?
+                existing(real, path, in_dir)?
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => absent(given, path, files)?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => absent(given, path, in_dir)?,
             Err(e) => {
                 return Err(cannot("cannot resolve the target path", given, e));
             }
         };
         let one = !matches!(&resolved, TargetPath::Files(set) if set.whole_dir);
-        if one && files > 1 {
-            return Err(Error::usage("`files` above 1 needs a directory as path")
+        if one && (files > 1 || !names.is_empty()) {
+            return Err(Error::usage("several files, or names of files, need a directory as path")
                 .with("path", path)
                 .with("files", files)
                 .hint("write the directory, ending in `/`"));
@@ -69,14 +73,14 @@ impl TargetPath {
     /// Whether a name means the same data: the same device or file, whatever it is called. Of what is not
     /// there yet, the place has to do.
     pub fn is(&self, name: &str, files: u16) -> bool {
-        let Ok(other) = TargetPath::find(name, files) else { return false };
+        let Ok(other) = TargetPath::find(name, files, &[]) else { return false };
         let whole = |of: &TargetPath| matches!(of, TargetPath::Files(set) if set.whole_dir);
         if whole(self) != whole(&other) {
             return false;
         }
         match (rustix::fs::stat(self.name()), rustix::fs::stat(other.name())) {
             (Ok(own), Ok(other)) => same_data(&own, &other),
-            (Err(_), Err(_)) => *self == other,
+            (Err(_), Err(_)) => self.name() == other.name(),
             _ => false,
         }
     }
@@ -101,9 +105,8 @@ pub fn same_data(one: &Stat, other: &Stat) -> bool {
     }
 }
 
-/// So many files in a directory, under names of our own.
-fn in_dir(dir: PathBuf, dir_absent: bool, files: u16) -> TargetPath {
-    let names = (0..files).map(|n| OsString::from(format!("taillight-{n}.dat"))).collect();
+/// Files in a directory that the path names.
+fn whole(dir: PathBuf, dir_absent: bool, names: Vec<OsString>) -> TargetPath {
     TargetPath::Files(FileSet { dir, dir_absent, names, whole_dir: true })
 }
 
@@ -128,7 +131,11 @@ fn in_storage(dir: &Path) -> Result<()> {
     }
 }
 
-fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
+fn existing(
+    real: PathBuf,
+    path: &str,
+    names: impl Fn() -> Vec<OsString>,
+) -> Result<TargetPath> {
     let kind = std::fs::metadata(&real)
         .map_err(|e| cannot("cannot stat the target", &real, e))?
         .file_type();
@@ -137,7 +144,7 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
     }
     if kind.is_dir() {
         in_storage(&real)?;
-        return Ok(in_dir(real, false, files));
+        return Ok(whole(real, false, names()));
     }
     if kind.is_file() && !path.ends_with('/') {
         return in_parent(&real, path);
@@ -163,7 +170,11 @@ fn in_parent(real: &Path, path: &str) -> Result<TargetPath> {
     }
 }
 
-fn absent(given: &Path, path: &str, files: u16) -> Result<TargetPath> {
+fn absent(
+    given: &Path,
+    path: &str,
+    names: impl Fn() -> Vec<OsString>,
+) -> Result<TargetPath> {
     let real = resolve_absent(given)?;
     if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
         return Err(Error::unavailable("there is no such device")
@@ -173,7 +184,7 @@ fn absent(given: &Path, path: &str, files: u16) -> Result<TargetPath> {
     match path.ends_with('/') {
         true => {
             real.parent().map_or(Ok(()), in_storage)?;
-            Ok(in_dir(real, true, files))
+            Ok(whole(real, true, names()))
         }
         false => in_parent(&real, path),
     }
@@ -192,38 +203,44 @@ mod tests {
         std::os::unix::fs::symlink(root.join("f"), root.join("l")).unwrap();
         std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
 
-        let file = TargetPath::find(&text(&root.join("f")), 1).unwrap();
-        assert_eq!(TargetPath::find(&text(&root.join("l")), 1).unwrap(), file);
+        let file = TargetPath::find(&text(&root.join("f")), 1, &[]).unwrap();
+        assert_eq!(TargetPath::find(&text(&root.join("l")), 1, &[]).unwrap(), file);
         assert_eq!(file.name(), root.join("f"));
-        assert!(TargetPath::find(&text(&root.join("f")), 2).is_err());
-        assert!(TargetPath::find(&text(&root.join("dangling")), 1).is_err());
-        assert!(TargetPath::find("/dev/null", 1).is_err());
+        assert!(TargetPath::find(&text(&root.join("f")), 2, &[]).is_err());
+        assert!(TargetPath::find(&text(&root.join("dangling")), 1, &[]).is_err());
+        assert!(TargetPath::find("/dev/null", 1, &[]).is_err());
         for kernel in ["/proc/self/comm", "/sys/kernel/", "/sys/kernel/new/"] {
-            let e = TargetPath::find(kernel, 1).expect_err("no storage");
+            let e = TargetPath::find(kernel, 1, &[]).expect_err("no storage");
             assert!(e.to_string().contains("kernel's own"), "{e}");
         }
         let here = format!("/proc/self/root{}", text(&root.join("f")));
-        assert_eq!(TargetPath::find(&here, 1).unwrap(), file, "it leads to the same file");
+        assert_eq!(TargetPath::find(&here, 1, &[]).unwrap(), file, "it leads to the same file");
         let open = std::fs::File::open(root.join("f")).unwrap();
         std::fs::rename(root.join("f"), root.join("was")).unwrap();
         std::fs::write(root.join("f"), b"y").unwrap();
         std::fs::hard_link(root.join("f"), root.join("hard")).unwrap();
         drop(open);
-        let new = TargetPath::find(&text(&root.join("f")), 1).unwrap();
+        let new = TargetPath::find(&text(&root.join("f")), 1, &[]).unwrap();
         assert!(new.is(&text(&root.join("hard")), 1) && new.is(&text(&root.join("l")), 1));
         assert!(!new.is(&text(&root.join("was")), 1) && !new.is(&text(&root), 1));
         for absent in ["/dev/taillight-none", "/dev/taillight-none/"] {
-            let e = TargetPath::find(absent, 1).expect_err("memory, not a disk");
+            let e = TargetPath::find(absent, 1, &[]).expect_err("memory, not a disk");
             assert!(e.to_string().contains("no such device"), "{e}");
         }
-        assert!(TargetPath::find(&text(&root.join("no/such")), 1).is_err());
+        assert!(TargetPath::find(&text(&root.join("no/such")), 1, &[]).is_err());
 
-        let TargetPath::Files(set) = TargetPath::find(&text(&root), 2).unwrap() else {
+        let TargetPath::Files(set) = TargetPath::find(&text(&root), 2, &[]).unwrap() else {
             panic!("a directory holds files")
         };
         assert_eq!(set.names, ["taillight-0.dat", "taillight-1.dat"]);
+        let named = [&"b", &"a"].map(ToString::to_string);
+        let TargetPath::Files(set) = TargetPath::find(&text(&root), 2, &named).unwrap() else {
+            panic!("a directory holds files")
+        };
+        assert_eq!(set.names, ["b", "a"]);
+        assert!(TargetPath::find(&text(&root.join("f")), 1, &named[..1]).is_err());
         let new = format!("{}/", text(&root.join("new")));
-        let TargetPath::Files(set) = TargetPath::find(&new, 1).unwrap() else {
+        let TargetPath::Files(set) = TargetPath::find(&new, 1, &[]).unwrap() else {
             panic!("a new directory")
         };
         assert!(set.dir_absent);

@@ -66,7 +66,8 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
     let files = option("files").and_then(toml::Value::as_integer);
     let files = files.and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
     let path = t.path.as_deref().unwrap_or(".");
-    out.set("filename", names(path, files));
+    let named = option("names").and_then(toml::Value::as_array);
+    out.set("filename", names(path, files, named));
     if files > 1 {
         out.set("file_service_type", "random");
     }
@@ -103,14 +104,19 @@ fn ring_options(options: &toml::Table, out: &mut SectionText) {
 }
 
 /// The files behind a path, separated by colons.
-fn names(path: &str, files: u64) -> String {
+fn names(path: &str, files: u64, named: Option<&Vec<toml::Value>>) -> String {
     let escaped = path.replace(':', "\\:");
     if files == 1 && !path.ends_with('/') {
         return escaped;
     }
     let dir = escaped.trim_end_matches('/');
-    let names: Vec<String> = (0..files).map(|n| format!("{dir}/taillight-{n}.dat")).collect();
-    names.join(":")
+    let own = |n| format!("taillight-{n}.dat");
+    let names: Vec<String> = match named.map(Vec::as_slice) {
+        None | Some([]) => (0..files).map(own).collect(),
+        Some(names) => names.iter().filter_map(|n| Some(n.as_str()?.replace(':', "\\:"))).collect(),
+    };
+    let paths: Vec<String> = names.iter().map(|name| format!("{dir}/{name}")).collect();
+    paths.join(":")
 }
 
 /// The extent of a workload: offset and size, or a slice of it for each worker.

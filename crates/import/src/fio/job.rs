@@ -293,6 +293,9 @@ fn target(group: &[&JobSection], layout: &TargetLayout) -> TargetPlan {
     if layout.files > 1 {
         options.insert("files".to_owned(), (layout.files as i64).into());
     }
+    if !layout.names.is_empty() {
+        options.insert("names".to_owned(), layout.names.clone().into());
+    }
     TargetPlan {
         driver: "file".to_owned(),
         path: layout.path.clone(),

@@ -1,10 +1,13 @@
 //! The targets of sections that run side by side: path, size and files of each, and which part of it
 //! each workload uses. As in fio a section has files of its own; those that name one file share a target.
 
+use std::collections::BTreeSet;
+
 use num_integer::gcd;
 use taillight_core::Error;
 
 use super::around::shown;
+use super::names::directory_of;
 use super::pattern::OffsetOrder;
 use super::section::JobSection;
 use super::target::{FilePlacement, FioEngine, TargetSpec};
@@ -34,6 +37,9 @@ pub struct TargetLayout {
     /// Bytes, unless it is what exists.
     pub size: Option<u64>,
     pub files: u64,
+    /// What the files are called in the directory of that path; nothing where the path is the file, or for names of
+    /// Taillight.
+    pub names: Vec<String>,
     /// For each section its workloads.
     pub extents: Vec<Vec<WorkloadExtent>>,
     /// What a reader should know.
@@ -78,7 +84,7 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
         let (a, b) = (&first.target, &other.target);
         let own = |files: &FilePlacement| match files {
             FilePlacement::Own(paths) => {
-                paths.concat().first().map(|path| directory(path).to_owned())
+                paths.concat().first().map(|path| directory_of(path).to_owned())
             }
             _ => None,
         };
@@ -101,6 +107,7 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let mut layout = match &first.target.files {
         FilePlacement::Own(paths) => own_files(paths, group, wrong),
         FilePlacement::Named(path) => shared_file(Some(path), group, wrong),
+        FilePlacement::Several(paths) => shared_files(paths, group, wrong),
         FilePlacement::None => shared_file(None, group, wrong),
     };
     for (section, extents) in group.iter().zip(&layout.extents) {
@@ -128,11 +135,6 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
         }
     }
     layout
-}
-
-/// Where a file lies: `data/` of `data/a.0.0`, `./` without one.
-fn directory(path: &str) -> &str {
-    path.rfind('/').map_or("./", |at| &path[..=at])
 }
 
 /// What every offset and size of a section divides by.
@@ -215,7 +217,50 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
                 .to_owned(),
         );
     }
-    TargetLayout { path: path.map(str::to_owned), size, files: 1, extents, notes }
+    TargetLayout { path: path.map(str::to_owned), size, files: 1, names: Vec::new(), extents, notes }
+}
+
+/// All clones of all sections on the same files.
+fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
+    let (mut notes, mut extents) = (Vec::new(), Vec::new());
+    let files = paths.len() as u64;
+    let sizes: Vec<u64> =
+        group.iter().map(|section| file_size(section, &mut notes, wrong)).collect();
+    if let Some((other, _)) = group.iter().zip(&sizes).find(|(_, size)| **size != sizes[0]) {
+        wrong.push(differ(group[0], other, "size of the files that they share"));
+    }
+    let total = sizes[0].saturating_mul(files);
+    for section in group {
+        let mut list = match section.clones > 1 && section.pattern.order.walks() {
+            true => each_clone(section, wrong, |_| (0, Some(total))),
+            false => {
+                let workers = section.clones;
+                vec![WorkloadExtent { workers, file: 0, offset: 0, length: Some(total) }]
+            }
+        };
+        list.iter_mut().for_each(|extent| extent.file = sizes[0]);
+        extents.push(list);
+    }
+    TargetLayout {
+        path: Some(directory_of(&paths[0]).to_owned()),
+        size: Some(total),
+        files,
+        names: names_of(paths).unwrap_or_default(),
+        extents,
+        notes,
+    }
+}
+
+/// The names of files in one directory; none where two have one name.
+fn names_of(paths: &[String]) -> Option<Vec<String>> {
+    let dir = directory_of(paths.first()?);
+    let names = paths.iter().map(|path| {
+        let name = path.strip_prefix(dir).unwrap_or(path);
+        (directory_of(path) == dir && !name.is_empty()).then(|| name.to_owned())
+    });
+    let names: Vec<String> = names.collect::<Option<_>>()?;
+    let apart = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    apart.then_some(names)
 }
 
 /// One workload for each clone.
@@ -272,16 +317,17 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
                 .to_owned(),
         );
     }
-    let names: Vec<&str> = group.iter().map(|s| s.heading.as_str()).collect();
-    let path = match (files, group) {
-        (1, [_]) => paths.concat().concat(),
-        // A directory of its own, that sections of one name share: what else is in this one, and files of other groups, stay apart.
-        _ => {
-            let dir = format!(
-                "{}{}/",
-                directory(paths.concat().first().map_or("", String::as_str)),
-                crate::name_of_run(&names.join("-"), 56)
-            );
+    let all: Vec<String> = group.iter().flat_map(|section| own_paths(section)).collect();
+    let names = names_of(&all).filter(|names| names.len() as u64 == files);
+    let first = paths.iter().flatten().next().cloned().unwrap_or_default();
+    let path = match (files, names.is_some()) {
+        (1, _) => first,
+        (_, true) => directory_of(&first).to_owned(),
+        // A directory of its own, that sections of one name share: what else is in this one stays apart.
+        (_, false) => {
+            let headings: Vec<&str> = group.iter().map(|s| s.heading.as_str()).collect();
+            let name = crate::name_of_run(&headings.join("-"), 56);
+            let dir = format!("{}{name}/", directory_of(&first));
             notes.push(format!("several files of its own lie in {dir}, under names of Taillight"));
             dir
         }
@@ -291,12 +337,21 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
         (1, [section]) => at.max(whole_file(&section.target)),
         _ => at,
     };
-    TargetLayout { path: Some(path), size: Some(size), files, extents, notes }
+    let names = names.filter(|_| files > 1).unwrap_or_default();
+    TargetLayout { path: Some(path), size: Some(size), files, names, extents, notes }
 }
 
 /// Bytes of the one file of a section, as fio lays it out.
 fn whole_file(target: &TargetSpec) -> u64 {
     target.file.unwrap_or(0).max(target.size.unwrap_or(0).saturating_add(target.offset))
+}
+
+/// The files that the clones of a section have for themselves.
+fn own_paths(section: &JobSection) -> Vec<String> {
+    match &section.target.files {
+        FilePlacement::Own(paths) => paths.concat(),
+        _ => Vec::new(),
+    }
 }
 
 /// Bytes of each file of a section: its extent in whole blocks, and what lies before it.

@@ -58,8 +58,9 @@ impl RawSection {
     }
 
     /// Whether a line is the last of its name: only that one matters, so that a section can take back a global option.
+    /// Paths in `filename` add up.
     pub fn counts(&self, line: &OptionLine) -> bool {
-        self.line(line.name).is_some_and(|last| std::ptr::eq(last, line))
+        line.name == "filename" || self.line(line.name).is_some_and(|last| std::ptr::eq(last, line))
     }
 
     /// What fio calls it in its output: a `name` of its own, not one of `[global]`; files follow the heading.

@@ -77,12 +77,15 @@ fn groups(
     let mut groups: Vec<Vec<JobSection>> = Vec::new();
     for section in sections {
         let section = section::section(section, around, made, wrong);
-        if let FilePlacement::Named(path) = &section.target.files
-            && let Some(size) = section.target.size
-        {
-            let end = section.target.offset.saturating_add(size);
+        let (paths, count) = match &section.target.files {
+            FilePlacement::Named(path) => (std::slice::from_ref(path), 1),
+            FilePlacement::Several(paths) => (paths.as_slice(), u64::from(section.target.count)),
+            FilePlacement::Own(_) | FilePlacement::None => (&[][..], 1),
+        };
+        for path in paths.iter().filter(|_| section.target.size.is_some()) {
+            let size = section.target.size.unwrap_or(0) / count;
             let bytes = made.entry(path.clone()).or_insert(0);
-            *bytes = end.max(*bytes);
+            *bytes = section.target.offset.saturating_add(size).max(*bytes);
         }
         let before = groups.last().map_or(&[][..], Vec::as_slice);
         let begins = begins_group(&section, before, wrong);

@@ -21,16 +21,11 @@ pub fn placement(
         "" => name.to_owned(),
         dir => format!("{dir}/{name}"),
     };
-    if let Some(names) = r.value("filename", paths) {
-        return match names.as_slice() {
-            [one] => FilePlacement::Named(within(one)),
-            several => FilePlacement::Named(r.wrong_but(
-                "filename",
-                &format!("{} files, which fio visits in turns, cannot be expressed", several.len()),
-                "make a section of each",
-                within(several.first().map_or("", String::as_str)),
-            )),
-        };
+    let given: Vec<String> = given(r).iter().map(|name| within(name)).collect();
+    match given.as_slice() {
+        [] => {}
+        [one] => return FilePlacement::Named(one.clone()),
+        _ => return several(r, given),
     }
     let section = &r.section().name;
     let device = |path: &str| matches!((r.around.existing)(path), Some(Existing::Device(_)));
@@ -41,17 +36,53 @@ pub fn placement(
     let named = |clone: u32, file: u32| within(&name(format, section, clone, file));
     let own: Vec<Vec<String>> =
         (0..clones).map(|clone| (0..count).map(|file| named(clone, file)).collect()).collect();
-    match own.as_slice() {
-        [first, second, ..] if first == second && count > 1 => r.wrong(
-            "filename_format",
-            "several files that all jobs share cannot be expressed",
-            FilePlacement::Own(own),
-        ),
-        [first, second, ..] if first == second => FilePlacement::Named(first.concat()),
+    // Without the name of the section in them, files may be those of another section too.
+    let shared = match own.as_slice() {
+        [_] => !format.contains("$jobname"),
+        [first, second, ..] => first == second,
+        [] => false,
+    };
+    match own.first() {
+        Some(first) if shared && count > 1 => FilePlacement::Several(first.clone()),
+        Some(first) if shared => FilePlacement::Named(first.concat()),
         _ => FilePlacement::Own(own),
     }
 }
 
+/// The paths of all `filename` lines, those of `[global]` first: fio adds them up.
+pub fn given(r: &SectionReader<'_>) -> Vec<String> {
+    if r.value("filename", paths).is_none() {
+        return Vec::new();
+    }
+    let lines = r.section().lines.iter().filter(|line| line.name == "filename");
+    lines.filter_map(|line| paths(line.value.as_deref()?).ok()).flatten().collect()
+}
+
+/// Several files that are named: one target where they lie in one directory.
+fn several(r: &SectionReader<'_>, paths: Vec<String>) -> FilePlacement {
+    let device = |path: &&String| matches!((r.around.existing)(path), Some(Existing::Device(_)));
+    let elsewhere = |path: &&String| directory_of(path) != directory_of(&paths[0]);
+    let again = |(n, path): &(usize, &String)| paths[..*n].contains(path);
+    let what = if let Some(path) = paths.iter().find(device) {
+        format!("`{path}` is a device, and several of them, or with files, in turns cannot be expressed")
+    } else if let Some((_, path)) = paths.iter().enumerate().find(again) {
+        format!("`{path}` comes twice, which fio walks through twice at the same time")
+    } else if let Some(path) = paths.iter().find(elsewhere) {
+        format!("`{path}` lies in another directory than `{}`; in turns that cannot be expressed", paths[0])
+    } else {
+        return FilePlacement::Several(paths);
+    };
+    let hint = "make a section of each; paths of several `filename` lines, also of [global], add up";
+    r.wrong_but("filename", &what, hint, ());
+    FilePlacement::Several(paths)
+}
+
+/// Where a file lies: `data/` of `data/a.0.0`, `./` without one.
+pub fn directory_of(path: &str) -> &str {
+    path.rfind('/').map_or("./", |at| &path[..=at])
+}
+
+/// `directory`: where the files of a section lie.
 fn directory(r: &SectionReader<'_>) -> String {
     match r.value("directory", paths).as_deref() {
         None | Some([]) => String::new(),
@@ -94,6 +125,9 @@ pub fn needs(r: &SectionReader<'_>, files: &FilePlacement) -> Vec<Needed> {
     if !r.boolean("allow_file_create", true) {
         match files {
             FilePlacement::Own(names) => names.iter().flatten().for_each(|path| {
+                need("allow_file_create", path.clone(), NeededKind::File);
+            }),
+            FilePlacement::Several(paths) => paths.iter().for_each(|path| {
                 need("allow_file_create", path.clone(), NeededKind::File);
             }),
             FilePlacement::Named(path) => need("allow_file_create", path.clone(), NeededKind::File),

@@ -87,7 +87,7 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     let block = block(r, &directions);
     let align = single_value(r, "ba", &directions, |d| r.size_for("ba", d)).map(|s| s.0);
     let align = align.filter(|align| fits(r, &block, *align));
-    let in_turns = count > 1 && r.raw("file_service_type") != Some("sequential");
+    let in_turns = count > 1 && !one_by_one(r, random);
     let order = match (random, modifier) {
         (true, modifier) => {
             runs(r, modifier);
@@ -110,6 +110,24 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     }
     let goes_round = !random || (mapped(r) && matches!(order, OffsetOrder::Uniform { .. }));
     OffsetPattern { mix, block, align, order, goes_round }
+}
+
+/// Whether a job does its files one after the other; which comes next is otherwise taken in turns, for each I/O.
+fn one_by_one(r: &SectionReader<'_>, random: bool) -> bool {
+    const NAME: &str = "file_service_type";
+    let text = r.raw(NAME).unwrap_or("roundrobin");
+    let (kind, each) = text.split_once(':').unwrap_or((text, "1"));
+    let what = match (kind, random) {
+        // Which of the files is drawn with the block.
+        ("roundrobin" | "random", true) => return false,
+        ("roundrobin", false) if each == "1" => return false,
+        ("sequential", false) => return true,
+        ("roundrobin", false) => "so many blocks of each file in turns",
+        ("random", false) => "files that are drawn, each walked through in sequence",
+        ("sequential", true) => "blocks that are drawn, of one file after the other",
+        _ => "some files more often than others",
+    };
+    r.wrong(NAME, &format!("{what} cannot be expressed"), false)
 }
 
 /// Whether blocks begin where `blockalign` says: offsets step by it, so every size divides by it.

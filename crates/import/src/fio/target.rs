@@ -32,6 +32,8 @@ pub enum FilePlacement {
     Own(Vec<Vec<String>>),
     /// One file or device, named; all clones share it.
     Named(String),
+    /// Several files of one directory, which all clones share.
+    Several(Vec<String>),
     /// No file at all.
     None,
 }
@@ -80,11 +82,11 @@ pub enum NeededKind {
     Directory,
 }
 
-/// `nrfiles`: files of each job, unless they are named.
+/// Files of each job: those that are named, else `nrfiles`.
 pub fn file_count(r: &SectionReader<'_>) -> u32 {
-    match r.line("filename") {
-        Some(_) => 1,
-        None => r.small_integer("nrfiles").unwrap_or(1).max(1),
+    match names::given(r).len() {
+        0 => r.small_integer("nrfiles").unwrap_or(1).max(1),
+        named => u32::try_from(named).unwrap_or(u32::MAX),
     }
 }
 
@@ -147,10 +149,22 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
         FilePlacement::Named(path) => Some(path),
         _ => None,
     };
-    let there = named.and_then(|path| {
+    let bytes_of = |path: &String| {
         let existing = (r.around.existing)(path).and_then(Existing::size);
         existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
-    });
+    };
+    let there = match &spec.files {
+        FilePlacement::Named(path) => bytes_of(path),
+        FilePlacement::Several(paths) => {
+            let sizes: Vec<Option<u64>> = paths.iter().map(bytes_of).collect();
+            let equal = sizes.iter().all(|size| *size == sizes[0]);
+            if !equal && r.line("size").is_none() && filesize.is_none() {
+                r.wrong("filename", "files of different sizes in turns cannot be expressed", ());
+            }
+            sizes.into_iter().try_fold(0, |sum, size| size.filter(|_| equal).map(|size| sum + size))
+        }
+        FilePlacement::Own(_) | FilePlacement::None => None,
+    };
     let whole = several.or(there);
     // Shares begin at the next block and end with the last whole one, as in fio.
     let up = |share: u64| share.div_ceil(block.max(1)).saturating_mul(block);

@@ -111,7 +111,7 @@ fn calibration_workload(w: &mut WorkloadPlan) {
     }
     w.arrival = Arrival::Burst;
     w.sync = Sync::None;
-    (w.drop_cache, w.end_fsync) = (None, false);
+    (w.drop_cache, w.end_fsync, w.ends_run) = (None, false, false);
     let known = [OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync];
     w.mix.retain(|m| known.contains(&m.op));
     if w.mix.is_empty() {

@@ -30,16 +30,17 @@ impl Clock for SimClock {
 
 impl crate::clock::DisciplinedClock for SimClock {}
 
-/// Runs `workers` to their ends, calling `between` after every step of time.
+/// Runs `workers` to their ends, or all to the first one's that ends the run, calling `between` after every step of
+/// time.
 pub fn drive<P: Probe>(
-    workers: Vec<Worker<SimClock, P>>,
+    (workers, ends_run): (Vec<Worker<SimClock, P>>, &[bool]),
     time: &Arc<dyn VirtualTime>,
     stop: StopSignals<'_>,
     mut between: impl FnMut(),
 ) -> (Result<()>, Vec<WorkerEnd>) {
     let mut workers: Vec<_> = workers.into_iter().map(Some).collect();
     let mut ends: Vec<_> = workers.iter().map(|_| None).collect();
-    let result = event_loop(&mut workers, &mut ends, time, stop, &mut between);
+    let result = event_loop(&mut workers, (&mut ends, ends_run), time, stop, &mut between);
     for (worker, end) in workers.into_iter().zip(&mut ends) {
         if let Some(worker) = worker {
             *end = Some(worker.finish());
@@ -50,7 +51,7 @@ pub fn drive<P: Probe>(
 
 fn event_loop<P: Probe>(
     workers: &mut [Option<Worker<SimClock, P>>],
-    ends: &mut [Option<WorkerEnd>],
+    (ends, ends_run): (&mut [Option<WorkerEnd>], &[bool]),
     time: &Arc<dyn VirtualTime>,
     stop: StopSignals<'_>,
     between: &mut impl FnMut(),
@@ -59,10 +60,11 @@ fn event_loop<P: Probe>(
         let mut next = Stamp::NEVER;
         let mut alive = false;
         let measuring = workers.iter().flatten().any(Worker::measured);
+        let over = ends.iter().zip(ends_run).any(|(end, ends_run)| end.is_some() && *ends_run);
         for (slot, end) in workers.iter_mut().zip(ends.iter_mut()) {
             let Some(worker) = slot else { continue };
-            // Load ends when everything that is measured has.
-            if !measuring && !worker.measured() {
+            // Load ends when everything that is measured has, and all with a worker that ends the run.
+            if over || (!measuring && !worker.measured()) {
                 worker.stop();
             }
             stop.tell(worker);

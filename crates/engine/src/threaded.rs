@@ -57,7 +57,7 @@ pub struct StopSignals<'a> {
     pub requested: &'a AtomicBool,
     /// Another worker failed, or nothing completes any more.
     pub abort: &'a AtomicBool,
-    /// Everything that is measured has ended; only load looks at it.
+    /// What it loads for is over: everything that is measured, or the run.
     pub load_over: Option<&'a AtomicBool>,
 }
 

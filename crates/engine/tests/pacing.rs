@@ -354,6 +354,22 @@ fn load_is_counted_and_not_measured() {
     assert_eq!(done.outcome.operations, 777);
 }
 
+#[test]
+fn a_workload_ends_the_run_for_all_with_its_first_worker() {
+    let service = "channels = 4\nservice = { kind = \"constant\", time = \"100us\" }";
+    let mut p = timed(service, 20, Arrival::Burst);
+    let mut first = workload("first", OpKind::Write);
+    (first.workers, first.operations, first.ends_run) = (2, Some(1000), true);
+    p.workloads.push(first);
+    let done = run(&p);
+    let of = |workload| -> u64 {
+        done.rows.iter().filter(|r| r.workload == workload).map(|r| r.ops).sum()
+    };
+    assert_eq!(of(1), 1000);
+    assert!((500..=501).contains(&of(0)), "{}", of(0));
+    assert_eq!(done.outcome.reason, StopReason::Planned);
+}
+
 /// A writer at 1000/s and readers that follow it, all stamped.
 fn stream(driver: &str, options: &str, blocks: u64) -> Plan {
     let mut p = plan(driver, options);

@@ -32,7 +32,14 @@ fn a_mix_that_rates_decide_is_told() {
 #[test]
 fn options_without_equivalent() {
     for (lines, parts) in [
-        ("numjobs=2\nexitall", vec!["`exitall` in [a]", "when the other sections end", "a.fio:1"]),
+        ("exitall\n[b]\nsize=1m\nnew_group", vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"]),
+        ("exitall\nexit_what=all\n[b]\nsize=1m\nstonewall", vec!["never runs", "a.fio:1"]),
+        ("exit_what=some", vec!["group, stonewall or all"]),
+        ("cpumask=0", vec!["a mask without CPUs"]),
+        ("cpumask=1\ncpus_allowed=0", vec!["given twice, by cpus_allowed"]),
+        ("numa_mem_policy=interleave:0-1", vec!["memory of other nodes"]),
+        ("numa_cpu_nodes=4000", vec!["/sys/devices/system/node/node4000/cpulist"]),
+        ("unlink_each_loop=1\nloops=2", vec!["deleted between two passes"]),
         ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
         (
             "rw=write\nend_syncfs=1",
@@ -147,9 +154,12 @@ fn sections_side_by_side_have_files_and_ends_of_their_own() {
         ),
         ("numjobs=2\n[b]\nsize=1m\nnumber_ios=7\nnumjobs=3", "operations = 21"),
         (
-            "runtime=9\ntime_based\nexitall\n[b]\nsize=1m\nruntime=2\ntime_based\nstartdelay=1",
-            "[run]\nname = \"a-b\"\nseed = 1\nduration = \"3s\"",
+            "number_ios=9\nexitall\n[b]\nsize=1m\nruntime=2\ntime_based",
+            "operations = 9\nbytes = \"64MiB\"\ndrop_cache = \"64MiB\"\nends_run = true",
         ),
+        ("numjobs=2\nexitall", "ends_run = true"),
+        ("cpumask=0x0d", "cpus = [0, 2, 3]"),
+        ("rw=write\nverify=md5\n[b]\nsize=1m", "[verify]\nmode = \"after\""),
     ] {
         let text = toml(lines);
         assert!(text.contains(part), "{lines}: no {part} in\n{text}");
@@ -325,7 +335,8 @@ fn what_differs_or_has_no_effect_is_said() {
         ("thinktime=100\nrate_iops=10", "the rate leaves room for the pauses"),
         ("thinktime=1s\nrate_iops=10", "longer than the rate leaves room for"),
         ("startdelay=5", "the whole group begins later"),
-        ("exitall", "all end at the same time"),
+        ("unlink_each_loop=1", "after which fio deletes nothing either"),
+        ("numa_mem_policy=bind:0\nnuma_cpu_nodes=0", "touched first on a CPU of that node"),
         ("cpus_allowed=0-3", "pinned to one of them, in turns"),
         ("filesize=32m", "fio ends at 32MiB"),
         ("zonemode=none\nsteadystate_duration=0\nlockfile=none", "no file is locked"),

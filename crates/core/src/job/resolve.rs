@@ -280,6 +280,7 @@ fn workload(
         passes: table.passes,
         drop_cache: table.drop_cache,
         end_fsync: table.end_fsync.unwrap_or(false),
+        ends_run: table.ends_run.unwrap_or(false),
         batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),
     })

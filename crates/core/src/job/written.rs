@@ -222,6 +222,8 @@ pub struct WorkloadTable {
     /// At its end a worker syncs each file of its part (fsync), unless its last write was synced: an operation of its
     /// own, and the measured time ends with it, so that bandwidth includes it. `run.drain_timeout` bounds it. Default: false.
     pub end_fsync: Option<bool>,
+    /// The run ends, for all workloads, when the first of its workers does. Default: each ends by itself.
+    pub ends_run: Option<bool>,
     /// Records an operation covers where the store takes several in one call: a get becomes a
     /// multi-get, a write a batch. Gets and updates draw each key of a batch by itself, so that one
     /// may come twice; ordered access and inserts take neighbours by number. An I/O then is the

@@ -384,7 +384,9 @@ impl Plan {
         let measured = self.workloads.iter().filter(|w| w.measured);
         let own = measured.map(|w| Some(w.start_delay.0.saturating_add(w.duration?.0)));
         let own = own.collect::<Option<Vec<u64>>>().and_then(|ends| ends.into_iter().max());
-        self.run.duration.map(|d| d.0).into_iter().chain(own).min()
+        let ending = self.workloads.iter().filter(|w| w.ends_run);
+        let ending = ending.filter_map(|w| Some(w.start_delay.0.saturating_add(w.duration?.0)));
+        self.run.duration.map(|d| d.0).into_iter().chain(own).chain(ending).min()
     }
     /// Operations that it measures at most; none where nothing counts them.
     pub fn planned_operations(&self) -> Option<u64> {

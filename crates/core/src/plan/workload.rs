@@ -85,6 +85,9 @@ pub struct WorkloadPlan {
     /// At its end a worker syncs each file of its part (fsync), an operation of its own; the run ends with it.
     #[serde(default, skip_serializing_if = "absent::is_no")]
     pub end_fsync: bool,
+    /// The run ends, for all workloads, when the first of its workers does.
+    #[serde(default, skip_serializing_if = "absent::is_no")]
+    pub ends_run: bool,
     /// Records an operation covers: neighbours by number, written or read in one call of the store.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub batch: u32,
@@ -123,6 +126,7 @@ impl WorkloadPlan {
             passes: None,
             drop_cache: None,
             end_fsync: false,
+            ends_run: false,
             batch: 1,
             cpus: Vec::new(),
         }

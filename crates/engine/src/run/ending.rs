@@ -13,28 +13,34 @@ use crate::idle::{Idle, IdleWatch};
 use crate::recorder::Timeline;
 use crate::worker::WorkerEnd;
 
-/// Ends load when everything that is measured has ended.
+/// Ends load when everything that is measured has ended, and everybody when a worker has that ends the run.
 pub struct LoadEnd {
     measured_left: AtomicUsize,
     over: AtomicBool,
+    run_over: AtomicBool,
 }
 
 impl LoadEnd {
     /// With so many measured workers.
     pub fn new(measured: usize) -> LoadEnd {
-        LoadEnd { measured_left: AtomicUsize::new(measured), over: AtomicBool::new(false) }
+        let (over, run_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        LoadEnd { measured_left: AtomicUsize::new(measured), over, run_over }
     }
 
-    /// A measured worker has ended.
-    pub fn left(&self) {
-        if self.measured_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+    /// A worker has ended.
+    pub fn left(&self, measured: bool, ends_run: bool) {
+        if measured && self.measured_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.over.store(true, Ordering::Release);
+        }
+        if ends_run {
+            self.over.store(true, Ordering::Release);
+            self.run_over.store(true, Ordering::Release);
         }
     }
 
-    /// Set once load is to end.
-    pub fn over(&self) -> &AtomicBool {
-        &self.over
+    /// Set once such a worker is to end.
+    pub fn over(&self, measured: bool) -> &AtomicBool {
+        if measured { &self.run_over } else { &self.over }
     }
 }
 

@@ -242,7 +242,9 @@ fn run_simulated<B: Probes>(
     let timeline = timeline(&shared.plan, time.now());
     let clock = SimClock::new(time.clone());
     let mut workers = Vec::new();
+    let mut ends_run = Vec::new();
     for spec in worker_specs {
+        ends_run.push(shared.plan.workloads[usize::from(spec.workload)].ends_run);
         let session = target.session(&spec.session)?;
         let probe = shared.probes.probe(probe_seat(&spec))?;
         workers.push(build_worker(&shared, spec, timeline, (session, probe), clock.clone()));
@@ -257,11 +259,11 @@ fn run_simulated<B: Probes>(
     let ending = StopSignals {
         requested: &requested,
         abort: &shared.abort,
-        // The event loop sees for itself when nothing measured is left.
+        // The event loop sees for itself when nothing measured is left, or who ends the run.
         load_over: None,
     };
     let mut idle = None;
-    let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
+    let (result, ends) = crate::simulate::drive((workers, &ends_run), &time, ending, || {
         idle = idle.take().or_else(|| shared.idle.look(time.now(), &shared.abort));
         messages.try_iter().for_each(|m| collector.accept(m, time.now()));
         phase.at(time.now() >= timeline.measure, observers);

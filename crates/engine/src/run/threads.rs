@@ -53,14 +53,13 @@ pub fn run<B: Probes>(
         let stop = context.stop.raw();
         let body = move || {
             let name = spec.place.worker;
+            let ends_run = shared.plan.workloads[usize::from(spec.workload)].ends_run;
             let messages = shared.channels.messages.clone();
             let report = ended.clone();
             let all = AssertUnwindSafe(|| {
                 run_worker(&shared, &**target, spec, origin, &stop, &ready, start).map(
                     |(result, end)| {
-                        if end.measured {
-                            shared.load.left();
-                        }
+                        shared.load.left(end.measured, ends_run);
                         if result.is_err() || end.gone {
                             shared.abort.store(true, Ordering::Relaxed);
                         }
@@ -141,7 +140,7 @@ fn run_worker<B: Probes>(
     let stop = StopSignals {
         requested: stop,
         abort: &shared.abort,
-        load_over: (!spec.measured).then(|| shared.load.over()),
+        load_over: Some(shared.load.over(spec.measured)),
     };
     let spin = shared.spin;
     Some(match origin.and_then(TscClock::new) {

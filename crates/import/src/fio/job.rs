@@ -14,7 +14,7 @@ use taillight_core::{Error, OpKind, Result};
 use super::demand;
 use super::layout::{self, TargetLayout, WorkloadExtent};
 use super::pattern::OffsetOrder;
-use super::section::JobSection;
+use super::section::{ExitScope, JobSection};
 use super::target::FioEngine;
 use crate::ImportedJob;
 
@@ -46,6 +46,8 @@ pub fn job(
         let of = of_section(section, extents, &mut taken_names);
         job.workload.extend(of.into_iter().map(|(workers, mut w)| {
             w.target.clone_from(target);
+            let alone = group.len() == 1 && section.clones == 1;
+            w.ends_run = (section.exits_all && !alone).then_some(true);
             if apart {
                 ends(section, workers, first_delay(group), &mut w);
             }
@@ -68,11 +70,12 @@ pub fn job(
         }
     }
     require_equal(group, "percentile_list", |s| &s.percentiles, wrong);
-    require_equal(group, "verify", |s| &s.verify, wrong);
+    checked(group, wrong);
+    ends_together(group, wrong);
     if let Some(percentiles) = &first.percentiles {
         job.qos.percentiles.clone_from(percentiles);
     }
-    if first.verify {
+    if group.iter().any(|s| s.verify) {
         job.verify.mode = VerifyMode::After;
     }
     let mut seen = BTreeSet::new();
@@ -95,6 +98,28 @@ fn require_equal<T: PartialEq>(
     let first = &group[0];
     if let Some(other) = group.iter().find(|s| of(s) != of(first)) {
         wrong.push(layout::differ(first, other, option));
+    }
+}
+
+/// Complains where some sections write what is checked and some what is not.
+fn checked(group: &[JobSection], wrong: &mut Vec<Error>) {
+    let writes = |checked: bool| group.iter().find(|s| s.pattern.writes() && s.verify == checked);
+    if let (Some(section), Some(other)) = (writes(true), writes(false)) {
+        wrong.push(layout::differ(section, other, "verify"));
+    }
+}
+
+/// Complains where `exitall` ends a part of the sections.
+fn ends_together(group: &[JobSection], wrong: &mut Vec<Error>) {
+    let apart = group.iter().skip(1).any(|s| s.new_group);
+    let exits = group.iter().find(|s| s.exits_all && s.exit_scope == ExitScope::Group);
+    if let Some(section) = exits.filter(|_| apart) {
+        let what = format!(
+            "`exitall` in [{}]: it ends the sections of its own group only, of those that new_group keeps apart",
+            section.name
+        );
+        let hint = "write exit_what=stonewall to end all that run side by side, or leave new_group out";
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
     }
 }
 
@@ -168,7 +193,6 @@ fn run(
         drain_timeout: group.iter().any(|s| s.end_fsync).then_some(Span(3_600_000_000_000)),
         ..RunTable::default()
     };
-    run.duration = run.duration.or(exits(group, notes, wrong));
     match group {
         [single] if !single.demand.end.time_based => {
             run.operations = operations(single, single.clones);
@@ -214,37 +238,6 @@ fn endless(group: &[JobSection], wrong: &mut Vec<Error>) {
         let hint = "give it a size, or time_based=1 and runtime";
         wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
     }
-}
-
-/// `exitall`: the time after which all end, where it is a time; else nothing, or a complaint.
-fn exits(group: &[JobSection], notes: &mut Vec<String>, wrong: &mut Vec<Error>) -> Option<Span> {
-    let section = group.iter().find(|s| s.exits_all)?;
-    let single = matches!(group, [one] if one.clones == 1);
-    if single || end_together(group) {
-        notes.push("exitall: all end at the same time".to_owned());
-        return None;
-    }
-    let end = |s: &JobSection| {
-        let time = s.demand.end.runtime.filter(|_| s.demand.end.time_based)?;
-        let delay = s.demand.delay.0.saturating_sub(first_delay(group).0);
-        Some(Span(delay.saturating_add(time.0)))
-    };
-    let all: Option<Vec<Span>> = group.iter().map(end).collect();
-    let first = all.and_then(|ends| ends.into_iter().min());
-    if let Some(first) = first {
-        notes.push(format!("exitall: all end with the first one, after {first}"));
-        return Some(first);
-    }
-    let what = format!(
-        "`exitall` in [{}]: it has no equivalent; it would change when the other sections end",
-        section.name
-    );
-    wrong.push(
-        Error::usage(what)
-            .with("at", &section.place)
-            .hint("let all end by time: time_based=1 and runtime"),
-    );
-    None
 }
 
 /// Operations of so many clones of a section together.

@@ -33,7 +33,7 @@ use command::NamedText;
 pub use export::export;
 pub use lex::OptionRow;
 use lex::RawSection;
-use section::JobSection;
+use section::{ExitScope, JobSection};
 use target::FilePlacement;
 pub use target::{Needed, NeededKind};
 
@@ -59,12 +59,29 @@ fn of_files(files: &[NamedText], around: &Surroundings<'_>) -> Result<Vec<Import
         let sections = lex::sections(text, name, around, &mut wrong)?;
         let mut groups = groups(&sections, around, &mut made, &mut wrong);
         demand::delays_of_groups(&mut groups);
+        exits(&mut groups, &mut wrong);
         for group in groups {
             jobs.push(job::job(name, &group, &mut taken, &mut wrong)?);
         }
     }
     all_of(wrong)?;
     Ok(jobs)
+}
+
+/// `exitall` is one switch for the whole file in fio, wherever it stands. Complains where it ends what is to run later.
+fn exits(groups: &mut [Vec<JobSection>], wrong: &mut Vec<Error>) {
+    let exits = groups.iter().flatten().any(|section| section.exits_all);
+    groups.iter_mut().flatten().for_each(|section| section.exits_all = exits);
+    let earlier = groups.iter().rev().skip(1).flatten();
+    let mut all = earlier.filter(|s| s.exits_all && s.exit_scope == ExitScope::All);
+    if let Some(section) = all.next() {
+        let what = format!(
+            "`exit_what` in [{}]: all ends what is to run after its group as well, so that it never runs",
+            section.name
+        );
+        let hint = "write exit_what=stonewall, or leave out what comes after it";
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
+    }
 }
 
 /// Sections that run side by side, in order. `made`: bytes of the files that they leave, by path.

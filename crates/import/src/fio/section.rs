@@ -15,6 +15,17 @@ use super::read::SectionReader;
 use super::target::{self, FioEngine, TargetSpec};
 use super::value;
 
+/// Who ends with a section (`exit_what`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitScope {
+    /// The jobs that are reported together: `new_group` begins others.
+    Group,
+    /// What runs beside it.
+    Stonewall,
+    /// What would run after it as well.
+    All,
+}
+
 /// A section of the file, understood.
 #[derive(Debug, Clone)]
 pub struct JobSection {
@@ -28,8 +39,12 @@ pub struct JobSection {
     pub stonewall: bool,
     /// Begins when this section before it is done.
     pub waits_for: Option<String>,
-    /// All others end when it does.
+    /// Is reported with none of those before it (`new_group`).
+    pub new_group: bool,
+    /// Others end when its first job does: `exitall`, in any section of the file.
     pub exits_all: bool,
+    /// Which others.
+    pub exit_scope: ExitScope,
     /// `numjobs`.
     pub clones: u32,
     /// Operations in flight of each clone.
@@ -88,13 +103,16 @@ pub fn section(
         );
     }
     created_on_open(&r, &pattern);
+    unlinked(&r, &demand.end, &target);
     let section = JobSection {
         name: section.shown().to_owned(),
         heading: section.name.clone(),
         place: section.place.clone(),
         stonewall: r.boolean("stonewall", false),
         waits_for: r.raw("wait_for").map(str::to_owned),
+        new_group: r.boolean("new_group", false),
         exits_all: r.boolean("exitall", false),
+        exit_scope: exit_scope(&r),
         clones,
         depth: depth(&r, &target),
         sync: sync(&r, &pattern),
@@ -116,6 +134,15 @@ pub fn section(
     JobSection { notes, ..section }
 }
 
+fn exit_scope(r: &SectionReader<'_>) -> ExitScope {
+    match r.raw("exit_what").unwrap_or("group") {
+        "group" => ExitScope::Group,
+        "stonewall" => ExitScope::Stonewall,
+        "all" => ExitScope::All,
+        _ => r.wrong("exit_what", "it is group, stonewall or all", ExitScope::Group),
+    }
+}
+
 /// Jobs of one section.
 const MOST_CLONES: u32 = 4096;
 
@@ -134,6 +161,18 @@ fn created_on_open(r: &SectionReader<'_>, pattern: &OffsetPattern) {
             "create_on_open",
             "a file that is only written grows as it is written, here too",
         ),
+    }
+}
+
+/// `unlink_each_loop`: fio deletes the files between two passes, and the next one makes them anew.
+fn unlinked(r: &SectionReader<'_>, end: &SectionEnd, target: &TargetSpec) {
+    const NAME: &str = "unlink_each_loop";
+    if !r.boolean(NAME, false) {
+        return;
+    }
+    match end.time_based || end.bytes > target.size {
+        true => r.wrong(NAME, "files that are deleted between two passes cannot be expressed", ()),
+        false => r.note_if(NAME, "there is one pass, after which fio deletes nothing either"),
     }
 }
 
@@ -298,15 +337,65 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern) -> bool {
     true
 }
 
+/// The CPUs that an option names: a list, the bits of a mask, or those of NUMA nodes.
+fn cpus_of(r: &SectionReader<'_>, name: &str) -> Option<Vec<u32>> {
+    match name {
+        "cpumask" => r.value(name, |text| match r.parse_size(text)? {
+            0 => Err("a mask without CPUs".to_owned()),
+            mask => Ok((0..u64::BITS).filter(|cpu| mask >> cpu & 1 == 1).collect()),
+        }),
+        "numa_cpu_nodes" => r.value(name, |text| {
+            const NODES: &str = "/sys/devices/system/node";
+            let read = |path: String| (r.around.text)(&path).map_err(|e| format!("{path}: {e}"));
+            let online = match text {
+                "all" => read(format!("{NODES}/online"))?,
+                _ => text.to_owned(),
+            };
+            let of = |node: u32| value::cpus(read(format!("{NODES}/node{node}/cpulist"))?.trim());
+            let lists: Result<Vec<_>, String> = value::cpus(online.trim())?.into_iter().map(of).collect();
+            Ok(lists?.concat())
+        }),
+        _ => r.value(name, value::cpus),
+    }
+}
+
+/// Buffers are touched first by the worker that uses them, once it is on its CPU: the kernel takes their memory from
+/// the node of it while there is some.
+fn memory_policy(r: &SectionReader<'_>) {
+    const NAME: &str = "numa_mem_policy";
+    let Some(policy) = r.raw(NAME) else { return };
+    let (mode, nodes) = policy.split_once(':').unwrap_or((policy, ""));
+    let same = r.raw("numa_cpu_nodes") == Some(nodes) && !nodes.contains([',', '-']);
+    match mode {
+        "default" | "local" => r.note_if(NAME, "memory comes from the node of the CPU that a worker is on, here too"),
+        "bind" | "prefer" if same => r.note_if(
+            NAME,
+            "buffers are touched first on a CPU of that node, so that their memory is of it while it has some",
+        ),
+        _ => r.wrong_but(
+            NAME,
+            "memory of other nodes than that of the CPUs cannot be asked for",
+            "name one node in numa_cpu_nodes and the same here, or use numactl",
+            (),
+        ),
+    }
+}
+
 fn cpus(r: &SectionReader<'_>, clones: u32) -> Vec<u32> {
-    let cpus = r.value("cpus_allowed", value::cpus).unwrap_or_default();
+    let given = ["cpus_allowed", "cpumask", "numa_cpu_nodes"].map(|name| (name, cpus_of(r, name)));
+    let mut given = given.into_iter().filter_map(|(name, cpus)| Some((name, cpus?)));
+    let (name, cpus) = given.next().unwrap_or(("cpus_allowed", Vec::new()));
+    if let Some((other, _)) = given.next() {
+        r.wrong(other, &format!("CPUs are given twice, by {name} as well"), ());
+    }
+    memory_policy(r);
     let split = r.raw("cpus_allowed_policy") == Some("split");
     if split && cpus.len() < clones as usize && !cpus.is_empty() {
-        r.wrong("cpus_allowed", "there are fewer CPUs than jobs to split them", ());
+        r.wrong(name, "there are fewer CPUs than jobs to split them", ());
     }
     if !split && cpus.len() > 1 {
         r.note_if(
-            "cpus_allowed",
+            name,
             "each worker is pinned to one of them, in turns (cpus_allowed_policy=split); fio lets each move among all",
         );
     }

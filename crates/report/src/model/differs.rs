@@ -132,6 +132,7 @@ fn asked(plan: &Plan, facts: &mut BTreeMap<String, String>) {
             ("duration", w.duration.map(|d| d.to_string())),
             ("operations", w.operations.map(|n| n.to_string())),
             ("bytes", w.bytes.map(|b| b.to_string())),
+            ("ends_run", w.ends_run.then(|| "true".to_owned())),
             ("keys.count", w.keys.as_ref().map(|k| k.count.to_string())),
         ];
         for (name, value) in fields {

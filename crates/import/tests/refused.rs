@@ -64,10 +64,7 @@ fn options_without_equivalent() {
         ("nrfiles=2\nfile_service_type=zipf:1.2", vec!["some files more often"]),
         ("size=50%", vec!["a percentage needs a file or device that is there"]),
         ("bs=128m", vec!["`bs` in [a]: a block of 128MiB does not fit", "a.fio:3"]),
-        (
-            "bssplit=512/50:4k/50\nblockalign=4k",
-            vec!["`ba` in [a]: blocks of this section are no multiples"],
-        ),
+        ("rw=randread\nba=0", vec!["`ba` in [a]: offsets that are multiples of zero"]),
         (
             "rw=randread\nfilename=f\noffset=1k",
             vec!["`offset` in [a]: a part from 1KiB on is no whole number of blocks of 4KiB"],
@@ -239,6 +236,11 @@ fn meanings_that_are_easily_missed() {
         ("rw=write\nbuffer_pattern=0xdeadbeef", "pattern = \"0xdeadbeef\""),
         ("rw=write\nzero_buffers", "payload = \"zero\""),
         ("rw=randread\nbs=16k\nba=8k", "align = \"8KiB\""),
+        ("rw=randread\nbssplit=512/50:4k/50\nblockalign=4k", "align = \"4KiB\""),
+        (
+            "rw=randread\nbssplit=4k/50:6k/20:10k/30",
+            "[{ size = \"4KiB\", weight = 70 }, { size = \"8KiB\", weight = 30 }]",
+        ),
         ("rw=randtrim\nfilename=/dev/null0", "mix = \"trim\""),
         ("ioengine=libaio\niodepth=8\ndirect=1", "engine = \"uring\""),
         ("ioengine=libaio\niodepth=8", "engine = \"sync\""),

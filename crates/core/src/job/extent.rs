@@ -1,5 +1,7 @@
 //! Checks that need the size of the data set: known from the plan, or once the target is open.
 
+use num_integer::gcd;
+
 use super::MachineMemory;
 use super::check::{Complaint, ledger};
 use crate::Result;
@@ -119,16 +121,15 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
 fn aligned(w: &WorkloadPlan, index: usize, align: u64) -> Result<(), Complaint> {
     let a = &w.access;
     let ok = |v: u64| v.is_multiple_of(align);
-    // Block sizes, offset, length and stride are multiples of access.align already.
-    let stride_ok = a.stride.is_none_or(|s| ok(s.0));
-    if ok(a.align.0) && ok(a.offset.0) && stride_ok {
+    // Offset, length and stride are multiples of access.align already.
+    if ok(a.align.0) && ok(w.block_size.common_divisor()) {
         return Ok(());
     }
     Err(Complaint::new(
         format!("workload.{index}.block_size"),
         format!(
             "blocks and offsets step by {}, but this target needs multiples of {}",
-            a.align,
+            ByteSize(gcd(a.align.0, w.block_size.common_divisor())),
             ByteSize(align)
         ),
         "use block sizes and offsets that are multiples of it, or turn direct off",

@@ -52,6 +52,7 @@ proptest! {
     #[test]
     fn blocks_stay_in_bounds_and_in_one_file(
         files in 1u16..4, blocks in 8u64..64, workers in 1u32..4, kind in 0u8..5, step in 1u64..4,
+        align in prop::sample::select(vec![512u64, 1024, 4096]),
     ) {
         let mut plan = plan();
         let w = &mut plan.workloads[0];
@@ -59,7 +60,7 @@ proptest! {
             AccessKind::Random, AccessKind::Random][kind as usize];
         w.access.cover = kind == 4;
         w.access.stride = Some(ByteSize(step * 4096));
-        w.access.align = ByteSize(512);
+        w.access.align = ByteSize(align);
         w.block_size = BlockSize::Range(SizeRange {
             min: ByteSize(512), max: ByteSize(4096 * 2), step: ByteSize(512) , spread: Default::default() });
         let shape = Geometry { files, file_size: blocks * 4096, align: 512 };
@@ -70,7 +71,7 @@ proptest! {
                 let op = g.next();
                 prop_assert!(op.target < files, "{op:?}");
                 prop_assert!(op.offset + op.size <= shape.file_size, "{op:?}");
-                prop_assert_eq!(op.offset % 512, 0);
+                prop_assert_eq!(op.offset % align, 0);
             }
         }
     }

@@ -85,8 +85,7 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     let (mix, random) = mix(r, word);
     let directions = directions(&mix);
     let block = block(r, &directions);
-    let align = single_value(r, "ba", &directions, |d| r.size_for("ba", d)).map(|s| s.0);
-    let align = align.filter(|align| fits(r, &block, *align));
+    let align = align(r, &block, &directions, random);
     let in_turns = count > 1 && !one_by_one(r, random);
     let order = match (random, modifier) {
         (true, modifier) => {
@@ -108,7 +107,8 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
             (),
         );
     }
-    let goes_round = !random || (mapped(r) && matches!(order, OffsetOrder::Uniform { .. }));
+    let goes_round =
+        !random || (mapped(r, &block, align) && matches!(order, OffsetOrder::Uniform { .. }));
     OffsetPattern { mix, block, align, order, goes_round }
 }
 
@@ -130,14 +130,22 @@ fn one_by_one(r: &SectionReader<'_>, random: bool) -> bool {
     r.wrong(NAME, &format!("{what} cannot be expressed"), false)
 }
 
-/// Whether blocks begin where `blockalign` says: offsets step by it, so every size divides by it.
-fn fits(r: &SectionReader<'_>, block: &BlockSize, align: u64) -> bool {
-    let fits = align > 0 && block.common_divisor().is_multiple_of(align);
-    if !fits {
-        let what = format!("blocks of this section are no multiples of {}", shown(align));
-        r.wrong_but("ba", &what, "leave it out, or use block sizes that it divides", ());
+/// What drawn offsets are multiples of, where it is not the one block size: `blockalign`, or else the smallest block.
+fn align(
+    r: &SectionReader<'_>,
+    block: &BlockSize,
+    directions: &[Direction],
+    random: bool,
+) -> Option<u64> {
+    let given = single_value(r, "ba", directions, |d| r.size_for("ba", d)).map(|s| s.0);
+    match given {
+        Some(0) => r.wrong("ba", "offsets that are multiples of zero bytes", None),
+        Some(_) if !random => {
+            r.note_if("ba", "blocks of a sequence follow each other, whatever it says, as in fio");
+            None
+        }
+        given => given.or(Some(block.min()).filter(|min| random && *min != block.common_divisor())),
     }
-    fits
 }
 
 /// A random pattern that draws an offset for every n-th I/O only: `randread:8`.
@@ -278,9 +286,19 @@ fn split(r: &SectionReader<'_>, direction: Direction) -> Option<Vec<BlockSizePar
             });
             percents.push(percent.map(value::integer).transpose()?);
         }
-        let parts = sizes.into_iter().zip(value::weights(&percents)?);
+        let parts = sizes.iter().copied().zip(value::weights(&percents)?);
         let parts = parts.map(|(size, weight)| BlockSizePart { size, weight });
-        Ok(Some(parts.filter(|p| p.weight > 0).collect()))
+        // fio rounds a size down to a multiple of the smallest.
+        let smallest = sizes.iter().map(|size| size.0).min().unwrap_or(1);
+        let mut merged: Vec<BlockSizePart> = Vec::new();
+        for mut part in parts.filter(|p| p.weight > 0) {
+            part.size.0 -= part.size.0 % smallest;
+            match merged.iter_mut().find(|m| m.size == part.size) {
+                Some(same) => same.weight += part.weight,
+                None => merged.push(part),
+            }
+        }
+        Ok(Some(merged))
     });
     parsed.flatten()
 }
@@ -308,7 +326,7 @@ fn random_order(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) ->
     if !matches!(r.raw("random_generator"), None | Some("tausworthe" | "tausworthe64" | "lfsr")) {
         r.wrong("random_generator", "it is not known", ());
     }
-    let mapped = mapped(r);
+    let mapped = mapped(r, block, align);
     if text != "random" {
         return skewed(r, text);
     }
@@ -322,9 +340,11 @@ fn random_order(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) ->
     OffsetOrder::Uniform { cover: mapped && single }
 }
 
-/// Whether fio keeps a map of visited blocks, or draws each once by its generator.
-fn mapped(r: &SectionReader<'_>) -> bool {
-    r.raw("random_generator") == Some("lfsr") || !r.boolean("norandommap", false)
+/// Whether fio keeps a map of visited blocks, or draws each once by its generator. Any `blockalign` but the smallest
+/// block turns the map off.
+fn mapped(r: &SectionReader<'_>, block: &BlockSize, align: Option<u64>) -> bool {
+    let apart = align.is_some_and(|align| align != block.min());
+    r.raw("random_generator") == Some("lfsr") || !(apart || r.boolean("norandommap", false))
 }
 
 fn skewed(r: &SectionReader<'_>, text: &str) -> OffsetOrder {

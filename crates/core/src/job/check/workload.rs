@@ -67,12 +67,6 @@ fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
         "give a size like \"4KiB\", or leave it out",
     )?;
     let divides = |v: ByteSize| v.0.is_multiple_of(a.align.0);
-    need(
-        sizes(block_size).into_iter().all(divides),
-        &field("align"),
-        format!("a block size is not a multiple of {}", a.align),
-        "offsets step by align, so every block size must divide by it",
-    )?;
     for (name, value) in [("offset", Some(a.offset)), ("length", a.length), ("stride", a.stride)] {
         need(
             value.is_none_or(divides),
@@ -130,16 +124,6 @@ fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -
         "covering each block once needs one block size, equal to align",
         "use one block size and leave align out, or leave cover out",
     )
-}
-
-/// Every size a block can have; for a range its two ends and the step say enough.
-fn sizes(block_size: &BlockSize) -> Vec<ByteSize> {
-    match block_size {
-        BlockSize::Fixed(size) => vec![*size],
-        BlockSize::Split(parts) => parts.iter().map(|p| p.size).collect(),
-        BlockSize::Range(r) if r.min == r.max => vec![r.min],
-        BlockSize::Range(r) => vec![r.min, r.max, r.step],
-    }
 }
 
 /// What the driver can do with these options.

@@ -20,7 +20,6 @@ const WORKLOAD: &[(&str, &str)] = &[
         "workload.0.block_size: 4KiB to 10KiB does not divide",
     ),
     ("block_size = \"3KiB\"", "target.size: 1GiB does not divide into blocks of 3KiB"),
-    ("access = { align = \"3KiB\" }", "workload.0.access.align: a block size is not"),
     ("access = { align = \"0B\" }", "workload.0.access.align: it is zero"),
     ("access = { offset = \"1B\" }", "workload.0.access.offset: 1B is not a multiple"),
     ("access = { offset = \"1GiB\" }", "workload.0.access: the extent"),

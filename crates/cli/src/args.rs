@@ -138,7 +138,8 @@ pub struct ReportArgs {
 #[command(after_help = "Examples:
   taillight drivers
   taillight drivers file
-  taillight drivers --check ./mine.so")]
+  taillight drivers --check ./mine.so
+  taillight drivers --check \"python3 store.py\"")]
 pub struct DriversArgs {
     /// Show this driver with all its options.
     #[arg(value_name = "NAME")]
@@ -149,8 +150,9 @@ pub struct DriversArgs {
     /// As JSON, for programs: a list of drivers.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
-    /// Check whether a plug-in keeps the contract, rule by rule; exit code 7 where it does not.
-    #[arg(long, value_name = "LIBRARY", conflicts_with_all = ["name", "markdown", "json"])]
+    /// Check whether a plug-in, a file *.so or the command of a program, keeps the contract, rule by rule; exit
+    /// code 7 where it does not.
+    #[arg(long, value_name = "LIBRARY|COMMAND", conflicts_with_all = ["name", "markdown", "json"])]
     pub check: Option<String>,
     /// With --check: `target.path` for the plug-in. Default: a file in a new directory.
     #[arg(long, value_name = "PATH", requires = "check")]

@@ -1,6 +1,7 @@
 //! `taillight drivers --check`: whether a plug-in keeps the contract, rule by rule, in plain words.
 //!
-//! The rules are those that every driver of this program is tested by. They run in a process of their own, so that a
+//! A plug-in is a shared library, or the command of a program. The rules are those that every driver of this program is
+//! tested by. They run in a process of their own, so that a
 //! plug-in that crashes or never returns is named as one that does.
 
 use std::io::Write;
@@ -14,7 +15,7 @@ use taillight_core::plan::TargetPlan;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, OpKind, Result};
 use taillight_driver::conformance::{self, CheckResult, TestCase, plan_for};
-use taillight_driver::plugin::Plugin;
+use taillight_driver::plugin::{PluginDescription, PluginSettings};
 
 use crate::args::DriversArgs;
 use crate::{output, registry};
@@ -88,14 +89,32 @@ fn name_of(signal: i32) -> &'static str {
     }
 }
 
+/// Whether the name is a file of a shared library; all else is a command.
+fn is_library(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.ends_with(".so") || file.contains(".so.")
+}
+
+/// The target that is checked, and what the plug-in says of itself. Errors: `Unavailable` or `Usage` when it is none.
+fn target(library: &str) -> Result<(TargetPlan, &'static PluginDescription)> {
+    let (driver, option) = match is_library(library) {
+        true => ("plugin", "library"),
+        false => ("process", "command"),
+    };
+    let mut target = TargetPlan { driver: driver.to_owned(), ..TargetPlan::default() };
+    target.options.insert(option.to_owned(), library.into());
+    let said = PluginSettings::of(&target)?.description();
+    Ok((target, said))
+}
+
 /// Runs the rules here.
 fn check(args: &DriversArgs, library: &str) -> Result<Exit> {
-    let said = &Plugin::load(library)?.description;
+    let (target, said) = target(library)?;
     let dir = std::env::temp_dir().join(format!("taillight-check-{}", std::process::id()));
     std::fs::create_dir(&dir)
         .map_err(|e| Error::unavailable("cannot make a directory").source(e))?;
     let path = args.path.clone().unwrap_or_else(|| dir.join("data").display().to_string());
-    let broken = rules(args, library, path);
+    let broken = rules(args, target, said, path);
     let left = std::fs::remove_dir(&dir).is_err();
     let mut broken = broken?;
     for word in said.unknown.keys() {
@@ -132,18 +151,16 @@ fn left_in(dir: &Path) -> String {
 }
 
 /// All rules at all depths; how many are broken.
-fn rules(args: &DriversArgs, library: &str, path: String) -> Result<u32> {
-    let driver = registry::driver("plugin")?;
-    let said = &Plugin::load(library)?.description;
+fn rules(
+    args: &DriversArgs,
+    target: TargetPlan,
+    said: &PluginDescription,
+    path: String,
+) -> Result<u32> {
+    let driver = registry::driver(&target.driver)?;
     // What lies in the directory of the check is its own; what the user named is not.
     let own = args.path.is_none();
-    let mut target = TargetPlan {
-        driver: "plugin".to_owned(),
-        path: Some(path.clone()),
-        destroy: own,
-        ..TargetPlan::default()
-    };
-    target.options.insert("library".to_owned(), library.into());
+    let mut target = TargetPlan { path: Some(path.clone()), destroy: own, ..target };
     for option in &args.options {
         let (name, value) = option
             .split_once('=')

@@ -16,6 +16,7 @@ pub mod ownership;
 mod path_error;
 mod patience;
 pub mod plugin;
+pub mod process;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;

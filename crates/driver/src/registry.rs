@@ -13,6 +13,7 @@ pub static DRIVERS: &[&dyn Driver] = &[
     #[cfg(feature = "s3")]
     &crate::s3::S3,
     &crate::plugin::PluginDriver,
+    &crate::process::ProcessDriver,
     &crate::null::NullDriver,
     &crate::sim::SimDriver,
 ];

@@ -317,8 +317,12 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
         live.step(p);
         !stop.stopped()
     })?;
-    if let Some((_, cost)) = target.facts().into_iter().find(|(name, _)| name == "bridge.cost") {
-        output::note(&format!("the bridge to the plug-in costs {cost}"));
+    for (name, fact) in target.facts() {
+        match name.as_str() {
+            "bridge.cost" => output::note(&format!("the bridge to the plug-in costs {fact}")),
+            "bridge.crowded" => output::note(&fact),
+            _ => {}
+        }
     }
     let can = registry::driver(&plan.target.driver)?.capabilities(&plan.target)?;
     let id = &run.run_id;

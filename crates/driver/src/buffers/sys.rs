@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Alignment of every slot buffer; fits direct I/O on any device with blocks up to 4 KiB.
 pub const PAGE: usize = 4096;
@@ -23,6 +24,9 @@ pub struct Buffers {
     stride: usize,
     slots: usize,
 }
+
+// SAFETY: the mapping is this value's own, and nothing about it depends on the thread.
+unsafe impl Send for Buffers {}
 
 impl Buffers {
     /// `slots` zeroed buffers of `size` bytes. Errors: `ENOMEM` when there is not that much memory.
@@ -59,6 +63,31 @@ impl Buffers {
         };
         let base: NonNull<u8> = NonNull::new(base.cast()).ok_or_else(too_big)?;
         Ok(Buffers { base, len, size, stride, slots })
+    }
+
+    /// Bytes that `slots` buffers of `size` bytes take in a file: each begins at a page. Errors: `ENOMEM` when no
+    /// memory has that many.
+    pub fn file_len(slots: u32, size: u64) -> io::Result<u64> {
+        let stride = size.max(1).checked_next_multiple_of(PAGE as u64);
+        let bytes = stride.and_then(|stride| stride.checked_mul(u64::from(slots.max(1))));
+        let fits = bytes.filter(|bytes| i64::try_from(*bytes).is_ok());
+        fits.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+    }
+
+    /// `slots` buffers of `size` bytes in the file `fd` from `offset` on, a multiple of a page, shared with another
+    /// process. The file has [`Buffers::file_len`] bytes from there on and is sealed against shrinking. What the other
+    /// process writes may change at any time: it is data, and copied before it is judged. Errors: the system's.
+    pub fn shared(fd: impl AsFd, offset: u64, slots: u32, size: u64) -> io::Result<Buffers> {
+        let too_big = |_| io::Error::from_raw_os_error(libc::ENOMEM);
+        let len = usize::try_from(Buffers::file_len(slots, size)?).map_err(too_big)?;
+        let size = usize::try_from(size).map_err(too_big)?;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address that the kernel chooses aliases nothing of this process; the seal
+        // keeps the file as long as it is, so that no access can fault, and all bytes are valid data.
+        let base = unsafe { mmap(std::ptr::null_mut(), len, prot, flags, fd, offset)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let slots = slots.max(1) as usize;
+        Ok(Buffers { base, len, size, stride: len / slots, slots })
     }
 
     /// The buffer of `slot`.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
 use taillight_core::{Error, OpKind, Result, suggest};
 
-use super::PluginOptions;
+use super::PluginUse;
 
 /// Deepest queue of a session: slots of a token.
 const DEEPEST: u32 = 4096;
@@ -59,6 +59,9 @@ pub struct PluginDescription {
     admin: Vec<String>,
     #[serde(default)]
     pub options: Vec<PluginOption>,
+    /// Names of the host's own options, which stand beside these.
+    #[serde(skip)]
+    host: &'static [&'static str],
     /// Words that this host does not know.
     #[serde(flatten)]
     pub unknown: serde_json::Map<String, Value>,
@@ -80,13 +83,13 @@ pub struct PluginOption {
 }
 
 impl PluginDescription {
-    /// Reads the words. Errors: `Unavailable`, saying what is wrong and where.
-    pub fn parse(text: &str) -> Result<PluginDescription> {
+    /// Reads the words; `host` names the host's own options. Errors: `Unavailable`, saying what is wrong and where.
+    pub fn parse(text: &str, host: &'static [&'static str]) -> Result<PluginDescription> {
         let bad = |what: &str| {
             Error::unavailable(format!("what the plug-in says of itself {what}"))
                 .hint("sdk/taillight_driver.h lists the words of `describe`")
         };
-        let said: PluginDescription = serde_json::from_str(text).map_err(|e| {
+        let mut said: PluginDescription = serde_json::from_str(text).map_err(|e| {
             let what = if e.is_data() { "lacks a word, or has a wrong one" } else { "is no JSON" };
             bad(what).source(e)
         })?;
@@ -108,7 +111,7 @@ impl PluginDescription {
             return Err(bad("names an action that there is not").with("admin", word));
         }
         for option in &said.options {
-            if PluginOptions::NAMES.contains(&option.name.as_str()) {
+            if host.contains(&option.name.as_str()) {
                 return Err(
                     bad("has an option whose name is the host's").with("option", &option.name)
                 );
@@ -118,6 +121,7 @@ impl PluginDescription {
                     .with("option", &option.name)
             })?;
         }
+        said.host = host;
         Ok(said)
     }
 
@@ -131,7 +135,7 @@ impl PluginDescription {
     }
 
     /// What it can do, as the rest of the program asks it.
-    pub fn capabilities(&self, options: &PluginOptions) -> Capabilities {
+    pub fn capabilities(&self, options: &PluginUse) -> Capabilities {
         let kinds = if self.keyed() { &KEYED_OPS[..] } else { &FILE_OPS[..] };
         let mut all = ops(&self.ops, kinds).unwrap_or_default();
         let mut batches = ops(&self.batches, &BATCH_OPS).unwrap_or_default();
@@ -161,7 +165,7 @@ impl PluginDescription {
             stores_data: self.stores_data,
             guarded: self.stores_data,
             admin,
-            facts: DriverFacts { kind, in_process: true, ..DriverFacts::default() },
+            facts: DriverFacts { kind, in_process: !options.apart, ..DriverFacts::default() },
             ..Capabilities::default()
         }
     }
@@ -181,7 +185,7 @@ impl PluginDescription {
         for (name, value) in written {
             let Some(default) = all.get_mut(name) else {
                 let known =
-                    self.options.iter().map(|o| o.name.as_str()).chain(PluginOptions::NAMES);
+                    self.options.iter().map(|o| o.name.as_str()).chain(self.host.iter().copied());
                 let known: Vec<_> = known.collect();
                 return Err(Error::usage(format!(
                     "plug-in `{}` has no option `{name}`",
@@ -236,24 +240,25 @@ fn toml_of(value: &Value) -> Option<toml::Value> {
 mod tests {
     use super::*;
 
+    const HOST: &[&str] = &["library"];
     const STORE: &str = r#"{"name": "s", "kind": "keyed", "ops": ["get", "update", "delete"], "newer": 1,
         "options": [{"name": "cache", "default": 4}, {"name": "share", "default": 0.5}]}"#;
 
     #[test]
     fn what_is_left_out_is_the_careful_choice() {
-        let said = PluginDescription::parse(STORE).unwrap();
-        let can = said.capabilities(&PluginOptions::default());
+        let said = PluginDescription::parse(STORE, HOST).unwrap();
+        let can = said.capabilities(&PluginUse::default());
         assert!(can.guarded && can.stores_data && can.keyed() && can.max_depth == 1 && !can.sync);
         assert!(can.ops.contains(&OpKind::Rmw) && can.batches.is_empty());
         assert_eq!(can.admin, [AdminAction::Flush, AdminAction::Purge]);
         assert_eq!(said.unknown.keys().collect::<Vec<_>>(), ["newer"]);
-        let options = PluginOptions { read_only: true, ..PluginOptions::default() };
+        let options = PluginUse { read_only: true, ..PluginUse::default() };
         assert_eq!(said.capabilities(&options).ops, [OpKind::Get]);
     }
 
     #[test]
     fn options_have_the_type_of_their_default() {
-        let said = PluginDescription::parse(STORE).unwrap();
+        let said = PluginDescription::parse(STORE, HOST).unwrap();
         let complete = |text: &str| said.complete(&text.parse().unwrap());
         assert_eq!(complete("cache = 7\nshare = 1").unwrap()["share"].as_float(), Some(1.0));
         assert_eq!(complete("").unwrap()["cache"].as_integer(), Some(4));
@@ -291,7 +296,7 @@ mod tests {
                 "no truth value",
             ),
         ] {
-            let e = PluginDescription::parse(text).unwrap_err();
+            let e = PluginDescription::parse(text, HOST).unwrap_err();
             assert!(e.message().contains(says), "{text}: {e}");
         }
     }

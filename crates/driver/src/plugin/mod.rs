@@ -4,14 +4,16 @@
 //! host's mark is a record in the store, and the cost of the bridge is measured before each run. The library runs in
 //! this process, which nothing protects from its crash.
 
+mod carrier;
 mod cost;
 mod describe;
 mod mark;
 mod session;
-mod sys;
+pub(crate) mod sys;
 mod target;
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,8 +26,11 @@ use taillight_core::{Error, Result};
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
+use crate::process::{DriverProgram, ProcessDriver, ProcessOptions};
+use carrier::PluginCarrier;
 pub use describe::PluginDescription;
 use sys::PluginLibrary;
+pub(crate) use target::{PluginTarget, check};
 
 /// Options of the driver `plugin`; beside them stand those of the plug-in itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -45,12 +50,23 @@ impl DriverOptions for PluginOptions {}
 
 impl PluginOptions {
     /// What no option of a plug-in may be called.
-    pub const NAMES: [&str; 3] = ["library", "keep", "read_only"];
+    const NAMES: &[&str] = &["library", "keep", "read_only"];
 }
 
-/// A plug-in in this process, and what it says of itself.
+/// How the host uses a plug-in, whatever carries it.
+#[derive(Debug, Clone, Default)]
+pub struct PluginUse {
+    /// The library or the command, as the job has it.
+    pub name: String,
+    pub keep: bool,
+    pub read_only: bool,
+    /// It runs in a process of its own.
+    pub apart: bool,
+}
+
+/// A plug-in that is there, and what it says of itself.
 pub struct Plugin {
-    library: PluginLibrary,
+    carrier: PluginCarrier,
     pub description: PluginDescription,
 }
 
@@ -58,21 +74,52 @@ pub struct Plugin {
 static LOADED: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Loads it once. Errors: `Usage` without a name, `Unavailable` when it cannot be used.
+    /// Loads a library once. Errors: `Usage` without a name, `Unavailable` when it cannot be used.
     pub fn load(name: &str) -> Result<&'static Plugin> {
         if name.is_empty() {
             return Err(Error::usage("the driver `plugin` needs a library")
                 .of_field("library")
                 .hint("name it: --set target.options.library=./mine.so; docs/stores.md says what there is"));
         }
+        Plugin::once(name, || {
+            let library = PluginLibrary::load(name)?;
+            let described = library.describe();
+            let parse = |text: String| PluginDescription::parse(&text, PluginOptions::NAMES);
+            let description = described.and_then(parse).map_err(|e| e.with("library", name))?;
+            Ok(Plugin { carrier: PluginCarrier::Library(library), description })
+        })
+    }
+
+    /// Starts a program once, and again when it ended. Errors: `Usage` when it is none that serves operations.
+    pub fn start(options: &ProcessOptions) -> Result<&'static Plugin> {
+        let patience = Duration::from_nanos(options.patience.0);
+        let plugin = Plugin::once(&options.command, || {
+            let (program, text) = DriverProgram::start(&options.command, patience)?;
+            let described = PluginDescription::parse(&text, ProcessOptions::NAMES);
+            // The job names a program that is no driver: nothing was touched.
+            let description = described.map_err(|e| {
+                Error::usage(e.to_string())
+                    .with("command", &options.command)
+                    .hint_some(e.hint_text().map(str::to_owned))
+            })?;
+            Ok(Plugin { carrier: PluginCarrier::Program(program), description })
+        })?;
+        if let PluginCarrier::Program(program) = &plugin.carrier {
+            program.set_patience(patience);
+        }
+        Ok(plugin)
+    }
+
+    fn once(name: &str, make: impl FnOnce() -> Result<Plugin>) -> Result<&'static Plugin> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.retain(|(_, plugin)| match &plugin.carrier {
+            PluginCarrier::Library(_) => true,
+            PluginCarrier::Program(program) => program.is_alive(),
+        });
         if let Some((_, plugin)) = loaded.iter().find(|(known, _)| known == name) {
             return Ok(plugin);
         }
-        let library = PluginLibrary::load(name)?;
-        let description = library.describe().and_then(|text| PluginDescription::parse(&text));
-        let description = description.map_err(|e| e.with("library", name))?;
-        let plugin: &'static Plugin = Box::leak(Box::new(Plugin { library, description }));
+        let plugin: &'static Plugin = Box::leak(Box::new(make()?));
         loaded.push((name.to_owned(), plugin));
         Ok(plugin)
     }
@@ -81,23 +128,52 @@ impl Plugin {
 /// Options of the host and those of the plug-in, apart.
 pub struct PluginSettings {
     plugin: &'static Plugin,
-    options: PluginOptions,
+    options: PluginUse,
     /// All of the plug-in's own.
     own: toml::Table,
+    /// All of the host's.
+    host: toml::Table,
 }
 
 impl PluginSettings {
-    /// From options as written. Errors: `Usage` for options that are not there; as [`Plugin::load`].
+    /// From options as written, of either driver. Errors: `Usage` for options that are not there; as
+    /// [`Plugin::load`] and [`Plugin::start`].
     pub fn of(target: &TargetPlan) -> Result<PluginSettings> {
+        let apart = target.driver == ProcessDriver::NAME;
+        let names = if apart { ProcessOptions::NAMES } else { PluginOptions::NAMES };
         let (mut host, mut own) = (toml::Table::new(), toml::Table::new());
         for (name, value) in &target.options {
-            let side =
-                if PluginOptions::NAMES.contains(&name.as_str()) { &mut host } else { &mut own };
+            let side = if names.contains(&name.as_str()) { &mut host } else { &mut own };
             side.insert(name.clone(), value.clone());
         }
-        let options = PluginOptions::parse(PluginDriver::NAME, &host)?;
-        let plugin = Plugin::load(&options.library)?;
-        Ok(PluginSettings { own: plugin.description.complete(&own)?, options, plugin })
+        let (plugin, options, host) = if apart {
+            let asked = ProcessOptions::parse(ProcessDriver::NAME, &host)?;
+            let host = complete(&asked)?;
+            let plugin = Plugin::start(&asked)?;
+            let ProcessOptions { command: name, keep, read_only, .. } = asked;
+            (plugin, PluginUse { name, keep, read_only, apart }, host)
+        } else {
+            let asked = PluginOptions::parse(PluginDriver::NAME, &host)?;
+            let host = complete(&asked)?;
+            let plugin = Plugin::load(&asked.library)?;
+            let PluginOptions { library: name, keep, read_only } = asked;
+            (plugin, PluginUse { name, keep, read_only, apart }, host)
+        };
+        Ok(PluginSettings { own: plugin.description.complete(&own)?, options, plugin, host })
+    }
+
+    /// All options with every default filled in.
+    pub fn resolved(mut self) -> toml::Table {
+        self.host.extend(self.own);
+        self.host
+    }
+
+    pub fn description(&self) -> &'static PluginDescription {
+        &self.plugin.description
+    }
+
+    pub fn capabilities(&self) -> Capabilities {
+        self.plugin.description.capabilities(&self.options)
     }
 }
 
@@ -119,20 +195,16 @@ impl Driver for PluginDriver {
         OptionSet::of::<PluginOptions>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        let settings = PluginSettings::of(target)?;
-        let mut all = complete(&settings.options)?;
-        all.extend(settings.own);
-        Ok(all)
+        PluginSettings::of(target).map(PluginSettings::resolved)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let settings = PluginSettings::of(target)?;
-        Ok(settings.plugin.description.capabilities(&settings.options))
+        PluginSettings::of(target).map(|settings| settings.capabilities())
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        target::check(spec).map(drop)
+        check(spec).map(drop)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(target::PluginTarget::open(spec)?))
+        Ok(Box::new(PluginTarget::open(spec)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -157,12 +229,18 @@ pub mod testing {
     /// Compiles a C file to a library in the directory of temporary files, under a name of its own. Errors: what
     /// the compiler says, or that there is none.
     pub fn compile(source: &Path) -> Result<PathBuf, String> {
-        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+        build(&[source.to_owned()], &["-shared", "-fPIC"])
+    }
+
+    /// As [`compile`]: a program, unless `flags` say otherwise.
+    fn build(sources: &[PathBuf], flags: &[&str]) -> Result<PathBuf, String> {
+        let stem = sources[0].file_stem().unwrap_or_default().to_string_lossy();
         let out = std::env::temp_dir();
-        let out = out.join(format!("taillight-plugin-{stem}-{}.so", std::process::id()));
+        let kind = if flags.is_empty() { "program" } else { "so" };
+        let out = out.join(format!("taillight-plugin-{stem}-{}.{kind}", std::process::id()));
         let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]);
-        cc.arg("-I").arg(sdk()).arg("-o").arg(&out).arg(source);
+        cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
+        cc.arg("-I").arg(sdk()).arg("-o").arg(&out).args(sources);
         let made = cc.output().map_err(|e| format!("no C compiler: {e}"))?;
         match made.status.success() {
             true => Ok(out),
@@ -176,5 +254,19 @@ pub mod testing {
             .iter()
             .map(|name| compile(&sdk().join("examples/c").join(name)))
             .collect()
+    }
+
+    /// The examples of programs, as commands: the store in Python where there is one, and plug-ins in C, each made
+    /// a program by the same few lines.
+    pub fn programs() -> Result<Vec<String>, String> {
+        let sdk = sdk().canonicalize().map_err(|e| e.to_string())?;
+        let c = sdk.join("examples/c");
+        let mut all = vec![format!("python3 {}", sdk.join("examples/dict.py").display())];
+        for sources in
+            [vec![sdk.join("examples/dict.c")], vec![c.join("records.c"), c.join("serve.c")]]
+        {
+            all.push(build(&sources, &[])?.display().to_string());
+        }
+        Ok(all)
     }
 }

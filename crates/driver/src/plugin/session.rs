@@ -12,8 +12,8 @@ use taillight_core::op::SyncKind;
 use taillight_core::probe::{SLOT_BITS, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
-use super::sys::{PluginDone, PluginHandle, PluginOp, PluginQueue};
-use crate::buffers::Buffers;
+use super::carrier::{PluginHandle, PluginQueue};
+use super::sys::{PluginDone, PluginOp};
 use crate::contract::{Completion, Session, Submitted};
 use crate::kv::rules::WorkloadRules;
 use crate::kv::written::SessionKeys;
@@ -96,7 +96,7 @@ pub struct PluginSession {
 
 impl PluginSession {
     /// A session of the opened target. Errors: `Unavailable` when there is no memory, or the plug-in refuses.
-    pub fn new(target: &Arc<PluginHandle>, seat: PluginSeat) -> Result<PluginSession> {
+    pub fn new(target: &PluginHandle, seat: PluginSeat) -> Result<PluginSession> {
         let depth = seat.depth.max(1);
         let longest = seat.rules.as_ref().map_or(KEY_MAX, |r| r.format.longest());
         let keys = match seat.rules {
@@ -104,14 +104,10 @@ impl PluginSession {
             Some(_) => (longest + 4) * seat.batch.max(1) as usize,
         };
         let keys_at = (seat.buffer_size as usize).next_multiple_of(64);
-        let no_memory = |e| {
-            Error::unavailable("not enough memory for the buffers of a session")
-                .source(e)
-                .hint("use a smaller depth or smaller blocks")
-        };
-        let memory = Buffers::new(depth, (keys_at + keys) as u64).map_err(no_memory)?;
+        let bytes = (keys_at + keys) as u64;
+        let mut queue = target.session(seat.worker, depth, bytes, seat.buffer_size)?;
+        let memory = queue.memory();
         let stride = if depth > 1 { memory.ptr(1) as u64 - memory.ptr(0) as u64 } else { 0 };
-        let queue = target.session(seat.worker, depth, memory, seat.buffer_size)?;
         let none = LiveOp { tag: 0, token: Token(0), counted: false, synced: false };
         Ok(PluginSession {
             queue: Some(queue),
@@ -178,7 +174,7 @@ impl PluginSession {
         let Some(queue) = self.queue.as_mut() else {
             return Err(Error::internal("a session that was given up"));
         };
-        let out = &mut queue.memory.slot(slot)[self.keys_at..];
+        let out = &mut queue.memory().slot(slot)[self.keys_at..];
         if count <= 1 {
             let key = rules.format.write(keys.next().unwrap_or(0), &mut self.key);
             out[..key.len()].copy_from_slice(key);
@@ -221,7 +217,7 @@ impl PluginSession {
                 Ok(Submitted::Queued)
             }
             (1, 0) => Err(never_ends()),
-            _ => Err(odd_answer(taken, 1, ended)),
+            _ => Err(odd_answer(self.queue()?, taken, 1, ended)),
         }
     }
 
@@ -282,7 +278,7 @@ impl PluginSession {
             || ended as usize > taken as usize + self.in_flight as usize
             || ended as usize > most
         {
-            return Err(odd_answer(taken, most, ended));
+            return Err(odd_answer(self.queue()?, taken, most, ended));
         }
         self.pending.drain(..taken as usize);
         self.in_flight = self.in_flight + taken as u32 - ended;
@@ -307,9 +303,10 @@ impl PluginSession {
             return Err(Error::internal("a session that was given up"));
         };
         let came = queue.poll(&mut done[..room], min.min(room as u32), until);
+        let lost = (came < 0).then(|| queue.lost(came));
         self.done = done;
-        if came < 0 {
-            return Err(Error::target("the plug-in says that a session is lost").with("code", came));
+        if let Some(lost) = lost {
+            return Err(lost);
         }
         if came as usize > room {
             return Err(broken("it ends more operations than are in flight")
@@ -344,9 +341,9 @@ fn never_ends() -> Error {
 }
 
 #[cold]
-fn odd_answer(taken: i32, given: usize, ended: u32) -> Error {
+fn odd_answer(queue: &PluginQueue, taken: i32, given: usize, ended: u32) -> Error {
     match taken {
-        ..0 => Error::target("the plug-in says that a session is lost").with("code", taken),
+        ..0 => queue.lost(taken),
         0 => broken("it accepts no operation while none is in flight"),
         _ => broken("it accepts or ends more operations than it was given")
             .with("given", given)
@@ -359,7 +356,7 @@ impl Session for PluginSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         let size = self.seat.buffer_size as usize;
         match self.queue.as_mut() {
-            Some(queue) => &mut queue.memory.slot(slot)[..size],
+            Some(queue) => &mut queue.memory().slot(slot)[..size],
             None => &mut [],
         }
     }
@@ -490,7 +487,7 @@ impl HostSession {
         made.sync = u8::from(kind.writes() && flags & MARK != 0);
         made.key_len = key.len() as u32;
         let keys_at = self.0.keys_at;
-        let out = &mut self.0.queue()?.memory.slot(0)[keys_at..];
+        let out = &mut self.0.queue()?.memory().slot(0)[keys_at..];
         let fits = out.get_mut(..key.len()).ok_or_else(|| Error::internal("a key too long"))?;
         fits.copy_from_slice(key);
         let taken = self.0.take(made, &op, 0, Token::new(1, 0));

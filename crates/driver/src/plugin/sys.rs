@@ -75,6 +75,12 @@ pub struct PluginShape {
     pub file_size: u64,
 }
 
+impl PluginShape {
+    pub fn new(align: u32, file_size: u64) -> PluginShape {
+        PluginShape { size: size_of::<PluginShape>() as u32, align, file_size }
+    }
+}
+
 #[repr(C)]
 struct PluginSessionSpec {
     size: u32,
@@ -256,31 +262,30 @@ fn asked(what: &str, call: impl FnOnce(Said, usize) -> c_int) -> Result<c_int> {
 }
 
 /// An opened target of a plug-in.
-pub struct PluginHandle {
+pub struct LibraryTarget {
     library: &'static PluginLibrary,
     target: *mut c_void,
 }
 
 // SAFETY: by the contract calls for a target may come from any thread; the plug-in looks after its own data.
-unsafe impl Send for PluginHandle {}
+unsafe impl Send for LibraryTarget {}
 // SAFETY: as above.
-unsafe impl Sync for PluginHandle {}
+unsafe impl Sync for LibraryTarget {}
 
-impl PluginHandle {
+impl LibraryTarget {
     /// Opens by a plan in JSON. Errors: `Unavailable` with the plug-in's words.
     pub fn open(
         library: &'static PluginLibrary,
         plan: &str,
         file_size: u64,
-    ) -> Result<(PluginHandle, PluginShape)> {
-        let size = size_of::<PluginShape>() as u32;
-        let mut shape = PluginShape { size, align: 1, file_size };
+    ) -> Result<(LibraryTarget, PluginShape)> {
+        let mut shape = PluginShape::new(1, file_size);
         let mut target = std::ptr::null_mut();
         // SAFETY: the pointers are good for the call, and of the types that the header gives.
         asked("open the target", |said, len| unsafe {
             (library.open)(PluginText::of(plan), &mut target, &mut shape, said, len)
         })?;
-        Ok((PluginHandle { library, target }, shape))
+        Ok((LibraryTarget { library, target }, shape))
     }
 
     /// Performs an action; its answer. Errors: `Unavailable` with the plug-in's words, or when it has none.
@@ -315,7 +320,7 @@ impl PluginHandle {
         depth: u32,
         mut memory: Buffers,
         slot_size: u64,
-    ) -> Result<PluginQueue> {
+    ) -> Result<LibraryQueue> {
         let all = memory.all();
         let spec = PluginSessionSpec {
             size: size_of::<PluginSessionSpec>() as u32,
@@ -331,11 +336,11 @@ impl PluginHandle {
         asked("make a session", |said, len| unsafe {
             (self.library.session)(self.target, &spec, &mut session, said, len)
         })?;
-        Ok(PluginQueue { session, memory, target: Arc::clone(self) })
+        Ok(LibraryQueue { session, memory, target: Arc::clone(self) })
     }
 }
 
-impl Drop for PluginHandle {
+impl Drop for LibraryTarget {
     fn drop(&mut self) {
         // SAFETY: opened in `open`, closed once; sessions hold references, so that none is left.
         unsafe { (self.library.close)(self.target) };
@@ -343,16 +348,16 @@ impl Drop for PluginHandle {
 }
 
 /// A plug-in's session with the memory it works in. Stays on one thread at a time.
-pub struct PluginQueue {
+pub struct LibraryQueue {
     session: *mut c_void,
     pub memory: Buffers,
-    target: Arc<PluginHandle>,
+    target: Arc<LibraryTarget>,
 }
 
 // SAFETY: by the contract a session is used by one thread at a time, of which nobody says that it stays the same.
-unsafe impl Send for PluginQueue {}
+unsafe impl Send for LibraryQueue {}
 
-impl PluginQueue {
+impl LibraryQueue {
     /// Hands operations over: how many were accepted, or less than 0, and how many ends are in `done`.
     #[inline]
     pub fn submit(&mut self, ops: &[PluginOp], done: &mut [PluginDone]) -> (i32, u32) {
@@ -380,7 +385,7 @@ impl PluginQueue {
     }
 }
 
-impl Drop for PluginQueue {
+impl Drop for LibraryQueue {
     fn drop(&mut self) {
         // SAFETY: made in `session`, closed once and with nothing in flight; the memory goes after this.
         unsafe { (self.target.library.close_session)(self.session) };

@@ -7,10 +7,10 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 
+use super::carrier::{PluginCarrier, PluginHandle};
 use super::cost::{self, BridgeCost};
 use super::mark::{MARK_MAX, MarkKeeper, PluginIdentity, PluginMark};
 use super::session::{HostSession, PluginSeat, PluginSession, StoreTime};
-use super::sys::PluginHandle;
 use super::{Plugin, PluginSettings};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
@@ -41,8 +41,8 @@ pub fn check(spec: &OpenSpec<'_>) -> Result<PluginRequest> {
     let plan = spec.plan;
     let settings = PluginSettings::of(&plan.target)?;
     let said = &settings.plugin.description;
-    let can = said.capabilities(&settings.options);
-    let name = plan.target.path.as_deref().unwrap_or(&settings.options.library);
+    let can = settings.capabilities();
+    let name = plan.target.path.as_deref().unwrap_or(&settings.options.name);
     let named = NamedTarget::of(name);
     let real = |path: &str| std::fs::canonicalize(path).ok();
     let same = |other: &str| other == name || real(other).is_some_and(|r| Some(r) == real(name));
@@ -84,7 +84,7 @@ fn updates_fields(w: &WorkloadPlan) -> bool {
 /// The target.
 pub struct PluginTarget {
     plugin: &'static Plugin,
-    handle: Arc<PluginHandle>,
+    handle: PluginHandle,
     can: Capabilities,
     rules: Vec<WorkloadRules>,
     /// Records of the largest batch of each workload.
@@ -110,8 +110,7 @@ impl PluginTarget {
         let PluginRequest { settings, can, rules, named, confirmed } = asked;
         let plugin = settings.plugin;
         let size = plan.target.size.map_or(0, |s| s.0);
-        let (handle, shape) =
-            PluginHandle::open(&plugin.library, &plan_json(spec, &settings)?, size)?;
+        let (handle, shape) = plugin.carrier.open(&plan_json(spec, &settings)?, size)?;
         let geometry = match can.keyed() {
             true => Geometry::keyed(),
             false => Geometry {
@@ -124,7 +123,7 @@ impl PluginTarget {
         let count = plan.workloads.iter().filter_map(|w| w.keys.as_ref()).map(|k| k.count).max();
         let mut target = PluginTarget {
             plugin,
-            handle: Arc::new(handle),
+            handle,
             can,
             rules,
             batches: plan.workloads.iter().map(|w| w.batch).collect(),
@@ -221,7 +220,7 @@ impl PluginTarget {
             keep: true,
             rules: None,
             submit_batch: self.plugin.description.submit_batch,
-            polls: self.plugin.library.can_poll(),
+            polls: self.plugin.carrier.can_poll(),
             time: Arc::default(),
             // What the host writes is no record of the run.
             written: WrittenKeys::of(&Plan::default()).session(),
@@ -251,8 +250,16 @@ impl PluginTarget {
             }
         };
         add("store.version", said.version.clone());
-        let file = self.plugin.library.file.as_deref().map(Path::display);
-        add("store.library", file.map(|f| f.to_string()).unwrap_or_default());
+        match &self.plugin.carrier {
+            PluginCarrier::Library(library) => {
+                let file = library.file.as_deref().map(Path::display);
+                add("store.library", file.map(|f| f.to_string()).unwrap_or_default());
+            }
+            PluginCarrier::Program(program) => {
+                add("store.command", program.command().to_owned());
+                add("bridge.crowded", crowded(spec.plan));
+            }
+        }
         add("store.path", spec.plan.target.path.clone().unwrap_or_default());
         let costs: Vec<String> = costs.iter().map(ToString::to_string).collect();
         add("bridge.cost", costs.join("; "));
@@ -286,6 +293,19 @@ impl PluginTarget {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether workers and the threads of a program, one each, have to wait for each other's CPU, in words.
+fn crowded(plan: &Plan) -> String {
+    let workers: u64 = plan.workloads.iter().map(|w| u64::from(w.workers)).sum();
+    let cpus = std::thread::available_parallelism().map_or(u64::MAX, |n| n.get() as u64);
+    match workers.saturating_mul(2) > cpus {
+        true => format!(
+            "{workers} workers and as many threads of the plug-in spin on {cpus} CPUs: they wait for each other, \
+             which is in every figure; use fewer workers"
+        ),
+        false => String::new(),
     }
 }
 
@@ -338,7 +358,7 @@ impl Target for PluginTarget {
             keep: spec.keep,
             rules: self.rules.get(workload).cloned(),
             submit_batch: self.plugin.description.submit_batch,
-            polls: self.plugin.library.can_poll(),
+            polls: self.plugin.carrier.can_poll(),
             time,
             written: self.written.session(),
         };
@@ -382,7 +402,10 @@ impl Target for PluginTarget {
         self.handle.sample(out);
     }
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.end()
+        let ended = self.end();
+        // The host's own session with it.
+        self.mark = None;
+        ended.and(self.handle.close())
     }
 }
 

@@ -152,7 +152,7 @@ pub struct DriversArgs {
     pub json: bool,
     /// Check whether a plug-in, a file *.so or the command of a program, keeps the contract, rule by rule; exit
     /// code 7 where it does not.
-    #[arg(long, value_name = "LIBRARY|COMMAND", conflicts_with_all = ["name", "markdown", "json"])]
+    #[arg(long, value_name = "PLUGIN", conflicts_with_all = ["name", "markdown", "json"])]
     pub check: Option<String>,
     /// With --check: `target.path` for the plug-in. Default: a file in a new directory.
     #[arg(long, value_name = "PATH", requires = "check")]

@@ -326,7 +326,7 @@ impl PluginSession {
 #[cold]
 fn broken(how: &str) -> Error {
     Error::target(format!("the plug-in breaks the contract: {how}"))
-        .hint("taillight drivers --check LIBRARY says what else is wrong with it")
+        .hint("taillight drivers --check PLUGIN says what else is wrong with it")
 }
 
 #[cold]
@@ -398,6 +398,9 @@ impl Session for PluginSession {
 
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         let polled = self.poll_until(min, until, out);
+        if polled.is_err() {
+            self.end_all(out);
+        }
         self.kept(polled)
     }
 
@@ -407,6 +410,17 @@ impl Session for PluginSession {
 }
 
 impl PluginSession {
+    /// Operations of a plug-in that is lost, or broke the contract, end as failures of the store. It still has their
+    /// slots.
+    #[cold]
+    fn end_all(&mut self, out: &mut Vec<Completion>) {
+        let live = self.live.iter_mut().filter(|live| live.tag != 0);
+        out.extend(live.map(|live| {
+            live.tag = 0;
+            Completion::failed(live.token, Status::STORE)
+        }));
+    }
+
     fn poll_until(
         &mut self,
         min: u32,

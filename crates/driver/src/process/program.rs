@@ -171,7 +171,7 @@ impl DriverProgram {
         let why = self.why.get().map_or("it does not answer", String::as_str);
         Error::target(format!("the plug-in's process is lost: {why}"))
             .with("command", &self.command)
-            .hint("taillight drivers --check COMMAND says what else is wrong with it")
+            .hint("taillight drivers --check PLUGIN says what else is wrong with it")
     }
 
     /// Asks, with a descriptor where there is one: its answer. Errors: `Unavailable` with its words when it refuses

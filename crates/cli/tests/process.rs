@@ -1,0 +1,137 @@
+//! The driver `process` through the binary: stores in Python and C, and programs with one fault each.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{scratch, taillight, text};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// The stores of the SDK as commands, the one in C compiled into `dir`.
+fn stores(dir: &Path) -> [String; 2] {
+    let root = root();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]);
+    cc.arg(root.join("sdk")).arg("-o").arg(dir.join("dict")).arg(root.join("sdk/examples/dict.c"));
+    let made = cc.output().expect("a C compiler");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    ["./dict".to_owned(), format!("python3 {}", root.join("sdk/examples/dict.py").display())]
+}
+
+fn faulty(fault: &str) -> String {
+    let root = root();
+    let file = root.join("crates/cli/tests/process/faulty.py");
+    format!("python3 {} {fault} {}", file.display(), root.join("sdk").display())
+}
+
+/// Runs a program with further words: the exit code and all that was said, in one line.
+fn run(dir: &Path, command: &str, words: &str) -> (i32, String) {
+    let mut run = taillight(dir);
+    run.args(["run", "--driver", "process", "--output", "out"]);
+    run.args(["--set", &format!("target.options.command={command}")]);
+    let done = run.args(words.split_whitespace()).output().expect("a run");
+    let said = text(&done.stdout) + &text(&done.stderr);
+    (done.status.code().unwrap_or(-1), said.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn check(dir: &Path, command: &str) -> (i32, String) {
+    let done = taillight(dir).args(["drivers", "--check", command]).output().expect("a check");
+    (done.status.code().unwrap_or(-1), text(&done.stdout) + &text(&done.stderr))
+}
+
+/// What a run counted by operation: its name, how often it ended, and how often not well.
+fn counts(dir: &Path) -> Vec<(String, u64, u64)> {
+    let summary = std::fs::read(dir.join("out/summary.json")).expect("a summary");
+    let summary: serde_json::Value = serde_json::from_slice(&summary).expect("JSON");
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    let ops = summary["ops"].as_object().expect("operations").iter();
+    ops.map(|(op, of)| (op.clone(), number(&of["count"]), number(&of["errors"]))).collect()
+}
+
+#[test]
+fn the_same_job_counts_the_same_in_python_and_c() {
+    let dir = scratch();
+    let job = "--ops 3000 --set run.seed=7 --set workload.0.keys.count=200 --set workload.0.block_size=100B \
+               --set workload.0.mix.get=2 --set workload.0.mix.update=1 --set workload.0.mix.insert=1 \
+               --set verify.mode=inline";
+    let mut all = Vec::new();
+    for command in stores(dir.path()) {
+        let (code, said) = run(dir.path(), &command, job);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("the bridge to the plug-in costs "), "{said}");
+        all.push(counts(dir.path()));
+        std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
+    }
+    let sum: u64 = all[0].iter().map(|(_, count, _)| count).sum();
+    assert!(all[0] == all[1] && all[0].len() == 3 && sum == 3000, "{all:?}");
+}
+
+#[test]
+fn the_stores_of_the_sdk_keep_the_contract() {
+    let dir = scratch();
+    for command in stores(dir.path()) {
+        let (code, said) = check(dir.path(), &command);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("keeps the contract") && said.contains("... kept"), "{said}");
+    }
+    let (code, said) = check(dir.path(), &faulty("twice"));
+    assert!(code == 7 && said.contains("BROKEN"), "{code}: {said}");
+}
+
+#[test]
+fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
+    let dir = scratch();
+    for (fault, says) in [
+        ("exits", "process is lost: it ended with exit code 3"),
+        ("killed", "process is lost: it ended by signal 9"),
+        ("hangs", "process is lost: it hung: no operation ended for 2s"),
+        ("twice", "ended an operation that is not in flight"),
+        ("slot", "ended an operation that is not in flight"),
+        ("unknown", "ended an operation that is not in flight"),
+        ("many", "it ends more operations than are in flight"),
+    ] {
+        let words = "--ops 100000 --set target.options.patience=2s --set workload.0.keys.count=50";
+        let (code, said) = run(dir.path(), &faulty(fault), words);
+        assert!(code == 5 && said.contains(says), "{fault}: {code}: {said}");
+        let counts = counts(dir.path());
+        assert_eq!(counts, [("get".to_owned(), 100, 1)], "{fault}: {said}");
+        assert!(dir.path().join("out/ios.parquet").exists(), "{fault}");
+        std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
+    }
+    // A store that fails is no lost program: each failure is a record.
+    let (code, said) =
+        run(dir.path(), &faulty("fails"), "--ops 200 --set workload.0.keys.count=50");
+    assert!(code == 6 && said.contains("KeyError: 'lost'"), "{code}: {said}");
+}
+
+#[test]
+fn what_is_no_driver_is_named_before_anything_is_touched() {
+    let dir = scratch();
+    for (command, code, says) in [
+        ("", 2, "the driver `process` needs a command"),
+        ("no-such-program --x", 2, "cannot be started"),
+        ("python9 store.py", 2, "cannot be started"),
+        ("sleep 100", 2, "it hung: asked to say what it is, it did not answer in 1s"),
+        ("/bin/true", 2, "it ended with exit code 0"),
+        ("python3 absent.py", 2, "it ended with exit code 2"),
+        (&faulty("crashes"), 2, "it ended with exit code 1"),
+        (&faulty("abi"), 2, "another ABI than this host"),
+        (&faulty("json"), 2, "it answered what is no JSON"),
+        (&faulty("words"), 2, "lacks a word, or has a wrong one"),
+        (&faulty("refuses"), 4, "ValueError: not \"today\""),
+    ] {
+        let patience = if command == "sleep 100" { "1s" } else { "60s" };
+        let words = format!(
+            "--ops 10 --set target.options.patience={patience} --set workload.0.keys.count=50"
+        );
+        let (exit, said) = run(dir.path(), command, &words);
+        assert!(exit == code && said.contains(says), "{command}: {exit}\n{said}");
+        assert!(!dir.path().join("out").exists(), "{command}");
+    }
+    let (code, said) = run(dir.path(), &stores(dir.path())[0], "--set target.options.comand=1");
+    assert!(code == 2 && said.contains("did you mean `command`?"), "{code}: {said}");
+}

@@ -95,12 +95,12 @@ fn resolves(job: &ImportedJob) -> Result<()> {
 fn show(jobs: &[ImportedJob]) {
     let rows = || jobs.iter().flat_map(|job| &job.options);
     let sections: BTreeSet<&str> = rows().map(|row| row.section.as_str()).collect();
-    let mut uses: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut uses: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for row in rows() {
-        *uses.entry((&row.place, &row.option)).or_default() += 1;
+        uses.entry((&row.place, &row.option)).or_default().insert(&row.section);
     }
     let in_all = |row: &&OptionRow| {
-        sections.len() > 1 && uses[&(row.place.as_str(), row.option.as_str())] == sections.len()
+        sections.len() > 1 && uses[&(row.place.as_str(), row.option.as_str())] == sections
     };
     let of_all = jobs.len() > 1;
     let noted = |note: &&String| of_all && jobs.iter().all(|job| job.notes.contains(note));

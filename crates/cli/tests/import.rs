@@ -243,6 +243,10 @@ fn a_dry_run_says_what_becomes_of_each_option() {
         assert_eq!(out.matches(part).count(), 1, "once for all sections: {out}");
     }
     assert!(out.contains("job b\n  [b]  stonewall"), "{out}");
+    let text = "[a]\nsize=1m\nrate_iops=9\n[b]\nsize=2m\nrate_iops=9\n";
+    std::fs::write(dir.path().join("z.fio"), text).expect("written");
+    let (out, _) = run(dir.path(), &["import", "z.fio", "--dry-run"], 0);
+    assert!(out.contains("note: [a], [b]: times are due times"), "{out}");
 }
 
 #[test]

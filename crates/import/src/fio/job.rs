@@ -78,8 +78,7 @@ pub fn job(
     if group.iter().any(|s| s.verify) {
         job.verify.mode = VerifyMode::After;
     }
-    let mut seen = BTreeSet::new();
-    notes.retain(|n| seen.insert(n.clone()));
+    let notes = once(&notes);
     let shown: Vec<String> = names.iter().map(|n| format!("[{n}]")).collect();
     let source = format!("{file}: {}", shown.join(", "));
     let mut made = ImportedJob::new(name, &source, notes, &job)?;
@@ -87,6 +86,43 @@ pub fn job(
     made.needs = group.iter().flat_map(|s| s.target.needs.iter().cloned()).collect();
     Ok(made)
 }
+
+/// Notes without those that come again: of other sections or lines the same is said once, with all of them.
+fn once(notes: &[String]) -> Vec<String> {
+    // Who a note is about, and what it says of them.
+    let parts = |note: &str| -> Option<(&'static str, String, String)> {
+        if let Some((name, text)) = note.strip_prefix('[').and_then(|n| n.split_once("]: ")) {
+            return Some(("", format!("[{name}]"), format!(": {text}")));
+        }
+        let (number, text) = note.strip_prefix("line ")?.split_once(", ")?;
+        Some(("line", number.to_owned(), format!(", {text}")))
+    };
+    let mut told: Vec<(&str, Vec<String>, String)> = Vec::new();
+    for note in notes {
+        let (kind, who, text) = parts(note).unwrap_or(("", String::new(), note.clone()));
+        match told.iter_mut().find(|(of, _, said)| (*of, &*said) == (kind, &text)) {
+            Some((_, all, _)) if all.contains(&who) => {}
+            Some((_, all, _)) => all.push(who),
+            None => told.push((kind, vec![who], text)),
+        }
+    }
+    let shown = |(kind, all, text): (&str, Vec<String>, String)| {
+        let first = all[..all.len().min(MOST_NAMED)].join(", ");
+        let more = match all.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        match (kind, all.len()) {
+            ("line", 1) => format!("line {first}{text}"),
+            ("line", _) => format!("lines {first}{more}{text}"),
+            _ => format!("{first}{more}{text}"),
+        }
+    };
+    told.into_iter().map(shown).collect()
+}
+
+/// Sections or lines that one note names.
+const MOST_NAMED: usize = 4;
 
 /// Complains unless all sections say the same about what is one for a whole job.
 fn require_equal<T: PartialEq>(

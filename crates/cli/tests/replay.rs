@@ -124,6 +124,12 @@ fn bad_traces_are_refused_with_their_place_and_nothing_is_laid_out() {
     }
     let (_, err) = run_line(at, "run --driver memory --replay good", 2);
     assert!(err.contains("addressed by key"), "{err}");
+    write("log", "fio version 3 iolog\n0 x add\n0 x open\n0 x read 0 4096\n");
+    for (file, what) in [("log", "fio iolog version 3"), ("good", "MSR")] {
+        let (_, err) = run_line(at, &format!("run {file}"), 2);
+        assert!(err.contains("no job file but a recorded trace") && err.contains(what), "{err}");
+        assert!(err.contains(&format!("--replay {file}")), "{err}");
+    }
     let (_, err) = run_line(at, "trace cut", 2);
     assert!(err.contains("line: 30"), "{err}");
 }

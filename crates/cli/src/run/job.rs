@@ -6,6 +6,7 @@ use std::path::Path;
 use taillight_core::job::{FlagValue, Job};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result, regular};
+use taillight_engine::trace::TraceFile;
 use taillight_machine::Sys;
 use taillight_trace::memory_budget;
 
@@ -93,6 +94,12 @@ pub fn read(path: &Path) -> Result<JobSource> {
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the job file").with("path", &shown).source(e).hint(JOB_FILE_HINT)
     };
+    if let Some(format) = TraceFile::open(&shown).ok().and_then(|file| file.recognise()) {
+        let what = format!("this is no job file but a recorded trace ({})", format.name);
+        return Err(Error::usage(what).with("path", &shown).hint(format!(
+            "taillight trace {shown} says what it is, taillight run --path data/file --replay {shown} replays it"
+        )));
+    }
     let (name, input): (String, Box<dyn Read>) = match path == Path::new("-") {
         true => ("stdin".to_owned(), Box::new(std::io::stdin().lock())),
         false => (shown.clone(), Box::new(std::fs::File::open(path).map_err(cannot)?)),

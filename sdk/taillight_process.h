@@ -17,6 +17,8 @@
  * When the socket is closed the program ends. A file of a session holds, in native byte order:
  *   0    uint32: operations that the host has written      128  uint32: 1 while the program sleeps for them
  *   256  uint32: ends that the program has written         384  uint32: 1 while the host sleeps for them
+ *   132, 388 uint32, optional: the CPU on which the program, the host, woke or woke the other last, plus 1: who
+ *        shares it sleeps sooner
  *   4096 ring of tl_op, entries of them (a power of two), then ring of tl_done, as many
  *   slots_at: the memory that key_at and value_at are offsets in; a slot of slot_size bytes for each operation
  * Counts wrap; the place of entry n is n modulo entries. An entry is written before the count that tells of it (release
@@ -32,6 +34,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +45,8 @@
 #include <unistd.h>
 
 enum { TLP_OP_TAIL = 0, TLP_OP_WAITING = 128, TLP_DONE_TAIL = 256, TLP_DONE_WAITING = 384, TLP_ENTRIES = 4096 };
-enum { TLP_SPINS = 2000, TLP_BATCH = 64 };
+enum { TLP_OP_CPU = 132, TLP_DONE_CPU = 388 };
+enum { TLP_SPINS = 2000, TLP_SHARED = 64, TLP_BATCH = 64 };
 
 typedef struct tlp_target {
   uint32_t number, sessions;
@@ -83,6 +87,7 @@ static inline void tlp_publish(tlp_ring *r, const tl_done *done, uint32_t n) {
   __atomic_store_n(tlp_word(r, TLP_DONE_TAIL), r->written, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(tlp_word(r, TLP_DONE_WAITING), __ATOMIC_SEQ_CST)) {
     __atomic_store_n(tlp_word(r, TLP_DONE_WAITING), 0, __ATOMIC_RELAXED);
+    __atomic_store_n(tlp_word(r, TLP_OP_CPU), (uint32_t)sched_getcpu() + 1, __ATOMIC_RELAXED);
     syscall(SYS_futex, tlp_word(r, TLP_DONE_TAIL), FUTEX_WAKE, 1, NULL, NULL, 0);
   }
 }
@@ -94,6 +99,7 @@ static void tlp_sleep(tlp_ring *r, uint32_t head) {
   if (__atomic_load_n(tlp_word(r, TLP_OP_TAIL), __ATOMIC_SEQ_CST) == head)
     syscall(SYS_futex, tlp_word(r, TLP_OP_TAIL), FUTEX_WAIT, head, &most, NULL, 0);
   __atomic_store_n(tlp_word(r, TLP_OP_WAITING), 0, __ATOMIC_RELAXED);
+  __atomic_store_n(tlp_word(r, TLP_OP_CPU), (uint32_t)sched_getcpu() + 1, __ATOMIC_RELAXED);
 }
 
 static void tlp_lost(const char *what) {
@@ -130,7 +136,8 @@ static void *tlp_run(void *arg) {
     if (some > 0) {
       looks = 0;
     } else if (looks < TLP_SPINS) {
-      looks++;
+      uint32_t other = ++looks == TLP_SHARED ? __atomic_load_n(tlp_word(r, TLP_DONE_CPU), __ATOMIC_RELAXED) : 0;
+      if (other > 0 && other == (uint32_t)sched_getcpu() + 1) looks = TLP_SPINS;
       tlp_pause();
     } else if (in_flight == 0) {
       if (__atomic_load_n(&r->closing, __ATOMIC_ACQUIRE)) break;

@@ -1,6 +1,6 @@
 //! One worker on a program: descriptors go into one ring and ends come out of another.
 //!
-//! Both sides spin for a moment and then sleep in a futex, in slices between which the program's life and the
+//! Both sides spin for a moment, where they have a CPU each, and then sleep in a futex, in slices between which the program's life and the
 //! patience are looked at. Never more is in flight than a ring has entries, so that no side asks how far the other
 //! has read.
 
@@ -23,6 +23,8 @@ use crate::plugin::sys::{PluginDone, PluginOp};
 const SPINS: u32 = 2000;
 /// Looks between two at the clock.
 const LOOKS: u32 = 16;
+/// Looks after which it matters whether the program could run at all meanwhile.
+const SHARED: u32 = 64;
 /// Longest sleep before the program is looked at again, ns; longest time between two looks at it.
 const SLICE_NS: u64 = 10_000_000;
 
@@ -89,6 +91,8 @@ impl RingQueue {
         let waiting = self.ring.word(RingWord::OpWaiting);
         if waiting.load(SeqCst) != 0 {
             waiting.store(0, Relaxed);
+            // Who moved to another CPU while it looked says so where it matters.
+            self.ring.word(RingWord::HostCpu).store(own_cpu(), Relaxed);
             let _ = futex::wake(self.ring.word(RingWord::OpTail), futex::Flags::empty(), 1);
         }
         ops.len() as i32
@@ -135,6 +139,9 @@ impl RingQueue {
             if look % LOOKS == 0 && MonoClock.now().0 as u64 >= until_ns {
                 break;
             }
+            if look == SHARED && self.ring.word(RingWord::ProgramCpu).load(Relaxed) == own_cpu() {
+                break;
+            }
             std::hint::spin_loop();
         }
         self.sleep(min, until_ns)
@@ -164,6 +171,7 @@ impl RingQueue {
                 let _ = futex::wait(tail, futex::Flags::empty(), seen, Some(&slice));
             }
             self.ring.word(RingWord::DoneWaiting).store(0, Relaxed);
+            self.ring.word(RingWord::HostCpu).store(own_cpu(), Relaxed);
         }
     }
 
@@ -183,6 +191,11 @@ impl RingQueue {
     pub fn lost(&self) -> Error {
         self.target.lost()
     }
+}
+
+/// The CPU of this thread, plus 1.
+fn own_cpu() -> u32 {
+    u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 impl Drop for RingQueue {

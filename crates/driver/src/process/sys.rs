@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::plugin::sys::{PluginDone, PluginOp};
 
-/// A word of the shared memory, each on cache lines of its own (`sdk/taillight_process.h`).
+/// A word of the shared memory; those that an operation touches are each on cache lines of their own (`sdk/taillight_process.h`).
 #[derive(Debug, Clone, Copy)]
 #[repr(usize)]
 pub enum RingWord {
@@ -21,10 +21,14 @@ pub enum RingWord {
     OpTail = 0,
     /// The program sleeps until there is a further operation.
     OpWaiting = 128,
+    /// The CPU on which the program woke, or woke the host, last, plus 1; 0 where that is not known.
+    ProgramCpu = 132,
     /// Ends that the program has written.
     DoneTail = 256,
     /// The host sleeps until there is a further end.
     DoneWaiting = 384,
+    /// As `ProgramCpu`, of the host.
+    HostCpu = 388,
 }
 
 /// Where the entries of operations begin; those of ends follow them.
@@ -65,7 +69,7 @@ impl RingMemory {
 
     #[inline]
     pub fn word(&self, word: RingWord) -> &AtomicU32 {
-        // SAFETY: within the first page of the mapping, which lives as long as `self`, at a multiple of 128; it is
+        // SAFETY: within the first page of the mapping, which lives as long as `self`, at a multiple of 4; it is
         // reached as an atomic only, on this side.
         unsafe { &*self.base.as_ptr().add(word as usize).cast::<AtomicU32>() }
     }

@@ -200,13 +200,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         if matches!(list.as_slice(), [_]) {
             end = end.map(|end| end.max(whole_file(target)));
         }
-        if section.clones > 1 && section.pattern.order == (OffsetOrder::Uniform { cover: true }) {
-            notes.push(format!(
-                "[{}]: a pass over all blocks is shared by the {} workers; in fio each job makes \
-                 its own",
-                section.name, section.clones
-            ));
-        }
+        note_shared_pass(section, &mut notes);
         extents.push(list);
     }
     let size = end;
@@ -218,6 +212,15 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         );
     }
     TargetLayout { path: path.map(str::to_owned), size, files: 1, names: Vec::new(), extents, notes }
+}
+
+fn note_shared_pass(section: &JobSection, notes: &mut Vec<String>) {
+    if section.clones > 1 && section.pattern.order == (OffsetOrder::Uniform { cover: true }) {
+        notes.push(format!(
+            "[{}]: a pass over all blocks is shared by the {} workers; in fio each job makes its own",
+            section.name, section.clones
+        ));
+    }
 }
 
 /// All clones of all sections on the same files.
@@ -239,6 +242,7 @@ fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>)
             }
         };
         list.iter_mut().for_each(|extent| extent.file = sizes[0]);
+        note_shared_pass(section, &mut notes);
         extents.push(list);
     }
     TargetLayout {

@@ -30,9 +30,12 @@ fn a_mix_that_rates_decide_is_told() {
 }
 
 #[test]
-fn options_without_equivalent() {
+fn paths_ends_and_cpus_without_equivalent() {
     for (lines, parts) in [
-        ("exitall\n[b]\nsize=1m\nnew_group", vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"]),
+        (
+            "exitall\n[b]\nsize=1m\nnew_group",
+            vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"],
+        ),
         ("exitall\nexit_what=all\n[b]\nsize=1m\nstonewall", vec!["never runs", "a.fio:1"]),
         ("exit_what=some", vec!["group, stonewall or all"]),
         ("cpumask=0", vec!["a mask without CPUs"]),
@@ -40,6 +43,26 @@ fn options_without_equivalent() {
         ("numa_mem_policy=interleave:0-1", vec!["memory of other nodes"]),
         ("numa_cpu_nodes=4000", vec!["/sys/devices/system/node/node4000/cpulist"]),
         ("unlink_each_loop=1\nloops=2", vec!["deleted between two passes"]),
+        ("filename=a:b:a", vec!["`a` comes twice"]),
+        ("filename=a/f\nfilename=b/f", vec!["`b/f` lies in another directory than `a/f`"]),
+        ("filename=a:b\nfile_service_type=random", vec!["files that are drawn, each walked"]),
+        ("nrfiles=2\nfile_service_type=roundrobin:4", vec!["so many blocks of each file"]),
+        (
+            "rw=randread\nnrfiles=2\nfile_service_type=sequential",
+            vec!["of one file after the other"],
+        ),
+        ("nrfiles=2\nfile_service_type=zipf:1.2", vec!["some files more often"]),
+    ] {
+        let said = refused(&section(lines));
+        for part in parts {
+            assert!(said.contains(part), "{lines}: {said}");
+        }
+    }
+}
+
+#[test]
+fn options_without_equivalent() {
+    for (lines, parts) in [
         ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
         (
             "rw=write\nend_syncfs=1",
@@ -56,12 +79,6 @@ fn options_without_equivalent() {
         ("ioengine=rbd", vec!["`rbd` talks to a server or cluster", "io_uring"]),
         ("ioengine=mmap", vec!["`mmap` copies to and from a mapping"]),
         ("ioengine=odd", vec!["`odd` has no equivalent"]),
-        ("filename=a:b:a", vec!["`a` comes twice"]),
-        ("filename=a/f\nfilename=b/f", vec!["`b/f` lies in another directory than `a/f`"]),
-        ("filename=a:b\nfile_service_type=random", vec!["files that are drawn, each walked"]),
-        ("nrfiles=2\nfile_service_type=roundrobin:4", vec!["so many blocks of each file"]),
-        ("rw=randread\nnrfiles=2\nfile_service_type=sequential", vec!["of one file after the other"]),
-        ("nrfiles=2\nfile_service_type=zipf:1.2", vec!["some files more often"]),
         ("size=50%", vec!["a percentage needs a file or device that is there"]),
         ("bs=128m", vec!["`bs` in [a]: a block of 128MiB does not fit", "a.fio:3"]),
         ("rw=randread\nba=0", vec!["`ba` in [a]: offsets that are multiples of zero"]),
@@ -408,8 +425,10 @@ fn files_follow_the_section() {
     assert_eq!(paths(&format!("{global}[a]\n[b]\nstonewall\n")), ["d/a.0.0", "d/b.0.0"]);
     let two = format!("{global}numjobs=2\n[a]\n[b]\nstonewall\n[a]\nstonewall\n");
     assert_eq!(paths(&two), ["d/", "d/", "d/"]);
-    let names: Vec<String> =
-        on_a_machine(&two).lines().filter_map(|l| Some(l.strip_prefix("names = ")?.to_owned())).collect();
+    let names: Vec<String> = on_a_machine(&two)
+        .lines()
+        .filter_map(|l| Some(l.strip_prefix("names = ")?.to_owned()))
+        .collect();
     let [a, b] = ["a", "b"].map(|name| format!("[\"{name}.0.0\", \"{name}.1.0\"]"));
     assert_eq!(names, [a.clone(), b, a], "two sections of one name share their files");
     let format =

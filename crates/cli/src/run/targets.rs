@@ -121,7 +121,8 @@ impl TargetsRequest<'_> {
     /// Whether the targets are different ones, whatever they are called.
     fn apart(&self) -> Result<()> {
         let targets = self.plan.all_targets().enumerate();
-        let paths = targets.flat_map(|(n, (_, target))| paths(target).into_iter().map(move |p| (n, p)));
+        let paths =
+            targets.flat_map(|(n, (_, target))| paths(target).into_iter().map(move |p| (n, p)));
         let sys = Sys::default();
         // Where they cannot be known, the guard of each target refuses.
         let loops = loops::active(&sys).unwrap_or_default();

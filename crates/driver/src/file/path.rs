@@ -131,11 +131,7 @@ fn in_storage(dir: &Path) -> Result<()> {
     }
 }
 
-fn existing(
-    real: PathBuf,
-    path: &str,
-    names: impl Fn() -> Vec<OsString>,
-) -> Result<TargetPath> {
+fn existing(real: PathBuf, path: &str, names: impl Fn() -> Vec<OsString>) -> Result<TargetPath> {
     let kind = std::fs::metadata(&real)
         .map_err(|e| cannot("cannot stat the target", &real, e))?
         .file_type();
@@ -170,11 +166,7 @@ fn in_parent(real: &Path, path: &str) -> Result<TargetPath> {
     }
 }
 
-fn absent(
-    given: &Path,
-    path: &str,
-    names: impl Fn() -> Vec<OsString>,
-) -> Result<TargetPath> {
+fn absent(given: &Path, path: &str, names: impl Fn() -> Vec<OsString>) -> Result<TargetPath> {
     let real = resolve_absent(given)?;
     if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
         return Err(Error::unavailable("there is no such device")

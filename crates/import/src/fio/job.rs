@@ -154,7 +154,8 @@ fn ends_together(group: &[JobSection], wrong: &mut Vec<Error>) {
             "`exitall` in [{}]: it ends the sections of its own group only, of those that new_group keeps apart",
             section.name
         );
-        let hint = "write exit_what=stonewall to end all that run side by side, or leave new_group out";
+        let hint =
+            "write exit_what=stonewall to end all that run side by side, or leave new_group out";
         wrong.push(Error::usage(what).with("at", &section.place).hint(hint));
     }
 }

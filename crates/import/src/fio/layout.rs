@@ -211,7 +211,14 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
                 .to_owned(),
         );
     }
-    TargetLayout { path: path.map(str::to_owned), size, files: 1, names: Vec::new(), extents, notes }
+    TargetLayout {
+        path: path.map(str::to_owned),
+        size,
+        files: 1,
+        names: Vec::new(),
+        extents,
+        notes,
+    }
 }
 
 fn note_shared_pass(section: &JobSection, notes: &mut Vec<String>) {

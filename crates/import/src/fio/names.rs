@@ -64,15 +64,21 @@ fn several(r: &SectionReader<'_>, paths: Vec<String>) -> FilePlacement {
     let elsewhere = |path: &&String| directory_of(path) != directory_of(&paths[0]);
     let again = |(n, path): &(usize, &String)| paths[..*n].contains(path);
     let what = if let Some(path) = paths.iter().find(device) {
-        format!("`{path}` is a device, and several of them, or with files, in turns cannot be expressed")
+        format!(
+            "`{path}` is a device, and several of them, or with files, in turns cannot be expressed"
+        )
     } else if let Some((_, path)) = paths.iter().enumerate().find(again) {
         format!("`{path}` comes twice, which fio walks through twice at the same time")
     } else if let Some(path) = paths.iter().find(elsewhere) {
-        format!("`{path}` lies in another directory than `{}`; in turns that cannot be expressed", paths[0])
+        format!(
+            "`{path}` lies in another directory than `{}`; in turns that cannot be expressed",
+            paths[0]
+        )
     } else {
         return FilePlacement::Several(paths);
     };
-    let hint = "make a section of each; paths of several `filename` lines, also of [global], add up";
+    let hint =
+        "make a section of each; paths of several `filename` lines, also of [global], add up";
     r.wrong_but("filename", &what, hint, ());
     FilePlacement::Several(paths)
 }

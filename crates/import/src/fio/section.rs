@@ -352,7 +352,8 @@ fn cpus_of(r: &SectionReader<'_>, name: &str) -> Option<Vec<u32>> {
                 _ => text.to_owned(),
             };
             let of = |node: u32| value::cpus(read(format!("{NODES}/node{node}/cpulist"))?.trim());
-            let lists: Result<Vec<_>, String> = value::cpus(online.trim())?.into_iter().map(of).collect();
+            let lists: Result<Vec<_>, String> =
+                value::cpus(online.trim())?.into_iter().map(of).collect();
             Ok(lists?.concat())
         }),
         _ => r.value(name, value::cpus),

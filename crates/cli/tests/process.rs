@@ -102,6 +102,12 @@ fn a_program_that_fails_in_a_run_is_named_and_what_was_measured_is_kept() {
         assert!(dir.path().join("out/ios.parquet").exists(), "{fault}");
         std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
     }
+    // What the run itself gave up on is not awaited for as long again.
+    let words = "--runtime 1s --set run.drain_timeout=200ms --set workload.0.keys.count=50";
+    let (code, said) = run(dir.path(), &faulty("hangs"), words);
+    let says = "asked to close the target, it did not answer in 5s";
+    assert!(code == 5 && said.contains(says), "{code}: {said}");
+    std::fs::remove_dir_all(dir.path().join("out")).expect("gone");
     // A store that fails is no lost program: each failure is a record.
     let (code, said) =
         run(dir.path(), &faulty("fails"), "--ops 200 --set workload.0.keys.count=50");

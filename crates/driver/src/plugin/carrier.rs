@@ -144,8 +144,9 @@ impl PluginQueue {
     /// Gives the session up: memory is left to a library that may still use it. A program has a map
     /// of its own.
     pub fn leak(self) {
-        if let PluginQueue::Library(queue) = self {
-            queue.leak();
+        match self {
+            PluginQueue::Library(queue) => queue.leak(),
+            PluginQueue::Ring(queue) => queue.give_up(),
         }
     }
 }

@@ -26,6 +26,8 @@ use crate::plugin::sys::{ABI, PluginShape};
 const ANSWER_MAX: usize = 1 << 20;
 /// How long a program that closed its socket, or was killed, may take to end.
 const END: Duration = Duration::from_secs(1);
+/// How long operations that the run gave up on may take to end before the target is closed.
+const GIVEN_UP: Duration = Duration::from_secs(5);
 
 /// A started program.
 pub struct DriverProgram {
@@ -177,20 +179,27 @@ impl DriverProgram {
     /// Asks, with a descriptor where there is one: its answer. Errors: `Unavailable` with its words when it refuses
     /// to do `what`, `Target` when it is lost.
     fn ask(&self, what: &str, question: Value, with: Option<BorrowedFd<'_>>) -> Result<Value> {
+        self.ask_within(self.patience(), what, question, with)
+    }
+
+    fn ask_within(
+        &self,
+        most: Duration,
+        what: &str,
+        question: Value,
+        with: Option<BorrowedFd<'_>>,
+    ) -> Result<Value> {
         let mut rest = locked(&self.rest);
         if self.is_lost.load(Ordering::Relaxed) {
             return Err(self.lost());
         }
-        let end = Instant::now() + self.patience();
+        let end = Instant::now() + most;
         let said = self.send(&format!("{question}\n"), with);
         let line = said.and_then(|()| self.line(&mut rest, end));
         let line = line.map_err(|e| {
             let timed_out = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
             if timed_out.contains(&e.kind()) {
-                self.lose(format!(
-                    "it hung: asked to {what}, it did not answer in {:?}",
-                    self.patience()
-                ));
+                self.lose(format!("it hung: asked to {what}, it did not answer in {most:?}"));
             } else {
                 // A program that ends closes its socket a moment before.
                 self.ended_within(END);
@@ -270,6 +279,8 @@ pub struct ProgramTarget {
     program: Arc<DriverProgram>,
     number: u32,
     closed: AtomicBool,
+    /// A session was given up with operations in flight.
+    given_up: AtomicBool,
 }
 
 impl ProgramTarget {
@@ -287,8 +298,12 @@ impl ProgramTarget {
         let answer = program.ask("open the target", question, None)?;
         let align = answer["align"].as_u64().and_then(|n| u32::try_from(n).ok());
         let file_size = answer["file_size"].as_u64().unwrap_or(file_size);
-        let target =
-            ProgramTarget { program: Arc::clone(program), number, closed: AtomicBool::new(false) };
+        let target = ProgramTarget {
+            program: Arc::clone(program),
+            number,
+            closed: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
+        };
         Ok((target, PluginShape::new(align.unwrap_or(1), file_size)))
     }
 
@@ -336,13 +351,20 @@ impl ProgramTarget {
         let _ = self.program.ask("close a session", question, None);
     }
 
+    /// Nobody waits any longer for what is in flight.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
     /// Closes once. Errors: `Target` when the program is lost.
     pub fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let question = json!({"do": "close", "target": self.number});
-        self.program.ask("close the target", question, None).map(drop)
+        let most = self.program.patience();
+        let most = if self.given_up.load(Ordering::Relaxed) { most.min(GIVEN_UP) } else { most };
+        self.program.ask_within(most, "close the target", question, None).map(drop)
     }
 
     /// As [`DriverProgram::look`].

@@ -187,6 +187,11 @@ impl RingQueue {
         self.target.is_lost()
     }
 
+    /// Ends with operations in flight.
+    pub fn give_up(self) {
+        self.target.give_up();
+    }
+
     /// Why nothing comes.
     pub fn lost(&self) -> Error {
         self.target.lost()

@@ -133,6 +133,10 @@ pub trait Target: Send + std::marker::Sync {
     fn session_facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
+    /// Facts that the load leaves behind: asked once, when every session is gone, before it is closed.
+    fn end_facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// Directories on this machine, beside its path, in which it keeps data as well.
     fn beside(&self) -> Vec<PathBuf> {
         Vec::new()

@@ -96,6 +96,10 @@ impl Target for OpenTargets {
         self.facts_of(|target| target.session_facts())
     }
 
+    fn end_facts(&self) -> Vec<(String, String)> {
+        self.facts_of(|target| target.end_facts())
+    }
+
     /// The paths of the named targets, and what each target has beside its path.
     fn beside(&self) -> Vec<PathBuf> {
         let named = self.targets.iter().filter(|t| t.name.is_some());

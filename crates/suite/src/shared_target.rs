@@ -65,6 +65,9 @@ impl Target for TargetView {
     fn session_facts(&self) -> Vec<(String, String)> {
         self.target.session_facts()
     }
+    fn end_facts(&self) -> Vec<(String, String)> {
+        self.target.end_facts()
+    }
     fn beside(&self) -> Vec<PathBuf> {
         self.target.beside()
     }

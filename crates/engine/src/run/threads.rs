@@ -98,7 +98,7 @@ pub fn run<B: Probes>(
         }
         return Err(error);
     }
-    let session_facts = target.session_facts();
+    let mut session_facts = target.session_facts();
     if let Some(origin) = origin {
         // The counter's rate comes from here to the workers' start.
         let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
@@ -110,7 +110,8 @@ pub fn run<B: Probes>(
     for start in starts {
         let _ = start.send(timeline);
     }
-    let loaded = collect(shared, target, (threads, ended), timeline, samples, context)?;
+    let mut loaded = collect(shared, target, (threads, ended), timeline, samples, context)?;
+    session_facts.append(&mut loaded.session_facts);
     Ok(LoadResult { counter: origin.is_some(), session_facts, ..loaded })
 }
 
@@ -236,6 +237,7 @@ fn collect<B: Probes>(
     }
     ends.sort_unstable_by_key(|(number, _)| *number);
     let ends: Vec<WorkerEnd> = ends.into_iter().map(|(_, end)| end).collect();
+    let mut session_facts = Vec::new();
     if stuck {
         error = error
             .or_else(|| Some(Error::target("a worker is stuck inside an I/O and was given up")));
@@ -248,13 +250,15 @@ fn collect<B: Probes>(
         error = error.or(gave_up(&ends));
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
+            session_facts = target.end_facts();
             let closing = close_target(target, &shared, error.is_some(), stop, observers);
             error = error.or(closing.err());
         }
     }
     let collected = collector.into_collected(observers);
     let samples = samples.into_writer();
-    Ok(LoadResult { samples, stood_still_ns, ..loaded(timeline, collected, ends, error, cpu_s) })
+    let loaded = loaded(timeline, collected, ends, error, cpu_s);
+    Ok(LoadResult { samples, stood_still_ns, session_facts, ..loaded })
 }
 
 /// Notes what the target holds now, checks it where the plan says so, and closes it. A target that

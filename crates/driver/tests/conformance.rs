@@ -42,7 +42,7 @@ fn every_driver_keeps_the_contract() {
                 .filter(|d| *d <= can.max_depth.clamp(1, deepest))
             {
                 for reverse in [false, true] {
-                    if reverse && !can.ops.contains(&OpKind::Scan) {
+                    if reverse && !(setup.reverse && can.ops.contains(&OpKind::Scan)) {
                         continue;
                     }
                     check_plan(plan_for(&can, target.clone(), depth, reverse));

@@ -21,6 +21,8 @@ pub struct TestTarget {
     pub path: String,
     /// `[target.options]`, as text; the suite runs once with each.
     pub options: Vec<String>,
+    /// It scans against the order of keys, where it scans.
+    pub reverse: bool,
     /// What a run left behind there: nothing, when the driver cleans up. May hold a server.
     pub leftovers: Box<dyn Fn() -> Vec<String>>,
 }
@@ -39,6 +41,7 @@ impl TestTarget {
         TestTarget {
             path: format!("{}/{name}", dir.display()),
             options: options.iter().map(|o| (*o).to_owned()).collect(),
+            reverse: true,
             leftovers: Box::new(names),
         }
     }

@@ -78,6 +78,7 @@ impl Driver for RedisDriver {
         Ok(TestTarget {
             path: server.address(),
             options: vec![String::new(), "index = true".to_owned()],
+            reverse: true,
             leftovers: Box::new(move || {
                 let keys = server.cli(&["KEYS", "*"]);
                 keys.split_whitespace().map(str::to_owned).collect()

@@ -8,6 +8,7 @@ pub mod contract;
 pub mod file;
 pub mod guard;
 pub mod identity;
+pub mod jvm;
 pub mod kv;
 pub mod memory;
 pub mod null;

@@ -14,6 +14,7 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::s3::S3,
     &crate::plugin::PluginDriver,
     &crate::process::ProcessDriver,
+    &crate::jvm::JvmDriver,
     &crate::null::NullDriver,
     &crate::sim::SimDriver,
 ];

@@ -264,6 +264,11 @@ fn run_on_target(
     };
     let cost = feed.as_ref().zip(before).map(|(feed, before)| feed.cost().since(before));
     measured.outcome.overhead.live = cost;
+    if let Some((_, pauses)) =
+        measured.outcome.target_facts.iter().find(|(name, _)| name == "jvm.pauses")
+    {
+        output::note(&format!("the JVM stopped all of its threads {pauses}"));
+    }
     let path = run.dir.path().to_owned();
     let (exit, summary) = verdict::conclude(run, &environment, &sys, measured, request);
     if let Some(feed) = feed {

@@ -8,9 +8,9 @@ mod carrier;
 mod cost;
 mod describe;
 mod mark;
-mod session;
+pub(crate) mod session;
 pub(crate) mod sys;
-mod target;
+pub(crate) mod target;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub struct PluginUse {
 
 /// A plug-in that is there, and what it says of itself.
 pub struct Plugin {
-    carrier: PluginCarrier,
+    pub(crate) carrier: PluginCarrier,
     pub description: PluginDescription,
 }
 
@@ -127,12 +127,12 @@ impl Plugin {
 
 /// Options of the host and those of the plug-in, apart.
 pub struct PluginSettings {
-    plugin: &'static Plugin,
-    options: PluginUse,
+    pub(crate) plugin: &'static Plugin,
+    pub(crate) options: PluginUse,
     /// All of the plug-in's own.
-    own: toml::Table,
+    pub(crate) own: toml::Table,
     /// All of the host's.
-    host: toml::Table,
+    pub(crate) host: toml::Table,
 }
 
 impl PluginSettings {
@@ -204,7 +204,7 @@ impl Driver for PluginDriver {
         check(spec).map(drop)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(PluginTarget::open(spec)?))
+        Ok(Box::new(PluginTarget::open(spec, check(spec)?)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {

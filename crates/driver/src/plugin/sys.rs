@@ -82,25 +82,25 @@ impl PluginShape {
 }
 
 #[repr(C)]
-struct PluginSessionSpec {
+pub(crate) struct PluginSessionSpec {
     size: u32,
     worker: u32,
-    depth: u32,
+    pub depth: u32,
     reserved: u32,
-    memory: *mut c_void,
-    memory_len: u64,
-    slot_size: u64,
+    pub memory: *mut c_void,
+    pub memory_len: u64,
+    pub slot_size: u64,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct PluginText {
+pub(crate) struct PluginText {
     at: *const c_char,
     len: usize,
 }
 
-type Said = *mut c_char;
-type EmitFn = unsafe extern "C" fn(*mut c_void, PluginText, f64);
+pub(crate) type Said = *mut c_char;
+pub(crate) type EmitFn = unsafe extern "C" fn(*mut c_void, PluginText, f64);
 type OpenFn =
     unsafe extern "C" fn(PluginText, *mut *mut c_void, *mut PluginShape, Said, usize) -> c_int;
 type SessionFn = unsafe extern "C" fn(
@@ -117,19 +117,19 @@ type PollFn = unsafe extern "C" fn(*mut c_void, *mut PluginDone, u32, u32, u64) 
 /// `tl_driver`, as much of it as this host knows.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct PluginTable {
-    size: u32,
-    abi: u32,
-    describe: Option<unsafe extern "C" fn() -> PluginText>,
-    open: Option<OpenFn>,
-    close: Option<unsafe extern "C" fn(*mut c_void)>,
-    session: Option<SessionFn>,
-    close_session: Option<unsafe extern "C" fn(*mut c_void)>,
-    submit: Option<SubmitFn>,
-    poll: Option<PollFn>,
+pub(crate) struct PluginTable {
+    pub size: u32,
+    pub abi: u32,
+    pub describe: Option<unsafe extern "C" fn() -> PluginText>,
+    pub open: Option<OpenFn>,
+    pub close: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub session: Option<SessionFn>,
+    pub close_session: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub submit: Option<SubmitFn>,
+    pub poll: Option<PollFn>,
     // Optional from here on.
-    admin: Option<unsafe extern "C" fn(*mut c_void, u32, Said, usize) -> c_int>,
-    sample: Option<unsafe extern "C" fn(*mut c_void, EmitFn, *mut c_void)>,
+    pub admin: Option<unsafe extern "C" fn(*mut c_void, u32, Said, usize) -> c_int>,
+    pub sample: Option<unsafe extern "C" fn(*mut c_void, EmitFn, *mut c_void)>,
 }
 
 /// Bytes of a table that has what every plug-in needs.
@@ -201,7 +201,8 @@ impl PluginLibrary {
         })
     }
 
-    fn of(table: &PluginTable, file: Option<PathBuf>) -> Option<PluginLibrary> {
+    /// What a table has; none where it lacks a function that every one has.
+    pub(crate) fn of(table: &PluginTable, file: Option<PathBuf>) -> Option<PluginLibrary> {
         Some(PluginLibrary {
             file,
             describe: table.describe?,
@@ -231,13 +232,13 @@ impl PluginLibrary {
 }
 
 impl PluginText {
-    fn of(text: &str) -> PluginText {
+    pub(crate) fn of(text: &str) -> PluginText {
         PluginText { at: text.as_ptr().cast(), len: text.len() }
     }
 
     /// # Safety
     /// `len` bytes at `at` are readable, or `at` is null.
-    unsafe fn copy(self) -> Option<String> {
+    pub(crate) unsafe fn copy(self) -> Option<String> {
         if self.at.is_null() || self.len > TEXT_MAX {
             return None;
         }

@@ -22,7 +22,7 @@ use crate::ownership::{
 /// Number of the host's own session.
 const HOST: u32 = u32::MAX;
 /// `TL_EMPTY`: whether anything is stored.
-const EMPTY: u32 = 16;
+pub(crate) const EMPTY: u32 = 16;
 /// Operations handed over together when the bridge is measured, where the plug-in has a queue.
 const MEASURED_BATCH: u32 = 32;
 
@@ -33,13 +33,17 @@ pub struct PluginRequest {
     rules: Vec<WorkloadRules>,
     named: NamedTarget,
     /// The loss of what is there is confirmed.
-    confirmed: bool,
+    pub(crate) confirmed: bool,
 }
 
 /// What [`PluginTarget::open`] would refuse without asking the plug-in to open; nothing is changed. Errors: as there.
 pub fn check(spec: &OpenSpec<'_>) -> Result<PluginRequest> {
+    check_with(spec, PluginSettings::of(&spec.plan.target)?)
+}
+
+/// The same with these settings. Errors: as there.
+pub fn check_with(spec: &OpenSpec<'_>, settings: PluginSettings) -> Result<PluginRequest> {
     let plan = spec.plan;
-    let settings = PluginSettings::of(&plan.target)?;
     let said = &settings.plugin.description;
     let can = settings.capabilities();
     let name = plan.target.path.as_deref().unwrap_or(&settings.options.name);
@@ -97,15 +101,16 @@ pub struct PluginTarget {
     believed: u64,
     written: WrittenKeys,
     times: Mutex<Vec<Arc<StoreTime>>>,
-    facts: Vec<(String, String)>,
+    pub(crate) facts: Vec<(String, String)>,
+    /// Facts that the load leaves behind.
+    pub(crate) end_facts: fn() -> Vec<(String, String)>,
     closed: bool,
 }
 
 impl PluginTarget {
     /// Opens, measures the bridge, passes the guard. Errors: `Usage`, `Refused` or `Unavailable`; then nothing
     /// was written.
-    pub fn open(spec: &OpenSpec<'_>) -> Result<PluginTarget> {
-        let asked = check(spec)?;
+    pub fn open(spec: &OpenSpec<'_>, asked: PluginRequest) -> Result<PluginTarget> {
         let plan = spec.plan;
         let PluginRequest { settings, can, rules, named, confirmed } = asked;
         let plugin = settings.plugin;
@@ -134,6 +139,7 @@ impl PluginTarget {
             written: WrittenKeys::of(plan),
             times: Mutex::default(),
             facts: Vec::new(),
+            end_facts: Vec::new,
             // Nothing of the run is there yet.
             closed: true,
         };
@@ -211,7 +217,7 @@ impl PluginTarget {
     }
 
     /// A session of the host's own.
-    fn host(&self, depth: u32) -> Result<HostSession> {
+    pub(crate) fn host(&self, depth: u32) -> Result<HostSession> {
         let seat = PluginSeat {
             worker: HOST,
             depth,
@@ -279,6 +285,16 @@ impl PluginTarget {
         keeper.delete(&self.identity, self.written.range(mark.records()).end)?;
         self.written.clear();
         Ok(())
+    }
+
+    /// Takes back the mark of a run that does not begin, whose records there are none of.
+    pub(crate) fn withdraw(mut self) {
+        self.closed = true;
+        if let Some((keeper, mark)) = &self.mark
+            && mark.records() == 0
+        {
+            let _ = keeper.remove();
+        }
     }
 
     /// Deletes what this run made; what is kept stays.
@@ -388,6 +404,9 @@ impl Target for PluginTarget {
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
+    }
+    fn end_facts(&self) -> Vec<(String, String)> {
+        (self.end_facts)()
     }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         self.can.keyed().then_some(self)

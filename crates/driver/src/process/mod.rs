@@ -95,7 +95,7 @@ impl Driver for ProcessDriver {
         check(spec).map(drop)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(PluginTarget::open(spec)?))
+        Ok(Box::new(PluginTarget::open(spec, check(spec)?)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {

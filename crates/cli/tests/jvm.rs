@@ -1,0 +1,215 @@
+//! The driver `jvm` through the binary: a binding of ours (`Records`), its faults, and databases behind JDBC. Without a
+//! JDK, or without a jar that a test needs, it is skipped.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{scratch, taillight, text};
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver/src/jvm")
+}
+
+fn javac(out: &Path, words: &[&str], files: &[PathBuf]) -> Option<()> {
+    let mut javac = Command::new("javac");
+    javac.args(["--release", "8", "-Xlint:-options", "-g:none", "-d"]).arg(out);
+    let made = match javac.args(words).args(files).output() {
+        Ok(made) => made,
+        Err(e) => {
+            eprintln!("skipped: jvm: no Java compiler: {e}");
+            return None;
+        }
+    };
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    Some(())
+}
+
+/// The binding `Records` with what it sees of YCSB, in `dir/classes`.
+fn binding(dir: &Path) -> Option<()> {
+    let path = sources().join("testing");
+    let files = [path.join("Records.java")];
+    javac(&dir.join("classes"), &["-sourcepath", &path.display().to_string()], &files)
+}
+
+/// A jar of the local Maven repository.
+fn jar(group: &str, name: &str, version: &str) -> Option<String> {
+    let home = PathBuf::from(std::env::var_os("HOME")?).join(".m2/repository");
+    let file = format!("{group}/{name}/{version}/{name}-{version}.jar");
+    let file = home.join(file);
+    if !file.exists() {
+        eprintln!("skipped: jvm: {name}-{version}.jar is not in the local Maven repository");
+        return None;
+    }
+    Some(file.display().to_string())
+}
+
+/// Runs the driver with options, each `name=value`, and further words: the exit code and all that was said, on one line.
+fn run(dir: &Path, options: &[&str], words: &str) -> (i32, String) {
+    let _ = std::fs::remove_dir_all(dir.join("out"));
+    let mut command = taillight(dir);
+    command.args(["run", "--driver", "jvm", "--output", "out"]);
+    for option in options {
+        command.args(["--set", &format!("target.options.{option}")]);
+    }
+    let done = command.args(words.split_whitespace()).output().expect("a run");
+    let said = text(&done.stdout) + &text(&done.stderr);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    (done.status.code().unwrap_or(-1), said)
+}
+
+fn manifest(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("out/manifest.json")).expect("a manifest")
+}
+
+const RECORDS: [&str; 2] = ["class=Records", "classpath=classes"];
+const SMALL: &str = "--ops 400 --set workload.0.keys.count=50 --set workload.0.block_size=100B";
+
+/// The same with a property that makes the binding misbehave.
+fn faulty(dir: &Path, fault: &str, mix: &str) -> (i32, String) {
+    let property = format!("properties.fault={fault}");
+    let words = format!("{SMALL} --set workload.0.mix={mix} --set run.drain_timeout=1s");
+    run(dir, &[RECORDS[0], RECORDS[1], &property], &words)
+}
+
+#[test]
+fn our_classes_are_those_of_their_sources() {
+    let dir = scratch();
+    let version = Command::new("javac").arg("-version").output();
+    let version = version.map(|v| text(&v.stdout) + &text(&v.stderr)).unwrap_or_default();
+    if !version.contains(" 17.") {
+        eprintln!(
+            "skipped: our_classes_are_those_of_their_sources: they are javac 17's, here is {version:?}"
+        );
+        return;
+    }
+    let own = sources().join("taillight");
+    let names = ["Shim", "Field", "Ycsb", "Jdbc"];
+    let files: Vec<_> = names.iter().map(|n| own.join(format!("{n}.java"))).collect();
+    let path = sources().join("testing").display().to_string();
+    javac(dir.path(), &["-sourcepath", &path], &files).expect("a compiler");
+    for name in names {
+        let made = std::fs::read(dir.path().join(format!("taillight/{name}.class"))).expect("made");
+        let kept = std::fs::read(own.join(format!("{name}.class"))).expect("kept");
+        assert!(
+            made == kept,
+            "{name}.class is not what javac --release 8 -g:none makes of its source"
+        );
+    }
+}
+
+#[test]
+fn a_binding_runs_every_operation_and_is_verified() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let mix = "--set workload.0.mix={get=4,update=3,insert=1,scan=1,rmw=1}";
+    let fields = "--set workload.0.value={fields=4,write_all=false,integrity=true}";
+    for value in ["--set verify.mode=inline", fields] {
+        let words = format!("{SMALL} --set workload.0.workers=2 {mix} {value}");
+        let (code, said) = run(dir.path(), &RECORDS, &words);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("the bridge to the plug-in costs "), "{said}");
+        let manifest = manifest(dir.path());
+        for fact in ["bridge.cost", "jvm.version", "ycsb.core", "store.client"] {
+            assert!(manifest.contains(&format!("\"{fact}\": \"")), "{fact}: {manifest}");
+        }
+    }
+}
+
+#[test]
+fn the_real_core_of_ycsb_is_driven() {
+    let dir = scratch();
+    let Some(core) = jar("site/ycsb", "core", "0.17.0") else { return };
+    let file = [sources().join("testing/Records.java")];
+    let Some(()) = javac(&dir.path().join("own"), &["-cp", &core], &file) else { return };
+    let path = format!("classpath=own:{core}");
+    let (code, said) = run(dir.path(), &["class=Records", &path], SMALL);
+    assert_eq!(code, 0, "{said}");
+    assert!(manifest(dir.path()).contains("core-0.17.0.jar"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_is_named_before_anything_is_touched() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    std::fs::create_dir(dir.path().join("empty")).expect("made");
+    for (options, code, says) in [
+        (&["classpath=classes"][..], 2, "needs a YCSB binding or a database"),
+        (&["class=Nobody", "classpath=classes"], 2, "no class of this name on the class path"),
+        (&["class=java.lang.String", "classpath=classes"], 2, "the class is no site.ycsb.DB"),
+        (&["class=Records", "classpath=empty"], 2, "YCSB's core cannot be used"),
+        (&["class=Records", "classpath=empty/*"], 2, "holds no jar"),
+        (&["class=Records", "classpath=gone.jar"], 2, "is not there"),
+        (&["class=Records", "classpath=classes", "jvm=nowhere"], 4, "no Java virtual machine"),
+        (&["class=Records", "classpath=classes", "jvm_args=[\"-Xnonsense\"]"], 4, "does not start"),
+        (&["class=Records", "classpath=classes", "tabel=x"], 2, "did you mean `table`"),
+    ] {
+        let (exit, said) = run(dir.path(), options, "--ops 10");
+        assert!(exit == code && said.contains(says), "{options:?}: {exit} {said}");
+        assert!(!dir.path().join("out").exists(), "{options:?}");
+    }
+    let (exit, said) = faulty(dir.path(), "scanless", "{get=1,scan=1}");
+    assert!(exit == 4 && said.contains("does not implement `scan`"), "{exit} {said}");
+    let (exit, said) = faulty(dir.path(), "forgets", "get");
+    assert!(exit == 4 && said.contains("does not give back what it was given"), "{exit} {said}");
+}
+
+#[test]
+fn failures_are_records_and_their_words_are_kept() {
+    let dir = scratch();
+    let Some(()) = binding(dir.path()) else { return };
+    let (exit, said) = faulty(dir.path(), "throws", "update");
+    assert_eq!(exit, 6, "{said}");
+    let words = "x java.lang.IllegalStateException: no leader for this key";
+    assert!(manifest(dir.path()).contains(words), "{}", manifest(dir.path()));
+    let (exit, said) = faulty(dir.path(), "batches", "update");
+    assert_eq!(exit, 6, "{said}");
+    assert!(manifest(dir.path()).contains("BATCHED_OK: "), "{said}");
+    let (exit, said) = faulty(dir.path(), "exits", "update");
+    assert!(exit == 5 && said.contains("System.exit(3)"), "{exit} {said}");
+    let kept = taillight(dir.path()).args(["report", "out"]).output().expect("a report");
+    assert!(dir.path().join("out/ios.parquet").exists(), "{}", text(&kept.stderr));
+}
+
+/// SQLite's JDBC driver: the class path, or none.
+fn sqlite() -> Option<String> {
+    let driver = jar("org/xerial", "sqlite-jdbc", "3.45.3.0")?;
+    let logs = jar("org/slf4j", "slf4j-api", "1.7.36")?;
+    Some(format!("classpath={driver}:{logs}"))
+}
+
+#[test]
+fn a_database_behind_jdbc_is_driven_and_its_other_tables_are_left_alone() {
+    let dir = scratch();
+    let Some(path) = sqlite() else { return };
+    let create =
+        "jdbc.create=CREATE TABLE IF NOT EXISTS taillight (id TEXT PRIMARY KEY, value BLOB)";
+    let scan = "jdbc.scan=SELECT value FROM taillight WHERE id >= ? ORDER BY id LIMIT ?";
+    let database = ["jdbc.url=jdbc:sqlite:db.sqlite", &path, scan, create];
+    let words = format!(
+        "{SMALL} --set verify.mode=inline --set workload.0.mix={{get=4,update=3,insert=1,scan=1,rmw=1}}"
+    );
+    let (code, said) = run(dir.path(), &database, &words);
+    assert!(
+        code == 3 && said.contains("jdbc.create") && said.contains("--destroy taillight"),
+        "{said}"
+    );
+    assert!(!dir.path().join("db.sqlite").exists(), "touched");
+    let confirmed = format!("{words} --set target.destroy=true --destroy taillight");
+    let (code, said) = run(dir.path(), &database, &confirmed);
+    assert_eq!(code, 0, "{said}");
+    let manifest = manifest(dir.path());
+    assert!(manifest.contains("SQLite 3.45") && manifest.contains("SQLite JDBC"), "{manifest}");
+    // The table is there now, and empty: nothing has to be confirmed.
+    let (code, said) = run(dir.path(), &database[..3], &words);
+    assert_eq!(code, 0, "{said}");
+    for (option, code, says) in [
+        ("jdbc.read=SELECT value FROM users WHERE id = ?", 3, "names another table"),
+        ("jdbc.read=SELECT nothing FROM taillight WHERE id = ?", 4, "SQLITE_ERROR"),
+        ("jdbc.url=jdbc:nobody:x", 4, "the database cannot be reached"),
+    ] {
+        let (exit, said) = run(dir.path(), &[database[0], database[1], option], SMALL);
+        assert!(exit == code && said.contains(says), "{option}: {exit} {said}");
+    }
+}

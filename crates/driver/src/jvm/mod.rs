@@ -1,0 +1,402 @@
+//! `jvm`: any YCSB binding and any JDBC database, in a Java virtual machine inside this process.
+//!
+//! To the rest of the program it is a plug-in whose functions are ours (`sys.rs`): sessions, mark, guard and the cost
+//! of the bridge are those of [`crate::plugin`]. There is one VM a process, with one class path.
+
+mod classpath;
+mod pauses;
+mod probe;
+mod sql;
+mod sys;
+
+use std::sync::{Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, OpKind, Result};
+
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet};
+use crate::plugin::target::{PluginRequest, PluginTarget, check_with};
+use crate::plugin::{Plugin, PluginCarrier, PluginDescription, PluginSettings, PluginUse};
+pub use sql::JdbcStatements;
+use sys::Jvm;
+
+/// Options of the driver `jvm`: `class` for a YCSB binding, or `jdbc` for a database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JvmOptions {
+    /// The binding: a class that extends `site.ycsb.DB`. With `jdbc`: the driver's class, where it does not register
+    /// itself.
+    #[schemars(title = "name of a class")]
+    pub class: String,
+    /// Jars and directories, `:` between them; `DIR/*` is every jar in it.
+    pub classpath: String,
+    /// Properties of the binding or of the JDBC connection. No secrets: they stand in every run directory.
+    #[schemars(with = "std::collections::BTreeMap<String, String>", title = "table")]
+    pub properties: toml::Table,
+    /// A file of properties that Java reads, for secrets: only its name is kept.
+    #[schemars(title = "path of a file")]
+    pub properties_file: String,
+    /// Table that records are in; never a table that others use, so not YCSB's `usertable`.
+    pub table: String,
+    /// Table for the record that says whose the others are, for stores whose scans would else meet it; empty: `table`.
+    pub mark_table: String,
+    /// libjvm.so, or the directory of a JDK or JRE; empty: `$JAVA_HOME`, then where `java` on the path is.
+    #[schemars(title = "path")]
+    pub jvm: String,
+    /// Arguments of the VM: `["-Xmx4g"]`.
+    pub jvm_args: Vec<String>,
+    /// Writes that the binding only collects (`BATCHED_OK`) count as done; else they are failed I/Os.
+    pub batched: bool,
+    /// Reads return what was written; false for a binding that does nothing.
+    pub stores_data: bool,
+    /// Statements of a database behind JDBC, with its `url`.
+    #[schemars(title = "table")]
+    pub jdbc: JdbcStatements,
+    /// Records stay after the run, with the mark that says whose they are.
+    pub keep: bool,
+    /// Nothing is written, no mark either: reads what somebody else stored. Keys of the plan are believed to be there.
+    pub read_only: bool,
+}
+
+impl Default for JvmOptions {
+    fn default() -> JvmOptions {
+        JvmOptions {
+            class: String::new(),
+            classpath: String::new(),
+            properties: toml::Table::new(),
+            properties_file: String::new(),
+            table: "taillight".into(),
+            mark_table: String::new(),
+            jvm: String::new(),
+            jvm_args: Vec::new(),
+            batched: false,
+            stores_data: true,
+            jdbc: JdbcStatements::default(),
+            keep: false,
+            read_only: false,
+        }
+    }
+}
+
+impl DriverOptions for JvmOptions {
+    fn check(&self) -> Result<()> {
+        let nested = |value: &toml::Value| value.is_table() || value.is_array();
+        if let Some((name, _)) = self.properties.iter().find(|(_, value)| nested(value)) {
+            return Err(Error::usage("a property is a text, a number or a truth value")
+                .of_field("properties")
+                .with("property", name));
+        }
+        if self.table.is_empty() {
+            return Err(Error::usage("the table needs a name").of_field("table"));
+        }
+        Ok(())
+    }
+}
+
+/// Plug-ins as which binding and database stand, by what they say of themselves.
+static KNOWN: Mutex<Vec<(String, &'static Plugin)>> = Mutex::new(Vec::new());
+/// The VM, with what it is and how it was started.
+static STARTED: Mutex<Option<(&'static Jvm, String, Vec<String>)>> = Mutex::new(None);
+
+impl JvmOptions {
+    fn is_jdbc(&self) -> bool {
+        !self.jdbc.url.is_empty()
+    }
+
+    /// What stands in for what a plug-in says of itself. Errors: `Usage` where neither a class nor a database is named.
+    fn plugin(&self) -> Result<&'static Plugin> {
+        if !self.is_jdbc() && self.class.is_empty() {
+            return Err(Error::usage("the driver `jvm` needs a YCSB binding or a database")
+                .of_field("class")
+                .hint(
+                    "set options.class = \"site.ycsb.db...\" and options.classpath, or \
+                     options.jdbc = { url = \"jdbc:...\" }; docs/stores.md shows both",
+                ));
+        }
+        let ops = match self.is_jdbc() {
+            true => self.jdbc.ops(),
+            false => vec!["get", "insert", "update", "delete", "scan"],
+        };
+        let said = serde_json::json!({
+            "name": if self.is_jdbc() { "jdbc" } else { self.class.as_str() },
+            "kind": "keyed",
+            "ops": ops,
+            "fields": !self.is_jdbc(),
+            "stores_data": self.stores_data,
+        })
+        .to_string();
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, plugin)) = known.iter().find(|(text, _)| *text == said) {
+            return Ok(plugin);
+        }
+        let library =
+            sys::library().ok_or_else(|| Error::internal("the bridge lacks a function"))?;
+        let description = PluginDescription::parse(&said, &[])?;
+        let carrier = PluginCarrier::Library(library);
+        let plugin: &'static Plugin = Box::leak(Box::new(Plugin { carrier, description }));
+        known.push((said, plugin));
+        Ok(plugin)
+    }
+
+    /// As the target of a plug-in takes it.
+    fn settings(&self, plan: &Plan) -> Result<PluginSettings> {
+        let options = PluginUse { name: self.table.clone(), ..self.host() };
+        let words = self.words(plan).into_iter().map(toml::Value::String).collect();
+        let own = toml::Table::from_iter([("words".to_owned(), toml::Value::Array(words))]);
+        Ok(PluginSettings { plugin: self.plugin()?, options, own, host: toml::Table::new() })
+    }
+
+    fn host(&self) -> PluginUse {
+        PluginUse { keep: self.keep, read_only: self.read_only, ..PluginUse::default() }
+    }
+
+    /// What a session of Java's is asked for with.
+    fn words(&self, plan: &Plan) -> Vec<String> {
+        let values = plan.workloads.iter().find_map(|w| w.value.as_ref());
+        let fields = values.map_or(1, |v| v.fields.max(1)).to_string();
+        let workers: u64 = plan.workloads.iter().map(|w| u64::from(w.workers)).sum();
+        let prefix = values.map_or("field", |v| v.prefix.as_str());
+        let mut all = vec![if self.is_jdbc() { "jdbc" } else { "ycsb" }.to_owned()];
+        let mut say = |name: &str, value: &str| all.extend([name.to_owned(), value.to_owned()]);
+        say("fields", &fields);
+        say("prefix", prefix);
+        say("class", &self.class);
+        say("table", &self.table);
+        say("marks", if self.mark_table.is_empty() { &self.table } else { &self.mark_table });
+        say("file", &self.properties_file);
+        say("batched", &self.batched.to_string());
+        if self.is_jdbc() {
+            say("url", &self.jdbc.url);
+            say("text", &self.jdbc.text.to_string());
+            self.jdbc.texts().for_each(|(name, sql)| say(name, sql));
+        } else {
+            // Bindings that make statements of their own ask these of the workload.
+            say("p:table", &self.table);
+            say("p:fieldcount", &fields);
+            say("p:threadcount", &workers.to_string());
+        }
+        for (name, value) in &self.properties {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            say(&format!("p:{name}"), &text);
+        }
+        all
+    }
+
+    /// The VM, started if it is not yet; what it is, too. Errors: `Usage` for a class path that is not there or
+    /// another than that of the VM that runs, `Unavailable` where there is no VM.
+    fn vm(&self) -> Result<(&'static Jvm, String)> {
+        let library = classpath::libjvm(&self.jvm)?;
+        // Signals stay ours.
+        let mut args = vec!["-Xrs".to_owned(), pauses::argument()];
+        args.push(format!("-Djava.class.path={}", classpath::expanded(&self.classpath)?));
+        args.extend(self.jvm_args.iter().cloned());
+        let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((jvm, about, with)) = &*started {
+            return match *with == args {
+                true => Ok((jvm, about.clone())),
+                false => {
+                    Err(Error::usage("a process has one JVM, and it runs with other arguments")
+                        .with("it runs with", with.join(" "))
+                        .with("asked", args.join(" "))
+                        .hint(
+                            "give all targets of the driver `jvm` the same classpath and jvm_args",
+                        ))
+                }
+            };
+        }
+        let (jvm, about) = Jvm::start(&library, &args)?;
+        pauses::begin();
+        let jvm: &'static Jvm = Box::leak(Box::new(jvm));
+        *started = Some((jvm, about.clone(), args));
+        Ok((jvm, about))
+    }
+
+    /// Finds the class, or the database's driver; facts of both. Errors: `Usage` for a class that is not there or is no
+    /// binding.
+    fn found(&self) -> Result<(&'static Jvm, Vec<(String, String)>)> {
+        let (jvm, about) = self.vm()?;
+        let mut facts = vec![("jvm.version".to_owned(), about)];
+        let mut find = |class: &str, base: &str, wanted: &str| {
+            let from = jvm.ask(&["class", class, base]).map_err(|e| {
+                Error::usage(format!("{wanted} cannot be used: {}", e.message()))
+                    .of_field(if class == BASE { "classpath" } else { "class" })
+                    .with("class", class)
+                    .with("class path", &self.classpath)
+            })?;
+            facts.push((if class == BASE { "ycsb.core" } else { "store.client" }.to_owned(), from));
+            Ok::<(), Error>(())
+        };
+        if self.is_jdbc() {
+            if !self.class.is_empty() {
+                find(&self.class, "java.sql.Driver", "the JDBC driver")?;
+            }
+        } else {
+            find(BASE, "", "YCSB's core")?;
+            find(&self.class, BASE, "the binding")?;
+            jvm.define_ycsb()?;
+        }
+        Ok((jvm, facts))
+    }
+
+    /// What the plan asks and neither binding nor statements have. Errors: `Usage`.
+    fn fit(&self, plan: &Plan) -> Result<()> {
+        let scans = |reverse: &taillight_core::plan::Scan| reverse.reverse;
+        let backwards = plan.workloads.iter().any(|w| {
+            let scan = w.mix.iter().any(|part| part.op == OpKind::Scan);
+            scan && w.scan.as_ref().is_some_and(scans)
+        });
+        if backwards && !self.is_jdbc() {
+            return Err(Error::usage("YCSB's bindings do not scan against the order of keys"));
+        }
+        Ok(())
+    }
+}
+
+/// The class that bindings extend.
+const BASE: &str = "site.ycsb.DB";
+
+/// What the load left behind: pauses of the VM, and the words of failures.
+fn end_facts() -> Vec<(String, String)> {
+    let mut facts = vec![("jvm.pauses".to_owned(), pauses::since())];
+    let jvm = STARTED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|s| s.0);
+    let failures = jvm.and_then(|jvm| jvm.ask(&["failures"]).ok()).unwrap_or_default();
+    let failures = failures.lines().enumerate();
+    facts.extend(failures.map(|(n, words)| (format!("store.failure.{}", n + 1), words.to_owned())));
+    facts
+}
+
+/// What a session is made with, out of the plan as the plug-in's `open` gets it.
+fn session_words(plan: &str) -> Result<(&'static Jvm, Vec<String>)> {
+    #[derive(Deserialize)]
+    struct Said {
+        options: Words,
+    }
+    #[derive(Deserialize)]
+    struct Words {
+        words: Vec<String>,
+    }
+    let said: Said = serde_json::from_str(plan)
+        .map_err(|e| Error::internal("the plan of a JVM has no words").source(e))?;
+    let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let jvm = started.as_ref().map(|(jvm, ..)| *jvm);
+    Ok((jvm.ok_or_else(|| Error::internal("no JVM runs"))?, said.options.words))
+}
+
+/// An action of the plug-in's: whether a table is empty, which few bindings can tell.
+fn administered(jvm: &Jvm, words: &[String], action: u32) -> Result<bool> {
+    if action != crate::plugin::target::EMPTY {
+        return Err(Error::unavailable("a binding has no such action"));
+    }
+    let first = format!("{}-empty", words.first().map_or("", String::as_str));
+    let mut asked = vec![first.as_str()];
+    asked.extend(words.iter().skip(1).map(String::as_str));
+    jvm.ask(&asked).map(|answer| answer == "1")
+}
+
+/// The driver.
+pub struct JvmDriver;
+
+impl JvmDriver {
+    const NAME: &str = "jvm";
+
+    /// Options, and what was settled without starting a VM. Errors: as [`Driver::open`].
+    fn asked(spec: &OpenSpec<'_>) -> Result<(JvmOptions, PluginRequest)> {
+        let options = JvmOptions::parse(JvmDriver::NAME, &spec.plan.target.options)?;
+        options.fit(spec.plan)?;
+        let asked = check_with(spec, options.settings(spec.plan)?)?;
+        if options.is_jdbc()
+            && !asked.confirmed
+            && let Some(e) = options.jdbc.beyond(&options.table)
+        {
+            return Err(e);
+        }
+        Ok((options, asked))
+    }
+}
+
+impl Driver for JvmDriver {
+    fn name(&self) -> &'static str {
+        JvmDriver::NAME
+    }
+    fn about(&self) -> &'static str {
+        "any YCSB binding and any JDBC database, in a Java virtual machine in the process"
+    }
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<JvmOptions>()
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        let options = JvmOptions::parse(JvmDriver::NAME, &target.options)?;
+        Ok(options.plugin()?.description.capabilities(&options.host()))
+    }
+    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
+        let cold = plan.run.warmup.0 == 0;
+        let note = "A JVM compiles while it runs: its first some 100,000 operations are slower; run.warmup leaves them out.";
+        cold.then(|| note.to_owned()).into_iter().collect()
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        JvmDriver::asked(spec)?.0.found().map(drop)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let (options, asked) = JvmDriver::asked(spec)?;
+        let (jvm, mut facts) = options.found()?;
+        if options.is_jdbc() {
+            facts.extend(probe::database(jvm, &options, asked.confirmed, spec.plan)?);
+        }
+        let mut target = PluginTarget::open(spec, asked).map_err(|e| probe::explained(jvm, e))?;
+        if let Err(e) = probe::operations(jvm, &target, &options, spec.plan) {
+            target.withdraw();
+            return Err(e);
+        }
+        target.facts.retain(|(name, _)| name != "target.kind");
+        target.facts.push(("target.kind".to_owned(), "JVM".to_owned()));
+        target.facts.append(&mut facts);
+        target.end_facts = end_facts;
+        pauses::since();
+        Ok(Box::new(target))
+    }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
+        let classes = testing::binding(dir)?;
+        let options = format!(
+            "class = \"Records\"\nclasspath = {:?}\nmark_table = \"marks\"\njvm_args = [\"-Xmx64m\"]",
+            classes.display().to_string()
+        );
+        Ok(TestTarget { reverse: false, ..TestTarget::local(dir, "data", &[&options]) })
+    }
+}
+
+/// A binding made of Java files, for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    /// Compiles the binding `Records` and what it sees of YCSB into a directory below `dir`. Errors: what the compiler
+    /// says, or that there is none.
+    pub fn binding(dir: &Path) -> Result<PathBuf, String> {
+        super::classpath::libjvm("").map_err(|e| e.to_string())?;
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/jvm/testing");
+        let out = dir.with_extension("classes");
+        javac(&out, &sources, &[sources.join("Records.java")])?;
+        Ok(out)
+    }
+
+    /// Compiles files, with the sources below `path` where they are needed.
+    pub fn javac(out: &Path, path: &Path, files: &[PathBuf]) -> Result<(), String> {
+        let mut javac = Command::new("javac");
+        javac.args(["--release", "8", "-Xlint:-options", "-g:none", "-sourcepath"]).arg(path);
+        let made = javac.arg("-d").arg(out).args(files).output();
+        let made = made.map_err(|e| format!("no Java compiler: {e}"))?;
+        match made.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.Vector;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
+import site.ycsb.ByteIterator;
+import site.ycsb.DB;
+import site.ycsb.Status;
+
+/** A binding of ours for tests: records in a map of the VM. The property `fault` makes it misbehave. */
+public class Records extends DB {
+  static final ConcurrentHashMap<String, ConcurrentSkipListMap<String, Map<String, byte[]>>> TABLES =
+      new ConcurrentHashMap<>();
+  private String fault = "";
+  private int updates;
+
+  static final class Bytes extends ByteIterator {
+    private final byte[] bytes;
+    private int at;
+
+    Bytes(byte[] bytes) {
+      this.bytes = bytes;
+    }
+
+    @Override public boolean hasNext() {
+      return at < bytes.length;
+    }
+
+    @Override public byte nextByte() {
+      return bytes[at++];
+    }
+
+    @Override public long bytesLeft() {
+      return bytes.length - at;
+    }
+  }
+
+  @Override public void init() {
+    fault = getProperties().getProperty("fault", "");
+    System.out.println("Records begins");
+  }
+
+  private static ConcurrentSkipListMap<String, Map<String, byte[]>> of(String table) {
+    return TABLES.computeIfAbsent(table, name -> new ConcurrentSkipListMap<>());
+  }
+
+  private static void give(Map<String, byte[]> record, Map<String, ByteIterator> result) {
+    record.forEach((name, bytes) -> result.put(name, new Bytes(bytes)));
+  }
+
+  private static Map<String, byte[]> take(Map<String, ByteIterator> values) {
+    Map<String, byte[]> record = new HashMap<>();
+    values.forEach((name, it) -> record.put(name, it.toArray()));
+    return record;
+  }
+
+  private boolean is(String what, String key) {
+    return fault.equals(what) && !key.startsWith("taillight");
+  }
+
+  @Override public Status read(String table, String key, Set<String> fields, Map<String, ByteIterator> result) {
+    Map<String, byte[]> record = of(table).get(key);
+    // OK with nothing in it, as some bindings answer.
+    if (record != null) give(record, result);
+    return Status.OK;
+  }
+
+  @Override public Status scan(String table, String key, int count, Set<String> fields,
+      Vector<HashMap<String, ByteIterator>> result) {
+    if (fault.equals("scanless")) return Status.NOT_IMPLEMENTED;
+    for (Map<String, byte[]> record : of(table).tailMap(key).values()) {
+      if (result.size() == count) break;
+      HashMap<String, ByteIterator> one = new HashMap<>();
+      give(record, one);
+      result.add(one);
+    }
+    return Status.OK;
+  }
+
+  @Override public Status update(String table, String key, Map<String, ByteIterator> values) {
+    if (is("throws", key) && ++updates % 2 == 0) throw new IllegalStateException("no leader\nfor this key");
+    if (is("exits", key) && ++updates == 20) System.exit(3);
+    Map<String, byte[]> record = of(table).get(key);
+    if (record == null) return Status.NOT_FOUND;
+    Map<String, byte[]> changed = new HashMap<>(record);
+    changed.putAll(take(values));
+    of(table).put(key, changed);
+    return is("batches", key) ? Status.BATCHED_OK : Status.OK;
+  }
+
+  @Override public Status insert(String table, String key, Map<String, ByteIterator> values) {
+    if (fault.equals("forgets")) return Status.OK;
+    of(table).put(key, take(values));
+    return Status.OK;
+  }
+
+  public boolean isEmpty(String table) {
+    return of(table).isEmpty();
+  }
+
+  @Override public Status delete(String table, String key) {
+    return of(table).remove(key) == null ? Status.NOT_FOUND : Status.OK;
+  }
+}

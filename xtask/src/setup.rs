@@ -45,6 +45,8 @@ const TESTS: &[Requirement] = &[
     need("python3", "python3", "test that stock pyarrow reads ios.parquet"),
     need("prometheus", "prometheus", "live view: scrapes of a run of known truth"),
     need("redis-server", "redis-server", "driver redis: tests"),
+    need("javac", "default-jdk-headless", "driver jvm: tests"),
+    need("mvn", "maven", "driver jvm: jars for tests"),
     need("db_bench", "rocksdb-tools", "paired comparisons with RocksDB's own benchmark"),
     need("openssl", "openssl", "tests of TLS: certificates"),
     need("mandoc", "mandoc", "tests of the manual pages"),
@@ -115,8 +117,31 @@ pub fn main(args: &[&str]) -> Result<bool> {
         Ok(python) => println!("setup: {} are there ({})", READERS.join(" "), shown(&python)),
         Err(why) => println!("setup: no pyarrow and others, their tests will skip: {why:#}"),
     }
+    match jars() {
+        Ok(()) => println!("setup: {} are there", JARS.join(" ")),
+        Err(why) => println!("setup: a jar is missing, its tests will skip: {why:#}"),
+    }
     minio::prepare();
     Ok(true)
+}
+
+/// Jars that tests of the driver `jvm` use, in Maven's local repository.
+const JARS: [&str; 2] = ["site.ycsb:core:0.17.0", "org.xerial:sqlite-jdbc:3.45.3.0"];
+
+fn jars() -> Result<()> {
+    let Some(mvn) = tool::which("mvn") else {
+        bail!("mvn is missing");
+    };
+    for jar in JARS {
+        let get = |words: &[&str]| {
+            let mut mvn = Command::new(&mvn);
+            mvn.args(words).args(["-q", "dependency:get"]).arg(format!("-Dartifact={jar}"));
+            tool::output(&mut mvn)
+        };
+        // What is there already needs no network.
+        get(&["-o"]).or_else(|_| get(&[]))?;
+    }
+    Ok(())
 }
 
 fn report(installed: Result<()>, packages: &[&str]) {

@@ -27,7 +27,7 @@ use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
 use crate::process::{DriverProgram, ProcessDriver, ProcessOptions};
-use carrier::PluginCarrier;
+pub(crate) use carrier::PluginCarrier;
 pub use describe::PluginDescription;
 use sys::PluginLibrary;
 pub(crate) use target::{PluginTarget, check};

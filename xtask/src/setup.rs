@@ -144,6 +144,17 @@ fn jars() -> Result<()> {
     Ok(())
 }
 
+/// Whether all of them are there: a machine may reach no repository.
+pub fn has_jars() -> bool {
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from).unwrap_or_default();
+    JARS.iter().all(|jar| {
+        let parts: Vec<&str> = jar.split(':').collect();
+        let [group, name, version] = parts[..] else { return false };
+        let folder = format!(".m2/repository/{}/{name}/{version}", group.replace('.', "/"));
+        home.join(folder).join(format!("{name}-{version}.jar")).exists()
+    })
+}
+
 fn report(installed: Result<()>, packages: &[&str]) {
     match installed {
         Ok(()) => println!("setup: installed {}", packages.join(" ")),

@@ -44,6 +44,9 @@ const ALLOWED_SKIPS: &[AllowedSkip] = &[
     ("no direct I/O in", 0, || no_disk(&tool::target_dir())),
     ("/ is not on a block device", 0, || no_disk(Path::new("/"))),
     ("clock source is not the counter", 0, || !says(CLOCK, "tsc")),
+    ("no Java compiler", 0, || tool::which("javac").is_none()),
+    ("javac 17's", 0, || !Path::new("/usr/lib/jvm/java-17-openjdk-amd64").exists()),
+    ("local Maven repository", 0, || !setup::has_jars()),
     ("shows its addresses to all", 0, || says("/proc/sys/kernel/kptr_restrict", "0")),
 ];
 

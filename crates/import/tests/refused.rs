@@ -91,7 +91,8 @@ fn options_without_equivalent() {
         ("wait_for=b", vec!["only [b] is waited for"]),
         ("startdelay=1-3", vec!["drawn from a range"]),
         ("zonemode=strided", vec!["zone by zone"]),
-        ("bs=4k,8k\nrw=randrw", vec!["reads and writes", "two sections"]),
+        ("bs=4k,8k\nba=4k\nrw=randrw", vec!["alignment of their own blocks only"]),
+        ("bs=4k\nba=4k,8k\nrw=randrw", vec!["alignment of their own blocks only"]),
         ("rate_iops=100,0\nrw=rw", vec!["only one of reads and writes"]),
         ("rw=write\nsync=1\nfsync=1", vec!["only one of sync"]),
         ("verify=odd\nrw=write", vec!["only checks of the content"]),
@@ -254,10 +255,6 @@ fn meanings_that_are_easily_missed() {
         ("rw=write\nzero_buffers", "payload = \"zero\""),
         ("rw=randread\nbs=16k\nba=8k", "align = \"8KiB\""),
         ("rw=randread\nbssplit=512/50:4k/50\nblockalign=4k", "align = \"4KiB\""),
-        (
-            "rw=randread\nbssplit=4k/50:6k/20:10k/30",
-            "[{ size = \"4KiB\", weight = 70 }, { size = \"8KiB\", weight = 30 }]",
-        ),
         ("rw=randtrim\nfilename=/dev/null0", "mix = \"trim\""),
         ("ioengine=libaio\niodepth=8\ndirect=1", "engine = \"uring\""),
         ("ioengine=libaio\niodepth=8", "engine = \"sync\""),
@@ -309,6 +306,33 @@ fn a_delay_counts_from_the_start_of_fio() {
     let toml = &jobs[1].toml;
     assert!(toml.contains("start_delay = \"6s\""), "{toml}");
     assert!(toml.contains("[b]: startdelay counts from the start of fio; nothing of it"), "{toml}");
+}
+
+#[test]
+fn block_sizes_are_those_of_the_directions_in_use() {
+    for (lines, part) in [
+        ("rw=randrw\nbs=,8k", "block_size = { read = \"4KiB\", write = \"8KiB\" }"),
+        ("rw=randrw\nbs=4k,64k\nba=4k,64k", "block_size = { read = \"4KiB\", write = \"64KiB\" }"),
+        ("rw=write\nbs=4k,64k", "block_size = \"64KiB\""),
+        ("rw=trim\nbs=4k,64k,1m\nfilename=/dev/null0", "block_size = \"1MiB\""),
+        (
+            "rw=rw\nbsrange=1k-4k,4k-64k",
+            "write = { min = \"4KiB\", max = \"64KiB\", step = \"4KiB\" }",
+        ),
+        ("rw=randrw\nbssplit=64k/40:1m/60,1m/100", "write = \"1MiB\""),
+        ("rw=randrw\nbs=4k,64k\nrate=1m,4m", "mix = { read = 4, write = 1 }"),
+        (
+            "bsrange=3k-8k",
+            "[{ size = \"3KiB\", weight = 3 }, { size = \"6KiB\", weight = 3 }, { size = \"8KiB\", weight = 2 }]",
+        ),
+        (
+            "rw=randread\nbssplit=4k/50:6k/20:10k/30",
+            "[{ size = \"4KiB\", weight = 70 }, { size = \"8KiB\", weight = 30 }]",
+        ),
+    ] {
+        let text = toml(lines);
+        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
+    }
 }
 
 #[test]

@@ -235,10 +235,11 @@ fn workload(
         Some(BlockSizeForm::File(file)) => size_file(&file, &path("block_size"), read_file)?,
         None => BlockSize::Fixed(defaults::BLOCK_SIZE),
     };
+    let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
+    let block_size = of_mix(block_size, &mix);
     check::block_size(&block_size, &path("block_size"))?;
     let mut access = table.access.map(|a| a.0).unwrap_or_default();
     fill_access(&mut access, align_given, &block_size);
-    let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
     let keyed = can.keyed();
     let given = [
         ("keys", table.keys.is_some()),
@@ -329,6 +330,23 @@ fn mix(
         ));
     }
     Ok(kept)
+}
+
+/// Sizes by operation without those of operations that are not done; of a single one they are its own.
+fn of_mix(sizes: BlockSize, mix: &[MixPart]) -> BlockSize {
+    let BlockSize::ByOp(mut sizes) = sizes else {
+        return sizes;
+    };
+    let done = |op: OpKind| mix.iter().any(|part| part.op == op);
+    match mix {
+        [one] if sizes.contains_key(&one.op) => {
+            sizes.remove(&one.op).unwrap_or(BlockSize::Fixed(defaults::BLOCK_SIZE))
+        }
+        _ => {
+            sizes.retain(|op, _| done(*op));
+            BlockSize::ByOp(sizes)
+        }
+    }
 }
 
 /// Fills in what the pattern and the sizes tell.

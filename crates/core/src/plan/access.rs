@@ -15,7 +15,8 @@ use crate::units::ByteSize;
 pub struct Access {
     /// The pattern. Default: random.
     pub kind: AccessKind,
-    /// Offsets are multiples of this. Default: what divides every block size.
+    /// Offsets are multiples of this. Default: what divides every block size. With block sizes by operation, offsets
+    /// that are drawn are multiples of what divides the operation's own sizes, too.
     pub align: ByteSize,
     /// Start of the extent in the data set. Default: 0B.
     pub offset: ByteSize,

@@ -1,5 +1,6 @@
 //! How plan values are written where serde's derived forms would be hard to read or to get right.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::absent;
 use super::data::{Payload, PayloadKind};
 use super::workload::{BlockSize, BlockSizePart, SizeRange, SizeSpread};
+use crate::op::OpKind;
 use crate::units::ByteSize;
 
 /// A mix is written as a table of weights: `{ read = 70, write = 30 }`.
@@ -73,16 +75,38 @@ impl BlockSize {
     }
 }
 
-/// A range, or a file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RangeOrFile {
+/// What a table of sizes may hold: a range, a file, or the sizes of each operation.
+#[derive(Default)]
+struct SizeTable {
     file: Option<String>,
     min: Option<ByteSize>,
     max: Option<ByteSize>,
     step: Option<ByteSize>,
-    #[serde(default)]
-    spread: SizeSpread,
+    spread: Option<SizeSpread>,
+    of: BTreeMap<OpKind, BlockSize>,
+}
+
+const SIZE_KEYS: &[&str] = &["min", "max", "step", "spread", "file", "read", "write", "trim"];
+
+impl SizeTable {
+    fn read<'de, A: de::MapAccess<'de>>(mut map: A) -> Result<SizeTable, A::Error> {
+        let mut table = SizeTable::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "file" => table.file = Some(map.next_value()?),
+                "min" => table.min = Some(map.next_value()?),
+                "max" => table.max = Some(map.next_value()?),
+                "step" => table.step = Some(map.next_value()?),
+                "spread" => table.spread = Some(map.next_value()?),
+                op => {
+                    let op = OpKind::deserialize(StrDeserializer::<A::Error>::new(op))
+                        .map_err(|_| de::Error::unknown_field(op, SIZE_KEYS))?;
+                    table.of.insert(op, map.next_value()?);
+                }
+            }
+        }
+        Ok(table)
+    }
 }
 
 /// Reads a block size by the shape of what is written, so that errors name the real mistake.
@@ -93,7 +117,7 @@ impl<'de> de::Visitor<'de> for BlockSizeVisitor {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a size like \"4KiB\", a list of { size, weight }, a range { min, max, step }, or { file }",
+            "a size like \"4KiB\", a list of { size, weight }, a range { min, max, step }, { file }, or { read, write } with sizes of each",
         )
     }
     fn visit_str<E: de::Error>(self, s: &str) -> Result<Self::Value, E> {
@@ -113,12 +137,21 @@ impl<'de> de::Visitor<'de> for BlockSizeVisitor {
         Ok(Ok(BlockSize::Split(parts)))
     }
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let t = RangeOrFile::deserialize(MapAccessDeserializer::new(map))?;
+        let t = SizeTable::read(map)?;
+        if !t.of.is_empty() {
+            return match (t.file, t.min, t.max, t.step, t.spread) {
+                (None, None, None, None, None) => Ok(Ok(BlockSize::ByOp(t.of))),
+                _ => Err(de::Error::custom("sizes of each operation stand alone: { read, write }")),
+            };
+        }
         match (t.file, t.min, t.max, t.step) {
             (Some(file), None, None, None) => Ok(Err(file)),
-            (None, Some(min), Some(max), Some(step)) => {
-                Ok(Ok(BlockSize::Range(SizeRange { min, max, step, spread: t.spread })))
-            }
+            (None, Some(min), Some(max), Some(step)) => Ok(Ok(BlockSize::Range(SizeRange {
+                min,
+                max,
+                step,
+                spread: t.spread.unwrap_or_default(),
+            }))),
             (Some(_), ..) => Err(de::Error::custom("a file of sizes has no min, max or step")),
             (None, None, ..) => Err(de::Error::missing_field("min")),
             (None, _, None, _) => Err(de::Error::missing_field("max")),

@@ -1,5 +1,7 @@
 //! One `[[workload]]`, resolved: who (workers), what (mix, sizes, access), when (arrival).
 
+use std::collections::BTreeMap;
+
 use num_integer::gcd;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,7 +152,17 @@ impl WorkloadPlan {
 
     /// Mean bytes of an operation: its block, or the records of its batch.
     pub fn mean_bytes(&self) -> f64 {
-        self.block_size.mean() * f64::from(self.batch)
+        let mean = match &self.block_size {
+            BlockSize::ByOp(sizes) => {
+                let weights: f64 = self.mix.iter().map(|part| f64::from(part.weight)).sum();
+                let bytes = |part: &MixPart| {
+                    sizes.get(&part.op).map_or(0.0, BlockSize::mean) * f64::from(part.weight)
+                };
+                self.mix.iter().map(bytes).sum::<f64>() / weights.max(1.0)
+            }
+            sizes => sizes.mean(),
+        };
+        mean * f64::from(self.batch)
     }
 }
 
@@ -164,7 +176,7 @@ pub struct MixPart {
     pub weight: u32,
 }
 
-/// Block sizes: one, a weighted list, or a range.
+/// Block sizes: one, a weighted list, a range, or those of each operation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BlockSize {
@@ -174,6 +186,8 @@ pub enum BlockSize {
     Split(Vec<BlockSizePart>),
     /// Multiples of `step` from `min` to `max`, uniform or log-uniform.
     Range(SizeRange),
+    /// Each operation of the mix has sizes of its own.
+    ByOp(BTreeMap<OpKind, BlockSize>),
 }
 
 /// One size of a split.
@@ -217,12 +231,27 @@ fn is_uniform(s: &SizeSpread) -> bool {
 }
 
 impl BlockSize {
+    /// The sizes of an operation.
+    pub fn of(&self, op: OpKind) -> &BlockSize {
+        match self {
+            BlockSize::ByOp(sizes) => sizes.get(&op).unwrap_or(self),
+            _ => self,
+        }
+    }
+    /// The sizes of every operation, where they differ; else these.
+    pub fn each(&self) -> Vec<&BlockSize> {
+        match self {
+            BlockSize::ByOp(sizes) => sizes.values().collect(),
+            _ => vec![self],
+        }
+    }
     /// Smallest size, bytes.
     pub fn min(&self) -> u64 {
         match self {
             BlockSize::Fixed(b) => b.0,
             BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).min().unwrap_or(0),
             BlockSize::Range(r) => r.min.0,
+            BlockSize::ByOp(sizes) => sizes.values().map(BlockSize::min).min().unwrap_or(0),
         }
     }
     /// Largest size, bytes.
@@ -231,6 +260,7 @@ impl BlockSize {
             BlockSize::Fixed(b) => b.0,
             BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).max().unwrap_or(0),
             BlockSize::Range(r) => r.max.0,
+            BlockSize::ByOp(sizes) => sizes.values().map(BlockSize::max).max().unwrap_or(0),
         }
     }
     /// The largest size that divides every size, bytes.
@@ -240,9 +270,10 @@ impl BlockSize {
             BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).fold(0, gcd),
             BlockSize::Range(range) if range.min == range.max => range.min.0,
             BlockSize::Range(range) => gcd(range.min.0, range.step.0),
+            BlockSize::ByOp(sizes) => sizes.values().map(BlockSize::common_divisor).fold(0, gcd),
         }
     }
-    /// Mean size, bytes.
+    /// Mean size, bytes; of sizes by operation as if each came as often.
     pub fn mean(&self) -> f64 {
         match self {
             BlockSize::Fixed(b) => b.0 as f64,
@@ -256,6 +287,9 @@ impl BlockSize {
                 (max - min) / (max / min).ln()
             }
             BlockSize::Range(r) => (r.min.0 as f64 + r.max.0 as f64) / 2.0,
+            BlockSize::ByOp(sizes) => {
+                sizes.values().map(BlockSize::mean).sum::<f64>() / sizes.len().max(1) as f64
+            }
         }
     }
 }

@@ -149,16 +149,19 @@ pub fn aligned(plan: &Plan, align: u64, why: &str) -> Result<()> {
         let mut values = vec![("align", w.access.align.0), ("offset", w.access.offset.0)];
         values.extend(w.access.length.map(|l| ("length", l.0)));
         values.extend(w.access.stride.map(|s| ("stride", s.0)));
-        match &w.block_size {
-            BlockSize::Fixed(b) => values.push(("block_size", b.0)),
-            BlockSize::Split(parts) => {
-                values.extend(parts.iter().map(|p| ("block_size", p.size.0)));
+        for sizes in w.block_size.each() {
+            match sizes {
+                BlockSize::Fixed(b) => values.push(("block_size", b.0)),
+                BlockSize::Split(parts) => {
+                    values.extend(parts.iter().map(|p| ("block_size", p.size.0)));
+                }
+                BlockSize::Range(r) => values.extend([
+                    ("block_size.min", r.min.0),
+                    ("block_size.max", r.max.0),
+                    ("block_size.step", r.step.0),
+                ]),
+                BlockSize::ByOp(_) => {}
             }
-            BlockSize::Range(r) => values.extend([
-                ("block_size.min", r.min.0),
-                ("block_size.max", r.max.0),
-                ("block_size.step", r.step.0),
-            ]),
         }
         if let Some((name, value)) = values.into_iter().find(|(_, v)| v % align != 0) {
             return Err(Error::usage(format!(

@@ -208,7 +208,7 @@ impl KeyGenerator {
     #[inline]
     fn value_size(&mut self) -> u64 {
         if self.fields == 1 {
-            return self.sizes.draw(&mut self.rng);
+            return self.sizes.draw(&mut self.rng, OpKind::Put);
         }
         self.drawn.clear();
         (0..self.fields).map(|_| self.field_size()).sum()
@@ -217,7 +217,7 @@ impl KeyGenerator {
     /// Bytes one more field takes.
     #[inline]
     fn field_size(&mut self) -> u64 {
-        let size = self.sizes.draw(&mut self.rng);
+        let size = self.sizes.draw(&mut self.rng, OpKind::Put);
         self.drawn.push(size as u32);
         self.field_extra + size
     }

@@ -162,8 +162,8 @@ impl Generator {
                 sync: None,
             };
         }
-        let size = self.sizes.draw(&mut self.rng);
-        let global = self.pattern.next(&mut self.rng, size);
+        let size = self.sizes.draw(&mut self.rng, kind);
+        let global = self.pattern.next(&mut self.rng, size, kind);
         if self.passes != u64::MAX {
             self.ended = self.pattern.passes() > self.passes;
         }

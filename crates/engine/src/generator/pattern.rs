@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use rand::Rng as _;
-use taillight_core::plan::{AccessKind, WorkloadPlan};
-use taillight_core::{Error, Result};
+use taillight_core::plan::{AccessKind, BlockSize, WorkloadPlan};
+use taillight_core::{Error, OpKind, Result};
 use taillight_driver::Geometry;
 
 use super::dist::ItemDistribution;
@@ -73,12 +73,34 @@ pub enum AccessPattern {
         extent: AccessExtent,
         positions: u64,
     },
+    /// Each operation's own, for blocks of its sizes.
+    ByOp(Box<[(OpKind, AccessPattern)]>),
 }
 
 impl AccessPattern {
     /// The pattern of the worker at `place`. Errors: `Usage` when a sequential worker's slice is
     /// empty.
     pub fn new(
+        seed: u64,
+        w: &WorkloadPlan,
+        extent: &AccessExtent,
+        place: WorkerIndex,
+    ) -> Result<AccessPattern> {
+        let BlockSize::ByOp(sizes) = &w.block_size else {
+            return AccessPattern::of_one(seed, w, extent, place);
+        };
+        let own = sizes.iter().map(|(op, of)| {
+            let mut extent = *extent;
+            if w.access.kind.draws() {
+                extent.largest = of.max();
+                extent.align = of.common_divisor().next_multiple_of(extent.align);
+            }
+            Ok((*op, AccessPattern::of_one(seed, w, &extent, place)?))
+        });
+        Ok(AccessPattern::ByOp(own.collect::<Result<_>>()?))
+    }
+
+    fn of_one(
         seed: u64,
         w: &WorkloadPlan,
         extent: &AccessExtent,
@@ -127,6 +149,7 @@ impl AccessPattern {
         match self {
             AccessPattern::Ordered(ordered) => ordered.passes(),
             AccessPattern::Cover(cover) => cover.pass + 1,
+            AccessPattern::ByOp(own) => own.iter().map(|(_, of)| of.passes()).max().unwrap_or(0),
             _ => 0,
         }
     }
@@ -136,6 +159,7 @@ impl AccessPattern {
     pub fn walked(&self) -> Option<u64> {
         match self {
             AccessPattern::Ordered(ordered) => Some(ordered.passes()),
+            AccessPattern::ByOp(own) => own.iter().filter_map(|(_, of)| of.walked()).max(),
             _ => None,
         }
     }
@@ -144,6 +168,7 @@ impl AccessPattern {
     pub fn part(&self) -> Range<u64> {
         match self {
             AccessPattern::Ordered(ordered) => ordered.slice(),
+            AccessPattern::ByOp(own) => own.first().map_or(0..0, |(_, of)| of.part()),
             AccessPattern::Cover(Cover { extent, .. })
             | AccessPattern::Drawn { extent, .. }
             | AccessPattern::Random { extent, .. } => extent.start..extent.end,
@@ -154,15 +179,15 @@ impl AccessPattern {
     ///
     /// The plain random draw stands in the hot loop itself; the others are a call.
     #[inline(always)]
-    pub fn next(&mut self, rng: &mut Rng, size: u64) -> u64 {
+    pub fn next(&mut self, rng: &mut Rng, size: u64, op: OpKind) -> u64 {
         if let AccessPattern::Random { extent, positions } = self {
             let at = below(rng.next_u64(), *positions);
             return fit(extent, extent.start + at * extent.align, size);
         }
-        self.next_of_others(rng, size)
+        self.next_of_others(rng, size, op)
     }
 
-    fn next_of_others(&mut self, rng: &mut Rng, size: u64) -> u64 {
+    fn next_of_others(&mut self, rng: &mut Rng, size: u64, op: OpKind) -> u64 {
         match self {
             AccessPattern::Random { extent, positions } => {
                 let at = below(rng.next_u64(), *positions);
@@ -172,6 +197,10 @@ impl AccessPattern {
                 let at = dist.draw(rng, *last);
                 fit(extent, extent.start + at * extent.align, size)
             }
+            AccessPattern::ByOp(own) => own
+                .iter_mut()
+                .find(|(of, _)| *of == op)
+                .map_or(0, |(_, own)| own.next(rng, size, op)),
             AccessPattern::Cover(cover) => cover.next(size),
             AccessPattern::Ordered(ordered) => ordered.next(size),
         }

@@ -3,7 +3,7 @@
 
 use rand::Rng as _;
 use taillight_core::plan::{BlockSize, SizeSpread};
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 
 use super::dist::alias::Alias;
 use super::dist::unit;
@@ -38,6 +38,8 @@ pub enum Sizes {
         choice: Alias,
         sizes: Box<[u64]>,
     },
+    /// Each operation's own.
+    ByOp(Box<[(OpKind, Sizes)]>),
 }
 
 impl Sizes {
@@ -60,6 +62,10 @@ impl Sizes {
             }
             BlockSize::Range(r) if r.spread == SizeSpread::Log => {
                 return Sizes::log_uniform(r.min.0, r.max.0, r.step.0);
+            }
+            BlockSize::ByOp(sizes) => {
+                let own = sizes.iter().map(|(op, of)| Ok((*op, Sizes::new(of)?)));
+                Sizes::ByOp(own.collect::<Result<_>>()?)
             }
             BlockSize::Range(r) => Sizes::Range {
                 min: r.min.0,
@@ -114,6 +120,10 @@ impl Sizes {
                 (*min, min + (count - 1) * step)
             }
             Sizes::Table { sizes, .. } => (sizes[0], sizes[sizes.len() - 1]),
+            Sizes::ByOp(own) => {
+                let ends = || own.iter().map(|(_, of)| of.bounds());
+                (ends().map(|e| e.0).min().unwrap_or(0), ends().map(|e| e.1).max().unwrap_or(0))
+            }
         }
     }
 
@@ -128,22 +138,29 @@ impl Sizes {
                 Some((0..*count).map(|k| min + k * step).collect())
             }
             Sizes::Table { sizes, .. } if sizes.len() <= most => Some(sizes.to_vec()),
+            Sizes::ByOp(own) => {
+                let each: Option<Vec<_>> = own.iter().map(|(_, of)| of.distinct(most)).collect();
+                let mut all = each?.concat();
+                all.sort_unstable();
+                all.dedup();
+                Some(all).filter(|all| all.len() <= most)
+            }
             _ => None,
         }
     }
 
-    /// One draw.
+    /// One draw, for an operation.
     ///
     /// One size stands in the hot loop itself; the others are a call.
     #[inline(always)]
-    pub fn draw(&self, rng: &mut super::Rng) -> u64 {
+    pub fn draw(&self, rng: &mut super::Rng, op: OpKind) -> u64 {
         if let Sizes::Fixed(b) = self {
             return *b;
         }
-        self.draw_of_many(rng)
+        self.draw_of_many(rng, op)
     }
 
-    fn draw_of_many(&self, rng: &mut super::Rng) -> u64 {
+    fn draw_of_many(&self, rng: &mut super::Rng, op: OpKind) -> u64 {
         match self {
             Sizes::Fixed(b) => *b,
             Sizes::Split(parts) => {
@@ -158,6 +175,9 @@ impl Sizes {
                 min + ((above / *step as f64) as u64).min(count - 1) * step
             }
             Sizes::Table { choice, sizes } => sizes[choice.pick(rng.next_u64())],
+            Sizes::ByOp(own) => {
+                own.iter().find(|(of, _)| *of == op).map_or(0, |(_, sizes)| sizes.draw(rng, op))
+            }
         }
     }
 }

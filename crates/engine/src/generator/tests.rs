@@ -122,3 +122,32 @@ fn random_positions_pass_chi_square() {
     // 63 degrees of freedom: 99.99 % point is 113.
     assert!(chi < 113.0, "{chi}");
 }
+
+#[test]
+fn each_operation_has_its_sizes_its_grid_and_its_walk() {
+    let mut p = plan();
+    let w = &mut p.workloads[0];
+    let part = |op| MixPart { op, weight: 1 };
+    w.mix = vec![part(OpKind::Read), part(OpKind::Write)];
+    let fixed = |size| BlockSize::Fixed(ByteSize(size));
+    w.block_size =
+        BlockSize::ByOp([(OpKind::Read, fixed(4096)), (OpKind::Write, fixed(65536))].into());
+    for kind in [AccessKind::Random, AccessKind::Sequential] {
+        p.workloads[0].access.kind = kind;
+        let shape = shape(4 << 20);
+        let mut g = Generator::new(&p, &p.workloads[0], shape, place(0, 1), None).unwrap();
+        let ops: Vec<Op> = (0..2000).map(|_| g.next()).collect();
+        for (op, size) in [(OpKind::Read, 4096), (OpKind::Write, 65536)] {
+            let own: Vec<&Op> = ops.iter().filter(|o| o.kind == op).collect();
+            assert!(own.len() > 800 && own.iter().all(|o| o.size == size && o.offset % size == 0));
+            assert!(own.iter().all(|o| o.offset + size <= shape.file_size));
+            let last = own.iter().map(|o| o.offset).max();
+            assert!(last > Some(3 << 20), "{op:?} reaches {last:?}");
+            if kind == AccessKind::Sequential {
+                assert!(
+                    own.windows(2).all(|o| o[1].offset == (o[0].offset + size) % shape.file_size)
+                );
+            }
+        }
+    }
+}

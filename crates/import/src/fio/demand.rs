@@ -1,5 +1,6 @@
 //! How much a section does and when: its end, warm-up, rates, pauses.
 
+use taillight_core::OpKind;
 use taillight_core::plan::{BlockSize, Think};
 use taillight_core::units::{Rate, RateUnit, Span};
 
@@ -282,8 +283,16 @@ fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Option<SectionRate> {
         );
     }
     // fio paces each direction by itself, so the rates decide the mix and rwmixread does not.
-    let shares = match amounts[..] {
-        [reads, writes] => Some((reads, writes)),
+    let shares = match (&pattern.block, &amounts[..]) {
+        // Of a rate of bytes as many operations as it has blocks.
+        (BlockSize::ByOp(sizes), [reads, writes]) if bytes => {
+            let mean = |op| sizes.get(&op).map_or(1, |of| of.mean().round() as u64);
+            Some((
+                reads.saturating_mul(mean(OpKind::Write)),
+                writes.saturating_mul(mean(OpKind::Read)),
+            ))
+        }
+        (_, [reads, writes]) => Some((*reads, *writes)),
         _ => None,
     };
     Some(SectionRate {

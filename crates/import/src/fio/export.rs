@@ -373,8 +373,14 @@ fn access(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
         out.set("random_distribution", distribution);
         out.set("norandommap", 1);
     }
-    if a.align.0 != w.block_size.min() {
-        out.set("blockalign", a.align.0);
+    let sizes = w.block_size.each();
+    let step = |of: &&BlockSize| match sizes.len() {
+        1 => a.align.0,
+        _ => of.common_divisor().next_multiple_of(a.align.0.max(1)),
+    };
+    if a.kind.draws() && sizes.iter().any(|of| step(of) != of.min()) {
+        let each: Vec<String> = sizes.iter().map(|of| step(of).to_string()).collect();
+        out.set("blockalign", each.join(","));
     }
     export_target::extent(w, target, out);
 }
@@ -402,8 +408,29 @@ fn zoned(a: &Access, out: &mut SectionText) -> Option<String> {
 }
 
 fn block(block: &BlockSize, out: &mut SectionText) {
+    let each = block.each();
+    let splits = each.iter().any(|of| matches!(of, BlockSize::Split(_)));
+    let ranges = each.iter().any(|of| matches!(of, BlockSize::Range(_)));
+    let name = match (splits, ranges) {
+        (true, true) => {
+            return out.cannot("block_size", "fio has lists or ranges of sizes in a job, not both");
+        }
+        (true, false) => "bssplit",
+        (false, true) => "bsrange",
+        (false, false) => "bs",
+    };
+    let each: Vec<String> = each.into_iter().map(|of| sizes(of, name, out)).collect();
+    out.set(name, each.join(","));
+}
+
+/// One direction's value of `name`.
+fn sizes(block: &BlockSize, name: &str, out: &mut SectionText) -> String {
     match block {
-        BlockSize::Fixed(size) => out.set("bs", size.0),
+        BlockSize::Fixed(size) if name == "bssplit" => format!("{}/100", size.0),
+        BlockSize::Fixed(size) if name == "bsrange" => format!("{0}-{0}", size.0),
+        BlockSize::Fixed(size) => size.0.to_string(),
+        // Not within another: the plan is checked.
+        BlockSize::ByOp(_) => String::new(),
         BlockSize::Split(parts) => {
             let all: u64 = parts.iter().map(|p| u64::from(p.weight)).sum();
             let mut left = 100;
@@ -419,13 +446,13 @@ fn block(block: &BlockSize, out: &mut SectionText) {
             if parts.iter().any(|p| !(u64::from(p.weight) * 100).is_multiple_of(all.max(1))) {
                 out.lacks("block_size", "weights are rounded to whole percentages");
             }
-            out.set("bssplit", list.join(":"));
+            list.join(":")
         }
         BlockSize::Range(range) => {
-            out.set("bsrange", format!("{}-{}", range.min.0, range.max.0));
             if range.step != range.min || range.spread != SizeSpread::Uniform {
                 out.lacks("block_size", "fio draws evenly among multiples of the smallest size");
             }
+            format!("{}-{}", range.min.0, range.max.0)
         }
     }
 }

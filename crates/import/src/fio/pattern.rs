@@ -1,5 +1,6 @@
 //! What a section does: operations, block sizes, and which offsets.
 
+use num_integer::gcd;
 use taillight_core::OpKind;
 use taillight_core::plan::{
     Access, AccessKind, BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Zone,
@@ -37,6 +38,9 @@ impl OffsetOrder {
     }
 }
 
+/// Sizes of a range that are written one by one, at most.
+const MOST_SIZES: u64 = 1024;
+
 /// What a section does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OffsetPattern {
@@ -58,7 +62,7 @@ impl OffsetPattern {
     }
     /// Reads and writes in one sequence of offsets.
     pub fn mixed_sequence(&self) -> bool {
-        self.order.walks() && self.mix.len() > 1
+        self.order.walks() && self.mix.len() > 1 && !matches!(self.block, BlockSize::ByOp(_))
     }
     pub fn directions(&self) -> Vec<Direction> {
         directions(&self.mix)
@@ -84,7 +88,7 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     };
     let (mix, random) = mix(r, word);
     let directions = directions(&mix);
-    let block = block(r, &directions);
+    let block = block(r, &mix);
     let align = align(r, &block, &directions, random);
     let in_turns = count > 1 && !one_by_one(r, random);
     let order = match (random, modifier) {
@@ -137,14 +141,38 @@ fn align(
     directions: &[Direction],
     random: bool,
 ) -> Option<u64> {
-    let given = single_value(r, "ba", directions, |d| r.size_for("ba", d)).map(|s| s.0);
-    match given {
+    let mut given = directions.iter().map(|d| r.size_for("ba", *d).map(|s| s.0));
+    let first = given.next().flatten();
+    let same = given.all(|other| other == first);
+    match first {
+        _ if random && (!same || matches!(block, BlockSize::ByOp(_))) => {
+            own_align(r, block, directions);
+            None
+        }
         Some(0) => r.wrong("ba", "offsets that are multiples of zero bytes", None),
         Some(_) if !random => {
             r.note_if("ba", "blocks of a sequence follow each other, whatever it says, as in fio");
             None
         }
         given => given.or(Some(block.min()).filter(|min| random && *min != block.common_divisor())),
+    }
+}
+
+/// Of blocks by operation the offsets are multiples of the smallest block of the operation, as in fio without
+/// `blockalign`.
+fn own_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction]) {
+    let differs = |(of, direction): (&BlockSize, &Direction)| {
+        r.size_for("ba", *direction).is_some_and(|align| align.0 != of.min())
+    };
+    // Sizes lie in the order of the directions.
+    let each = block.each().into_iter().cycle().zip(directions).any(differs);
+    if each {
+        r.wrong_but(
+            "ba",
+            "reads and writes differ in blocks or alignment, which is expressed for the alignment of their own blocks only",
+            "leave it out, or make them two sections that run side by side",
+            (),
+        );
     }
 }
 
@@ -229,43 +257,27 @@ fn mix(r: &SectionReader<'_>, word: &str) -> (Vec<MixPart>, bool) {
     }
 }
 
-/// The one value of all directions in use.
-fn single_value<T: PartialEq>(
-    r: &SectionReader<'_>,
-    name: &str,
-    directions: &[Direction],
-    of: impl Fn(Direction) -> Option<T>,
-) -> Option<T> {
-    let first = of(directions.first().copied().unwrap_or(Direction::Read));
-    for direction in directions.iter().skip(1) {
-        if of(*direction) != first {
-            return r.wrong_but(
-                name,
-                "reads and writes of one section differ, which cannot be expressed",
-                "make them two sections that run side by side",
-                first,
-            );
-        }
+/// The sizes of every direction in use: as one where they are the same.
+fn block(r: &SectionReader<'_>, mix: &[MixPart]) -> BlockSize {
+    let own = mix.iter().map(|part| part.op).zip(directions(mix));
+    let mut own: Vec<_> = own.map(|(op, direction)| (op, block_of(r, direction))).collect();
+    match own.first().cloned() {
+        Some((_, first)) if own.iter().all(|(_, of)| *of == first) => own.swap_remove(0).1,
+        _ => BlockSize::ByOp(own.into_iter().collect()),
     }
-    first
 }
 
-fn block(r: &SectionReader<'_>, directions: &[Direction]) -> BlockSize {
-    if let Some(parts) = single_value(r, "bssplit", directions, |d| split(r, d)) {
+fn block_of(r: &SectionReader<'_>, direction: Direction) -> BlockSize {
+    if let Some(parts) = split(r, direction) {
         return match parts.as_slice() {
             [one] => BlockSize::Fixed(one.size),
             _ => BlockSize::Split(parts),
         };
     }
-    if let Some((min, max)) = single_value(r, "bsrange", directions, |d| range(r, d)) {
-        return match min == max {
-            true => BlockSize::Fixed(min),
-            false => {
-                BlockSize::Range(SizeRange { min, max, step: min, spread: SizeSpread::Uniform })
-            }
-        };
+    if let Some(range) = range(r, direction) {
+        return range;
     }
-    match single_value(r, "bs", directions, |d| r.size_for("bs", d)) {
+    match r.size_for("bs", direction) {
         Some(ByteSize(0)) => {
             r.wrong("bs", "a block of zero bytes", BlockSize::Fixed(ByteSize(4096)))
         }
@@ -303,17 +315,34 @@ fn split(r: &SectionReader<'_>, direction: Direction) -> Option<Vec<BlockSizePar
     parsed.flatten()
 }
 
-fn range(r: &SectionReader<'_>, direction: Direction) -> Option<(ByteSize, ByteSize)> {
+/// fio draws from `min` to `min + max`, rounds down to a multiple of `min`, and takes `max` for what is above it.
+fn range(r: &SectionReader<'_>, direction: Direction) -> Option<BlockSize> {
     let parsed = r.value("bsrange", |text| {
         let Some(text) = value::for_direction(text, direction) else {
             return Ok(None);
         };
         let (min, max) = text.split_once('-').unwrap_or((text, text));
         let (min, max) = (r.parse_size(min)?, r.parse_size(max)?);
-        if min == 0 || min > max || max % min != 0 {
-            return Err("only a range whose end is a multiple of its begin can be expressed".into());
+        if min == 0 || min > max {
+            return Err("it is empty, or begins at zero".into());
         }
-        Ok(Some((ByteSize(min), ByteSize(max))))
+        let rest = max % min;
+        if min == max {
+            return Ok(Some(BlockSize::Fixed(ByteSize(min))));
+        }
+        if rest == 0 {
+            let (min, max) = (ByteSize(min), ByteSize(max));
+            let range = SizeRange { min, max, step: min, spread: SizeSpread::Uniform };
+            return Ok(Some(BlockSize::Range(range)));
+        }
+        if max / min > MOST_SIZES {
+            return Err("a range of so many sizes has to end at a multiple of its begin".into());
+        }
+        let unit = gcd(min, rest);
+        let weight = |bytes: u64| u32::try_from(bytes / unit).unwrap_or(u32::MAX);
+        let part = |size, bytes| BlockSizePart { size: ByteSize(size), weight: weight(bytes) };
+        let multiples = (1..=max / min).map(|n| part(n * min, min));
+        Ok(Some(BlockSize::Split(multiples.chain([part(max, rest)]).collect())))
     });
     parsed.flatten()
 }

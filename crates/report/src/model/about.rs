@@ -71,9 +71,16 @@ pub(crate) fn mix(plan: &WorkloadPlan) -> String {
 
 /// One workload of a plan; with its name where there are several.
 pub fn workload(plan: &WorkloadPlan, named: bool) -> String {
-    let size = match &plan.block_size {
+    let one = |size: &BlockSize| match size {
         BlockSize::Fixed(size) => spaced(&size.to_string()),
         size => format!("{} to {}", format::bytes(size.min()), format::bytes(size.max())),
+    };
+    let size = match &plan.block_size {
+        BlockSize::ByOp(sizes) => {
+            let each = sizes.iter().map(|(op, of)| format!("{} {}", op.name(), one(of)));
+            each.collect::<Vec<_>>().join(" and ")
+        }
+        size => one(size),
     };
     let size = match plan.value.as_ref().map(|value| value.fields) {
         Some(fields @ 2..) => format!("{fields} fields of {size}"),

@@ -141,13 +141,17 @@ fn asked(plan: &Plan, facts: &mut BTreeMap<String, String>) {
     }
 }
 
-fn sizes(sizes: &BlockSize) -> String {
-    match sizes {
+fn sizes(of: &BlockSize) -> String {
+    match of {
         BlockSize::Fixed(size) => size.to_string(),
         BlockSize::Range(range) => format!("{} to {}", range.min, range.max),
         BlockSize::Split(parts) => {
             let part = |p: &BlockSizePart| format!("{} x {}", p.weight, p.size);
             parts.iter().map(part).collect::<Vec<_>>().join(", ")
+        }
+        BlockSize::ByOp(each) => {
+            let one = each.iter().map(|(op, of)| format!("{} {}", op.name(), sizes(of)));
+            one.collect::<Vec<_>>().join("; ")
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use taillight_core::plan::WorkloadPlan;
+use taillight_core::plan::{BlockSize, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::{Totals, WorkloadSummary};
@@ -56,11 +56,11 @@ fn job(group: usize, done: &WorkloadSummary, plan: &WorkloadPlan, of: &Summary) 
 
 /// The options that fio would show, as text.
 fn options(plan: &WorkloadPlan) -> Value {
-    let sizes = &plan.block_size;
-    let bs = match sizes.min() == sizes.max() {
+    let bs = |sizes: &BlockSize| match sizes.min() == sizes.max() {
         true => sizes.min().to_string(),
         false => format!("{}-{}", sizes.min(), sizes.max()),
     };
+    let bs = plan.block_size.each().into_iter().map(bs).collect::<Vec<_>>().join(",");
     let kinds: Vec<&str> = plan.mix.iter().map(|part| part.op.name()).collect();
     let all = match kinds.as_slice() {
         [one] => (*one).to_owned(),

@@ -17,6 +17,7 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
         "a depth of zero does nothing",
         "give at least 1",
     )?;
+    by_op(w, &field("block_size"))?;
     access(&w.access, &w.block_size, &field("access"))?;
     skew::skew(&w.access, &field("access"))?;
     demand::demand(w, run, path)?;
@@ -27,6 +28,16 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
 pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked {
     need(block_size.min() > 0, path, "a block of zero bytes", "give a size like \"4KiB\"")?;
     match block_size {
+        BlockSize::ByOp(sizes) => sizes.iter().try_for_each(|(op, of)| {
+            let path = format!("{path}.{}", op.name());
+            need(
+                !matches!(of, BlockSize::ByOp(_)),
+                &path,
+                "sizes by operation within sizes by operation",
+                "give a size, a list or a range",
+            )?;
+            self::block_size(of, &path)
+        }),
         BlockSize::Fixed(_) => Ok(()),
         BlockSize::Split(parts) => need(
             parts.iter().all(|p| p.weight > 0),
@@ -56,6 +67,30 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
             )
         }
     }
+}
+
+/// Sizes by operation are of blocks, and of every operation that has any.
+fn by_op(w: &WorkloadPlan, path: &str) -> Checked {
+    let BlockSize::ByOp(sizes) = &w.block_size else {
+        return Ok(());
+    };
+    need(
+        w.keys.is_none(),
+        path,
+        "sizes by operation are for blocks, and this driver is addressed by key",
+        "give one size, a list or a range; or several workloads",
+    )?;
+    let without =
+        w.mix.iter().find(|part| part.op != OpKind::Fsync && !sizes.contains_key(&part.op));
+    let Some(part) = without else {
+        return Ok(());
+    };
+    let name = part.op.name();
+    Err(Complaint::new(
+        path.to_owned(),
+        format!("{name} is in the mix and has no size"),
+        format!("give one, like {name} = \"4KiB\""),
+    ))
 }
 
 fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {

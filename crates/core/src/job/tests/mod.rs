@@ -131,6 +131,22 @@ fn every_form_is_read() {
 }
 
 #[test]
+fn block_sizes_by_operation() {
+    let text = "mix = { read = 3, write = 1 }\nblock_size = { read = \"4KiB\", write = { min = \"8KiB\", \
+                max = \"24KiB\", step = \"8KiB\" } }";
+    let plan = resolve(&workload(text)).unwrap();
+    let w = &plan.workloads[0];
+    assert_eq!((w.block_size.min(), w.block_size.max(), w.access.align.0), (4096, 24576, 4096));
+    assert_eq!(w.mean_bytes(), (3.0 * 4096.0 + 16384.0) / 4.0);
+    // As a plan is kept.
+    let kept = serde_json::to_string(&w.block_size).unwrap();
+    assert_eq!(serde_json::from_str::<BlockSize>(&kept).unwrap(), w.block_size);
+    // Of one operation they are its own, and those of others are left out.
+    let one = resolve(&workload(&text.replace("read = 3, ", ""))).unwrap();
+    assert!(matches!(one.workloads[0].block_size, BlockSize::Range(_)));
+}
+
+#[test]
 fn a_block_size_file_is_read_by_the_caller() {
     let job = workload("block_size = { file = \"sizes.csv\" }");
     let job = Job::from_toml(&job, "job.toml").unwrap();

@@ -19,6 +19,14 @@ const WORKLOAD: &[(&str, &str)] = &[
         "block_size = { min = \"4KiB\", max = \"10KiB\", step = \"4KiB\" }",
         "workload.0.block_size: 4KiB to 10KiB does not divide",
     ),
+    (
+        "mix = { read = 1, write = 1 }\nblock_size = { read = \"4KiB\" }",
+        "workload.0.block_size: write is in the mix and has no size",
+    ),
+    (
+        "mix = { read = 1, write = 1 }\nblock_size = { read = \"4KiB\", write = { write = \"4KiB\" } }",
+        "workload.0.block_size.write: sizes by operation within",
+    ),
     ("block_size = \"3KiB\"", "target.size: 1GiB does not divide into blocks of 3KiB"),
     ("access = { align = \"0B\" }", "workload.0.access.align: it is zero"),
     ("access = { offset = \"1B\" }", "workload.0.access.offset: 1B is not a multiple"),

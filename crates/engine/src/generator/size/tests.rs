@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use rand::SeedableRng;
 use taillight_core::ErrorKind;
+use taillight_core::OpKind;
 use taillight_core::block_size_file::parse as parse_histogram;
 
 use super::super::Rng;
@@ -14,7 +15,7 @@ const DRAWS: usize = 400_000;
 fn counts(sizes: &Sizes, most: u64) -> Vec<f64> {
     let mut rng = Rng::seed_from_u64(1);
     let mut counts = vec![0.0; most as usize + 1];
-    (0..DRAWS).for_each(|_| counts[sizes.draw(&mut rng) as usize] += 1.0);
+    (0..DRAWS).for_each(|_| counts[sizes.draw(&mut rng, OpKind::Read) as usize] += 1.0);
     counts
 }
 
@@ -60,7 +61,7 @@ fn octaves_of_a_log_uniform_are_alike() {
     let sizes = Sizes::log_uniform(1 << 10, (1 << 30) - 1, 1).unwrap();
     let mut rng = Rng::seed_from_u64(2);
     let mut octaves = [0f64; 31];
-    (0..DRAWS).for_each(|_| octaves[sizes.draw(&mut rng).ilog2() as usize] += 1.0);
+    (0..DRAWS).for_each(|_| octaves[sizes.draw(&mut rng, OpKind::Read).ilog2() as usize] += 1.0);
     let mean = DRAWS as f64 / 20.0;
     for (octave, count) in octaves.iter().enumerate() {
         let expected = if (10..30).contains(&octave) { mean } else { 0.0 };
@@ -140,7 +141,7 @@ proptest! {
         let sizes = Sizes::log_uniform(min, min + width, step).unwrap();
         let mut rng = Rng::seed_from_u64(seed);
         for _ in 0..50 {
-            let size = sizes.draw(&mut rng);
+            let size = sizes.draw(&mut rng, OpKind::Read);
             prop_assert!(size >= min && size <= min + width && (size - min).is_multiple_of(step));
         }
     }

@@ -1,4 +1,5 @@
-//! Results of other tools, made by fio 3.33 and YCSB 0.17.0: what each is known to say, and what is said of bad ones.
+//! Results of other tools, made by fio 3.33 and YCSB 0.17.0, and as wrk2 writes them: what each is known to say, and
+//! what is said of bad ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ const GOOD: &[(&str, Fidelity, u64)] = &[
     ("ycsb-raw.txt", Fidelity::EveryIo, 40),
     ("ycsb-READ.hdr", Fidelity::Bins, 1016),
     ("ycsb-Intended-READ.hdr", Fidelity::Bins, 1016),
+    ("wrk2.txt", Fidelity::Bins, 2004),
 ];
 
 #[test]
@@ -90,6 +92,41 @@ fn a_unit_that_is_wrong_or_missing_is_told() {
         op.latency.bins.last().unwrap().hi_ns
     };
     assert_eq!(highest(ResultUnit::Ms) + 1, 1000 * (highest(ResultUnit::Us) + 1));
+}
+
+#[test]
+fn a_percentile_distribution_is_bins_of_its_rows() {
+    let plain = sample("plain.hgrm");
+    let unit = Some(ResultUnit::Us);
+    let latency = |bytes: &[u8], unit| {
+        let run = read("a.hgrm", bytes, unit).unwrap_or_else(|e| panic!("{e}"));
+        let op = run.figures.workloads[0].ops.values().next().unwrap().clone();
+        (op, run.notes)
+    };
+    let (hgrm, _) = latency(&plain, unit);
+    let (wrk2, _) = latency(&sample("wrk2.txt"), None);
+    // The same values, printed in us and in ms.
+    assert_eq!(hgrm.latency.bins, wrk2.latency.bins);
+    assert_eq!((hgrm.count, wrk2.latency.count, wrk2.count, wrk2.errors), (2000, 2000, 2004, 8));
+    assert_eq!((wrk2.duration_ns, wrk2.iops), (10_000_000_000, 200.39));
+    let (recorded, notes) = latency(&sample("wrk2-u.txt"), None);
+    assert_eq!(recorded.latency, wrk2.latency);
+    assert!(notes.iter().any(|n| n.contains("uncorrected")), "{notes:?}");
+    let error = |bytes: &[u8], unit| read("a.hgrm", bytes, unit).err().unwrap().to_string();
+    assert!(error(&plain, None).contains("unit of the latencies"));
+    assert!(error(&[&plain[..], &plain].concat(), unit).contains("second distribution"));
+    let text = String::from_utf8(plain).unwrap();
+    let cut: String = text.split_inclusive('\n').take(9).collect();
+    assert!(error(cut.as_bytes(), unit).contains("cut short"), "{cut}");
+    for (whole, bad, said) in [
+        ("0.100000000000", "x", "no row"),
+        ("=     2000.000", "=     1999.000", "add up"),
+        ("]\n#[Max", "\n#[Max", "end of the distribution is damaged"),
+    ] {
+        assert!(text.contains(whole), "{whole}");
+        let error = error(text.replacen(whole, bad, 1).as_bytes(), unit);
+        assert!(error.contains(said) && error.contains("line: "), "{error}");
+    }
 }
 
 #[test]

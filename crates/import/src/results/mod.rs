@@ -5,6 +5,7 @@ mod fio;
 mod fio_hist;
 mod fio_log;
 mod hdr_log;
+mod hgrm;
 mod source;
 mod ycsb;
 
@@ -68,6 +69,7 @@ pub const RESULTS: &[ResultFormat] = &[
     format("text or JSON of YCSB", ycsb::looks_like, ycsb::read),
     format("raw data of YCSB", ycsb::looks_raw, ycsb::read_raw),
     format("log of HdrHistogram", hdr_log::looks_like, hdr_log::read),
+    format("text of HdrHistogram, output of wrk2 --latency", hgrm::looks_like, hgrm::read),
     format("log of histograms of fio", fio_hist::looks_like, fio_hist::read),
     format("log of latencies, bandwidth or IOPS of fio", fio_log::looks_like, fio_log::read),
 ];

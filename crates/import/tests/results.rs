@@ -1,12 +1,12 @@
-//! Results of other tools, made by fio 3.33 and YCSB 0.17.0, and as wrk2 writes them: what each is known to say, and
-//! what is said of bad ones.
+//! Results of other tools, made by fio 3.33, YCSB 0.17.0 and db_bench 7.8.3, and as wrk2 writes them: what each
+//! is known to say, and what is said of bad ones.
 
 use std::fs;
 use std::path::PathBuf;
 
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 use taillight_import::results::{ForeignRun, HEAD, ResultSource, ResultUnit, detect};
-use taillight_rundir::origin::Fidelity;
+use taillight_rundir::origin::{Fidelity, ImportedBin};
 
 fn sample(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/results");
@@ -33,6 +33,8 @@ const GOOD: &[(&str, Fidelity, u64)] = &[
     ("ycsb-READ.hdr", Fidelity::Bins, 1016),
     ("ycsb-Intended-READ.hdr", Fidelity::Bins, 1016),
     ("wrk2.txt", Fidelity::Bins, 2004),
+    ("db_bench.txt", Fidelity::Averages, 16_000),
+    ("db_bench-histogram.txt", Fidelity::Bins, 8000),
 ];
 
 #[test]
@@ -127,6 +129,51 @@ fn a_percentile_distribution_is_bins_of_its_rows() {
         let error = error(text.replacen(whole, bad, 1).as_bytes(), unit);
         assert!(error.contains(said) && error.contains("line: "), "{error}");
     }
+}
+
+#[test]
+fn benchmarks_of_db_bench_are_workloads_one_after_another() {
+    let text = String::from_utf8(sample("db_bench-histogram.txt")).unwrap();
+    // As with standard error in the same file.
+    let text = text.replace("fillsync  ", "... finished 2000 ops     \rfillsync  ");
+    let run = read("a", text.as_bytes(), None).unwrap_or_else(|e| panic!("{e}"));
+    let found: Vec<(&str, u32, &str)> = run
+        .figures
+        .workloads
+        .iter()
+        .map(|w| (w.name.as_str(), w.group, w.ops.keys().next().unwrap().name()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("fillseq", 0, "insert"),
+            ("readrandom", 1, "get"),
+            ("fillsync", 2, "insert"),
+            ("overwrite", 3, "update"),
+        ]
+    );
+    let op = &run.figures.workloads[0].ops[&OpKind::Insert];
+    let edges = |bin: &ImportedBin| (bin.lo_ns, bin.hi_ns, bin.count);
+    assert_eq!(edges(&op.latency.bins[0]), (1000, 1000, 1171));
+    assert_eq!(edges(&op.latency.bins[1]), (1001, 2000, 700));
+    assert_eq!(edges(op.latency.bins.last().unwrap()), (2_900_001, 4_098_000, 2));
+    assert_eq!((op.iops, op.latency.mean_ns), (200_020.0, Some(5085.5)));
+    let error = |whole: &str, bad: &str| {
+        assert!(text.contains(whole), "{whole}");
+        read("a", text.replacen(whole, bad, 1).as_bytes(), None).err().unwrap().to_string()
+    };
+    for (whole, bad, said) in [
+        ("4.994 micros/op", "x micros/op", "no figures"),
+        ("StdDev: 112.46", "StdDev: y", "damaged"),
+        ("(       2,       3 ]       79", "(       2,       3 ]       78", "do not add up"),
+        ("(       2,       3 ]", "(       1,       3 ]", "do not ascend"),
+    ] {
+        let error = error(whole, bad);
+        assert!(error.contains(said) && error.contains("line: "), "{error}");
+    }
+    let averages = read("a", &sample("db_bench.txt"), None).unwrap().figures;
+    let op = &averages.workloads[1].ops[&OpKind::Get];
+    assert_eq!((op.count, op.latency.mean_ns, op.iops), (4000, Some(809.0), 1_038_421.0));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Results of other tools, read into what a run directory has: each figure with what the tool really knows.
 
+mod db_bench;
 mod every_io;
 mod fio;
 mod fio_hist;
@@ -70,6 +71,7 @@ pub const RESULTS: &[ResultFormat] = &[
     format("raw data of YCSB", ycsb::looks_raw, ycsb::read_raw),
     format("log of HdrHistogram", hdr_log::looks_like, hdr_log::read),
     format("text of HdrHistogram, output of wrk2 --latency", hgrm::looks_like, hgrm::read),
+    format("output of db_bench", db_bench::looks_like, db_bench::read),
     format("log of histograms of fio", fio_hist::looks_like, fio_hist::read),
     format("log of latencies, bandwidth or IOPS of fio", fio_log::looks_like, fio_log::read),
 ];

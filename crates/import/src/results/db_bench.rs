@@ -1,0 +1,257 @@
+//! What RocksDB's `db_bench` prints: a line of means for each benchmark, and with `--histogram` counts by bins.
+//!
+//! Source: RocksDB 7.8, `tools/db_bench_tool.cc` (`Stats::Report`) and `monitoring/histogram.cc`
+//! (`HistogramStat::ToString`).
+
+use std::collections::BTreeMap;
+
+use taillight_core::{OpKind, Result};
+use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload};
+
+use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
+
+const MEAN: &str = " micros/op ";
+const PER: &str = "Microseconds per ";
+const VERSION: &str = "RocksDB:";
+/// What db_bench calls a MB, bytes.
+const MIB: f64 = 1_048_576.0;
+/// Benchmarks and histograms of one file at most.
+const MOST: usize = 10_000;
+
+pub fn looks_like(head: &str) -> bool {
+    head.lines().any(|line| line.contains(MEAN) && line.contains(" ops/sec"))
+}
+
+/// One line of means and the histograms after it.
+struct DbBenchmark {
+    name: String,
+    micros: f64,
+    rate: f64,
+    seconds: f64,
+    operations: u64,
+    mib: f64,
+    histograms: Vec<DbHistogram>,
+}
+
+/// Values are us.
+#[derive(Default)]
+struct DbHistogram {
+    /// As db_bench calls the operation.
+    of: String,
+    said: BTreeMap<String, f64>,
+    bins: Vec<ImportedBin>,
+}
+
+pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Us)?;
+    let mut all: Vec<DbBenchmark> = Vec::new();
+    let mut version = None;
+    while let Some(line) = source.next_line()? {
+        // What db_bench says of its progress ends with a carriage return.
+        let line = line.rsplit('\r').next().unwrap_or_default().trim().to_owned();
+        if !source.ended() {
+            return Err(source.cut("the last line has no end"));
+        }
+        if let Some(rest) = line.strip_prefix(VERSION) {
+            version = rest.split_whitespace().last().map(str::to_owned);
+        } else if line.contains(MEAN) {
+            let found = benchmark(&line);
+            all.push(found.ok_or_else(|| source.damaged("no figures of a benchmark of db_bench"))?);
+        } else if let Some(now) = all.last_mut() {
+            now.histogram_line(&line).map_err(|why| source.damaged(why))?;
+        }
+        if all.len() + all.last().map_or(0, |b| b.histograms.len()) > MOST {
+            return Err(source.damaged("there are too many benchmarks"));
+        }
+    }
+    let whole = |h: &DbHistogram| {
+        let counted = h.bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.count));
+        h.said.get("Count").is_some_and(|count| *count == counted as f64)
+    };
+    if let Some(h) = all.iter().flat_map(|b| &b.histograms).find(|h| !whole(h)) {
+        let missing = format!("bins of a histogram (per {}) do not add up to its count", h.of);
+        return Err(source.cut(&missing));
+    }
+    run(all, version, source)
+}
+
+/// `fillseq : 4.9 micros/op 200020 ops/sec 0.010 seconds 2000 operations; 22.1 MB/s`; before RocksDB 7 without seconds
+/// and operations.
+fn benchmark(line: &str) -> Option<DbBenchmark> {
+    let (name, figures) = line.split_once(" : ")?;
+    let words: Vec<&str> = figures.split_whitespace().collect();
+    let before = |unit: &str| {
+        let at = words.iter().position(|word| word.trim_end_matches(';') == unit)?;
+        let number: f64 = words.get(at.checked_sub(1)?)?.parse().ok()?;
+        (number.is_finite() && number >= 0.0).then_some(number)
+    };
+    let optional = |unit: &str| match words.iter().any(|w| w.trim_end_matches(';') == unit) {
+        true => before(unit),
+        false => Some(0.0),
+    };
+    Some(DbBenchmark {
+        name: name.trim().to_owned(),
+        micros: before("micros/op")?,
+        rate: before("ops/sec")?,
+        seconds: optional("seconds")?,
+        operations: optional("operations")? as u64,
+        mib: optional("MB/s")?,
+        histograms: Vec::new(),
+    })
+}
+
+impl DbBenchmark {
+    /// A line after that of the means; those of no histogram are db_bench's words for people.
+    fn histogram_line(&mut self, line: &str) -> std::result::Result<(), &'static str> {
+        const BAD: &str = "a histogram of db_bench that is damaged";
+        if let Some(of) = line.strip_prefix(PER) {
+            let of = of.trim_end_matches(':').to_owned();
+            self.histograms.push(DbHistogram { of, ..DbHistogram::default() });
+            return Ok(());
+        }
+        let Some(now) = self.histograms.last_mut() else { return Ok(()) };
+        if line.starts_with("Count: ") || line.starts_with("Min: ") {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            for pair in words.chunks(2) {
+                let [name, value] = pair else { return Err(BAD) };
+                let value = value.parse().ok().filter(|v: &f64| v.is_finite() && *v >= 0.0);
+                now.said.insert(name.trim_end_matches(':').to_owned(), value.ok_or(BAD)?);
+            }
+        } else if line.starts_with(['[', '(']) {
+            let bin = bin(line).ok_or(BAD)?;
+            if now.bins.last().is_some_and(|before| before.hi_ns > bin.lo_ns) {
+                return Err("bins of the histogram do not ascend");
+            }
+            now.bins.push(bin);
+        }
+        Ok(())
+    }
+
+    /// The operation that the benchmark is named after; none of those that are no load.
+    fn operation(&self) -> Option<OpKind> {
+        let has = |words: &[&str]| words.iter().any(|word| self.name.contains(word));
+        Some(match () {
+            () if has(&["seek", "scan", "readseq", "readreverse", "iter"]) => OpKind::Scan,
+            () if self.name.starts_with("fill") => OpKind::Insert,
+            () if has(&["read", "get"]) => OpKind::Get,
+            () if has(&["delete"]) => OpKind::Delete,
+            () if has(&["overwrite", "update", "merge", "append", "put"]) => OpKind::Update,
+            () => return None,
+        })
+    }
+
+    fn ops(&self) -> BTreeMap<OpKind, ImportedOp> {
+        let Some(own) = self.operation() else { return BTreeMap::new() };
+        let duration_ns = (self.seconds * 1e9) as u64;
+        let alone = self.histograms.len() < 2;
+        let op = |count: u64, latency| ImportedOp {
+            count,
+            errors: 0,
+            bytes: if alone { (self.mib * MIB * self.seconds) as u64 } else { 0 },
+            duration_ns,
+            iops: match alone {
+                true => self.rate,
+                false => count as f64 / self.seconds.max(1e-9),
+            },
+            bytes_per_s: if alone { self.mib * MIB } else { 0.0 },
+            latency,
+        };
+        if self.histograms.is_empty() {
+            let latency = ImportedLatency {
+                count: self.operations,
+                mean_ns: Some(self.micros * 1e3),
+                ..ImportedLatency::default()
+            };
+            return BTreeMap::from([(own, op(self.operations, latency))]);
+        }
+        let of = |h: &DbHistogram| {
+            let kind = match h.of.as_str() {
+                "read" if own != OpKind::Scan => OpKind::Get,
+                "write" if own != OpKind::Insert && own != OpKind::Delete => OpKind::Update,
+                "seek" => OpKind::Scan,
+                "delete" => OpKind::Delete,
+                "merge" | "update" => OpKind::Update,
+                _ => own,
+            };
+            let latency = h.latency();
+            let count = if alone { self.operations.max(latency.count) } else { latency.count };
+            (kind, op(count, latency))
+        };
+        self.histograms.iter().map(of).collect()
+    }
+}
+
+impl DbHistogram {
+    /// Outer bins end at the least and the most.
+    fn latency(&self) -> ImportedLatency {
+        let said = |name: &str| self.said.get(name).map(|us| us * 1e3);
+        let (min, max) = (said("Min").map(|ns| ns as u64), said("Max").map(|ns| ns as u64));
+        let mut bins = self.bins.clone();
+        if let (Some(first), Some(min)) = (bins.first_mut(), min) {
+            first.lo_ns = first.lo_ns.max(min).min(first.hi_ns);
+        }
+        if let (Some(last), Some(max)) = (bins.last_mut(), max) {
+            last.hi_ns = last.hi_ns.min(max).max(last.lo_ns);
+        }
+        ImportedLatency {
+            min_ns: min,
+            max_ns: max,
+            mean_ns: said("Average"),
+            stddev_ns: said("StdDev"),
+            ..ImportedLatency::from_bins(bins)
+        }
+    }
+}
+
+/// `(      34,      51 ]        1   0.050%  99.900% #`: above the first, up to the second, us.
+fn bin(line: &str) -> Option<ImportedBin> {
+    let (edges, rest) = line.split_once([']', ')'])?;
+    let (lo, hi) = edges.get(1..)?.split_once(',')?;
+    let edge = |text: &str| text.trim().parse::<u64>().ok()?.checked_mul(1000);
+    let (lo, hi_ns) = (edge(lo)?, edge(hi)?);
+    let lo_ns = if edges.starts_with('(') { lo.checked_add(1)? } else { lo };
+    let count = rest.split_whitespace().next()?.parse().ok()?;
+    (lo_ns <= hi_ns).then_some(ImportedBin { lo_ns, hi_ns, count })
+}
+
+fn run(
+    all: Vec<DbBenchmark>,
+    version: Option<String>,
+    source: &ResultSource<'_>,
+) -> Result<ForeignRun> {
+    let mut notes = Vec::new();
+    let mut named: BTreeMap<String, u32> = BTreeMap::new();
+    let mut workloads = Vec::new();
+    for (group, found) in (0..).zip(all) {
+        let ops = found.ops();
+        if ops.is_empty() {
+            notes.push(format!("{} is no load and is not read", found.name));
+            continue;
+        }
+        if found.histograms.len() > 1 {
+            notes.push(format!(
+                "{}: which operations moved the bytes is not in the file",
+                found.name
+            ));
+        }
+        let before = named.entry(found.name.clone()).or_default();
+        *before += 1;
+        let name = match *before {
+            1 => found.name,
+            n => format!("{}-{n}", found.name),
+        };
+        let figures = ImportedWorkload { name, group, ops };
+        workloads.push(ForeignWorkload { figures, random: false, workers: 0, depth: 0, block: 0 });
+    }
+    ForeignResult {
+        tool: "db_bench",
+        driver: "rocksdb",
+        version,
+        spans: "from one completion of a thread to its next, in whole us".to_owned(),
+        name: name_of(source.file),
+        workloads,
+        notes,
+        ..ForeignResult::default()
+    }
+    .run(source)
+}

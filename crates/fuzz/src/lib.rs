@@ -121,6 +121,7 @@ macro_rules! targets {
                 "crates/import/tests/results/ycsb-READ.hdr",
                 "crates/import/tests/results/wrk2.txt",
                 "crates/import/tests/results/db_bench-histogram.txt",
+                "crates/import/tests/results/sbk.csv",
             ]);
             size_histogram: sizes, Seeds::files(&["jobs/sizes.txt"]);
             http_reply: http, Seeds::texts($crate::texts::HTTP);

@@ -1,4 +1,4 @@
-//! Results of other tools, made by fio 3.33, YCSB 0.17.0 and db_bench 7.8.3, and as wrk2 writes them: what each
+//! Results of other tools, made by fio 3.33, YCSB 0.17.0 and db_bench 7.8.3, and as wrk2 and SBK write them: what each
 //! is known to say, and what is said of bad ones.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use taillight_core::{Error, OpKind, Result};
 use taillight_import::results::{ForeignRun, HEAD, ResultSource, ResultUnit, detect};
-use taillight_rundir::origin::{Fidelity, ImportedBin};
+use taillight_rundir::origin::{Fidelity, ImportedBin, ImportedOp};
 
 fn sample(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/results");
@@ -35,6 +35,7 @@ const GOOD: &[(&str, Fidelity, u64)] = &[
     ("wrk2.txt", Fidelity::Bins, 2004),
     ("db_bench.txt", Fidelity::Averages, 16_000),
     ("db_bench-histogram.txt", Fidelity::Bins, 8000),
+    ("sbk.csv", Fidelity::Percentiles, 12_051_987),
 ];
 
 #[test]
@@ -174,6 +175,42 @@ fn benchmarks_of_db_bench_are_workloads_one_after_another() {
     let averages = read("a", &sample("db_bench.txt"), None).unwrap().figures;
     let op = &averages.workloads[1].ops[&OpKind::Get];
     assert_eq!((op.count, op.latency.mean_ns, op.iops), (4000, Some(809.0), 1_038_421.0));
+}
+
+#[test]
+fn the_csv_of_sbk_is_read_by_the_names_of_its_columns() {
+    let text = String::from_utf8(sample("sbk.csv")).unwrap();
+    let in_unit = |text: &str| {
+        let figures = read("a", text.as_bytes(), None).unwrap_or_else(|e| panic!("{e}")).figures;
+        figures.workloads[0].ops[&OpKind::Read].clone()
+    };
+    let op = in_unit(&text);
+    let p =
+        |op: &ImportedOp, p: &str| op.latency.percentiles.iter().find(|it| it.p == p).unwrap().ns;
+    assert_eq!(op.latency.percentiles.len(), 22);
+    assert_eq!((p(&op, "50"), p(&op, "99.9"), op.latency.max_ns), (695, 20_325, Some(2_103_522)));
+    assert_eq!((op.iops, op.bytes), (1_204_890.4, 120_481_382));
+    // Another order of columns and another unit: the first two change places.
+    let swapped: String = text
+        .lines()
+        .map(|line| {
+            let (id, rest) = line.split_once(',').unwrap();
+            let (header, rest) = rest.split_once(',').unwrap();
+            format!("{header},{id},{rest}\n").replace("NANOSECONDS", "MICROSECONDS")
+        })
+        .collect();
+    assert_eq!(p(&in_unit(&swapped), "50"), 695_000);
+    let no_total: String = text.split_inclusive('\n').take(3).collect();
+    for (bad, said) in [
+        (no_total, "no row Total"),
+        (text.replace(",MB,", ",MiB,"), "a column is missing"),
+        (text.replace("    695", "    x"), "no number"),
+        (text.replace("Regular,0", "Regular"), "as many columns"),
+        (text.replace("NANOSECONDS", "FORTNIGHTS"), "unknown unit"),
+    ] {
+        let error = read("a", bad.as_bytes(), None).err().unwrap().to_string();
+        assert!(error.contains(said) && error.contains("line: "), "{error}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod fio_hist;
 mod fio_log;
 mod hdr_log;
 mod hgrm;
+mod sbk_csv;
 mod source;
 mod ycsb;
 
@@ -72,6 +73,7 @@ pub const RESULTS: &[ResultFormat] = &[
     format("log of HdrHistogram", hdr_log::looks_like, hdr_log::read),
     format("text of HdrHistogram, output of wrk2 --latency", hgrm::looks_like, hgrm::read),
     format("output of db_bench", db_bench::looks_like, db_bench::read),
+    format("CSV of SBK", sbk_csv::looks_like, sbk_csv::read),
     format("log of histograms of fio", fio_hist::looks_like, fio_hist::read),
     format("log of latencies, bandwidth or IOPS of fio", fio_log::looks_like, fio_log::read),
 ];

@@ -88,7 +88,7 @@ pub fn run(
         return Ok(Measured { outcome, trace, untraced: None, host, beside, counted });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
-    let outcome = tracer.with_probes(TracedRun { target, request })?;
+    let outcome = tracer.with_probes(ProbedRun { target, request })?;
     let host = sampled(sampler);
     logs(drives, run);
     let (trace, untraced) = match tracer.finish(&run.dir) {
@@ -99,12 +99,12 @@ pub fn run(
 }
 
 /// The engine's run, with the probes of whichever backend traces.
-struct TracedRun<'a> {
+struct ProbedRun<'a> {
     target: Box<dyn Target>,
     request: EngineRequest<'a>,
 }
 
-impl WithProbes for TracedRun<'_> {
+impl WithProbes for ProbedRun<'_> {
     type Output = Result<EngineOutcome>;
 
     fn run<P: Probes>(self, probes: Arc<P>) -> Result<EngineOutcome> {

@@ -108,6 +108,7 @@ macro_rules! targets {
             aws_credentials: credentials, Seeds::texts($crate::texts::CREDENTIALS);
             rocksdb_options: rocksdb, Seeds::texts($crate::texts::ROCKSDB);
             replay_times: times, Seeds::files(&["jobs/times.txt"]);
+            traces: trace, Seeds::traces();
             job_toml: job, Seeds::folder("jobs", "toml");
             suite_toml: suite, Seeds::folder("suites", "toml");
             fio_text: fio, Seeds::folder("crates/import/tests/fio", "fio");

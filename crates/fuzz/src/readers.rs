@@ -6,10 +6,12 @@ use std::path::Path;
 
 use taillight_core::StopFlag;
 use taillight_core::job::Job;
+use taillight_core::plan::{ReplayPlan, TraceFit};
 use taillight_driver::kv::redis::resp as redis;
 use taillight_driver::kv::rocksdb::options::{RocksDbOptions, in_force};
 use taillight_driver::ownership::{OwnedDirectory, SIDECAR};
 use taillight_driver::s3::{credentials::Credentials, response::ResponseHead, xml as s3};
+use taillight_engine::trace::{TraceProfile, load};
 use taillight_rundir::ios::ColumnSet;
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::{JsonFile, RunDir, fixture, names, salvage};
@@ -145,6 +147,22 @@ pub fn rocksdb(bytes: &[u8]) {
 pub fn times(bytes: &[u8]) {
     with_file(bytes, |path| {
         drop(taillight_engine::schedule::replay::read(&path.display().to_string()));
+    });
+}
+
+/// A trace, made fit for small targets, and described.
+pub fn trace(bytes: &[u8]) {
+    const TARGET: u64 = 1 << 20;
+    with_file(bytes, |path| {
+        let replay = ReplayPlan { file: path.display().to_string(), ..ReplayPlan::default() };
+        let Ok(read) = load(&replay, 1 << 16) else { return };
+        drop(TraceProfile::of(&read));
+        for fit in [TraceFit::Wrap, TraceFit::Scale, TraceFit::Clip, TraceFit::Compact] {
+            let mut ops = read.clone();
+            ops.at_speed(0.3);
+            let fitted = ops.round_out(512).and_then(|()| ops.fit(fit, TARGET, 512));
+            assert!(fitted.is_err() || ops.end() <= TARGET, "{fit:?}");
+        }
     });
 }
 

@@ -43,6 +43,17 @@ impl Seeds {
         Seeds(texts.iter().map(|text| text.as_bytes().to_vec()).collect())
     }
 
+    /// Recorded traces: texts, a run, and blktrace's records.
+    pub fn traces() -> Seeds {
+        let mut all = Seeds::texts(crate::texts::TRACES);
+        all.0.extend(Seeds::files(&["formats/v1-sim/ios.parquet"]).0);
+        let words = |i: u64| [0x6561_7407, i as u32, 1000 * i as u32, 0, 8 * i as u32, 0, 4096];
+        let rest = |i: u64| [0x0002_0001 + ((i as u32 % 3) << 17), 7, 8 << 20, i as u32, 0];
+        let record = |i| words(i).into_iter().chain(rest(i)).flat_map(u32::to_ne_bytes);
+        all.0.push((0..40).flat_map(record).collect());
+        all
+    }
+
     /// A chunk of the capture with short and long records.
     pub fn chunks() -> Seeds {
         Seeds(vec![chunk(200)])

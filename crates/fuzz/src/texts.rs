@@ -8,6 +8,19 @@ pub const YCSB: &[&str] = &[
      scanlengthdistribution=uniform\nfieldlengthdistribution=histogram\ninsertorder=hashed\n",
 ];
 
+/// Recorded traces.
+pub const TRACES: &[&str] = &[
+    "128166372003061629,usr,0,Read,7014609920,24576,41286\n\
+     128166372016382155,usr,0,Write,1317441536,8192,1963\n128166372016382100,usr,0,Read,0,512,9\n",
+    "419,W,8792731648,16384,1577808144360767\n419,R,22040432640,4096,1577808144360787\n",
+    "1538323200,12910952,128,0,1063\n1538323200,6338688,8,1,1063\n1538323201,0,8,1,1063\n",
+    "fio version 2 iolog\n/dev/x add\n/dev/x open\n/dev/x wait 3\n/dev/x read 0 4096\n/dev/x sync 0 0\n",
+    "fio version 3 iolog\n0 x add\n0 x open\n10 x write 4096 4096\n12 x trim 0 8192\n15 x datasync 0 0\n",
+    "phase,workload,worker,op,target,offset_bytes,key,size_bytes,moved_bytes,count,intended_ns,origin_ns,\
+     submit_ns,issued_ns,first_ns,complete_ns,sync_ns,retries,status\n\
+     measure,0,0,read,0,4096,,4096,,,1000,,1010,,,2000,,,0\nmeasure,0,1,fsync,0,,,0,,,,,900,,,3000,,,0\n",
+];
+
 /// Answers of HTTP servers.
 pub const HTTP: &[&str] = &[
     "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"abc\"\r\nServer: MinIO\r\n\r\nhello",

@@ -146,8 +146,7 @@ fn a_worker_allocates_nothing_per_operation() {
     use OpKind::{Get, Insert, Rmw, Scan, Update};
     // What a plug-in or a binding does is its own; calls are counted in the driver's tests.
     const OTHERS: [&str; 3] = ["plugin", "process", "jvm"];
-    for driver in taillight_driver::DRIVERS.iter().filter(|d| !OTHERS.contains(&d.name()))
-    {
+    for driver in taillight_driver::DRIVERS.iter().filter(|d| !OTHERS.contains(&d.name())) {
         let can = driver.capabilities(&target_plan(driver.name())).unwrap();
         if !can.facts.in_process {
             continue;

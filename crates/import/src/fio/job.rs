@@ -100,7 +100,7 @@ fn once(notes: &[String]) -> Vec<String> {
     let mut told: Vec<(&str, Vec<String>, String)> = Vec::new();
     for note in notes {
         let (kind, who, text) = parts(note).unwrap_or(("", String::new(), note.clone()));
-        match told.iter_mut().find(|(of, _, said)| (*of, &*said) == (kind, &text)) {
+        match told.iter_mut().find(|(of, _, said)| (*of, said.as_str()) == (kind, text.as_str())) {
             Some((_, all, _)) if all.contains(&who) => {}
             Some((_, all, _)) => all.push(who),
             None => told.push((kind, vec![who], text)),

@@ -134,9 +134,11 @@ fn jars() -> Result<()> {
     };
     for jar in JARS {
         let get = |words: &[&str]| {
-            let mut mvn = Command::new(&mvn);
+            // A repository that does not answer is tried again and again.
+            let mut bounded = Command::new("timeout");
+            let mvn = bounded.args(["--kill-after=5s", "90s"]).arg(&mvn);
             mvn.args(words).args(["-q", "dependency:get"]).arg(format!("-Dartifact={jar}"));
-            tool::output(&mut mvn)
+            tool::output(mvn)
         };
         // What is there already needs no network.
         get(&["-o"]).or_else(|_| get(&[]))?;

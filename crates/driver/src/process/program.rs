@@ -367,7 +367,7 @@ impl ProgramTarget {
         self.program.ask_within(most, "close the target", question, None).map(drop)
     }
 
-    /// As [`DriverProgram::look`].
+    /// Looks whether the program still runs, where nothing came from it for `quiet` ns while something was due.
     pub fn look(&self, quiet: u64) {
         self.program.look(quiet);
     }

@@ -33,14 +33,11 @@ fn every_example_gives_plans_that_fio_can_say_too() {
                 assert!(fio.contains(&format!(";   {line}")), "{fio}");
             }
             std::fs::write(dir.path().join("again.fio"), &fio).expect("written");
-            if fio.contains(".dat:") {
-                // A directory of files is a list of names in fio, which cannot come back.
-                let (_, err) = run(dir.path(), &["run", "again.fio", "--print-plan"], 2);
-                assert!(err.contains("which fio visits in turns"), "{err}");
-                continue;
-            }
             let (again, _) = run(dir.path(), &["run", "again.fio", "--print-plan"], 0);
-            assert_eq!(load(&again), load(&plan), "{job}\n{fio}");
+            // What fio can only round does not come back as it was; the export says so.
+            if !missing.contains("mix: rwmixread is a whole percentage") {
+                assert_eq!(load(&again), load(&plan), "{job}\n{fio}");
+            }
         }
     }
 }

@@ -36,6 +36,7 @@ pub struct JvmOptions {
     #[schemars(title = "name of a class")]
     pub class: String,
     /// Jars and directories, `:` between them; `DIR/*` is every jar in it.
+    #[schemars(title = "paths")]
     pub classpath: String,
     /// Properties of the binding or of the JDBC connection. No secrets: they stand in every run directory.
     #[schemars(with = "std::collections::BTreeMap<String, String>", title = "table")]
@@ -44,13 +45,16 @@ pub struct JvmOptions {
     #[schemars(title = "path of a file")]
     pub properties_file: String,
     /// Table that records are in; never a table that others use, so not YCSB's `usertable`.
+    #[schemars(title = "name")]
     pub table: String,
     /// Table for the record that says whose the others are, for stores whose scans would else meet it; empty: `table`.
+    #[schemars(title = "name")]
     pub mark_table: String,
     /// libjvm.so, or the directory of a JDK or JRE; empty: `$JAVA_HOME`, then where `java` on the path is.
     #[schemars(title = "path")]
     pub jvm: String,
     /// Arguments of the VM: `["-Xmx4g"]`.
+    #[schemars(title = "list of texts")]
     pub jvm_args: Vec<String>,
     /// Writes that the binding only collects (`BATCHED_OK`) count as done; else they are failed I/Os.
     pub batched: bool,

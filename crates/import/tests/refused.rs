@@ -297,6 +297,15 @@ fn meanings_that_differed_once() {
     }
 }
 
+/// What `filesize` says beside a section of all there is does not make the rest of it vanish.
+#[test]
+fn a_target_that_one_section_takes_as_it_is_gets_no_size_from_another() {
+    let text = "[global]\nfilename=f\ntime_based\nruntime=1\n[a]\nsize=100%\n[b]\nfilesize=1m\n";
+    let jobs = import(text, "a.fio").expect("one job");
+    let toml = &jobs[0].toml;
+    assert!(toml.contains("path = \"f\"\n\n"), "{toml}");
+}
+
 /// fio 3.33: three groups of 2 s each with `startdelay=2` take 9 s, and not 12.
 #[test]
 fn a_delay_counts_from_the_start_of_fio() {

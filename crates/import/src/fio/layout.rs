@@ -174,7 +174,6 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
     let mut end = Some(0);
     for section in group {
         let target = &section.target;
-        end = end.max(target.file);
         let size = target.size.map(|s| whole_blocks(section, s, &mut notes));
         let sliced = size == Some(target.increment)
             && !matches!(section.pattern.order, OffsetOrder::Skewed(..));
@@ -197,9 +196,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
             let last = extent.length.map(|l| extent.offset.saturating_add(l));
             end = end.zip(last).map(|(a, b): (u64, u64)| a.max(b));
         }
-        if matches!(list.as_slice(), [_]) {
-            end = end.map(|end| end.max(whole_file(target)));
-        }
+        end = end.map(|end| end.max(whole_file(target)));
         note_shared_pass(section, &mut notes);
         extents.push(list);
     }

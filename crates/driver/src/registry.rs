@@ -12,8 +12,8 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::kv::redis::RedisDriver,
     #[cfg(feature = "s3")]
     &crate::s3::S3,
-    &crate::plugin::PluginDriver,
-    &crate::process::ProcessDriver,
+    &crate::plugin::LIBRARY,
+    &crate::process::PROGRAM,
     &crate::jvm::JvmDriver,
     &crate::null::NullDriver,
     &crate::sim::SimDriver,

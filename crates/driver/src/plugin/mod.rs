@@ -26,7 +26,7 @@ use taillight_core::{Error, Result};
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
-use crate::process::{DriverProgram, ProcessDriver, ProcessOptions};
+use crate::process::{self, DriverProgram, ProcessOptions};
 pub(crate) use carrier::PluginCarrier;
 pub use describe::PluginDescription;
 use sys::PluginLibrary;
@@ -139,7 +139,7 @@ impl PluginSettings {
     /// From options as written, of either driver. Errors: `Usage` for options that are not there; as
     /// [`Plugin::load`] and [`Plugin::start`].
     pub fn of(target: &TargetPlan) -> Result<PluginSettings> {
-        let apart = target.driver == ProcessDriver::NAME;
+        let apart = target.driver == process::NAME;
         let names = if apart { ProcessOptions::NAMES } else { PluginOptions::NAMES };
         let (mut host, mut own) = (toml::Table::new(), toml::Table::new());
         for (name, value) in &target.options {
@@ -147,13 +147,13 @@ impl PluginSettings {
             side.insert(name.clone(), value.clone());
         }
         let (plugin, options, host) = if apart {
-            let asked = ProcessOptions::parse(ProcessDriver::NAME, &host)?;
+            let asked = ProcessOptions::parse(process::NAME, &host)?;
             let host = complete(&asked)?;
             let plugin = Plugin::start(&asked)?;
             let ProcessOptions { command: name, keep, read_only, .. } = asked;
             (plugin, PluginUse { name, keep, read_only, apart }, host)
         } else {
-            let asked = PluginOptions::parse(PluginDriver::NAME, &host)?;
+            let asked = PluginOptions::parse(LIBRARY_NAME, &host)?;
             let host = complete(&asked)?;
             let plugin = Plugin::load(&asked.library)?;
             let PluginOptions { library: name, keep, read_only } = asked;
@@ -177,22 +177,38 @@ impl PluginSettings {
     }
 }
 
-/// The driver.
-pub struct PluginDriver;
-
-impl PluginDriver {
-    const NAME: &str = "plugin";
+/// A driver whose store is a plug-in, by what carries it.
+pub struct PluginDriver {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub options: fn() -> OptionSet,
+    /// Options that name the examples of the SDK. Errors: why they cannot be made here.
+    #[cfg(any(test, feature = "testing"))]
+    pub examples: fn() -> std::result::Result<Vec<String>, String>,
 }
+
+/// A library in this process.
+pub static LIBRARY: PluginDriver = PluginDriver {
+    name: LIBRARY_NAME,
+    about: "any store behind a shared library with one function, in C, Rust, Go or what makes one",
+    options: OptionSet::of::<PluginOptions>,
+    #[cfg(any(test, feature = "testing"))]
+    examples: || {
+        let of = |path: &std::path::PathBuf| format!("library = {:?}", path.display().to_string());
+        Ok(testing::examples()?.iter().map(of).collect())
+    },
+};
+const LIBRARY_NAME: &str = "plugin";
 
 impl Driver for PluginDriver {
     fn name(&self) -> &'static str {
-        PluginDriver::NAME
+        self.name
     }
     fn about(&self) -> &'static str {
-        "any store behind a shared library with one function, in C, Rust, Go or what makes one"
+        self.about
     }
     fn option_set(&self) -> OptionSet {
-        OptionSet::of::<PluginOptions>()
+        (self.options)()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         PluginSettings::of(target).map(PluginSettings::resolved)
@@ -208,9 +224,7 @@ impl Driver for PluginDriver {
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
-        let libraries = testing::examples()?;
-        let options = libraries.iter().map(|l| format!("library = {:?}", l.display().to_string()));
-        let options: Vec<String> = options.collect();
+        let options = (self.examples)()?;
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         Ok(TestTarget::local(dir, "data", &options))
     }

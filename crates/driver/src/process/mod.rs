@@ -10,17 +10,11 @@ mod sys;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
-use taillight_core::progress::OnProgress;
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 
-#[cfg(any(test, feature = "testing"))]
-use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet};
-use crate::plugin::{PluginSettings, PluginTarget, check};
+use crate::plugin::PluginDriver;
 pub use program::{DriverProgram, ProgramTarget};
 pub use ring::RingQueue;
 
@@ -68,40 +62,16 @@ impl ProcessOptions {
     pub const NAMES: &[&str] = &["command", "keep", "read_only", "patience"];
 }
 
-/// The driver.
-pub struct ProcessDriver;
-
-impl ProcessDriver {
-    pub const NAME: &str = "process";
-}
-
-impl Driver for ProcessDriver {
-    fn name(&self) -> &'static str {
-        ProcessDriver::NAME
-    }
-    fn about(&self) -> &'static str {
-        "any store behind a program in any language, over shared memory: Python, C, Go, Java, Node"
-    }
-    fn option_set(&self) -> OptionSet {
-        OptionSet::of::<ProcessOptions>()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        PluginSettings::of(target).map(PluginSettings::resolved)
-    }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        PluginSettings::of(target).map(|settings| settings.capabilities())
-    }
-    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        check(spec).map(drop)
-    }
-    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(PluginTarget::open(spec, check(spec)?)?))
-    }
+/// A program of its own.
+pub static PROGRAM: PluginDriver = PluginDriver {
+    name: NAME,
+    about: "any store behind a program in any language, over shared memory: Python, C, Go, Java, Node",
+    options: OptionSet::of::<ProcessOptions>,
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
-        let commands = crate::plugin::testing::programs()?;
-        let options: Vec<String> = commands.iter().map(|c| format!("command = {c:?}")).collect();
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        Ok(TestTarget::local(dir, "data", &options))
-    }
-}
+    examples: || {
+        let of = |command: &String| format!("command = {command:?}");
+        Ok(crate::plugin::testing::programs()?.iter().map(of).collect())
+    },
+};
+/// Its name.
+pub const NAME: &str = "process";

@@ -86,7 +86,8 @@ pub struct TraceOp {
 }
 
 impl TraceOp {
-    fn end(&self) -> u64 {
+    /// One past its last byte.
+    pub fn end(&self) -> u64 {
         self.offset.saturating_add(u64::from(self.size))
     }
 }

@@ -24,7 +24,10 @@ impl RecordedOps {
         if trace.ops.is_empty() {
             return Err(Error::internal("the trace of this plan is not read"));
         }
-        if shape.files > 1 || trace.end() > shape.size() {
+        let (position, stride) = (place.index as usize, place.of.max(1) as usize);
+        // Each worker looks at its own: all of them together at each once.
+        let mut own = trace.ops.iter().skip(position).step_by(stride);
+        if shape.files > 1 || own.any(|op| op.end() > shape.size()) {
             return Err(Error::usage("the trace does not fit the target")
                 .with("trace", trace.end())
                 .with("target", shape.size())
@@ -33,12 +36,7 @@ impl RecordedOps {
                     "give a target of one file that is large enough, or trace.fit and target.size",
                 ));
         }
-        Ok(RecordedOps {
-            ops: trace.ops.clone(),
-            position: place.index as usize,
-            stride: place.of.max(1) as usize,
-            over: false,
-        })
+        Ok(RecordedOps { ops: trace.ops.clone(), position, stride, over: false })
     }
 
     /// The next operation; after the last one that again.

@@ -109,8 +109,7 @@ impl TraceProfile {
         for op in ops.iter() {
             let kind = kinds.entry(op.kind).or_default();
             *kind = (kind.0 + 1, kind.1 + u64::from(op.size));
-            let end = op.offset.saturating_add(u64::from(op.size));
-            let before = ends.insert(op.kind, end);
+            let before = ends.insert(op.kind, op.end());
             sequential += u64::from(op.size > 0 && before == Some(op.offset));
         }
         let mix = kinds.iter().map(|(op, (operations, bytes))| TraceMixPart {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedWorkload};
 
+use super::source::figure;
 use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
 
 const MEAN: &str = " micros/op ";
@@ -46,19 +47,16 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     source.says_unit(ResultUnit::Us)?;
     let mut all: Vec<DbBenchmark> = Vec::new();
     let mut version = None;
-    while let Some(line) = source.next_line()? {
+    while let Some(line) = source.whole_line()? {
         // What db_bench says of its progress ends with a carriage return.
-        let line = line.rsplit('\r').next().unwrap_or_default().trim().to_owned();
-        if !source.ended() {
-            return Err(source.cut("the last line has no end"));
-        }
+        let line = line.rsplit('\r').next().unwrap_or_default().trim();
         if let Some(rest) = line.strip_prefix(VERSION) {
             version = rest.split_whitespace().last().map(str::to_owned);
         } else if line.contains(MEAN) {
-            let found = benchmark(&line);
+            let found = benchmark(line);
             all.push(found.ok_or_else(|| source.damaged("no figures of a benchmark of db_bench"))?);
         } else if let Some(now) = all.last_mut() {
-            now.histogram_line(&line).map_err(|why| source.damaged(why))?;
+            now.histogram_line(line).map_err(|why| source.damaged(why))?;
         }
         if all.len() + all.last().map_or(0, |b| b.histograms.len()) > MOST {
             return Err(source.damaged("there are too many benchmarks"));
@@ -82,8 +80,7 @@ fn benchmark(line: &str) -> Option<DbBenchmark> {
     let words: Vec<&str> = figures.split_whitespace().collect();
     let before = |unit: &str| {
         let at = words.iter().position(|word| word.trim_end_matches(';') == unit)?;
-        let number: f64 = words.get(at.checked_sub(1)?)?.parse().ok()?;
-        (number.is_finite() && number >= 0.0).then_some(number)
+        figure(words.get(at.checked_sub(1)?)?)
     };
     let optional = |unit: &str| match words.iter().any(|w| w.trim_end_matches(';') == unit) {
         true => before(unit),
@@ -114,8 +111,7 @@ impl DbBenchmark {
             let words: Vec<&str> = line.split_whitespace().collect();
             for pair in words.chunks(2) {
                 let [name, value] = pair else { return Err(BAD) };
-                let value = value.parse().ok().filter(|v: &f64| v.is_finite() && *v >= 0.0);
-                now.said.insert(name.trim_end_matches(':').to_owned(), value.ok_or(BAD)?);
+                now.said.insert(name.trim_end_matches(':').to_owned(), figure(value).ok_or(BAD)?);
             }
         } else if line.starts_with(['[', '(']) {
             let bin = bin(line).ok_or(BAD)?;

@@ -43,11 +43,7 @@ struct LogSums {
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let mut sums = LogSums::default();
-    while let Some(line) = source.next_line()? {
-        let line = line.to_owned();
-        if !source.ended() {
-            return Err(source.cut("the last line has no end"));
-        }
+    while let Some(line) = source.whole_line()? {
         match line.strip_prefix('#') {
             Some(comment) => sums.comment(comment),
             None if line.is_empty() || line.starts_with('"') => {}

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp};
 
+use super::source::figure;
 use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
 
 /// Rows of one distribution at most: with five a half-distance there are some hundreds.
@@ -55,11 +56,7 @@ struct Spectrum {
 
 pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let mut spectrum = Spectrum::default();
-    while let Some(line) = source.next_line()? {
-        let line = line.to_owned();
-        if !source.ended() {
-            return Err(source.cut("the last line has no end"));
-        }
+    while let Some(line) = source.whole_line()? {
         spectrum.line(&line).map_err(|why| source.damaged(why))?;
     }
     let said = |name: &str| spectrum.footer.get(name);
@@ -133,8 +130,7 @@ impl Spectrum {
         const BAD: &str = "the end of the distribution is damaged";
         for pair in text.strip_suffix(']').ok_or(BAD)?.split(',') {
             let (name, value) = pair.split_once('=').ok_or(BAD)?;
-            let value = value.trim().parse().ok().filter(|v: &f64| *v >= 0.0 && v.is_finite());
-            self.footer.insert(name.trim().to_owned(), value.ok_or(BAD)?);
+            self.footer.insert(name.trim().to_owned(), figure(value).ok_or(BAD)?);
         }
         if self.footer.contains_key("Buckets") {
             self.part = SpectrumPart::Done;
@@ -145,8 +141,6 @@ impl Spectrum {
     /// What wrk2 says after its distributions. Lines that are none of these are its words for people.
     fn around(&mut self, line: &str) -> std::result::Result<(), &'static str> {
         const BAD: &str = "a figure of wrk2 that is no number";
-        let number =
-            |text: &str| text.trim().parse().ok().filter(|v: &f64| *v >= 0.0 && v.is_finite());
         if let Some((requests, rest)) = line.split_once(" requests in ") {
             let time = rest.split(',').next().unwrap_or_default();
             self.requests = requests.trim().parse().map_err(|_| BAD)?;
@@ -154,7 +148,7 @@ impl Spectrum {
                 scaled(time, &[("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("m", 60.0), ("h", 3600.0)])
                     .ok_or(BAD)?;
         } else if let Some(rate) = line.strip_prefix("Requests/sec:") {
-            self.rate = number(rate).ok_or(BAD)?;
+            self.rate = figure(rate).ok_or(BAD)?;
         } else if let Some(rate) = line.strip_prefix("Transfer/sec:") {
             const KIB: f64 = 1024.0;
             let units = [("KB", KIB), ("MB", KIB * KIB), ("GB", KIB * KIB * KIB), ("B", 1.0)];
@@ -240,6 +234,5 @@ impl Spectrum {
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let found = units.iter().find_map(|(unit, of)| Some((text.strip_suffix(unit)?, of)));
     let (number, of) = found?;
-    let number: f64 = number.trim().parse().ok()?;
-    (number.is_finite() && number >= 0.0).then_some(number * of)
+    Some(figure(number)? * of)
 }

@@ -27,11 +27,7 @@ pub fn read(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
     let names: Vec<&str> = header.split(',').map(str::trim).collect();
     let mut notes = Vec::new();
     let mut workloads = Vec::new();
-    while let Some(line) = source.next_line()? {
-        let line = line.to_owned();
-        if !source.ended() {
-            return Err(source.cut("the last row has no end"));
-        }
+    while let Some(line) = source.whole_line()? {
         if line.is_empty() || line == header {
             continue;
         }

@@ -93,6 +93,15 @@ impl<'a> ResultSource<'a> {
         }
     }
 
+    /// The next line, which has its end. Errors: as [`ResultSource::next_line`]; `Corrupt` for one that is cut short.
+    pub fn whole_line(&mut self) -> Result<Option<String>> {
+        let Some(line) = self.next_line()?.map(str::to_owned) else { return Ok(None) };
+        match self.ended() {
+            true => Ok(Some(line)),
+            false => Err(self.cut("the last line has no end")),
+        }
+    }
+
     /// All that is left. Errors: `Usage` for more than is read as a whole; `Corrupt` for what is no text.
     pub fn text(&mut self) -> Result<String> {
         let mut bytes = Vec::new();
@@ -147,6 +156,11 @@ impl<'a> ResultSource<'a> {
         let error = Error::unavailable("cannot read the file").with("path", self.file);
         error.with("after line", self.line).source(e)
     }
+}
+
+/// A number that a tool prints of what it measured: finite, and not below zero.
+pub fn figure(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
 }
 
 #[cfg(test)]

@@ -137,6 +137,10 @@ pub trait Target: Send + std::marker::Sync {
     fn end_facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
+    /// What a user should know before the load begins, in sentences.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Directories on this machine, beside its path, in which it keeps data as well.
     fn beside(&self) -> Vec<PathBuf> {
         Vec::new()

@@ -92,6 +92,10 @@ impl Target for OpenTargets {
         self.facts_of(|target| target.facts())
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.targets.iter().flat_map(|t| t.target.notes()).collect()
+    }
+
     fn session_facts(&self) -> Vec<(String, String)> {
         self.facts_of(|target| target.session_facts())
     }

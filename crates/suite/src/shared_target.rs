@@ -62,6 +62,9 @@ impl Target for TargetView {
     fn facts(&self) -> Vec<(String, String)> {
         self.target.facts()
     }
+    fn notes(&self) -> Vec<String> {
+        self.target.notes()
+    }
     fn session_facts(&self) -> Vec<(String, String)> {
         self.target.session_facts()
     }

@@ -322,13 +322,7 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
         live.step(p);
         !stop.stopped()
     })?;
-    for (name, fact) in target.facts() {
-        match name.as_str() {
-            "bridge.cost" => output::note(&format!("the bridge to the plug-in costs {fact}")),
-            "bridge.crowded" => output::note(&fact),
-            _ => {}
-        }
-    }
+    target.notes().iter().for_each(|note| output::note(note));
     let can = registry::driver(&plan.target.driver)?.capabilities(&plan.target)?;
     let id = &run.run_id;
     if !request.quiet {

@@ -405,6 +405,14 @@ impl Target for PluginTarget {
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
     }
+    fn notes(&self) -> Vec<String> {
+        let note = |(name, fact): &(String, String)| match name.as_str() {
+            "bridge.cost" => Some(format!("the bridge to the plug-in costs {fact}")),
+            "bridge.crowded" => Some(fact.clone()),
+            _ => None,
+        };
+        self.facts.iter().filter_map(note).collect()
+    }
     fn end_facts(&self) -> Vec<(String, String)> {
         (self.end_facts)()
     }

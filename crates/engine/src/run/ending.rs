@@ -17,14 +17,18 @@ use crate::worker::WorkerEnd;
 pub struct LoadEnd {
     measured_left: AtomicUsize,
     over: AtomicBool,
-    run_over: AtomicBool,
+    /// Where a worker's end may be everybody's.
+    run_over: Option<AtomicBool>,
 }
 
 impl LoadEnd {
-    /// With so many measured workers.
-    pub fn new(measured: usize) -> LoadEnd {
-        let (over, run_over) = (AtomicBool::new(false), AtomicBool::new(false));
-        LoadEnd { measured_left: AtomicUsize::new(measured), over, run_over }
+    /// With so many measured workers; and whether there is one that ends the run.
+    pub fn new(measured: usize, ends_run: bool) -> LoadEnd {
+        LoadEnd {
+            measured_left: AtomicUsize::new(measured),
+            over: AtomicBool::new(false),
+            run_over: ends_run.then(|| AtomicBool::new(false)),
+        }
     }
 
     /// A worker has ended.
@@ -34,13 +38,13 @@ impl LoadEnd {
         }
         if ends_run {
             self.over.store(true, Ordering::Release);
-            self.run_over.store(true, Ordering::Release);
+            self.run_over.iter().for_each(|over| over.store(true, Ordering::Release));
         }
     }
 
-    /// Set once such a worker is to end.
-    pub fn over(&self, measured: bool) -> &AtomicBool {
-        if measured { &self.run_over } else { &self.over }
+    /// Set once such a worker is to end; none where it ends by itself alone.
+    pub fn over(&self, measured: bool) -> Option<&AtomicBool> {
+        if measured { self.run_over.as_ref() } else { Some(&self.over) }
     }
 }
 

@@ -105,7 +105,10 @@ fn load_with<B: Probes>(
         space,
         verify: verify.clone(),
         abort: AtomicBool::new(false),
-        load: LoadEnd::new(worker_specs.iter().filter(|s| s.measured).count()),
+        load: LoadEnd::new(
+            worker_specs.iter().filter(|s| s.measured).count(),
+            plan.workloads.iter().any(|w| w.ends_run),
+        ),
         idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
         spin: SpinShare::here(plan.workers() as usize),
     };

@@ -141,7 +141,7 @@ fn run_worker<B: Probes>(
     let stop = StopSignals {
         requested: stop,
         abort: &shared.abort,
-        load_over: Some(shared.load.over(spec.measured)),
+        load_over: shared.load.over(spec.measured),
     };
     let spin = shared.spin;
     Some(match origin.and_then(TscClock::new) {

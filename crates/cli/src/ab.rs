@@ -2,10 +2,10 @@
 //! is asked of them; `taillight_suite::ab` orders the runs, `taillight_compare` judges.
 
 use std::path::Path;
+use taillight_driver::bind;
 
 use taillight_compare::{CompareRequest, DropRule, RunPair};
 use taillight_core::exit::Exit;
-use taillight_core::job::DriverView;
 use taillight_core::plan::GatePlan;
 use taillight_core::{Error, Result};
 use taillight_rundir::JsonFile;
@@ -15,7 +15,6 @@ use taillight_suite::exit::worst;
 use taillight_suite::host::JobSource;
 
 use crate::args::{AbArgs, Command, DropFlag, RunArgs};
-use crate::registry::Registry;
 use crate::run::{self, SeriesPlace, run_planned};
 use crate::{compare, output, problem, suite};
 
@@ -38,7 +37,7 @@ pub fn start(args: &AbArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let gate = new.plan.gate.as_ref().or(base.plan.gate.as_ref());
     let request = request(args, gate)?;
     let [is_virtual, is_virtual_too] =
-        [&base, &new].map(|side| Registry.capabilities(&side.plan.target).map(|c| c.virtual_time));
+        [&base, &new].map(|side| bind(&side.plan.target).map(|d| d.capabilities().virtual_time));
     if is_virtual? != is_virtual_too? {
         return Err(Error::usage("the time of one side is virtual, of the other real")
             .hint("compare runs of the same load"));

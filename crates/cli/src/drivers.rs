@@ -11,7 +11,7 @@ use taillight_driver::{DRIVERS, Driver};
 use taillight_report::table::{self, wrap};
 
 use crate::args::DriversArgs;
-use crate::{output, plugin_check, registry};
+use crate::{output, plugin_check};
 
 /// Runs the command. Errors: `Usage` for an unknown driver.
 pub fn main(args: &DriversArgs) -> Result<Exit> {
@@ -20,7 +20,7 @@ pub fn main(args: &DriversArgs) -> Result<Exit> {
     }
     if args.json {
         let list: Vec<DriverEntry> = match &args.name {
-            Some(name) => vec![entry(registry::driver(name)?)],
+            Some(name) => vec![entry(taillight_driver::named(name)?)],
             None => DRIVERS.iter().map(|d| entry(*d)).collect(),
         };
         output::json(&list)?;
@@ -32,8 +32,8 @@ pub fn main(args: &DriversArgs) -> Result<Exit> {
         }
         (None, false) => table(),
         (None, true) => DRIVERS.iter().map(|d| markdown(*d)).collect::<Vec<_>>().join("\n"),
-        (Some(name), false) => plain(registry::driver(name)?),
-        (Some(name), true) => markdown(registry::driver(name)?),
+        (Some(name), false) => plain(taillight_driver::named(name)?),
+        (Some(name), true) => markdown(taillight_driver::named(name)?),
     };
     output::text(&text)?;
     Ok(Exit::Ok)
@@ -94,14 +94,11 @@ struct Facts {
 }
 
 fn facts(driver: &dyn Driver) -> Facts {
-    let mut target = TargetPlan { driver: driver.name().to_owned(), ..TargetPlan::default() };
-    // Defaults always resolve; a driver that asks for more shows no abilities here.
-    if let Ok(options) = driver.resolve(&target) {
-        target.options = options;
-    }
-    let Ok(can) = driver.capabilities(&target) else {
+    // A driver whose defaults are not enough shows no abilities here.
+    let Ok(bound) = driver.bind(&TargetPlan::default()) else {
         return Facts { operations: "-".to_owned(), abilities: Vec::new() };
     };
+    let can = bound.capabilities();
     let names: Vec<_> = can.ops.iter().map(|op| op.name()).collect();
     let depth = match can.max_depth {
         0 | 1 => "one operation at a time".to_owned(),

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use taillight_core::exit::Exit;
+use taillight_core::job::BoundTarget;
 use taillight_core::plan::TargetPlan;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, OpKind, Result};
@@ -18,7 +19,7 @@ use taillight_driver::conformance::{self, CheckResult, TestCase, plan_for};
 use taillight_driver::plugin::{PluginDescription, PluginSettings};
 
 use crate::args::DriversArgs;
-use crate::{output, registry};
+use crate::output;
 
 /// How long all rules may take together.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -157,7 +158,7 @@ fn rules(
     said: &PluginDescription,
     path: String,
 ) -> Result<u32> {
-    let driver = registry::driver(&target.driver)?;
+    let driver = taillight_driver::named(&target.driver)?;
     // What lies in the directory of the check is its own; what the user named is not.
     let own = args.path.is_none();
     let mut target = TargetPlan { path: Some(path.clone()), destroy: own, ..target };
@@ -170,8 +171,8 @@ fn rules(
         let text = option[name.len() + 1..].to_owned();
         target.options.insert(name.to_owned(), value.unwrap_or(toml::Value::String(text)));
     }
-    target.options = driver.resolve(&target)?;
-    let can = driver.capabilities(&target)?;
+    let BoundTarget { options, capabilities: can } = driver.bind(&target)?.resolved()?;
+    target.options = options;
     target.size = (!can.keyed()).then_some(ByteSize(DATA_SET));
     output::line(&format!("plug-in {} {}: {}", said.name, said.version, said.about));
     let names: Vec<_> = can.ops.iter().map(|op| op.name()).collect();

@@ -107,7 +107,8 @@ pub fn run(
     case: &TestCase<'_>,
     each: &mut dyn FnMut(&'static str, Option<&CheckResult>),
 ) -> Tested<()> {
-    let caps = case.driver.capabilities(&case.plan.target)?;
+    let bound = case.driver.bind(&case.plan.target)?;
+    let caps = bound.capabilities();
     let spec = OpenSpec {
         plan: &case.plan,
         run_id: "conformance",
@@ -115,7 +116,7 @@ pub fn run(
         stop: &taillight_core::StopFlag::default(),
         fits: &|_| Ok(()),
     };
-    let target = case.driver.open(&spec, &mut |_| true)?;
+    let target = bound.open(&spec, &mut |_| true)?;
     let bench = CheckContext { case, caps, target };
     if bench.caps.keyed() {
         each("records can be stored", None);
@@ -249,7 +250,7 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Tested<()> {
 
 fn options(b: &CheckContext<'_>) -> Checked {
     let mut target = b.case.plan.target.clone();
-    let resolve = |t: &TargetPlan| b.case.driver.resolve(t);
+    let resolve = |t: &TargetPlan| b.case.driver.bind(t)?.options();
     target.options = resolve(&target)?;
     ensure(resolve(&target)? == target.options, || "resolved options resolve otherwise".into())?;
     for doc in b.case.driver.options() {
@@ -258,7 +259,7 @@ fn options(b: &CheckContext<'_>) -> Checked {
         })?;
     }
     target.options.insert("no_such_option".to_owned(), toml::Value::Boolean(true));
-    match b.case.driver.resolve(&target) {
+    match resolve(&target) {
         Err(e) if e.kind() == ErrorKind::Usage => Ok(CheckResult::Kept),
         other => Err(format!("an unknown option is not refused: {other:?}").into()),
     }

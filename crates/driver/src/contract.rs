@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 pub use taillight_core::capability::AdminAction;
 use taillight_core::capability::Capabilities;
+use taillight_core::job::BoundTarget;
 use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
@@ -36,42 +37,49 @@ pub trait Driver: Send + std::marker::Sync {
     fn options(&self) -> Vec<OptionDoc> {
         (self.option_set().docs)()
     }
-    /// Checks the options as written (unknown ones refused, with a suggestion) and returns them
-    /// with every default filled in. Touches nothing. Errors: `Usage` for unknown or wrong options.
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        (self.option_set().resolve)(self.name(), &target.options)
-    }
-    /// What it can do with these resolved options. Errors: `Usage` when options contradict each
-    /// other.
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
+    /// Reads the options of a target, as written or resolved: the one place where they are parsed. Touches nothing.
+    /// Errors: `Usage` for unknown options (with a suggestion), wrong ones, and those that contradict each other.
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>>;
     /// Name of the shared library that it loads at run time, without its ending.
     fn library(&self) -> Option<&'static str> {
         None
     }
-    /// What a resolved plan leaves to the run, in sentences, for who looks at the plan.
-    fn plan_notes(&self, _plan: &Plan) -> Vec<String> {
-        Vec::new()
-    }
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}
-    /// Settles what the driver would else choose for each run by its queue depth: runs of one series
-    /// are compared, and have to be made in one way. `deepest` is the deepest queue of them all.
-    fn settle(&self, _target: &mut TargetPlan, _deepest: u32) {}
-    /// What [`Driver::open`] would refuse as things stand, without a change to anything: for who
-    /// looks at a plan before running it. A driver that cannot tell says nothing. Errors: as
-    /// [`Driver::open`].
-    fn check(&self, _spec: &OpenSpec<'_>) -> Result<()> {
-        Ok(())
-    }
-    /// Passes the guard, opens, lays out data where the plan reads it. Not measured. Errors:
-    /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
-    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;
     /// Where and with which options the conformance suite opens it, or why not here; `dir` is
     /// empty and the suite's own.
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         Ok(TestTarget::local(dir, "data", &[""]))
     }
+}
+
+/// A driver with the options of one target.
+pub trait BoundDriver {
+    /// Every option, with defaults filled in. Errors: `Internal` if the options are no table.
+    fn options(&self) -> Result<toml::Table>;
+    /// What the driver can do with these options.
+    fn capabilities(&self) -> Capabilities;
+    /// Both, for the plan. Errors: as [`BoundDriver::options`].
+    fn resolved(&self) -> Result<BoundTarget> {
+        Ok(BoundTarget { options: self.options()?, capabilities: self.capabilities() })
+    }
+    /// What a resolved plan leaves to the run, in sentences, for who looks at the plan.
+    fn plan_notes(&self, _plan: &Plan) -> Vec<String> {
+        Vec::new()
+    }
+    /// Settles what the driver would else choose for each run by its queue depth: runs of one series
+    /// are compared, and have to be made in one way. `deepest` is the deepest queue of them all.
+    fn settle(&self, _target: &mut TargetPlan, _deepest: u32) {}
+    /// What [`BoundDriver::open`] would refuse as things stand, without a change to anything: for who
+    /// looks at a plan before running it. A driver that cannot tell says nothing. Errors: as
+    /// [`BoundDriver::open`].
+    fn check(&self, _spec: &OpenSpec<'_>) -> Result<()> {
+        Ok(())
+    }
+    /// Passes the guard, opens, lays out data where the plan reads it. Not measured. Errors:
+    /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
+    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;
 }
 
 /// What `open` needs.

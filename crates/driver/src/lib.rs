@@ -27,7 +27,7 @@ pub mod targets;
 mod trial;
 
 pub use contract::{
-    AdminAction, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session,
-    SessionSpec, Submitted, Target, VirtualTime,
+    AdminAction, BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc,
+    Session, SessionSpec, Submitted, Target, VirtualTime,
 };
-pub use registry::{DRIVERS, find};
+pub use registry::{DRIVERS, bind, find, named};

@@ -10,8 +10,10 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Op, OpKind, Result, Stamp};
 
 use crate::contract::{
-    AdminAction, Completion, Driver, Geometry, OpenSpec, Session, SessionSpec, Submitted, Target,
+    AdminAction, BoundDriver, Completion, Driver, Geometry, OpenSpec, Session, SessionSpec,
+    Submitted, Target,
 };
+use crate::options::{DriverOptions, NoOptions};
 
 /// Size of the data set when the job gives none: 1 GiB.
 const DEFAULT_SIZE: u64 = 1 << 30;
@@ -26,14 +28,24 @@ impl Driver for NullDriver {
     fn about(&self) -> &'static str {
         "does nothing; measures Taillight's own cost"
     }
-    fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
-        Ok(Capabilities {
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        let NoOptions {} = NoOptions::parse(self.name(), &target.options)?;
+        Ok(Box::new(NullDriver))
+    }
+}
+
+impl BoundDriver for NullDriver {
+    fn options(&self) -> Result<toml::Table> {
+        Ok(toml::Table::new())
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
             max_depth: 4096,
             sync: true,
             admin: AdminAction::ALL.to_vec(),
             ..Capabilities::default()
-        })
+        }
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);

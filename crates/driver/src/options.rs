@@ -36,16 +36,11 @@ impl DriverOptions for NoOptions {}
 /// What a driver's options are, without their type.
 pub struct OptionSet {
     pub docs: fn() -> Vec<OptionDoc>,
-    /// Options of the driver of that name as a table with every default filled in.
-    pub resolve: fn(&str, &toml::Table) -> Result<toml::Table>,
 }
 
 impl OptionSet {
     pub fn of<T: DriverOptions>() -> OptionSet {
-        OptionSet {
-            docs: docs::<T>,
-            resolve: |driver, written| complete(&T::parse(driver, written)?),
-        }
+        OptionSet { docs: docs::<T> }
     }
 }
 
@@ -199,7 +194,7 @@ mod tests {
             let mut target =
                 TargetPlan { driver: driver.name().to_owned(), ..TargetPlan::default() };
             target.options.insert(written.to_owned(), 1.into());
-            let e = driver.resolve(&target).unwrap_err();
+            let e = driver.bind(&target).err().unwrap();
             assert_eq!(e.kind(), ErrorKind::Usage);
             assert_eq!(e.hint_text(), Some(hint));
         }

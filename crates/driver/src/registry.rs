@@ -1,6 +1,9 @@
 //! The one visible list of drivers. Adding a driver: one file or folder, and one line here.
 
-use crate::Driver;
+use taillight_core::plan::TargetPlan;
+use taillight_core::{Error, Result};
+
+use crate::{BoundDriver, Driver};
 
 /// Every driver, in the order `taillight drivers` shows them.
 pub static DRIVERS: &[&dyn Driver] = &[
@@ -18,6 +21,20 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::null::NullDriver,
     &crate::sim::SimDriver,
 ];
+
+/// The driver of a target with its options. Errors: `Usage` when there is none with this name; as [`Driver::bind`].
+pub fn bind(target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+    named(&target.driver)?.bind(target)
+}
+
+/// The driver with this name. Errors: `Usage` when there is none.
+pub fn named(name: &str) -> Result<&'static dyn Driver> {
+    find(name).ok_or_else(|| {
+        let names: Vec<_> = DRIVERS.iter().map(|d| d.name()).collect();
+        Error::usage(format!("there is no driver `{name}`"))
+            .hint(taillight_core::suggest::did_you_mean(name, &names))
+    })
+}
 
 pub fn find(name: &str) -> Option<&'static dyn Driver> {
     DRIVERS.iter().copied().find(|d| d.name() == name)

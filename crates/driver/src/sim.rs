@@ -24,10 +24,10 @@ use taillight_core::{Clock, Op, OpKind, Result, Stamp, Status};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{
-    AdminAction, Completion, Driver, Geometry, OpenSpec, Session, SessionSpec, Submitted, Target,
-    VirtualTime,
+    AdminAction, BoundDriver, Completion, Driver, Geometry, OpenSpec, Session, SessionSpec,
+    Submitted, Target, VirtualTime,
 };
-use crate::options::{DriverOptions, OptionSet};
+use crate::options::{DriverOptions, OptionSet, complete};
 use aging::{DeviceUse, UseFile};
 use model::DeviceModel;
 pub use options::{InjectedErrors, ServiceTime, SimOptions, SimulatedStall};
@@ -48,26 +48,34 @@ impl Driver for SimDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<SimOptions>()
     }
-    fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
-        Ok(Capabilities {
-            ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
-            max_depth: 4096,
-            sync: true,
-            virtual_time: true,
-            admin: AdminAction::ALL.to_vec(),
-            ..Capabilities::default()
-        })
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(SimOptions::parse(self.name(), &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         let all = ["channels = 4", "service = { kind = \"exponential\", mean = \"1ms\" }"];
         Ok(TestTarget::local(dir, "data", &all))
     }
+}
+
+impl BoundDriver for SimOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
+            max_depth: 4096,
+            sync: true,
+            virtual_time: true,
+            admin: AdminAction::ALL.to_vec(),
+            ..Capabilities::default()
+        }
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = SimOptions::parse(self.name(), &spec.plan.target.options)?;
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
         let seed = spec.plan.run.seed;
-        let (state, used) = match options.state.as_str() {
+        let (state, used) = match self.state.as_str() {
             "" => (None, DeviceUse::default()),
             path => {
                 let (file, used) = UseFile::open(path.as_ref(), spec.plan.run.output.as_deref())?;
@@ -77,7 +85,7 @@ impl Driver for SimDriver {
         let device = SimDevice {
             clock: VirtualClock::default(),
             state: Mutex::new(DeviceState {
-                model: DeviceModel::new(&options, seed, file_size, used),
+                model: DeviceModel::new(self, seed, file_size, used),
                 flying: BinaryHeap::new(),
             }),
         };

@@ -436,7 +436,7 @@ fn what_can_be_told_before_is_told_before_anything_is_given_up() {
             Err(taillight_core::Error::unavailable("no memory"))
         },
     };
-    let driver = taillight_driver::find("file").unwrap();
+    let driver = taillight_driver::bind(&spec.plan.target).unwrap();
     let e = driver.open(&spec, &mut |_| true).err().expect("no memory");
     assert!(e.message() == "no memory" && all() == before, "{e}");
     // One of them cannot be laid out.

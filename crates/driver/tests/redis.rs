@@ -178,7 +178,7 @@ fn no_peer_holds_up_the_opening() {
             let options = format!("timeout = \"{timeout}\"");
             let plan = &keyed_plan(target("redis", &path, &options), 400, 1, false);
             let spec = OpenSpec { plan, run_id: "test", destroy: None, stop, fits: &|_| Ok(()) };
-            taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true).map(drop)
+            taillight_driver::bind(&spec.plan.target).unwrap().open(&spec, &mut |_| true).map(drop)
         });
         errors.iter().for_each(|e| assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}"));
     }
@@ -190,7 +190,7 @@ fn a_stopped_run_still_deletes_its_keys() {
     let plan = &server.plan("timeout = \"60s\"", 1, false);
     let open = |stop| {
         let spec = OpenSpec { plan, run_id: "test", destroy: None, stop, fits: &|_| Ok(()) };
-        taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true).unwrap()
+        taillight_driver::bind(&spec.plan.target).unwrap().open(&spec, &mut |_| true).unwrap()
     };
     let stop = StopFlag::default();
     let target = open(&stop);

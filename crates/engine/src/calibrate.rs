@@ -11,7 +11,7 @@ use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, MonoClock, OpKind, Result};
 use taillight_driver::null::NullDriver;
-use taillight_driver::{Driver, OpenSpec, Target};
+use taillight_driver::{BoundDriver, Driver, OpenSpec, Target};
 use taillight_rundir::manifest::Overhead;
 
 /// Length of the calibration run, ns.

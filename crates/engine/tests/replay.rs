@@ -5,8 +5,7 @@
 mod common;
 
 use common::{EngineRun, run};
-use taillight_core::capability::Capabilities;
-use taillight_core::job::{DriverView, Job, MachineMemory};
+use taillight_core::job::{BoundTarget, DriverView, Job, MachineMemory};
 use taillight_core::plan::{Plan, ReplayOps, ReplayPlan, TargetPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{OpKind, Record, Result};
@@ -18,11 +17,8 @@ impl DriverView for Drivers {
     fn names(&self) -> Vec<&'static str> {
         taillight_driver::DRIVERS.iter().map(|d| d.name()).collect()
     }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        taillight_driver::find(&target.driver).unwrap().resolve(target)
-    }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        taillight_driver::find(&target.driver).unwrap().capabilities(target)
+    fn bind(&self, target: &TargetPlan) -> Result<BoundTarget> {
+        taillight_driver::bind(target)?.resolved()
     }
     fn trace(&self, replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
         taillight_engine::trace::load(replay, most)

@@ -7,8 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use taillight_core::capability::Capabilities;
-use taillight_core::job::{DriverView, Job, MachineMemory};
+use taillight_core::job::{BoundTarget, DriverView, Job, MachineMemory};
 use taillight_core::keys::hash;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::probe::Token;
@@ -16,9 +15,7 @@ use taillight_core::units::ByteSize;
 use taillight_core::{Op, OpKind, Record, Result, Status};
 use taillight_driver::kv::fields::fields;
 use taillight_driver::memory::MemoryTarget;
-use taillight_driver::{
-    AdminAction, DRIVERS, Geometry, KeyedTarget, Session, SessionSpec, Target, find,
-};
+use taillight_driver::{AdminAction, DRIVERS, Geometry, KeyedTarget, Session, SessionSpec, Target};
 use taillight_engine::preload::preload;
 use taillight_engine::{EngineOutcome, StopFlag};
 
@@ -28,11 +25,8 @@ impl DriverView for MemoryView {
     fn names(&self) -> Vec<&'static str> {
         DRIVERS.iter().map(|d| d.name()).collect()
     }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        find(&target.driver).unwrap().resolve(target)
-    }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        find(&target.driver).unwrap().capabilities(target)
+    fn bind(&self, target: &TargetPlan) -> Result<BoundTarget> {
+        taillight_driver::bind(target)?.resolved()
     }
 }
 
@@ -90,7 +84,7 @@ fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> YcsbRun {
     let id = common::fresh_id();
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(MemoryTarget::new(plan).unwrap());
-    let can = MemoryView.capabilities(&plan.target).unwrap();
+    let can = taillight_driver::bind(&plan.target).unwrap().capabilities();
     preload(plan, &*store, &can, &id, &mut |_| true).unwrap();
     spoil(&store);
     let target = Box::new(SharedStore(store.clone()));

@@ -13,7 +13,7 @@ pub(crate) fn deepest<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> u32 {
 
 /// The plan as one of a series with queues up to `deepest`.
 pub(crate) fn settle(plan: &mut Plan, deepest: u32) {
-    if let Some(driver) = taillight_driver::find(&plan.target.driver) {
+    if let Ok(driver) = taillight_driver::bind(&plan.target) {
         driver.settle(&mut plan.target, deepest);
     }
 }

@@ -1,9 +1,9 @@
 //! The run directory of a new run: its name, its first manifest, the job it repeats from.
 
 use std::path::{Path, PathBuf};
+use taillight_driver::bind;
 
 use taillight_core::capability::TargetKind;
-use taillight_core::job::DriverView;
 use taillight_core::plan::Plan;
 use taillight_core::secret::masked;
 use taillight_core::{Clock, Error, MonoClock, Result, clock};
@@ -13,8 +13,6 @@ use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
 use taillight_suite::host::JobSource;
 use taillight_suite::runner::DEFAULT_PARENT;
-
-use crate::registry::{self, Registry};
 
 /// A run directory that was just made.
 pub struct NewRun {
@@ -42,7 +40,7 @@ pub fn create(
         Some(output) => PathBuf::from(output),
         None => free_name(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
     };
-    let mut facts = Registry.capabilities(&plan.target)?.facts;
+    let mut facts = bind(&plan.target)?.capabilities().facts;
     // Of several targets an offset alone does not say which file it is in.
     facts.single_file &= plan.targets.is_empty();
     for target in plan.all_targets().filter_map(|(_, target)| target.path.as_deref()) {
@@ -179,7 +177,7 @@ impl NewRun {
 
 /// The clock of the run's stamps; virtual time begins at zero.
 fn clock_info(plan: &Plan) -> Result<ClockInfo> {
-    let is_virtual = Registry.capabilities(&plan.target)?.virtual_time;
+    let is_virtual = bind(&plan.target)?.capabilities().virtual_time;
     let realtime_ns = clock::realtime_ns();
     if is_virtual {
         return Ok(ClockInfo { monotonic_ns: 0, realtime_ns, source: "virtual".to_owned() });
@@ -208,7 +206,8 @@ pub fn plan_text(plan: &Plan) -> Result<String> {
 /// What `--print-plan` shows: the plan, and what it leaves to the run and to the machine. Errors:
 /// `Internal` when the plan has no TOML form.
 pub fn plan_shown(plan: &Plan) -> Result<String> {
-    let mut notes = registry::driver(&plan.target.driver)?.plan_notes(plan);
+    let driver = bind(&plan.target)?;
+    let mut notes = driver.plan_notes(plan);
     if let Some((blocks, bytes)) = plan.ledger(plan.target.size.map(|s| s.0)) {
         notes.push(format!(
             "[verify] keeps a record of the writes to {blocks} blocks or records: {bytes} B of \
@@ -219,7 +218,7 @@ pub fn plan_shown(plan: &Plan) -> Result<String> {
         "capture.budget is a quarter of the memory free on this machine now, unless the job sets it."
             .to_owned(),
     );
-    if Registry.capabilities(&plan.target)?.guarded {
+    if driver.capabilities().guarded {
         notes.push(
             "Not looked at yet: the target. Rights, space and the guard are checked by the run, \
              before it touches anything."

@@ -24,7 +24,7 @@ use taillight_trace::environment::target_facts;
 use super::signals::Signals;
 use super::targets::confirmed;
 use super::{Live, LiveViews, RunRequest, directory, run_on_target, run_plan};
-use crate::{output, problem, registry, report};
+use crate::{output, problem, report};
 
 /// This program, around a series.
 pub struct RunHost<'a> {
@@ -84,7 +84,7 @@ impl Host for RunHost<'_> {
             stop: self.signals.stop(),
             fits: &|_| Ok(()),
         };
-        let target = registry::driver(&plan.target.driver)?.open(&spec, &mut |p| {
+        let target = taillight_driver::bind(&plan.target)?.open(&spec, &mut |p| {
             live.step(p);
             !self.signals.stop().stopped()
         });

@@ -25,9 +25,9 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, OpKind, Result, StopFlag};
-use taillight_driver::Target;
 use taillight_driver::identity::contents;
 use taillight_driver::space::record_bytes;
+use taillight_driver::{Target, bind};
 use taillight_engine::preload;
 use taillight_engine::run::check_spill;
 use taillight_engine::schedule::Schedules;
@@ -46,7 +46,7 @@ use taillight_suite::search::SearchMethod;
 use taillight_trace::{Environment, tracing};
 
 use crate::args::RunArgs;
-use crate::{output, problem, registry, report};
+use crate::{output, problem, report};
 use directory::{NewRun, series_directory};
 use targets::TargetsRequest;
 
@@ -128,8 +128,8 @@ fn show_refusal(args: &RunArgs, plan: &Plan) {
 
 /// Whether the data is held by another process, behind a socket.
 fn is_remote(plan: &Plan) -> bool {
-    let can = registry::driver(&plan.target.driver).and_then(|d| d.capabilities(&plan.target));
-    can.is_ok_and(|can| {
+    bind(&plan.target).is_ok_and(|driver| {
+        let can = driver.capabilities();
         let keyed = matches!(can.facts.kind, TargetKind::Keyed | TargetKind::Object);
         keyed && can.guarded && !can.facts.in_process
     })
@@ -323,7 +323,7 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
         !stop.stopped()
     })?;
     target.notes().iter().for_each(|note| output::note(note));
-    let can = registry::driver(&plan.target.driver)?.capabilities(&plan.target)?;
+    let can = bind(&plan.target)?.capabilities();
     let id = &run.run_id;
     if !request.quiet {
         say_load(plan, target.as_ref());

@@ -9,12 +9,10 @@ use taillight_core::progress::Progress;
 use taillight_core::{Error, Result, StopFlag};
 use taillight_driver::identity::device::{BlockExtent, BlockStack};
 use taillight_driver::targets::OpenTargets;
-use taillight_driver::{Driver, Geometry, OpenSpec, Target};
+use taillight_driver::{BoundDriver, Geometry, OpenSpec, Target, bind};
 use taillight_machine::Sys;
 use taillight_machine::loops::{self, ActiveLoop};
 use taillight_trace::memory_budget;
-
-use crate::registry;
 
 /// What opening the targets of a plan needs.
 #[derive(Clone, Copy)]
@@ -66,14 +64,14 @@ pub fn check_named<'a>(destroy: &[String], plans: impl Iterator<Item = &'a Plan>
 
 impl TargetsRequest<'_> {
     /// What the driver would refuse as things stand, of any target; nothing is changed. Errors: as
-    /// [`Driver::check`]; `Usage` where two targets are the same.
+    /// [`BoundDriver::check`]; `Usage` where two targets are the same.
     pub fn check(&self) -> Result<()> {
         self.apart()?;
         self.each(|driver, spec| driver.check(spec))
     }
 
     /// Passes the guard of every target, then opens one after the other. Nothing is laid out on the first while
-    /// another one is refused. Errors: as [`Driver::open`]; those that were open are closed.
+    /// another one is refused. Errors: as [`BoundDriver::open`]; those that were open are closed.
     pub fn open(&self, progress: &mut dyn FnMut(Progress<'_>) -> bool) -> Result<Box<dyn Target>> {
         if !self.plan.targets.is_empty() {
             let looked = TargetsRequest { run_id: "", ..*self };
@@ -102,7 +100,10 @@ impl TargetsRequest<'_> {
     }
 
     /// Does something with each target and its part of the plan.
-    fn each(&self, mut with: impl FnMut(&dyn Driver, &OpenSpec<'_>) -> Result<()>) -> Result<()> {
+    fn each(
+        &self,
+        mut with: impl FnMut(&dyn BoundDriver, &OpenSpec<'_>) -> Result<()>,
+    ) -> Result<()> {
         let plan = self.plan;
         for (name, target) in plan.all_targets() {
             let part = plan.for_target(name);
@@ -113,7 +114,9 @@ impl TargetsRequest<'_> {
             };
             let (run_id, stop) = (self.run_id, self.stop);
             let spec = OpenSpec { plan: &part, run_id, destroy, stop, fits: &fits };
-            with(registry::driver(&target.driver)?, &spec).map_err(|e| of_target(e, name))?;
+            bind(target)
+                .and_then(|driver| with(driver.as_ref(), &spec))
+                .map_err(|e| of_target(e, name))?;
         }
         Ok(())
     }

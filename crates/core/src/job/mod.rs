@@ -34,11 +34,9 @@ use crate::{Error, Result};
 pub trait DriverView {
     /// Names of all drivers.
     fn names(&self) -> Vec<&'static str>;
-    /// Options checked, with every default filled in. Errors: `Usage` for unknown or wrong options.
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table>;
-    /// What the driver can do with these resolved options. Errors: `Usage` when options contradict
-    /// each other.
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
+    /// Reads the options of a target. Errors: `Usage` for unknown or wrong options, and those that contradict each
+    /// other.
+    fn bind(&self, target: &TargetPlan) -> Result<BoundTarget>;
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _driver: &str, _workload: &mut WorkloadPlan) {}
     /// Reads the trace of a workload, `most` operations at most. Errors: `Usage` for what is no trace, with file
@@ -46,6 +44,13 @@ pub trait DriverView {
     fn trace(&self, replay: &ReplayPlan, _most: u64) -> Result<ReplayOps> {
         Err(Error::usage("no traces are read here").with("file", &replay.file))
     }
+}
+
+/// What a driver makes of the options of a target.
+pub struct BoundTarget {
+    /// Every option, with defaults filled in.
+    pub options: toml::Table,
+    pub capabilities: Capabilities,
 }
 
 /// Gives the text of a file that a job names, so that this crate reads none.

@@ -60,7 +60,8 @@ impl Resolver<'_> {
             let able = can.of(w.target.as_deref());
             let mut w =
                 workload(w, i, able, self.read_file, align_given).map_err(|c| self.error(c))?;
-            self.drivers.defaults(&target.driver, &mut w);
+            let of = w.target.as_ref().and_then(|name| targets.get(name)).unwrap_or(&target);
+            self.drivers.defaults(&of.driver, &mut w);
             workloads.push(w);
         }
         // What a gate compares runs by must be in their summaries.
@@ -111,9 +112,9 @@ impl Resolver<'_> {
             )));
         }
         let of_driver = |e| self.driver_error(e, path);
-        target.options = self.drivers.resolve(&target).map_err(of_driver)?;
-        let can = self.drivers.capabilities(&target).map_err(of_driver)?;
-        Ok((target, can))
+        let bound = self.drivers.bind(&target).map_err(of_driver)?;
+        target.options = bound.options;
+        Ok((target, bound.capabilities))
     }
 
     /// Reads the traces of the workloads: what they do is then theirs. Returns the memory that they leave free.

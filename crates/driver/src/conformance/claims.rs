@@ -93,7 +93,7 @@ fn history(b: &CheckContext<'_>) -> Tested<Vec<(i64, Completion)>> {
         stop: &taillight_core::StopFlag::default(),
         fits: &|_| Ok(()),
     };
-    let target = b.case.driver.open(&spec, &mut |_| true)?;
+    let target = b.case.driver.bind(&b.case.plan.target)?.open(&spec, &mut |_| true)?;
     let fresh = CheckContext { case: b.case, caps: b.caps.clone(), target };
     let time = fresh.target.virtual_time().ok_or("it has no virtual time")?;
     let mut session = fresh.session()?;

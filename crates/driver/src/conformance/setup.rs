@@ -60,7 +60,7 @@ impl TestTarget {
                 .map_err(|e| Error::internal("options of a test are no TOML").source(e))?,
             ..TargetPlan::default()
         };
-        let can = driver.capabilities(&target)?;
+        let can = driver.bind(&target)?.capabilities();
         target.size = (!can.keyed()).then_some(ByteSize(DATA_SET));
         Ok((target, can))
     }

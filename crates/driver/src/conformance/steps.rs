@@ -17,7 +17,7 @@ pub fn target(driver: &str, path: &str, options: &str) -> TargetPlan {
     }
 }
 
-/// Opens the plan's target by its driver. Errors: as [`crate::Driver::open`].
+/// Opens the plan's target by its driver. Errors: as [`crate::BoundDriver::open`].
 pub fn open(plan: &Plan, destroy: Option<&str>, run_id: &str) -> Result<Box<dyn Target>> {
     let spec = OpenSpec {
         plan,
@@ -26,7 +26,7 @@ pub fn open(plan: &Plan, destroy: Option<&str>, run_id: &str) -> Result<Box<dyn 
         stop: &taillight_core::StopFlag::default(),
         fits: &|_| Ok(()),
     };
-    crate::find(&plan.target.driver).unwrap().open(&spec, &mut |_| true)
+    crate::bind(&plan.target)?.open(&spec, &mut |_| true)
 }
 
 /// A session of the first worker.

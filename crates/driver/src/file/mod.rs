@@ -37,9 +37,9 @@ use taillight_machine::{BlockDevice, Sys};
 use crate::buffers::RequestLimits;
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{AdminAction, Driver, Geometry, OpenSpec, Target};
+use crate::contract::{AdminAction, BoundDriver, Driver, Geometry, OpenSpec, Target};
 use crate::identity::contents;
-use crate::options::{DriverOptions, OptionSet};
+use crate::options::{DriverOptions, OptionSet, complete};
 use crate::ownership::{MarkedFiles, NamedTarget, refusal};
 pub(crate) use cache::drop_cached;
 use facts::Facts;
@@ -68,20 +68,8 @@ impl Driver for File {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<FileOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = FileOptions::parse(self.name(), &target.options)?;
-        Ok(Capabilities {
-            ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
-            max_depth: if options.engine == IoEngine::Sync { 1 } else { MAX_DEPTH },
-            direct: options.direct,
-            drops_cache: !options.direct,
-            sync: true,
-            stores_data: true,
-            guarded: true,
-            admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
-            facts: DriverFacts { single_file: options.files == 1, ..DriverFacts::default() },
-            ..Capabilities::default()
-        })
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(FileOptions::parse(self.name(), &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -96,28 +84,51 @@ impl Driver for File {
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         Ok(TestTarget::local(dir, "", &all))
     }
+}
+
+impl BoundDriver for FileOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
+            max_depth: if self.engine == IoEngine::Sync { 1 } else { MAX_DEPTH },
+            direct: self.direct,
+            drops_cache: !self.direct,
+            sync: true,
+            stores_data: true,
+            guarded: true,
+            admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
+            facts: DriverFacts { single_file: self.files == 1, ..DriverFacts::default() },
+            ..Capabilities::default()
+        }
+    }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
-        let note =
-            |engine| format!("target.options.engine = \"auto\" becomes {engine} with this plan.");
-        let notes = engine(plan).map(note).into_iter();
+        let Ok(engine) = choose(self, &AccessNeeds::of(plan)) else { return Vec::new() };
+        let mut notes = Vec::new();
+        if self.engine == IoEngine::Auto {
+            let name = if engine == IoEngine::Uring { "uring" } else { "sync" };
+            notes.push(format!(
+                "target.options.engine = \"auto\" becomes \"{name}\" with this plan."
+            ));
+        }
+        let registers = engine == IoEngine::Uring && self.fixed_buffers;
+        if registers && !uring::setup::registers_buffers() {
+            notes.push(UNREGISTERED_NOTE.to_owned());
+        }
         notes
-            .chain(unregistered(plan, uring::setup::registers_buffers()).map(str::to_owned))
-            .collect()
     }
     fn settle(&self, target: &mut TargetPlan, deepest: u32) {
-        let auto = FileOptions::parse(self.name(), &target.options)
-            .is_ok_and(|options| options.engine == IoEngine::Auto);
-        if auto && deepest > 1 {
+        if self.engine == IoEngine::Auto && deepest > 1 {
             target.options.insert("engine".to_owned(), "uring".into());
         }
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        let options = FileOptions::parse(self.name(), &spec.plan.target.options)?;
-        check(self.name(), &options, spec)
+        check(File.name(), self, spec)
     }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = FileOptions::parse(self.name(), &spec.plan.target.options)?;
-        open(self.name(), &options, spec, progress)
+        open(File.name(), self, spec, progress)
     }
 }
 
@@ -176,26 +187,9 @@ fn open_request<'a>(
     Ok((method, resolved, asked))
 }
 
-/// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.
-fn engine(plan: &Plan) -> Option<&'static str> {
-    let options = FileOptions::parse(&plan.target.driver, &plan.target.options).ok()?;
-    let auto = options.engine == IoEngine::Auto;
-    let chosen = choose(&options, &AccessNeeds::of(plan)).ok().filter(|_| auto)?;
-    Some(match chosen {
-        IoEngine::Uring => "\"uring\"",
-        _ => "\"sync\"",
-    })
-}
-
 /// What is said of a plan whose buffers would be registered, where they cannot be.
-fn unregistered(plan: &Plan, can: bool) -> Option<&'static str> {
-    let options = FileOptions::parse(&plan.target.driver, &plan.target.options).ok()?;
-    let engine = choose(&options, &AccessNeeds::of(plan)).ok()?;
-    (engine == IoEngine::Uring && options.fixed_buffers && !can).then_some(
-        "target.options.fixed_buffers = true is not obeyed here: this process may lock a limited amount of \
-         memory only (ulimit -l unlimited, or CAP_IPC_LOCK).",
-    )
-}
+const UNREGISTERED_NOTE: &str = "target.options.fixed_buffers = true is not obeyed here: this process may lock a limited amount of \
+     memory only (ulimit -l unlimited, or CAP_IPC_LOCK).";
 
 /// The fact that buffers were to be registered with the ring and could not be.
 pub const UNREGISTERED: &str = "io.fixed_buffers";
@@ -343,7 +337,7 @@ impl OpenedTarget {
                 facts.push(("io.engine".to_owned(), ring));
                 if options.fixed_buffers && !shared.setup.fixed_buffers {
                     let why = "no: this process may lock a limited amount of memory only";
-                    facts.push((UNREGISTERED.to_owned(), why.to_owned()));
+                    facts.push((UNREGISTERED_NOTE.to_owned(), why.to_owned()));
                 }
                 let batch = match shared.submit_batch {
                     u32::MAX => "what is due".to_owned(),

@@ -13,9 +13,9 @@ use taillight_core::{Error, OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::file::options::{CacheState, FileOptions, IoEngine, LayoutPolicy};
-use crate::options::{DriverOptions, OptionSet};
+use crate::options::{DriverOptions, OptionSet, complete};
 
 /// Name of the driver.
 const NAME: &str = "filestream";
@@ -47,7 +47,7 @@ impl Default for StreamOptions {
 
 impl DriverOptions for StreamOptions {
     fn check(&self) -> Result<()> {
-        self.file(true).check()
+        DriverOptions::check(&self.file(true))
     }
 }
 
@@ -66,6 +66,18 @@ impl StreamOptions {
             ..FileOptions::default()
         }
     }
+
+    /// What `file` is told of a plan of streams.
+    fn file_of(&self, plan: &Plan) -> Result<FileOptions> {
+        let appends = appends(plan)?;
+        if appends && self.cache == CacheState::Warm {
+            return Err(Error::usage(
+                "cache = \"warm\" fills the page cache from a file that is still empty",
+            )
+            .hint("leave options.cache out of a plan that writes"));
+        }
+        Ok(self.file(appends))
+    }
 }
 
 impl Driver for FileStream {
@@ -78,19 +90,8 @@ impl Driver for FileStream {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<StreamOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = StreamOptions::parse(NAME, &target.options)?;
-        Ok(Capabilities {
-            ops: vec![OpKind::Read, OpKind::Write],
-            max_depth: 1,
-            direct: options.direct,
-            sync: true,
-            stores_data: true,
-            guarded: true,
-            admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
-            facts: DriverFacts { kind: TargetKind::Stream, ..DriverFacts::default() },
-            ..Capabilities::default()
-        })
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(StreamOptions::parse(NAME, &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -103,25 +104,31 @@ impl Driver for FileStream {
             workload.passes.get_or_insert(1);
         }
     }
-    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        super::check(NAME, &file_options(spec)?, spec)
-    }
-    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        super::open(NAME, &file_options(spec)?, spec, progress)
-    }
 }
 
-/// What `file` is told of a plan of streams.
-fn file_options(spec: &OpenSpec<'_>) -> Result<FileOptions> {
-    let options = StreamOptions::parse(NAME, &spec.plan.target.options)?;
-    let appends = appends(spec.plan)?;
-    if appends && options.cache == CacheState::Warm {
-        return Err(Error::usage(
-            "cache = \"warm\" fills the page cache from a file that is still empty",
-        )
-        .hint("leave options.cache out of a plan that writes"));
+impl BoundDriver for StreamOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
     }
-    Ok(options.file(appends))
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write],
+            max_depth: 1,
+            direct: self.direct,
+            sync: true,
+            stores_data: true,
+            guarded: true,
+            admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
+            facts: DriverFacts { kind: TargetKind::Stream, ..DriverFacts::default() },
+            ..Capabilities::default()
+        }
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        super::check(NAME, &self.file_of(spec.plan)?, spec)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        super::open(NAME, &self.file_of(spec.plan)?, spec, progress)
+    }
 }
 
 /// Checks that the plan is one of streams; whether it makes the file grow. A reader that does not

@@ -20,9 +20,9 @@ use taillight_core::{Error, OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{Driver, OpenSpec, Target};
-use crate::options::{DriverOptions, OptionSet};
-use crate::plugin::target::{PluginRequest, PluginTarget, check_with};
+use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet, complete};
+use crate::plugin::target::{PluginRequest, PluginTarget, check};
 use crate::plugin::{Plugin, PluginCarrier, PluginDescription, PluginSettings, PluginUse};
 pub use sql::JdbcStatements;
 use sys::Jvm;
@@ -150,11 +150,11 @@ impl JvmOptions {
     }
 
     /// As the target of a plug-in takes it.
-    fn settings(&self, plan: &Plan) -> Result<PluginSettings> {
+    fn settings(&self, plugin: &'static Plugin, plan: &Plan) -> PluginSettings {
         let options = PluginUse { name: self.table.clone(), ..self.host() };
         let words = self.words(plan).into_iter().map(toml::Value::String).collect();
         let own = toml::Table::from_iter([("words".to_owned(), toml::Value::Array(words))]);
-        Ok(PluginSettings { plugin: self.plugin()?, options, own, host: toml::Table::new() })
+        PluginSettings { plugin, options, own, host: toml::Table::new() }
     }
 
     fn host(&self) -> PluginUse {
@@ -309,20 +309,6 @@ pub struct JvmDriver;
 
 impl JvmDriver {
     const NAME: &str = "jvm";
-
-    /// Options, and what was settled without starting a VM. Errors: as [`Driver::open`].
-    fn asked(spec: &OpenSpec<'_>) -> Result<(JvmOptions, PluginRequest)> {
-        let options = JvmOptions::parse(JvmDriver::NAME, &spec.plan.target.options)?;
-        options.fit(spec.plan)?;
-        let asked = check_with(spec, options.settings(spec.plan)?)?;
-        if options.is_jdbc()
-            && !asked.confirmed
-            && let Some(e) = options.jdbc.beyond(&options.table)
-        {
-            return Err(e);
-        }
-        Ok((options, asked))
-    }
 }
 
 impl Driver for JvmDriver {
@@ -335,35 +321,9 @@ impl Driver for JvmDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<JvmOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         let options = JvmOptions::parse(JvmDriver::NAME, &target.options)?;
-        Ok(options.plugin()?.description.capabilities(&options.host()))
-    }
-    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
-        let cold = plan.run.warmup.0 == 0;
-        let note = "A JVM compiles while it runs: its first some 100,000 operations are slower; run.warmup leaves them out.";
-        cold.then(|| note.to_owned()).into_iter().collect()
-    }
-    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        JvmDriver::asked(spec)?.0.found().map(drop)
-    }
-    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let (options, asked) = JvmDriver::asked(spec)?;
-        let (jvm, mut facts) = options.found()?;
-        if options.is_jdbc() {
-            facts.extend(probe::database(jvm, &options, asked.confirmed, spec.plan)?);
-        }
-        let mut target = PluginTarget::open(spec, asked).map_err(|e| probe::explained(jvm, e))?;
-        if let Err(e) = probe::operations(jvm, &target, &options, spec.plan) {
-            target.withdraw();
-            return Err(e);
-        }
-        target.facts.retain(|(name, _)| name != "target.kind");
-        target.facts.push(("target.kind".to_owned(), "JVM".to_owned()));
-        target.facts.append(&mut facts);
-        target.end_facts = end_facts;
-        pauses::since();
-        Ok(Box::new(target))
+        Ok(Box::new(BoundJvm { plugin: options.plugin()?, options }))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -373,6 +333,64 @@ impl Driver for JvmDriver {
             classes.display().to_string()
         );
         Ok(TestTarget { reverse: false, ..TestTarget::local(dir, "data", &[&options]) })
+    }
+}
+
+/// A binding, or a database by its JDBC driver.
+struct BoundJvm {
+    options: JvmOptions,
+    plugin: &'static Plugin,
+}
+
+impl BoundJvm {
+    /// What was settled without starting a VM. Errors: as [`BoundDriver::open`].
+    fn request(&self, spec: &OpenSpec<'_>) -> Result<PluginRequest> {
+        let options = &self.options;
+        options.fit(spec.plan)?;
+        let asked = check(spec, options.settings(self.plugin, spec.plan))?;
+        if options.is_jdbc()
+            && !asked.confirmed
+            && let Some(e) = options.jdbc.beyond(&options.table)
+        {
+            return Err(e);
+        }
+        Ok(asked)
+    }
+}
+
+impl BoundDriver for BoundJvm {
+    fn options(&self) -> Result<toml::Table> {
+        complete(&self.options)
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.plugin.description.capabilities(&self.options.host())
+    }
+    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
+        let cold = plan.run.warmup.0 == 0;
+        let note = "A JVM compiles while it runs: its first some 100,000 operations are slower; run.warmup leaves them out.";
+        cold.then(|| note.to_owned()).into_iter().collect()
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        self.request(spec)?;
+        self.options.found().map(drop)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let (options, asked) = (&self.options, self.request(spec)?);
+        let (jvm, mut facts) = options.found()?;
+        if options.is_jdbc() {
+            facts.extend(probe::database(jvm, options, asked.confirmed, spec.plan)?);
+        }
+        let mut target = PluginTarget::open(spec, asked).map_err(|e| probe::explained(jvm, e))?;
+        if let Err(e) = probe::operations(jvm, &target, options, spec.plan) {
+            target.withdraw();
+            return Err(e);
+        }
+        target.facts.retain(|(name, _)| name != "target.kind");
+        target.facts.push(("target.kind".to_owned(), "JVM".to_owned()));
+        target.facts.append(&mut facts);
+        target.end_facts = end_facts;
+        pauses::since();
+        Ok(Box::new(target))
     }
 }
 

@@ -16,9 +16,10 @@ use taillight_core::{Error, OpKind, Result};
 use taillight_machine::Sys;
 
 use crate::contract::{
-    AdminAction, Driver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
+    AdminAction, BoundDriver, Driver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
 };
 use crate::kv::rules::WorkloadRules;
+use crate::options::{DriverOptions, NoOptions};
 use session::MemorySession;
 use store::OrderedMap;
 
@@ -32,8 +33,18 @@ impl Driver for MemoryDriver {
     fn about(&self) -> &'static str {
         "an ordered store in memory: a ceiling for key-value stores"
     }
-    fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
-        Ok(Capabilities {
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        let NoOptions {} = NoOptions::parse(self.name(), &target.options)?;
+        Ok(Box::new(MemoryDriver))
+    }
+}
+
+impl BoundDriver for MemoryDriver {
+    fn options(&self) -> Result<toml::Table> {
+        Ok(toml::Table::new())
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
             ops: vec![
                 OpKind::Get,
                 OpKind::Put,
@@ -49,7 +60,7 @@ impl Driver for MemoryDriver {
             admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
             facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
             ..Capabilities::default()
-        })
+        }
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         room::check(spec.plan, taillight_machine::memory::Memory::read(&Sys::default()).available)

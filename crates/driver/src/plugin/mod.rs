@@ -24,7 +24,7 @@ use taillight_core::{Error, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{Driver, OpenSpec, Target};
+use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
 use crate::process::{self, DriverProgram, ProcessOptions};
 pub(crate) use carrier::PluginCarrier;
@@ -126,6 +126,7 @@ impl Plugin {
 }
 
 /// Options of the host and those of the plug-in, apart.
+#[derive(Clone)]
 pub struct PluginSettings {
     pub(crate) plugin: &'static Plugin,
     pub(crate) options: PluginUse,
@@ -162,18 +163,8 @@ impl PluginSettings {
         Ok(PluginSettings { own: plugin.description.complete(&own)?, options, plugin, host })
     }
 
-    /// All options with every default filled in.
-    pub fn resolved(mut self) -> toml::Table {
-        self.host.extend(self.own);
-        self.host
-    }
-
     pub fn description(&self) -> &'static PluginDescription {
         &self.plugin.description
-    }
-
-    pub fn capabilities(&self) -> Capabilities {
-        self.plugin.description.capabilities(&self.options)
     }
 }
 
@@ -210,23 +201,31 @@ impl Driver for PluginDriver {
     fn option_set(&self) -> OptionSet {
         (self.options)()
     }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        PluginSettings::of(target).map(PluginSettings::resolved)
-    }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        PluginSettings::of(target).map(|settings| settings.capabilities())
-    }
-    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        check(spec).map(drop)
-    }
-    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(PluginTarget::open(spec, check(spec)?)?))
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(PluginSettings::of(target)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         let options = (self.examples)()?;
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         Ok(TestTarget::local(dir, "data", &options))
+    }
+}
+
+impl BoundDriver for PluginSettings {
+    fn options(&self) -> Result<toml::Table> {
+        let mut all = self.host.clone();
+        all.extend(self.own.clone());
+        Ok(all)
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.plugin.description.capabilities(&self.options)
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        check(spec, self.clone()).map(drop)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        Ok(Box::new(PluginTarget::open(spec, check(spec, self.clone())?)?))
     }
 }
 

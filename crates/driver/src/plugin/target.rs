@@ -12,7 +12,9 @@ use super::cost::{self, BridgeCost};
 use super::mark::{MARK_MAX, MarkKeeper, PluginIdentity, PluginMark};
 use super::session::{HostSession, PluginSeat, PluginSession, StoreTime};
 use super::{Plugin, PluginSettings};
-use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::contract::{
+    AdminAction, BoundDriver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
+};
 use crate::kv::rules::{self, WorkloadRules};
 use crate::kv::written::WrittenKeys;
 use crate::ownership::{
@@ -37,12 +39,7 @@ pub struct PluginRequest {
 }
 
 /// What [`PluginTarget::open`] would refuse without asking the plug-in to open; nothing is changed. Errors: as there.
-pub fn check(spec: &OpenSpec<'_>) -> Result<PluginRequest> {
-    check_with(spec, PluginSettings::of(&spec.plan.target)?)
-}
-
-/// The same with these settings. Errors: as there.
-pub fn check_with(spec: &OpenSpec<'_>, settings: PluginSettings) -> Result<PluginRequest> {
+pub fn check(spec: &OpenSpec<'_>, settings: PluginSettings) -> Result<PluginRequest> {
     let plan = spec.plan;
     let said = &settings.plugin.description;
     let can = settings.capabilities();

@@ -35,7 +35,7 @@ use taillight_core::{OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::TestSetup;
-use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
 use location::PrefixLocation;
 use options::S3Options;
@@ -53,17 +53,27 @@ impl Driver for S3 {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<S3Options>()
     }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         let o = S3Options::parse(self.name(), &target.options)?;
         if target.path.is_some() || !o.endpoints.is_empty() {
             let location = PrefixLocation::parse(target.path.as_deref(), &o.endpoints)?;
             location.takes(o.addressing)?;
         }
-        complete(&o)
+        Ok(Box::new(o))
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        S3Options::parse(self.name(), &target.options)?;
-        Ok(Capabilities {
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(&self, _: &std::path::Path) -> TestSetup {
+        // Credentials come from the environment only.
+        Err("its own tests run the suite, on servers with credentials".to_owned())
+    }
+}
+
+impl BoundDriver for S3Options {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
             ops: vec![
                 OpKind::Get,
                 OpKind::Put,
@@ -82,7 +92,7 @@ impl Driver for S3 {
             admin: vec![AdminAction::Flush, AdminAction::Purge],
             facts: DriverFacts { kind: TargetKind::Object, ..DriverFacts::default() },
             ..Capabilities::default()
-        })
+        }
     }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let path = plan.target.path.as_deref().unwrap_or_default();
@@ -94,17 +104,10 @@ impl Driver for S3 {
             _ => Vec::new(),
         }
     }
-    #[cfg(any(test, feature = "testing"))]
-    fn test_target(&self, _: &std::path::Path) -> TestSetup {
-        // Credentials come from the environment only.
-        Err("its own tests run the suite, on servers with credentials".to_owned())
-    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        let o = S3Options::parse(self.name(), &spec.plan.target.options)?;
-        target::check_open(spec, o)
+        target::check_open(spec, self.clone())
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let o = S3Options::parse(self.name(), &spec.plan.target.options)?;
-        Ok(Box::new(target::S3Target::open(spec, o)?))
+        Ok(Box::new(target::S3Target::open(spec, self.clone())?))
     }
 }

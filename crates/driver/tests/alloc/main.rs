@@ -96,7 +96,8 @@ fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32
         stop: &taillight_core::StopFlag::default(),
         fits: &|_| Ok(()),
     };
-    let target: Box<dyn Target> = driver.open(&spec, &mut |_| true).unwrap();
+    let target: Box<dyn Target> =
+        driver.bind(&plan.target).unwrap().open(&spec, &mut |_| true).unwrap();
     let spec =
         SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size: SIZE, seed: 1 };
     let mut handle = target.session(&spec).unwrap();

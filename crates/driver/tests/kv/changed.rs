@@ -100,8 +100,8 @@ fn a_database_in_use_on_btrfs() {
     for mut place in stores() {
         place.dir = mount.path().join(place.store);
         let target = place.open("keep = true").unwrap();
-        let driver = taillight_driver::find(place.store).unwrap();
         let (plan, stop) = (place.plan(""), StopFlag::default());
+        let driver = taillight_driver::bind(&plan.target).unwrap();
         let check = || {
             driver.check(&OpenSpec {
                 plan: &plan,

@@ -62,7 +62,7 @@ fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
         stop: &taillight_core::StopFlag::default(),
         fits: &|_| Ok(()),
     };
-    let driver = taillight_driver::find("s3").unwrap();
+    let driver = taillight_driver::bind(&spec.plan.target).unwrap();
     let target = driver.open(&spec, &mut |_| true).unwrap();
     let spec =
         SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size: size, seed: 1 };

@@ -121,7 +121,5 @@ fn layout(
 
 /// Whether reads return what was written.
 fn keeps_data(plan: &Plan) -> bool {
-    taillight_driver::find(&plan.target.driver)
-        .and_then(|driver| driver.capabilities(&plan.target).ok())
-        .is_none_or(|can| can.stores_data)
+    taillight_driver::bind(&plan.target).map_or(true, |driver| driver.capabilities().stores_data)
 }

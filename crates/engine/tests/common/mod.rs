@@ -117,9 +117,9 @@ pub fn records(rundir: &RunDir) -> Result<Vec<Record>> {
 pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
     let dir = tempfile::tempdir().unwrap();
     let id = fresh_id();
-    let driver = taillight_driver::find(&plan.target.driver).unwrap();
+    let driver = taillight_driver::bind(&plan.target)?;
     let mut plan = plan.clone();
-    plan.target.options = driver.resolve(&plan.target)?;
+    plan.target.options = driver.options()?;
     let spec = OpenSpec {
         plan: &plan,
         run_id: &id,

@@ -96,7 +96,7 @@ fn plan(store: &str, mix: &[OpKind], batch: u32, operations: u64, dir: &str) -> 
     plan.capture.budget = ByteSize(1 << 28);
     plan.target.driver = store.into();
     plan.target.path = Some(dir.into());
-    plan.target.options = taillight_driver::find(store).unwrap().resolve(&plan.target).unwrap();
+    plan.target.options = taillight_driver::bind(&plan.target).unwrap().options().unwrap();
     let w = &mut plan.workloads[0];
     w.mix = mix.iter().map(|op| MixPart { op: *op, weight: 1 }).collect();
     w.block_size = BlockSize::Fixed(ByteSize(100));
@@ -119,7 +119,7 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
         stop: &StopFlag::default(),
         fits: &|_| Ok(()),
     };
-    let driver = taillight_driver::find(store).unwrap();
+    let driver = taillight_driver::bind(&plan.target).unwrap();
     let target = match driver.open(&spec, &mut |_| true) {
         Err(e) if e.message().contains("library") => {
             eprintln!("skipped: a_worker_allocates_nothing_per_operation of {store}: {e}");
@@ -127,7 +127,7 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
         }
         opened => opened.unwrap(),
     };
-    let can = driver.capabilities(&plan.target).unwrap();
+    let can = driver.capabilities();
     preload(&plan, &*target, &can, &id, &mut |_| true).unwrap();
     let allocations = Arc::new(AtomicU64::new(0));
     let target = Box::new(CountingTarget { target, allocations: allocations.clone() });
@@ -147,7 +147,7 @@ fn a_worker_allocates_nothing_per_operation() {
     // What a plug-in or a binding does is its own; calls are counted in the driver's tests.
     const OTHERS: [&str; 3] = ["plugin", "process", "jvm"];
     for driver in taillight_driver::DRIVERS.iter().filter(|d| !OTHERS.contains(&d.name())) {
-        let can = driver.capabilities(&target_plan(driver.name())).unwrap();
+        let can = driver.bind(&target_plan(driver.name())).unwrap().capabilities();
         if !can.facts.in_process {
             continue;
         }

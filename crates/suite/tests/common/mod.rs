@@ -7,13 +7,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Map, Value};
-use taillight_core::capability::Capabilities;
 use taillight_core::exit::Exit;
-use taillight_core::job::{DriverView, MachineMemory};
+use taillight_core::job::{BoundTarget, DriverView, MachineMemory};
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
-use taillight_driver::{DRIVERS, OpenSpec, Target, find};
+use taillight_driver::{DRIVERS, OpenSpec, Target};
 use taillight_engine::{EngineRequest, StopFlag};
 use taillight_report::{MadeReport, ReportContext, ReportOptions};
 use taillight_rundir::series::SeriesFile;
@@ -156,10 +155,9 @@ impl Host for SimHost {
 }
 
 fn open(plan: &Plan, run_id: &str) -> Result<Box<dyn Target>> {
-    let driver = find(&plan.target.driver).expect("a driver");
     let spec =
         OpenSpec { plan, run_id, destroy: None, stop: &StopFlag::default(), fits: &|_| Ok(()) };
-    driver.open(&spec, &mut |_| true)
+    taillight_driver::bind(&plan.target)?.open(&spec, &mut |_| true)
 }
 
 /// The drivers of this build.
@@ -169,11 +167,8 @@ impl DriverView for TestRegistry {
     fn names(&self) -> Vec<&'static str> {
         DRIVERS.iter().map(|d| d.name()).collect()
     }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        find(&target.driver).expect("a driver").resolve(target)
-    }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        find(&target.driver).expect("a driver").capabilities(target)
+    fn bind(&self, target: &TargetPlan) -> Result<BoundTarget> {
+        taillight_driver::bind(target)?.resolved()
     }
 }
 

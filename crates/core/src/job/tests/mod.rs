@@ -18,36 +18,37 @@ impl DriverView for FakeDrivers {
     fn names(&self) -> Vec<&'static str> {
         vec!["null", "file", "store"]
     }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+    fn bind(&self, target: &TargetPlan) -> Result<BoundTarget> {
         if let Some(name) = target.options.keys().find(|k| *k != "queue") {
             return Err(Error::usage(format!("unknown option `{name}`")).of_field(name.as_str()));
         }
         let mut options = target.options.clone();
-        options.entry("queue").or_insert(toml::Value::Boolean(true));
-        Ok(options)
+        let queue =
+            options.entry("queue").or_insert(toml::Value::Boolean(true)).as_bool() == Some(true);
+        Ok(BoundTarget { capabilities: capabilities(&target.driver, queue), options })
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        if target.driver == "store" {
-            return Ok(Capabilities {
-                ops: vec![OpKind::Get, OpKind::Insert, OpKind::Update],
-                more_ops: vec![(OpKind::Scan, "target.options.queue = false")],
-                max_depth: 1,
-                batches: vec![OpKind::Get, OpKind::Insert],
-                stores_data: true,
-                sync_with: Some("target.options.queue = false"),
-                facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
-                ..Capabilities::default()
-            });
-        }
-        let queue = target.options["queue"].as_bool() == Some(true);
-        Ok(Capabilities {
-            ops: vec![OpKind::Read, OpKind::Write],
-            max_depth: if queue { 4096 } else { 1 },
-            sync: queue,
-            stores_data: target.driver == "file",
-            admin: vec![AdminAction::Flush],
+}
+
+fn capabilities(driver: &str, queue: bool) -> Capabilities {
+    if driver == "store" {
+        return Capabilities {
+            ops: vec![OpKind::Get, OpKind::Insert, OpKind::Update],
+            more_ops: vec![(OpKind::Scan, "target.options.queue = false")],
+            max_depth: 1,
+            batches: vec![OpKind::Get, OpKind::Insert],
+            stores_data: true,
+            sync_with: Some("target.options.queue = false"),
+            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
             ..Capabilities::default()
-        })
+        };
+    }
+    Capabilities {
+        ops: vec![OpKind::Read, OpKind::Write],
+        max_depth: if queue { 4096 } else { 1 },
+        sync: queue,
+        stores_data: driver == "file",
+        admin: vec![AdminAction::Flush],
+        ..Capabilities::default()
     }
 }
 

@@ -19,9 +19,9 @@ use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, OpenAs, StoreEngine, StoreError, rules};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::kv::sys::StoreApi;
-use crate::options::{DriverOptions, OptionSet, OrDefault};
+use crate::options::{DriverOptions, OptionSet, OrDefault, complete};
 use options::{LevelDbCompression, LevelDbOptions};
 use sys::{LevelDbConnection, LevelDbLibrary, LevelDbStore};
 
@@ -41,12 +41,8 @@ impl Driver for LevelDbDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<LevelDbOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = LevelDbOptions::parse(self.name(), &target.options)?;
-        let mut can = super::capabilities(false, false, options.snapshot);
-        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
-        can.admin.push(AdminAction::Compact);
-        Ok(can)
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(LevelDbOptions::parse(self.name(), &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -59,19 +55,33 @@ impl Driver for LevelDbDriver {
         ];
         Ok(TestTarget::local(dir, "db", &all))
     }
+}
+
+impl BoundDriver for LevelDbOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        let mut can = super::capabilities(false, false, self.snapshot);
+        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
+        can.admin.push(AdminAction::Compact);
+        can
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        let (engine, ask) = engine(spec)?;
+        let (engine, ask) = engine(self, spec)?;
         KvTarget::check(&engine, &ask)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let (engine, ask) = engine(spec)?;
+        let (engine, ask) = engine(self, spec)?;
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
 }
 
 /// The library with the options of the run, and what is asked of the directory.
-fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(LevelDbEngine, DatabaseSpec<'a>)> {
-    let options = LevelDbOptions::parse(LevelDbEngine::NAME, &spec.plan.target.options)?;
+fn engine<'a>(
+    options: &LevelDbOptions,
+    spec: &'a OpenSpec<'a>,
+) -> Result<(LevelDbEngine, DatabaseSpec<'a>)> {
     let ask = DatabaseSpec {
         spec,
         keep: options.keep,
@@ -84,7 +94,8 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(LevelDbEngine, DatabaseSpec<'a>
     if options.snapshot {
         rules::fit_snapshot(spec.plan)?;
     }
-    let engine = LevelDbEngine { library: LevelDbLibrary::load(&options.library)?, options };
+    let library = LevelDbLibrary::load(&options.library)?;
+    let engine = LevelDbEngine { library, options: options.clone() };
     if ask.snapshot && engine.library.api.snapshots().is_none() {
         return Err(rules::no_snapshots("LevelDB", "leveldb_create_snapshot"));
     }

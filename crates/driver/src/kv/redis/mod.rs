@@ -25,8 +25,8 @@ use taillight_core::{OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{Driver, OpenSpec, Target};
-use crate::options::{DriverOptions, OptionSet};
+use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet, complete};
 use options::RedisOptions;
 
 /// Most operations of a worker in flight, over all its connections.
@@ -45,32 +45,8 @@ impl Driver for RedisDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<RedisOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = RedisOptions::parse(self.name(), &target.options)?;
-        let mut ops = vec![
-            OpKind::Get,
-            OpKind::Put,
-            OpKind::Insert,
-            OpKind::Update,
-            OpKind::Delete,
-            OpKind::Rmw,
-        ];
-        let mut more_ops = Vec::new();
-        match options.index {
-            true => ops.push(OpKind::Scan),
-            false => more_ops.push((OpKind::Scan, "target.options.index = true")),
-        }
-        Ok(Capabilities {
-            ops,
-            more_ops,
-            max_depth: MAX_DEPTH,
-            batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert],
-            stores_data: true,
-            guarded: true,
-            admin: vec![AdminAction::Flush, AdminAction::Purge],
-            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
-            ..Capabilities::default()
-        })
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(RedisOptions::parse(self.name(), &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -85,10 +61,42 @@ impl Driver for RedisDriver {
             }),
         })
     }
+}
+
+impl BoundDriver for RedisOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        let mut ops = vec![
+            OpKind::Get,
+            OpKind::Put,
+            OpKind::Insert,
+            OpKind::Update,
+            OpKind::Delete,
+            OpKind::Rmw,
+        ];
+        let mut more_ops = Vec::new();
+        match self.index {
+            true => ops.push(OpKind::Scan),
+            false => more_ops.push((OpKind::Scan, "target.options.index = true")),
+        }
+        Capabilities {
+            ops,
+            more_ops,
+            max_depth: MAX_DEPTH,
+            batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert],
+            stores_data: true,
+            guarded: true,
+            admin: vec![AdminAction::Flush, AdminAction::Purge],
+            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
+            ..Capabilities::default()
+        }
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        target::check(spec)
+        target::check(self, spec)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(target::RedisTarget::open(spec)?))
+        Ok(Box::new(target::RedisTarget::open(self, spec)?))
     }
 }

@@ -16,7 +16,6 @@ use super::wire::{Reply, RespSocket};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
 use crate::kv::written::{ForeignRecords, WrittenKeys};
-use crate::options::DriverOptions;
 use crate::ownership::{HeldMark, MarkStore, OwnershipDecision};
 use crate::space;
 use crate::trial;
@@ -63,8 +62,8 @@ pub struct RedisTarget {
 }
 
 /// What [`RedisTarget::open`] would refuse; nothing is changed. Errors: as there.
-pub fn check(spec: &OpenSpec<'_>) -> Result<()> {
-    Connected::to(spec)?.decide(spec.plan).map(drop)
+pub fn check(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<()> {
+    Connected::to(options, spec)?.decide(spec.plan).map(drop)
 }
 
 /// A server that answers, before the guard is asked.
@@ -82,10 +81,10 @@ struct Connected {
 }
 
 impl Connected {
-    fn to(spec: &OpenSpec<'_>) -> Result<Connected> {
+    fn to(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<Connected> {
         let plan = spec.plan;
         let target = &plan.target;
-        let options = RedisOptions::parse(&target.driver, &target.options)?;
+        let options = options.clone();
         let address = DatabaseAddress::parse(target.path.as_deref())?;
         let confirmed = admin::confirmed(target.destroy, spec.destroy, &address)?;
         check_connections(plan, &options)?;
@@ -134,8 +133,8 @@ impl Connected {
 impl RedisTarget {
     /// Connects, passes the guard, marks the prefix as ours. Errors: `Usage`, `Refused` or
     /// `Unavailable`.
-    pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
-        let at = Connected::to(spec)?;
+    pub fn open(options: &RedisOptions, spec: &OpenSpec<'_>) -> Result<RedisTarget> {
+        let at = Connected::to(options, spec)?;
         let decided = at.decide(spec.plan)?;
         let Connected { address, options, password, layouts, written, admin, new, .. } = at;
         let reused = matches!(decided.decision, OwnershipDecision::Reuse(_));

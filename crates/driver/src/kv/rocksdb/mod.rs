@@ -25,9 +25,9 @@ use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, OpenAs, OutsideFiles, StoreEngine, StoreError, rules};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
 use crate::kv::sys::StoreApi;
-use crate::options::{DriverOptions, OptionSet};
+use crate::options::{DriverOptions, OptionSet, complete};
 use connection::RocksDbConnection;
 use options::RocksDbOptions;
 use sys::{RocksDbConfig, RocksDbLibrary, RocksDbStore};
@@ -48,15 +48,8 @@ impl Driver for RocksDbDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<RocksDbOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let o = RocksDbOptions::parse(self.name(), &target.options)?;
-        let mut can =
-            super::capabilities(o.direct_reads || o.direct_writes, o.read_only, o.snapshot);
-        can.sync = o.wal;
-        can.sync_with = (!o.wal).then_some("target.options.wal = true");
-        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Get];
-        can.admin.push(AdminAction::Compact);
-        Ok(can)
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(RocksDbOptions::parse(self.name(), &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -70,19 +63,39 @@ impl Driver for RocksDbDriver {
         ];
         Ok(TestTarget::local(dir, "db", &all))
     }
+}
+
+impl BoundDriver for RocksDbOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        let mut can = super::capabilities(
+            self.direct_reads || self.direct_writes,
+            self.read_only,
+            self.snapshot,
+        );
+        can.sync = self.wal;
+        can.sync_with = (!self.wal).then_some("target.self.wal = true");
+        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Get];
+        can.admin.push(AdminAction::Compact);
+        can
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        let (engine, ask) = engine(spec)?;
+        let (engine, ask) = engine(self, spec)?;
         KvTarget::check(&engine, &ask)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let (engine, ask) = engine(spec)?;
+        let (engine, ask) = engine(self, spec)?;
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
 }
 
 /// The library with the options of the run, and what is asked of the directory.
-fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>)> {
-    let options = RocksDbOptions::parse(RocksDbEngine::NAME, &spec.plan.target.options)?;
+fn engine<'a>(
+    options: &RocksDbOptions,
+    spec: &'a OpenSpec<'a>,
+) -> Result<(RocksDbEngine, DatabaseSpec<'a>)> {
     if !options.wal && syncs(spec.plan) {
         return Err(Error::usage("a write without a log cannot be synced")
             .hint("use sync = \"none\", or set options.wal = true"));
@@ -105,8 +118,8 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(RocksDbEngine, DatabaseSpec<'a>
         rules::fit_snapshot(spec.plan)?;
     }
     let makes = outside::absent_dirs(&strings);
-    let engine =
-        RocksDbEngine { makes, strings, library: RocksDbLibrary::load(&options.library)?, options };
+    let library = RocksDbLibrary::load(&options.library)?;
+    let engine = RocksDbEngine { makes, strings, library, options: options.clone() };
     engine.config()?;
     if !ask.read_only {
         outside::fit_outside(&engine.strings, spec.plan.target.path.as_deref().map(Path::new))?;

@@ -7,6 +7,7 @@ use taillight_core::{OpKind, Result, StopFlag};
 use taillight_s3test::ObjectServer;
 pub use taillight_s3test::{ID, SECRET, free_port};
 
+use crate::BoundDriver;
 use crate::conformance;
 use crate::contract::{Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet};
@@ -58,14 +59,19 @@ impl Driver for Known {
     fn option_set(&self) -> OptionSet {
         S3.option_set()
     }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        S3.resolve(target)
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        S3.bind(target).map(|bound| Box::new(KnownBound(bound)) as Box<dyn BoundDriver>)
     }
-    fn capabilities(
-        &self,
-        target: &TargetPlan,
-    ) -> Result<taillight_core::capability::Capabilities> {
-        S3.capabilities(target)
+}
+
+struct KnownBound(Box<dyn BoundDriver>);
+
+impl BoundDriver for KnownBound {
+    fn options(&self) -> Result<toml::Table> {
+        self.0.options()
+    }
+    fn capabilities(&self) -> taillight_core::capability::Capabilities {
+        self.0.capabilities()
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         open(spec.plan, spec.destroy)

@@ -39,6 +39,13 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         None => taillight_import::detect(&given.name, &given.text),
     };
     let Some(format) = format else {
+        if let Some(file) = args.file.as_deref().filter(|file| foreign::is_result(file)) {
+            return Err(Error::usage("the file holds a result of another tool and no job")
+                .with("path", file.display())
+                .hint(
+                    "`taillight report FILE` shows it, --as-run DIR keeps it as a run directory",
+                ));
+        }
         let known: Vec<&str> = FORMATS.iter().map(|f| f.name).collect();
         return Err(Error::usage("the file is of no format that can be imported")
             .with("path", &given.name)

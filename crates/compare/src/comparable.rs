@@ -1,10 +1,10 @@
 //! Whether two sides may be compared at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use taillight_core::OpKind;
-use taillight_core::plan::Plan;
+use taillight_core::plan::{MixPart, Plan};
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
 use taillight_rundir::summary::VerdictStatus;
@@ -119,6 +119,22 @@ impl Objections {
                 self.add(ComparableVerdict::No, text);
             }
         }
+        let spans = |run: &&SideRun| match run.manifest.origin.imported() {
+            Some(it) => format!("{}: {}", it.tool, it.spans),
+            None => {
+                let kind = run.summary.ops.values().next().map(|it| it.latencies.main_kind());
+                format!(
+                    "Taillight: {} time, submission included",
+                    kind.map_or("service", |k| k.name())
+                )
+            }
+        };
+        if several(all.iter().map(|run| spans(run))) {
+            let said: BTreeSet<String> = all.iter().map(spans).collect();
+            let said = said.into_iter().collect::<Vec<_>>().join("; ");
+            let text = format!("a latency is not the same in all runs ({said})");
+            self.add(ComparableVerdict::Yes, text);
+        }
         if several(all.iter().map(|run| run.manifest.clock.source == "virtual")) {
             let text = "the time of some runs is virtual, of others real".to_owned();
             self.add(ComparableVerdict::No, text);
@@ -136,8 +152,7 @@ impl Objections {
         }
         let rates =
             |plan: &Plan| plan.workloads.iter().map(|w| w.arrival.to_string()).collect::<Vec<_>>();
-        let mixes =
-            |plan: &Plan| plan.workloads.iter().map(|w| format!("{:?}", w.mix)).collect::<Vec<_>>();
+        let mixes = |plan: &Plan| plan.workloads.iter().map(|w| shares(&w.mix)).collect::<Vec<_>>();
         // An I/O of several records is another thing than one of one.
         let batches = |plan: &Plan| plan.workloads.iter().map(|w| w.batch).collect::<Vec<_>>();
         let same = [
@@ -153,6 +168,16 @@ impl Objections {
     }
 }
 
+/// Share of each operation in a mix, in millionths.
+fn shares(mix: &[MixPart]) -> BTreeMap<OpKind, u64> {
+    let all: u64 = mix.iter().map(|part| u64::from(part.weight)).sum();
+    let mut shares = BTreeMap::new();
+    for part in mix.iter().filter(|part| part.weight > 0) {
+        *shares.entry(part.op).or_default() += u64::from(part.weight) * 1_000_000 / all;
+    }
+    shares
+}
+
 /// Names of the fields in which these runs differ; none where they agree.
 pub fn differs<'a>(runs: impl Iterator<Item = &'a SideRun>) -> Option<String> {
     let names = differing_names(&runs.collect::<Vec<_>>());
@@ -164,8 +189,14 @@ fn differing_names(runs: &[&SideRun]) -> Vec<String> {
     let mut names = differing(&manifests);
     let environments: Vec<Value> =
         manifests.iter().map(|m| Value::Object(m.environment.clone())).collect();
-    let machine =
-        MACHINE.iter().filter(|(_, at)| several(environments.iter().map(|e| e.pointer(at))));
+    // What another tool did not say is no difference.
+    let known = |(_, at): &&(&str, &str)| {
+        let tells =
+            |(m, e): &(&&Manifest, &Value)| m.origin.is_measured() || e.pointer(at).is_some();
+        let values = manifests.iter().zip(&environments).filter(tells);
+        several(values.map(|(_, e)| e.pointer(at)))
+    };
+    let machine = MACHINE.iter().filter(known);
     names.extend(machine.map(|(name, _)| (*name).to_owned()));
     names.extend(several(manifests.iter().map(|m| &m.taillight)).then(|| "taillight".to_owned()));
     names

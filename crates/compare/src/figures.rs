@@ -231,7 +231,11 @@ fn difference(
         (Units::Runs, [one], [other]) => {
             let bounds = figure.bounded(one).zip(figure.bounded(other));
             let found = bounds.and_then(|(a, b)| LogDifference::of_two_runs(a, b));
+            let foreign = |run: &SideRun| run.manifest.origin.imported().is_some();
             let why = match figure.figure {
+                _ if foreign(one) || foreign(other) => {
+                    "a result of another tool does not tell how figures changed over its time"
+                }
                 Figure::Rate => "a run is too short for an interval of its rate",
                 Figure::Percentile(_) => "a run has too few I/Os, or events, for an interval of it",
             };

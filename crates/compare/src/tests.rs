@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use taillight_core::OpKind;
 use taillight_core::plan::GateFail;
-use taillight_rundir::compare::{CompareVerdict, GateStatus, PairsEnd};
+use taillight_rundir::compare::{ComparableVerdict, CompareVerdict, GateStatus, PairsEnd};
+use taillight_rundir::origin::{Fidelity, ImportSource, RunOrigin};
 use taillight_rundir::{RunStatus, fixture};
 
 /// A run of the fixture whose latencies are this many times as long, and its rate as high.
@@ -408,4 +409,30 @@ fn another_unit_or_the_same_run_is_refused() {
     let same = compare(&side("a", 3, 1.0), &side("a", 3, 1.0), &CompareRequest::default());
     let same = same.expect("a comparison").comparable;
     assert!(same.verdict == ComparableVerdict::No && same.reasons[0].contains("both sides"));
+}
+
+#[test]
+fn what_another_tool_did_not_say_is_no_difference() {
+    let (mut base, new) = (run("a", 1.0, 1.0), run("b", 1.0, 1.0));
+    base.manifest.origin = RunOrigin::Imported(ImportSource {
+        tool: "fio".to_owned(),
+        version: None,
+        file: "a.json".to_owned(),
+        file_crc32: "0".to_owned(),
+        fidelity: Fidelity::Bins,
+        spans: "clat".to_owned(),
+    });
+    base.manifest.plan.target.options.clear();
+    base.manifest.environment.clear();
+    // The same shares in other weights.
+    base.manifest.plan.workloads[0].mix.iter_mut().for_each(|part| part.weight *= 500);
+    let found = comparable::judge(&[&base], &[&new]);
+    assert_eq!(found.verdict, ComparableVerdict::Yes, "{:?}", found.reasons);
+    let said = found.reasons.join("; ");
+    assert!(said.contains("fio: clat") && !said.contains("kernel"), "{said}");
+    // A measured run without the same facts does differ.
+    base.manifest.origin = RunOrigin::Measured;
+    base.manifest.environment.insert("system".to_owned(), serde_json::json!({"kernel": "1.0"}));
+    let said = comparable::judge(&[&base], &[&new]).reasons.join("; ");
+    assert!(said.contains("kernel"), "{said}");
 }

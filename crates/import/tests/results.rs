@@ -111,6 +111,9 @@ fn a_percentile_distribution_is_bins_of_its_rows() {
     // The same values, printed in us and in ms.
     assert_eq!(hgrm.latency.bins, wrk2.latency.bins);
     assert_eq!((hgrm.count, wrk2.latency.count, wrk2.count, wrk2.errors), (2000, 2000, 2004, 8));
+    // The tool's own 99 % stands between two rows that are 1.2 and 3.6 ms.
+    let own = wrk2.latency.percentiles.iter().map(|p| (p.p.as_str(), p.ns)).collect::<Vec<_>>();
+    assert_eq!((own.len(), own[0], own[3]), (7, ("50", 727_000), ("99", 1_200_000)));
     assert_eq!((wrk2.duration_ns, wrk2.iops), (10_000_000_000, 200.39));
     let (recorded, notes) = latency(&sample("wrk2-u.txt"), None);
     assert_eq!(recorded.latency, wrk2.latency);

@@ -128,7 +128,7 @@ pub struct ImportedLatency {
     pub max_ns: Option<u64>,
     pub mean_ns: Option<f64>,
     pub stddev_ns: Option<f64>,
-    /// Percentiles that the tool gives, ascending; empty where bins are known.
+    /// Percentiles that the tool gives itself, ascending; they count before bins.
     pub percentiles: Vec<ImportedPercentile>,
     /// Counts by bins, ascending, empty ones left out.
     pub bins: Vec<ImportedBin>,

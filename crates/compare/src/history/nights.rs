@@ -64,6 +64,7 @@ fn counting(dir: &Path, anyway: bool) -> Result<SideRun> {
     let why = match run.summary.status {
         RunStatus::Failed => Some("it failed".to_owned()),
         _ if totals.count <= totals.errors => Some("it has no successful I/O".to_owned()),
+        _ if at(&run) == 0 => Some("its result does not tell when it was made".to_owned()),
         _ if anyway => None,
         RunStatus::Complete if totals.errors == 0 => None,
         RunStatus::Complete => Some(format!("{} failed", counted(totals.errors, "I/O"))),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use taillight_core::{OpKind, Result};
-use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp};
+use taillight_rundir::origin::{ImportedBin, ImportedLatency, ImportedOp, ImportedPercentile};
 
 use super::source::figure;
 use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit, name_of};
@@ -16,6 +16,8 @@ use super::{ForeignResult, ForeignRun, ForeignWorkload, ResultSource, ResultUnit
 const MOST_ROWS: usize = 1 << 20;
 /// Before the kind of distribution in what wrk2 prints.
 const WRK2: &str = "Latency Distribution (HdrHistogram - ";
+/// Units of times, in seconds (wrk2, `units.c`).
+const TIMES: &[(&str, f64)] = &[("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 const UNCORRECTED: &str = "Uncorrected";
 
 pub fn looks_like(head: &str) -> bool {
@@ -44,6 +46,8 @@ struct Spectrum {
     /// Value in the file's unit and count of all up to it.
     rows: Vec<(f64, u64)>,
     footer: BTreeMap<String, f64>,
+    /// wrk2's own percentiles, ns.
+    percentiles: Vec<ImportedPercentile>,
     uncorrected: bool,
     wrk2: bool,
     /// Requests, s, and requests a second.
@@ -144,15 +148,26 @@ impl Spectrum {
         if let Some((requests, rest)) = line.split_once(" requests in ") {
             let time = rest.split(',').next().unwrap_or_default();
             self.requests = requests.trim().parse().map_err(|_| BAD)?;
-            self.seconds =
-                scaled(time, &[("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("m", 60.0), ("h", 3600.0)])
-                    .ok_or(BAD)?;
+            self.seconds = scaled(time, TIMES).ok_or(BAD)?;
         } else if let Some(rate) = line.strip_prefix("Requests/sec:") {
             self.rate = figure(rate).ok_or(BAD)?;
         } else if let Some(rate) = line.strip_prefix("Transfer/sec:") {
             const KIB: f64 = 1024.0;
             let units = [("KB", KIB), ("MB", KIB * KIB), ("GB", KIB * KIB * KIB), ("B", 1.0)];
             self.bytes_per_s = scaled(rate.trim(), &units).ok_or(BAD)?;
+        } else if self.wrk2
+            && self.part == SpectrumPart::Around
+            && let Some((p, time)) = line.trim().split_once('%')
+        {
+            let ns = scaled(time.trim(), TIMES).ok_or(BAD)? * 1e9;
+            let p = match p.contains('.') {
+                true => p.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => p.to_owned(),
+            };
+            // The maximum is no percentile.
+            if p != "100" {
+                self.percentiles.push(ImportedPercentile { p, ns: ns.round() as u64 });
+            }
         } else if let Some(failed) = line
             .strip_prefix("Socket errors: ")
             .or_else(|| line.strip_prefix("Non-2xx or 3xx responses: "))
@@ -225,6 +240,7 @@ impl Spectrum {
         ImportedLatency {
             mean_ns: said("Mean"),
             stddev_ns: said("StdDeviation"),
+            percentiles: self.percentiles.clone(),
             ..ImportedLatency::from_bins(bins)
         }
     }

@@ -52,8 +52,7 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         QosStatus::Pass => 2,
     });
     parts.extend(asked.into_iter().map(|qos| ceiling(qos, summary)));
-    let bytes = bandwidth(summary).map_or(String::new(), |bytes| format!(" ({bytes})"));
-    let what = format!("{} operations a second{bytes}", format::rate(summary.totals.iops));
+    let what = throughput(summary);
     let ops = whole_ops(summary).count();
     let tails: Vec<String> = whole_ops(summary)
         .take(MOST_LINES)
@@ -67,6 +66,30 @@ pub fn answer_of(summary: &Summary, status: VerdictStatus, reasons: &[Reason]) -
         parts.push("The run ended early.".to_owned());
     }
     parts.join(" ")
+}
+
+/// Operations and bytes a second. Another tool may tell bytes only, or means of latencies only.
+fn throughput(summary: &Summary) -> String {
+    let bytes = bandwidth(summary);
+    let of_another = summary.origin.imported().is_some();
+    match (bytes, of_another && summary.totals.iops == 0.0) {
+        (Some(bytes), true) => bytes,
+        (Some(bytes), false) => {
+            format!("{} operations a second ({bytes})", format::rate(summary.totals.iops))
+        }
+        (None, false) => format!("{} operations a second", format::rate(summary.totals.iops)),
+        (None, true) => {
+            let mean = |(op, totals): (&OpKind, &Totals)| {
+                let mean = totals.latencies.main().mean_ns?;
+                Some(format!("{} {}", op.name(), format::duration(mean)))
+            };
+            let means: Vec<String> = whole_ops(summary).filter_map(mean).collect();
+            match means.is_empty() {
+                true => "no rate and no latency".to_owned(),
+                false => format!("mean latency {}", means.join(", ")),
+            }
+        }
+    }
 }
 
 /// `99 % of reads within 212 us`.

@@ -15,6 +15,8 @@ use crate::table::{Cell, Table, Tone};
 
 /// Facts that are said even when all runs agree.
 const ALWAYS: [&str; 2] = ["store.library", "store.version"];
+/// A fact of runs that another tool measured; no difference by itself.
+const IMPORTED: &str = "";
 /// Facts that tell how options were given, not what they are.
 const LEFT_OUT: &str = "store.from ";
 
@@ -33,16 +35,20 @@ pub fn differing(runs: &[&Manifest]) -> Vec<String> {
 
 /// Every fact that some run has.
 fn names(facts: &[BTreeMap<String, String>]) -> Vec<&String> {
-    let mut names: Vec<&String> = facts.iter().flat_map(BTreeMap::keys).collect();
+    let all = facts.iter().flat_map(BTreeMap::keys);
+    let mut names: Vec<&String> = all.filter(|name| *name != IMPORTED).collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
 /// Whether runs differ in a fact. What a driver does not have is no difference between its runs and those
-/// of another one.
+/// of another one, and what another tool did not say is none either.
 fn differs(facts: &[BTreeMap<String, String>], name: &str) -> bool {
     let known = |f: &&BTreeMap<String, String>| {
+        if f.contains_key(IMPORTED) {
+            return f.contains_key(name);
+        }
         let same = facts.iter().filter(|o| o.get("driver") == f.get("driver"));
         same.clone().any(|o| o.contains_key(name))
     };
@@ -160,6 +166,9 @@ fn sizes(of: &BlockSize) -> String {
 fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
     let target = &manifest.plan.target;
     let mut facts = BTreeMap::from([("driver".to_owned(), target.driver.clone())]);
+    if manifest.origin.imported().is_some() {
+        facts.insert(IMPORTED.to_owned(), String::new());
+    }
     asked(&manifest.plan, &mut facts);
     for (name, value) in &target.options {
         let text = match value {

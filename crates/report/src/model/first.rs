@@ -237,9 +237,12 @@ pub fn figures(runs: &[(&str, &Summary)]) -> Table {
             };
             let rate = match unsampled(totals) {
                 true => "unknown".to_owned(),
-                // Another tool may have told bytes only.
-                false if totals.count == 0 && totals.iops == 0.0 => {
-                    format::bytes_per_s(totals.bytes_per_s)
+                // Another tool may have told bytes only, or no rate.
+                false if totals.iops == 0.0 && summary.origin.imported().is_some() => {
+                    match totals.bytes_per_s {
+                        0.0 => "unknown".to_owned(),
+                        bytes => format::bytes_per_s(bytes),
+                    }
                 }
                 false => format!("{}/s", format::rate(totals.iops)),
             };

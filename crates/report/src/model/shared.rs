@@ -105,7 +105,7 @@ pub fn about_all(manifests: &[&Manifest]) -> String {
         said.push(drivers.join(", "));
     }
     said.extend(devices(manifests));
-    said.push(dates(manifests.iter().map(|m| m.clock.realtime_ns)));
+    said.extend(dates(manifests.iter().map(|m| m.clock.realtime_ns)));
     said.join(" · ")
 }
 
@@ -140,12 +140,12 @@ pub fn device(manifest: &Manifest) -> Option<String> {
     }
 }
 
-fn dates(stamps: impl Iterator<Item = i64>) -> String {
-    let mut all: Vec<i64> = stamps.collect();
+fn dates(stamps: impl Iterator<Item = i64>) -> Option<String> {
+    // A result of another tool may not tell when it was made.
+    let mut all: Vec<i64> = stamps.filter(|at| *at > 0).collect();
     all.sort_unstable();
-    let (Some(first), Some(last)) = (all.first(), all.last()) else { return String::new() };
-    let (from, to) = (about::minute(*first), about::minute(*last));
-    if from == to { format!("{from} UTC") } else { format!("{from} to {to} UTC") }
+    let (from, to) = (about::minute(*all.first()?), about::minute(*all.last()?));
+    Some(if from == to { format!("{from} UTC") } else { format!("{from} to {to} UTC") })
 }
 
 /// What goes with a picture of one run or of several: command or load, device, date.
@@ -154,8 +154,8 @@ pub fn caption(manifests: &[&Manifest]) -> String {
         [one] => {
             let command = one.repeat.as_deref().filter(|c| c.len() < one.command.len());
             let command = command.unwrap_or(&one.command).to_owned();
-            let when = format!("{} UTC", about::minute(one.clock.realtime_ns));
-            let parts = [Some(command), device(one), Some(when)];
+            let when = dates(std::iter::once(one.clock.realtime_ns));
+            let parts = [Some(command), device(one), when];
             parts.into_iter().flatten().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
         }
         several => about_all(several),
@@ -165,7 +165,7 @@ pub fn caption(manifests: &[&Manifest]) -> String {
 /// The same of nights: their number, from when to when.
 pub fn history_about(history: &HistoryFile) -> String {
     let runs: usize = history.nights.iter().map(|night| night.runs.len()).sum();
-    let when = dates(history.nights.iter().map(|night| night.realtime_ns));
+    let when = dates(history.nights.iter().map(|night| night.realtime_ns)).unwrap_or_default();
     format!("{} nights, {runs} runs · {when}", history.nights.len())
 }
 

@@ -77,7 +77,7 @@ fn totals(of: &[(u32, &ImportedOp)], asked: &AskedPercentiles) -> Totals {
 
 /// One latency of several: bins add up, percentiles do not, so that there are none of more than one.
 fn merged<'a>(all: impl Iterator<Item = &'a ImportedLatency>) -> ImportedLatency {
-    let all: Vec<&ImportedLatency> = all.filter(|l| l.count > 0).collect();
+    let all: Vec<&ImportedLatency> = all.filter(|l| l.count > 0 || l.mean_ns.is_some()).collect();
     if let [one] = all.as_slice() {
         return (*one).clone();
     }
@@ -102,7 +102,10 @@ fn merged<'a>(all: impl Iterator<Item = &'a ImportedLatency>) -> ImportedLatency
 
 fn described(it: &ImportedLatency, asked: &AskedPercentiles) -> Latency {
     let entry = |p: &Percentile| PercentileEntry { p: p.to_string(), quantile: quantile(it, p) };
-    let nines = (1..=asked.nines).filter_map(|k| Some((k, Percentile::nines(k)?)));
+    let nines: Vec<(u8, Percentile)> =
+        (1..=asked.nines).filter_map(|k| Some((k, Percentile::nines(k)?))).collect();
+    let all: Vec<Percentile> =
+        asked.percentiles.iter().copied().chain(nines.iter().map(|(_, p)| *p)).collect();
     let value = |p: &str| value(it, &p.parse().ok()?);
     let observed = || {
         Some(ObservedLatency {
@@ -121,9 +124,10 @@ fn described(it: &ImportedLatency, asked: &AskedPercentiles) -> Latency {
         skewness: None,
         kurtosis: None,
         source: LatencySource::Imported,
-        error: it.bins.iter().map(ImportedBin::error).fold(0.0, f64::max),
+        error: all.iter().filter_map(|p| error(it, p)).fold(0.0, f64::max),
         percentiles: asked.percentiles.iter().map(entry).collect(),
         nines: nines
+            .into_iter()
             .map(|(k, p)| NineEntry { k: u32::from(k), quantile: quantile(it, &p) })
             .collect(),
         observed: observed(),
@@ -133,16 +137,29 @@ fn described(it: &ImportedLatency, asked: &AskedPercentiles) -> Latency {
 
 /// The tool's value at a percentile: its own, else the middle of the bin that holds it.
 fn value(it: &ImportedLatency, p: &Percentile) -> Option<u64> {
+    said(it, p).or_else(|| bin_of(it, p).map(ImportedBin::middle_ns))
+}
+
+/// A percentile that the tool gives itself.
+fn said(it: &ImportedLatency, p: &Percentile) -> Option<u64> {
     let same = |given: &str| given.parse::<Percentile>().is_ok_and(|given| given == *p);
-    if let Some(found) = it.percentiles.iter().find(|given| same(&given.p)) {
-        return Some(found.ns);
-    }
+    it.percentiles.iter().find(|given| same(&given.p)).map(|found| found.ns)
+}
+
+fn bin_of<'a>(it: &'a ImportedLatency, p: &Percentile) -> Option<&'a ImportedBin> {
     let (rank, mut below) = (p.rank(it.bins.iter().map(|b| b.count).sum()), 0);
-    let found = it.bins.iter().find(|bin| {
+    it.bins.iter().find(|bin| {
         below += bin.count;
         below >= rank
-    });
-    found.map(ImportedBin::middle_ns)
+    })
+}
+
+/// How far a percentile may be off, as a share of it: where it is the tool's own, that is not known. None for one
+/// that the run is too short for.
+fn error(it: &ImportedLatency, p: &Percentile) -> Option<f64> {
+    let resolved = it.count >= needed_one_sided(p).unwrap_or(u64::MAX);
+    let bin = bin_of(it, p).filter(|_| resolved && said(it, p).is_none());
+    bin.map(ImportedBin::error)
 }
 
 /// How the operations depended on each other is not known, so that no interval is given.
@@ -167,6 +184,7 @@ fn quantile(it: &ImportedLatency, p: &Percentile) -> Quantile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taillight_rundir::origin::ImportedPercentile;
 
     fn binned(bins: &[(u64, u64, u64)]) -> ImportedLatency {
         let bins: Vec<ImportedBin> = bins
@@ -193,6 +211,17 @@ mod tests {
             [at("50"), at("51"), at("99"), at("99.5")].map(Option::unwrap),
             [101, 202, 202, 908]
         );
+    }
+
+    #[test]
+    fn the_error_is_that_of_the_bins_which_percentiles_stand_in() {
+        let mut it = binned(&[(0, 1000, 500), (2000, 2003, 2500)]);
+        let at = |it: &ImportedLatency, p: &str| error(it, &p.parse().unwrap());
+        assert_eq!(at(&it, "99").map(|e| e < 0.001), Some(true));
+        assert_eq!(at(&it, "10").map(|e| e > 0.9), Some(true));
+        assert_eq!(at(&it, "99.999"), None, "too few");
+        it.percentiles.push(ImportedPercentile { p: "10".to_owned(), ns: 700 });
+        assert_eq!((at(&it, "10"), value(&it, &"10".parse().unwrap())), (None, Some(700)));
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub fn before_answer(origin: &RunOrigin) -> Option<String> {
 }
 
 /// What a reader must know of the figures, one or two sentences; none where Taillight measured in one process.
-pub fn origin(origin: &RunOrigin) -> Option<String> {
+/// `error`: how far a percentile may be off, as a share of it.
+pub fn origin(origin: &RunOrigin, error: f64) -> Option<String> {
     Some(match origin {
         RunOrigin::Measured => return None,
         RunOrigin::Watched { program } => format!(
@@ -34,11 +35,11 @@ pub fn origin(origin: &RunOrigin) -> Option<String> {
             foreign(program)
         ),
         RunOrigin::Imported(source) => format!(
-            "Not measured by Taillight: imported from {} of {}, which {}. Latencies are {}. {} and the cost of measuring \
-             are not in it.",
+            "Not measured by Taillight: imported from {} of {}, which {}; latencies are {}. {} and the cost of \
+             measuring are not in it.",
             foreign(&source.file),
             tool(source),
-            known(source.fidelity),
+            known(source.fidelity, error),
             source.spans,
             match source.fidelity {
                 Fidelity::EveryIo => "Losses",
@@ -62,12 +63,17 @@ pub fn overhead(origin: &RunOrigin) -> Option<&'static str> {
     }
 }
 
-fn known(fidelity: Fidelity) -> &'static str {
+fn known(fidelity: Fidelity, error: f64) -> String {
     match fidelity {
-        Fidelity::EveryIo => "has every I/O",
-        Fidelity::Bins => "has counts by bins: a percentile is the middle of its bin",
-        Fidelity::Percentiles => "has some percentiles and no distribution",
-        Fidelity::Averages => "has means only, so that there is no percentile",
+        Fidelity::EveryIo => "has every I/O".to_owned(),
+        Fidelity::Bins if error == 0.0 => {
+            "has counts by bins and percentiles of its own".to_owned()
+        }
+        Fidelity::Bins => {
+            format!("has counts by bins: a percentile may be {:.1} % off", 100.0 * error)
+        }
+        Fidelity::Percentiles => "has some percentiles and no distribution".to_owned(),
+        Fidelity::Averages => "has means only, so that there is no percentile".to_owned(),
     }
 }
 
@@ -96,11 +102,13 @@ mod tests {
             ["Watched from outside, db_bench:", "fio 3.33 says:", "4 ranks together:"]
         );
         for of in &all {
-            assert!(origin(of).is_some() && overhead(of).is_some());
+            assert!(origin(of, 0.01).is_some() && overhead(of).is_some());
         }
         let none = RunOrigin::Measured;
         assert!(
-            before_answer(&none).is_none() && origin(&none).is_none() && overhead(&none).is_none()
+            before_answer(&none).is_none()
+                && origin(&none, 0.0).is_none()
+                && overhead(&none).is_none()
         );
     }
 }

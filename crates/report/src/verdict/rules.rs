@@ -257,7 +257,8 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 
 /// What Taillight did not measure is not told as if it had.
 fn foreign(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let text = origin::origin(&summary.origin)?;
+    let of = summary.ops.values().map(|totals| totals.latencies.main().error);
+    let text = origin::origin(&summary.origin, of.fold(0.0, f64::max))?;
     let code = summary.origin.imported().map_or("origin", |_| IMPORTED);
     Some((VerdictStatus::Good, reason(code, text)))
 }

@@ -59,7 +59,10 @@ fn facts(run: &AnalysedRun) -> Pairs {
     let mut pairs: Pairs = Vec::new();
     let mut add = |key: &str, text: String| pairs.push((key.to_owned(), text));
     add("Run", manifest.run_id.clone());
-    add("Started", utc(manifest.clock.realtime_ns));
+    match manifest.clock.realtime_ns {
+        0 => add("Started", "not known".to_owned()),
+        at => add("Started", utc(at)),
+    }
     add("Taillight", manifest.taillight.clone());
     add("Seed", manifest.seed.to_string());
     add("Clock", manifest.clock.source.clone());

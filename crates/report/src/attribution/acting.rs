@@ -13,7 +13,7 @@ use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::stolen;
-use super::timeline::{AT_ONCE, Piece, overlapping, recut};
+use super::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping, recut};
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
 const IDLE: u64 = 0x402;
@@ -21,68 +21,39 @@ const IDLE: u64 = 0x402;
 /// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
 const SOON: i64 = 20_000;
 
-/// A time, and what it was.
-pub type Wait = (i64, i64, Phase);
-
 /// Puts the waits of threads that acted for the I/O into its time line.
 pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
-    let mut line = line;
-    let told = completers(&line, io, context);
-    if !told.is_empty() {
-        line = recut(line, &told, |phase| matches!(phase, Phase::Completion | Phase::Unobserved));
-    }
-    let taken = stolen::waits(&line, io, context);
-    if !taken.is_empty() {
-        line = recut(line, &taken, |phase| phase == Phase::Completion);
-    }
-    line = served(line, io, context);
-    let limited = held_pages::lower_held_back(&line, io, context);
-    if !limited.is_empty() {
-        line = recut(line, &limited, |p| matches!(p, Phase::Device | Phase::LowerQueue));
-    }
-    let polled = pollers(io, context);
-    if !polled.is_empty() {
-        line = recut(line, &polled, |phase| {
-            matches!(phase, Phase::Submit | Phase::Completion | Phase::Unobserved)
-        });
-    }
-    let pages = held_pages::waits(&line, io, context);
-    if !pages.is_empty() {
-        line = recut(line, &pages, |phase| matches!(phase, Phase::PageCache | Phase::Unobserved));
-    }
-    let blocks = held_pages::blocks_held_back(&line, context);
-    if !blocks.is_empty() {
-        line = recut(line, &blocks, |phase| phase == Phase::FileSystem);
-    }
-    let committed = commits::committers(&line, io, context);
-    if !committed.is_empty() {
-        line = recut(line, &committed, |phase| phase == Phase::FileSystem);
-    }
-    let written = commits::journal_writes(&line, io, context);
-    if !written.is_empty() {
-        line = recut(line, &written, |phase| phase == Phase::FileSystem);
-    }
+    use Phase::*;
+    let told = completers(&by_phase(&line), io, context);
+    let line = recut(&line, &told, |p| matches!(p.phase, Completion | Unobserved));
+    let taken = stolen::waits(&by_phase(&line), io, context);
+    let line = recut(&line, &taken, |p| p.phase == Completion);
+    let line = recut(&line, &served(&by_phase(&line), io, context), |p| p.phase == Device);
+    let limited = held_pages::lower_held_back(&by_phase(&line), io, context);
+    let line = recut(&line, &limited, |p| matches!(p.phase, Device | LowerQueue));
+    let line = recut(&line, &pollers(io, context), |p| {
+        matches!(p.phase, Submit | Completion | Unobserved)
+    });
+    let pages = held_pages::waits(&by_phase(&line), io, context);
+    let line = recut(&line, &pages, |p| matches!(p.phase, PageCache | Unobserved));
+    let blocks = held_pages::blocks_held_back(&by_phase(&line), context);
+    let line = recut(&line, &blocks, |p| p.phase == FileSystem);
+    let committed = commits::committers(&by_phase(&line), io, context);
+    let line = recut(&line, &committed, |p| p.phase == FileSystem);
+    let written = commits::journal_writes(&by_phase(&line), io, context);
+    let line = recut(&line, &written, |p| p.phase == FileSystem);
     // The journal's writes wait for whoever serves the disk, too.
-    line = served(line, io, context);
-    let given = givers_to_driver(&line, context);
-    if !given.is_empty() {
-        line = recut(line, &given, |phase| phase == Phase::Queue);
-    }
-    let stopped = stops(io, context);
-    if !stopped.is_empty() {
-        line = recut(line, &stopped, waits_for_program);
-    }
-    line
+    let line = recut(&line, &served(&by_phase(&line), io, context), |p| p.phase == Device);
+    let given = givers_to_driver(&by_phase(&line), io, context);
+    let line = recut(&line, &given, |p| p.phase == Queue);
+    recut(&line, &stops(io, context), |p| waits_for_program(p.phase))
 }
 
-/// With the waits of the threads that serve the disk and tell of its completions.
-fn served(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
-    let mut served = servers_of_loop(&line, io, context);
-    served.extend(soft_interrupts(&line, context));
-    match served.is_empty() {
-        true => line,
-        false => recut(line, &served, |phase| phase == Phase::Device),
-    }
+/// The waits of the threads that serve the disk and tell of its completions.
+fn served(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let mut served = servers_of_loop(line, io, context);
+    served.extend(soft_interrupts(line, io, context));
+    served
 }
 
 /// What is no more than the program itself not going on.
@@ -92,21 +63,22 @@ fn waits_for_program(phase: Phase) -> bool {
 }
 
 /// When the program was stopped or frozen, as its threads' sleeps say.
-fn stops(io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+fn stops(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
     let stopped = |r: &&LayerRow| {
         let reason = stacks::reason_of(r);
         r.state != Some(0) && matches!(reason, Some(SleepReason::For(Phase::Stopped, _)))
     };
-    asleep
-        .filter(stopped)
-        .map(|r| (r.start_ns, r.middle_ns.unwrap_or(r.end_ns), Phase::Stopped))
-        .collect()
+    let stop = |r: &LayerRow| {
+        let time = (r.start_ns, r.middle_ns.unwrap_or(r.end_ns));
+        Piece::new(time, Phase::Stopped, Source::OwnSleep)
+    };
+    asleep.filter(stopped).map(stop).collect()
 }
 
 /// What the kernel's threads did that told the I/O's own thread of its completion, before they did.
-fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let late = line.iter().filter(|p| matches!(p.phase, Phase::Completion | Phase::Unobserved));
     let mut waits = Vec::new();
     for piece in late {
@@ -116,7 +88,7 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
             for row in helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid) {
                 // It went on at once to what woke the waiting thread up.
                 if row.end_ns <= wake && wake - row.end_ns < AT_ONCE {
-                    waits.extend(doings(row));
+                    waits.extend(doings(row, Source::Helper));
                 }
             }
         }
@@ -127,9 +99,9 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
             let at_once = |at: i64| (0..AT_ONCE).contains(&(at - row.end_ns));
             piece.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
         });
-        let late = late.flat_map(doings).filter(|(from, to, phase)| {
-            let within = to.min(&piece.to) - from.max(&piece.from);
-            *phase == Phase::Cpu && within * 2 >= piece.to - piece.from
+        let late = late.flat_map(|row| doings(row, tie(row, io, context))).filter(|wait| {
+            let within = wait.to.min(piece.to) - wait.from.max(piece.from);
+            wait.phase == Phase::Cpu && within * 2 >= piece.length()
         });
         waits.extend(late);
     }
@@ -137,8 +109,9 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wai
 }
 
 /// What io_uring's polling thread waited for.
-fn pollers(io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
-    context.all.into_iter().flat_map(|all| polled(io, all)).flat_map(doings).collect()
+fn pollers(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+    let rows = context.all.into_iter().flat_map(|all| polled(io, all));
+    rows.flat_map(|row| doings(row, Source::Helper)).collect()
 }
 
 /// What the polling thread of io_uring left off the CPU, which takes the requests of this I/O's thread
@@ -154,7 +127,7 @@ pub fn polled<'a>(
 
 /// What the threads did that serve the loop device of an I/O: its own program woke them up, or they were
 /// in the loop device's functions.
-pub fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+pub fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     if !io.dev.as_deref().is_some_and(|dev| dev.starts_with("7:")) {
         return Vec::new();
     }
@@ -170,18 +143,18 @@ pub fn servers_of_loop(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -
             let late = (row.end_ns - woken.max(piece.from)) * 2 >= piece.to - piece.from;
             let passed_on = ends_with(row, piece, AT_ONCE) && late && unbound(row);
             if for_it || passed_on || row.stack.as_deref().is_some_and(stacks::serves_loop) {
-                waits.extend(doings(row));
+                waits.extend(doings(row, tie(row, io, context)));
             }
         }
     }
     // A file served over FUSE is a part of such a device.
-    waits.retain(|(_, _, phase)| *phase != Phase::FileSystem || io.has(flags::LOWER));
+    waits.retain(|wait| wait.phase != Phase::FileSystem || io.has(flags::LOWER));
     waits
 }
 
 /// Completions that are left to a thread of the kernel (ksoftirqd) wait with it for its CPU: for most of
 /// the device's time, and when it ran they were told at once.
-pub fn soft_interrupts(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
+pub fn soft_interrupts(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::Device) {
         let rows = helpers(context, piece.from, piece.to).filter(|row| {
@@ -189,7 +162,9 @@ pub fn soft_interrupts(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
             let soft = row.other.as_deref().is_some_and(|name| name.starts_with("ksoftirqd/"));
             soft && late && ends_with(row, piece, AT_ONCE / 5)
         });
-        waits.extend(rows.map(|row| (woken(row), row.end_ns, Phase::Cpu)));
+        waits.extend(rows.map(|row| {
+            Piece::new((woken(row), row.end_ns), Phase::Cpu, tie(row, io, context))
+        }));
     }
     waits
 }
@@ -199,22 +174,13 @@ fn ends_with(row: &LayerRow, piece: &Piece, before: i64) -> bool {
     (0..before).contains(&(piece.to - row.end_ns))
 }
 
-/// Whether most of a wait for a CPU is that of a thread of which it is only concluded that it acted for
-/// the I/O: what its own threads waited for, and who woke them up, was seen.
-pub fn concluded(pieces: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> bool {
-    let waits = || pieces.iter().filter(|p| p.phase == Phase::Cpu);
-    let all: i64 = waits().map(|p| p.to - p.from).sum();
+/// How it is known that a thread of the kernel acted for an I/O: the program woke it up, or it woke up the program;
+/// else from the time alone.
+fn tie(row: &LayerRow, io: &LayerRow, context: &IoContext<'_>) -> Source {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
-    let own = || [context.off, context.worker_off].into_iter().flat_map(of);
-    waits().filter(|p| (p.to - p.from) * 2 > all).any(|p| {
-        let most = |row: &LayerRow| {
-            let from = if row.state == Some(0) { row.start_ns } else { woken(row) };
-            (row.end_ns.min(p.to) - from.max(p.from)) * 2 >= p.to - p.from
-        };
-        let told = |r: &LayerRow| own().any(|off| off.waker_pid == r.pid);
-        let seen = |r: &LayerRow| r.has(flags::WOKEN_BY_OWN) || told(r);
-        !own().any(most) && helpers(context, p.from, p.to).any(|r| most(r) && !seen(r))
-    })
+    let mut own = [context.off, context.worker_off].into_iter().flat_map(of);
+    let tied = row.has(flags::WOKEN_BY_OWN) || own.any(|off| off.waker_pid == row.pid);
+    if tied { Source::Helper } else { Source::Inferred }
 }
 
 pub fn woken(row: &LayerRow) -> i64 {
@@ -229,13 +195,14 @@ fn unbound(row: &LayerRow) -> bool {
 /// Requests that a thread of the kernel gives to the driver (flushes, a queue that is run again) wait
 /// with it for its CPU: the program woke it up, or it does nothing else, and when it ran they were issued
 /// at once.
-pub fn givers_to_driver(line: &[Piece], context: &IoContext<'_>) -> Vec<Wait> {
+pub fn givers_to_driver(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::Queue) {
         let rows = helpers(context, piece.from, piece.to);
         let gives = rows.filter(|r| r.has(flags::WOKEN_BY_OWN) || runs_queues(r));
         for row in gives.filter(|r| ends_with(r, piece, AT_ONCE)) {
-            waits.extend(doings(row).into_iter().filter(|(.., phase)| *phase == Phase::Cpu));
+            let late = doings(row, tie(row, io, context)).into_iter();
+            waits.extend(late.filter(|wait| wait.phase == Phase::Cpu));
         }
     }
     waits
@@ -277,12 +244,12 @@ pub fn helpers<'a>(
 }
 
 /// What such a thread waited for, and then for a CPU.
-pub fn doings(row: &LayerRow) -> Vec<Wait> {
+pub fn doings(row: &LayerRow, source: Source) -> Vec<Piece> {
     if row.state == Some(0) {
-        return vec![(row.start_ns, row.end_ns, Phase::Cpu)];
+        return vec![Piece::new((row.start_ns, row.end_ns), Phase::Cpu, source)];
     }
     let wake = row.middle_ns.unwrap_or(row.end_ns);
-    let mut waits = vec![(wake, row.end_ns, Phase::Cpu)];
+    let mut waits = vec![Piece::new((wake, row.end_ns), Phase::Cpu, source)];
     let stack = row.stack.as_deref().filter(|_| row.state != Some(IDLE));
     let phase = match stack.map(stacks::sleep_reason) {
         Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => Some(phase),
@@ -290,7 +257,7 @@ pub fn doings(row: &LayerRow) -> Vec<Wait> {
         Some(SleepReason::OwnIo) => Some(Phase::Device),
         _ => None,
     };
-    waits.splice(0..0, phase.map(|phase| (row.start_ns, wake, phase)));
+    waits.splice(0..0, phase.map(|phase| Piece::new((row.start_ns, wake), phase, source)));
     waits
 }
 

@@ -63,7 +63,7 @@ mod tests {
     use super::super::judge::{JudgeInputs, judge};
     use super::super::layers::Slow;
     use super::super::phase::Phase;
-    use super::super::timeline::Piece;
+    use super::super::timeline::{Piece, Source};
     use super::*;
 
     fn io(intended: i64, submit: i64, complete: i64) -> Judged {
@@ -74,7 +74,7 @@ mod tests {
             submit_ns: submit,
             complete_ns: complete,
         };
-        let piece = Piece { from: submit, to: complete, phase: Phase::Device };
+        let piece = Piece::new((submit, complete), Phase::Device, Source::Stamps);
         judge(slow, Some(Default::default()), Some(vec![piece]), &JudgeInputs::default())
     }
 

@@ -11,7 +11,7 @@ use super::context::IoContext;
 use super::phase::Phase;
 use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
-use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
+use super::timeline::{AT_ONCE, Source, TimeLine, overlapping, stretch};
 
 /// One round. `doing` is the thread that queues it, and did the one before as well where it goes `on`;
 /// `next` is what came after it, if anything is known to; `sure` that all rounds are known.
@@ -32,13 +32,13 @@ pub fn round(
         stretch(line, round.bio, Phase::Submit, true, doing);
     }
     if let Some(phase) = for_others(io, round, doing) {
-        return line.to(round.done.unwrap_or(line.end), phase);
+        return line.to(round.done.unwrap_or(line.end), phase, Source::Inferred);
     }
     let queued = round.alloc.or(round.issue);
     let last = round.last.unwrap_or(round.bio);
     let last = queued.map_or(last, |q| last.min(q.max(round.bio)));
     if held {
-        line.to(last, Phase::Throttle);
+        line.to(last, Phase::Throttle, held_source(io, doing));
     } else {
         stretch(line, last, Phase::Submit, false, doing);
     }
@@ -55,7 +55,7 @@ pub fn round(
     }
     let Some(done) = round.done else {
         if let Some(came) = page_came(line.at, io, round, doing) {
-            return line.to(came, Phase::Device);
+            return line.to(came, Phase::Device, Source::Stamps);
         }
         return unseen(line, io, next.unwrap_or(io.end_ns));
     };
@@ -65,11 +65,11 @@ pub fn round(
     }
     if round.issue.is_none() && !flushes {
         // Issue was not seen: queue and device cannot be told apart.
-        line.to(done, Phase::Unobserved);
+        line.to(done, Phase::Unobserved, Source::Silence);
     } else if round.ends {
-        device(line, io, done);
+        device(line, io, done, doing);
     } else {
-        line.to(done, Phase::Device);
+        line.to(done, Phase::Device, device_source(io, doing));
     }
 }
 
@@ -106,16 +106,19 @@ fn flush(
         return false;
     };
     let Some(flushes) = flushes else {
-        line.to(done, Phase::Unobserved);
+        line.to(done, Phase::Unobserved, Source::Silence);
         return true;
     };
     let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
     if let Some(sent) = sent {
-        flushing(line, &flushes, sent);
+        flushing(line, &flushes, sent, device_source(io, doing));
     }
     // The rest is its end being told, one after another: short, or nobody saw why.
     let told = sent.is_some() && done - line.at < AT_ONCE;
-    line.to(done, if told { Phase::Device } else { Phase::Unobserved });
+    match told {
+        true => line.to(done, Phase::Device, device_source(io, doing)),
+        false => line.to(done, Phase::Unobserved, Source::Silence),
+    }
     true
 }
 
@@ -142,10 +145,10 @@ fn flushes<'a>(
 }
 
 /// The disk does one flush at a time: until the flush that was `sent` is done, it is busy with those of others, too.
-fn flushing(line: &mut TimeLine, flushes: &[&LayerRow], sent: &LayerRow) {
+fn flushing(line: &mut TimeLine, flushes: &[&LayerRow], sent: &LayerRow, source: Source) {
     for row in flushes.iter().filter(|r| r.dev == sent.dev && r.end_ns <= sent.end_ns) {
-        line.to(row.start_ns, Phase::Queue);
-        line.to(row.end_ns, Phase::Device);
+        line.to(row.start_ns, Phase::Queue, source);
+        line.to(row.end_ns, Phase::Device, source);
     }
 }
 
@@ -161,7 +164,9 @@ fn flushed_before(
     let Some(Some(flushes)) = flushes(io, round.bio, issue, doing) else { return };
     let sent = flushes.iter().filter(|r| r.start_ns >= round.bio).max_by_key(|r| r.end_ns);
     if let Some(sent) = sent.filter(|r| issue - r.end_ns < AT_ONCE) {
-        flushing(line, &flushes, sent);
+        // Of several parts it may have been for another one.
+        let source = if io.bios == Some(1) { device_source(io, doing) } else { Source::Inferred };
+        flushing(line, &flushes, sent, source);
     }
 }
 
@@ -188,8 +193,9 @@ fn queued_until(
         r.state != Some(0) && matches!(wait, Some(SleepReason::For(Phase::Throttle, _)))
     };
     for held in overlapping(doing.off, line.at, to).filter(limit) {
-        line.to(held.start_ns.min(to), phase);
-        line.to(held.middle_ns.unwrap_or(held.end_ns).min(to), Phase::Throttle);
+        line.to(held.start_ns.min(to), phase, Source::Stamps);
+        let wake = held.middle_ns.unwrap_or(held.end_ns).min(to);
+        line.to(wake, Phase::Throttle, Source::OwnSleep);
     }
     let from = line.at;
     let robbed = overlapping(doing.off, from, to)
@@ -197,10 +203,10 @@ fn queued_until(
         .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
         .max_by_key(|r| r.end_ns);
     if let Some(robbed) = robbed {
-        line.to(robbed.start_ns, phase);
-        line.to(robbed.end_ns, Phase::Cpu);
+        line.to(robbed.start_ns, phase, Source::Stamps);
+        line.to(robbed.end_ns, Phase::Cpu, Source::OwnSleep);
     }
-    line.to(to, phase);
+    line.to(to, phase, Source::Stamps);
 }
 
 /// The times off the CPU of io_uring's polling thread while it submitted requests, where that may have taken long.
@@ -228,7 +234,7 @@ fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &
     if let Some(row) = asleep {
         // It was taken away, at the earliest, when the thread went to sleep over it.
         stretch(line, row.start_ns, Phase::Submit, false, b);
-        line.to(round.bio, Phase::Throttle);
+        line.to(round.bio, Phase::Throttle, held_source(io, b));
     } else if on {
         stretch(line, round.bio, Phase::Submit, false, b);
     } else {
@@ -238,7 +244,7 @@ fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, on: bool, b: &
         let seen = off().chain(room).map(|r| r.end_ns).filter(|_| line.begun()).max();
         let taken = seen.unwrap_or(io.enter_ns.unwrap_or(io.start_ns));
         stretch(line, taken.min(round.bio), Phase::Submit, false, b);
-        line.to(round.bio, Phase::Throttle);
+        line.to(round.bio, Phase::Throttle, held_source(io, b));
     }
 }
 
@@ -263,14 +269,15 @@ fn unseen(line: &mut TimeLine, io: &LayerRow, to: i64) {
         && run >= wake
         && run <= to
     {
-        line.to(wake, Phase::Unobserved);
-        line.to(run, Phase::Cpu);
+        line.to(wake, Phase::Unobserved, Source::Silence);
+        line.to(run, Phase::Cpu, Source::OwnSleep);
     }
-    line.to(to, Phase::Unobserved);
+    line.to(to, Phase::Unobserved, Source::Silence);
 }
 
 /// In the device, or in the one below it.
-fn device(line: &mut TimeLine, io: &LayerRow, done: i64) {
+fn device(line: &mut TimeLine, io: &LayerRow, done: i64, doing: &IoContext<'_>) {
+    let source = device_source(io, doing);
     if let (Some(issue), Some(low)) = (io.low_issue_ns, io.low_done_ns)
         && issue >= line.at
         && low >= issue
@@ -278,9 +285,41 @@ fn device(line: &mut TimeLine, io: &LayerRow, done: i64) {
     {
         let queued = io.low_bio_ns.unwrap_or(issue).min(issue);
         let held = io.has(flags::LOWER_HELD);
-        line.to(queued, if held { Phase::Throttle } else { Phase::Device });
-        line.to(issue, Phase::LowerQueue);
-        line.to(low, Phase::LowerDevice);
+        match held {
+            true => line.to(queued, Phase::Throttle, Source::Inferred),
+            false => line.to(queued, Phase::Device, source),
+        }
+        line.to(issue, Phase::LowerQueue, Source::Stamps);
+        let lowest = if stacked(doing) { Source::Inferred } else { Source::Stamps };
+        line.to(low, Phase::LowerDevice, lowest);
     }
-    line.to(done, Phase::Device);
+    line.to(done, Phase::Device, source);
+}
+
+/// Of a device that is made of others only what the lowest one did is seen.
+fn device_source(io: &LayerRow, doing: &IoContext<'_>) -> Source {
+    let below = io.has(flags::LOWER) || stacked(doing);
+    if below { Source::Inferred } else { Source::Stamps }
+}
+
+fn stacked(doing: &IoContext<'_>) -> bool {
+    doing.stacked.unwrap_or(false)
+}
+
+/// A limit that let go of an I/O was seen, unless a worker had brought the I/O there: since when is not stamped then.
+/// When a disk below was asked for something is not known: what a limit lets go there is not looked at.
+fn held_source(io: &LayerRow, doing: &IoContext<'_>) -> Source {
+    let handed = io.has(flags::PUNTED) || io.sync_punt_ns.is_some();
+    if let_go_by_limit(io, doing) && !handed { Source::Stamps } else { Source::Inferred }
+}
+
+/// Whether a limit let go of an I/O.
+pub fn let_go_by_limit(io: &LayerRow, doing: &IoContext<'_>) -> bool {
+    let rows = doing.all.into_iter();
+    let mut held = rows.flat_map(|all| all.within(LayerKind::Held, io.start_ns, io.end_ns));
+    held.any(|h| {
+        let own = h.token.is_none() || h.token == io.token;
+        let reason = h.stack.as_deref().map(stacks::sleep_reason);
+        own && h.dev == io.dev && matches!(reason, Some(SleepReason::For(Phase::Throttle, _)))
+    })
 }

@@ -5,17 +5,17 @@
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::acting::{
-    Wait, doings, givers_to_driver, helpers, servers_of_loop, soft_interrupts, woken,
+    doings, givers_to_driver, helpers, servers_of_loop, soft_interrupts, woken,
 };
 use super::context::IoContext;
 use super::held_pages::is_metadata_write;
 use super::phase::Phase;
 use super::stacks;
-use super::timeline::{AT_ONCE, Piece, overlapping};
+use super::timeline::{AT_ONCE, Piece, Source, overlapping};
 
 /// What the thread that commits for a file system waited for (a CPU, or the device that flushes its cache) before it
 /// woke up the thread that waits for the commit.
-pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut waits = Vec::new();
     for piece in line.iter().filter(|p| p.phase == Phase::FileSystem) {
         let of = |list| overlapping(list, piece.from, piece.to);
@@ -24,19 +24,18 @@ pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
             let wake = told.middle_ns.unwrap_or(told.end_ns);
             let rows = || helpers(context, piece.from, wake).filter(|r| r.pid == told.waker_pid);
             // What it writes waits for whoever serves the disk.
-            let writes = rows().filter(|r| r.state != Some(0)).map(|r| Piece {
-                from: r.start_ns.max(told.start_ns),
-                to: woken(r).min(wake),
-                phase: Phase::Device,
+            let writes = rows().filter(|r| r.state != Some(0)).map(|r| {
+                let time = (r.start_ns.max(told.start_ns), woken(r).min(wake));
+                Piece::new(time, Phase::Device, Source::Inferred)
             });
             let writes: Vec<Piece> = writes.filter(|p| p.from < p.to).collect();
             let served = servers_of_loop(&writes, io, context).into_iter();
-            let served = served.chain(soft_interrupts(&writes, context));
+            let served = served.chain(soft_interrupts(&writes, io, context));
             let queued = writes.iter().map(|p| Piece { phase: Phase::Queue, ..*p });
-            let served = served.chain(givers_to_driver(&queued.collect::<Vec<_>>(), context));
-            let late = rows().flat_map(doings).chain(served);
-            let late = late.filter(|(.., phase)| *phase == Phase::Cpu);
-            waits.extend(late.map(|(from, to, phase)| (from, to.min(wake), phase)));
+            let served = served.chain(givers_to_driver(&queued.collect::<Vec<_>>(), io, context));
+            let late = rows().flat_map(|row| doings(row, Source::Helper)).chain(served);
+            let late = late.filter(|wait| wait.phase == Phase::Cpu);
+            waits.extend(late.map(|wait| Piece { to: wait.to.min(wake), ..wait }));
             // Who asks for nothing that must be on the disk waits for the journal, whatever that waits for.
             if !told.stack.as_deref().is_some_and(stacks::waits_for_room_in_journal) {
                 waits.extend(flushes(told.start_ns, wake, io, context));
@@ -48,7 +47,7 @@ pub fn committers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
 
 /// What of waits for a commit of ext4 or for XFS's log, which is neither another thread's wait for a CPU nor a flush,
 /// was one slow write of the journal's.
-pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+pub fn journal_writes(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut waits = Vec::new();
     let long = |p: &&Piece| p.phase == Phase::FileSystem && p.to - p.from >= AT_ONCE;
     for piece in line.iter().filter(long) {
@@ -120,7 +119,7 @@ fn journal_write(
     journal: &Journal,
     io: &LayerRow,
     context: &IoContext<'_>,
-) -> Option<Wait> {
+) -> Option<Piece> {
     let all = context.all?;
     let own = |r: &&LayerRow| match (io.dev.as_deref(), r.dev.as_deref()) {
         (Some(one), Some(other)) => all.disks.same(one, other),
@@ -152,12 +151,13 @@ fn journal_write(
             return None;
         }
     }
-    Some((longest.start_ns.max(from), longest.end_ns.min(to), Phase::Device))
+    let time = (longest.start_ns.max(from), longest.end_ns.min(to));
+    Some(Piece::new(time, Phase::Device, Source::Inferred))
 }
 
 /// When the disk of an I/O flushed its cache; where the I/O never came to a disk, that of the target, if it has a
 /// single one.
-fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Wait> {
+fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -168,5 +168,8 @@ fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Wa
     };
     let rows = all.within(LayerKind::Flush, from, to).filter(own);
     let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
-    within.map(|r| (r.start_ns, r.end_ns, Phase::Device)).collect()
+    let device = |r: &LayerRow| {
+        Piece::new((r.start_ns, r.end_ns), Phase::Device, Source::Inferred)
+    };
+    within.map(device).collect()
 }

@@ -15,6 +15,7 @@ use super::held_pages::HELD;
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
+use super::timeline::{Piece, Source};
 use super::who::Who;
 
 /// Culprits of an episode that are listed, the largest of each role.
@@ -109,7 +110,7 @@ pub fn culprits(list: &[Judged], events: &Events, span: (i64, i64)) -> Vec<Culpr
         }
     }
     for row in in_way.into_values() {
-        let took: i64 = acting::doings(row).iter().map(|(from, to, _)| to - from).sum();
+        let took: i64 = acting::doings(row, Source::Helper).iter().map(Piece::length).sum();
         sums.time(Role::Kthread, Who::other(row), took);
         let wake = row.middle_ns.unwrap_or(row.start_ns);
         sums.time(Role::Cpu, Who::ran(row), row.end_ns - wake);

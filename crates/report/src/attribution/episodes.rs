@@ -464,6 +464,7 @@ mod tests {
 
     use super::super::judge::{JudgeInputs, judge};
     use super::super::layers::Slow;
+    use super::super::timeline::Source;
     use super::*;
 
     #[test]
@@ -476,7 +477,7 @@ mod tests {
             end_ns: 1000,
             ..LayerRow::default()
         };
-        let piece = Piece { from: 0, to: 1000, phase: Phase::PageCache };
+        let piece = Piece::new((0, 1000), Phase::PageCache, Source::Stamps);
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let said = |shared: bool| {
             let judged = judge(slow, Some(row.clone()), Some(vec![piece]), &JudgeInputs::default());

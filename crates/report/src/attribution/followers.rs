@@ -17,7 +17,7 @@ use super::judge::Judged;
 use super::layers::Slow;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
-use super::timeline::{AT_ONCE, Piece, overlapping, recut};
+use super::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping, recut};
 
 /// The smallest block of a file system, which may be a part of its own, bytes.
 const SMALLEST_BLOCK: u64 = 1024;
@@ -51,17 +51,17 @@ pub fn follow(
             told.extend(waits_for_pages(i, events, &disk, judged));
             let turns = waits_for_turn(&judged[i], events, &tokens, judged);
             // Few workers with ordinary I/Os at the disk are a lack of workers; what holds those back is not.
-            let held = |(.., phase): &&(i64, i64, Phase)| !on_disk(*phase);
-            let behind: Vec<(i64, i64, Phase)> = turns.iter().filter(held).copied().collect();
+            let held = |wait: &&Piece| !on_disk(wait.phase);
+            let behind: Vec<Piece> = turns.iter().filter(held).copied().collect();
             told.extend(turns);
             let batch = waits_for_submission(i, events, &begun, (&disk, judged));
-            told.retain(|(.., phase)| pass == 0 || !for_another(*phase));
+            told.retain(|wait| pass == 0 || !for_another(wait.phase));
             if told.is_empty() && batch.is_empty() {
                 continue;
             }
-            let pieces = recut(judged[i].pieces.clone(), &told, for_another);
-            let pieces = recut(pieces, &behind, |phase| phase == Phase::IoWorker);
-            let pieces = recut(pieces, &batch, not_begun);
+            let pieces = recut(&judged[i].pieces, &told, |p| for_another(p.phase));
+            let pieces = recut(&pieces, &behind, |p| p.phase == Phase::IoWorker);
+            let pieces = recut(&pieces, &batch, |p| not_begun(p.phase));
             if pieces == judged[i].pieces {
                 continue;
             }
@@ -101,11 +101,11 @@ fn waits(
     events: &Events,
     workers: &BTreeMap<u64, Vec<usize>>,
     judged: &[Judged],
-) -> Vec<(i64, i64, Phase)> {
+) -> Vec<Piece> {
     let own = u64::from(one.slow.worker);
     let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
     let mut waits = Vec::new();
-    for piece in one.pieces.iter().filter(|p| for_another(p.phase)) {
+    for piece in by_phase(&one.pieces).iter().filter(|p| for_another(p.phase)) {
         for asleep in overlapping(off, piece.from, piece.to).filter(|r| r.state != Some(0)) {
             let (Some(wake), Some(by)) = (asleep.middle_ns, asleep.waker.filter(|w| *w != own))
             else {
@@ -131,8 +131,8 @@ struct DiskParts {
 impl DiskParts {
     fn of(judged: &[Judged]) -> DiskParts {
         let times = judged.iter().map(|one| {
-            let parts = one.pieces.iter().filter(|p| on_disk(p.phase));
-            parts.map(|p| (p.from, p.to)).collect()
+            let line = by_phase(&one.pieces);
+            line.iter().filter(|p| on_disk(p.phase)).map(|p| (p.from, p.to)).collect()
         });
         let times: Vec<Vec<(i64, i64)>> = times.collect();
         let each = times.iter().enumerate();
@@ -149,10 +149,12 @@ impl DiskParts {
 }
 
 /// What an I/O waited for in a time.
-fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Phase)> {
+fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Piece> {
     let told = leader.pieces.iter().filter(|p| tells(p.phase));
-    let within = told.map(move |p| (p.from.max(from), p.to.min(to), p.phase));
-    within.filter(|(from, to, _)| from < to)
+    let within = move |p: &Piece| {
+        Piece::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder)
+    };
+    told.map(within).filter(|p| p.from < p.to)
 }
 
 /// Times in which an I/O waited for pages, for a block or the log of the file system's own, or for what another worker
@@ -163,7 +165,7 @@ fn waits_for_pages(
     events: &Events,
     disk: &DiskParts,
     judged: &[Judged],
-) -> Vec<(i64, i64, Phase)> {
+) -> Vec<Piece> {
     let one = &judged[i];
     let waits = |p: &Piece| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
     let Some(io) = one.row.as_ref().filter(|_| one.pieces.iter().any(waits)) else {
@@ -212,7 +214,7 @@ fn sent_together(
     let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
     let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
     let covered = |of: &usize| -> i64 {
-        meanwhile(&judged[*of], from, wake).map(|(from, to, _)| to - from).sum()
+        meanwhile(&judged[*of], from, wake).map(|p| p.length()).sum()
     };
     near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
 }
@@ -234,7 +236,7 @@ fn waits_for_turn(
     events: &Events,
     tokens: &BTreeMap<u64, usize>,
     judged: &[Judged],
-) -> Vec<(i64, i64, Phase)> {
+) -> Vec<Piece> {
     let Some(io) = one.row.as_ref().filter(|io| io.token.is_some()) else {
         return Vec::new();
     };
@@ -277,7 +279,7 @@ fn waits_for_submission(
     events: &Events,
     begun: &BTreeMap<u64, Vec<(i64, usize)>>,
     (disk, judged): (&DiskParts, &[Judged]),
-) -> Vec<(i64, i64, Phase)> {
+) -> Vec<Piece> {
     let own = u64::from(judged[i].slow.worker);
     let (Some(io), Some(of)) = (judged[i].row.as_ref(), begun.get(&own)) else {
         return Vec::new();

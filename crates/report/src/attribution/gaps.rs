@@ -4,11 +4,11 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::context::IoContext;
 use super::phase::Phase;
-use super::timeline::{Piece, overlapping, recut};
+use super::timeline::{Piece, Source, overlapping, recut};
 
-/// Phases that are a conclusion: nothing else was seen at that time.
-fn concluded(phase: Phase) -> bool {
-    matches!(phase, Phase::Submit | Phase::Completion | Phase::IoWorker | Phase::Application)
+/// What was only concluded: nothing else was seen at that time.
+fn concluded(piece: &Piece) -> bool {
+    piece.source == Source::Silence && piece.phase != Phase::Unobserved
 }
 
 /// Takes the conclusions out of a time line where there was nothing to conclude from. Of a thread that could
@@ -20,24 +20,12 @@ pub fn without_conclusions(line: Vec<Piece>, io: &LayerRow, context: &IoContext<
     let own = own.into_iter().flatten().filter(|gap| gap.token == io.token);
     let gaps = context.gaps.into_iter().flat_map(of).chain(own);
     let (could, not): (Vec<&LayerRow>, Vec<&LayerRow>) = gaps.partition(|g| g.state == Some(0));
-    let times = |list: &[&LayerRow], phase| -> Vec<_> {
-        list.iter().map(|g| (g.start_ns, g.end_ns, phase)).collect()
+    let times = |list: &[&LayerRow], phase| -> Vec<Piece> {
+        let time = |g: &&LayerRow| Piece::new((g.start_ns, g.end_ns), phase, Source::Silence);
+        list.iter().map(time).collect()
     };
-    let mut line = line;
-    if !not.is_empty() {
-        line = recut(line, &times(&not, Phase::Unobserved), concluded);
-    }
-    if !could.is_empty() {
-        let may = |phase| concluded(phase) || phase == Phase::Unobserved;
-        line = recut(line, &times(&could, Phase::Cpu), may);
-    }
-    line
-}
-
-/// Whether nothing was seen of an I/O's threads in a part of it.
-pub fn any(io: &LayerRow, context: &IoContext<'_>) -> bool {
-    let of = |list| overlapping(list, io.start_ns, io.end_ns).next().is_some();
-    context.gaps.into_iter().any(of)
+    let line = recut(&line, &times(&not, Phase::Unobserved), concluded);
+    recut(&line, &times(&could, Phase::Cpu), |piece| piece.source == Source::Silence)
 }
 
 #[cfg(test)]
@@ -47,6 +35,11 @@ mod tests {
 
     fn gap(from: i64, to: i64) -> LayerRow {
         LayerRow { start_ns: from, end_ns: to, ..LayerRow::default() }
+    }
+
+    fn piece(from: i64, to: i64, phase: Phase) -> Piece {
+        let stamped = phase == Phase::Device;
+        Piece::new((from, to), phase, if stamped { Source::Stamps } else { Source::Silence })
     }
 
     #[test]
@@ -59,7 +52,7 @@ mod tests {
             ..gap(10, 40)
         });
         events.sort();
-        let line = vec![Piece { from: 0, to: 100, phase: Phase::IoWorker }];
+        let line = vec![piece(0, 100, Phase::IoWorker)];
         let pieces = |token| {
             let io = LayerRow { token: Some(token), worker: Some(0), ..gap(0, 100) };
             without_conclusions(line.clone(), &io, &IoContext::of(&events, 0)).len()
@@ -69,7 +62,6 @@ mod tests {
 
     #[test]
     fn who_could_have_run_and_came_back_unseen_waited_for_a_cpu() {
-        let piece = |from, to, phase| Piece { from, to, phase };
         let line = vec![
             piece(0, 100, Phase::Submit),
             piece(100, 200, Phase::Device),
@@ -89,14 +81,12 @@ mod tests {
             piece(280, 300, Phase::Unobserved),
         ];
         assert_eq!(without_conclusions(line, &gap(0, 300), &context), expected);
-        assert!(any(&gap(0, 300), &context) && !any(&gap(400, 500), &context));
         let both = merged(vec![could(10, 40), gap(30, 60)]);
         assert_eq!(both, [gap(10, 60)], "where they overlap less is known");
     }
 
     #[test]
     fn only_conclusions_are_taken_back_and_the_sum_stays() {
-        let piece = |from, to, phase| Piece { from, to, phase };
         let line = vec![
             piece(0, 100, Phase::Submit),
             piece(100, 200, Phase::Device),

@@ -11,7 +11,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use super::context::IoContext;
 use super::phase::Phase;
 use super::stacks;
-use super::timeline::{AT_ONCE, Piece, overlapping};
+use super::timeline::{AT_ONCE, Piece, Source, overlapping};
 
 /// Who waits for blocks of a file system is woken up this soon after they are done, ns.
 const SOON: i64 = AT_ONCE / 5;
@@ -24,8 +24,12 @@ const LIMIT: &str = "limit";
 /// The name that tracing gives to the kernel's reading ahead for the run's own reads.
 pub const READ_AHEAD: &str = "readahead";
 
+fn inferred(time: (i64, i64), phase: Phase) -> Piece {
+    Piece::new(time, phase, Source::Inferred)
+}
+
 /// What waits for pages were, where that was seen.
-pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -42,11 +46,11 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
         });
         for row in rows {
             if row.other.as_deref() == Some(HELD) {
-                waits.push((piece.from, row.start_ns, Phase::Throttle));
+                waits.push(inferred((piece.from, row.start_ns), Phase::Throttle));
             } else if row.comm.as_deref() == Some(READ_AHEAD) {
-                waits.push((row.start_ns.max(piece.from), row.end_ns, Phase::Device));
+                waits.push(inferred((row.start_ns.max(piece.from), row.end_ns), Phase::Device));
             } else if another(row) {
-                waits.push((row.start_ns.max(io.start_ns), row.end_ns, Phase::PageCache));
+                waits.push(inferred((row.start_ns.max(io.start_ns), row.end_ns), Phase::PageCache));
             }
         }
     }
@@ -55,7 +59,7 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
 
 /// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
 /// back. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
-pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<Piece> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -76,7 +80,7 @@ pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<(i64, i6
                 let own = r.other.as_deref() == Some(LIMIT) && is_metadata_write(r);
                 (own || r.other.as_deref() == Some(HELD)) && (0..SOON).contains(&(wake - r.end_ns))
             });
-            waits.extend(held.map(|r| (from, r.start_ns, Phase::Throttle)));
+            waits.extend(held.map(|r| inferred((from, r.start_ns), Phase::Throttle)));
         }
     }
     waits
@@ -88,7 +92,7 @@ pub fn lower_held_back(
     line: &[Piece],
     io: &LayerRow,
     context: &IoContext<'_>,
-) -> Vec<(i64, i64, Phase)> {
+) -> Vec<Piece> {
     let mut waits = Vec::new();
     let below = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerQueue);
     for piece in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {
@@ -96,7 +100,7 @@ pub fn lower_held_back(
         let held = held.flat_map(|all| all.within(LayerKind::Held, piece.from, piece.to));
         let lower = held.filter(|r| r.token == io.token && r.dev != io.dev);
         let let_go = lower.map(|r| r.end_ns).filter(|at| *at <= piece.to).max();
-        waits.extend(let_go.map(|at| (piece.from, at, Phase::Throttle)));
+        waits.extend(let_go.map(|at| inferred((piece.from, at), Phase::Throttle)));
     }
     waits
 }
@@ -129,6 +133,7 @@ fn waits_for_pages(piece: &Piece, io: &LayerRow, context: &IoContext<'_>) -> boo
 #[cfg(test)]
 mod tests {
     use super::super::events::Events;
+    use super::super::timeline::spans;
     use super::*;
 
     fn found(stack: &str, comm: &str, mark: Option<&str>, end: i64) -> Vec<(i64, i64, Phase)> {
@@ -150,9 +155,9 @@ mod tests {
             ..LayerRow::default()
         }];
         let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
-        let line = [Piece { from: 10, to: 9_900_000, phase: Phase::PageCache }];
+        let line = [Piece::new((10, 9_900_000), Phase::PageCache, Source::Stamps)];
         let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Write), ..LayerRow::default() };
-        waits(&line, &io, &context)
+        spans(&waits(&line, &io, &context))
     }
 
     #[test]
@@ -168,10 +173,10 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let piece = |from, to| Piece { from, to, phase: Phase::Unobserved };
+            let piece = |from, to| Piece::new((from, to), Phase::Unobserved, Source::Silence);
             let line = [piece(10, 5_000_000), piece(5_100_000, 9_900_000)];
             let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Read), ..LayerRow::default() };
-            waits(&line, &io, &context)
+            spans(&waits(&line, &io, &context))
         };
         assert_eq!(found(1 << 19, -50), [(0, 9_800_000, Phase::PageCache)]);
         assert!(found(1, -50).is_empty(), "a write");
@@ -208,7 +213,7 @@ mod tests {
             });
             events.sort();
             let context = IoContext { all: Some(&events), ..IoContext::default() };
-            let line = [Piece { from: 10, to: 900, phase }];
+            let line = [Piece::new((10, 900), phase, Source::Stamps)];
             let io = LayerRow {
                 end_ns: 1_000,
                 flags: Some(flags),
@@ -216,7 +221,7 @@ mod tests {
                 token: Some(7),
                 ..LayerRow::default()
             };
-            lower_held_back(&line, &io, &context)
+            spans(&lower_held_back(&line, &io, &context))
         };
         let held = |dev: &str, token, end_ns| {
             held_in(Phase::Device, flags::LOWER_HELD, (dev, token, end_ns))
@@ -256,8 +261,8 @@ mod tests {
             }];
             let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
             // It begins with a wait for something else.
-            let line = [Piece { from: 5, to: wake, phase: Phase::FileSystem }];
-            blocks_held_back(&line, &context)
+            let line = [Piece::new((5, wake), Phase::FileSystem, Source::Stamps)];
+            spans(&blocks_held_back(&line, &context))
         };
         let found_by =
             |waker: &str, stack: &str, mark: &str, wake| found_of(META, waker, stack, mark, wake);

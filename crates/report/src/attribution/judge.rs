@@ -387,6 +387,7 @@ pub fn judge(
 mod tests {
     use taillight_rundir::layers::flags;
 
+    use super::super::timeline::Source;
     use super::*;
 
     fn slow(intended: i64) -> Slow {
@@ -410,7 +411,7 @@ mod tests {
         let piece = |(phase, ns): &(Phase, u64)| {
             let from = at;
             at += *ns as i64;
-            Piece { from, to: at, phase: *phase }
+            Piece::new((from, at), *phase, Source::Stamps)
         };
         Some(list.iter().map(piece).collect())
     }

@@ -6,7 +6,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
 use super::phase::Phase;
-use super::timeline::{Piece, TimeLine, overlapping, stretch};
+use super::timeline::{Piece, Source, TimeLine, overlapping, stretch};
 use super::{acting, blocks, gaps, rounds, threads, workers};
 
 /// The time line of one traced I/O.
@@ -85,12 +85,12 @@ fn without_block_io(line: &mut TimeLine, io: &LayerRow, context: &IoContext<'_>)
     let queued = io.has(flags::QUEUED);
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
         stretch(line, from, Phase::Submit, false, context);
-        line.to(to, Phase::FileSystem);
+        line.to(to, Phase::FileSystem, Source::Stamps);
         return after_completion(line, io, io.end_ns, context);
     }
     if let Some(page) = context.page_ns {
         stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, context);
-        line.to(page, Phase::PageCache);
+        line.to(page, Phase::PageCache, Source::Inferred);
         return after_completion(line, io, io.end_ns, context);
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
@@ -117,8 +117,8 @@ fn after_completion(line: &mut TimeLine, io: &LayerRow, to: i64, context: &IoCon
                 && run >= wake
                 && run <= to
             {
-                line.to(wake, Phase::Completion);
-                line.to(run, Phase::Cpu);
+                line.to(wake, Phase::Completion, Source::Silence);
+                line.to(run, Phase::Cpu, Source::OwnSleep);
             }
         }
     }

@@ -2,15 +2,15 @@
 //! are dropped before a time line is made, and a verdict is sure only on the evidence stated here.
 
 use taillight_core::OpKind;
-use taillight_rundir::layers::{LayerKind, LayerRow, flags};
+use taillight_rundir::layers::{LayerRow, flags};
 
-use super::acting;
+use super::blocks;
 use super::context::IoContext;
-use super::gaps;
 use super::judge::{Layer, layer};
+use super::phase::Phase;
 use super::rounds::BlockRound;
-use super::stacks::{self, SleepReason};
-use super::timeline::{Piece, overlapping};
+use super::stacks;
+use super::timeline::{Piece, Source, overlapping};
 
 /// Requests that are submitted together share the stamp of their making: it may be from before the I/O
 /// itself was begun, by so much, ns. What is merged into a request may be much younger.
@@ -113,97 +113,37 @@ pub fn sure(blamed: Layer, grounds: &Grounds<'_>, context: Option<&IoContext<'_>
     whole && seen_at_work(blamed, row, grounds.pieces, context)
 }
 
-/// Whether something was seen that only this layer does.
+/// Whether three quarters of the layer's time were seen to be just that, and nothing else stands behind it.
 fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
     match blamed {
-        // Wake-up and return to the CPU are stamps, where both were seen.
-        Layer::Cpu => !gaps::any(row, context) && !acting::concluded(pieces, row, context),
-        // A signal's or the freezer's sleep.
-        Layer::Stopped => true,
-        // Of a device made of others only what the lowest one did is seen.
-        Layer::Device => {
-            issued(row, context)
-                && own_device_time(row, pieces, context)
-                && context.stacked.is_none_or(|stacked| !stacked)
-                && (!row.has(flags::LOWER) || lower_did(row, pieces))
-        }
+        // What remains when nothing else was seen, or only who waited for whom.
+        Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => return false,
+        Layer::Schedule | Layer::Mixed | Layer::Unknown => return false,
         Layer::BlockQueue => {
             let stamped = row.alloc_ns.is_some() && row.issue_ns.is_some();
-            stamped
-                && !row.has(flags::HELD)
-                && !held_by_limit(row, context)
-                && !queue_was_closed(row, context)
-        }
-        // Of a worker's it has no stamp since when a limit had it.
-        Layer::Throttle => {
-            let handed = row.has(flags::PUNTED) || row.sync_punt_ns.is_some();
-            held_by_limit(row, context) && !handed || slept_for(blamed, pieces, context)
-        }
-        Layer::FileSystem => {
-            (row.served_ns.is_some() && row.answered_ns.is_some())
-                || slept_for(blamed, pieces, context)
+            let held = row.has(flags::HELD) || blocks::let_go_by_limit(row, context);
+            if !stamped || held || queue_was_closed(row, context) {
+                return false;
+            }
         }
         Layer::PageCache => {
             let reads = row.op.is_some_and(|op| op.request() == OpKind::Read);
-            context.page_ns.is_none()
-                && (row.has_block_io() && reads
-                    || !context.reclaim.is_empty()
-                    || slept_for(blamed, pieces, context))
+            // A read that missed: its own way to the disk was stamped.
+            if context.page_ns.is_some() || row.has_block_io() && reads {
+                return context.page_ns.is_none();
+            }
         }
-        Layer::Server => slept_for(blamed, pieces, context),
-        // What remains when nothing else was seen, or only who waited for whom.
-        Layer::Application | Layer::Completion | Layer::IoUring | Layer::Store => false,
-        Layer::Schedule | Layer::Mixed | Layer::Unknown => false,
+        _ => {}
     }
-}
-
-/// Whether it was seen that the device had the I/O at all.
-fn issued(row: &LayerRow, context: &IoContext<'_>) -> bool {
-    row.issue_ns.is_some()
-        || row.has(flags::FLUSH)
-        || context.earlier.iter().any(|round| round.issue.is_some())
-}
-
-/// Whether most of the device's time was between the I/O's own stamps: not known from another I/O's wait alone, and
-/// not a flush before it that may have been for another part.
-fn own_device_time(row: &LayerRow, pieces: &[Piece], context: &IoContext<'_>) -> bool {
-    let device = || pieces.iter().filter(|p| layer(p.phase) == Layer::Device);
-    let sum = |p: &Piece| p.to - p.from;
-    let single = row.bios == Some(1);
-    let queued = row.bio_ns.zip(row.issue_ns).filter(|_| !single);
-    let before = |p: &&Piece| queued.is_some_and(|(bio, issue)| p.from >= bio && p.from < issue);
-    // Where none of its parts was queued it was in no device: that was a commit's write.
-    let rounds = context.earlier.iter().map(|round| (round.bio, round.done));
-    let rounds: Vec<_> = rounds.chain(row.bio_ns.map(|bio| (bio, row.done_ns))).collect();
-    let in_round = |p: &&Piece| {
-        let of =
-            |(bio, done): &(i64, Option<i64>)| p.to > *bio && done.is_none_or(|done| p.from < done);
-        rounds.is_empty() || rounds.iter().any(of)
-    };
-    let own = device().filter(|p| row.done_ns.is_none_or(|done| p.to <= done) && !before(p));
-    let own = own.filter(in_round);
-    own.map(sum).sum::<i64>() * 4 >= device().map(sum).sum::<i64>() * 3
-}
-
-/// Whether the lower device itself took most of what counts as the device's.
-fn lower_did(row: &LayerRow, pieces: &[Piece]) -> bool {
-    use super::phase::Phase;
-    let sum =
-        |phase| -> i64 { pieces.iter().filter(|p| p.phase == phase).map(|p| p.to - p.from).sum() };
-    row.has(flags::LOWER) && sum(Phase::LowerDevice) > 4 * sum(Phase::Device)
-}
-
-/// Whether the I/O was queued by a limit that let go of it, not by its own thread. When a disk below was asked for
-/// something is not known: what a limit lets go there is not looked at.
-fn held_by_limit(row: &LayerRow, context: &IoContext<'_>) -> bool {
-    let Some(all) = context.all else {
-        return false;
-    };
-    let mut held = all.within(LayerKind::Held, row.start_ns, row.end_ns);
-    held.any(|h| {
-        let own = h.token.is_none() || h.token == row.token;
-        own && h.dev == row.dev && h.stack.as_deref().is_some_and(|s| reason_is(s, Layer::Throttle))
-    })
+    let (mut all, mut seen) = (0, 0);
+    for piece in pieces.iter().filter(|p| layer(p.phase) == blamed) {
+        all += piece.length();
+        // Of a wait for a CPU both ends are stamps, whoever waited.
+        let helper = piece.source == Source::Helper && piece.phase == Phase::Cpu;
+        let own = matches!(piece.source, Source::Stamps | Source::OwnSleep);
+        seen += if own || helper { piece.length() } else { 0 };
+    }
+    all > 0 && seen * 4 >= all * 3
 }
 
 /// Whether the thread that brought the I/O to the queue found the queue closed, while a limit, a scheduler or
@@ -212,37 +152,6 @@ fn queue_was_closed(row: &LayerRow, context: &IoContext<'_>) -> bool {
     let of = |list| overlapping(list, row.start_ns, row.end_ns);
     let mut asleep = [context.off, context.worker_off].into_iter().flat_map(of);
     asleep.any(|r| r.stack.as_deref().is_some_and(stacks::waits_for_closed_queue))
-}
-
-/// What waits for a commit, or for pages on their way, waits for who makes it and for the disk: the layer
-/// is right, and yet another one may be to blame.
-fn reason_is(stack: &str, blamed: Layer) -> bool {
-    let passed_on = match blamed {
-        Layer::FileSystem => stacks::waits_for_commit(stack) || stacks::waits_for_buffers(stack),
-        Layer::PageCache => {
-            stacks::waits_for_pages(stack) && !stacks::waits_for_writeback(stack, false)
-        }
-        _ => false,
-    };
-    !passed_on
-        && matches!(stacks::sleep_reason(stack), SleepReason::For(phase, _) if layer(phase) == blamed)
-}
-
-/// Whether sleeps with a reason of this layer's own make half of its time. A wait for a lock is not:
-/// what its holder did is only guessed.
-fn slept_for(blamed: Layer, pieces: &[Piece], context: &IoContext<'_>) -> bool {
-    let (mut all, mut slept) = (0, 0);
-    for piece in pieces.iter().filter(|p| layer(p.phase) == blamed) {
-        all += piece.to - piece.from;
-        let of = |list| {
-            overlapping(list, piece.from, piece.to)
-                .filter(|r| r.stack.as_deref().is_some_and(|s| reason_is(s, blamed)))
-                .map(|r| (r.end_ns.min(piece.to) - r.start_ns.max(piece.from)).max(0))
-                .sum::<i64>()
-        };
-        slept += of(context.off).max(of(context.worker_off));
-    }
-    all > 0 && slept * 2 >= all
 }
 
 #[cfg(test)]
@@ -342,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_the_device_that_anothers_wait_says_is_not_sure() {
+    fn three_quarters_of_the_layers_time_were_seen_where_it_is_sure() {
         let row = LayerRow {
             end_ns: 9_000_000,
             bios: Some(1),
@@ -352,12 +261,15 @@ mod tests {
             ..LayerRow::default()
         };
         let is_sure = |to| {
-            let pieces = [Piece { from: 100, to, phase: Phase::Device }];
+            let pieces = [
+                Piece::new((100, 1_000_000), Phase::Device, Source::Stamps),
+                Piece::new((1_000_000, to), Phase::Device, Source::Holder),
+            ];
             let grounds =
                 Grounds { row: Some(&row), pieces: &pieces, excess: (100, 100), latency: (100, 1) };
             sure(Layer::Device, &grounds, Some(&IoContext::default()))
         };
-        assert!(is_sure(1_000_000) && !is_sure(8_000_000));
+        assert!(is_sure(1_000_000) && is_sure(1_330_000) && !is_sure(1_340_000));
     }
 
     #[test]

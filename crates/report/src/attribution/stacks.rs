@@ -344,6 +344,15 @@ pub fn waits_for_buffers(stack: &str) -> bool {
     waits_first_for(stack, &[BUFFERS])
 }
 
+/// Whether somebody else ends a wait of a phase: who makes a commit, or what pages and blocks wait for.
+pub fn passed_on(stack: &str, phase: Phase) -> bool {
+    match phase {
+        Phase::FileSystem => waits_for_commit(stack) || waits_for_buffers(stack),
+        Phase::PageCache => waits_for_pages(stack) && !waits_for_writeback(stack, false),
+        _ => false,
+    }
+}
+
 /// Whether the most telling of the known functions is one of these.
 fn waits_first_for(stack: &str, any: &[&[&str]]) -> bool {
     let first = KNOWN.iter().find(|(names, ..)| has(stack, names));

@@ -6,10 +6,10 @@ use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::context::IoContext;
 use super::phase::Phase;
-use super::timeline::{Piece, overlapping};
+use super::timeline::{Piece, Source, overlapping};
 
 /// Parts of late completions in which the CPU was not there: at least half of each, at its end.
-pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
+pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -23,7 +23,8 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<(i64
         let here = taken.find(|r| r.cpu == told.cpu).and_then(|r| r.blocked_ns);
         let (length, taken) = (piece.to - piece.from, here.unwrap_or(0) as i64);
         if taken.saturating_mul(2) >= length {
-            waits.push((piece.to - taken.min(length), piece.to, Phase::Cpu));
+            let time = (piece.to - taken.min(length), piece.to);
+            waits.push(Piece::new(time, Phase::Cpu, Source::OwnSleep));
         }
     }
     waits
@@ -57,11 +58,11 @@ mod tests {
                 ..LayerRow::default()
             }];
             let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
-            let piece = |from, to, phase| Piece { from, to, phase };
+            let piece = |from, to, phase| Piece::new((from, to), phase, Source::Stamps);
             let line = vec![piece(0, 100, Phase::Device), piece(100, 900, Phase::Completion)];
             let io = LayerRow { end_ns: 950, ..LayerRow::default() };
             let waits = waits(&line, &io, &context);
-            let line = recut(line, &waits, |phase| phase == Phase::Completion);
+            let line = recut(&line, &waits, |p| p.phase == Phase::Completion);
             line.iter().map(|p| (p.to - p.from, p.phase)).collect::<Vec<_>>()
         };
         let late = [(100, Phase::Device), (800, Phase::Completion)];

@@ -6,7 +6,7 @@ use taillight_rundir::layers::{LayerRow, flags};
 
 use super::context::IoContext;
 use super::phase::Phase;
-use super::timeline::{Piece, TimeLine, overlapping};
+use super::timeline::{Piece, Source, TimeLine, overlapping};
 
 /// The time line of such an I/O.
 pub fn time_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
@@ -15,19 +15,20 @@ pub fn time_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let queued = io.has(flags::QUEUED);
     let running = if queued { Phase::Unobserved } else { Phase::Submit };
     for off in overlapping(context.off, io.start_ns, io.end_ns) {
-        line.to(off.start_ns, running);
+        line.to(off.start_ns, running, Source::Silence);
         if off.state == Some(0) {
-            line.to(off.end_ns, Phase::Cpu);
+            line.to(off.end_ns, Phase::Cpu, Source::OwnSleep);
             continue;
         }
         let Some((blocked, waited)) = off.blocked_ns.zip(off.waited_ns) else {
-            line.to(off.end_ns, Phase::Unobserved);
+            line.to(off.end_ns, Phase::Unobserved, Source::Silence);
             continue;
         };
         // When it was woken up lies between what is known of its begin and of its end.
-        line.to(off.start_ns.saturating_add_unsigned(blocked), Phase::Blocked);
-        line.to(off.end_ns.saturating_sub_unsigned(waited), Phase::Unobserved);
-        line.to(off.end_ns, Phase::Cpu);
+        line.to(off.start_ns.saturating_add_unsigned(blocked), Phase::Blocked, Source::OwnSleep);
+        let waits = off.end_ns.saturating_sub_unsigned(waited);
+        line.to(waits, Phase::Unobserved, Source::Silence);
+        line.to(off.end_ns, Phase::Cpu, Source::OwnSleep);
     }
     line.end(running)
 }

@@ -7,6 +7,23 @@ use super::context::IoContext;
 use super::phase::{Phase, Phases};
 use super::stacks::{self, SleepReason};
 
+/// How it is known what a piece of a time line was. A verdict's certainty follows from it (`rules::sure`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Between stamps of the I/O's own way.
+    Stamps,
+    /// A sleep or a wait for a CPU of the I/O's own thread, both ends seen, with a reason of its own.
+    OwnSleep,
+    /// A sleep that another one ends: for a lock, a commit, pages of others.
+    Holder,
+    /// What a thread did that wake-ups tie to the I/O.
+    Helper,
+    /// Concluded from what ended or was under way at the same time.
+    Inferred,
+    /// Nothing was seen at that time.
+    Silence,
+}
+
 /// A piece of an I/O's time line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
@@ -14,6 +31,22 @@ pub struct Piece {
     pub from: i64,
     pub to: i64,
     pub phase: Phase,
+    pub source: Source,
+}
+
+impl Piece {
+    pub fn new((from, to): (i64, i64), phase: Phase, source: Source) -> Piece {
+        Piece { from, to, phase, source }
+    }
+
+    pub fn length(&self) -> i64 {
+        self.to - self.from
+    }
+
+    /// Whether another piece goes on with the same.
+    fn goes_on(&self, other: &Piece) -> bool {
+        (self.phase, self.source) == (other.phase, other.source)
+    }
 }
 
 /// Builds a time line without gaps.
@@ -40,22 +73,17 @@ impl TimeLine {
         self.pieces
     }
 
-    /// What was built; the rest of the I/O is `rest`.
+    /// What was built; the rest of the I/O is `rest`, of which nothing was seen.
     pub fn end(mut self, rest: Phase) -> Vec<Piece> {
-        self.to(self.end, rest);
+        self.to(self.end, rest, Source::Silence);
         self.pieces
     }
 
     /// Everything up to `to` is `phase`.
-    pub fn to(&mut self, to: i64, phase: Phase) {
+    pub fn to(&mut self, to: i64, phase: Phase, source: Source) {
         let to = to.clamp(self.at, self.end);
-        if to > self.at {
-            match self.pieces.last_mut() {
-                Some(last) if last.phase == phase => last.to = to,
-                _ => self.pieces.push(Piece { from: self.at, to, phase }),
-            }
-            self.at = to;
-        }
+        put(&mut self.pieces, Piece { from: self.at, to, phase, source });
+        self.at = to;
     }
 }
 
@@ -81,15 +109,16 @@ pub fn stretch(
         busy(line, off.start_ns.min(to), idle, context);
         let back = off.end_ns.min(to);
         if off.state == Some(0) {
-            line.to(back, Phase::Cpu);
+            line.to(back, Phase::Cpu, Source::OwnSleep);
             continue;
         }
         let Some(wake) = woken_ns(off) else {
-            line.to(back, Phase::Unobserved);
+            line.to(back, Phase::Unobserved, Source::Silence);
             continue;
         };
-        line.to(wake.min(to), sleep_phase(off, base, context));
-        line.to(back, Phase::Cpu);
+        let (phase, source) = sleep_phase(off, base, context);
+        line.to(wake.min(to), phase, source);
+        line.to(back, Phase::Cpu, Source::OwnSleep);
     }
     busy(line, to, idle, context);
 }
@@ -108,23 +137,29 @@ fn woken_ns(off: &LayerRow) -> Option<i64> {
 /// On the CPU: making room in memory, or what the stretch is about.
 fn busy(line: &mut TimeLine, to: i64, idle: Phase, context: &IoContext<'_>) {
     for reclaim in overlapping(context.reclaim, line.at, to) {
-        line.to(reclaim.start_ns.min(to), idle);
-        line.to(reclaim.end_ns.min(to), Phase::PageCache);
+        line.to(reclaim.start_ns.min(to), idle, Source::Silence);
+        line.to(reclaim.end_ns.min(to), Phase::PageCache, Source::OwnSleep);
     }
-    line.to(to, idle);
+    line.to(to, idle, Source::Silence);
 }
 
 /// What a sleeping thread waited for.
-pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> Phase {
+pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> (Phase, Source) {
+    let stack = off.stack.as_deref().unwrap_or_default();
     match stacks::reason_of(off) {
-        Some(SleepReason::Lock(phase, _)) => lock_holder_phase(off, context).unwrap_or(phase),
-        Some(SleepReason::For(Phase::Application, _)) if context.store => Phase::Store,
-        Some(SleepReason::For(phase, _)) => phase,
+        Some(SleepReason::Lock(phase, _)) => {
+            (lock_holder_phase(off, context).unwrap_or(phase), Source::Holder)
+        }
+        Some(SleepReason::For(Phase::Application, _)) if context.store => {
+            (Phase::Store, Source::Holder)
+        }
+        Some(SleepReason::For(phase, _)) if stacks::passed_on(stack, phase) => (phase, Source::Holder),
+        Some(SleepReason::For(phase, _)) => (phase, Source::OwnSleep),
         // Its own I/O was done: nobody had told it yet.
         Some(SleepReason::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {
-            Phase::Completion
+            (Phase::Completion, Source::Silence)
         }
-        _ => Phase::Unobserved,
+        _ => (Phase::Unobserved, Source::Silence),
     }
 }
 
@@ -155,31 +190,42 @@ fn main_sleep(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
     (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
 }
 
-/// Replaces pieces whose phase `may` be something else by the phases of `times`, where these lie; of times that
-/// overlap, the first to begin counts.
-pub fn recut(
-    line: Vec<Piece>,
-    times: &[(i64, i64, Phase)],
-    may: impl Fn(Phase) -> bool,
-) -> Vec<Piece> {
+/// Appends a piece, as a part of the last one where it goes on with the same.
+fn put(line: &mut Vec<Piece>, piece: Piece) {
+    match line.last_mut() {
+        _ if piece.to <= piece.from => {}
+        Some(last) if last.goes_on(&piece) => last.to = piece.to,
+        _ => line.push(piece),
+    }
+}
+
+/// A line without its sources: what follows of the same phase is one piece, of the first one's source.
+pub fn by_phase(line: &[Piece]) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::with_capacity(line.len());
+    for piece in line {
+        match out.last_mut() {
+            Some(last) if last.phase == piece.phase => last.to = piece.to,
+            _ => out.push(*piece),
+        }
+    }
+    out
+}
+
+/// Replaces what `may` be something else by `times`, where these lie; of times that overlap, the first to begin
+/// counts.
+pub fn recut(line: &[Piece], times: &[Piece], may: impl Fn(&Piece) -> bool) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::with_capacity(line.len() + 2);
-    let mut put = |from: i64, to: i64, phase: Phase| match out.last_mut() {
-        _ if to <= from => {}
-        Some(last) if last.phase == phase => last.to = to,
-        _ => out.push(Piece { from, to, phase }),
-    };
     for piece in line {
         let mut at = piece.from;
-        while may(piece.phase) && at < piece.to {
-            let next = times.iter().filter(|(from, to, _)| *to > at && *from < piece.to);
-            let Some((from, to, phase)) = next.min_by_key(|(from, ..)| (*from).max(at)) else {
-                break;
-            };
-            put(at, (*from).max(at), piece.phase);
-            put((*from).max(at), (*to).min(piece.to), *phase);
-            at = (*to).min(piece.to);
+        while may(piece) && at < piece.to {
+            let next = times.iter().filter(|t| t.to > at && t.from < piece.to);
+            let Some(next) = next.min_by_key(|t| (t.from.max(at), t.from)) else { break };
+            let (from, to) = (next.from.max(at), next.to.min(piece.to));
+            put(&mut out, Piece { from: at, to: from, ..*piece });
+            put(&mut out, Piece { from, to, ..*next });
+            at = to;
         }
-        put(at, piece.to, piece.phase);
+        put(&mut out, Piece { from: at, ..*piece });
     }
     out
 }
@@ -190,4 +236,10 @@ pub fn lengths(pieces: &[Piece]) -> Phases {
         phases.0[piece.phase as usize] += (piece.to - piece.from) as u64;
     }
     phases
+}
+
+/// Times and phases, for tests of what does not depend on the sources.
+#[cfg(test)]
+pub fn spans(pieces: &[Piece]) -> Vec<(i64, i64, Phase)> {
+    pieces.iter().map(|p| (p.from, p.to, p.phase)).collect()
 }

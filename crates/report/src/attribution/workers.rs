@@ -8,7 +8,7 @@ use super::context::IoContext;
 use super::phase::Phase;
 use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
-use super::timeline::{AT_ONCE, TimeLine, overlapping, sleep_phase, stretch};
+use super::timeline::{AT_ONCE, Source, TimeLine, overlapping, sleep_phase, stretch};
 
 /// What the worker that did this very I/O left of a kind, by time: `LayerKind::Worker` its stretches off
 /// the CPU, `LayerKind::Reclaim` its direct reclaims.
@@ -39,7 +39,7 @@ pub fn wait_for_worker(
     let told = next.or(io.cqe_ns).filter(|at| *at >= line.at);
     let begun = known.into_iter().chain(told).min().unwrap_or(io.end_ns);
     if doing.blind {
-        return line.to(begun, Phase::Unobserved);
+        return line.to(begun, Phase::Unobserved, Source::Silence);
     }
     let late = known.is_none().then(|| woken_late(line.at, told?, thread)).flatten();
     let begun = late.map_or(begun, |(wake, _)| wake);
@@ -47,8 +47,8 @@ pub fn wait_for_worker(
     let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
     if sum * 2 >= begun - line.at {
         for (from, to, phase) in &blockers {
-            line.to(*from, Phase::IoWorker);
-            line.to(*to, *phase);
+            line.to(*from, Phase::IoWorker, Source::Silence);
+            line.to(*to, *phase, Source::Helper);
         }
     }
     // A worker that did it unseen is not one that was waited for: others must have been seen at work.
@@ -61,15 +61,15 @@ pub fn wait_for_worker(
             if from - line.at >= AT_ONCE {
                 break;
             }
-            line.to(from, Phase::IoWorker);
-            line.to(to, phase);
+            line.to(from, Phase::IoWorker, Source::Silence);
+            line.to(to, phase, Source::Helper);
         }
         return;
     }
     let waited = known.is_some() || begun - line.at < AT_ONCE || by_others;
-    line.to(begun, if waited { Phase::IoWorker } else { Phase::Unobserved });
+    line.to(begun, if waited { Phase::IoWorker } else { Phase::Unobserved }, Source::Silence);
     if let Some((_, ran)) = late {
-        line.to(ran, Phase::Cpu);
+        line.to(ran, Phase::Cpu, Source::OwnSleep);
     }
 }
 
@@ -154,15 +154,15 @@ fn told_of_completion(line: &mut TimeLine, doing: &IoContext<'_>) {
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
         if let Some(wake) = row.middle_ns {
             let stack = row.stack.as_deref().unwrap_or_default();
-            let phase = match stack {
+            let (phase, source) = match stack {
                 _ if stacks::waits_for_lock(stack) => sleep_phase(row, Phase::Completion, doing),
-                _ if stacks::waits_for_pages(stack) => Phase::PageCache,
-                _ => Phase::Completion,
+                _ if stacks::waits_for_pages(stack) => (Phase::PageCache, Source::Holder),
+                _ => (Phase::Completion, Source::Silence),
             };
-            line.to(wake, phase);
-            line.to(row.end_ns, Phase::Cpu);
+            line.to(wake, phase, source);
+            line.to(row.end_ns, Phase::Cpu, Source::OwnSleep);
         } else {
-            line.to(row.end_ns, Phase::Unobserved);
+            line.to(row.end_ns, Phase::Unobserved, Source::Silence);
         }
     }
 }

@@ -31,7 +31,7 @@ fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec
     let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
     let io =
         LayerRow { end_ns: 1_000, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
-    let line = line.iter().map(|(from, to, phase)| Piece { from: *from, to: *to, phase: *phase });
+    let line = line.iter().map(|(from, to, phase)| Piece::new((*from, *to), *phase, Source::Stamps));
     lengths(&followed(line.collect(), &io, &context))
 }
 
@@ -295,14 +295,10 @@ fn the_thread_that_serves_a_loop_device_may_wait_for_a_cpu() {
     assert_eq!(cut(&line, off(), vec![named("kworker/u8:1")]), expected, "passed on");
     assert_eq!(cut(&line, off(), vec![named("ksoftirqd/0")]), expected, "tells of the end");
     assert_eq!(cut(&line, off(), vec![named("kworker/1:1")]).len(), 3);
-    let cpu = [Piece { from: 12, to: 900, phase: Cpu }];
-    let guess = |row: LayerRow| {
-        let mut events = Events::default();
-        events.add(row);
-        let context = IoContext { all: Some(&events), ..IoContext::default() };
-        concluded(&cpu, &LayerRow { end_ns: 1_000, ..LayerRow::default() }, &context)
-    };
-    assert!(guess(named("kworker/u8:1")) && !guess(own));
+    let io = LayerRow { end_ns: 1_000, ..LayerRow::default() };
+    let tied = |row: LayerRow| tie(&row, &io, &IoContext::default());
+    assert_eq!(tied(named("kworker/u8:1")), Source::Inferred);
+    assert_eq!(tied(own), Source::Helper, "the program woke it up");
     let fuse = kworker((20, 980, 985), 1, "request_wait_answer;fuse_direct_io;lo_rw_aio");
     let sum = |list: &[(i64, Phase)]| -> i64 {
         list.iter().filter(|(_, p)| *p == Device).map(|(ns, _)| ns).sum()

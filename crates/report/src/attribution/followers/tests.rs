@@ -11,7 +11,7 @@ fn io(worker: u16, submit: i64, complete: i64, phase: Phase) -> Judged {
         submit_ns: submit,
         complete_ns: complete,
     };
-    again(slow, None, vec![Piece { from: submit, to: complete, phase }])
+    again(slow, None, vec![Piece::new((submit, complete), phase, Source::Stamps)])
 }
 
 fn again(slow: Slow, row: Option<LayerRow>, pieces: Vec<Piece>) -> Judged {
@@ -73,8 +73,8 @@ fn behind_parts(stack: &str, phase: Phase, done: i64, parts: u64) -> Layer {
     let row = LayerRow { start_ns: 5, end_ns: 9_001_000, worker: Some(1), ..LayerRow::default() };
     let mut leader = io(0, 0, 9_002_000, Phase::Throttle);
     leader.pieces = vec![
-        Piece { from: 0, to: done - 100, phase: Phase::Throttle },
-        Piece { from: done - 100, to: done, phase: Phase::Device },
+        Piece::new((0, done - 100), Phase::Throttle, Source::Stamps),
+        Piece::new((done - 100, done), Phase::Device, Source::Stamps),
     ];
     let flags = Some(flags::FLUSH);
     let sent = LayerRow { bios: Some(parts), size: Some(4096), flags, ..LayerRow::default() };
@@ -225,9 +225,9 @@ fn of_several_with_parts_at_the_disk_who_had_them_there_for_longest_leads() {
     let mut other = io(0, 0, 9_000_900, Phase::FileSystem);
     let (from, to) = (0, 8_999_000);
     other.pieces = vec![
-        Piece { from, to, phase: Phase::FileSystem },
-        Piece { from: to, to: 9_000_000, phase: Phase::Device },
-        Piece { from: 9_000_000, to: 9_000_900, phase: Phase::FileSystem },
+        Piece::new((from, to), Phase::FileSystem, Source::Stamps),
+        Piece::new((to, 9_000_000), Phase::Device, Source::Stamps),
+        Piece::new((9_000_000, 9_000_900), Phase::FileSystem, Source::Stamps),
     ];
     let handed = || Some(LayerRow { sync_punt_ns: Some(6), ..LayerRow::default() });
     other.row = handed();

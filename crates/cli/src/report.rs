@@ -253,12 +253,20 @@ fn shown_beside_others(dir: &Path, series: &SavedSeries) -> Result<Vec<PathBuf>>
 /// `taillight explain`: why the tail is slow. Errors: `Usage` for a run that was not traced; else
 /// as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
+    let left_out = args.without.clone();
+    if let Some(rule) = left_out.as_deref().filter(|rule| !taillight_report::is_rule(rule)) {
+        return Err(Error::usage("no rule is called so")
+            .with("rule", rule)
+            .hint("explain -v names the rules that spoke"));
+    }
     rescue(&args.run)?;
-    let write = writable(&args.run);
+    // What is left out must not stay in the run directory.
+    let write = writable(&args.run) && left_out.is_none();
     let options = ReportOptions {
         html: !args.json && write,
         texts: !args.json && write,
         write,
+        left_out,
         ..ReportOptions::default()
     };
     let mut report = make(&[&args.run], options)?;

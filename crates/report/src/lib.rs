@@ -18,7 +18,7 @@ mod text;
 mod verdict;
 
 pub use analyse::damage::{damaged, is_damage};
-pub use attribution::{layer_did, layer_words};
+pub use attribution::{is_rule, layer_did, layer_words};
 pub use make::{MadeReport, ReportOptions, at_home, check_output, make, make_counted};
 pub use model::charts::sweep;
 pub use model::charts::{JudgedWindow, RunGroup, SteadyTrack};

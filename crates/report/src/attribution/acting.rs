@@ -1,19 +1,16 @@
-//! Replaces waits in an I/O's time line by what the thread that was waited for did meanwhile: the whole
-//! program stopped; a thread of the kernel that completes the I/O, or serves a loop device, and itself
-//! waited for a CPU or slept. Such threads are found by following the wake-up of the I/O's own thread
-//! back; what merely ran at the same time is never blamed.
+//! Rules of `overlays` that find what a thread did that an I/O waited for: the whole program stopped; a thread of
+//! the kernel that completes the I/O, or serves a loop device, and itself waited for a CPU or slept. Such
+//! threads are found by following the wake-up of the I/O's own thread back; what merely ran at the same time is
+//! never blamed.
 
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
-use super::commits;
 use super::context::IoContext;
 use super::events::Events;
-use super::held_pages;
 use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
-use super::stolen;
-use super::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping, recut};
+use super::timeline::{AT_ONCE, Piece, Source, overlapping};
 
 /// Idle threads of the kernel sleep in this state: TASK_UNINTERRUPTIBLE without being counted as load.
 const IDLE: u64 = 0x402;
@@ -21,49 +18,15 @@ const IDLE: u64 = 0x402;
 /// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
 const SOON: i64 = 20_000;
 
-/// Puts the waits of threads that acted for the I/O into its time line.
-pub fn followed(line: Vec<Piece>, io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
-    use Phase::*;
-    let told = completers(&by_phase(&line), io, context);
-    let line = recut(&line, &told, |p| matches!(p.phase, Completion | Unobserved));
-    let taken = stolen::waits(&by_phase(&line), io, context);
-    let line = recut(&line, &taken, |p| p.phase == Completion);
-    let line = recut(&line, &served(&by_phase(&line), io, context), |p| p.phase == Device);
-    let limited = held_pages::lower_held_back(&by_phase(&line), io, context);
-    let line = recut(&line, &limited, |p| matches!(p.phase, Device | LowerQueue));
-    let line = recut(&line, &pollers(io, context), |p| {
-        matches!(p.phase, Submit | Completion | Unobserved)
-    });
-    let pages = held_pages::waits(&by_phase(&line), io, context);
-    let line = recut(&line, &pages, |p| matches!(p.phase, PageCache | Unobserved));
-    let blocks = held_pages::blocks_held_back(&by_phase(&line), context);
-    let line = recut(&line, &blocks, |p| p.phase == FileSystem);
-    let committed = commits::committers(&by_phase(&line), io, context);
-    let line = recut(&line, &committed, |p| p.phase == FileSystem);
-    let written = commits::journal_writes(&by_phase(&line), io, context);
-    let line = recut(&line, &written, |p| p.phase == FileSystem);
-    // The journal's writes wait for whoever serves the disk, too.
-    let line = recut(&line, &served(&by_phase(&line), io, context), |p| p.phase == Device);
-    let given = givers_to_driver(&by_phase(&line), io, context);
-    let line = recut(&line, &given, |p| p.phase == Queue);
-    recut(&line, &stops(io, context), |p| waits_for_program(p.phase))
-}
-
 /// The waits of the threads that serve the disk and tell of its completions.
-fn served(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn served(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut served = servers_of_loop(line, io, context);
     served.extend(soft_interrupts(line, io, context));
     served
 }
 
-/// What is no more than the program itself not going on.
-fn waits_for_program(phase: Phase) -> bool {
-    use Phase::*;
-    matches!(phase, Submit | Completion | Cpu | Application | IoWorker | Unobserved)
-}
-
 /// When the program was stopped or frozen, as its threads' sleeps say.
-fn stops(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn stops(_: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let asleep = [context.off, context.worker_off].into_iter().flat_map(of);
     let stopped = |r: &&LayerRow| {
@@ -78,7 +41,7 @@ fn stops(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
 }
 
 /// What the kernel's threads did that told the I/O's own thread of its completion, before they did.
-fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let late = line.iter().filter(|p| matches!(p.phase, Phase::Completion | Phase::Unobserved));
     let mut waits = Vec::new();
     for piece in late {
@@ -109,7 +72,7 @@ fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Pie
 }
 
 /// What io_uring's polling thread waited for.
-fn pollers(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn pollers(_: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let rows = context.all.into_iter().flat_map(|all| polled(io, all));
     rows.flat_map(|row| doings(row, Source::Helper)).collect()
 }
@@ -251,13 +214,19 @@ pub fn doings(row: &LayerRow, source: Source) -> Vec<Piece> {
     let wake = row.middle_ns.unwrap_or(row.end_ns);
     let mut waits = vec![Piece::new((wake, row.end_ns), Phase::Cpu, source)];
     let stack = row.stack.as_deref().filter(|_| row.state != Some(IDLE));
-    let phase = match stack.map(stacks::sleep_reason) {
-        Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) => Some(phase),
+    let phase = match stack.map(|stack| (stacks::sleep_reason(stack), stack)) {
+        Some((SleepReason::For(phase, _), stack)) if !stacks::passed_on(stack, phase) => {
+            Some((phase, source))
+        }
+        Some((SleepReason::For(phase, _) | SleepReason::Lock(phase, _), _)) => {
+            Some((phase, Source::Holder))
+        }
         // I/O of its own that it makes for another one, as a sync behind a write.
-        Some(SleepReason::OwnIo) => Some(Phase::Device),
+        Some((SleepReason::OwnIo, _)) => Some((Phase::Device, Source::Holder)),
         _ => None,
     };
-    waits.splice(0..0, phase.map(|phase| Piece::new((row.start_ns, wake), phase, source)));
+    let slept = phase.map(|(phase, source)| Piece::new((row.start_ns, wake), phase, source));
+    waits.splice(0..0, slept);
     waits
 }
 

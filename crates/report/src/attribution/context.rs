@@ -36,6 +36,11 @@ pub struct IoContext<'a> {
 }
 
 impl<'a> IoContext<'a> {
+    /// Whether a rule is left out.
+    pub fn without(&self, rule: &str) -> bool {
+        self.all.is_some_and(|all| all.without(rule))
+    }
+
     /// What is known beside an I/O of this worker.
     pub fn of(events: &'a Events, worker: u64) -> IoContext<'a> {
         IoContext {

@@ -31,6 +31,8 @@ pub struct Events {
     pub own_pid: Option<u64>,
     /// The run's disks, and which of them were flushed.
     pub disks: Disks,
+    /// A rule of `overlays` that is left out, to see what it is for.
+    pub left_out: Option<String>,
     /// Between these two samples a store held its writers back for so long, ns.
     pub stalls: Vec<(i64, i64, u64)>,
     /// I/Os of others that are not kept here, and whether the end of one of them was not seen.
@@ -44,6 +46,11 @@ pub struct Events {
 const BLOCK: usize = 256;
 
 impl Events {
+    /// Whether a rule is left out.
+    pub fn without(&self, rule: &str) -> bool {
+        self.left_out.as_deref() == Some(rule)
+    }
+
     /// Takes an event in.
     pub fn add(&mut self, row: LayerRow) {
         let worker = row.worker.unwrap_or(u64::MAX);

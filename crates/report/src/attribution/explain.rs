@@ -23,12 +23,13 @@ use crate::analyse::Analysis;
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
 
-/// Explains the outliers of a run; `None` when it was not traced. Errors: `Corrupt` when a file is
-/// damaged.
+/// Explains the outliers of a run; `None` when it was not traced. `left_out` is a rule that is not applied. Errors:
+/// `Corrupt` when a file is damaged.
 pub fn explain(
     dir: &RunDir,
     analysis: &Analysis,
     summary: &Summary,
+    left_out: Option<&str>,
 ) -> Result<Option<Explanation>> {
     let Some(info) = dir.manifest().trace.clone() else {
         return Ok(None);
@@ -38,7 +39,7 @@ pub fn explain(
     }
     let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
     let (slow, more) = layers::slow_ios(dir, &thresholds)?;
-    let (loaded, mut judged) = judge_all(dir, &info, slow, &thresholds)?;
+    let (loaded, mut judged) = judge_all(dir, &info, slow, &thresholds, left_out)?;
     backlog::inherit(&mut judged);
     let ios: Vec<_> = judged.iter().map(|j| j.verdict).collect();
     let layers = shares(judged.iter().map(|j| &j.verdict), more);
@@ -73,7 +74,7 @@ pub fn time_lines(dir: &RunDir, ios: Vec<Slow>) -> Result<Vec<(Slow, Vec<Piece>)
     let Some(info) = &dir.manifest().trace else {
         return Ok(Vec::new());
     };
-    let (_, judged) = judge_all(dir, info, ios, &BTreeMap::new())?;
+    let (_, judged) = judge_all(dir, info, ios, &BTreeMap::new(), None)?;
     Ok(judged.into_iter().map(|j| (j.slow, j.pieces)).collect())
 }
 
@@ -83,6 +84,7 @@ fn judge_all(
     info: &TraceInfo,
     slow: Vec<Slow>,
     thresholds: &BTreeMap<OpKind, u64>,
+    left_out: Option<&str>,
 ) -> Result<(layers::TracedRun, Vec<Judged>)> {
     let threads_only = info.backend == TracingBackend::Perf;
     let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
@@ -93,6 +95,7 @@ fn judge_all(
         Some(_) => layers::layers(dir, info.kept, &keys, sight)?,
         None => layers::TracedRun::empty(info.kept),
     };
+    loaded.events.left_out = left_out.map(str::to_owned);
     let base = Baseline::of(&loaded.phased);
     let events = &loaded.events;
     let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));

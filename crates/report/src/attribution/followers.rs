@@ -17,12 +17,47 @@ use super::judge::Judged;
 use super::layers::Slow;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
-use super::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping, recut};
+use super::overlays::by_others;
+use super::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping};
 
 /// The smallest block of a file system, which may be a part of its own, bytes.
 const SMALLEST_BLOCK: u64 = 1024;
 /// How often what leaders inherited themselves is handed on.
 const PASSES: u32 = 4;
+
+/// The slow I/Os of a run, as what one of them waited for is looked for among the others.
+pub struct OtherIos<'a> {
+    pub judged: &'a [Judged],
+    pub events: &'a Events,
+    index: &'a Index,
+}
+
+/// Where to find an I/O that was waited for.
+struct Index {
+    /// By completion.
+    order: Vec<usize>,
+    /// The same of each worker.
+    workers: BTreeMap<u64, Vec<usize>>,
+    /// By the time at which a thread began them.
+    begun: BTreeMap<u64, Vec<(i64, usize)>>,
+    tokens: BTreeMap<u64, usize>,
+    disk: DiskParts,
+}
+
+impl Index {
+    fn of(judged: &[Judged]) -> Index {
+        let mut order: Vec<usize> = (0..judged.len()).collect();
+        order.sort_by_key(|i| judged[*i].slow.complete_ns);
+        let mut workers: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for i in &order {
+            workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
+        }
+        let tokens = judged.iter().enumerate();
+        let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i))).collect();
+        let (begun, disk) = (begun_by_thread(judged), DiskParts::of(judged));
+        Index { order, workers, begun, tokens, disk }
+    }
+}
 
 /// Replaces waits for another slow I/O of the load by what the other I/O waited for meanwhile, and has the waiting I/O
 /// judged again by `judge`.
@@ -31,37 +66,13 @@ pub fn follow(
     events: &Events,
     judge: impl Fn(Slow, Option<LayerRow>, Vec<Piece>) -> Judged,
 ) {
-    let mut order: Vec<usize> = (0..judged.len()).collect();
-    order.sort_by_key(|i| judged[*i].slow.complete_ns);
-    let mut workers: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for i in &order {
-        workers.entry(u64::from(judged[*i].slow.worker)).or_default().push(*i);
-    }
-    let disk = DiskParts::of(judged);
-    let begun = begun_by_thread(judged);
-    let tokens = judged.iter().enumerate();
-    let tokens = tokens.filter_map(|(i, j)| Some((j.row.as_ref()?.token?, i)));
-    let tokens: BTreeMap<u64, usize> = tokens.collect();
+    let index = Index::of(judged);
     // Who leads is mostly done before who follows, and so has what it inherits itself. Further passes hand on
     // only what is no wait for another I/O.
     for pass in 0..PASSES {
         let mut changed = false;
-        for i in order.iter().copied() {
-            let mut told = waits(&judged[i], events, &workers, judged);
-            told.extend(waits_for_pages(i, events, &disk, judged));
-            let turns = waits_for_turn(&judged[i], events, &tokens, judged);
-            // Few workers with ordinary I/Os at the disk are a lack of workers; what holds those back is not.
-            let held = |wait: &&Piece| !on_disk(wait.phase);
-            let behind: Vec<Piece> = turns.iter().filter(held).copied().collect();
-            told.extend(turns);
-            let batch = waits_for_submission(i, events, &begun, (&disk, judged));
-            told.retain(|wait| pass == 0 || !for_another(wait.phase));
-            if told.is_empty() && batch.is_empty() {
-                continue;
-            }
-            let pieces = recut(&judged[i].pieces, &told, |p| for_another(p.phase));
-            let pieces = recut(&pieces, &behind, |p| p.phase == Phase::IoWorker);
-            let pieces = recut(&pieces, &batch, |p| not_begun(p.phase));
+        for i in index.order.iter().copied() {
+            let pieces = by_others(i, &OtherIos { judged, events, index: &index }, pass);
             if pieces == judged[i].pieces {
                 continue;
             }
@@ -76,14 +87,7 @@ pub fn follow(
 }
 
 /// What may be no more than another I/O not going on.
-fn for_another(phase: Phase) -> bool {
-    matches!(phase, Phase::Store | Phase::FileSystem | Phase::PageCache)
-}
-
-/// What may be no more than the thread not being at this I/O yet, or not having told of its end.
-fn not_begun(phase: Phase) -> bool {
-    matches!(phase, Phase::Submit | Phase::Completion | Phase::Unobserved)
-}
+pub const FOR_ANOTHER: &[Phase] = &[Phase::Store, Phase::FileSystem, Phase::PageCache];
 
 fn on_disk(phase: Phase) -> bool {
     matches!(phase, Phase::Device | Phase::LowerDevice)
@@ -95,23 +99,20 @@ fn tells(phase: Phase) -> bool {
     !matches!(phase, Submit | Application | Store | Completion | Blocked | Unobserved)
 }
 
-/// Times in which an I/O waited for another one, and what that was.
-fn waits(
-    one: &Judged,
-    events: &Events,
-    workers: &BTreeMap<u64, Vec<usize>>,
-    judged: &[Judged],
-) -> Vec<Piece> {
+/// What an I/O waited for meanwhile that held a lock, or led the write group of a store.
+pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index } = *all;
+    let one = &judged[i];
     let own = u64::from(one.slow.worker);
     let off = events.off.get(&own).map_or(&[][..], Vec::as_slice);
     let mut waits = Vec::new();
-    for piece in by_phase(&one.pieces).iter().filter(|p| for_another(p.phase)) {
+    for piece in by_phase(&one.pieces).iter().filter(|p| FOR_ANOTHER.contains(&p.phase)) {
         for asleep in overlapping(off, piece.from, piece.to).filter(|r| r.state != Some(0)) {
             let (Some(wake), Some(by)) = (asleep.middle_ns, asleep.waker.filter(|w| *w != own))
             else {
                 continue;
             };
-            let Some(leader) = workers.get(&by).and_then(|of| in_flight(of, judged, wake)) else {
+            let Some(leader) = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake)) else {
                 continue;
             };
             waits.extend(meanwhile(leader, asleep.start_ns.max(piece.from), wake.min(piece.to)));
@@ -160,12 +161,8 @@ fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Piece>
 /// Times in which an I/O waited for pages, for a block or the log of the file system's own, or for what another worker
 /// thread of io_uring had, and what the I/O waited for that they belonged to: one whose way to the disk ended
 /// just before.
-fn waits_for_pages(
-    i: usize,
-    events: &Events,
-    disk: &DiskParts,
-    judged: &[Judged],
-) -> Vec<Piece> {
+pub fn waits_for_pages(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index: Index { disk, .. } } = *all;
     let one = &judged[i];
     let waits = |p: &Piece| matches!(p.phase, Phase::PageCache | Phase::FileSystem);
     let Some(io) = one.row.as_ref().filter(|_| one.pieces.iter().any(waits)) else {
@@ -230,13 +227,10 @@ fn sends_for_others(one: &Judged) -> bool {
 }
 
 /// Times before a worker thread of io_uring began an I/O that was handed to it, in which such a thread slept over
-/// another I/O of the same ring, and what that I/O waited for. `tokens`: which I/O has which token.
-fn waits_for_turn(
-    one: &Judged,
-    events: &Events,
-    tokens: &BTreeMap<u64, usize>,
-    judged: &[Judged],
-) -> Vec<Piece> {
+/// another I/O of the same ring, and what that I/O waited for.
+pub fn waits_for_turn(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index: Index { tokens, .. } } = *all;
+    let one = &judged[i];
     let Some(io) = one.row.as_ref().filter(|io| io.token.is_some()) else {
         return Vec::new();
     };
@@ -258,6 +252,14 @@ fn waits_for_turn(
     behind.flatten().collect()
 }
 
+/// The same where that I/O was not at the disk: few workers with ordinary I/Os there are a lack of workers; what holds
+/// those back is not.
+pub fn waits_for_held_worker(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let mut turns = waits_for_turn(i, all);
+    turns.retain(|wait| !on_disk(wait.phase));
+    turns
+}
+
 /// Slow I/Os by when their thread began them.
 fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
     let mut begun: BTreeMap<u64, Vec<(i64, usize)>> = BTreeMap::new();
@@ -274,12 +276,8 @@ fn begun_by_thread(judged: &[Judged]) -> BTreeMap<u64, Vec<(i64, usize)>> {
 /// did itself, and what that I/O waited for: those behind it have not begun, and those before it are told of together
 /// with the last. It is the slow I/O that the thread began last, just before it slept, or the slow I/O whose way to the
 /// disk ended just before the thread was woken up.
-fn waits_for_submission(
-    i: usize,
-    events: &Events,
-    begun: &BTreeMap<u64, Vec<(i64, usize)>>,
-    (disk, judged): (&DiskParts, &[Judged]),
-) -> Vec<Piece> {
+pub fn waits_for_submission(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
+    let OtherIos { judged, events, index: Index { begun, disk, .. } } = *all;
     let own = u64::from(judged[i].slow.worker);
     let (Some(io), Some(of)) = (judged[i].row.as_ref(), begun.get(&own)) else {
         return Vec::new();

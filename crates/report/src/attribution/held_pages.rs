@@ -29,7 +29,7 @@ fn inferred(time: (i64, i64), phase: Phase) -> Piece {
 }
 
 /// What waits for pages were, where that was seen.
-pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
+pub fn pages_held_back(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -59,7 +59,7 @@ pub fn waits(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piec
 
 /// Waits for blocks of a file system's own that the kernel ended as soon as something was done that a limit had held
 /// back. Who waits for a lock, or is woken up by a program, waits for that, whatever it waits for itself.
-pub fn blocks_held_back(line: &[Piece], context: &IoContext<'_>) -> Vec<Piece> {
+pub fn blocks_held_back(line: &[Piece], _: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let Some(all) = context.all else {
         return Vec::new();
     };
@@ -157,7 +157,7 @@ mod tests {
         let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
         let line = [Piece::new((10, 9_900_000), Phase::PageCache, Source::Stamps)];
         let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Write), ..LayerRow::default() };
-        spans(&waits(&line, &io, &context))
+        spans(&pages_held_back(&line, &io, &context))
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             let piece = |from, to| Piece::new((from, to), Phase::Unobserved, Source::Silence);
             let line = [piece(10, 5_000_000), piece(5_100_000, 9_900_000)];
             let io = LayerRow { end_ns: 10_000_000, op: Some(OpKind::Read), ..LayerRow::default() };
-            spans(&waits(&line, &io, &context))
+            spans(&pages_held_back(&line, &io, &context))
         };
         assert_eq!(found(1 << 19, -50), [(0, 9_800_000, Phase::PageCache)]);
         assert!(found(1, -50).is_empty(), "a write");
@@ -262,7 +262,7 @@ mod tests {
             let context = IoContext { all: Some(&events), off: &asleep, ..IoContext::default() };
             // It begins with a wait for something else.
             let line = [Piece::new((5, wake), Phase::FileSystem, Source::Stamps)];
-            spans(&blocks_held_back(&line, &context))
+            spans(&blocks_held_back(&line, &LayerRow::default(), &context))
         };
         let found_by =
             |waker: &str, stack: &str, mark: &str, wake| found_of(META, waker, stack, mark, wake);

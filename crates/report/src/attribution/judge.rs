@@ -14,6 +14,7 @@ use taillight_rundir::layers::LayerRow;
 
 use super::context::IoContext;
 use super::layers::{PhasedIo, Slow};
+use super::overlays::RuleSet;
 use super::phase::{Phase, Phases};
 use super::rules::{self, Grounds};
 use super::timeline::{Piece, lengths};
@@ -265,6 +266,8 @@ pub struct OutlierVerdict {
     pub excess_ns: u64,
     /// Seen at work, with every stamp (see `rules::sure`); else a named layer is only likely.
     pub sure: bool,
+    /// The rules that the layer's time is from, beside the I/O's own stamps and sleeps.
+    pub rules: RuleSet,
     /// Such I/Os usually take longer than the threshold: the layer is where the time always goes.
     pub always: bool,
     /// How long an earlier I/O of the same worker took, ns, where this I/O waited behind it and has its cause.
@@ -376,6 +379,7 @@ pub fn judge(
         layer,
         excess_ns,
         sure,
+        rules: RuleSet::of(pieces.as_deref().unwrap_or_default(), layer),
         always,
         behind_ns: None,
         phases: phases.unwrap_or_default(),

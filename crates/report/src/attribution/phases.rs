@@ -7,7 +7,7 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use super::context::IoContext;
 use super::phase::Phase;
 use super::timeline::{Piece, Source, TimeLine, overlapping, stretch};
-use super::{acting, blocks, gaps, rounds, threads, workers};
+use super::{blocks, gaps, overlays, rounds, threads, workers};
 
 /// The time line of one traced I/O.
 pub fn pieces(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
@@ -17,7 +17,7 @@ pub fn pieces(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
         traced_line(io, context)
     };
     let line = gaps::without_conclusions(line, io, context);
-    if context.threads_only { line } else { acting::followed(line, io, context) }
+    if context.threads_only { line } else { overlays::by_threads(line, io, context) }
 }
 
 fn traced_line(io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {

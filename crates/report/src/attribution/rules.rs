@@ -7,10 +7,9 @@ use taillight_rundir::layers::{LayerRow, flags};
 use super::blocks;
 use super::context::IoContext;
 use super::judge::{Layer, layer};
-use super::phase::Phase;
 use super::rounds::BlockRound;
 use super::stacks;
-use super::timeline::{Piece, Source, overlapping};
+use super::timeline::{Piece, overlapping};
 
 /// Requests that are submitted together share the stamp of their making: it may be from before the I/O
 /// itself was begun, by so much, ns. What is merged into a request may be much younger.
@@ -138,10 +137,7 @@ fn seen_at_work(blamed: Layer, row: &LayerRow, pieces: &[Piece], context: &IoCon
     let (mut all, mut seen) = (0, 0);
     for piece in pieces.iter().filter(|p| layer(p.phase) == blamed) {
         all += piece.length();
-        // Of a wait for a CPU both ends are stamps, whoever waited.
-        let helper = piece.source == Source::Helper && piece.phase == Phase::Cpu;
-        let own = matches!(piece.source, Source::Stamps | Source::OwnSleep);
-        seen += if own || helper { piece.length() } else { 0 };
+        seen += if piece.source.is_seen() { piece.length() } else { 0 };
     }
     all > 0 && seen * 4 >= all * 3
 }
@@ -161,7 +157,7 @@ mod tests {
 
     use super::super::phase::Phase;
     use super::super::phases;
-    use super::super::timeline::lengths;
+    use super::super::timeline::{Source, lengths};
     use super::*;
 
     fn stamps() -> impl Strategy<Value = LayerRow> {

@@ -16,12 +16,19 @@ pub enum Source {
     OwnSleep,
     /// A sleep that another one ends: for a lock, a commit, pages of others.
     Holder,
-    /// What a thread did that wake-ups tie to the I/O.
+    /// A wait for a CPU, or a sleep with a reason of its own, of a thread that wake-ups tie to the I/O.
     Helper,
     /// Concluded from what ended or was under way at the same time.
     Inferred,
     /// Nothing was seen at that time.
     Silence,
+}
+
+impl Source {
+    /// Whether the phase was seen, not concluded.
+    pub fn is_seen(self) -> bool {
+        matches!(self, Source::Stamps | Source::OwnSleep | Source::Helper)
+    }
 }
 
 /// A piece of an I/O's time line.
@@ -32,11 +39,13 @@ pub struct Piece {
     pub to: i64,
     pub phase: Phase,
     pub source: Source,
+    /// Number of the rule that put it there, see `overlays`; none of the I/O's own stamps and sleeps.
+    pub rule: Option<u8>,
 }
 
 impl Piece {
     pub fn new((from, to): (i64, i64), phase: Phase, source: Source) -> Piece {
-        Piece { from, to, phase, source }
+        Piece { from, to, phase, source, rule: None }
     }
 
     pub fn length(&self) -> i64 {
@@ -45,7 +54,8 @@ impl Piece {
 
     /// Whether another piece goes on with the same.
     fn goes_on(&self, other: &Piece) -> bool {
-        (self.phase, self.source) == (other.phase, other.source)
+        let same = |p: &Piece| (p.phase, p.source, p.rule);
+        same(self) == same(other)
     }
 }
 
@@ -82,7 +92,7 @@ impl TimeLine {
     /// Everything up to `to` is `phase`.
     pub fn to(&mut self, to: i64, phase: Phase, source: Source) {
         let to = to.clamp(self.at, self.end);
-        put(&mut self.pieces, Piece { from: self.at, to, phase, source });
+        put(&mut self.pieces, Piece::new((self.at, to), phase, source));
         self.at = to;
     }
 }

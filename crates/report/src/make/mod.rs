@@ -48,6 +48,8 @@ pub struct ReportOptions {
     /// Whether `summary.json` is written anew into each run directory; of a damaged run only where none
     /// is left from before the damage.
     pub write: bool,
+    /// A rule of attribution that is left out, to see what it is for.
+    pub left_out: Option<String>,
 }
 
 impl Default for ReportOptions {
@@ -60,6 +62,7 @@ impl Default for ReportOptions {
             detail: false,
             context: ReportContext::default(),
             write: true,
+            left_out: None,
         }
     }
 }
@@ -116,7 +119,7 @@ pub fn make_counted<'a>(
     for ((dir, label), counted) in dirs.iter().zip(labels).zip(counted) {
         let analysis = analyse(dir, counted, progress)?;
         let mut summary = summarise(&analysis)?;
-        let (explanation, damage) = explained(dir, &analysis, &mut summary)?;
+        let (explanation, damage) = explained(dir, &analysis, &mut summary, options)?;
         unexplained.push(damage);
         let shown = shown(dir, &label);
         runs.push(AnalysedRun { label, shown, analysis, summary, explanation });
@@ -159,7 +162,10 @@ pub fn make_counted<'a>(
         about: about_all(&dirs.iter().map(RunDir::manifest).collect::<Vec<_>>()),
         explained: runs
             .iter()
-            .map(|r| Some(explain_text::text(r.explanation.as_ref()?, r.analysis.start_ns)))
+            .map(|r| {
+                let it = r.explanation.as_ref()?;
+                Some(explain_text::text(it, r.analysis.start_ns, options.detail))
+            })
             .collect(),
         explanations: runs.iter().map(|r| r.explanation.clone()).collect(),
         summaries: runs.into_iter().map(|r| r.summary).collect(),
@@ -174,8 +180,9 @@ fn explained(
     dir: &RunDir,
     analysis: &Analysis,
     summary: &mut Summary,
+    options: &ReportOptions,
 ) -> Result<(Option<Explanation>, Option<Error>)> {
-    match explain(dir, analysis, summary) {
+    match explain(dir, analysis, summary, options.left_out.as_deref()) {
         Ok(explanation) => {
             summary.cause = explanation.as_ref().map(Explanation::causes);
             for qos in &mut summary.qos {

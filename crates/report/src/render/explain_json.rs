@@ -105,6 +105,8 @@ struct ExplainedOutlier {
     sure: bool,
     /// `sure` or `likely`; null for `mixed` and `unknown`.
     certainty: Option<&'static str>,
+    /// Rules that the layer's time is from, beside the I/O's own stamps and sleeps.
+    rules: Vec<&'static str>,
     /// Such I/Os usually take longer than the threshold: the layer is where their time always goes.
     always: bool,
     /// It waited behind an earlier one of its worker, whose cause this is and which took so long, ns.
@@ -183,6 +185,7 @@ fn outlier(v: &OutlierVerdict) -> ExplainedOutlier {
         excess_ns: v.excess_ns,
         sure: v.sure,
         certainty: v.certainty(),
+        rules: v.rules.names().collect(),
         always: v.always,
         behind_ns: v.behind_ns,
         phases: phases(&v.phases),

@@ -1,5 +1,7 @@
 //! An explanation as text, for `taillight explain`.
 
+use std::collections::BTreeMap;
+
 use crate::attribution::{Explanation, Phase};
 use crate::format;
 use crate::model::sentences;
@@ -8,8 +10,8 @@ use crate::table::{Cell, Table, TextPage, Tone};
 /// Episodes listed singly.
 const EPISODES: usize = 10;
 
-/// Everything for `taillight explain`.
-pub fn text(it: &Explanation, start_ns: i64) -> String {
+/// Everything for `taillight explain`; `detail`: with the rules that the verdicts are from.
+pub fn text(it: &Explanation, start_ns: i64, detail: bool) -> String {
     let mut page = TextPage::new(false);
     for line in sentences(it) {
         page.indented(&line, Tone::Plain);
@@ -46,7 +48,29 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         page.indented(&format!("and {more}; all with --json"), Tone::Plain);
     }
     levels(it, &mut page);
+    if detail && !it.ios.is_empty() {
+        page.text.push('\n');
+        page.table(&rules(it));
+    }
     page.text
+}
+
+/// How many verdicts each rule spoke in.
+fn rules(it: &Explanation) -> Table {
+    let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for one in &it.ios {
+        let mut names = one.rules.names().peekable();
+        if names.peek().is_none() {
+            *counts.entry((one.layer.words(), "own stamps and sleeps")).or_default() += 1;
+        }
+        names.for_each(|rule| *counts.entry((one.layer.words(), rule)).or_default() += 1);
+    }
+    let mut table = Table::new("rules", "", &["layer", "from the rule", "outliers"]);
+    for ((layer, rule), n) in counts {
+        let cells = [layer.to_owned(), rule.to_owned(), format::count(n)];
+        table.rows.push(cells.map(Cell::new).to_vec());
+    }
+    table
 }
 
 fn layers(it: &Explanation) -> Table {

@@ -1,6 +1,7 @@
 //! Threads that act for made-up I/Os.
 
 use super::super::commits::{FEW_BYTES, FEW_ENTRIES};
+use super::super::overlays::by_threads;
 use super::*;
 
 fn asleep(kind: LayerKind, times: (i64, i64, i64), stack: &str) -> LayerRow {
@@ -32,7 +33,7 @@ fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec
     let io =
         LayerRow { end_ns: 1_000, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
     let line = line.iter().map(|(from, to, phase)| Piece::new((*from, *to), *phase, Source::Stamps));
-    lengths(&followed(line.collect(), &io, &context))
+    lengths(&by_threads(line.collect(), &io, &context))
 }
 
 #[test]

@@ -16,7 +16,8 @@ use super::judge::Judged;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
 use super::timeline::{Piece, Source};
-use super::who::Who;
+use super::who::{Who, called};
+use crate::format;
 
 /// Culprits of an episode that are listed, the largest of each role.
 const LISTED: usize = 3;
@@ -64,6 +65,37 @@ pub struct Culprit {
     pub bytes: Option<u64>,
     /// How long it took, of all I/Os of the episode once, ns.
     pub time_ns: Option<u64>,
+}
+
+impl Culprit {
+    /// What to call it, with its process and control group.
+    pub fn who(&self) -> String {
+        let called = called(&self.name, self.tid, self.pid, self.own);
+        match (&self.cgroup, called.strip_suffix(')')) {
+            (Some(group), Some(called)) => format!("{called}, control group {group})"),
+            _ => called,
+        }
+    }
+
+    /// The same, and what it did.
+    pub fn did(&self) -> String {
+        let who = self.who();
+        let took =
+            self.time_ns.map_or(String::new(), |ns| format!(" for {}", format::duration_ns(ns)));
+        let requests = self.requests.map_or(String::new(), |n| format::counted(n, "request"));
+        match self.role {
+            Role::Disk => format!(
+                "{who} had {requests} of {} in the disk in front of the slowest",
+                format::bytes(self.bytes.unwrap_or(0))
+            ),
+            Role::Cpu => format!("{who} had the CPU{took}"),
+            Role::Kthread => format!("{who}, which acts for the I/O, was late{took}"),
+            Role::Stop => format!("{who} let the program go on, which had stood still{took}"),
+            Role::Woke => format!("{who} ended the wait{took}"),
+            Role::Limit if self.requests.is_some() => format!("{who} held {requests} back"),
+            Role::Limit => format!("{who} was spent{took}"),
+        }
+    }
 }
 
 /// Sums while they are gathered.

@@ -50,7 +50,7 @@ pub struct EpisodeView {
     /// Who stood in the way.
     pub culprits: Vec<Culprit>,
     /// What confirms or mends it.
-    pub next: &'static str,
+    pub next: String,
     /// How many of its verdicts are sure.
     pub sure: u64,
     /// What of its slowest I/O may come again in others.
@@ -73,7 +73,7 @@ impl EpisodeView {
             share: 1.0,
             evidence: Vec::new(),
             culprits: Vec::new(),
-            next: "",
+            next: String::new(),
             sure: 0,
             traits: Traits::default(),
             picture: Vec::new(),
@@ -160,6 +160,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
     let (blamed, ns) = most.map_or((Layer::Unknown, 0), |(l, ns)| (*l, *ns));
     let blamed = if ns.saturating_mul(2) >= total { blamed } else { Layer::Mixed };
     let latency = |j: &Judged| j.slow.complete_ns.saturating_sub(j.slow.intended_ns).max(0) as u64;
+    let culprits = culprits(list, seen.events, (start_ns, end_ns));
     EpisodeView {
         start_ns,
         end_ns,
@@ -169,8 +170,8 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
         excess_ns: total,
         share: ns as f64 / total.max(1) as f64,
         evidence: evidence(list, seen, (start_ns, end_ns)),
-        culprits: culprits(list, seen.events, (start_ns, end_ns)),
-        next: next(blamed, list.iter().all(|j| j.always), seen.info),
+        next: next(blamed, list.iter().all(|j| j.always), seen.info, &culprits),
+        culprits,
         sure: list.iter().filter(|j| j.sure && j.layer == blamed).count() as u64,
         traits: Traits::of(list, seen.events),
         picture: Vec::new(),
@@ -334,7 +335,10 @@ fn sleeps_and_waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 && wake > row.start_ns
                 && row.state != Some(0)
             {
-                *strange.entry(stacks::shown(stack)).or_insert(0) += (wake - row.start_ns) as u64;
+                let by = Who::other(row)
+                    .map(|who| format!(", woken up by {}", who.words(events.own_pid)));
+                let shown = stacks::shown(stack) + &by.unwrap_or_default();
+                *strange.entry(shown).or_insert(0) += (wake - row.start_ns) as u64;
             }
             if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) = reason
                 && wake > row.start_ns

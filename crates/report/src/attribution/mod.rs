@@ -44,7 +44,7 @@ pub use explain::{explain, time_lines};
 pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 pub use judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};
 pub use layers::{Coverage, Slow};
-pub use next::next;
+pub use next::headline;
 pub use patterns::Pattern;
 pub use overlays::is_rule;
 pub use phase::{Phase, Phases};

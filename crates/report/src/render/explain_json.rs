@@ -86,7 +86,7 @@ struct ExplainedEpisode<'a> {
     /// Who stood in the way.
     culprits: &'a [Culprit],
     /// What confirms or mends it.
-    next: &'static str,
+    next: &'a str,
 }
 
 /// One outlier.
@@ -169,7 +169,7 @@ fn episode(e: &EpisodeView) -> ExplainedEpisode<'_> {
         share: e.share,
         evidence: &e.evidence,
         culprits: &e.culprits,
-        next: e.next,
+        next: &e.next,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::attribution::{Explanation, Phase};
+use crate::attribution::{Explanation, Phase, headline};
 use crate::format;
 use crate::model::sentences;
 use crate::table::{Cell, Table, TextPage, Tone};
@@ -14,6 +14,9 @@ const EPISODES: usize = 10;
 pub fn text(it: &Explanation, start_ns: i64, detail: bool) -> String {
     let mut page = TextPage::new(false);
     for line in sentences(it) {
+        page.indented(&line, Tone::Plain);
+    }
+    for line in headline(it) {
         page.indented(&line, Tone::Plain);
     }
     let time = |ns: u64| format::duration_ns(ns);
@@ -38,9 +41,9 @@ pub fn text(it: &Explanation, start_ns: i64, detail: bool) -> String {
         for line in &e.evidence {
             page.labelled("    - ", line, Tone::Plain);
         }
-        if !told.contains(&e.next) {
-            page.labelled("    next: ", e.next, Tone::Plain);
-            told.push(e.next);
+        if !told.contains(&&e.next) {
+            page.labelled("    next: ", &e.next, Tone::Plain);
+            told.push(&e.next);
         }
     }
     if heavy.len() > EPISODES {

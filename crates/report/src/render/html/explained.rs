@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::timelines;
-use crate::attribution::Explanation;
+use crate::attribution::{Explanation, headline};
 use crate::format;
 use crate::model::sentences;
 
@@ -67,7 +67,7 @@ pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained 
         (p.trace_point.clone(), p.sees.clone(), missing)
     });
     Explained {
-        sentences: sentences(it),
+        sentences: sentences(it).into_iter().chain(headline(it)).collect(),
         legend: timelines::legend(it),
         stacks: timelines::stacks(it),
         more: more(it.episodes.len(), episodes.len()),

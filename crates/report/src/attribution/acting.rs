@@ -18,6 +18,14 @@ const IDLE: u64 = 0x402;
 /// the program's thread that wakes up another one counts as the program's own wake-up: hence so short.
 const SOON: i64 = 20_000;
 
+/// When a program had the I/O that serves it (FUSE), from its first request to the last answer: by whichever thread
+/// the I/O went there, its own or one that it was handed to.
+pub fn served_by_program(_: &[Piece], io: &LayerRow, _: &IoContext<'_>) -> Vec<Piece> {
+    let stamps = io.served_ns.zip(io.answered_ns).filter(|(from, to)| from < to);
+    let had = |time| Piece::new(time, Phase::FileSystem, Source::Stamps);
+    stamps.map(had).into_iter().collect()
+}
+
 /// The waits of the threads that serve the disk and tell of its completions.
 pub fn served(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut served = servers_of_loop(line, io, context);
@@ -62,11 +70,16 @@ pub fn completers(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec
             let at_once = |at: i64| (0..AT_ONCE).contains(&(at - row.end_ns));
             piece.phase == Phase::Completion && work && went_on.into_iter().flatten().any(at_once)
         });
-        let late = late.flat_map(|row| doings(row, tie(row, io, context))).filter(|wait| {
-            let within = wait.to.min(piece.to) - wait.from.max(piece.from);
-            wait.phase == Phase::Cpu && within * 2 >= piece.length()
-        });
-        waits.extend(late);
+        for row in late {
+            // It may have lost its CPU several times on the way.
+            let same = helpers(context, piece.from, row.end_ns).filter(|r| r.pid == row.pid);
+            let lost = same.flat_map(|r| doings(r, tie(r, io, context)));
+            let lost: Vec<Piece> = lost.filter(|wait| wait.phase == Phase::Cpu).collect();
+            let within = |w: &Piece| (w.to.min(piece.to) - w.from.max(piece.from)).max(0);
+            if lost.iter().map(within).sum::<i64>() * 2 >= piece.length() {
+                waits.extend(lost);
+            }
+        }
     }
     waits
 }
@@ -125,9 +138,9 @@ pub fn soft_interrupts(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -
             let soft = row.other.as_deref().is_some_and(|name| name.starts_with("ksoftirqd/"));
             soft && late && ends_with(row, piece, AT_ONCE / 5)
         });
-        waits.extend(rows.map(|row| {
-            Piece::new((woken(row), row.end_ns), Phase::Cpu, tie(row, io, context))
-        }));
+        waits.extend(
+            rows.map(|row| Piece::new((woken(row), row.end_ns), Phase::Cpu, tie(row, io, context))),
+        );
     }
     waits
 }

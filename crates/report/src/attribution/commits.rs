@@ -4,9 +4,7 @@
 
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
-use super::acting::{
-    doings, givers_to_driver, helpers, servers_of_loop, soft_interrupts, woken,
-};
+use super::acting::{doings, givers_to_driver, helpers, servers_of_loop, soft_interrupts, woken};
 use super::context::IoContext;
 use super::held_pages::is_metadata_write;
 use super::phase::Phase;
@@ -168,8 +166,6 @@ fn flushes(from: i64, to: i64, io: &LayerRow, context: &IoContext<'_>) -> Vec<Pi
     };
     let rows = all.within(LayerKind::Flush, from, to).filter(own);
     let within = rows.filter(|r| r.start_ns >= from && r.end_ns <= to);
-    let device = |r: &LayerRow| {
-        Piece::new((r.start_ns, r.end_ns), Phase::Device, Source::Inferred)
-    };
+    let device = |r: &LayerRow| Piece::new((r.start_ns, r.end_ns), Phase::Device, Source::Inferred);
     within.map(device).collect()
 }

@@ -15,9 +15,9 @@ use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use super::events::Events;
 use super::judge::Judged;
 use super::layers::Slow;
+use super::overlays::by_others;
 use super::phase::Phase;
 use super::stacks::{self, SleepReason};
-use super::overlays::by_others;
 use super::timeline::{AT_ONCE, Piece, Source, by_phase, overlapping};
 
 /// The smallest block of a file system, which may be a part of its own, bytes.
@@ -112,7 +112,8 @@ pub fn waits_for_holder(i: usize, all: &OtherIos<'_>) -> Vec<Piece> {
             else {
                 continue;
             };
-            let Some(leader) = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake)) else {
+            let Some(leader) = index.workers.get(&by).and_then(|of| in_flight(of, judged, wake))
+            else {
                 continue;
             };
             waits.extend(meanwhile(leader, asleep.start_ns.max(piece.from), wake.min(piece.to)));
@@ -152,9 +153,8 @@ impl DiskParts {
 /// What an I/O waited for in a time.
 fn meanwhile(leader: &Judged, from: i64, to: i64) -> impl Iterator<Item = Piece> {
     let told = leader.pieces.iter().filter(|p| tells(p.phase));
-    let within = move |p: &Piece| {
-        Piece::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder)
-    };
+    let within =
+        move |p: &Piece| Piece::new((p.from.max(from), p.to.min(to)), p.phase, Source::Holder);
     told.map(within).filter(|p| p.from < p.to)
 }
 
@@ -210,9 +210,8 @@ fn sent_together(
     let near = disk.ends[after..].iter().take_while(|(done, _)| done - wake < AT_ONCE);
     let near = near.map(|(_, of)| *of).filter(|of| *of != i && sends_for_others(&judged[*of]));
     let at_disk = |of: &usize| disk.times[*of].iter().any(|(f, t)| *f <= wake && wake < *t);
-    let covered = |of: &usize| -> i64 {
-        meanwhile(&judged[*of], from, wake).map(|p| p.length()).sum()
-    };
+    let covered =
+        |of: &usize| -> i64 { meanwhile(&judged[*of], from, wake).map(|p| p.length()).sum() };
     near.filter(at_disk).filter(|of| covered(of) * 2 >= wake - from).max_by_key(covered)
 }
 

@@ -88,11 +88,7 @@ pub fn blocks_held_back(line: &[Piece], _: &LayerRow, context: &IoContext<'_>) -
 
 /// A request to the disk below reaches it when a limit lets go of the request. No stamp says when the request was made:
 /// soon after the I/O's own disk had its request, or after the thread that serves that disk had a CPU again.
-pub fn lower_held_back(
-    line: &[Piece],
-    io: &LayerRow,
-    context: &IoContext<'_>,
-) -> Vec<Piece> {
+pub fn lower_held_back(line: &[Piece], io: &LayerRow, context: &IoContext<'_>) -> Vec<Piece> {
     let mut waits = Vec::new();
     let below = |p: &&Piece| matches!(p.phase, Phase::Device | Phase::LowerQueue);
     for piece in line.iter().filter(below).filter(|_| io.has(flags::LOWER_HELD)) {

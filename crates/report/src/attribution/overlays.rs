@@ -4,7 +4,7 @@
 
 use taillight_rundir::layers::LayerRow;
 
-use super::acting::{givers_to_driver, pollers, served, stops, completers};
+use super::acting::{completers, givers_to_driver, pollers, served, served_by_program, stops};
 use super::commits::{committers, journal_writes};
 use super::context::IoContext;
 use super::followers::{self, OtherIos};
@@ -36,7 +36,11 @@ const PROGRAM: &[Phase] = &[Submit, Completion, Cpu, Application, IoWorker, Unob
 /// What may be no more than the thread not being at this I/O yet, or not having told of its end.
 const NOT_BEGUN: &[Phase] = &[Submit, Completion, Unobserved];
 
-static THREADS: [Overlay<ByThreads>; 12] = [
+/// What may be no more than that nobody was seen to do anything for the I/O.
+const UNTOLD: &[Phase] = &[Submit, Completion, Application, IoWorker, Unobserved];
+
+static THREADS: [Overlay<ByThreads>; 13] = [
+    rule("server", UNTOLD, served_by_program),
     rule("completion-thread", &[Completion, Unobserved], completers),
     rule("stolen-cpu", &[Completion], stolen::waits),
     rule("disk-server", &[Device], served),
@@ -134,7 +138,7 @@ mod tests {
         assert!(once.len() == all.len() && all.len() <= 32, "a number for each name");
         let piece = |from, to, phase| Piece::new((from, to), phase, Source::Stamps);
         let line = vec![piece(0, 10, Submit), piece(10, 90, Device), piece(90, 100, Completion)];
-        let line = THREADS[2].put(line, vec![piece(20, 80, Cpu), piece(92, 95, Cpu)], 2);
+        let line = THREADS[3].put(line, vec![piece(20, 80, Cpu), piece(92, 95, Cpu)], 3);
         let spoke = |blamed| RuleSet::of(&line, blamed).names().collect::<Vec<_>>();
         assert_eq!(spoke(Layer::Cpu), ["disk-server"]);
         assert!(spoke(Layer::Device).is_empty(), "its own stamps");

@@ -79,6 +79,11 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
     ),
     (&["do_signal_stop"], Phase::Stopped, STOPPED_WORDS),
     (
+        &["seccomp_do_user_notification", "__seccomp_filter"],
+        Phase::Stopped,
+        "the system call was held for a program that supervises it (seccomp)",
+    ),
+    (
         &["__refrigerator", "do_freezer_trap", "get_signal"],
         Phase::Stopped,
         "the program was frozen",
@@ -301,10 +306,19 @@ pub fn sleep_reason(stack: &str) -> SleepReason {
         let phase = part.map_or(Phase::FileSystem, |(_, phase, _)| *phase);
         return SleepReason::Lock(phase, "waiting for a lock in the kernel");
     }
-    if has(stack, OWN) {
+    if own_io_first(stack) {
         return SleepReason::OwnIo;
     }
     part.map_or(SleepReason::Unknown, |(_, phase, words)| SleepReason::Lock(*phase, words))
+}
+
+/// Whether a wait for its own I/O is further in than any part of the kernel: a direct read that waits for the map of its
+/// memory is in the function of direct reads as well, and has no I/O yet.
+fn own_io_first(stack: &str) -> bool {
+    let begins = |f: &str, names: &[&str]| names.iter().any(|n| f.starts_with(n));
+    let mut functions = stack.split(';').filter(|f| !f.starts_with("schedule"));
+    let telling = |f: &&str| begins(f, OWN) || PARTS.iter().any(|(names, ..)| begins(f, names));
+    functions.find(telling).is_some_and(|f| begins(f, OWN))
 }
 
 /// The innermost function of a sleep that tells something: before it there are often the scheduler's.
@@ -486,6 +500,11 @@ mod tests {
             ("__sync_dirty_buffer;ext4_write_inode;ext4_sync_file", Phase::FileSystem),
             ("bit_wait_io;__lock_buffer;jbd2_journal_get_write_access", Phase::FileSystem),
             ("fanotify_handle_event;fsnotify;__fsnotify_parent;vfs_read", Phase::FileSystem),
+            // As Linux 6.18 has it for a read that a supervisor has not answered yet.
+            (
+                "seccomp_do_user_notification.isra.0;__seccomp_filter;syscall_trace_enter;do_syscall_64",
+                Phase::Stopped,
+            ),
         ];
         for (stack, phase) in cases {
             assert!(matches!(sleep_reason(stack), SleepReason::For(p, _) if p == phase), "{stack}");
@@ -499,6 +518,12 @@ mod tests {
             ("blkdev_common_ioctl;blkdev_ioctl;__x64_sys_ioctl", Phase::FileSystem),
             ("new_hook;security_file_permission;vfs_read", Phase::FileSystem),
             ("down_read;lock_mm_and_find_vma;do_user_addr_fault", Phase::Application),
+            // As Linux 6.18 has it while another thread of the program forks.
+            (
+                "__gup_longterm_locked;gup_fast_fallback;iov_iter_extract_pages;bio_iov_iter_get_pages;\
+                 iomap_dio_bio_iter;__iomap_dio_rw;iomap_dio_rw;ext4_file_read_iter;vfs_read",
+                Phase::Application,
+            ),
             ("__mutex_lock;blk_mq_something;submit_bio;ext4_file_read_iter", Phase::Queue),
         ];
         for (lock, phase) in locks {

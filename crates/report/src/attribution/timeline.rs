@@ -163,7 +163,9 @@ pub fn sleep_phase(off: &LayerRow, base: Phase, context: &IoContext<'_>) -> (Pha
         Some(SleepReason::For(Phase::Application, _)) if context.store => {
             (Phase::Store, Source::Holder)
         }
-        Some(SleepReason::For(phase, _)) if stacks::passed_on(stack, phase) => (phase, Source::Holder),
+        Some(SleepReason::For(phase, _)) if stacks::passed_on(stack, phase) => {
+            (phase, Source::Holder)
+        }
         Some(SleepReason::For(phase, _)) => (phase, Source::OwnSleep),
         // Its own I/O was done: nobody had told it yet.
         Some(SleepReason::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {

@@ -32,7 +32,8 @@ fn cut(line: &[(i64, i64, Phase)], off: LayerRow, helpers: Vec<LayerRow>) -> Vec
     let context = IoContext { all: Some(&events), off: &off, ..IoContext::default() };
     let io =
         LayerRow { end_ns: 1_000, worker: Some(3), dev: Some("7:1".into()), ..LayerRow::default() };
-    let line = line.iter().map(|(from, to, phase)| Piece::new((*from, *to), *phase, Source::Stamps));
+    let line =
+        line.iter().map(|(from, to, phase)| Piece::new((*from, *to), *phase, Source::Stamps));
     lengths(&by_threads(line.collect(), &io, &context))
 }
 
@@ -62,6 +63,42 @@ fn who_tells_of_a_completion_may_wait_for_a_cpu_or_a_journal() {
     let sync = kworker((110, 880, 890), 2, "submit_bio_wait;blkdev_issue_flush");
     let it = cut(&line, off(), vec![sync]);
     assert_eq!(it[..3], [(100, Device), (10, Completion), (770, Device)]);
+}
+
+#[test]
+fn a_server_had_the_io_whichever_thread_took_it_there() {
+    use Phase::*;
+    let io = LayerRow {
+        end_ns: 1_000,
+        served_ns: Some(50),
+        answered_ns: Some(950),
+        flags: Some(flags::PUNTED | flags::QUEUED),
+        ..LayerRow::default()
+    };
+    let piece = |from, to, phase| Piece::new((from, to), phase, Source::Silence);
+    let line = vec![piece(0, 30, Submit), piece(30, 1_000, Unobserved)];
+    let line = by_threads(line, &io, &IoContext::default());
+    let expected = [(30, Submit), (20, Unobserved), (900, FileSystem), (50, Unobserved)];
+    assert_eq!(lengths(&line), expected);
+    assert_eq!(line[2].source, Source::Stamps);
+}
+
+#[test]
+fn a_worker_of_the_kernel_may_lose_its_cpu_several_times() {
+    use Phase::*;
+    let line = [(0, 100, Device), (100, 900, Completion), (900, 1000, Cpu)];
+    let off = || asleep(LayerKind::OffCpu, (0, 900, 1000), "io_cqring_wait");
+    let robbed = |from, to| LayerRow {
+        pid: Some(78),
+        other: Some("kworker/1:2".into()),
+        ..kworker((from, from, to), 0, "iomap_dio_complete_work")
+    };
+    let it = cut(&line, off(), vec![robbed(120, 400), robbed(450, 700), robbed(720, 890)]);
+    let cpu = |list: &[(i64, Phase)]| -> i64 {
+        list.iter().filter(|(_, p)| *p == Cpu).map(|(ns, _)| ns).sum()
+    };
+    assert_eq!(cpu(&it), 280 + 250 + 170 + 100);
+    assert_eq!(cpu(&cut(&line, off(), vec![robbed(720, 890)])), 100, "a small part of it");
 }
 
 #[test]

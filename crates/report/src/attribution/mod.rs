@@ -45,7 +45,7 @@ pub use explanation::{Blocked, Explanation, LayerShare, PhaseLevel};
 pub use judge::{Layer, OutlierVerdict, layer, layer_did, layer_words};
 pub use layers::{Coverage, Slow};
 pub use next::headline;
-pub use patterns::Pattern;
 pub use overlays::is_rule;
+pub use patterns::Pattern;
 pub use phase::{Phase, Phases};
 pub use so_far::SlowSoFar;

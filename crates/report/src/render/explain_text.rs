@@ -10,13 +10,18 @@ use crate::table::{Cell, Table, TextPage, Tone};
 /// Episodes listed singly.
 const EPISODES: usize = 10;
 
+/// The answer in words: which layers, who was in the way and what to do next, then the rest.
+pub fn answer(it: &Explanation) -> Vec<String> {
+    let mut said = sentences(it);
+    let first = said.len().min(1);
+    said.splice(first..first, headline(it));
+    said
+}
+
 /// Everything for `taillight explain`; `detail`: with the rules that the verdicts are from.
 pub fn text(it: &Explanation, start_ns: i64, detail: bool) -> String {
     let mut page = TextPage::new(false);
-    for line in sentences(it) {
-        page.indented(&line, Tone::Plain);
-    }
-    for line in headline(it) {
+    for line in answer(it) {
         page.indented(&line, Tone::Plain);
     }
     let time = |ns: u64| format::duration_ns(ns);

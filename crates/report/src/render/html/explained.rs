@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::timelines;
-use crate::attribution::{Explanation, headline};
+use crate::attribution::Explanation;
 use crate::format;
-use crate::model::sentences;
+use crate::render::explain_text::answer;
 
 /// Episodes on the page: those with a picture.
 #[derive(Serialize)]
@@ -67,7 +67,7 @@ pub fn explained(it: &Explanation, start_ns: i64, pictures: usize) -> Explained 
         (p.trace_point.clone(), p.sees.clone(), missing)
     });
     Explained {
-        sentences: sentences(it).into_iter().chain(headline(it)).collect(),
+        sentences: answer(it),
         legend: timelines::legend(it),
         stacks: timelines::stacks(it),
         more: more(it.episodes.len(), episodes.len()),

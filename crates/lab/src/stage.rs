@@ -128,6 +128,25 @@ pub fn overlaid(undo: &mut Undo, lower: &Path) -> Result<PathBuf> {
     Ok(at.into())
 }
 
+/// An overlay over a file system that is only read.
+pub fn overlaid_for_reading(undo: &mut Undo, lower: &Path) -> Result<PathBuf> {
+    let part = |name: &str| -> Result<PathBuf> {
+        let at = lab_dir().join(format!("{NAME}-{name}"));
+        std::fs::create_dir_all(&at)?;
+        Ok(at)
+    };
+    // Without an upper layer it takes two lower ones.
+    let (empty, at) = (part("empty")?, part("over")?);
+    let options = format!("lowerdir={}:{}", lower.display(), empty.display());
+    tool("mount", &["-t", "overlay", "overlay", "-o", &options, &at.to_string_lossy()])?;
+    let place = at.clone();
+    undo.add(move || {
+        let _ = tool("umount", &[&place]);
+        [place, empty].iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+    });
+    Ok(at)
+}
+
 /// A control group.
 #[derive(Debug, Clone)]
 pub struct LabCgroup {

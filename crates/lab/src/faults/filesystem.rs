@@ -14,7 +14,7 @@ use crate::fault_trial::FaultTrial;
 use crate::faults::beside::read_direct;
 use crate::faults::disk::DIRECT;
 use crate::fuse::{self, Brake};
-use crate::stage::LoopDevice;
+use crate::stage::{LoopDevice, overlaid_for_reading};
 
 /// Directories that the neighbour of a journal makes at once.
 pub const CROWD: usize = 48;
@@ -23,6 +23,18 @@ pub const CROWD: usize = 48;
 pub fn slow_fuse(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
     let mut options = b.options(file, "randread");
+    options.set.push("target.options.allow_holes=true".into());
+    options.set.push("target.options.read_in_use=true".into());
+    b.start(&options)?;
+    b.slowed(&slow)
+}
+
+/// The same below an overlay.
+pub fn overlay_fuse(b: &mut FaultTrial<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
+    let lower = file.parent().context("a mount point")?;
+    let at = overlaid_for_reading(&mut b.undo, lower)?;
+    let mut options = b.options(at.join(fuse::FILE), "randread");
     options.set.push("target.options.allow_holes=true".into());
     options.set.push("target.options.read_in_use=true".into());
     b.start(&options)?;

@@ -397,6 +397,7 @@ pub const FAULTS: &[Fault] = &[
         ..fault("lossy-large-objects", "server", staged::lossy_large_objects)
     },
     fault("swap-syncs", "page_cache", staged::swap_syncs),
+    fault("overlay-fuse", "file_system", filesystem::overlay_fuse),
 ];
 
 pub fn find(name: &str) -> Option<&'static Fault> {

@@ -1,6 +1,6 @@
 //! The table of what replaces a wait in a time line by what was waited for, in the order in which it is applied: first
 //! what other threads did for the I/O, then what other I/Os of the run did that this one waited for. Each verdict
-//! names the rules that its layer's time is from; to see what a rule is for, `taillight-lab --rules` leaves it out.
+//! names the rules that its layer's time is from; to see what a rule is for, `taillight explain --without RULE` leaves it out.
 
 use taillight_rundir::layers::LayerRow;
 

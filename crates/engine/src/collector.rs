@@ -369,7 +369,8 @@ mod tests {
         let second = 1_000_000_000;
         let at = |ms: i64| Stamp(second + ms * 1_000_000);
         let (start, end) = (at(0), at(60_000));
-        let timeline = Timeline { start, measure: start, end, interval_ns: second as u64 };
+        let timeline =
+            Timeline { start, measure: start, counted: start, end, interval_ns: second as u64 };
         let (spare, _kept) = crossbeam_channel::bounded(4);
         let mut collector = Collector::new(&plan, timeline, spare, Arc::default(), None);
         let mut watch = Watch::default();

@@ -35,8 +35,11 @@ pub enum WorkerMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeline {
     pub start: Stamp,
-    /// Operations submitted from here on are measured.
+    /// The measure phase begins.
     pub measure: Stamp,
+    /// Operations of a worker submitted from here on are measured: later than that where its workload has a warm-up
+    /// of its own.
+    pub counted: Stamp,
     /// Nothing is due at or after this. What was due before may be submitted a little later, where the
     /// load is behind its schedule.
     pub end: Stamp,
@@ -187,7 +190,7 @@ impl Recorder {
     /// Records a plain success: the hot loop's way in. `bytes` were moved.
     #[inline(always)]
     pub fn success(&mut self, short: &ShortRecord, bytes: u64, record: impl FnOnce() -> Record) {
-        if short.submit < self.timeline.measure.0 && self.stats.measured {
+        if short.submit < self.timeline.counted.0 && self.stats.measured {
             self.stats.stragglers += u64::from(!short.op.is_part());
             return;
         }
@@ -228,7 +231,7 @@ impl Recorder {
     #[cold]
     pub fn record(&mut self, r: &Record) {
         self.catch_up();
-        if r.submit < self.timeline.measure && self.stats.measured {
+        if r.submit < self.timeline.counted && self.stats.measured {
             self.stats.stragglers += u64::from(!r.op.is_part());
             return;
         }

@@ -9,6 +9,7 @@ mod launch;
 mod samples;
 mod setup;
 mod streams;
+mod sys;
 mod threads;
 mod verify;
 

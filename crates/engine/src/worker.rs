@@ -361,7 +361,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         }
         self.slots.free.pop();
         self.schedule.advance();
-        if submit >= self.timeline.measure {
+        if submit >= self.timeline.counted {
             let op = &self.slots.flights[slot as usize].op;
             self.limits.count(op.bytes());
         }

@@ -44,8 +44,22 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("numa_cpu_nodes=4000", vec!["/sys/devices/system/node/node4000/cpulist"]),
         ("unlink_each_loop=1\nloops=2", vec!["deleted between two passes"]),
         ("filename=a:b:a", vec!["`a` comes twice"]),
-        ("filename=a/f\nfilename=b/f", vec!["`b/f` lies in another directory than `a/f`"]),
-        ("filename=a:b\nfile_service_type=random", vec!["files that are drawn, each walked"]),
+        ("filename=a/f\nfilename=b/f", vec!["of 2 devices or directories one after the other"]),
+        ("filename=a/f:b/f:b/g", vec!["hold more than one file"]),
+        ("rw=randread:8\nnrfiles=2", vec!["goes on in each of several files by itself"]),
+        ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
+        ("rw=randread:x", vec!["`:x` is no number of I/Os"]),
+        ("rw=randread\npercentage_random=101", vec!["it is a percentage"]),
+        ("rw=write\nfill_device=1", vec!["until the file system is full"]),
+        ("filename=f\nioscheduler=noop", vec!["`noop`, which Taillight does not change"]),
+        ("prio=8", vec!["from 0, the highest, to 7"]),
+        ("prioclass=4", vec!["`prioclass`", "from 0 to 3"]),
+        ("nice=20", vec!["from -20 to 19"]),
+        ("file_append=1\nnrfiles=2", vec!["behind what is there in each of several files"]),
+        (
+            "rw=read\ncreate_on_open=1",
+            vec!["`a.0.0` is read and does not hold 64MiB", "makes an empty file and fails"],
+        ),
         ("nrfiles=2\nfile_service_type=roundrobin:4", vec!["so many blocks of each file"]),
         (
             "rw=randread\nnrfiles=2\nfile_service_type=sequential",
@@ -69,8 +83,6 @@ fn options_without_equivalent() {
             vec!["`end_syncfs`", "sync of the whole file system", "a.fio:4"],
         ),
         ("latency_target=5000", vec!["queue depth while running"]),
-        ("rw=randread:8", vec!["`:8` means so many I/Os in sequence", "a.fio:3"]),
-        ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
         ("rw=read:-12k", vec!["on the way back", "`:-8KiB` reads every block once"]),
         ("bs=4k-8k", vec!["unknown unit"]),
         ("rw=read:8k\nbsrange=4k-8k", vec!["a step between blocks of several sizes"]),
@@ -87,7 +99,6 @@ fn options_without_equivalent() {
             vec!["`offset` in [a]: a part from 1KiB on is no whole number of blocks of 4KiB"],
         ),
         ("lockfile=exclusive", vec!["`lockfile`", "run at the same time"]),
-        ("create_on_open=1\nrw=randrw", vec!["would read an empty one"]),
         ("wait_for=b", vec!["only [b] is waited for"]),
         ("startdelay=1-3", vec!["drawn from a range"]),
         ("zonemode=strided", vec!["zone by zone"]),
@@ -98,7 +109,6 @@ fn options_without_equivalent() {
         ("verify=odd\nrw=write", vec!["only checks of the content"]),
         ("random_distribution=zoned_abs:1/1m\nrw=randread", vec!["`zoned_abs`"]),
         ("bssplit=4k/50:8k/20", vec!["add up to 70"]),
-        ("nrfiles=4\nbsrange=4k-8k", vec!["file_service_type=sequential"]),
         ("nrfiles=4\nrw=read:8k", vec!["steps through several files"]),
         ("numjobs=0", vec!["0 does nothing"]),
         ("iodepth=deep", vec!["not a whole number"]),
@@ -144,10 +154,14 @@ fn sections_that_need_two_targets() {
     assert_eq!(import(&two("filename=y\nstonewall"), "a.fio").expect("two jobs").len(), 2);
     assert_eq!(import(&two("filename=y\nwait_for=a"), "a.fio").expect("two jobs").len(), 2);
     // What differs is said at once.
-    let said = refused(&two("filename=x\nramp_time=2\ndirect=1"));
-    for part in ["for 2 reasons", "differ in direct", "differ in ramp_time"] {
+    let said = refused(&two("filename=x\nioengine=io_uring\ndirect=1"));
+    for part in ["for 2 reasons", "differ in direct", "differ in ioengine"] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    // One is measured from its second second on, the other begins then.
+    let text = two("filename=y\nruntime=1\ntime_based\nramp_time=2\nstartdelay=1");
+    let job = &import(&text, "a.fio").expect("understood")[0].toml;
+    assert!(job.contains("start_delay = \"3s\"\nwarmup = \"2s\""), "{job}");
     // Files, engines and ends of their own are fine.
     for more in [
         "filename=y",
@@ -227,7 +241,15 @@ fn meanings_that_are_easily_missed() {
         ("rw=read:-8k", "access = \"reverse\""),
         ("rw=read:8k", "kind = \"strided\", stride = \"12KiB\""),
         ("rw=read:8k", "bytes = \"21848KiB\""),
-        ("nrfiles=4\nrw=write", "kind = \"strided\", stride = \"16MiB\""),
+        ("nrfiles=4\nrw=write", "files = \"turns\""),
+        ("nrfiles=4\nfile_service_type=random", "files = \"drawn\""),
+        ("nrfiles=4\nbssplit=4k/50:8k/50", "files = \"turns\""),
+        ("nrfiles=4\nfilename_format=f$jobnum", "walks = 4"),
+        ("filename=f\nfilename=f", "walks = 2"),
+        ("rw=randread:8", "run_length = 8"),
+        ("rw=randrw\npercentage_random=9,27,", "sequential_percent = { read = 91, write = 73 }"),
+        ("prioclass=3\nnice=5", "nice = 5\nio_priority = \"idle\""),
+        ("prio=2", "io_priority = \"best-effort:2\""),
         ("direct=1\niodepth_batch=4\nioengine=libaio", "submit_batch = 4"),
         ("rw=write\nbuffer_pattern=12345", "pattern = \"0x3930\""),
         ("filename=f\noffset=1k", "align = \"1KiB\", offset = \"1KiB\""),

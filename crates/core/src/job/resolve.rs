@@ -276,6 +276,7 @@ fn workload(
         measured: table.measured.unwrap_or(true),
         end_to_end: table.end_to_end.unwrap_or(false),
         start_delay: table.start_delay.unwrap_or_default(),
+        warmup: table.warmup,
         duration: table.duration,
         operations: table.operations,
         bytes: table.bytes,
@@ -285,6 +286,8 @@ fn workload(
         ends_run: table.ends_run.unwrap_or(false),
         batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),
+        nice: table.nice,
+        io_priority: table.io_priority,
     })
 }
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
-    Before, CapturePlan, GatePlan, Keys, Payload, QosPlan, ReplayPlan, Scan, SearchPlan, Sync,
-    TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkerRamp,
+    Before, CapturePlan, GatePlan, IoPriority, Keys, Payload, QosPlan, ReplayPlan, Scan, SearchPlan,
+    Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
@@ -205,6 +205,9 @@ pub struct WorkloadTable {
     pub end_to_end: Option<bool>,
     /// Its workers begin so long after the start of the measure phase. Default: 0s.
     pub start_delay: Option<Span>,
+    /// Load of its own that is not measured: its workers begin so much before what `start_delay` says, and are
+    /// measured from there. Default: those that begin with the run have its warm-up, others none.
+    pub warmup: Option<Span>,
     /// Its workers end after this time from their start. Default: they end with the run.
     pub duration: Option<Span>,
     /// Its workers end after this many operations of them together. A run whose measured workloads all
@@ -232,4 +235,9 @@ pub struct WorkloadTable {
     pub batch: Option<u32>,
     /// CPUs the workers are pinned to, round robin. Default: not pinned.
     pub cpus: Option<Vec<u32>>,
+    /// Nice value of the workers' threads, -20 to 19 (below 0 needs the right to). Default: as the process has it.
+    pub nice: Option<i32>,
+    /// Priority of the workers' I/O: "realtime:0" (needs the right to), "best-effort:4" or "idle". Only some I/O
+    /// schedulers look at it. Default: as the process has it.
+    pub io_priority: Option<IoPriority>,
 }

@@ -1,8 +1,11 @@
 //! Which offsets or keys, in which order: one vocabulary for both.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::op::OpKind;
 use crate::units::ByteSize;
 
 /// Which offsets (or keys), in which order: `{ kind = "random", align = "512B" }`.
@@ -58,6 +61,21 @@ pub struct Access {
     /// Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scatter: bool,
+    /// For patterns that draw: so many operations of a worker follow each other from each place that is drawn.
+    /// Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_length: Option<u32>,
+    /// For patterns that draw: so many percent of a worker's operations of a kind begin where its last one of that
+    /// kind ended, like { write = 90 }. Default: none does.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sequential_percent: BTreeMap<OpKind, u32>,
+    /// For `sequential`: how a worker goes over several files. Default: sequence.
+    #[serde(skip_serializing_if = "FileOrder::is_sequence")]
+    pub files: FileOrder,
+    /// For `sequential`, and patterns that draw with operations in sequence: a worker walks over its part so many
+    /// times side by side, a block of each walk in turns. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walks: Option<u32>,
 }
 
 impl Access {
@@ -115,6 +133,26 @@ impl AccessKind {
             self,
             AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided | AccessKind::Follow
         )
+    }
+}
+
+/// How a worker goes over several files in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FileOrder {
+    /// One file after the other.
+    #[default]
+    Sequence,
+    /// A block of each file in turns.
+    Turns,
+    /// A file drawn for each block; a file that is done waits for the others.
+    Drawn,
+}
+
+impl FileOrder {
+    /// One file after the other.
+    pub fn is_sequence(&self) -> bool {
+        *self == FileOrder::Sequence
     }
 }
 

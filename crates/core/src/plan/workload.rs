@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::absent;
-use super::{Access, Arrival, Keys, Payload, ReplayPlan, Scan, Think, Values, WorkerRamp};
+use super::{Access, Arrival, IoPriority, Keys, Payload, ReplayPlan, Scan, Think, Values, WorkerRamp};
 use crate::op::{OpKind, SyncKind};
 use crate::units::{ByteSize, Span, as_text};
 
@@ -68,6 +68,9 @@ pub struct WorkloadPlan {
     /// Begins so long after the start of the measure phase.
     #[serde(default, skip_serializing_if = "absent::is_no_time")]
     pub start_delay: Span,
+    /// Load of its own before it is measured: it begins so much earlier than `start_delay` says; absent = that of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Span>,
     /// Its workers end after this time from their start; absent = with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
@@ -95,6 +98,12 @@ pub struct WorkloadPlan {
     pub batch: u32,
     /// CPUs the workers are pinned to, round robin; empty = not pinned.
     pub cpus: Vec<u32>,
+    /// Nice value of the workers' threads; absent = as the process has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nice: Option<i32>,
+    /// Priority of the workers' I/O; absent = as the process has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_priority: Option<IoPriority>,
 }
 
 impl WorkloadPlan {
@@ -122,6 +131,7 @@ impl WorkloadPlan {
             measured: true,
             end_to_end: false,
             start_delay: Span(0),
+            warmup: None,
             duration: None,
             operations: None,
             bytes: None,
@@ -131,6 +141,8 @@ impl WorkloadPlan {
             ends_run: false,
             batch: 1,
             cpus: Vec::new(),
+            nice: None,
+            io_priority: None,
         }
     }
 

@@ -174,6 +174,9 @@ pub struct FileOptions {
     /// one out of an allocation twice as large (ext4, XFS); 0 = as the file system does.
     #[schemars(with = "String", title = "a size")]
     pub extent_size: ByteSize,
+    /// Bytes at the end of each file that no block reaches: files are made so much larger. For loads of other tools.
+    #[schemars(with = "String", title = "a size")]
+    pub tail: ByteSize,
     /// uring: buffers are registered with the ring once, where the process may lock memory without a
     /// limit (root, CAP_IPC_LOCK, or `ulimit -l unlimited`); elsewhere they are not, whatever their size.
     pub fixed_buffers: bool,
@@ -217,6 +220,7 @@ impl Default for FileOptions {
             purge: DevicePurge::default(),
             fill: FillLevel::default(),
             extent_size: ByteSize(0),
+            tail: ByteSize(0),
             fixed_buffers: true,
             registered_files: true,
             submit_batch: SubmitBatch::default(),

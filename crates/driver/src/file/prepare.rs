@@ -68,7 +68,7 @@ pub fn prepare(
     for (n, (held, preparation)) in held.iter().zip(preparations).enumerate() {
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
         let extent = asked.options.extent().unwrap_or(0);
-        let size = (file_size, extent);
+        let size = (file_size, extent, asked.options.tail.0);
         perform(*preparation, held, size, seed, &mut buffers, &mut made, &mut meter)?;
     }
     let filled = held.iter().zip(preparations).filter(|(_, preparation)| preparation.fills());
@@ -332,7 +332,7 @@ fn writable(
 fn perform(
     preparation: FilePreparation,
     held: &OpenFile,
-    (file_size, extent): (u64, u64),
+    (file_size, extent, tail): (u64, u64, u64),
     seed: u64,
     buffers: &mut Buffers,
     made: &mut MarkedFiles,
@@ -345,8 +345,9 @@ fn perform(
     if preparation == FilePreparation::Truncate {
         return ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e));
     }
-    if held.size < file_size {
-        ftruncate(&writable, file_size).map_err(|e| failed("cannot set the file's size", e))?;
+    let whole = file_size.saturating_add(tail);
+    if held.size < whole {
+        ftruncate(&writable, whole).map_err(|e| failed("cannot set the file's size", e))?;
     }
     if preparation == FilePreparation::Fragment {
         let fragmented = |e| no_extents(&path, extent, e);

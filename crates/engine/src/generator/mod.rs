@@ -9,6 +9,7 @@ mod mix;
 mod pattern;
 pub mod permute;
 mod recorded;
+mod runs;
 mod sequential;
 pub mod size;
 

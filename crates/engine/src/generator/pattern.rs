@@ -9,6 +9,7 @@ use taillight_driver::Geometry;
 
 use super::dist::ItemDistribution;
 use super::permute::{Permutation, below};
+use super::runs::{SequentialRuns, SideBySide};
 use super::sequential::Sequential;
 use super::{Rng, WorkerIndex, worker_seed};
 
@@ -46,6 +47,12 @@ impl AccessExtent {
         Ok(AccessExtent { start, end, align, largest, file_size: shape.file_size })
     }
 
+    /// Whether a block of `size` bytes at `at` lies in it and in one file.
+    pub fn holds(&self, at: u64, size: u64) -> bool {
+        let in_file = self.end <= self.file_size || at % self.file_size + size <= self.file_size;
+        at >= self.start && at.saturating_add(size) <= self.end && in_file
+    }
+
     /// Length, bytes.
     pub fn bytes(&self) -> u64 {
         self.end - self.start
@@ -75,12 +82,30 @@ pub enum AccessPattern {
     },
     /// Each operation's own, for blocks of its sizes.
     ByOp(Box<[(OpKind, AccessPattern)]>),
+    /// Another pattern, with operations in sequence between those that it draws.
+    Runs(Box<SequentialRuns>),
+    /// Several walks in order.
+    SideBySide(Box<SideBySide>),
 }
 
 impl AccessPattern {
     /// The pattern of the worker at `place`. Errors: `Usage` when a sequential worker's slice is
     /// empty.
     pub fn new(
+        seed: u64,
+        w: &WorkloadPlan,
+        extent: &AccessExtent,
+        place: WorkerIndex,
+    ) -> Result<AccessPattern> {
+        let drawn = AccessPattern::plain(seed, w, extent, place)?;
+        Ok(match SequentialRuns::of(w, extent) {
+            Some(runs) => AccessPattern::Runs(Box::new(runs(drawn))),
+            None => drawn,
+        })
+    }
+
+    /// Without operations in sequence between drawn ones.
+    fn plain(
         seed: u64,
         w: &WorkloadPlan,
         extent: &AccessExtent,
@@ -114,7 +139,11 @@ impl AccessPattern {
                 Ok(AccessPattern::Random { extent: *extent, positions: extent.positions() })
             }
             AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided => {
-                Ok(AccessPattern::Ordered(Sequential::new(w, extent, place)?))
+                let walk = Sequential::new(w, extent, place)?;
+                Ok(match SideBySide::of(w, &walk, extent) {
+                    Some(walks) => AccessPattern::SideBySide(Box::new(walks)),
+                    None => AccessPattern::Ordered(walk),
+                })
             }
             // The stream says which block; see `worker::follow`.
             AccessKind::Follow => Ok(AccessPattern::unused(extent)),
@@ -150,6 +179,8 @@ impl AccessPattern {
             AccessPattern::Ordered(ordered) => ordered.passes(),
             AccessPattern::Cover(cover) => cover.pass + 1,
             AccessPattern::ByOp(own) => own.iter().map(|(_, of)| of.passes()).max().unwrap_or(0),
+            AccessPattern::Runs(runs) => runs.drawn.passes(),
+            AccessPattern::SideBySide(walks) => walks.passes(),
             _ => 0,
         }
     }
@@ -160,6 +191,7 @@ impl AccessPattern {
         match self {
             AccessPattern::Ordered(ordered) => Some(ordered.passes()),
             AccessPattern::ByOp(own) => own.iter().filter_map(|(_, of)| of.walked()).max(),
+            AccessPattern::SideBySide(walks) => Some(walks.passes()),
             _ => None,
         }
     }
@@ -169,6 +201,8 @@ impl AccessPattern {
         match self {
             AccessPattern::Ordered(ordered) => ordered.slice(),
             AccessPattern::ByOp(own) => own.first().map_or(0..0, |(_, of)| of.part()),
+            AccessPattern::Runs(runs) => runs.drawn.part(),
+            AccessPattern::SideBySide(walks) => walks.part(),
             AccessPattern::Cover(Cover { extent, .. })
             | AccessPattern::Drawn { extent, .. }
             | AccessPattern::Random { extent, .. } => extent.start..extent.end,
@@ -203,6 +237,8 @@ impl AccessPattern {
                 .map_or(0, |(_, own)| own.next(rng, size, op)),
             AccessPattern::Cover(cover) => cover.next(size),
             AccessPattern::Ordered(ordered) => ordered.next(size),
+            AccessPattern::Runs(runs) => runs.next(rng, size, op),
+            AccessPattern::SideBySide(walks) => walks.next(rng, size),
         }
     }
 }

@@ -56,6 +56,18 @@ impl Sequential {
         self.start..self.end
     }
 
+    /// The same walk over another part, from its start.
+    pub fn over(&self, part: Range<u64>) -> Sequential {
+        let (start, end) = (part.start, part.end);
+        Sequential { start, end, at: start, lap: start, passes: 1, ..self.clone() }
+    }
+
+    /// Whether an ascending walk has a block of `size` bytes left in this pass.
+    #[inline]
+    pub fn fits(&self, size: u64) -> bool {
+        self.in_one_file(self.at, size).saturating_add(size) <= self.end
+    }
+
     /// The next offset for a block of `size` bytes.
     #[inline]
     pub fn next(&mut self, size: u64) -> u64 {

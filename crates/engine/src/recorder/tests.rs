@@ -42,6 +42,7 @@ fn recorder(capture: Capture) -> (Recorder, Receiver<WorkerMessage>) {
     let timeline = Timeline {
         start: Stamp(START),
         measure: Stamp(START),
+        counted: Stamp(START),
         end: Stamp(START + 10 * INTERVAL as i64),
         interval_ns: INTERVAL,
     };

@@ -176,7 +176,7 @@ pub(super) struct RunContext<'a, 'b> {
 pub(super) fn timeline(plan: &Plan, start: Stamp) -> Timeline {
     let measure = start.plus(plan.run.warmup.0);
     let end = plan.run.duration.map_or(Stamp::NEVER, |d| measure.plus(d.0));
-    Timeline { start, measure, end, interval_ns: plan.run.interval.0.max(1) }
+    Timeline { start, measure, counted: measure, end, interval_ns: plan.run.interval.0.max(1) }
 }
 
 pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
@@ -197,6 +197,8 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
     let place = (spec.place.worker, spec.workload);
     let end_syncs = spec.generator.files(spec.place);
     let workload = &shared.plan.workloads[usize::from(spec.workload)];
+    let own = workload.warmup.map_or(0, |_| workload.start_delay.0);
+    let timeline = Timeline { counted: timeline.measure.plus(own), ..timeline };
     let recorder = Recorder::new(
         place,
         timeline,
@@ -223,7 +225,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         stream: spec.stream,
         pacing: Pacing::new(
             workload.think,
-            spec.join.map_or(timeline.start, |join| timeline.measure.plus(join)),
+            spec.join.map_or(timeline.start, |join| timeline.start.plus(join)),
         ),
         idle: shared.idle.watch(spec.place.worker),
         end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),

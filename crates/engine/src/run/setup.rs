@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use taillight_core::plan::{Arrival, Plan, VerifyMode, WorkloadPlan};
+use taillight_core::plan::{Arrival, IoPriority, Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{OpKind, Result, Stamp};
 use taillight_driver::{Geometry, SessionSpec, Target};
 use taillight_rundir::chunk::{Header, OptionalWords, SIZES};
@@ -28,6 +28,8 @@ pub struct WorkerSpec {
     pub header: Header,
     /// CPU to run on.
     pub cpu: Option<u32>,
+    /// Nice value and I/O priority of its thread.
+    pub priority: (Option<i32>, Option<IoPriority>),
     /// Kinds of operation, for counters made before the start.
     pub kinds: Vec<OpKind>,
     pub payload: Filler,
@@ -35,7 +37,7 @@ pub struct WorkerSpec {
     pub keyed: Option<Box<KeyedWorker>>,
     /// What operations on a stream need.
     pub stream: Option<Box<StreamWorker>>,
-    /// When it joins, after the start of the measure phase.
+    /// When it joins, after the start of the load.
     pub join: Option<u64>,
     /// When its workload ends, ns after the start of the measure phase.
     pub end: Option<u64>,
@@ -69,9 +71,9 @@ pub fn worker_specs(
                 place,
                 workload: w as u16,
                 generator: Generator::new(plan, workload, shape, place, space)?,
-                schedule: schedules.of(place, join(workload, index))?,
+                schedule: schedules.of(place, join(plan, workload, index))?,
                 stream: streams.worker(w, index),
-                join: join(workload, index),
+                join: join(plan, workload, index),
                 end: workload.duration.map(|d| workload.start_delay.0.saturating_add(d.0)),
                 measured: workload.measured,
                 limits: counted.limits(plan, w, index),
@@ -85,6 +87,7 @@ pub fn worker_specs(
                 },
                 header: header(workload, shape, w as u16, worker),
                 cpu: workload.cpus.get(index as usize % workload.cpus.len().max(1)).copied(),
+                priority: (workload.nice, workload.io_priority),
                 kinds: kinds(workload),
                 payload: payload(plan, workload, worker)?,
                 keyed: keyed(workload, space)?,
@@ -125,11 +128,16 @@ fn share_by_time(workers: &mut [WorkerSpec], warmup_ns: u64) {
     }
 }
 
-/// How long after the start of the measure phase a worker joins; `None`: there from the start.
-pub fn join(w: &WorkloadPlan, index: u32) -> Option<u64> {
+/// How long after the start of the load a worker joins; `None`: there from the start.
+pub fn join(plan: &Plan, w: &WorkloadPlan, index: u32) -> Option<u64> {
     let step =
         w.ramp.map_or(0, |ramp| u64::from(index / ramp.step.max(1)).saturating_mul(ramp.every.0));
-    Some(w.start_delay.0.saturating_add(step)).filter(|after| *after > 0)
+    let measured = w.start_delay.0.saturating_add(step);
+    let joined = plan.run.warmup.0.saturating_add(measured);
+    match w.warmup {
+        None => Some(joined).filter(|_| measured > 0),
+        Some(own) => Some(joined.saturating_sub(own.0)).filter(|after| *after > 0),
+    }
 }
 
 /// Bytes of the largest block or whole value.

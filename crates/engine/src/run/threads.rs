@@ -171,9 +171,26 @@ fn pin_thread(spec: &WorkerSpec) -> Result<()> {
                 .hint("list only CPUs this process may use (see `nproc`, cgroup cpuset)")
         })?;
     }
+    prioritise(spec)?;
     // Best effort: without it sleeps are up to 50 us late, which is recorded as waiting time.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     Ok(())
+}
+
+/// Gives the thread the priorities that its workload asks for: before the session, whose ring inherits them.
+fn prioritise(spec: &WorkerSpec) -> Result<()> {
+    let (nice, io) = spec.priority;
+    let refused = |what: &str, e: std::io::Error| {
+        Error::unavailable(format!("cannot set the {what} of a worker"))
+            .source(e)
+            .hint("a nice value below 0 and realtime I/O need the right to (root, CAP_SYS_NICE)")
+    };
+    if let Some(nice) = nice {
+        // On Linux of the calling thread (setpriority(2)).
+        rustix::process::setpriority_process(None, nice)
+            .map_err(|e| refused("nice value", e.into()))?;
+    }
+    io.map_or(Ok(()), |io| super::sys::io_priority(io).map_err(|e| refused("I/O priority", e)))
 }
 
 /// A sleep of the collector that is longer than an interval and this was no sleep of its own.

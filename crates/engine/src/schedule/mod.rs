@@ -82,8 +82,7 @@ impl<'a> Schedules<'a> {
         })
     }
 
-    /// The schedule of the worker at `place`, which joins `join_ns` after the start of the measure
-    /// phase. Its share of what is due before it joins is left out. `None`: it is there from the
+    /// The schedule of the worker at `place`, which joins `join_ns` after the start of the load. Its share of what is due before it joins is left out. `None`: it is there from the
     /// start of the load. Errors: `Usage` for a rate slower than one operation a year or faster
     /// than 1 per ns.
     pub fn of(&self, place: WorkerIndex, join_ns: Option<u64>) -> Result<Schedule> {
@@ -116,12 +115,13 @@ impl<'a> Schedules<'a> {
             Arrival::Replay { .. } => {
                 let times = self.times.clone().unwrap_or_default();
                 let mut replay = Schedule::Replay(Replay::new(times, place));
-                replay.shift(self.warmup_ns);
                 if w.trace.is_some() {
                     // A trace is whole whenever it begins.
-                    replay.shift(i64::try_from(join_ns.unwrap_or(0)).unwrap_or(i64::MAX / 4));
+                    let begin = join_ns.map(|join| i64::try_from(join).unwrap_or(i64::MAX / 4));
+                    replay.shift(begin.unwrap_or(self.warmup_ns));
                     return Ok(replay);
                 }
+                replay.shift(self.warmup_ns);
                 (None, replay)
             }
         };
@@ -132,7 +132,7 @@ impl<'a> Schedules<'a> {
         }
         if let Some(join) = join_ns {
             let join = i64::try_from(join).unwrap_or(i64::MAX / 4);
-            all.skip(self.warmup_ns.saturating_add(join));
+            all.skip(join);
         }
         Ok(all)
     }

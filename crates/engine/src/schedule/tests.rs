@@ -11,6 +11,7 @@ fn place(index: u32, of: u32) -> WorkerIndex {
 }
 
 fn schedule_of(arrival: &Arrival, at: WorkerIndex, warmup_ns: u64, join: Option<u64>) -> Schedule {
+    let join = join.map(|join| warmup_ns + join);
     let mut w = plan().workloads.remove(0);
     w.arrival = arrival.clone();
     let all = Schedules::new(&w, 7, warmup_ns).unwrap();

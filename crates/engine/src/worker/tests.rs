@@ -127,6 +127,7 @@ fn run(
     let timeline = Timeline {
         start: Stamp(START),
         measure: Stamp(START + load.warmup),
+        counted: Stamp(START + load.warmup),
         end: Stamp(load.end),
         interval_ns: MS as u64,
     };

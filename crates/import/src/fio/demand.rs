@@ -18,6 +18,8 @@ pub struct SectionEnd {
     pub time_based: bool,
     /// Bytes of each clone, all loops together; `None` when its size is what exists.
     pub bytes: Option<u64>,
+    /// They are those of `io_size`.
+    pub io_size: bool,
     /// After this many operations of each clone.
     pub operations: Option<u64>,
 }
@@ -174,9 +176,9 @@ fn end(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> S
     }
     let loops = r.integer("loops").unwrap_or(1).max(1);
     let once = match r.amount("io_size") {
-        None | Some(value::Amount::Bytes(0)) => target.size,
+        None | Some(value::Amount::Bytes(0)) => target.whole(),
         Some(value::Amount::Bytes(bytes)) => Some(bytes),
-        Some(value::Amount::Percent(p)) => match target.size {
+        Some(value::Amount::Percent(p)) => match target.whole() {
             Some(size) => Some(value::share(size, p)),
             None => r.wrong("io_size", "a percentage needs a size", None),
         },
@@ -184,7 +186,8 @@ fn end(r: &SectionReader<'_>, pattern: &OffsetPattern, target: &TargetSpec) -> S
     let bytes = once.map(|once| amount(r, pattern, target, once, loops));
     let operations = r.integer("number_ios").filter(|n| *n > 0);
     let operations = operations.map(|n| n.saturating_mul(loops));
-    SectionEnd { runtime, time_based, bytes, operations }
+    let io_size = !matches!(r.amount("io_size"), None | Some(value::Amount::Bytes(0)));
+    SectionEnd { runtime, time_based, bytes, io_size, operations }
 }
 
 /// Bytes of each clone that does `once` of its data (`io_size`, or all of it), `loops` times.
@@ -195,10 +198,10 @@ fn amount(
     once: u64,
     loops: u64,
 ) -> u64 {
-    let size = target.size.unwrap_or(once);
+    let size = target.whole().unwrap_or(once);
     let checked = pattern.writes() && !matches!(r.raw("verify"), None | Some("0" | "null"));
     let checked = checked && !r.boolean("time_based", false);
-    let pass = pass_bytes(size, target.count, &pattern.block);
+    let pass = target.pass_bytes(&pattern.block).unwrap_or(once);
     // What the reads of a check read is a part of `io_size`, and passes are whole.
     if checked && once > size && pattern.goes_round {
         r.note_if(

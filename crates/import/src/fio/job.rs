@@ -11,9 +11,8 @@ use taillight_core::plan::{Access, AccessKind, BlockSize, MixPart, TargetPlan, V
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, OpKind, Result};
 
-use super::demand;
 use super::layout::{self, TargetLayout, WorkloadExtent};
-use super::pattern::OffsetOrder;
+use super::pattern::{OffsetOrder, SequentialRuns};
 use super::section::{ExitScope, JobSection};
 use super::target::FioEngine;
 use crate::ImportedJob;
@@ -49,7 +48,7 @@ pub fn job(
             let alone = group.len() == 1 && section.clones == 1;
             w.ends_run = (section.exits_all && !alone).then_some(true);
             if apart {
-                ends(section, workers, first_delay(group), &mut w);
+                ends(section, workers, group, &mut w);
             }
             w
         }));
@@ -206,16 +205,15 @@ fn run(
     wrong: &mut Vec<Error>,
 ) -> RunTable {
     let first = &group[0];
-    require_equal(group, "ramp_time", |s| &s.demand.ramp, wrong);
     if first_delay(group) > Span(0) {
         notes.push(
             "startdelay: the whole group begins later by it; here it begins at once".to_owned(),
         );
     }
-    if first.demand.ramp > Span(0) && group.iter().any(|s| s.demand.delay != first.demand.delay) {
-        let what = "sections that begin at different times (startdelay) have one ramp_time here";
-        let hint = "leave ramp_time out, or let them begin together";
-        wrong.push(Error::usage(what).with("at", &first.place).hint(hint));
+    if !begin_together(group) && group.iter().any(|s| s.demand.ramp > Span(0)) {
+        notes.push(
+            "startdelay, ramp_time: each section is measured from the end of its own ramp_time, as in fio".to_owned(),
+        );
     }
     if group.iter().any(|s| s.seed != first.seed) {
         let name = &first.name;
@@ -225,7 +223,7 @@ fn run(
         name: Some(name.to_owned()),
         seed: group.iter().find_map(|s| s.seed),
         duration: first.demand.end.runtime.filter(|_| end_together(group) || group.len() == 1),
-        warmup: Some(first.demand.ramp).filter(|ramp| *ramp > Span(0)),
+        warmup: Some(measured_from(group)).filter(|ramp| *ramp > Span(0)),
         // fio waits for a sync in the end however long it takes.
         drain_timeout: group.iter().any(|s| s.end_fsync).then_some(Span(3_600_000_000_000)),
         ..RunTable::default()
@@ -246,17 +244,35 @@ fn first_delay(group: &[JobSection]) -> Span {
     group.iter().map(|s| s.demand.delay).min().unwrap_or_default()
 }
 
+/// When a section is measured first, after the group begins: at the end of its ramp.
+fn measured_from(group: &[JobSection]) -> Span {
+    let first = first_delay(group).0;
+    let measured = group.iter().map(|s| s.demand.delay.0 - first + s.demand.ramp.0);
+    Span(measured.min().unwrap_or(0))
+}
+
+/// Whether all sections begin together, and are measured from the same time on.
+fn begin_together(group: &[JobSection]) -> bool {
+    let of = |s: &JobSection| (s.demand.delay, s.demand.ramp);
+    group.iter().all(|s| of(s) == of(&group[0]))
+}
+
 /// Whether all sections begin together and end after the same time, and only after it.
 fn end_together(group: &[JobSection]) -> bool {
-    let of = |s: &JobSection| (s.demand.delay, s.demand.end.runtime);
-    group.iter().all(|s| s.demand.end.time_based && of(s) == of(&group[0]))
+    let end = |s: &JobSection| s.demand.end.runtime;
+    begin_together(group)
+        && group.iter().all(|s| s.demand.end.time_based && end(s) == end(&group[0]))
 }
 
 /// Begin and end of a workload of a section that ends by itself.
-fn ends(section: &JobSection, workers: u32, first: Span, workload: &mut WorkloadTable) {
-    let end = &section.demand.end;
-    let delay = Span(section.demand.delay.0.saturating_sub(first.0));
+fn ends(section: &JobSection, workers: u32, group: &[JobSection], workload: &mut WorkloadTable) {
+    let (end, ramp) = (&section.demand.end, section.demand.ramp);
+    let begun = section.demand.delay.0.saturating_sub(first_delay(group).0);
+    let delay = Span(begun.saturating_add(ramp.0).saturating_sub(measured_from(group).0));
     workload.start_delay = Some(delay).filter(|delay| *delay > Span(0));
+    // Those that begin with the group have its warm-up.
+    workload.warmup = Some(ramp).filter(|_| begun > 0 || delay > Span(0));
+    workload.warmup = workload.warmup.filter(|ramp| *ramp > Span(0));
     workload.duration = end.runtime;
     if !end.time_based {
         workload.operations = operations(section, workers);
@@ -286,7 +302,8 @@ fn operations(section: &JobSection, clones: u32) -> Option<u64> {
 fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
     let clones = u64::from(clones);
     section.demand.end.bytes.map(|bytes| {
-        // A lap leaves out what lies between the blocks, and the section ends with it.
+        // A lap leaves out what lies between the blocks, and the section ends with it. With `io_size` it ends with
+        // the block that reaches that; so it does where reads and writes have laps of their own.
         if let (OffsetOrder::Strided(step), BlockSize::Fixed(ByteSize(block)), Some(size)) =
             (&section.pattern.order, &section.pattern.block, section.target.size)
         {
@@ -294,7 +311,8 @@ fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
             let last = (blocks - 1).saturating_mul(*step);
             // A step beyond the end leads back to the beginning (`get_next_seq_offset` of fio's io_u.c): a lap ends
             // the section only where its last block ends with the file, or the next one would not fit.
-            let all = match last + block < size && last.saturating_add(*step) >= size {
+            let by_bytes = last + block < size && last.saturating_add(*step) >= size;
+            let all = match by_bytes || section.demand.end.io_size || section.pattern.mix.len() > 1 {
                 true => bytes.div_ceil(*block),
                 false => blocks.saturating_mul((bytes / size.max(1)).max(1)),
             };
@@ -319,6 +337,9 @@ fn target(group: &[&JobSection], layout: &TargetLayout) -> TargetPlan {
     let mut options = spec.options.clone();
     if let Some(order) = read_ahead(group) {
         options.insert("read_ahead".to_owned(), order.into());
+    }
+    if layout.tail > 0 {
+        options.insert("tail".to_owned(), ByteSize(layout.tail).to_string().into());
     }
     if layout.files > 1 {
         options.insert("files".to_owned(), (layout.files as i64).into());
@@ -348,7 +369,8 @@ fn of_section(
         };
         let mut workload = workload(section, extent);
         workload.name = Some(unique_name(&name, taken));
-        workload.section = (extents.len() > 1).then(|| section.name.clone());
+        let several = (extents.len() > 1).then(|| section.name.clone());
+        workload.section = section.part_of.clone().or(several);
         (extent.workers, workload)
     };
     extents.iter().enumerate().map(one).collect()
@@ -379,6 +401,8 @@ fn workload(section: &JobSection, extent: &WorkloadExtent) -> WorkloadTable {
         end_fsync: section.end_fsync.then_some(true),
         payload: section.payload.clone(),
         cpus: Some(section.cpus.clone()).filter(|cpus| !cpus.is_empty()),
+        nice: section.priority.0,
+        io_priority: section.priority.1,
         ..WorkloadTable::default()
     }
 }
@@ -389,11 +413,10 @@ fn drop_cache(section: &JobSection) -> Option<ByteSize> {
     let (target, end) = (&section.target, &section.demand.end);
     let cached = target.engine != FioEngine::Null && !target.direct;
     let drops = target.options.get("cache").and_then(|v| v.as_str()) == Some("drop");
-    let more = end.time_based || end.operations.is_some() || end.bytes > target.size;
+    let more = end.time_based || end.operations.is_some() || end.bytes > target.whole();
     // Where blocks come in order, passes are counted and any size will do.
     let walks = section.pattern.order.walks();
-    let once =
-        target.size.map(|size| demand::pass_bytes(size, target.count, &section.pattern.block));
+    let once = target.pass_bytes(&section.pattern.block);
     let once = once.or(walks.then(|| section.pattern.block.max()));
     once.filter(|_| cached && drops && more && section.pattern.goes_round).map(ByteSize)
 }
@@ -423,11 +446,15 @@ fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
         OffsetOrder::Sequential => Access::from(AccessKind::Sequential),
         OffsetOrder::Reverse => Access::from(AccessKind::Reverse),
         OffsetOrder::Strided(step) => strided(*step),
-        // The files lie one behind another: the same place of the next file is as far away as a file is long.
-        OffsetOrder::InTurns => strided(extent.file),
+        OffsetOrder::Files(files) => Access { files: *files, ..AccessKind::Sequential.into() },
+        OffsetOrder::Walks(walks) => Access { walks: Some(*walks), ..AccessKind::Sequential.into() },
         OffsetOrder::Uniform { cover } => Access { cover: *cover, ..AccessKind::Random.into() },
         OffsetOrder::Skewed(table) => (**table).clone(),
     };
+    let runs = &section.pattern.runs;
+    (access.run_length, access.sequential_percent) = (runs.length, runs.percent.clone());
+    let walks = Some(section.target.walks).filter(|walks| *walks > 1 && *runs != SequentialRuns::default());
+    access.walks = access.walks.or(walks);
     // A step between blocks need not be a whole number of them.
     let step = match (&section.pattern.order, &section.pattern.block) {
         (OffsetOrder::Strided(step), BlockSize::Fixed(block)) if step % block.0.max(1) > 0 => {

@@ -21,8 +21,6 @@ const MOST_FILES: u64 = 65_535;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadExtent {
     pub workers: u32,
-    /// Bytes of each file in its extent.
-    pub file: u64,
     /// Start of its extent.
     pub offset: u64,
     /// Length of its extent; `None` = to the end of the target.
@@ -37,6 +35,8 @@ pub struct TargetLayout {
     /// Bytes, unless it is what exists.
     pub size: Option<u64>,
     pub files: u64,
+    /// Bytes at the end of each file that no block reaches.
+    pub tail: u64,
     /// What the files are called in the directory of that path; nothing where the path is the file, or for names of
     /// Taillight.
     pub names: Vec<String>,
@@ -107,7 +107,9 @@ pub fn layout(group: &[&JobSection], wrong: &mut Vec<Error>) -> TargetLayout {
     let mut layout = match &first.target.files {
         FilePlacement::Own(paths) => own_files(paths, group, wrong),
         FilePlacement::Named(path) => shared_file(Some(path), group, wrong),
-        FilePlacement::Several(paths) => shared_files(paths, group, wrong),
+        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
+            shared_files(paths, group, wrong)
+        }
         FilePlacement::None => shared_file(None, group, wrong),
     };
     for (section, extents) in group.iter().zip(&layout.extents) {
@@ -187,7 +189,6 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
             let times = if sliced { u64::from(section.clones) } else { 1 };
             vec![WorkloadExtent {
                 workers: section.clones,
-                file: 0,
                 offset: target.offset,
                 length: size.map(|s| s.saturating_mul(times)),
             }]
@@ -212,6 +213,7 @@ fn shared_file(path: Option<&str>, group: &[&JobSection], wrong: &mut Vec<Error>
         path: path.map(str::to_owned),
         size,
         files: 1,
+        tail: 0,
         names: Vec::new(),
         extents,
         notes,
@@ -238,14 +240,13 @@ fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>)
     }
     let total = sizes[0].saturating_mul(files);
     for section in group {
-        let mut list = match section.clones > 1 && section.pattern.order.walks() {
+        let list = match section.clones > 1 && section.pattern.order.walks() {
             true => each_clone(section, wrong, |_| (0, Some(total))),
             false => {
                 let workers = section.clones;
-                vec![WorkloadExtent { workers, file: 0, offset: 0, length: Some(total) }]
+                vec![WorkloadExtent { workers, offset: 0, length: Some(total) }]
             }
         };
-        list.iter_mut().for_each(|extent| extent.file = sizes[0]);
         note_shared_pass(section, &mut notes);
         extents.push(list);
     }
@@ -253,6 +254,7 @@ fn shared_files(paths: &[String], group: &[&JobSection], wrong: &mut Vec<Error>)
         path: Some(directory_of(&paths[0]).to_owned()),
         size: Some(total),
         files,
+        tail: tail(group, &sizes),
         names: names_of(paths).unwrap_or_default(),
         extents,
         notes,
@@ -287,7 +289,7 @@ fn each_clone(
     }
     let each = |clone| {
         let (offset, length) = extent(clone);
-        WorkloadExtent { workers: 1, file: 0, offset, length }
+        WorkloadExtent { workers: 1, offset, length }
     };
     (0..section.clones.min(MOST_WORKLOADS)).map(each).collect()
 }
@@ -303,7 +305,7 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
         let clones = u64::from(section.clones);
         let count = u64::from(section.target.count);
         let of_clone = size.saturating_mul(count);
-        extents.push(own_extents(section, at, (of_clone, *size), &mut notes, wrong));
+        extents.push(own_extents(section, at, of_clone, &mut notes, wrong));
         at = at.saturating_add(of_clone.saturating_mul(clones));
         files = files.saturating_add((size / common).saturating_mul(count * clones));
     }
@@ -346,7 +348,8 @@ fn own_files(paths: &[Vec<String>], group: &[&JobSection], wrong: &mut Vec<Error
         _ => at,
     };
     let names = names.filter(|_| files > 1).unwrap_or_default();
-    TargetLayout { path: Some(path), size: Some(size), files, names, extents, notes }
+    let tail = if files > 1 { tail(group, &sizes) } else { 0 };
+    TargetLayout { path: Some(path), size: Some(size), files, tail, names, extents, notes }
 }
 
 /// Bytes of the one file of a section, as fio lays it out.
@@ -378,18 +381,30 @@ fn file_size(section: &JobSection, notes: &mut Vec<String>, wrong: &mut Vec<Erro
     whole_blocks(section, each, notes).saturating_add(target.offset)
 }
 
-/// The workloads of a section whose clones have `of_clone` bytes each in files of `file`, the first at `begin`.
+/// What is left of each file, as fio lays it out, behind `sizes` of whole blocks; none where sections differ in it.
+fn tail(group: &[&JobSection], sizes: &[u64]) -> u64 {
+    let of = |(section, size): (&&JobSection, &u64)| {
+        let target = &section.target;
+        let each = target.size.unwrap_or(0) / u64::from(target.count);
+        target.file.unwrap_or(0).max(each.saturating_add(target.offset)).saturating_sub(*size)
+    };
+    let mut tails = group.iter().zip(sizes).map(of);
+    let first = tails.next().unwrap_or(0);
+    if tails.all(|tail| tail == first) { first } else { 0 }
+}
+
+/// The workloads of a section whose clones have `of_clone` bytes each, the first at `begin`.
 fn own_extents(
     section: &JobSection,
     begin: u64,
-    (of_clone, file): (u64, u64),
+    of_clone: u64,
     notes: &mut Vec<String>,
     wrong: &mut Vec<Error>,
 ) -> Vec<WorkloadExtent> {
     let offset = section.target.offset;
     let order = &section.pattern.order;
     let steps = !matches!(order, OffsetOrder::Uniform { .. } | OffsetOrder::Sequential);
-    let mut made = if (steps && section.clones > 1) || offset > 0 {
+    let made = if (steps && section.clones > 1) || offset > 0 {
         each_clone(section, wrong, |clone| {
             let from = begin + u64::from(clone) * of_clone + offset;
             (from, Some(of_clone.saturating_sub(offset)))
@@ -403,8 +418,7 @@ fn own_extents(
             ));
         }
         let length = Some(of_clone.saturating_mul(u64::from(section.clones)));
-        vec![WorkloadExtent { workers: section.clones, file: 0, offset: begin, length }]
+        vec![WorkloadExtent { workers: section.clones, offset: begin, length }]
     };
-    made.iter_mut().for_each(|extent| extent.file = file);
     made
 }

@@ -49,6 +49,26 @@ pub struct RawSection {
     pub lines: Vec<OptionLine>,
     /// How many of them `[global]` says.
     pub shared: usize,
+    /// How its jobs are numbered.
+    pub jobs: JobNumbers,
+}
+
+/// Numbers of the jobs of a section, which names of files hold: those of one directory of several are so far apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobNumbers {
+    pub first: u32,
+    /// From one to the next.
+    pub step: u32,
+}
+
+impl JobNumbers {
+    /// Of a section whose jobs are all in one place.
+    pub const ALL: JobNumbers = JobNumbers { first: 0, step: 1 };
+
+    /// Of the job at that place.
+    pub fn number(self, index: u32) -> u32 {
+        self.first.saturating_add(index.saturating_mul(self.step))
+    }
 }
 
 impl RawSection {
@@ -153,7 +173,8 @@ impl LineReader<'_, '_> {
         if self.own == Some(true) {
             let lines = self.global.clone();
             let (name, place, shared) = (name.to_owned(), place.to_owned(), lines.len());
-            self.sections.push(RawSection { name, place, lines, shared });
+            let jobs = JobNumbers::ALL;
+            self.sections.push(RawSection { name, place, lines, shared, jobs });
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ mod pattern;
 mod payload;
 mod read;
 mod section;
+mod spread;
 mod target;
 mod value;
 mod variables;
@@ -92,26 +93,46 @@ fn groups(
     wrong: &mut Vec<Error>,
 ) -> Vec<Vec<JobSection>> {
     let mut groups: Vec<Vec<JobSection>> = Vec::new();
-    for section in sections {
-        let section = section::section(section, around, made, wrong);
-        let (paths, count) = match &section.target.files {
-            FilePlacement::Named(path) => (std::slice::from_ref(path), 1),
-            FilePlacement::Several(paths) => (paths.as_slice(), u64::from(section.target.count)),
-            FilePlacement::Own(_) | FilePlacement::None => (&[][..], 1),
-        };
-        for path in paths.iter().filter(|_| section.target.size.is_some()) {
-            let size = section.target.size.unwrap_or(0) / count;
-            let bytes = made.entry(path.clone()).or_insert(0);
-            *bytes = section.target.offset.saturating_add(size).max(*bytes);
+    for written in sections {
+        let raw = spread::by_directory(written);
+        let split = raw.len() > 1;
+        let mut parts: Vec<JobSection> = Vec::new();
+        for (number, raw) in raw.iter().enumerate() {
+            let mut section = section::section(raw, around, made, wrong);
+            if split {
+                section.part_of = Some(section.name.clone());
+                section.name = format!("{}-{number}", section.name);
+            }
+            parts.extend(spread::by_device(section, around, wrong));
         }
         let before = groups.last().map_or(&[][..], Vec::as_slice);
-        let begins = begins_group(&section, before, wrong);
+        let begins = parts.first().is_none_or(|first| begins_group(first, before, wrong));
+        for section in &parts {
+            leaves(section, made);
+        }
         match groups.last_mut() {
-            Some(group) if !begins => group.push(section),
-            _ => groups.push(vec![section]),
+            Some(group) if !begins => group.extend(parts),
+            _ => groups.push(parts),
         }
     }
     groups
+}
+
+/// Notes the files that a section leaves, by path.
+fn leaves(section: &JobSection, made: &mut BTreeMap<String, u64>) {
+    let target = &section.target;
+    let paths: Vec<&String> = match &target.files {
+        FilePlacement::Named(path) => vec![path],
+        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => paths.iter().collect(),
+        FilePlacement::Own(paths) => paths.iter().flatten().collect(),
+        FilePlacement::None => return,
+    };
+    let Some(size) = target.size else { return };
+    let size = (size / u64::from(target.count)).saturating_add(target.offset);
+    for path in paths {
+        let bytes = made.entry(path.clone()).or_insert(0);
+        *bytes = target.file.unwrap_or(0).max(size).max(*bytes);
+    }
 }
 
 /// Complains of what has to be there before the first job and is not. Errors: `Usage` with all of it.
@@ -137,7 +158,9 @@ pub fn check_needs<'a>(needs: impl Iterator<Item = &'a Needed>) -> Result<()> {
 /// Whether a section runs after those of `group`, not beside them.
 fn begins_group(section: &JobSection, group: &[JobSection], wrong: &mut Vec<Error>) -> bool {
     match (&section.waits_for, group) {
-        (Some(name), [only]) if only.name == *name => return true,
+        (Some(name), [first, ..]) if group.iter().all(|s| s.is_called(name) && s.part_of == first.part_of) => {
+            return true;
+        }
         (Some(name), _) if !section.stonewall => {
             let what = format!(
                 "`wait_for` in [{}]: only [{name}] is waited for, while others run",

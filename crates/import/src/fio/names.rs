@@ -24,7 +24,9 @@ pub fn placement(
     let given: Vec<String> = given(r).iter().map(|name| within(name)).collect();
     match given.as_slice() {
         [] => {}
-        [one] => return FilePlacement::Named(one.clone()),
+        [first, more @ ..] if more.iter().all(|other| other == first) => {
+            return FilePlacement::Named(first.clone());
+        }
         _ => return several(r, given),
     }
     let section = &r.section().name;
@@ -33,7 +35,9 @@ pub fn placement(
         return FilePlacement::Named(section.clone());
     }
     let format = r.raw("filename_format").unwrap_or("$jobname.$jobnum.$filenum");
-    let named = |clone: u32, file: u32| within(&name(format, section, clone, file));
+    let jobs = r.section().jobs;
+    let named =
+        |clone: u32, file: u32| within(&name(format, section, jobs.number(clone), file));
     let own: Vec<Vec<String>> =
         (0..clones).map(|clone| (0..count).map(|file| named(clone, file)).collect()).collect();
     // Without the name of the section in them, files may be those of another section too.
@@ -60,27 +64,19 @@ pub fn given(r: &SectionReader<'_>) -> Vec<String> {
 
 /// Several files that are named: one target where they lie in one directory.
 fn several(r: &SectionReader<'_>, paths: Vec<String>) -> FilePlacement {
-    let device = |path: &&String| matches!((r.around.existing)(path), Some(Existing::Device(_)));
-    let elsewhere = |path: &&String| directory_of(path) != directory_of(&paths[0]);
+    let device = |path: &String| matches!((r.around.existing)(path), Some(Existing::Device(_)));
+    let elsewhere = |path: &String| directory_of(path) != directory_of(&paths[0]);
     let again = |(n, path): &(usize, &String)| paths[..*n].contains(path);
-    let what = if let Some(path) = paths.iter().find(device) {
-        format!(
-            "`{path}` is a device, and several of them, or with files, in turns cannot be expressed"
-        )
-    } else if let Some((_, path)) = paths.iter().enumerate().find(again) {
-        format!("`{path}` comes twice, which fio walks through twice at the same time")
-    } else if let Some(path) = paths.iter().find(elsewhere) {
-        format!(
-            "`{path}` lies in another directory than `{}`; in turns that cannot be expressed",
-            paths[0]
-        )
-    } else {
-        return FilePlacement::Several(paths);
-    };
-    let hint =
-        "make a section of each; paths of several `filename` lines, also of [global], add up";
-    r.wrong_but("filename", &what, hint, ());
-    FilePlacement::Several(paths)
+    if let Some((_, path)) = paths.iter().enumerate().find(again) {
+        let what = format!("`{path}` comes twice, which fio walks through twice at the same time");
+        let hint =
+            "make a section of each; paths of several `filename` lines, also of [global], add up";
+        r.wrong_but("filename", &what, hint, ());
+    }
+    match paths.iter().any(|path| device(path) || elsewhere(path)) {
+        true => FilePlacement::Apart(paths),
+        false => FilePlacement::Several(paths),
+    }
 }
 
 /// Where a file lies: `data/` of `data/a.0.0`, `./` without one.
@@ -92,10 +88,8 @@ pub fn directory_of(path: &str) -> &str {
 fn directory(r: &SectionReader<'_>) -> String {
     match r.value("directory", paths).as_deref() {
         None | Some([]) => String::new(),
-        Some([one]) => one.clone(),
-        Some(_) => {
-            r.wrong("directory", "several, among which fio shares out the jobs", String::new())
-        }
+        // Several are shared out before: see `spread`.
+        Some([first, ..]) => first.clone(),
     }
 }
 
@@ -108,7 +102,7 @@ fn name(format: &str, section: &str, clone: u32, file: u32) -> String {
 }
 
 /// fio separates several paths by colons; a backslash takes their meaning.
-fn paths(text: &str) -> Result<Vec<String>, String> {
+pub fn paths(text: &str) -> Result<Vec<String>, String> {
     if text == "-" {
         return Err("standard input and output cannot be measured".to_owned());
     }
@@ -133,9 +127,11 @@ pub fn needs(r: &SectionReader<'_>, files: &FilePlacement) -> Vec<Needed> {
             FilePlacement::Own(names) => names.iter().flatten().for_each(|path| {
                 need("allow_file_create", path.clone(), NeededKind::File);
             }),
-            FilePlacement::Several(paths) => paths.iter().for_each(|path| {
-                need("allow_file_create", path.clone(), NeededKind::File);
-            }),
+            FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
+                paths.iter().for_each(|path| {
+                    need("allow_file_create", path.clone(), NeededKind::File);
+                });
+            }
             FilePlacement::Named(path) => need("allow_file_create", path.clone(), NeededKind::File),
             FilePlacement::None => {}
         }

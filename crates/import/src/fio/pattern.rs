@@ -1,9 +1,11 @@
 //! What a section does: operations, block sizes, and which offsets.
 
+use std::collections::BTreeMap;
+
 use num_integer::gcd;
 use taillight_core::OpKind;
 use taillight_core::plan::{
-    Access, AccessKind, BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Zone,
+    Access, AccessKind, BlockSize, BlockSizePart, FileOrder, MixPart, SizeRange, SizeSpread, Zone,
 };
 use taillight_core::units::ByteSize;
 
@@ -20,8 +22,10 @@ pub enum OffsetOrder {
     Reverse,
     /// Ascending, with the starts of two blocks so far apart.
     Strided(u64),
-    /// The files of a job in turns, each in sequence.
-    InTurns,
+    /// The files of a job in turns, or drawn, each in sequence.
+    Files(FileOrder),
+    /// The same file so many times side by side, in turns.
+    Walks(u32),
     /// Drawn evenly.
     Uniform {
         /// Each block once a pass.
@@ -49,8 +53,19 @@ pub struct OffsetPattern {
     /// Offsets are multiples of this, when given.
     pub align: Option<u64>,
     pub order: OffsetOrder,
+    /// Operations in sequence between those that are drawn.
+    pub runs: SequentialRuns,
     /// fio begins anew when every block had its turn, and drops what it has cached of them.
     pub goes_round: bool,
+}
+
+/// Operations that go on where the last one ended, of a pattern that draws.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SequentialRuns {
+    /// So many follow each other from each place that is drawn: `randread:8`.
+    pub length: Option<u32>,
+    /// Percent of each kind (what `percentage_random` leaves).
+    pub percent: BTreeMap<OpKind, u32>,
 }
 
 impl OffsetPattern {
@@ -90,48 +105,50 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
     let directions = directions(&mix);
     let block = block(r, &mix);
     let align = align(r, &block, &directions, random);
-    let in_turns = count > 1 && !one_by_one(r, random);
-    let order = match (random, modifier) {
-        (true, modifier) => {
-            runs(r, modifier);
-            random_order(r, &block, align)
+    let files = file_order(r, count, random);
+    let walks = target::same_file(r);
+    let runs = match random {
+        true => runs(r, modifier, &mix, count),
+        false => {
+            r.note_if("percentage_random", "a sequence draws nothing, whatever it says, as in fio");
+            SequentialRuns::default()
         }
-        (false, "") if in_turns => OffsetOrder::InTurns,
+    };
+    let order = match (random, modifier) {
+        (true, _) => random_order(r, &block, align),
+        (false, "") if walks > 1 => OffsetOrder::Walks(walks),
+        (false, "") if count > 1 && files != FileOrder::Sequence => OffsetOrder::Files(files),
         (false, "") => OffsetOrder::Sequential,
         (false, modifier) => walk(r, modifier, &block),
     };
     if count > 1 && matches!(order, OffsetOrder::Reverse | OffsetOrder::Strided(_)) {
         r.wrong("nrfiles", "steps through several files in turns cannot be expressed", ());
     }
-    if order == OffsetOrder::InTurns && !matches!(block, BlockSize::Fixed(_)) {
-        r.wrong_but(
-            "nrfiles",
-            "fio goes round the files, which is expressed for blocks of one size only",
-            "write file_service_type=sequential, or nrfiles=1",
-            (),
-        );
-    }
     let goes_round =
         !random || (mapped(r, &block, align) && matches!(order, OffsetOrder::Uniform { .. }));
-    OffsetPattern { mix, block, align, order, goes_round }
+    OffsetPattern { mix, block, align, order, runs, goes_round }
 }
 
-/// Whether a job does its files one after the other; which comes next is otherwise taken in turns, for each I/O.
-fn one_by_one(r: &SectionReader<'_>, random: bool) -> bool {
+/// In which order a job goes over several files: which comes next is taken in turns, for each I/O, unless asked otherwise.
+fn file_order(r: &SectionReader<'_>, count: u32, random: bool) -> FileOrder {
     const NAME: &str = "file_service_type";
     let text = r.raw(NAME).unwrap_or("roundrobin");
     let (kind, each) = text.split_once(':').unwrap_or((text, "1"));
     let what = match (kind, random) {
+        _ if count == 1 => {
+            r.note_if(NAME, "a job has one file, of which it changes nothing");
+            return FileOrder::Sequence;
+        }
         // Which of the files is drawn with the block.
-        ("roundrobin" | "random", true) => return false,
-        ("roundrobin", false) if each == "1" => return false,
-        ("sequential", false) => return true,
-        ("roundrobin", false) => "so many blocks of each file in turns",
-        ("random", false) => "files that are drawn, each walked through in sequence",
+        ("roundrobin" | "random", true) => return FileOrder::Turns,
+        ("roundrobin", false) if each == "1" => return FileOrder::Turns,
+        ("random", false) if each == "1" => return FileOrder::Drawn,
+        ("sequential", false) => return FileOrder::Sequence,
+        ("roundrobin" | "random", false) => "so many blocks of each file in turns",
         ("sequential", true) => "blocks that are drawn, of one file after the other",
         _ => "some files more often than others",
     };
-    r.wrong(NAME, &format!("{what} cannot be expressed"), false)
+    r.wrong(NAME, &format!("{what} cannot be expressed"), FileOrder::Sequence)
 }
 
 /// What drawn offsets are multiples of, where it is not the one block size: `blockalign`, or else the smallest block.
@@ -176,13 +193,39 @@ fn own_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction])
     }
 }
 
-/// A random pattern that draws an offset for every n-th I/O only: `randread:8`.
-fn runs(r: &SectionReader<'_>, modifier: &str) {
-    let same = r.raw("rw_sequencer") == Some("identical");
-    if !matches!(modifier, "" | "1") {
-        let how = if same { "at one place" } else { "in sequence" };
-        r.wrong("rw", &format!("`:{modifier}` means so many I/Os {how} for each offset drawn, which cannot be expressed"), ());
+/// A random pattern that goes on in sequence: `randread:8` draws an offset for every eighth I/O, and
+/// `percentage_random` says which share of those is drawn (`get_next_block` of fio's io_u.c; tried with fio 3.33).
+fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> SequentialRuns {
+    let length = match modifier {
+        "" => None,
+        text => match text.parse::<u32>() {
+            Ok(n) if n > 0 => Some(n).filter(|n| *n > 1),
+            _ => r.wrong("rw", &format!("`:{text}` is no number of I/Os"), None),
+        },
+    };
+    if length.is_some() && r.raw("rw_sequencer") == Some("identical") {
+        let what = "so many I/Os at one place for each offset drawn, which cannot be expressed";
+        return r.wrong("rw_sequencer", what, SequentialRuns::default());
     }
+    let percent = |part: &MixPart| {
+        let direction = directions(std::slice::from_ref(part)).pop()?;
+        let random = r.value("percentage_random", |text| {
+            let given = value::for_direction(text, direction).map(value::integer).transpose()?;
+            u32::try_from(given.unwrap_or(100)).map_err(|_| "it is a percentage".to_owned())
+        })?;
+        match 100_u32.checked_sub(random) {
+            None => r.wrong("percentage_random", "it is a percentage", None),
+            Some(0) => None,
+            Some(rest) => Some((part.op, rest)),
+        }
+    };
+    let runs = SequentialRuns { length, percent: mix.iter().filter_map(percent).collect() };
+    if count > 1 && runs != SequentialRuns::default() {
+        let name = if runs.length.is_some() { "rw" } else { "percentage_random" };
+        let what = "fio goes on in each of several files by itself, which cannot be expressed";
+        return r.wrong_but(name, what, "write nrfiles=1", SequentialRuns::default());
+    }
+    runs
 }
 
 /// A sequence with a step between blocks: `read:8k` leaves 8k out, `read:-8k` with blocks of 4k goes back.

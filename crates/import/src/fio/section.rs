@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::plan::{Payload, PayloadKind, Sync};
+use taillight_core::plan::{IoClass, IoPriority, Payload, PayloadKind, Sync};
 use taillight_core::{Error, Percentile};
 
-use super::around::{Surroundings, shown};
+use super::around::{Existing, Surroundings, shown};
 use super::demand::{self, SectionDemand, SectionEnd};
 use super::lex::{OptionRow, RawSection};
 use super::pattern::{self, OffsetPattern};
 use super::payload;
 use super::read::SectionReader;
-use super::target::{self, FioEngine, TargetSpec};
+use super::target::{self, FilePlacement, FioEngine, TargetSpec};
 use super::value;
 
 /// Who ends with a section (`exit_what`).
@@ -31,6 +31,8 @@ pub enum ExitScope {
 pub struct JobSection {
     /// What fio calls it in its output.
     pub name: String,
+    /// Of a part of a section its name, which `name` adds a number to.
+    pub part_of: Option<String>,
     /// Its heading, which files are named by.
     pub heading: String,
     /// File and line of its heading.
@@ -63,6 +65,8 @@ pub struct JobSection {
     pub verify: bool,
     /// CPUs of the workers.
     pub cpus: Vec<u32>,
+    /// Nice value and I/O priority of the workers.
+    pub priority: (Option<i32>, Option<IoPriority>),
     /// Seed, when every run is to be the same.
     pub seed: Option<u64>,
     /// Percentiles of the report.
@@ -71,6 +75,13 @@ pub struct JobSection {
     pub options: Vec<OptionRow>,
     /// What a reader should know.
     pub notes: Vec<String>,
+}
+
+impl JobSection {
+    /// Whether fio calls it so.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.part_of.as_deref().unwrap_or(&self.name) == name
+    }
 }
 
 /// Understands a section. What is wrong in it goes to `wrong`; `made`: bytes of the files that sections before
@@ -102,10 +113,12 @@ pub fn section(
             "in fio reads and writes walk through the file apart; here they share one walk",
         );
     }
-    created_on_open(&r, &pattern);
+    created_on_open(&r, &pattern, &target, made);
+    opened_again(&r, &target);
     unlinked(&r, &demand.end, &target);
     let section = JobSection {
         name: section.shown().to_owned(),
+        part_of: None,
         heading: section.name.clone(),
         place: section.place.clone(),
         stonewall: r.boolean("stonewall", false),
@@ -121,6 +134,7 @@ pub fn section(
         payload: payload(&r, &pattern),
         verify: verify(&r, &pattern),
         cpus: cpus(&r, clones),
+        priority: priority(&r),
         seed: seed(&r),
         percentiles: percentiles(&r),
         target,
@@ -146,21 +160,57 @@ fn exit_scope(r: &SectionReader<'_>) -> ExitScope {
 /// Jobs of one section.
 const MOST_CLONES: u32 = 4096;
 
-/// `create_on_open`: a file that is only written is made by opening it, here as well.
-fn created_on_open(r: &SectionReader<'_>, pattern: &OffsetPattern) {
-    if !r.boolean("create_on_open", false) {
+/// `create_on_open`: a file that is only written is made by opening it, here as well. One that is read has to be there:
+/// fio lays none out, and fails at the first read of an empty one.
+fn created_on_open(
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    target: &TargetSpec,
+    made: &BTreeMap<String, u64>,
+) {
+    const NAME: &str = "create_on_open";
+    if !r.boolean(NAME, false) {
         return;
     }
-    match pattern.reads() {
-        true => {
-            let what =
-                "a file that is read is filled before the run here; fio would read an empty one";
-            r.wrong("create_on_open", what, ());
+    if !pattern.reads() {
+        let what = "a file that is only written grows as it is written, here too";
+        return r.note_if(NAME, what);
+    }
+    let paths: Vec<&String> = match &target.files {
+        FilePlacement::Own(paths) => paths.iter().flatten().collect(),
+        FilePlacement::Named(path) => vec![path],
+        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => paths.iter().collect(),
+        FilePlacement::None => return,
+    };
+    let needed = target.size.unwrap_or(1) / u64::from(target.count) + target.offset;
+    let holds = |path: &&String| {
+        let there = (r.around.existing)(path).and_then(Existing::size);
+        there.max(made.get(*path).copied()) >= Some(needed.max(1))
+    };
+    match paths.iter().find(|path| !holds(path)) {
+        Some(path) => {
+            let what = format!(
+                "`{path}` is read and does not hold {}: fio makes an empty file and fails",
+                shown(needed)
+            );
+            r.wrong_but(NAME, &what, "take the line out: files that are read are filled before the run", ());
         }
-        false => r.note_if(
-            "create_on_open",
-            "a file that is only written grows as it is written, here too",
-        ),
+        None => r.note_if(NAME, "the file that is read is there, so that nothing is made"),
+    }
+}
+
+/// `nrfiles` of one name.
+fn opened_again(r: &SectionReader<'_>, target: &TargetSpec) {
+    if target.walks > 1 {
+        let name = if r.line("filename").is_some() { "filename" } else { "nrfiles" };
+        r.note_if(
+            name,
+            &format!(
+                "all are the same file (paths of [global] and of the section add up), so that a job goes over it {} \
+                 times side by side, as in fio; where blocks are drawn, one pass after the other",
+                target.walks
+            ),
+        );
     }
 }
 
@@ -170,7 +220,7 @@ fn unlinked(r: &SectionReader<'_>, end: &SectionEnd, target: &TargetSpec) {
     if !r.boolean(NAME, false) {
         return;
     }
-    match end.time_based || end.bytes > target.size {
+    match end.time_based || end.bytes > target.whole() {
         true => r.wrong(NAME, "files that are deleted between two passes cannot be expressed", ()),
         false => r.note_if(NAME, "there is one pass, after which fio deletes nothing either"),
     }
@@ -238,7 +288,7 @@ fn end_fsync(
     for name in &asked {
         if !pattern.writes() {
             r.note_if(name, "nothing is written, so nothing is synced, in fio as here");
-        } else if (!end.time_based && end.bytes > target.size)
+        } else if (!end.time_based && end.bytes > target.whole())
             || (end.time_based && target.count > 1)
         {
             let what = "fio syncs each time it has gone over its files; more than one pass cannot be expressed";
@@ -401,6 +451,29 @@ fn cpus(r: &SectionReader<'_>, clones: u32) -> Vec<u32> {
         );
     }
     cpus
+}
+
+/// `nice`, and the priority of all I/O: `prioclass` and `prio` (0, none of a class, is what the process has).
+fn priority(r: &SectionReader<'_>) -> (Option<i32>, Option<IoPriority>) {
+    let nice = r.value("nice", |t| t.trim().parse().map_err(|_| "it is from -20 to 19".to_owned()));
+    let nice = match nice {
+        Some(nice) if !(-20..=19).contains(&nice) => r.wrong("nice", "it is from -20 to 19", None),
+        nice => nice.filter(|nice| *nice != 0),
+    };
+    let level = match r.small_integer("prio").unwrap_or(0) {
+        level @ 0..=7 => level as u8,
+        _ => r.wrong("prio", "it is from 0, the highest, to 7", 0),
+    };
+    let class = match (r.small_integer("prioclass"), r.line("prio")) {
+        (Some(1), _) => Some(IoClass::Realtime),
+        (Some(2), _) | (None | Some(0), Some(_)) => Some(IoClass::BestEffort),
+        (Some(3), _) => Some(IoClass::Idle),
+        (None | Some(0), None) => None,
+        (Some(_), _) => r.wrong("prioclass", "it is from 0 to 3", None),
+    };
+    // The idle class has no levels.
+    let level = if class == Some(IoClass::Idle) { 0 } else { level };
+    (nice, class.map(|class| IoPriority { class, level }))
 }
 
 /// fio repeats its random numbers by default; a fixed seed does the same.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::plan::BlockSize;
+
 use super::around::{Existing, shown};
+use super::demand;
 use super::names;
 use super::read::SectionReader;
 use super::value::{self, Amount};
@@ -34,6 +37,8 @@ pub enum FilePlacement {
     Named(String),
     /// Several files of one directory, which all clones share.
     Several(Vec<String>),
+    /// Several devices, or files of several directories, which all clones share.
+    Apart(Vec<String>),
     /// No file at all.
     None,
 }
@@ -45,6 +50,8 @@ pub struct TargetSpec {
     pub files: FilePlacement,
     /// Files of each clone.
     pub count: u32,
+    /// How often each clone opens its one file, and goes over it each time.
+    pub walks: u32,
     /// Bytes of each clone; `None` = all there is.
     pub size: Option<u64>,
     /// Bytes of each file, where `filesize` says so.
@@ -60,6 +67,19 @@ pub struct TargetSpec {
     pub options: toml::Table,
     /// What has to be there before the run, as fio asks.
     pub needs: Vec<Needed>,
+}
+
+impl TargetSpec {
+    /// Bytes of one pass over all that a clone goes over, in such blocks.
+    pub fn pass_bytes(&self, block: &BlockSize) -> Option<u64> {
+        let once = demand::pass_bytes(self.size?, self.count, block);
+        Some(once.saturating_mul(u64::from(self.walks)))
+    }
+
+    /// Bytes of all that a clone goes over in one pass.
+    pub fn whole(&self) -> Option<u64> {
+        self.size.map(|size| size.saturating_mul(u64::from(self.walks)))
+    }
 }
 
 /// Something that has to be there before a run.
@@ -82,11 +102,28 @@ pub enum NeededKind {
     Directory,
 }
 
-/// Files of each job: those that are named, else `nrfiles`.
+/// Files of each job: those that are named, else `nrfiles`; one where all are the same.
 pub fn file_count(r: &SectionReader<'_>) -> u32 {
     match names::given(r).len() {
+        _ if same_file(r) > 1 => 1,
         0 => r.small_integer("nrfiles").unwrap_or(1).max(1),
         named => u32::try_from(named).unwrap_or(u32::MAX),
+    }
+}
+
+/// How often a job opens its one file: `nrfiles`, where `filename_format` calls all of them the same, or so often as
+/// `filename` names it, in `[global]` and again in the section. fio goes over each by itself (fio 3.33).
+pub fn same_file(r: &SectionReader<'_>) -> u32 {
+    let given = names::given(r);
+    let format = r.line("filename_format").and_then(|l| l.value.as_deref());
+    match given.as_slice() {
+        [] if format.is_some_and(|format| !format.contains("$filenum")) => {
+            r.small_integer("nrfiles").unwrap_or(1).max(1)
+        }
+        [first, more @ ..] if more.iter().all(|other| other == first) => {
+            u32::try_from(given.len()).unwrap_or(u32::MAX)
+        }
+        _ => 1,
     }
 }
 
@@ -109,11 +146,13 @@ pub fn target(
     if matches!(files, FilePlacement::Named(_)) && count == 1 {
         r.note_if("nrfiles", "it changes nothing beside filename, in fio as here");
     }
+    scheduler(r, &files);
     let needs = names::needs(r, &files);
     let mut spec = TargetSpec {
         engine,
         files,
         count,
+        walks: same_file(r),
         size: None,
         file: None,
         offset: 0,
@@ -145,17 +184,14 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     // A share of what filesize says is the whole file.
     spec.file = filesize.filter(|_| !percent(r, "size"));
     let several = filesize.map(|f| f.saturating_mul(u64::from(spec.count)));
-    let named = match &spec.files {
-        FilePlacement::Named(path) => Some(path),
-        _ => None,
-    };
+    let named = matches!(spec.files, FilePlacement::Named(_) | FilePlacement::Apart(_));
     let bytes_of = |path: &String| {
         let existing = (r.around.existing)(path).and_then(Existing::size);
         existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
     };
     let there = match &spec.files {
         FilePlacement::Named(path) => bytes_of(path),
-        FilePlacement::Several(paths) => {
+        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
             let sizes: Vec<Option<u64>> = paths.iter().map(bytes_of).collect();
             let equal = sizes.iter().all(|size| *size == sizes[0]);
             if !equal && r.line("size").is_none() && filesize.is_none() {
@@ -163,7 +199,14 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
             }
             sizes.into_iter().try_fold(0, |sum, size| size.filter(|_| equal).map(|size| sum + size))
         }
-        FilePlacement::Own(_) | FilePlacement::None => None,
+        // Of files that are there already: those of each clone.
+        FilePlacement::Own(paths) => {
+            let first = paths.first().and_then(|paths| paths.first()).and_then(bytes_of);
+            let equal = || paths.iter().flatten().all(|path| bytes_of(path) == first);
+            let there = first.filter(|_| r.line("size").is_none() && filesize.is_none() && equal());
+            there.map(|bytes| bytes.saturating_mul(u64::from(spec.count)))
+        }
+        FilePlacement::None => None,
     };
     let whole = several.or(there);
     // Shares begin at the next block and end with the last whole one, as in fio.
@@ -171,9 +214,15 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     let down = |share: u64| share / block.max(1) * block;
     spec.offset = part_of(r, "offset", whole, up).unwrap_or(0);
     spec.increment = part_of(r, "offset_increment", whole, up).unwrap_or(0);
-    let rest = whole.map(|whole| whole.saturating_sub(spec.offset)).filter(|rest| *rest > 0);
+    let rest = whole.filter(|_| !r.boolean("file_append", false));
+    let rest = rest.map(|whole| whole.saturating_sub(spec.offset)).filter(|rest| *rest > 0);
+    append(r, spec, there);
+    filled(r, spec);
     // Of a file or device that is there, size=0 is all of it.
-    let asked = part_of(r, "size", whole, down).filter(|size| *size > 0 || named.is_none());
+    // Given in bytes it is that of all files together.
+    let shared = if percent(r, "size") { 1 } else { u64::from(spec.walks) };
+    let asked = part_of(r, "size", whole, down).map(|size| size / shared);
+    let asked = asked.filter(|size| *size > 0 || !named);
     spec.size = match (asked, rest) {
         (Some(size), Some(rest)) if percent(r, "size") => Some(size.min(rest)),
         (Some(size), _) => Some(size),
@@ -194,10 +243,71 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     if spec.offset > 0 && spec.count > 1 {
         r.wrong("offset", "an offset in each of several files cannot be expressed", ());
     }
-    if spec.size == Some(0) || (spec.size.is_none() && named.is_none()) {
+    if spec.size == Some(0) || (spec.size.is_none() && !named) {
         let hint = "fio refuses this too: write size=1g, or name an existing file";
         r.wrong_but("size", "no size is given", hint, ());
         spec.size = Some(0);
+    }
+}
+
+/// `file_append`: what is written comes behind what is there.
+fn append(r: &SectionReader<'_>, spec: &mut TargetSpec, there: Option<u64>) {
+    const NAME: &str = "file_append";
+    if !r.boolean(NAME, false) {
+        return;
+    }
+    if spec.count > 1 || spec.walks > 1 {
+        r.wrong(NAME, "behind what is there in each of several files cannot be expressed", ());
+    }
+    if let Some(there) = there {
+        r.note_if(NAME, &format!("it begins behind the {} that are there", shown(there)));
+        spec.offset = spec.offset.saturating_add(there);
+    }
+}
+
+/// `fill_device`: writes until nothing fits any more. A device is full at its end.
+fn filled(r: &SectionReader<'_>, spec: &TargetSpec) {
+    const NAME: &str = "fill_device";
+    if !r.boolean(NAME, false) {
+        return;
+    }
+    let device = match &spec.files {
+        FilePlacement::Named(path) => matches!((r.around.existing)(path), Some(Existing::Device(_))),
+        _ => false,
+    };
+    match device && r.line("size").is_none() {
+        true => r.note_if(NAME, "the device is full at its end"),
+        false => r.wrong_but(
+            NAME,
+            "a file that grows until the file system is full cannot be expressed",
+            "give a size, or name a device without one",
+            (),
+        ),
+    }
+}
+
+/// `ioscheduler`: fio sets it, here it has to be set already.
+fn scheduler(r: &SectionReader<'_>, files: &FilePlacement) {
+    const NAME: &str = "ioscheduler";
+    let Some(asked) = r.raw(NAME) else { return };
+    let paths: &[String] = match files {
+        FilePlacement::Named(path) => std::slice::from_ref(path),
+        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => paths,
+        FilePlacement::Own(_) | FilePlacement::None => &[],
+    };
+    let has = |path: &String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let text = (r.around.text)(&format!("/sys/class/block/{name}/queue/scheduler"));
+        text.is_ok_and(|text| text.contains(&format!("[{asked}]")))
+    };
+    match !paths.is_empty() && paths.iter().all(has) {
+        true => r.note_if(NAME, "the device has this scheduler"),
+        false => r.wrong_but(
+            NAME,
+            &format!("the device is not known to have the scheduler `{asked}`, which Taillight does not change"),
+            "take the line out; set it in /sys/block/DEVICE/queue/scheduler before the run",
+            (),
+        ),
     }
 }
 

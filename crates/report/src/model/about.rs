@@ -1,6 +1,6 @@
 //! A run's plan in one line, for people.
 
-use taillight_core::plan::{BlockSize, Sync, TargetPlan, WorkloadPlan};
+use taillight_core::plan::{BlockSize, FileOrder, Sync, TargetPlan, WorkloadPlan};
 use taillight_core::units::readable::{MOST_FOREIGN, bounded};
 use taillight_rundir::Manifest;
 
@@ -126,7 +126,20 @@ pub(crate) fn access(plan: &WorkloadPlan) -> String {
     if plan.trace.is_some() {
         return "replayed".to_owned();
     }
-    format!("{:?}", plan.access.kind).to_lowercase()
+    let a = &plan.access;
+    let mut text = format!("{:?}", a.kind).to_lowercase();
+    text.extend(a.run_length.map(|run| format!(" runs of {run}")));
+    if !a.sequential_percent.is_empty() {
+        let each = a.sequential_percent.iter();
+        let each = each.map(|(op, percent)| format!("{percent} % of {}s", op.name()));
+        text.push_str(&format!(" ({} in sequence)", each.collect::<Vec<_>>().join(", ")));
+    }
+    match a.files {
+        FileOrder::Sequence => text.extend(a.walks.map(|n| format!(" {n} times side by side"))),
+        FileOrder::Turns => text.push_str(" over files in turns"),
+        FileOrder::Drawn => text.push_str(" over files drawn"),
+    }
+    text
 }
 
 fn workers(n: u32) -> String {

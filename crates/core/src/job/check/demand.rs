@@ -95,6 +95,18 @@ fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
         "it is over before the last workers of the ramp join",
         "make it longer, or the ramp shorter",
     )?;
+    need(
+        w.warmup.is_none_or(|own| own.0 <= run.warmup.0.saturating_add(w.start_delay.0)),
+        &format!("{path}.warmup"),
+        "it would begin before the run: its warm-up is longer than that of the run and start_delay together",
+        "make it shorter, or run.warmup longer",
+    )?;
+    need(
+        w.nice.is_none_or(|nice| (-20..=19).contains(&nice)),
+        &format!("{path}.nice"),
+        "it is not between -20 and 19",
+        "larger is nicer to others",
+    )?;
     let delay = format!("{path}.start_delay");
     need(
         w.start_delay.0 == 0 || w.access.kind != AccessKind::Follow,

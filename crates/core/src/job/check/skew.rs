@@ -1,7 +1,7 @@
 //! Parameters of skewed access: each belongs to one pattern and has a range.
 
 use super::{Checked, need};
-use crate::plan::{Access, AccessKind};
+use crate::plan::{Access, AccessKind, FileOrder};
 
 /// Everything about the parameters of `access`.
 pub(super) fn skew(a: &Access, path: &str) -> Checked {
@@ -63,7 +63,41 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
             "0.5 is the middle of the space",
         )?;
     }
-    zones(a, &field("zones"))
+    zones(a, &field("zones"))?;
+    runs(a, &field)
+}
+
+/// Operations in sequence among drawn ones, and several walks in order.
+fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
+    let some = a.run_length.is_some() || !a.sequential_percent.is_empty();
+    let name = if a.run_length.is_some() { "run_length" } else { "sequential_percent" };
+    need(
+        !some || a.kind.draws(),
+        &field(name),
+        "access in order is a sequence already",
+        "leave it out, or use a pattern that draws, like random",
+    )?;
+    need(
+        a.run_length != Some(0) && a.sequential_percent.values().all(|percent| *percent <= 100),
+        &field(name),
+        "it is zero, or above 100 percent",
+        "write run_length = 8, or sequential_percent = { read = 90 }",
+    )?;
+    let walks = a.walks.is_some() || a.files != FileOrder::Sequence;
+    need(
+        !walks
+            || a.kind == AccessKind::Sequential
+            || (some && a.files == FileOrder::Sequence),
+        &field(if a.walks.is_some() { "walks" } else { "files" }),
+        "only sequential access has it, and walks those with operations in sequence",
+        "use kind = \"sequential\", or leave it out",
+    )?;
+    need(
+        a.walks.is_none_or(|walks| walks > 0 && a.files == FileOrder::Sequence),
+        &field("walks"),
+        "it is zero, or there are files in turns as well",
+        "give walks or files, not both",
+    )
 }
 
 fn zones(a: &Access, path: &str) -> Checked {

@@ -20,6 +20,13 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
     by_op(w, &field("block_size"))?;
     access(&w.access, &w.block_size, &field("access"))?;
     skew::skew(&w.access, &field("access"))?;
+    let runs = w.access.run_length.is_some() || !w.access.sequential_percent.is_empty();
+    need(
+        w.keys.is_none() || !(runs || w.access.walks.is_some()),
+        &field("access"),
+        "runs and walks are of offsets, and this driver is addressed by key",
+        "leave run_length, sequential_percent and walks out",
+    )?;
     demand::demand(w, run, path)?;
     data::data(w, path)
 }

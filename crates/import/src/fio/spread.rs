@@ -1,0 +1,102 @@
+//! Sections of which fio shares out something: jobs among several directories, I/Os among several devices. Each part
+//! becomes a section of its own, with a target of its own, that runs beside the others.
+
+use taillight_core::Error;
+use taillight_core::plan::BlockSize;
+
+use super::around::{Existing, Surroundings};
+use super::lex::{JobNumbers, OptionLine, RawSection};
+use super::names;
+use super::section::JobSection;
+use super::target::FilePlacement;
+
+/// The parts of a section by its directories: its first job has the first one, the next one the second, and round
+/// again (`make_filename` of fio's init.c; tried with fio 3.33).
+pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
+    let line = |name: &str| section.line(name);
+    let text = |name: &str| line(name).and_then(|l| l.value.as_deref());
+    let dirs = text("directory").and_then(|text| names::paths(text).ok()).unwrap_or_default();
+    let jobs = text("numjobs").map_or(Some(1), |text| text.parse::<u32>().ok());
+    let (Some(place), Some(jobs)) = (line("directory").filter(|_| dirs.len() > 1), jobs) else {
+        return vec![section.clone()];
+    };
+    let step = u32::try_from(dirs.len()).unwrap_or(u32::MAX);
+    let part = |(first, dir): (u32, &String)| {
+        let more = |name: &'static str, value: String| OptionLine {
+            name,
+            value: Some(value),
+            ..place.clone()
+        };
+        let mut part = section.clone();
+        part.lines.push(more("directory", dir.replace(':', "\\:")));
+        part.lines.push(more("numjobs", (jobs - first).div_ceil(step).to_string()));
+        part.jobs = JobNumbers { first, step };
+        part
+    };
+    (0..jobs).zip(&dirs).map(part).collect()
+}
+
+/// The parts of a section by its devices, among which a job takes turns: what is in flight is shared out evenly.
+pub fn by_device(
+    section: JobSection,
+    around: &Surroundings<'_>,
+    wrong: &mut Vec<Error>,
+) -> Vec<JobSection> {
+    let FilePlacement::Apart(paths) = &section.target.files else {
+        return vec![section];
+    };
+    let count = paths.len() as u64;
+    let mut bad = |what: &str, hint: &str| {
+        let what = format!("`filename` in [{}]: {what}", section.name);
+        wrong.push(Error::usage(what).with("at", &section.place).hint(hint.to_owned()));
+    };
+    let (demand, end) = (&section.demand, &section.demand.end);
+    let whole = |n: Option<u64>| n.is_none_or(|n| n.is_multiple_of(count));
+    if !u64::from(section.depth).is_multiple_of(count) {
+        let what = format!(
+            "of {count} devices or directories one after the other is asked, with {} in flight, which cannot be expressed",
+            section.depth
+        );
+        bad(&what, "make a section of each, or give an iodepth that divides by their number");
+    } else if demand.think.is_some() || !whole(demand.rate.map(|r| r.amount)) || !whole(end.operations) {
+        let what = "pauses, and a rate or number_ios that does not divide, cannot be shared out among devices";
+        bad(what, "make a section of each");
+    }
+    let dir = |path: &String| names::directory_of(path).to_owned();
+    let device = |path: &String| matches!((around.existing)(path), Some(Existing::Device(_)));
+    let again = |(n, path): (usize, &String)| {
+        !device(path) && paths[..n].iter().any(|other| !device(other) && dir(other) == dir(path))
+    };
+    if paths.iter().enumerate().any(again) {
+        bad("some of several directories hold more than one file", "make a section of each");
+    }
+    if !matches!(section.pattern.block, BlockSize::Fixed(_)) && section.target.size.is_none() {
+        bad("blocks of several sizes on several devices need a size", "write size=1g");
+    }
+    let part = |(number, path): (usize, &String)| {
+        let mut part = section.clone();
+        part.part_of = Some(section.name.clone());
+        part.name = format!("{}-{number}", section.name);
+        part.depth = (u64::from(section.depth) / count).max(1) as u32;
+        part.target.files = FilePlacement::Named(path.clone());
+        part.target.count = 1;
+        part.target.size = section.target.size.map(|size| size / count);
+        let end = &mut part.demand.end;
+        (end.bytes, end.operations) = (end.bytes.map(|n| n / count), end.operations.map(|n| n / count));
+        if let Some(rate) = &mut part.demand.rate {
+            rate.amount /= count;
+        }
+        if number > 0 {
+            (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
+            part.target.needs.clear();
+        }
+        part
+    };
+    let mut parts: Vec<JobSection> = paths.iter().enumerate().map(part).collect();
+    parts[0].notes.push(format!(
+        "[{}]: of its {count} devices or directories each has a workload of its own, with an equal share of what is in \
+         flight; in fio a job goes round them, so that a slow one holds the others up",
+        section.name
+    ));
+    parts
+}

@@ -46,7 +46,6 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("filename=a:b:a", vec!["`a` comes twice"]),
         ("filename=a/f\nfilename=b/f", vec!["of 2 devices or directories one after the other"]),
         ("filename=a/f:b/f:b/g", vec!["hold more than one file"]),
-        ("rw=randread:8\nnrfiles=2", vec!["goes on in each of several files by itself"]),
         ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
         ("rw=randread:x", vec!["`:x` is no number of I/Os"]),
         ("rw=randread\npercentage_random=101", vec!["it is a percentage"]),
@@ -55,7 +54,7 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("prio=8", vec!["from 0, the highest, to 7"]),
         ("prioclass=4", vec!["`prioclass`", "from 0 to 3"]),
         ("nice=20", vec!["from -20 to 19"]),
-        ("file_append=1\nnrfiles=2", vec!["behind what is there in each of several files"]),
+        ("file_append=1\nnrfiles=2", vec!["one job that writes one file in order, once"]),
         (
             "rw=read\ncreate_on_open=1",
             vec!["`a.0.0` is read and does not hold 64MiB", "makes an empty file and fails"],
@@ -77,7 +76,6 @@ fn paths_ends_and_cpus_without_equivalent() {
 #[test]
 fn options_without_equivalent() {
     for (lines, parts) in [
-        ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
         (
             "rw=write\nend_syncfs=1",
             vec!["`end_syncfs`", "sync of the whole file system", "a.fio:4"],

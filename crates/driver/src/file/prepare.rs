@@ -54,7 +54,8 @@ pub fn prepare(
         let blocks = found.existing.as_ref().map_or(0, ExistingFile::allocated);
         let writes = asked.needs.writes && !preparation.fills();
         allocates |= writes && (*preparation == FilePreparation::Truncate || blocks < file_size);
-        held.push(take_over(found, *preparation, file_size, &mut made, asked)?);
+        let whole = file_size.saturating_add(asked.options.tail.0);
+        held.push(take_over(found, *preparation, whole, &mut made, asked)?);
         new += u32::from(is_new);
         reused += u32::from(!is_new);
     }

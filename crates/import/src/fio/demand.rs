@@ -214,7 +214,8 @@ fn amount(
         };
         return passes.saturating_mul(pass);
     }
-    let pass = Some(pass).filter(|_| pattern.goes_round);
+    // Reads and writes in order go on apart, and neither is at its end when both together have done the amount.
+    let pass = Some(pass).filter(|_| pattern.goes_round && !pattern.mixed_sequence());
     // A lap of steps leaves out what lies between the blocks; laps are counted where the job is made.
     let steps = matches!(pattern.order, OffsetOrder::Strided(_));
     match &pattern.block {

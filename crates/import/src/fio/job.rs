@@ -453,7 +453,9 @@ fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
     };
     let runs = &section.pattern.runs;
     (access.run_length, access.sequential_percent) = (runs.length, runs.percent.clone());
-    let walks = Some(section.target.walks).filter(|walks| *walks > 1 && *runs != SequentialRuns::default());
+    // Where blocks are drawn, those that go on have a place in each file.
+    let places = section.target.walks.max(section.target.count);
+    let walks = Some(places).filter(|n| *n > 1 && *runs != SequentialRuns::default());
     access.walks = access.walks.or(walks);
     // A step between blocks need not be a whole number of them.
     let step = match (&section.pattern.order, &section.pattern.block) {

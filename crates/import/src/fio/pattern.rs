@@ -195,7 +195,12 @@ fn own_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction])
 
 /// A random pattern that goes on in sequence: `randread:8` draws an offset for every eighth I/O, and
 /// `percentage_random` says which share of those is drawn (`get_next_block` of fio's io_u.c; tried with fio 3.33).
-fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> SequentialRuns {
+fn runs(
+    r: &SectionReader<'_>,
+    modifier: &str,
+    mix: &[MixPart],
+    count: u32,
+) -> SequentialRuns {
     let length = match modifier {
         "" => None,
         text => match text.parse::<u32>() {
@@ -220,10 +225,13 @@ fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> S
         }
     };
     let runs = SequentialRuns { length, percent: mix.iter().filter_map(percent).collect() };
+    let name = if runs.length.is_some() { "rw" } else { "percentage_random" };
     if count > 1 && runs != SequentialRuns::default() {
-        let name = if runs.length.is_some() { "rw" } else { "percentage_random" };
-        let what = "fio goes on in each of several files by itself, which cannot be expressed";
-        return r.wrong_but(name, what, "write nrfiles=1", SequentialRuns::default());
+        r.note_if(
+            name,
+            "as many sequences go on side by side as a job has files, each from a place that is drawn in any of them; \
+             in fio each stays in its file",
+        );
     }
     runs
 }

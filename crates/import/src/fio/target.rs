@@ -256,8 +256,12 @@ fn append(r: &SectionReader<'_>, spec: &mut TargetSpec, there: Option<u64>) {
     if !r.boolean(NAME, false) {
         return;
     }
-    if spec.count > 1 || spec.walks > 1 {
-        r.wrong(NAME, "behind what is there in each of several files cannot be expressed", ());
+    let loops = r.integer("loops").is_some_and(|n| n > 1) || r.line("io_size").is_some();
+    let jobs = r.small_integer("numjobs").is_some_and(|n| n > 1);
+    let plain = r.raw("rw") == Some("write") && r.line("offset").is_none();
+    if spec.count > 1 || spec.walks > 1 || loops || jobs || !plain {
+        let what = "only one job that writes one file in order, once, is expressed behind what is there";
+        r.wrong(NAME, what, ());
     }
     if let Some(there) = there {
         r.note_if(NAME, &format!("it begins behind the {} that are there", shown(there)));

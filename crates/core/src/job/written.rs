@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
-    Before, CapturePlan, GatePlan, IoPriority, Keys, Payload, QosPlan, ReplayPlan, Scan, SearchPlan,
-    Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkerRamp,
+    Before, CapturePlan, GatePlan, IoPriority, Keys, Payload, QosPlan, ReplayPlan, Scan,
+    SearchPlan, Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};

@@ -34,7 +34,8 @@ impl fmt::Display for IoPriority {
 impl FromStr for IoPriority {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let fail = || format!("`{text}` is no I/O priority; write realtime:0, best-effort:4 or idle");
+        let fail =
+            || format!("`{text}` is no I/O priority; write realtime:0, best-effort:4 or idle");
         let (class, level) = text.split_once(':').unwrap_or((text, ""));
         let class = match class {
             "realtime" => IoClass::Realtime,

@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::absent;
-use super::{Access, Arrival, IoPriority, Keys, Payload, ReplayPlan, Scan, Think, Values, WorkerRamp};
+use super::{
+    Access, Arrival, IoPriority, Keys, Payload, ReplayPlan, Scan, Think, Values, WorkerRamp,
+};
 use crate::op::{OpKind, SyncKind};
 use crate::units::{ByteSize, Span, as_text};
 

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use taillight_core::plan::{
-    Access, AccessKind, Arrival, BlockSize, CaptureMode, Payload, PayloadKind, Plan, SizeSpread,
-    Sync, TraceMode, VerifyMode, WorkloadPlan,
+    Access, AccessKind, Arrival, BlockSize, CaptureMode, FileOrder, IoClass, Payload, PayloadKind,
+    Plan, SizeSpread, Sync, TraceMode, VerifyMode, WorkloadPlan,
 };
 use taillight_core::units::{RateUnit, Span};
 use taillight_core::{Error, OpKind, Result};
@@ -179,7 +179,10 @@ fn own_end(plan: &Plan, w: &WorkloadPlan, out: &mut SectionText) {
     if own.is_some() || counted {
         out.set("time_based", u8::from(!counted));
     }
-    if w.start_delay > Span(0) && plan.run.warmup > Span(0) {
+    if w.warmup.is_some() {
+        out.lacks("warmup", "fio begins each section at its startdelay, and warms up after it");
+    }
+    if w.start_delay > Span(0) && plan.run.warmup > Span(0) && w.warmup.is_none() {
         out.lacks("start_delay", "fio warms up after it, here the run does before");
     }
     if let Some(n) = w.operations {
@@ -287,6 +290,7 @@ fn workload(
     if w.ramp.is_some() {
         out.lacks("ramp", "all jobs of a section begin together");
     }
+    priority(w, out);
     if !w.measured {
         out.lacks("measured", "fio measures every section");
     }
@@ -294,6 +298,22 @@ fn workload(
         out.cannot("end_to_end", "fio does not measure from the writer's stamp");
     }
     Ok(())
+}
+
+/// Nice value and I/O priority of the workers.
+fn priority(w: &WorkloadPlan, out: &mut SectionText) {
+    if let Some(nice) = w.nice {
+        out.set("nice", nice);
+    }
+    if let Some(io) = w.io_priority {
+        let class = match io.class {
+            IoClass::Realtime => 1,
+            IoClass::BestEffort => 2,
+            IoClass::Idle => 3,
+        };
+        out.set("prioclass", class);
+        out.set("prio", io.level);
+    }
 }
 
 /// `rw` and the share of reads in percent, if there are reads and writes.
@@ -325,7 +345,8 @@ fn mix(w: &WorkloadPlan, out: &mut SectionText) -> Result<Option<u64>> {
         ("rw", false) => "rw".to_owned(),
         _ => format!("{prefix}{word}"),
     };
-    out.set("rw", kind);
+    let run = w.access.run_length.map_or(String::new(), |n| format!(":{n}"));
+    out.set("rw", format!("{kind}{run}"));
     if word != "rw" {
         return Ok(None);
     }
@@ -382,7 +403,26 @@ fn access(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
         let each: Vec<String> = sizes.iter().map(|of| step(of).to_string()).collect();
         out.set("blockalign", each.join(","));
     }
+    in_sequence(a, target, out);
     export_target::extent(w, target, out);
+}
+
+/// Operations in sequence between drawn ones, and walks side by side.
+fn in_sequence(a: &Access, target: &ExportTarget, out: &mut SectionText) {
+    if !a.sequential_percent.is_empty() {
+        let random = |op| 100 - a.sequential_percent.get(&op).copied().unwrap_or(0).min(100);
+        let each = [OpKind::Read, OpKind::Write, OpKind::Trim].map(|op| random(op).to_string());
+        out.set("percentage_random", each.join(","));
+    }
+    if a.walks.is_some() {
+        out.cannot(
+            "access.walks",
+            "fio walks side by side only over a file that it opens as often",
+        );
+    }
+    if a.files == FileOrder::Turns && target.files > 1 {
+        out.set("file_service_type", "roundrobin");
+    }
 }
 
 fn zoned(a: &Access, out: &mut SectionText) -> Option<String> {

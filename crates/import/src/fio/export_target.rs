@@ -9,7 +9,7 @@ use super::target::RING_SWITCHES;
 /// What sections need to know of the target.
 pub(super) struct ExportTarget {
     /// Files; an extent can be said of one only.
-    files: u64,
+    pub(super) files: u64,
     /// Bytes, if the plan says.
     size: Option<u64>,
     /// The page cache is in the way, and dropped before the run.
@@ -127,7 +127,7 @@ pub(super) fn extent(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionT
         if !whole {
             out.lacks("access", "an extent over several files; fio would cut each of them");
         }
-        if a.kind == AccessKind::Sequential {
+        if a.kind == AccessKind::Sequential && a.files.is_sequence() {
             out.lacks("access", "fio goes through the files in its own order");
         }
         if let Some(size) = target.size {

@@ -312,7 +312,8 @@ fn bytes(section: &JobSection, clones: u32) -> Option<ByteSize> {
             // A step beyond the end leads back to the beginning (`get_next_seq_offset` of fio's io_u.c): a lap ends
             // the section only where its last block ends with the file, or the next one would not fit.
             let by_bytes = last + block < size && last.saturating_add(*step) >= size;
-            let all = match by_bytes || section.demand.end.io_size || section.pattern.mix.len() > 1 {
+            let all = match by_bytes || section.demand.end.io_size || section.pattern.mix.len() > 1
+            {
                 true => bytes.div_ceil(*block),
                 false => blocks.saturating_mul((bytes / size.max(1)).max(1)),
             };
@@ -447,7 +448,9 @@ fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
         OffsetOrder::Reverse => Access::from(AccessKind::Reverse),
         OffsetOrder::Strided(step) => strided(*step),
         OffsetOrder::Files(files) => Access { files: *files, ..AccessKind::Sequential.into() },
-        OffsetOrder::Walks(walks) => Access { walks: Some(*walks), ..AccessKind::Sequential.into() },
+        OffsetOrder::Walks(walks) => {
+            Access { walks: Some(*walks), ..AccessKind::Sequential.into() }
+        }
         OffsetOrder::Uniform { cover } => Access { cover: *cover, ..AccessKind::Random.into() },
         OffsetOrder::Skewed(table) => (**table).clone(),
     };

@@ -404,7 +404,7 @@ fn own_extents(
     let offset = section.target.offset;
     let order = &section.pattern.order;
     let steps = !matches!(order, OffsetOrder::Uniform { .. } | OffsetOrder::Sequential);
-    let made = if (steps && section.clones > 1) || offset > 0 {
+    if (steps && section.clones > 1) || offset > 0 {
         each_clone(section, wrong, |clone| {
             let from = begin + u64::from(clone) * of_clone + offset;
             (from, Some(of_clone.saturating_sub(offset)))
@@ -419,6 +419,5 @@ fn own_extents(
         }
         let length = Some(of_clone.saturating_mul(u64::from(section.clones)));
         vec![WorkloadExtent { workers: section.clones, offset: begin, length }]
-    };
-    made
+    }
 }

@@ -158,7 +158,9 @@ pub fn check_needs<'a>(needs: impl Iterator<Item = &'a Needed>) -> Result<()> {
 /// Whether a section runs after those of `group`, not beside them.
 fn begins_group(section: &JobSection, group: &[JobSection], wrong: &mut Vec<Error>) -> bool {
     match (&section.waits_for, group) {
-        (Some(name), [first, ..]) if group.iter().all(|s| s.is_called(name) && s.part_of == first.part_of) => {
+        (Some(name), [first, ..])
+            if group.iter().all(|s| s.is_called(name) && s.part_of == first.part_of) =>
+        {
             return true;
         }
         (Some(name), _) if !section.stonewall => {

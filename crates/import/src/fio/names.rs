@@ -36,8 +36,7 @@ pub fn placement(
     }
     let format = r.raw("filename_format").unwrap_or("$jobname.$jobnum.$filenum");
     let jobs = r.section().jobs;
-    let named =
-        |clone: u32, file: u32| within(&name(format, section, jobs.number(clone), file));
+    let named = |clone: u32, file: u32| within(&name(format, section, jobs.number(clone), file));
     let own: Vec<Vec<String>> =
         (0..clones).map(|clone| (0..count).map(|file| named(clone, file)).collect()).collect();
     // Without the name of the section in them, files may be those of another section too.

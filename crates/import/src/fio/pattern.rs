@@ -195,12 +195,7 @@ fn own_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction])
 
 /// A random pattern that goes on in sequence: `randread:8` draws an offset for every eighth I/O, and
 /// `percentage_random` says which share of those is drawn (`get_next_block` of fio's io_u.c; tried with fio 3.33).
-fn runs(
-    r: &SectionReader<'_>,
-    modifier: &str,
-    mix: &[MixPart],
-    count: u32,
-) -> SequentialRuns {
+fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> SequentialRuns {
     let length = match modifier {
         "" => None,
         text => match text.parse::<u32>() {

@@ -193,7 +193,12 @@ fn created_on_open(
                 "`{path}` is read and does not hold {}: fio makes an empty file and fails",
                 shown(needed)
             );
-            r.wrong_but(NAME, &what, "take the line out: files that are read are filled before the run", ());
+            r.wrong_but(
+                NAME,
+                &what,
+                "take the line out: files that are read are filled before the run",
+                (),
+            );
         }
         None => r.note_if(NAME, "the file that is read is there, so that nothing is made"),
     }

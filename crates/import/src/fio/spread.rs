@@ -58,7 +58,10 @@ pub fn by_device(
             section.depth
         );
         bad(&what, "make a section of each, or give an iodepth that divides by their number");
-    } else if demand.think.is_some() || !whole(demand.rate.map(|r| r.amount)) || !whole(end.operations) {
+    } else if demand.think.is_some()
+        || !whole(demand.rate.map(|r| r.amount))
+        || !whole(end.operations)
+    {
         let what = "pauses, and a rate or number_ios that does not divide, cannot be shared out among devices";
         bad(what, "make a section of each");
     }
@@ -82,7 +85,8 @@ pub fn by_device(
         part.target.count = 1;
         part.target.size = section.target.size.map(|size| size / count);
         let end = &mut part.demand.end;
-        (end.bytes, end.operations) = (end.bytes.map(|n| n / count), end.operations.map(|n| n / count));
+        (end.bytes, end.operations) =
+            (end.bytes.map(|n| n / count), end.operations.map(|n| n / count));
         if let Some(rate) = &mut part.demand.rate {
             rate.amount /= count;
         }

@@ -185,29 +185,7 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     spec.file = filesize.filter(|_| !percent(r, "size"));
     let several = filesize.map(|f| f.saturating_mul(u64::from(spec.count)));
     let named = matches!(spec.files, FilePlacement::Named(_) | FilePlacement::Apart(_));
-    let bytes_of = |path: &String| {
-        let existing = (r.around.existing)(path).and_then(Existing::size);
-        existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
-    };
-    let there = match &spec.files {
-        FilePlacement::Named(path) => bytes_of(path),
-        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
-            let sizes: Vec<Option<u64>> = paths.iter().map(bytes_of).collect();
-            let equal = sizes.iter().all(|size| *size == sizes[0]);
-            if !equal && r.line("size").is_none() && filesize.is_none() {
-                r.wrong("filename", "files of different sizes in turns cannot be expressed", ());
-            }
-            sizes.into_iter().try_fold(0, |sum, size| size.filter(|_| equal).map(|size| sum + size))
-        }
-        // Of files that are there already: those of each clone.
-        FilePlacement::Own(paths) => {
-            let first = paths.first().and_then(|paths| paths.first()).and_then(bytes_of);
-            let equal = || paths.iter().flatten().all(|path| bytes_of(path) == first);
-            let there = first.filter(|_| r.line("size").is_none() && filesize.is_none() && equal());
-            there.map(|bytes| bytes.saturating_mul(u64::from(spec.count)))
-        }
-        FilePlacement::None => None,
-    };
+    let there = there(r, spec, made, filesize.is_some());
     let whole = several.or(there);
     // Shares begin at the next block and end with the last whole one, as in fio.
     let up = |share: u64| share.div_ceil(block.max(1)).saturating_mul(block);
@@ -250,6 +228,39 @@ fn extent(r: &SectionReader<'_>, spec: &mut TargetSpec, block: u64, made: &BTree
     }
 }
 
+/// Bytes of each clone in files and devices that are there, or that sections before leave (`made`); `sized`: `filesize`
+/// says how large each is.
+fn there(
+    r: &SectionReader<'_>,
+    spec: &TargetSpec,
+    made: &BTreeMap<String, u64>,
+    sized: bool,
+) -> Option<u64> {
+    let bytes_of = |path: &String| {
+        let existing = (r.around.existing)(path).and_then(Existing::size);
+        existing.filter(|bytes| *bytes > 0).max(made.get(path).copied())
+    };
+    match &spec.files {
+        FilePlacement::Named(path) => bytes_of(path),
+        FilePlacement::Several(paths) | FilePlacement::Apart(paths) => {
+            let sizes: Vec<Option<u64>> = paths.iter().map(bytes_of).collect();
+            let equal = sizes.iter().all(|size| *size == sizes[0]);
+            if !equal && r.line("size").is_none() && !sized {
+                r.wrong("filename", "files of different sizes in turns cannot be expressed", ());
+            }
+            sizes.into_iter().try_fold(0, |sum, size| size.filter(|_| equal).map(|size| sum + size))
+        }
+        // Of files that are there already: those of each clone.
+        FilePlacement::Own(paths) => {
+            let first = paths.first().and_then(|paths| paths.first()).and_then(bytes_of);
+            let equal = || paths.iter().flatten().all(|path| bytes_of(path) == first);
+            let there = first.filter(|_| r.line("size").is_none() && !sized && equal());
+            there.map(|bytes| bytes.saturating_mul(u64::from(spec.count)))
+        }
+        FilePlacement::None => None,
+    }
+}
+
 /// `file_append`: what is written comes behind what is there.
 fn append(r: &SectionReader<'_>, spec: &mut TargetSpec, there: Option<u64>) {
     const NAME: &str = "file_append";
@@ -260,7 +271,8 @@ fn append(r: &SectionReader<'_>, spec: &mut TargetSpec, there: Option<u64>) {
     let jobs = r.small_integer("numjobs").is_some_and(|n| n > 1);
     let plain = r.raw("rw") == Some("write") && r.line("offset").is_none();
     if spec.count > 1 || spec.walks > 1 || loops || jobs || !plain {
-        let what = "only one job that writes one file in order, once, is expressed behind what is there";
+        let what =
+            "only one job that writes one file in order, once, is expressed behind what is there";
         r.wrong(NAME, what, ());
     }
     if let Some(there) = there {
@@ -276,7 +288,9 @@ fn filled(r: &SectionReader<'_>, spec: &TargetSpec) {
         return;
     }
     let device = match &spec.files {
-        FilePlacement::Named(path) => matches!((r.around.existing)(path), Some(Existing::Device(_))),
+        FilePlacement::Named(path) => {
+            matches!((r.around.existing)(path), Some(Existing::Device(_)))
+        }
         _ => false,
     };
     match device && r.line("size").is_none() {

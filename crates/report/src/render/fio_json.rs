@@ -67,7 +67,8 @@ fn job(
 /// write, nobody counted whose blocks they were.
 fn checked(reads: &mut Value, plan: &WorkloadPlan, of: &Summary, writers: usize) {
     let writes = plan.mix.iter().any(|part| part.op == OpKind::Write);
-    let Some(verify) = of.verify.as_ref().filter(|v| v.pass.is_some() && writes && writers == 1) else {
+    let Some(verify) = of.verify.as_ref().filter(|v| v.pass.is_some() && writes && writers == 1)
+    else {
         return;
     };
     let bytes = verify.checked.saturating_mul(verify.block);

@@ -85,9 +85,7 @@ fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
     )?;
     let walks = a.walks.is_some() || a.files != FileOrder::Sequence;
     need(
-        !walks
-            || a.kind == AccessKind::Sequential
-            || (some && a.files == FileOrder::Sequence),
+        !walks || a.kind == AccessKind::Sequential || (some && a.files == FileOrder::Sequence),
         &field(if a.walks.is_some() { "walks" } else { "files" }),
         "only sequential access has it, and walks those with operations in sequence",
         "use kind = \"sequential\", or leave it out",

@@ -45,7 +45,10 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("unlink_each_loop=1\nloops=2", vec!["deleted between two passes"]),
         ("filename=a:b:a", vec!["`a` comes twice"]),
         ("filename=a/f\nfilename=b/f", vec!["of 2 devices or directories one after the other"]),
-        ("filename=a/f:b/f:b/g", vec!["hold more than one file"]),
+        (
+            "filename=a/f:b/f\ndirect=1\nioengine=io_uring\niodepth=4\nthinktime=5",
+            vec!["pauses, and a rate", "cannot be shared out among devices"],
+        ),
         ("rw=randread:8\nrw_sequencer=identical", vec!["at one place"]),
         ("rw=randread:x", vec!["`:x` is no number of I/Os"]),
         ("rw=randread\npercentage_random=101", vec!["it is a percentage"]),
@@ -239,15 +242,6 @@ fn meanings_that_are_easily_missed() {
         ("rw=read:-8k", "access = \"reverse\""),
         ("rw=read:8k", "kind = \"strided\", stride = \"12KiB\""),
         ("rw=read:8k", "bytes = \"21848KiB\""),
-        ("nrfiles=4\nrw=write", "files = \"turns\""),
-        ("nrfiles=4\nfile_service_type=random", "files = \"drawn\""),
-        ("nrfiles=4\nbssplit=4k/50:8k/50", "files = \"turns\""),
-        ("nrfiles=4\nfilename_format=f$jobnum", "walks = 4"),
-        ("filename=f\nfilename=f", "walks = 2"),
-        ("rw=randread:8", "run_length = 8"),
-        ("rw=randrw\npercentage_random=9,27,", "sequential_percent = { read = 91, write = 73 }"),
-        ("prioclass=3\nnice=5", "nice = 5\nio_priority = \"idle\""),
-        ("prio=2", "io_priority = \"best-effort:2\""),
         ("direct=1\niodepth_batch=4\nioengine=libaio", "submit_batch = 4"),
         ("rw=write\nbuffer_pattern=12345", "pattern = \"0x3930\""),
         ("filename=f\noffset=1k", "align = \"1KiB\", offset = \"1KiB\""),
@@ -285,6 +279,24 @@ fn meanings_that_are_easily_missed() {
         ("filename=/dev/sd\\:x", "path = \"/dev/sd:x\""),
         ("offset=16m\nfilename=f", "offset = \"16MiB\", length = \"64MiB\""),
         ("bs=3k", "bytes at the end are no whole block"),
+    ] {
+        let text = toml(lines);
+        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
+    }
+}
+
+#[test]
+fn sequences_among_drawn_blocks_files_in_turns_and_priorities() {
+    for (lines, part) in [
+        ("nrfiles=4\nrw=write", "files = \"turns\""),
+        ("nrfiles=4\nfile_service_type=random", "files = \"drawn\""),
+        ("nrfiles=4\nbssplit=4k/50:8k/50", "files = \"turns\""),
+        ("nrfiles=4\nfilename_format=f$jobnum", "walks = 4"),
+        ("filename=f\nfilename=f", "walks = 2"),
+        ("rw=randread:8", "run_length = 8"),
+        ("rw=randrw\npercentage_random=9,27,", "sequential_percent = { read = 91, write = 73 }"),
+        ("prioclass=3\nnice=5", "nice = 5\nio_priority = \"idle\""),
+        ("prio=2", "io_priority = \"best-effort:2\""),
     ] {
         let text = toml(lines);
         assert!(text.contains(part), "{lines}: no {part} in\n{text}");

@@ -103,7 +103,7 @@ fn groups(
                 section.part_of = Some(section.name.clone());
                 section.name = format!("{}-{number}", section.name);
             }
-            parts.extend(spread::by_device(section, around, wrong));
+            parts.extend(spread::by_device(section, wrong));
         }
         let before = groups.last().map_or(&[][..], Vec::as_slice);
         let begins = parts.first().is_none_or(|first| begins_group(first, before, wrong));

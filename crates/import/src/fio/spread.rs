@@ -4,7 +4,6 @@
 use taillight_core::Error;
 use taillight_core::plan::BlockSize;
 
-use super::around::{Existing, Surroundings};
 use super::lex::{JobNumbers, OptionLine, RawSection};
 use super::names;
 use super::section::JobSection;
@@ -37,11 +36,7 @@ pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
 }
 
 /// The parts of a section by its devices, among which a job takes turns: what is in flight is shared out evenly.
-pub fn by_device(
-    section: JobSection,
-    around: &Surroundings<'_>,
-    wrong: &mut Vec<Error>,
-) -> Vec<JobSection> {
+pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection> {
     let FilePlacement::Apart(paths) = &section.target.files else {
         return vec![section];
     };
@@ -64,14 +59,6 @@ pub fn by_device(
     {
         let what = "pauses, and a rate or number_ios that does not divide, cannot be shared out among devices";
         bad(what, "make a section of each");
-    }
-    let dir = |path: &String| names::directory_of(path).to_owned();
-    let device = |path: &String| matches!((around.existing)(path), Some(Existing::Device(_)));
-    let again = |(n, path): (usize, &String)| {
-        !device(path) && paths[..n].iter().any(|other| !device(other) && dir(other) == dir(path))
-    };
-    if paths.iter().enumerate().any(again) {
-        bad("some of several directories hold more than one file", "make a section of each");
     }
     if !matches!(section.pattern.block, BlockSize::Fixed(_)) && section.target.size.is_none() {
         bad("blocks of several sizes on several devices need a size", "write size=1g");

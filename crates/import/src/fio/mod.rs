@@ -102,8 +102,11 @@ fn groups(
             if split {
                 section.part_of = Some(section.name.clone());
                 section.name = format!("{}-{number}", section.name);
+                let cpus = section.cpus.len().max(1);
+                section.cpus.rotate_left(number % cpus);
             }
-            parts.extend(spread::by_device(section, wrong));
+            let devices = spread::by_device(section, wrong);
+            parts.extend(devices.into_iter().flat_map(spread::by_job));
         }
         let before = groups.last().map_or(&[][..], Vec::as_slice);
         let begins = parts.first().is_none_or(|first| begins_group(first, before, wrong));

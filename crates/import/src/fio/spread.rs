@@ -35,6 +35,37 @@ pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
     (0..jobs).zip(&dirs).map(part).collect()
 }
 
+/// The parts of a section whose jobs have files of one name in directories of their own
+/// (`filename_format=$jobname.$jobnum/$filenum`): one for each job.
+pub fn by_job(section: JobSection) -> Vec<JobSection> {
+    let FilePlacement::Own(paths) = &section.target.files else {
+        return vec![section];
+    };
+    let dir = |files: &Vec<String>| files.first().map(|path| names::directory_of(path).to_owned());
+    let apart = paths.iter().any(|files| dir(files) != dir(&paths[0]));
+    if !apart || section.verify || section.clones > MOST_PARTS {
+        return vec![section];
+    }
+    let part = |(number, files): (usize, &Vec<String>)| {
+        let mut part = section.clone();
+        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
+        part.name = format!("{}-{number}", section.name);
+        part.clones = 1;
+        let cpus = part.cpus.len().max(1);
+        part.cpus.rotate_left(number % cpus);
+        part.target.files = FilePlacement::Own(vec![files.clone()]);
+        if number > 0 {
+            (part.stonewall, part.waits_for, part.notes, part.options) = Default::default();
+            part.target.needs.clear();
+        }
+        part
+    };
+    paths.iter().enumerate().map(part).collect()
+}
+
+/// Targets that one section may become.
+const MOST_PARTS: u32 = 128;
+
 /// The parts of a section by its devices, among which a job takes turns: what is in flight is shared out evenly.
 pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection> {
     let FilePlacement::Apart(paths) = &section.target.files else {
@@ -65,7 +96,7 @@ pub fn by_device(section: JobSection, wrong: &mut Vec<Error>) -> Vec<JobSection>
     }
     let part = |(number, path): (usize, &String)| {
         let mut part = section.clone();
-        part.part_of = Some(section.name.clone());
+        part.part_of = section.part_of.clone().or(Some(section.name.clone()));
         part.name = format!("{}-{number}", section.name);
         part.depth = (u64::from(section.depth) / count).max(1) as u32;
         part.target.files = FilePlacement::Named(path.clone());

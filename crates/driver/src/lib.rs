@@ -17,6 +17,7 @@ pub mod ownership;
 mod path_error;
 mod patience;
 pub mod plugin;
+mod priority;
 pub mod process;
 pub mod registry;
 #[cfg(feature = "s3")]
@@ -30,4 +31,5 @@ pub use contract::{
     AdminAction, BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc,
     Session, SessionSpec, Submitted, Target, VirtualTime,
 };
+pub use priority::io_priority;
 pub use registry::{DRIVERS, bind, find, named};

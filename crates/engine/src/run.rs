@@ -9,7 +9,6 @@ mod launch;
 mod samples;
 mod setup;
 mod streams;
-mod sys;
 mod threads;
 mod verify;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use taillight_core::probe::Probes;
 use taillight_core::{Error, MonoClock, Result};
-use taillight_driver::Target;
+use taillight_driver::{Target, io_priority};
 
 use super::ending::{gave_up, loaded};
 use super::launch::{PhaseNotifier, RunContext, SharedParts, build_worker, probe_seat, timeline};
@@ -190,7 +190,7 @@ fn prioritise(spec: &WorkerSpec) -> Result<()> {
         rustix::process::setpriority_process(None, nice)
             .map_err(|e| refused("nice value", e.into()))?;
     }
-    io.map_or(Ok(()), |io| super::sys::io_priority(io).map_err(|e| refused("I/O priority", e)))
+    io.map_or(Ok(()), |io| io_priority(io).map_err(|e| refused("I/O priority", e)))
 }
 
 /// A sleep of the collector that is longer than an interval and this was no sleep of its own.

@@ -12,7 +12,7 @@ use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, OpKind, Result};
 
 use super::layout::{self, TargetLayout, WorkloadExtent};
-use super::pattern::{OffsetOrder, SequentialRuns};
+use super::pattern::{DrawnRuns, OffsetOrder};
 use super::section::{ExitScope, JobSection};
 use super::target::FioEngine;
 use crate::ImportedJob;
@@ -458,7 +458,7 @@ fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
     (access.run_length, access.sequential_percent) = (runs.length, runs.percent.clone());
     // Where blocks are drawn, those that go on have a place in each file.
     let places = section.target.walks.max(section.target.count);
-    let walks = Some(places).filter(|n| *n > 1 && *runs != SequentialRuns::default());
+    let walks = Some(places).filter(|n| *n > 1 && *runs != DrawnRuns::default());
     access.walks = access.walks.or(walks);
     // A step between blocks need not be a whole number of them.
     let step = match (&section.pattern.order, &section.pattern.block) {

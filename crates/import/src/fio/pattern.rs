@@ -54,14 +54,14 @@ pub struct OffsetPattern {
     pub align: Option<u64>,
     pub order: OffsetOrder,
     /// Operations in sequence between those that are drawn.
-    pub runs: SequentialRuns,
+    pub runs: DrawnRuns,
     /// fio begins anew when every block had its turn, and drops what it has cached of them.
     pub goes_round: bool,
 }
 
 /// Operations that go on where the last one ended, of a pattern that draws.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct SequentialRuns {
+pub struct DrawnRuns {
     /// So many follow each other from each place that is drawn: `randread:8`.
     pub length: Option<u32>,
     /// Percent of each kind (what `percentage_random` leaves).
@@ -111,7 +111,7 @@ pub fn pattern(r: &SectionReader<'_>) -> OffsetPattern {
         true => runs(r, modifier, &mix, count),
         false => {
             r.note_if("percentage_random", "a sequence draws nothing, whatever it says, as in fio");
-            SequentialRuns::default()
+            DrawnRuns::default()
         }
     };
     let order = match (random, modifier) {
@@ -195,7 +195,7 @@ fn own_align(r: &SectionReader<'_>, block: &BlockSize, directions: &[Direction])
 
 /// A random pattern that goes on in sequence: `randread:8` draws an offset for every eighth I/O, and
 /// `percentage_random` says which share of those is drawn (`get_next_block` of fio's io_u.c; tried with fio 3.33).
-fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> SequentialRuns {
+fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> DrawnRuns {
     let length = match modifier {
         "" => None,
         text => match text.parse::<u32>() {
@@ -205,7 +205,7 @@ fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> S
     };
     if length.is_some() && r.raw("rw_sequencer") == Some("identical") {
         let what = "so many I/Os at one place for each offset drawn, which cannot be expressed";
-        return r.wrong("rw_sequencer", what, SequentialRuns::default());
+        return r.wrong("rw_sequencer", what, DrawnRuns::default());
     }
     let percent = |part: &MixPart| {
         let direction = directions(std::slice::from_ref(part)).pop()?;
@@ -219,9 +219,9 @@ fn runs(r: &SectionReader<'_>, modifier: &str, mix: &[MixPart], count: u32) -> S
             Some(rest) => Some((part.op, rest)),
         }
     };
-    let runs = SequentialRuns { length, percent: mix.iter().filter_map(percent).collect() };
+    let runs = DrawnRuns { length, percent: mix.iter().filter_map(percent).collect() };
     let name = if runs.length.is_some() { "rw" } else { "percentage_random" };
-    if count > 1 && runs != SequentialRuns::default() {
+    if count > 1 && runs != DrawnRuns::default() {
         r.note_if(
             name,
             "as many sequences go on side by side as a job has files, each from a place that is drawn in any of them; \

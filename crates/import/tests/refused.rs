@@ -32,6 +32,7 @@ fn a_mix_that_rates_decide_is_told() {
 #[test]
 fn paths_ends_and_cpus_without_equivalent() {
     for (lines, parts) in [
+        ("rw=write\nend_fsync=1\nloops=2", vec!["`end_fsync`", "more than one pass", "a.fio:4"]),
         (
             "exitall\n[b]\nsize=1m\nnew_group",
             vec!["`exitall` in [a]", "exit_what=stonewall", "a.fio:1"],
@@ -54,6 +55,7 @@ fn paths_ends_and_cpus_without_equivalent() {
         ("rw=randread\npercentage_random=101", vec!["it is a percentage"]),
         ("rw=write\nfill_device=1", vec!["until the file system is full"]),
         ("filename=f\nioscheduler=noop", vec!["`noop`, which Taillight does not change"]),
+        ("numjobs=1k\ndirectory=/tmp:/var/tmp", vec!["`directory`", "plain number"]),
         ("prio=8", vec!["from 0, the highest, to 7"]),
         ("prioclass=4", vec!["`prioclass`", "from 0 to 3"]),
         ("nice=20", vec!["from -20 to 19"]),

@@ -87,8 +87,13 @@ pub fn directory_of(path: &str) -> &str {
 fn directory(r: &SectionReader<'_>) -> String {
     match r.value("directory", paths).as_deref() {
         None | Some([]) => String::new(),
-        // Several are shared out before: see `spread`.
-        Some([first, ..]) => first.clone(),
+        Some([one]) => one.clone(),
+        // Jobs whose number is plain are shared out before: see `spread`.
+        Some([first, ..]) => {
+            let what =
+                "jobs are shared out among several directories where numjobs is a plain number";
+            r.wrong("directory", what, first.clone())
+        }
     }
 }
 

@@ -296,8 +296,8 @@ fn end_fsync(
         } else if (!end.time_based && end.bytes > target.whole())
             || (end.time_based && target.count > 1)
         {
-            let what = "fio syncs each time it has gone over its files, here once, at the end: fewer syncs";
-            r.note_if(name, what);
+            let what = "fio syncs each time it has gone over its files; more than one pass cannot be expressed";
+            r.wrong_but(name, what, "write loops=1 and no io_size above size, or fsync=N", ());
         } else {
             r.note_if(
                 name,

@@ -15,7 +15,8 @@ pub fn by_directory(section: &RawSection) -> Vec<RawSection> {
     let line = |name: &str| section.line(name);
     let text = |name: &str| line(name).and_then(|l| l.value.as_deref());
     let dirs = text("directory").and_then(|text| names::paths(text).ok()).unwrap_or_default();
-    let jobs = text("numjobs").map_or(Some(1), |text| text.parse::<u32>().ok());
+    // Whatever else numjobs is, the section says it.
+    let jobs = text("numjobs").map_or(Some(1), |text| text.parse::<u32>().ok()).filter(|n| *n > 0);
     let (Some(place), Some(jobs)) = (line("directory").filter(|_| dirs.len() > 1), jobs) else {
         return vec![section.clone()];
     };

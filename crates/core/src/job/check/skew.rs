@@ -91,9 +91,11 @@ fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
         "use kind = \"sequential\", or leave it out",
     )?;
     need(
-        a.walks.is_none_or(|walks| walks > 0 && a.files == FileOrder::Sequence),
+        a.walks.is_none_or(|walks| {
+            (1..=u32::from(u16::MAX)).contains(&walks) && a.files == FileOrder::Sequence
+        }),
         &field("walks"),
-        "it is zero, or there are files in turns as well",
+        "it is zero, above 65,535, or there are files in turns as well",
         "give walks or files, not both",
     )
 }

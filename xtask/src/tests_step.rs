@@ -17,7 +17,7 @@ use crate::steps::StepOutcome;
 use crate::tool;
 
 /// Longest time for building and running all tests, as `timeout` reads it.
-const MOST_TIME: &str = "40m";
+const MOST_TIME: &str = "60m";
 /// What `timeout` returns when it had to end the command.
 const TIMED_OUT: i32 = 124;
 

@@ -47,6 +47,8 @@ pub struct Capabilities {
     pub allocating: Vec<OpKind>,
     /// Actions outside the measured loop that it performs.
     pub admin: Vec<AdminAction>,
+    /// Values may be empty, and are where a job gives no size.
+    pub empty_values: bool,
     /// What reports need to know of it.
     pub facts: DriverFacts,
 }
@@ -55,6 +57,18 @@ impl Capabilities {
     /// Whether records are named by key; otherwise blocks by offset.
     pub fn keyed(&self) -> bool {
         matches!(self.facts.kind, TargetKind::Keyed | TargetKind::Object)
+    }
+
+    /// The operation that makes a record.
+    pub fn inserting(&self) -> OpKind {
+        let mut all = self.ops.iter().copied();
+        all.find(|op| op.as_record() == OpKind::Insert).unwrap_or(OpKind::Put)
+    }
+
+    /// The operation that reads a record.
+    pub fn getting(&self) -> OpKind {
+        let mut all = self.ops.iter().copied();
+        all.find(|op| op.as_record() == OpKind::Get).unwrap_or(OpKind::Get)
     }
 
     /// Steps of `run.before` that it can do.

@@ -53,11 +53,26 @@ pub enum OpKind {
     /// The update of a read-modify-write.
     #[serde(rename = "rmw_update")]
     RmwUpdate,
+    /// Make a file, write it, close it.
+    Create,
+    /// Open a file, read all of it, close it.
+    #[serde(rename = "open_read_close")]
+    OpenReadClose,
+    /// Remove a file.
+    Unlink,
+    /// Give a file another name in its directory.
+    Rename,
+    /// Make a directory.
+    Mkdir,
+    /// Remove a directory.
+    Rmdir,
+    /// List a directory.
+    Readdir,
 }
 
 impl OpKind {
     /// Every kind, in the order of their discriminants.
-    pub const ALL: [OpKind; 15] = [
+    pub const ALL: [OpKind; 22] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Trim,
@@ -73,6 +88,13 @@ impl OpKind {
         OpKind::List,
         OpKind::RmwGet,
         OpKind::RmwUpdate,
+        OpKind::Create,
+        OpKind::OpenReadClose,
+        OpKind::Unlink,
+        OpKind::Rename,
+        OpKind::Mkdir,
+        OpKind::Rmdir,
+        OpKind::Readdir,
     ];
     /// The name in outputs.
     pub fn name(self) -> &'static str {
@@ -92,6 +114,13 @@ impl OpKind {
             OpKind::List => "list",
             OpKind::RmwGet => "rmw_get",
             OpKind::RmwUpdate => "rmw_update",
+            OpKind::Create => "create",
+            OpKind::OpenReadClose => "open_read_close",
+            OpKind::Unlink => "unlink",
+            OpKind::Rename => "rename",
+            OpKind::Mkdir => "mkdir",
+            OpKind::Rmdir => "rmdir",
+            OpKind::Readdir => "readdir",
         }
     }
     pub fn from_name(name: &str) -> Option<OpKind> {
@@ -123,6 +152,16 @@ impl OpKind {
     pub fn is_part(self) -> bool {
         self.request() != self
     }
+    /// What it is to a record, where files are records by number: a created file is an inserted record.
+    #[inline]
+    pub fn as_record(self) -> OpKind {
+        match self {
+            OpKind::Create => OpKind::Insert,
+            OpKind::OpenReadClose => OpKind::Get,
+            OpKind::Unlink => OpKind::Delete,
+            other => other,
+        }
+    }
     /// Whether it names a key (or object) rather than an offset.
     #[inline]
     pub fn keyed(self) -> bool {
@@ -131,7 +170,17 @@ impl OpKind {
     /// Whether it has a size: bytes that it asks for or moves.
     #[inline]
     pub fn sized(self) -> bool {
-        !matches!(self, OpKind::Fsync | OpKind::Delete | OpKind::Stat)
+        !matches!(
+            self,
+            OpKind::Fsync
+                | OpKind::Delete
+                | OpKind::Stat
+                | OpKind::Unlink
+                | OpKind::Rename
+                | OpKind::Mkdir
+                | OpKind::Rmdir
+                | OpKind::Readdir
+        )
     }
     /// Whether the operation changes stored data.
     pub fn writes(self) -> bool {
@@ -145,7 +194,20 @@ impl OpKind {
                 | OpKind::Delete
                 | OpKind::Rmw
                 | OpKind::RmwUpdate
-        )
+                | OpKind::Create
+                | OpKind::Unlink
+        ) || self.renames()
+    }
+    /// Whether it changes names or directories, and no data.
+    #[inline]
+    pub fn renames(self) -> bool {
+        matches!(self, OpKind::Rename | OpKind::Mkdir | OpKind::Rmdir)
+    }
+    /// Whether it leaves data of its own behind.
+    #[inline]
+    pub fn carries(self) -> bool {
+        let removes = matches!(self.as_record(), OpKind::Trim | OpKind::Delete);
+        self.writes() && !removes && !self.renames()
     }
 }
 

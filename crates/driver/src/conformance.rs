@@ -173,8 +173,8 @@ impl CheckContext<'_> {
     /// The operation that stands for `kind` on this target.
     fn kind(&self, kind: OpKind) -> OpKind {
         match kind {
-            OpKind::Read if self.caps.keyed() => OpKind::Get,
-            OpKind::Write if self.caps.keyed() => keyed::insert(&self.caps),
+            OpKind::Read if self.caps.keyed() => self.caps.getting(),
+            OpKind::Write if self.caps.keyed() => self.caps.inserting(),
             kind => kind,
         }
     }

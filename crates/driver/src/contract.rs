@@ -180,6 +180,15 @@ pub trait KeyedTarget: Send + std::marker::Sync {
     /// Takes note that key numbers from `start` up to this count exist and are durable. Errors:
     /// `Target` when the note cannot be kept.
     fn loaded(&self, records: u64) -> Result<()>;
+    /// Key numbers are dealt out to so many lanes in turn, number `n` to lane `n % lanes`, and a worker
+    /// inserts and deletes in its own.
+    fn lanes(&self) -> u32 {
+        1
+    }
+    /// The next number of a lane, where former loads have left lanes of different length.
+    fn next_in(&self, _lane: u32) -> Option<u64> {
+        None
+    }
 }
 
 /// Virtual time, owned by the `sim` target and driven by the engine's event loop.

@@ -11,6 +11,7 @@ pub mod identity;
 pub mod jvm;
 pub mod kv;
 pub mod memory;
+pub mod metadata;
 pub mod null;
 mod options;
 pub mod ownership;

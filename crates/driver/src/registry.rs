@@ -9,6 +9,7 @@ use crate::{BoundDriver, Driver};
 pub static DRIVERS: &[&dyn Driver] = &[
     &crate::file::File,
     &crate::file::stream::FileStream,
+    &crate::metadata::MetadataDriver,
     &crate::memory::MemoryDriver,
     &crate::kv::rocksdb::RocksDbDriver,
     &crate::kv::leveldb::LevelDbDriver,

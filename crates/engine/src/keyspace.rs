@@ -29,6 +29,28 @@ pub struct KeySpace {
     used_up: AtomicBool,
     /// One thread alone inserts and acknowledges: it needs no locked instructions.
     sole: bool,
+    /// Where each worker inserts and deletes numbers of its own.
+    lanes: Option<Box<KeyLanes>>,
+}
+
+/// Key numbers dealt out in turn: number `n` is of lane `n % lanes`.
+#[derive(Debug)]
+struct KeyLanes {
+    /// Next number to insert, of each lane.
+    next: Box<[AtomicU64]>,
+    /// Oldest number that no delete has taken, of each lane.
+    first: Box<[AtomicU64]>,
+    /// Up to where the longest lane came before the run.
+    full: u64,
+}
+
+impl KeyLanes {
+    fn of(&self, key: u64) -> usize {
+        (key % self.next.len() as u64) as usize
+    }
+    fn count(&self) -> u64 {
+        self.next.len() as u64
+    }
 }
 
 impl KeySpace {
@@ -45,7 +67,38 @@ impl KeySpace {
             passed: AtomicU64::new(0),
             used_up: AtomicBool::new(false),
             sole: false,
+            lanes: None,
         }
+    }
+
+    /// The same with `lanes` for workers; `next` says where a lane goes on that former loads have left
+    /// longer than others.
+    #[must_use]
+    pub fn in_lanes(mut self, lanes: u32, next: impl Fn(u32) -> Option<u64>) -> KeySpace {
+        if lanes < 2 {
+            return self;
+        }
+        let (start, end, of) = (self.start, self.next.load(Ordering::Relaxed), u64::from(lanes));
+        let from = |at: u64, lane: u32| at + (u64::from(lane) + of - at % of) % of;
+        let ends = (0..lanes).map(|lane| next(lane).unwrap_or(0).max(from(end, lane)));
+        let ends: Vec<u64> = ends.collect();
+        self.lanes = Some(Box::new(KeyLanes {
+            full: ends.iter().map(|end| end / of).max().unwrap_or(0) * of,
+            next: ends.into_iter().map(AtomicU64::new).collect(),
+            first: (0..lanes).map(|lane| AtomicU64::new(from(start, lane))).collect(),
+        }));
+        self
+    }
+
+    /// The lane of the worker with this index in its workload.
+    pub fn lane(&self, index: u32) -> Option<u32> {
+        self.lanes.as_ref().map(|lanes| index % lanes.next.len() as u32)
+    }
+
+    /// Whether a lane is as long as the longest one was before the run.
+    pub fn lane_full(&self, lane: u32) -> bool {
+        let lanes = self.lanes.as_ref();
+        lanes.is_none_or(|l| l.next[lane as usize].load(Ordering::Relaxed) >= l.full)
     }
 
     /// The same for a load with one worker: only one thread may insert, acknowledge and delete.
@@ -88,6 +141,42 @@ impl KeySpace {
             self.pass_over(last);
         }
         key
+    }
+
+    /// The number of the next key to insert in a lane.
+    #[inline]
+    pub fn insert_in(&self, lane: Option<u32>) -> u64 {
+        let Some((lane, lanes)) = lane.zip(self.lanes.as_ref()) else { return self.insert() };
+        let key = lanes.next[lane as usize].fetch_add(lanes.count(), Ordering::Relaxed);
+        if key.wrapping_sub(self.acked.load(Ordering::Relaxed)) >= WINDOW {
+            self.pass_over(key);
+        }
+        key
+    }
+
+    /// The number of the next key to delete in a lane: its oldest one; when none is left, once more the one
+    /// that was deleted last. The next number may be on its way in.
+    #[inline]
+    pub fn delete_in(&self, lane: Option<u32>) -> u64 {
+        let Some((lane, lanes)) = lane.zip(self.lanes.as_ref()) else {
+            return self.delete().unwrap_or_else(|| self.last_deleted());
+        };
+        let (acked, step) = (self.acked.load(Ordering::Acquire), lanes.count());
+        let taken = lanes.first[lane as usize].fetch_update(
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+            |first| (first < acked).then_some(first + step),
+        );
+        match taken {
+            Ok(key) => {
+                self.first.fetch_max(key + 1, Ordering::Relaxed);
+                key
+            }
+            Err(next) => {
+                self.used_up.store(true, Ordering::Relaxed);
+                if next >= self.start + step { next - step } else { next }
+            }
+        }
     }
 
     /// The number of the next key to delete: the oldest one. `None` when none is left.
@@ -138,6 +227,10 @@ impl KeySpace {
     /// Whether a delete has taken this key number, in this run: who looks for it may find nothing.
     #[inline]
     pub fn deleted(&self, key: u64) -> bool {
+        if let Some(lanes) = &self.lanes {
+            let first = &lanes.first[lanes.of(key)];
+            return (self.start..first.load(Ordering::Relaxed)).contains(&key);
+        }
         (self.start..self.first.load(Ordering::Relaxed)).contains(&key)
     }
 

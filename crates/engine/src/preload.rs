@@ -8,7 +8,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{MixPart, Plan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::{OnProgress, Progress};
-use taillight_core::{Clock, Error, MonoClock, OpKind, Result, Stamp};
+use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
 use taillight_driver::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
 
 use crate::generator::{KeyGenerator, WorkerIndex, worker_seed};
@@ -111,13 +111,9 @@ impl PreloadLoop {
             buffer_size: buffer_size(w),
             seed: worker_seed(plan.run.seed, 0, 5),
         })?;
-        let insert = match can.ops.contains(&OpKind::Insert) {
-            true => OpKind::Insert,
-            false => OpKind::Put,
-        };
         let mut inserts = w.clone();
         inserts.batch = 1;
-        inserts.mix = vec![MixPart { op: insert, weight: 1 }];
+        inserts.mix = vec![MixPart { op: can.inserting(), weight: 1 }];
         let space = Arc::new(space);
         // Its own draws, and no two records alike unless the plan wants that.
         let seed = worker_seed(plan.run.seed, u16::MAX, 6);

@@ -234,11 +234,14 @@ fn workload(
     let block_size = match table.block_size {
         Some(BlockSizeForm::Sizes(sizes)) => sizes,
         Some(BlockSizeForm::File(file)) => size_file(&file, &path("block_size"), read_file)?,
+        None if can.empty_values => BlockSize::Fixed(ByteSize(0)),
         None => BlockSize::Fixed(defaults::BLOCK_SIZE),
     };
     let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
     let block_size = of_mix(block_size, &mix);
-    check::block_size(&block_size, &path("block_size"))?;
+    if !can.empty_values || block_size != BlockSize::Fixed(ByteSize(0)) {
+        check::block_size(&block_size, &path("block_size"))?;
+    }
     let mut access = table.access.map(|a| a.0).unwrap_or_default();
     fill_access(&mut access, align_given, &block_size);
     let keyed = can.keyed();
@@ -321,7 +324,7 @@ fn mix(
     can: &Capabilities,
 ) -> Result<Vec<MixPart>, Complaint> {
     let op = match can.keyed() {
-        true => OpKind::Get,
+        true => can.getting(),
         false => OpKind::Read,
     };
     let parts = written.unwrap_or_else(|| vec![MixPart { op, weight: 1 }]);
@@ -356,7 +359,7 @@ fn of_mix(sizes: BlockSize, mix: &[MixPart]) -> BlockSize {
 /// Fills in what the pattern and the sizes tell.
 fn fill_access(access: &mut Access, align_given: bool, block_size: &BlockSize) {
     if !align_given {
-        access.align = ByteSize(block_size.common_divisor());
+        access.align = ByteSize(block_size.common_divisor().max(1));
     }
     // A parameter belongs to its pattern; `check` refuses it elsewhere.
     match access.kind {

@@ -1,7 +1,6 @@
 //! Checks for targets addressed by key. Their keys must sort as their numbers do, so that what a
 //! scan returns is known: every record has a size of its own.
 
-use taillight_core::capability::Capabilities;
 use taillight_core::keys::KeyNaming;
 use taillight_core::plan::{Keys, Plan, Scan, Sync, TargetPlan};
 use taillight_core::units::ByteSize;
@@ -25,6 +24,14 @@ pub fn keyed_plan(target: TargetPlan, size: u64, depth: u32, reverse: bool) -> P
         OpKind::Delete,
         OpKind::Scan,
         OpKind::Rmw,
+        OpKind::Create,
+        OpKind::Stat,
+        OpKind::OpenReadClose,
+        OpKind::Rename,
+        OpKind::Readdir,
+        OpKind::Unlink,
+        OpKind::Mkdir,
+        OpKind::Rmdir,
     ];
     let mut plan = super::plan(target, &ops, size, depth);
     for w in &mut plan.workloads {
@@ -38,14 +45,6 @@ pub fn keyed_plan(target: TargetPlan, size: u64, depth: u32, reverse: bool) -> P
         w.scan = Some(Scan { reverse, ..Scan::default() });
     }
     plan
-}
-
-/// The operation that makes a record.
-pub(super) fn insert(can: &Capabilities) -> OpKind {
-    match can.ops.contains(&OpKind::Insert) {
-        true => OpKind::Insert,
-        false => OpKind::Put,
-    }
 }
 
 /// Puts the records there.
@@ -64,7 +63,7 @@ pub(super) fn put(
     size: u64,
 ) -> Tested<()> {
     session.buffer(0)[..size as usize].fill(key as u8);
-    let c = b.one(session, &Op::keyed(insert(&b.caps), key, size))?;
+    let c = b.one(session, &Op::keyed(b.caps.inserting(), key, size))?;
     ensure(c.status.is_ok() && c.moved == size, || format!("the insert of {key} ended {c:?}"))
 }
 
@@ -74,7 +73,7 @@ pub(super) fn get(
     session: &mut dyn Session,
     key: u64,
 ) -> Tested<Result<u64, Status>> {
-    let c = b.one(session, &Op::keyed(OpKind::Get, key, 0))?;
+    let c = b.one(session, &Op::keyed(b.caps.getting(), key, 0))?;
     Ok(match c.status {
         Status::OK => Ok(c.moved),
         other => Err(other),
@@ -92,7 +91,7 @@ pub(super) fn missing(b: &CheckContext<'_>) -> Checked {
         return NOT_KEYED;
     }
     let mut session = b.session()?;
-    let c = b.one(session.as_mut(), &Op::keyed(OpKind::Get, APART, 0))?;
+    let c = b.one(session.as_mut(), &Op::keyed(b.caps.getting(), APART, 0))?;
     ensure(c.status == Status::NOT_FOUND && c.moved == 0, || format!("ended {c:?}"))?;
     Ok(CheckResult::Kept)
 }

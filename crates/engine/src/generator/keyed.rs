@@ -33,6 +33,10 @@ pub struct KeyGenerator {
     mix: Mix,
     sizes: Sizes,
     space: Arc<KeySpace>,
+    /// Where it inserts and deletes, if not anywhere.
+    lane: Option<u32>,
+    /// It ends with the numbers that its lane lacks.
+    fills: bool,
     pick: Pick,
     scan: Option<ScanLengths>,
     fields: u16,
@@ -93,7 +97,7 @@ fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
         let parts = w.mix.iter().filter(|m| counts(m.op));
         parts.map(|m| u64::from(m.weight)).sum::<u64>()
     };
-    let inserts = weight(|op| op == OpKind::Insert);
+    let inserts = weight(|op| op.as_record() == OpKind::Insert);
     let all = weight(|_| true).max(1);
     let operations = plan.run.operations.unwrap_or(0);
     let operations = operations.saturating_mul(u64::from(w.batch));
@@ -132,6 +136,8 @@ impl KeyGenerator {
             write_all: values.write_all || values.fields == 1,
             field_extra: values.field_bytes(0),
             drawn: Vec::with_capacity(values.fields as usize),
+            lane: space.lane(place.index),
+            fills: w.passes.is_some() && !reads && space.lane(place.index).is_some(),
             space,
         })
     }
@@ -145,19 +151,18 @@ impl KeyGenerator {
     #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
     pub fn next(&mut self) -> Op {
         let kind = self.mix.draw(&mut self.rng);
-        match kind {
+        match kind.as_record() {
             OpKind::Insert | OpKind::Put => {
                 let size = self.value_size();
                 let count = self.batch.min(self.affordable(size));
-                let key = self.space.insert_many(count);
+                let key = match self.lane {
+                    None => self.space.insert_many(count),
+                    lane => self.space.insert_in(lane),
+                };
                 Op { count: count as u32, ..Op::keyed(kind, key, size) }
             }
-            OpKind::Delete => {
-                // None is left: once more the one deleted last. The next number may be on its way in.
-                let key = self.space.delete();
-                let key = key.unwrap_or_else(|| self.space.last_deleted());
-                Op::keyed(kind, key, 0)
-            }
+            OpKind::Delete => Op::keyed(kind, self.space.delete_in(self.lane), 0),
+            OpKind::Mkdir | OpKind::Rmdir => Op::keyed(kind, 0, 0),
             OpKind::Scan => {
                 let (key, _) = self.existing();
                 let count = self.scan.as_mut().map_or(1, |l| l.draw(&mut self.rng));
@@ -222,9 +227,18 @@ impl KeyGenerator {
         self.field_extra + size
     }
 
+    /// Whether it only fills its lane, and has.
+    #[inline]
+    pub fn filled(&self) -> bool {
+        self.fills && self.lane.is_none_or(|lane| self.space.lane_full(lane))
+    }
+
     /// Passes over the keys that have begun; 0 for patterns without passes.
     #[inline]
     pub fn passes(&self) -> u64 {
+        if self.fills {
+            return 1;
+        }
         match &self.pick {
             Pick::Ordered { passes, .. } => *passes,
             Pick::Drawn(_) => 0,
@@ -291,7 +305,8 @@ impl KeyGenerator {
 
 /// Operations that need an existing key.
 pub fn picks(op: OpKind) -> bool {
-    !matches!(op, OpKind::Insert | OpKind::Put | OpKind::List | OpKind::Fsync)
+    let makes = matches!(op.as_record(), OpKind::Insert | OpKind::Put);
+    !makes && !matches!(op, OpKind::List | OpKind::Fsync | OpKind::Mkdir | OpKind::Rmdir)
 }
 
 fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: WorkerIndex) -> Result<Pick> {

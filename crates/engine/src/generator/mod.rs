@@ -138,6 +138,11 @@ impl Generator {
         match &mut self.source {
             OpSource::Drawn => {}
             OpSource::Keyed(keyed) => {
+                if keyed.filled() {
+                    // Nothing is drawn: a number that is taken has to be made.
+                    self.ended = true;
+                    return Op::keyed(OpKind::Stat, 0, 0);
+                }
                 let mut op = keyed.next();
                 self.ended = keyed.passes() > self.passes;
                 op.sync = self.sync_of(op.kind);

@@ -151,8 +151,9 @@ fn capture(
 /// checks make all others repeat.
 fn keyspace(plan: &Plan, target: &dyn Target) -> Option<Arc<KeySpace>> {
     let keys = plan.workloads.first()?.keys.as_ref()?;
-    target.keyed()?;
+    let keyed = target.keyed()?;
     let space = KeySpace::new(keys.start, keys.count);
+    let space = space.in_lanes(keyed.lanes(), |lane| keyed.next_in(lane));
     Some(Arc::new(match plan.workers() {
         1 => space.for_one(),
         _ => space,

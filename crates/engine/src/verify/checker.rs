@@ -118,6 +118,9 @@ impl Checker {
         session: &mut dyn Session,
         now: Stamp,
     ) -> Status {
+        if op.kind.renames() {
+            return status;
+        }
         if op.kind.writes() {
             self.on_write_done(op, status.is_ok() && moved == op.size);
             return status;
@@ -140,7 +143,7 @@ impl Checker {
         session: &mut dyn Session,
         now: Stamp,
     ) -> Option<bool> {
-        let whole = match op.kind {
+        let whole = match op.kind.as_record() {
             OpKind::Get if status == Status::NOT_FOUND => {
                 return Some(self.on_missing(slot, op, now));
             }

@@ -2,16 +2,10 @@
 //! several fields. What came back is judged elsewhere (`strategies`). Called by the worker's loop.
 
 use taillight_core::probe::Probe;
-use taillight_core::{Op, OpKind};
+use taillight_core::Op;
 
 use super::Worker;
 use crate::clock::DisciplinedClock;
-
-/// Whether the operation leaves data of its own behind.
-#[inline]
-fn carries(kind: OpKind) -> bool {
-    kind.writes() && !matches!(kind, OpKind::Trim | OpKind::Delete)
-}
 
 impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Fills every buffer once, so that a cheap payload only has to change a little of it.
@@ -35,12 +29,15 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Puts the payload of a write into its buffer, without names of fields.
     #[inline]
     pub(super) fn fill_payload(&mut self, slot: u32, op: &Op) {
+        if op.kind.renames() {
+            return;
+        }
         let checker = self.strategies.as_mut().and_then(|s| s.checker.as_mut());
         if let Some(checker) = checker {
             checker.on_write(op, self.session.buffer(slot));
             return;
         }
-        if carries(op.kind) {
+        if op.kind.carries() {
             let buffer = self.session.buffer(slot);
             let size = buffer.len().min(op.size as usize);
             if op.count <= 1 {
@@ -57,7 +54,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     #[cold]
     pub(super) fn drop_payload(&mut self, op: &Op) {
         let checker = self.strategies.as_mut().and_then(|s| s.checker.as_mut());
-        if let Some(checker) = checker.filter(|_| op.kind.writes()) {
+        if let Some(checker) = checker.filter(|_| op.kind.writes() && !op.kind.renames()) {
             checker.on_write_dropped(op);
         }
     }

@@ -151,7 +151,7 @@ impl KeyedWorker {
             if op.count > 1 {
                 op.size = op.bytes();
             }
-            let moved = if op.kind == OpKind::Delete { 0 } else { c.moved };
+            let moved = if op.kind.as_record() == OpKind::Delete { 0 } else { c.moved };
             status = whole_or_short(status, moved == op.size);
         } else if status.is_ok() {
             status = self.check(slot, op, c.moved, session);
@@ -174,7 +174,7 @@ impl KeyedWorker {
     /// The status of a read that succeeded: whether its value is what its key says it must be.
     #[inline]
     fn check(&mut self, slot: u32, op: &Op, moved: u64, session: &mut dyn Session) -> Status {
-        let Some(integrity) = self.integrity.as_mut().filter(|_| op.kind == OpKind::Get) else {
+        let Some(integrity) = self.integrity.as_mut().filter(|_| op.kind.as_record() == OpKind::Get) else {
             return Status::OK;
         };
         let value = session.buffer(slot).get(..moved as usize);
@@ -210,7 +210,8 @@ impl KeyedWorker {
     /// it or while it was in flight. That is an answer, and the right one: a miss, no failure. A
     /// delete of its own key must find it; only when all are deleted there are second deletes.
     fn missed(&self, slot: u32, op: &Op, c: &Completion) -> bool {
-        self.gone(slot, op, missing(op, c)) && (op.kind != OpKind::Delete || self.space.used_up())
+        self.gone(slot, op, missing(op, c))
+            && (op.kind.as_record() != OpKind::Delete || self.space.used_up())
     }
 
     /// Whether deletes have taken at least `missing` records of an operation. They take the lowest
@@ -226,7 +227,7 @@ impl KeyedWorker {
     /// Takes note that an insert has ended, of a batch each.
     #[inline]
     fn acknowledge(&self, op: &Op) {
-        if matches!(op.kind, OpKind::Insert | OpKind::Put) {
+        if matches!(op.kind.as_record(), OpKind::Insert | OpKind::Put) {
             for key in op.key..op.key + u64::from(op.count.max(1)) {
                 self.space.acknowledge(key);
             }

@@ -151,7 +151,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             stream.place(slot, op);
         }
         if let Some(checker) = strategies.checker.as_mut().filter(|c| c.inline())
-            && matches!(op.kind, OpKind::Read | OpKind::Get)
+            && matches!(op.kind.as_record(), OpKind::Read | OpKind::Get)
         {
             checker.on_read(slot, op);
         }

@@ -21,14 +21,14 @@ pub const CEILING: &str = "#C8102E";
 /// The colour of an operation; reads are blue and writes vermilion everywhere.
 pub fn of_op(op: OpKind) -> &'static str {
     match op {
-        OpKind::Read | OpKind::Get => HUES[0],
-        OpKind::Write | OpKind::Put | OpKind::Insert => HUES[1],
-        OpKind::Trim | OpKind::Scan => HUES[2],
-        OpKind::Fsync | OpKind::Delete => HUES[3],
-        OpKind::Update | OpKind::List => HUES[4],
-        OpKind::Rmw => HUES[5],
+        OpKind::Read | OpKind::Get | OpKind::OpenReadClose => HUES[0],
+        OpKind::Write | OpKind::Put | OpKind::Insert | OpKind::Create => HUES[1],
+        OpKind::Trim | OpKind::Scan | OpKind::Rename => HUES[2],
+        OpKind::Fsync | OpKind::Delete | OpKind::Unlink => HUES[3],
+        OpKind::Update | OpKind::List | OpKind::Mkdir => HUES[4],
+        OpKind::Rmw | OpKind::Readdir => HUES[5],
         OpKind::Stat => HUES[6],
-        OpKind::RmwGet => HUES[7],
+        OpKind::RmwGet | OpKind::Rmdir => HUES[7],
         OpKind::RmwUpdate => HUES[8],
     }
 }

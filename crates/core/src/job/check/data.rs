@@ -132,7 +132,9 @@ fn keys(w: &WorkloadPlan, path: &str) -> Checked {
     let Some(k) = &w.keys else {
         return Ok(());
     };
-    let only_new = |m: &MixPart| matches!(m.op, OpKind::Insert | OpKind::Put);
+    let only_new = |m: &MixPart| {
+        matches!(m.op.as_record(), OpKind::Insert | OpKind::Put | OpKind::Mkdir | OpKind::Rmdir)
+    };
     need(
         k.count > 0 || w.access.kind == AccessKind::Follow || w.mix.iter().all(only_new),
         &format!("{path}.count"),

@@ -1,0 +1,187 @@
+//! The opened directory as a target: sessions, administration, what was found in the end.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::syncfs;
+use taillight_core::plan::{Before, Plan};
+use taillight_core::{Error, OpKind, Result};
+
+use super::files::SharedFiles;
+use super::options::{MetadataEngine, MetadataOptions, MetadataSync};
+use super::session::SyncSession;
+use super::tree::{FileTree, TreeContents};
+use super::uring::RingSession;
+use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::path_error::cannot;
+
+/// What drops names and attributes that the kernel keeps, of all file systems of the machine.
+pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// The target.
+pub struct MetadataTarget {
+    files: Arc<SharedFiles>,
+    rings: bool,
+    records: AtomicU64,
+    /// Of each workload: the number of its first worker.
+    first_worker: Vec<u16>,
+    cold: bool,
+    warm_reads: bool,
+    /// Counted once in the end.
+    at_end: Mutex<Option<Result<TreeContents>>>,
+}
+
+impl MetadataTarget {
+    /// Errors: as [`FileTree::open`]; `Unavailable` when there is no io_uring here that can do it.
+    pub fn open(spec: &OpenSpec<'_>, options: &MetadataOptions) -> Result<MetadataTarget> {
+        let plan = spec.plan;
+        let rings = uses_rings(plan, options);
+        if rings {
+            super::uring::check()?;
+        }
+        let tree = FileTree::open(spec, options)?;
+        let start = plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.start);
+        let mut next = 0u16;
+        let first_worker = plan.workloads.iter().map(|w| {
+            let first = next;
+            next = next.saturating_add(w.workers as u16);
+            first
+        });
+        let reads = |op: OpKind| matches!(op.as_record(), OpKind::Get | OpKind::Stat);
+        Ok(MetadataTarget {
+            records: AtomicU64::new(tree.found.without_gap(start)),
+            first_worker: first_worker.collect(),
+            cold: plan.run.before.contains(&Before::DropCaches),
+            warm_reads: plan.workloads.iter().any(|w| w.mix.iter().any(|part| reads(part.op))),
+            files: Arc::new(SharedFiles::new(tree, options.sync, plan)),
+            rings,
+            at_end: Mutex::new(None),
+        })
+    }
+
+    fn purge(&self) -> Result<()> {
+        self.files.tree.clear()?;
+        self.records.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn counted(&self) -> Result<(usize, usize)> {
+        let mut held = self.at_end.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = held.get_or_insert_with(|| self.files.tree.survey());
+        match counted {
+            Ok(there) => Ok((there.files.len(), there.directories.len())),
+            Err(_) => Err(Error::target("something else was put into the directory")),
+        }
+    }
+}
+
+/// Whether calls go through rings.
+pub fn uses_rings(plan: &Plan, options: &MetadataOptions) -> bool {
+    let deepest = plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1);
+    match options.engine {
+        MetadataEngine::Auto => deepest > 1,
+        MetadataEngine::Sync => false,
+        MetadataEngine::IoUring => true,
+    }
+}
+
+impl Target for MetadataTarget {
+    fn geometry(&self) -> Geometry {
+        Geometry::keyed()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let first = self.first_worker.get(usize::from(spec.workload)).copied().unwrap_or(0);
+        let lane = usize::from(spec.worker.saturating_sub(first));
+        let files = Arc::clone(&self.files);
+        match self.rings {
+            true => Ok(Box::new(RingSession::new(files, lane, spec)?)),
+            false => Ok(Box::new(SyncSession::new(files, lane, spec)?)),
+        }
+    }
+    fn admin(&self, action: AdminAction) -> Result<()> {
+        let path = self.files.tree.path();
+        match action {
+            AdminAction::Flush => {
+                syncfs(self.files.tree.base()).map_err(|e| cannot("cannot sync the files", path, e))
+            }
+            AdminAction::DropCaches => {
+                syncfs(self.files.tree.base())
+                    .map_err(|e| cannot("cannot sync the files", path, e))?;
+                // 1: page cache, 2: names and inodes.
+                std::fs::write(DROP_CACHES, "3").map_err(|e| {
+                    Error::unavailable("cannot drop the kernel's cache of names and inodes")
+                        .with("path", DROP_CACHES)
+                        .source(e)
+                        .hint("run as root, or leave drop_caches out: the cache is warm then")
+                })
+            }
+            AdminAction::Compact => Err(Error::unavailable("files have nothing to compact")),
+            AdminAction::Purge => self.purge(),
+        }
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        let layout = self.files.layout();
+        let sync = match self.files.sync {
+            MetadataSync::None => "none",
+            MetadataSync::File => "fsync of a created file",
+            MetadataSync::Directory => "fsync of a created file and of the directory of a name",
+        };
+        let engine = if self.rings { "io_uring (readdir: sync)" } else { "sync" };
+        let cache = match self.cold {
+            true => "cold at the start: names and inodes were dropped (run.before)",
+            false => "warm: names and inodes that the kernel holds answer",
+        };
+        let all = [
+            ("target.kind", "directory of files".to_owned()),
+            ("target.directory", self.files.tree.path().display().to_string()),
+            ("metadata.engine", engine.to_owned()),
+            ("metadata.directories", layout.leaves().to_string()),
+            ("metadata.depth", layout.depth.to_string()),
+            ("metadata.sync", sync.to_owned()),
+            ("metadata.cache", cache.to_owned()),
+        ];
+        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+    fn end_facts(&self) -> Vec<(String, String)> {
+        let Ok((files, directories)) = self.counted() else { return Vec::new() };
+        vec![
+            ("metadata.files_at_end".to_owned(), files.to_string()),
+            ("metadata.directories_at_end".to_owned(), directories.to_string()),
+        ]
+    }
+    fn notes(&self) -> Vec<String> {
+        let warm = self.warm_reads && !self.cold;
+        let note = "the kernel's cache of names and inodes is warm: what it holds answers stat and open; \
+                    run.before = [\"drop_caches\"] begins cold (root, for the whole machine)";
+        warm.then(|| note.to_owned()).into_iter().collect()
+    }
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
+        Some(self)
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        let Ok(mut files) = Arc::try_unwrap(self.files) else {
+            return Err(Error::internal("the directory is closed while a worker uses it"));
+        };
+        files.tree.leave().map_err(|e| {
+            Error::target("the directory of the run is left with what is not Taillight's").source(e)
+        })
+    }
+}
+
+impl KeyedTarget for MetadataTarget {
+    fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+    fn loaded(&self, records: u64) -> Result<()> {
+        self.records.store(records, Ordering::Relaxed);
+        Ok(())
+    }
+    fn lanes(&self) -> u32 {
+        self.files.layout().lanes
+    }
+    fn next_in(&self, lane: u32) -> Option<u64> {
+        TreeContents::next_in(&self.files.tree.found.files, lane, self.files.layout().lanes)
+    }
+}

@@ -1,0 +1,582 @@
+//! The directory of the driver: passes the guard, makes the directories that hold files, looks at every name in
+//! them, and takes all of it away again.
+//!
+//! Only what carries the token of the directory's mark, lies where its number says and is of the right kind is
+//! the driver's own. Anything else refuses the directory, whatever is confirmed: it is never deleted.
+//! Directories are opened one below the other and never through a symlink.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, mkdirat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use taillight_core::plan::{BlockSize, Plan};
+use taillight_core::{Error, OpKind, Result};
+
+use super::names::{self, EntryName, FileLayout};
+use super::options::{DirectorySharing, MetadataOptions};
+use crate::contract::OpenSpec;
+use crate::guard;
+use crate::ownership::sidecar::DatabaseMark;
+use crate::ownership::{
+    Contents, DirectoryIdentity, HeldMark, MarkStore, MarkedNode, NamedTarget, OwnedDirectory,
+    OwnershipDecision, OwnershipMark, SIDECAR, refusal,
+};
+use crate::path_error::{cannot, free_space, resolve_absent};
+use crate::space;
+
+/// Name of the driver, in marks too.
+pub const NAME: &str = "metadata";
+
+/// A directory that holds files.
+pub struct LeafDirectory {
+    pub fd: OwnedFd,
+    /// What stands in front of a name in it, seen from [`LeafDirectory::base`]: empty or a path.
+    pub prefix: Box<[u8]>,
+}
+
+/// What is in the directories.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TreeContents {
+    /// Numbers of files, ascending.
+    pub files: Vec<u64>,
+    /// Those of them that have their other name.
+    pub moved: Vec<u64>,
+    /// Numbers of directories, ascending.
+    pub directories: Vec<u64>,
+}
+
+impl TreeContents {
+    /// Files from number `start` on without a gap.
+    pub fn without_gap(&self, start: u64) -> u64 {
+        let from = self.files.partition_point(|number| *number < start);
+        let run = self.files[from..].iter().zip(start..).take_while(|(is, wanted)| *is == wanted);
+        run.count() as u64
+    }
+
+    /// One past the highest number of a lane among these, if it has any.
+    pub fn next_in(numbers: &[u64], lane: u32, lanes: u32) -> Option<u64> {
+        let of = |number: &&u64| **number % u64::from(lanes) == u64::from(lane);
+        numbers.iter().rev().find(of).map(|last| last + u64::from(lanes))
+    }
+}
+
+/// The directory past the guard.
+pub struct FileTree {
+    dir: OwnedDirectory,
+    mark: HeldMark<DirectoryIdentity>,
+    made_dir: bool,
+    pub layout: FileLayout,
+    pub leaves: Vec<LeafDirectory>,
+    /// As it was when it was opened.
+    pub found: TreeContents,
+    /// It was put in order.
+    left: bool,
+}
+
+impl Drop for FileTree {
+    fn drop(&mut self) {
+        let _ = self.leave();
+    }
+}
+
+/// What a plan asks of the layout, and what is kept with the mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LayoutForm {
+    /// `None`: whatever is there.
+    size: Option<String>,
+    lanes: Option<u32>,
+    sharing: DirectorySharing,
+    spread: u32,
+    depth: u32,
+}
+
+impl LayoutForm {
+    fn of(plan: &Plan, options: &MetadataOptions) -> LayoutForm {
+        let does = |what: fn(OpKind) -> bool| {
+            let of = |w: &&taillight_core::plan::WorkloadPlan| w.mix.iter().any(|m| what(m.op));
+            plan.workloads.iter().filter(of).collect::<Vec<_>>()
+        };
+        let makes = |op: OpKind| matches!(op.as_record(), OpKind::Insert | OpKind::Delete);
+        let makers = does(makes);
+        let sized = does(OpKind::sized);
+        let size = sized.first().map(|w| match &w.block_size {
+            BlockSize::Fixed(size) => format!("{} B", size.0),
+            other => format!("{} to {} B", other.min(), other.max()),
+        });
+        let workers = makers.iter().map(|w| w.workers).max();
+        let lanes = match options.directories {
+            DirectorySharing::Shared => Some(1),
+            DirectorySharing::PerWorker => workers,
+        };
+        LayoutForm {
+            size,
+            lanes,
+            sharing: options.directories,
+            spread: options.spread,
+            depth: options.depth,
+        }
+    }
+
+    /// Takes what the plan leaves open from the mark that was found, else from the plan's own sizes.
+    fn settle(&mut self, found: Option<&DatabaseMark>, plan: &Plan) {
+        let (size, lanes) = found.and_then(|mark| parts(&mark.form)).unzip();
+        let first = plan.workloads.first();
+        self.size = self.size.take().or(size).or_else(|| {
+            first.map(|w| format!("{} B", w.block_size.max()))
+        });
+        let workers = plan.workloads.iter().map(|w| w.workers).max();
+        self.lanes = self.lanes.or(lanes).or(workers);
+    }
+
+    fn text(&self) -> String {
+        let sharing = match self.sharing {
+            DirectorySharing::Shared => "shared",
+            DirectorySharing::PerWorker => "per worker",
+        };
+        let size = self.size.as_deref().unwrap_or("0 B");
+        let (lanes, spread, depth) = (self.lanes.unwrap_or(1), self.spread, self.depth);
+        format!("files of {size}; workers {lanes}; {sharing}, spread {spread}, depth {depth}")
+    }
+}
+
+/// Size and workers of the text of a [`LayoutForm`].
+fn parts(form: &str) -> Option<(String, u32)> {
+    let (size, rest) = form.strip_prefix("files of ")?.split_once("; workers ")?;
+    Some((size.to_owned(), rest.split(';').next()?.parse().ok()?))
+}
+
+/// A directory that was looked at.
+struct SeenTree {
+    dir: OwnedDirectory,
+    mark: DatabaseMark,
+    decision: OwnershipDecision<DirectoryIdentity>,
+    contents: TreeContents,
+}
+
+/// Which directory is meant, whether it is not there yet, and whether its loss is confirmed.
+fn named(spec: &OpenSpec<'_>) -> Result<(PathBuf, bool, bool)> {
+    let target = &spec.plan.target;
+    let path = target.path.as_deref().filter(|p| !p.is_empty()).ok_or_else(|| {
+        Error::usage(format!("driver `{NAME}` needs a path"))
+            .hint("a directory of its own for the files: --path /mnt/test/meta/")
+    })?;
+    let (path, absent) = find(path)?;
+    let same = |name: &str| find(name).is_ok_and(|(found, _)| found == path);
+    let shown = NamedTarget::from(path.as_path());
+    let confirmed = refusal::confirmed(target.destroy, spec.destroy, &shown, same)?;
+    Ok((path, absent, confirmed))
+}
+
+/// The directory that `path` means, and whether it is not there yet. No symlink is left in it.
+fn find(path: &str) -> Result<(PathBuf, bool)> {
+    let given = Path::new(path);
+    match std::fs::canonicalize(given) {
+        Ok(real) if real.is_dir() => Ok((real, false)),
+        Ok(_) => Err(Error::usage("files are made in a directory, and the path is not one")
+            .with("path", path)
+            .hint("name a directory, or one that is to be made")),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok((resolve_absent(given)?, true)),
+        Err(e) => Err(cannot("cannot resolve the path", given, e)),
+    }
+}
+
+/// What [`FileTree::open`] would refuse; nothing is changed. Errors: as there.
+pub fn check(spec: &OpenSpec<'_>, options: &MetadataOptions) -> Result<()> {
+    let (path, absent, confirmed) = named(spec)?;
+    if absent {
+        return room(spec.plan, path.parent().unwrap_or(&path), 0);
+    }
+    look(spec, options, &path, confirmed).map(drop)
+}
+
+/// What becomes of a directory that is there.
+fn look(
+    spec: &OpenSpec<'_>,
+    options: &MetadataOptions,
+    path: &Path,
+    confirmed: bool,
+) -> Result<SeenTree> {
+    let dir = OwnedDirectory::open(path, spec.stop)?;
+    let target = NamedTarget::from(path);
+    let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
+    let found = found.map_err(|e| {
+        Error::corrupt("the ownership mark cannot be understood")
+            .with("path", path.join(SIDECAR).display())
+            .source(e)
+    })?;
+    let here = dir.identity()?;
+    let differs = found.as_ref().and_then(|f| f.identity.node.difference(&here, dir.filesystem()));
+    if let Some(differs) = &differs {
+        // A mark that came here with a copy of its directory says nothing.
+        refusal::another(false, &target, differs)?;
+    }
+    if let Some(other) = found.as_ref().filter(|found| found.identity.driver != NAME) {
+        return Err(Error::refused("the directory is that of another driver")
+            .with("path", path.display())
+            .with("driver", &other.identity.driver)
+            .hint("choose another path, or delete the directory"));
+    }
+    let mut form = LayoutForm::of(spec.plan, options);
+    form.settle(found.as_ref().filter(|mark| mark.keep && !confirmed), spec.plan);
+    let identity = DirectoryIdentity { driver: NAME.to_owned(), ..DirectoryIdentity::default() };
+    let mark = DatabaseMark::new(identity, spec.run_id, options.keep, form.text());
+    let known = found.as_ref().map(layout_of).transpose()?;
+    let contents = survey(&dir, known.as_ref())?;
+    let have = contents.files.len() as u64;
+    let decided = if have == 0 && contents.directories.is_empty() && known.is_none() {
+        Contents::Empty
+    } else {
+        Contents::Records
+    };
+    let decision = OwnershipMark::decide(&mark, found.as_ref(), decided, confirmed, &target)?;
+    let start = spec.plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.start);
+    let stays = matches!(decision, OwnershipDecision::Reuse(_));
+    let kept = if stays { contents.without_gap(start) } else { 0 };
+    if stays {
+        not_over(spec.plan, path, kept)?;
+    }
+    room(spec.plan, path, if stays { kept } else { have })?;
+    Ok(SeenTree { dir, mark, decision, contents })
+}
+
+/// New files come after those that the plan knows of: refuses to create what is there. Errors: `Refused`.
+fn not_over(plan: &Plan, path: &Path, there: u64) -> Result<()> {
+    let creates = |w: &taillight_core::plan::WorkloadPlan| {
+        w.mix.iter().any(|part| part.op.as_record() == OpKind::Insert)
+    };
+    let count = plan.workloads.first().and_then(|w| w.keys.as_ref()).map_or(0, |k| k.count);
+    if there <= count || !plan.workloads.iter().any(creates) {
+        return Ok(());
+    }
+    Err(Error::refused("the plan would create files that are there")
+        .with("path", path.display())
+        .with("files", there)
+        .with("keys.count", count)
+        .hint(format!(
+            "set keys.count = {there} to go on after them, or give them up: destroy = true and \
+             --destroy {}",
+            path.display()
+        )))
+}
+
+/// Whether the files that are missing fit: bytes and inodes. Errors: `Unavailable`.
+fn room(plan: &Plan, dir: &Path, have: u64) -> Result<()> {
+    space::fits(plan, have, free_space(dir)?, |w| w.block_size.mean())?;
+    let Some(w) = plan.workloads.first() else { return Ok(()) };
+    let fs = rustix::fs::statvfs(dir).map_err(|e| cannot("cannot ask for free inodes", dir, e))?;
+    let missing = space::records(plan, w).saturating_sub(have);
+    // Some file systems count none at all.
+    if fs.f_files == 0 || missing <= fs.f_favail {
+        return Ok(());
+    }
+    Err(Error::unavailable("not enough inodes for the files")
+        .with("files", missing)
+        .with("inodes free", fs.f_favail)
+        .with("path", dir.display())
+        .hint("make fewer files (keys.count, run.operations), or name a file system with more"))
+}
+
+/// The layout that a mark tells of. Errors: `Corrupt` when it tells none.
+fn layout_of(mark: &DatabaseMark) -> Result<FileLayout> {
+    let number = |word: &str| {
+        let rest = mark.form.split_once(word)?.1;
+        rest.split([';', ',']).next()?.parse::<u32>().ok()
+    };
+    let parts = number("; workers ").zip(number("spread ")).zip(number("depth "));
+    let ((lanes, spread), depth) = parts.filter(|((l, s), d)| *l > 0 && *s > 0 && *d <= 8).ok_or_else(|| {
+        Error::corrupt("the ownership mark tells no layout").with("form", &mark.form)
+    })?;
+    Ok(FileLayout { token: names::token(&mark.run_id), lanes, spread, depth })
+}
+
+/// Everything in the directory, which must be of `layout`. Errors: `Refused`, naming what is not.
+fn survey(dir: &OwnedDirectory, layout: Option<&FileLayout>) -> Result<TreeContents> {
+    let mut all = TreeContents::default();
+    let stranger = |at: PathBuf| {
+        Err(Error::refused("the directory holds something that Taillight did not make")
+            .with("path", dir.path().display())
+            .with("one of them", at.display())
+            .hint("move it away, or name another directory: it is never deleted"))
+    };
+    let level = layout.map(FileLayout::level);
+    let mut at = PathBuf::new();
+    let mut here = reopen(dir.fd(), dir.path())?;
+    for left in (0..=layout.map_or(0, |layout| layout.depth)).rev() {
+        let (mut next, mut leaves) = (None, Vec::new());
+        for (name, kind) in listed(&here, &dir.path().join(&at))? {
+            let text = String::from_utf8_lossy(&name).into_owned();
+            let mark = at.as_os_str().is_empty()
+                && (text.starts_with(SIDECAR) || text == "lost+found");
+            let nth = layout.and_then(|layout| {
+                let nth = text.strip_prefix(&layout.leaf(0)[..layout.leaf(0).len() - 1])?;
+                nth.parse::<u32>().ok().filter(|nth| *nth < layout.leaves() && left == 0)
+            });
+            match nth {
+                _ if mark => {}
+                Some(nth) if kind == FileType::Directory => leaves.push((nth, text)),
+                None if kind == FileType::Directory && left > 0 && level.as_ref() == Some(&text) => {
+                    next = Some(text);
+                }
+                _ => return stranger(at.join(text)),
+            }
+        }
+        for (nth, name) in leaves {
+            let leaf = open_below(&here, &name, &dir.path().join(&at))?;
+            let Some(layout) = layout else { continue };
+            if let Some(name) = all.add(&leaf, layout, nth as usize, &dir.path().join(&at))? {
+                return stranger(at.join(layout.leaf(nth)).join(name));
+            }
+        }
+        let Some(next) = next else { break };
+        here = open_below(&here, &next, &dir.path().join(&at))?;
+        at.push(next);
+    }
+    all.files.sort_unstable();
+    all.directories.sort_unstable();
+    Ok(all)
+}
+
+impl TreeContents {
+    /// Adds what is in the `nth` directory; the name of something that is not the driver's.
+    fn add(
+        &mut self,
+        leaf: &OwnedFd,
+        layout: &FileLayout,
+        nth: usize,
+        path: &Path,
+    ) -> Result<Option<String>> {
+        for (name, kind) in listed(leaf, path)? {
+            match (layout.entry(nth, &name), kind) {
+                (Some(EntryName::File(number)), FileType::RegularFile) => self.files.push(number),
+                (Some(EntryName::Moved(number)), FileType::RegularFile) => {
+                    self.files.push(number);
+                    self.moved.push(number);
+                }
+                (Some(EntryName::Directory(number)), FileType::Directory) => {
+                    self.directories.push(number);
+                }
+                _ => return Ok(Some(String::from_utf8_lossy(&name).into_owned())),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The names in a directory, and what they are: of those whose kind the file system does not tell it is asked.
+fn listed(dir: impl AsFd, path: &Path) -> Result<Vec<(Vec<u8>, FileType)>> {
+    let failed = |e: Errno| cannot("cannot list the directory", path, e);
+    let mut all = Vec::new();
+    for entry in Dir::read_from(&dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+                FileType::from_raw_mode(stat.st_mode)
+            }
+            kind => kind,
+        };
+        all.push((name.to_bytes().to_owned(), kind));
+    }
+    Ok(all)
+}
+
+const DIRECTORY: OFlags =
+    OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+
+fn reopen(dir: impl AsFd, path: &Path) -> Result<OwnedFd> {
+    openat(dir, c".", DIRECTORY, Mode::empty())
+        .map_err(|e| cannot("cannot open the directory", path, e))
+}
+
+fn open_below(dir: impl AsFd, name: &str, path: &Path) -> Result<OwnedFd> {
+    openat(dir, name, DIRECTORY, Mode::empty())
+        .map_err(|e| cannot("cannot open the directory", &path.join(name), e))
+}
+
+/// Makes a directory where it is not there, for its owner alone, and opens it.
+fn make_below(dir: impl AsFd, name: &str, path: &Path) -> Result<OwnedFd> {
+    match mkdirat(&dir, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => open_below(dir, name, path),
+        Err(e) => Err(cannot("cannot make the directory", &path.join(name), e)),
+    }
+}
+
+impl FileTree {
+    /// Asks the guard, writes the mark, makes the directories, and removes what a run has left that goes.
+    /// Errors: `Usage` for a path that is no directory, `Refused` by the guard, `Unavailable`.
+    pub fn open(spec: &OpenSpec<'_>, options: &MetadataOptions) -> Result<FileTree> {
+        let (path, absent, confirmed) = named(spec)?;
+        if absent {
+            check(spec, options)?;
+            std::fs::create_dir(&path).map_err(|e| cannot("cannot make the directory", &path, e))?;
+        }
+        let tree = FileTree::begin(spec, options, &path, (absent, confirmed));
+        if tree.is_err() && absent {
+            // Whatever was made in it stays, with its mark.
+            let _ = std::fs::remove_dir(&path);
+        }
+        tree
+    }
+
+    fn begin(
+        spec: &OpenSpec<'_>,
+        options: &MetadataOptions,
+        path: &Path,
+        (made_dir, confirmed): (bool, bool),
+    ) -> Result<FileTree> {
+        let SeenTree { dir, mut mark, decision, contents } = look(spec, options, path, confirmed)?;
+        if decision == OwnershipDecision::Wipe {
+            let gone = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
+            let gone = gone.map_err(|e| Error::internal("the mark was understood before").source(e))?;
+            if let Some(gone) = gone {
+                let layout = layout_of(&gone)?;
+                remove_all(&dir, &layout)?;
+            }
+        }
+        let mut found = TreeContents::default();
+        if let OwnershipDecision::Reuse(kept) = decision {
+            (mark, found) = (kept, contents);
+        }
+        mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
+        match dir.read()? {
+            None => dir.create(&mark.bytes()?)?,
+            Some(_) => dir.renew(&mark.bytes()?)?,
+        }
+        let layout = layout_of(&mark)?;
+        names::check(&layout)?;
+        let leaves = open_leaves(&dir, &layout)?;
+        if let Some(first) = leaves.first() {
+            match flock(&first.fd, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(guard::in_use(path, "another run makes files there"));
+                }
+                // A file system without locks: two runs there are on their own.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(FileTree { mark: HeldMark::new(mark, false), dir, made_dir, layout, leaves, found, left: false })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The target's own directory, from which paths of leaves with levels begin.
+    pub fn base(&self) -> &OwnedFd {
+        self.dir.fd()
+    }
+
+    /// Everything in the directory now. Errors: `Refused`, naming what is not the driver's.
+    pub fn survey(&self) -> Result<TreeContents> {
+        survey(&self.dir, Some(&self.layout))
+    }
+
+    /// Removes every file and directory of the driver's in the directories, which stay. Errors: `Unavailable`.
+    pub fn clear(&self) -> Result<()> {
+        let mut leaves = self.leaves.iter().zip(0..);
+        leaves.try_for_each(|(leaf, nth)| remove_in(&leaf.fd, &self.layout, nth, self.path()))
+    }
+
+    /// Leaves what is kept, and takes away the rest. Errors: `Refused` when something else was put there, which
+    /// stays; `Unavailable`.
+    pub fn leave(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.left, true) {
+            return Ok(());
+        }
+        if self.mark.keeps() {
+            return self.survey().map(drop);
+        }
+        remove_all(&self.dir, &self.layout)?;
+        self.leaves.clear();
+        self.survey()?;
+        self.dir.remove()?;
+        if self.made_dir {
+            // Not empty any more: somebody else's files are in it, so it stays.
+            let _ = std::fs::remove_dir(self.dir.path());
+        }
+        Ok(())
+    }
+}
+
+/// Opens the directories that hold files, and makes those that are missing. Errors: `Unavailable`.
+fn open_leaves(dir: &OwnedDirectory, layout: &FileLayout) -> Result<Vec<LeafDirectory>> {
+    let (mut parent, mut path) = (reopen(dir.fd(), dir.path())?, dir.path().to_owned());
+    for _ in 0..layout.depth {
+        parent = make_below(&parent, &layout.level(), &path)?;
+        path.push(layout.level());
+    }
+    let leaf = |nth| {
+        let prefix = if layout.depth == 0 { String::new() } else { layout.path_of(nth) + "/" };
+        let fd = make_below(&parent, &layout.leaf(nth), &path)?;
+        Ok(LeafDirectory { fd, prefix: prefix.into_bytes().into() })
+    };
+    (0..layout.leaves()).map(leaf).collect()
+}
+
+/// Removes all that is the driver's, the directories that hold files too.
+fn remove_all(dir: &OwnedDirectory, layout: &FileLayout) -> Result<()> {
+    let mut levels = vec![reopen(dir.fd(), dir.path())?];
+    for _ in 0..layout.depth {
+        let Some(parent) = levels.last() else { break };
+        if statat(parent, &*layout.level(), AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            break;
+        }
+        levels.push(open_below(parent, &layout.level(), dir.path())?);
+    }
+    let failed = |e: Errno| cannot("cannot remove a directory of the run", dir.path(), e);
+    let lowest = levels.last().filter(|_| levels.len() as u32 == layout.depth + 1);
+    if let Some(parent) = lowest {
+        for nth in 0..layout.leaves() {
+            let name = layout.leaf(nth);
+            if statat(parent, &*name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+                continue;
+            }
+            let leaf = open_below(parent, &name, dir.path())?;
+            remove_in(&leaf, layout, nth as usize, dir.path())?;
+            match unlinkat(parent, &*name, AtFlags::REMOVEDIR) {
+                // Somebody else's files are in it: they are named later.
+                Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => {}
+                Err(e) => return Err(failed(e)),
+            }
+        }
+    }
+    for parent in levels.iter().rev().skip(1) {
+        match unlinkat(parent, &*layout.level(), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => {}
+            Err(e) => return Err(failed(e)),
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is the driver's in one directory.
+fn remove_in(leaf: &OwnedFd, layout: &FileLayout, nth: usize, path: &Path) -> Result<()> {
+    for (name, kind) in listed(leaf, path)? {
+        let flags = match (layout.entry(nth, &name), kind) {
+            (Some(EntryName::File(_) | EntryName::Moved(_)), FileType::RegularFile) => {
+                AtFlags::empty()
+            }
+            (Some(EntryName::Directory(_)), FileType::Directory) => AtFlags::REMOVEDIR,
+            _ => continue,
+        };
+        let mut terminated = name.clone();
+        terminated.push(0);
+        let name_of = CStr::from_bytes_until_nul(&terminated).unwrap_or_default();
+        match unlinkat(leaf, name_of, flags) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => {}
+            Err(e) => {
+                let path = path.join(String::from_utf8_lossy(&name).as_ref());
+                return Err(cannot("cannot remove a file of the run", &path, e));
+            }
+        }
+    }
+    Ok(())
+}

@@ -154,29 +154,27 @@ impl KeySpace {
         key
     }
 
-    /// The number of the next key to delete in a lane: its oldest one; when none is left, once more the one
-    /// that was deleted last. The next number may be on its way in.
+    /// The number of the next key to delete in a lane: its oldest one, else that of another lane; when none is left,
+    /// once more the one that was deleted last. The next number may be on its way in.
     #[inline]
     pub fn delete_in(&self, lane: Option<u32>) -> u64 {
         let Some((lane, lanes)) = lane.zip(self.lanes.as_ref()) else {
             return self.delete().unwrap_or_else(|| self.last_deleted());
         };
-        let (acked, step) = (self.acked.load(Ordering::Acquire), lanes.count());
-        let taken = lanes.first[lane as usize].fetch_update(
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-            |first| (first < acked).then_some(first + step),
-        );
-        match taken {
-            Ok(key) => {
-                self.first.fetch_max(key + 1, Ordering::Relaxed);
-                key
-            }
-            Err(next) => {
-                self.used_up.store(true, Ordering::Relaxed);
-                if next >= self.start + step { next - step } else { next }
-            }
+        let (acked, of) = (self.acked.load(Ordering::Acquire), lanes.count());
+        let own = lane as usize;
+        let taken = (own..own + lanes.first.len()).find_map(|at| {
+            let first = &lanes.first[at % lanes.first.len()];
+            let step = |first| (first < acked).then_some(first + of);
+            first.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).ok()
+        });
+        if let Some(key) = taken {
+            self.first.fetch_max(key + 1, Ordering::Relaxed);
+            return key;
         }
+        self.used_up.store(true, Ordering::Relaxed);
+        let next = lanes.first[own].load(Ordering::Relaxed);
+        if next >= self.start + of { next - of } else { next }
     }
 
     /// The number of the next key to delete: the oldest one. `None` when none is left.
@@ -331,6 +329,39 @@ mod tests {
         });
         assert_eq!(space.live(), (5, 80_005));
         assert_eq!(space.passed(), 0);
+    }
+
+    #[test]
+    fn a_lane_inserts_and_deletes_numbers_of_its_own() {
+        // The first of three lanes is two numbers longer.
+        let space = KeySpace::new(0, 4).in_lanes(3, |lane| (lane == 0).then_some(12));
+        assert_eq!(space.lane(4), Some(1));
+        let lane = |n| Some(n);
+        assert!(space.lane_full(0) && !space.lane_full(1) && !space.lane_full(2));
+        assert_eq!((space.insert_in(lane(0)), space.insert_in(lane(1))), (12, 4));
+        assert_eq!((space.insert_in(lane(2)), space.insert_in(lane(2))), (5, 8));
+        assert_eq!(space.delete_in(lane(1)), 1);
+        assert!(space.deleted(1) && !space.deleted(0) && !space.deleted(4));
+        assert_eq!(space.live().0, 2, "what is drawn is not deleted");
+        assert_eq!(space.delete_in(lane(1)), 0, "its own are used up: of another");
+        assert_eq!([(); 3].map(|()| space.delete_in(lane(1))), [2, 3, 1], "and one again");
+        assert!(space.used_up());
+        space.acknowledge(4);
+        space.acknowledge(5);
+        assert_eq!(space.live().1, 6);
+        assert_eq!(space.delete_in(lane(1)), 4);
+    }
+
+    #[test]
+    fn lanes_from_any_number_on_are_apart() {
+        for start in 0..5 {
+            let space = KeySpace::new(start, 7).in_lanes(3, |_| None);
+            let mut made: Vec<u64> = (0..3).flat_map(|lane| {
+                (0..4).map(|_| space.insert_in(Some(lane))).collect::<Vec<_>>()
+            }).collect();
+            made.sort_unstable();
+            assert_eq!(made, (start + 7..start + 19).collect::<Vec<_>>());
+        }
     }
 
     proptest! {

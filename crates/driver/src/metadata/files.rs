@@ -129,16 +129,18 @@ impl SharedFiles {
         lanes[lane % lanes.len()].next.fetch_add(lanes.len() as u64, Ordering::Relaxed)
     }
 
-    /// The number of the next directory that a worker removes: the oldest of its lane; with none left the
-    /// next one, which is not there.
+    /// The number of the next directory that a worker removes: the oldest of its lane, else of another one; with
+    /// none left the next one of its own, which is not there.
     #[inline]
     pub fn remove_directory(&self, lane: usize) -> u64 {
-        let lane_of = &self.lanes[lane % self.lanes.len()];
-        let (next, step) = (lane_of.next.load(Ordering::Relaxed), self.lanes.len() as u64);
-        let taken = lane_of.first.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |first| {
-            (first < next).then_some(first + step)
+        let (all, own) = (self.lanes.len(), lane % self.lanes.len());
+        let taken = (own..own + all).find_map(|at| {
+            let lane = &self.lanes[at % all];
+            let next = lane.next.load(Ordering::Relaxed);
+            let step = |first| (first < next).then_some(first + all as u64);
+            lane.first.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).ok()
         });
-        taken.unwrap_or_else(|first| first)
+        taken.unwrap_or_else(|| self.lanes[own].next.load(Ordering::Relaxed))
     }
 }
 

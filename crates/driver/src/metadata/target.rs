@@ -25,6 +25,8 @@ pub struct MetadataTarget {
     files: Arc<SharedFiles>,
     rings: bool,
     records: AtomicU64,
+    /// First number of the plan.
+    start: u64,
     /// Of each workload: the number of its first worker.
     first_worker: Vec<u16>,
     cold: bool,
@@ -52,6 +54,7 @@ impl MetadataTarget {
         let reads = |op: OpKind| matches!(op.as_record(), OpKind::Get | OpKind::Stat);
         Ok(MetadataTarget {
             records: AtomicU64::new(tree.found.without_gap(start)),
+            start,
             first_worker: first_worker.collect(),
             cold: plan.run.before.contains(&Before::DropCaches),
             warm_reads: plan.workloads.iter().any(|w| w.mix.iter().any(|part| reads(part.op))),
@@ -67,13 +70,18 @@ impl MetadataTarget {
         Ok(())
     }
 
-    fn counted(&self) -> Result<(usize, usize)> {
+    fn counted(&self) -> Option<[u64; 4]> {
         let mut held = self.at_end.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted = held.get_or_insert_with(|| self.files.tree.survey());
-        match counted {
-            Ok(there) => Ok((there.files.len(), there.directories.len())),
-            Err(_) => Err(Error::target("something else was put into the directory")),
-        }
+        let there = held.get_or_insert_with(|| self.files.tree.survey()).as_ref().ok()?;
+        let (lanes, files) = (self.files.layout().lanes, &there.files);
+        let longest = (0..lanes).filter_map(|lane| TreeContents::next_in(files, lane, lanes)).max();
+        let rounds = longest.map_or(0, |next| next / u64::from(lanes));
+        Some([
+            files.len() as u64,
+            there.directories.len() as u64,
+            there.without_gap(self.start),
+            (rounds * u64::from(lanes)).saturating_sub(self.start),
+        ])
     }
 }
 
@@ -145,11 +153,10 @@ impl Target for MetadataTarget {
         all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
     fn end_facts(&self) -> Vec<(String, String)> {
-        let Ok((files, directories)) = self.counted() else { return Vec::new() };
-        vec![
-            ("metadata.files_at_end".to_owned(), files.to_string()),
-            ("metadata.directories_at_end".to_owned(), directories.to_string()),
-        ]
+        let names = ["files_at_end", "directories_at_end", "files_without_gap", "files_of_longest"];
+        let counted = self.counted().into_iter().flatten();
+        let fact = |(name, n): (&str, u64)| (format!("metadata.{name}"), n.to_string());
+        names.into_iter().zip(counted).map(fact).collect()
     }
     fn notes(&self) -> Vec<String> {
         let warm = self.warm_reads && !self.cold;

@@ -491,8 +491,13 @@ impl FileTree {
         if std::mem::replace(&mut self.left, true) {
             return Ok(());
         }
+        let there = self.survey();
         if self.mark.keeps() {
-            return self.survey().map(drop);
+            let there = there?;
+            if !(there.files.is_empty() && there.directories.is_empty()) {
+                return Ok(());
+            }
+            // Nothing is left to be kept.
         }
         remove_all(&self.dir, &self.layout)?;
         self.leaves.clear();

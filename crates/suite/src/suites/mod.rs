@@ -12,6 +12,8 @@ mod matrix_points;
 mod matrix_words;
 mod operating;
 mod operating_words;
+mod phases;
+mod phases_words;
 mod recovery;
 mod request;
 mod second_look;
@@ -41,6 +43,7 @@ pub(crate) use loops::shown;
 pub(crate) use loops::{length, load_ns};
 use matrix::{MatrixSuite, SuiteJob};
 pub use request::SuiteRequest;
+use phases::PhasesSuite;
 use slc_paper::SlcPaperSuite;
 pub use sweep::prepare_sweep;
 use ycsb::YcsbSuite;
@@ -58,6 +61,8 @@ pub enum SuiteFile {
     Ycsb(YcsbSuite),
     /// The study of the SLC factors: a writer and a reader for each system and size.
     SlcPaper(SlcPaperSuite),
+    /// Jobs in order in one directory, each on what those before it have made.
+    Phases(PhasesSuite),
 }
 
 /// Makes a plan of a job and of assignments like those of `--set`. What drivers and the machine
@@ -115,6 +120,7 @@ impl SuiteFile {
             SuiteFile::Matrix(suite) => matrix::prepare(*suite, SuiteJob::Own, &request, planner),
             SuiteFile::Ycsb(suite) => ycsb::prepare(&suite, &request, planner.as_ref()),
             SuiteFile::SlcPaper(suite) => slc_paper::prepare(suite, request, planner),
+            SuiteFile::Phases(suite) => phases::prepare(suite, request, planner),
         }
     }
 }

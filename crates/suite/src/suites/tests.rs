@@ -21,6 +21,7 @@ fn every_suite_of_the_program_is_a_suite_called_like_its_file() {
             SuiteFile::Matrix(s) => s.name,
             SuiteFile::Ycsb(s) => s.name,
             SuiteFile::SlcPaper(s) => s.name,
+            SuiteFile::Phases(s) => s.check().map(|()| s.name).expect("phases in order"),
         };
         assert_eq!(own, name);
     }

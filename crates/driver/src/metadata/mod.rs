@@ -23,6 +23,7 @@ use crate::options::{DriverOptions, OptionSet};
 use options::{MetadataEngine, MetadataOptions};
 use target::{DROP_CACHES, MetadataTarget, uses_rings};
 use tree::NAME;
+pub use tree::remove_kept;
 
 /// Operations in flight of a worker at most.
 const DEEPEST: u32 = 4096;

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use taillight_core::plan::{BlockSize, Plan};
-use taillight_core::{Error, OpKind, Result};
+use taillight_core::{Error, OpKind, Result, StopFlag};
 
 use super::names::{self, EntryName, FileLayout};
 use super::options::{DirectorySharing, MetadataOptions};
@@ -453,15 +453,7 @@ impl FileTree {
         let layout = layout_of(&mark)?;
         names::check(&layout)?;
         let leaves = open_leaves(&dir, &layout)?;
-        if let Some(first) = leaves.first() {
-            match flock(&first.fd, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(guard::in_use(path, "another run makes files there"));
-                }
-                // A file system without locks: two runs there are on their own.
-                Ok(()) | Err(_) => {}
-            }
-        }
+        alone(&leaves, path)?;
         Ok(FileTree { mark: HeldMark::new(mark, false), dir, made_dir, layout, leaves, found, left: false })
     }
 
@@ -508,6 +500,36 @@ impl FileTree {
             let _ = std::fs::remove_dir(self.dir.path());
         }
         Ok(())
+    }
+}
+
+/// Removes what runs have kept in a directory, and its mark; the directory stays, and so does whatever else is in it.
+/// Errors: `Refused` when another run uses it, `Unavailable` when it is not the driver's or something cannot be
+/// removed.
+pub fn remove_kept(path: &Path) -> Result<()> {
+    let dir = OwnedDirectory::open(path, &StopFlag::default())?;
+    let mark = dir.read()?.and_then(|bytes| DatabaseMark::parse(&bytes).ok());
+    let here = dir.identity()?;
+    let same = |mark: &DatabaseMark| {
+        mark.identity.driver == NAME && mark.identity.node.is(&here, dir.filesystem())
+    };
+    let mark = mark.filter(same).ok_or_else(|| {
+        Error::unavailable("the directory has no mark of the driver").with("path", path.display())
+    })?;
+    let layout = layout_of(&mark)?;
+    alone(&open_leaves(&dir, &layout)?, path)?;
+    remove_all(&dir, &layout)?;
+    survey(&dir, Some(&layout))?;
+    dir.remove()
+}
+
+/// Takes the directories for this run. Errors: `Refused` when another one has them.
+fn alone(leaves: &[LeafDirectory], path: &Path) -> Result<()> {
+    let Some(first) = leaves.first() else { return Ok(()) };
+    match flock(&first.fd, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(guard::in_use(path, "another run makes files there")),
+        // A file system without locks: two runs there are on their own.
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! in `phases_words`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use taillight_core::job::JobFile;
 use taillight_core::plan::{Before, Plan};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, Result, StopFlag};
+use taillight_driver::metadata;
 use taillight_driver::ownership::OwnedDirectory;
 use taillight_report::table::paragraph;
 use taillight_rundir::series::PointRole;
@@ -269,7 +270,7 @@ impl PhasesMethod {
         let mut job = self.suite.job.clone();
         lay_over(&mut job, &phase.job);
         if phase.bytes == Some(BytesLayout::Interleaved) {
-            interleave(&mut job, self.workers);
+            interleave(&mut job, self.workers, self.scale.bytes);
         }
         let source = job_source(&format!("phase {id} of suite {}", self.suite.name), &job)?;
         let own = |text: String| Assignment::new(format!("suite {}", self.suite.name), text);
@@ -348,7 +349,7 @@ impl PhasesMethod {
             let Some(result) = ran(&phase.name) else {
                 let over = phase.over.as_ref().map(|over| {
                     let last = ran(&format!("{over}{WEAR_OUT}")).or_else(|| ran(over));
-                    let made = last.map(|made| left(&made.dir, phase.of)).transpose();
+                    let made = last.map(|made| left(made, phase.of)).transpose();
                     made.map(|made| made.map_or(0, |made| made.there))
                 });
                 let over = over.transpose()?;
@@ -360,7 +361,7 @@ impl PhasesMethod {
                 return Ok(Some(NextPhase::Phase(at, over)));
             };
             if phase.stonewall && ran(&format!("{}{WEAR_OUT}", phase.name)).is_none() {
-                let made = left(&result.dir, None)?;
+                let made = left(result, None)?;
                 if made.longest > made.there {
                     return Ok(Some(NextPhase::WearOut(at, made.there)));
                 }
@@ -375,14 +376,15 @@ impl PhasesMethod {
             let dir = self.dir.join(&phase.dir);
             let Ok(owned) = OwnedDirectory::open(&dir, &StopFlag::default()) else { continue };
             let _ = owned.marks().and_then(|marks| owned.delete(&marks));
+            let _ = metadata::remove_kept(&dir);
             // Somebody else's files are in it: it stays.
             let _ = std::fs::remove_dir(&dir);
         }
     }
 }
 
-/// One workload for each worker, on blocks of its own in turn.
-fn interleave(job: &mut Table, workers: u32) {
+/// One workload for each worker, on blocks of its own in turn, each block once.
+fn interleave(job: &mut Table, workers: u32, each: ByteSize) {
     let Some(Value::Array(all)) = job.get_mut("workload") else { return };
     let Some(Value::Table(one)) = all.first().cloned() else { return };
     let block = one.get("block_size").and_then(Value::as_str).unwrap_or_default();
@@ -398,6 +400,8 @@ fn interleave(job: &mut Table, workers: u32) {
             own.insert("name".to_owned(), format!("worker-{nth}").into());
             own.insert("workers".to_owned(), 1.into());
             own.insert("access".to_owned(), access.into());
+            let blocks = i64::try_from((each.0 / block).max(1)).unwrap_or(i64::MAX);
+            own.insert("operations".to_owned(), blocks.into());
             Value::Table(own)
         })
         .collect();
@@ -412,8 +416,10 @@ struct LeftThere {
 }
 
 /// Errors: `Corrupt` when the run cannot be read or does not say it.
-fn left(dir: &Path, of: Option<CountedThing>) -> Result<LeftThere> {
-    let run = RunDir::open(dir)?;
+fn left(result: &PointResult, of: Option<CountedThing>) -> Result<LeftThere> {
+    let run = RunDir::open(&result.dir)?;
+    let options = &result.point.plan.target.options;
+    let shared = options.get("directories").and_then(Value::as_str) == Some("shared");
     let facts = run.manifest().environment.get("driver");
     let number = |name: &str| facts?.get(name)?.as_str()?.parse::<u64>().ok();
     let found = match of {
@@ -422,10 +428,11 @@ fn left(dir: &Path, of: Option<CountedThing>) -> Result<LeftThere> {
         }
         _ => number("metadata.files_without_gap")
             .zip(number("metadata.files_of_longest"))
-            .map(|(there, longest)| LeftThere { there, longest }),
+            // A number that was taken when the time was over is not made: who goes over them makes it first.
+            .map(|(there, longest)| LeftThere { there: if shared { longest } else { there }, longest }),
     };
     found.ok_or_else(|| {
-        Error::corrupt("the run does not say what it left").with("path", dir.display())
+        Error::corrupt("the run does not say what it left").with("path", result.dir.display())
     })
 }
 

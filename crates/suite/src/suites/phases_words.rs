@@ -34,8 +34,9 @@ impl RateParts {
     /// Adds a run; of a part of something larger, listings are time and no operation on a file.
     fn add(&mut self, summary: &Summary, part: bool) {
         let totals = &summary.totals;
-        let listings = summary.ops.get(&OpKind::Readdir).filter(|_| part);
-        let beside = listings.map_or(0, |t| t.count);
+        let count = |op| summary.ops.get(&op).map_or(0, |totals| totals.count);
+        let listings = if part { count(OpKind::Readdir) } else { 0 };
+        let beside = count(OpKind::Fsync) + listings;
         self.ops += totals.count.saturating_sub(totals.errors).saturating_sub(beside) as f64;
         self.bytes += totals.bytes as f64;
         self.seconds += totals.duration_ns as f64 / 1e9;
@@ -55,10 +56,10 @@ impl PhaseRun<'_> {
         self.phase.scored.unwrap_or(ScoredAs::Rate)
     }
 
-    /// The phase alone, and with its wear-out.
-    fn parts(&self) -> (RateParts, RateParts) {
+    /// The phase alone, and with its wear-out; as the part of something larger that it may be.
+    fn parts(&self, part: bool) -> (RateParts, RateParts) {
         let mut alone = RateParts::default();
-        let part = self.phase.part_of.is_some();
+        let part = part && self.phase.part_of.is_some();
         self.result.summary.iter().for_each(|summary| alone.add(summary, part));
         let mut whole = alone;
         self.wear_out.and_then(|r| r.summary.as_ref()).iter().for_each(|s| whole.add(s, part));
@@ -74,7 +75,10 @@ impl PhaseRun<'_> {
         let summary = self.result.summary.as_ref()?;
         let first = summary.outliers.iter().filter_map(|(op, all)| Some((*op, all.first()?)));
         let (op, slow): (_, &Outlier) = first.max_by_key(|(_, slow)| slow.latency_ns)?;
-        let place = slow.key.map(|key| format!(" of number {key}"));
+        // Directories have numbers of their own, which operations do not carry.
+        let key = slow.key.filter(|_| op.as_record() == OpKind::Get || op.sized() || op.writes());
+        let key = key.filter(|_| !matches!(op, OpKind::Mkdir | OpKind::Rmdir));
+        let place = key.map(|key| format!(" of number {key}"));
         let place = place.or_else(|| slow.offset.map(|at| format!(" at {at}"))).unwrap_or_default();
         Some(format!(
             "{}: {}{place} by worker {}",
@@ -89,7 +93,7 @@ impl PhaseRun<'_> {
 fn scores<'a>(runs: &'a [PhaseRun<'a>]) -> Vec<(&'a str, ScoredAs, RateParts)> {
     let mut all: Vec<(&str, ScoredAs, RateParts)> = Vec::new();
     for run in runs.iter().filter(|run| run.phase.scored.is_some()) {
-        let (_, parts) = run.parts();
+        let (_, parts) = run.parts(true);
         match all.iter_mut().find(|(name, ..)| *name == run.name()) {
             Some((_, _, sum)) => {
                 sum.ops += parts.ops;
@@ -152,7 +156,7 @@ pub(super) fn tables(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> Vec<Table>
         &["phase", "at the stonewall", "with wear-out", "more", "time"],
     );
     for run in runs {
-        let (alone, whole) = run.parts();
+        let (alone, whole) = run.parts(false);
         let of = run.scored();
         let value = |name: &str| {
             run.result.values.get(name).map_or("-".to_owned(), |ns| duration(*ns))
@@ -217,7 +221,7 @@ pub(super) fn lines(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> String {
         said.push(name);
         let mut parts = RateParts::default();
         for part in runs.iter().filter(|other| other.name() == name) {
-            let (_, whole) = part.parts();
+            let (_, whole) = part.parts(true);
             parts.ops += whole.ops;
             parts.bytes += whole.bytes;
             parts.seconds += whole.seconds;
@@ -244,7 +248,7 @@ pub(super) fn lines(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> String {
 /// The answer in `series.json`.
 pub(super) fn answer(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> Value {
     let phase = |run: &PhaseRun<'_>| {
-        let (alone, whole) = run.parts();
+        let (alone, whole) = run.parts(false);
         let of = run.scored();
         let mut figures = BTreeMap::from([
             ("ops", json!(whole.ops)),

@@ -18,8 +18,8 @@ use taillight_core::{OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{AdminAction, Driver, OpenSpec, Target};
-use crate::options::{DriverOptions, OptionSet};
+use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet, complete};
 use options::{MetadataEngine, MetadataOptions};
 use target::{DROP_CACHES, MetadataTarget, uses_rings};
 use tree::NAME;
@@ -31,12 +31,6 @@ const DEEPEST: u32 = 4096;
 /// The driver.
 pub struct MetadataDriver;
 
-impl MetadataDriver {
-    fn parse(&self, target: &TargetPlan) -> Result<MetadataOptions> {
-        MetadataOptions::parse(NAME, &target.options)
-    }
-}
-
 impl Driver for MetadataDriver {
     fn name(&self) -> &'static str {
         NAME
@@ -47,56 +41,8 @@ impl Driver for MetadataDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<MetadataOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = self.parse(target)?;
-        let mut admin = vec![AdminAction::Flush, AdminAction::Purge];
-        if rustix::fs::access(DROP_CACHES, rustix::fs::Access::WRITE_OK).is_ok() {
-            admin.push(AdminAction::DropCaches);
-        }
-        Ok(Capabilities {
-            ops: vec![
-                OpKind::Create,
-                OpKind::Stat,
-                OpKind::OpenReadClose,
-                OpKind::Rename,
-                OpKind::Readdir,
-                OpKind::Unlink,
-                OpKind::Mkdir,
-                OpKind::Rmdir,
-            ],
-            max_depth: if options.engine == MetadataEngine::Sync { 1 } else { DEEPEST },
-            sync_with: Some("options.sync = \"file\" or \"directory\""),
-            stores_data: true,
-            guarded: true,
-            admin,
-            empty_values: true,
-            facts: DriverFacts {
-                kind: TargetKind::Keyed,
-                in_process: true,
-                ..DriverFacts::default()
-            },
-            ..Capabilities::default()
-        })
-    }
-    fn settle(&self, target: &mut TargetPlan, deepest: u32) {
-        let auto = self.parse(target).is_ok_and(|o| o.engine == MetadataEngine::Auto);
-        if auto && deepest > 1 {
-            target.options.insert("engine".to_owned(), "io_uring".into());
-        }
-    }
-    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
-        let does = |w: &WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Readdir);
-        let rings = self.parse(&plan.target).is_ok_and(|options| uses_rings(plan, &options));
-        let note = "readdir has no form for io_uring: it is one call after another, inside the worker";
-        let both = rings && plan.workloads.iter().any(does);
-        both.then(|| note.to_owned()).into_iter().collect()
-    }
-    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        tree::check(spec, &self.parse(&spec.plan.target)?)
-    }
-    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = self.parse(&spec.plan.target)?;
-        Ok(Box::new(MetadataTarget::open(spec, &options)?))
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(MetadataOptions::parse(NAME, &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {
@@ -111,5 +57,58 @@ impl Driver for MetadataDriver {
             ]);
         }
         Ok(TestTarget::local(dir, "files", &all))
+    }
+}
+
+impl BoundDriver for MetadataOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        let mut admin = vec![AdminAction::Flush, AdminAction::Purge];
+        if rustix::fs::access(DROP_CACHES, rustix::fs::Access::WRITE_OK).is_ok() {
+            admin.push(AdminAction::DropCaches);
+        }
+        Capabilities {
+            ops: vec![
+                OpKind::Create,
+                OpKind::Stat,
+                OpKind::OpenReadClose,
+                OpKind::Rename,
+                OpKind::Readdir,
+                OpKind::Unlink,
+                OpKind::Mkdir,
+                OpKind::Rmdir,
+            ],
+            max_depth: if self.engine == MetadataEngine::Sync { 1 } else { DEEPEST },
+            sync_with: Some("options.sync = \"file\" or \"directory\""),
+            stores_data: true,
+            guarded: true,
+            admin,
+            empty_values: true,
+            facts: DriverFacts {
+                kind: TargetKind::Keyed,
+                in_process: true,
+                ..DriverFacts::default()
+            },
+            ..Capabilities::default()
+        }
+    }
+    fn settle(&self, target: &mut TargetPlan, deepest: u32) {
+        if self.engine == MetadataEngine::Auto && deepest > 1 {
+            target.options.insert("engine".to_owned(), "io_uring".into());
+        }
+    }
+    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
+        let does = |w: &WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Readdir);
+        let note = "readdir has no form for io_uring: it is one call after another, inside the worker";
+        let both = uses_rings(plan, self) && plan.workloads.iter().any(does);
+        both.then(|| note.to_owned()).into_iter().collect()
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        tree::check(spec, self)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        Ok(Box::new(MetadataTarget::open(spec, self)?))
     }
 }

@@ -14,6 +14,9 @@ use super::tree::{FileTree, LeafDirectory, TreeContents};
 /// Files whose name is known at most; a wrong one costs one more call.
 const BITS: u64 = 1 << 30;
 
+/// How often a file is looked for under its two names, which other workers may be changing.
+pub const LOOKS: u16 = 16;
+
 /// The files of the target.
 pub struct SharedFiles {
     pub tree: FileTree,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use taillight_core::probe::Token;
 use taillight_core::{Error, Op, OpKind, Result, Stamp, Status};
 
-use super::files::{SharedFiles, other};
+use super::files::{LOOKS, SharedFiles, other};
 use super::names::{EntryName, PathBuffer};
 use super::options::MetadataSync;
 use super::sys::close;
@@ -202,14 +202,17 @@ impl SyncSession {
         Ok(match op.kind.as_record() {
             OpKind::Insert | OpKind::Put | OpKind::Get | OpKind::Stat | OpKind::Delete
             | OpKind::Rename => {
-                let name = self.files.name(op.key);
-                let first = self.on_file(op, name);
-                if first == Err(Status::NOT_FOUND) && self.files.renames() {
+                let mut name = self.files.name(op.key);
+                let mut performed = self.on_file(op, name);
+                let mut retries = 0;
+                let looks = if self.files.renames() { LOOKS } else { 1 };
+                while performed == Err(Status::NOT_FOUND) && retries + 1 < looks {
                     // Renamed by another worker since its name was looked up.
-                    let again = end(self.on_file(op, other(name)));
-                    return Ok(Completion { retries: 1, ..again });
+                    name = other(name);
+                    performed = self.on_file(op, name);
+                    retries += 1;
                 }
-                end(first)
+                Completion { retries, ..end(performed) }
             }
             OpKind::Mkdir | OpKind::Rmdir => end(self.on_directory(op.kind)),
             OpKind::Readdir => match self.listing.count(&self.files.leaf(op.key).fd) {

@@ -438,6 +438,9 @@ impl FileTree {
             let gone = gone.map_err(|e| Error::internal("the mark was understood before").source(e))?;
             if let Some(gone) = gone {
                 let layout = layout_of(&gone)?;
+                // Another run may be at it.
+                let leaves = open_leaves(&dir, &layout)?;
+                alone(&leaves, path)?;
                 remove_all(&dir, &layout)?;
             }
         }
@@ -517,7 +520,8 @@ pub fn remove_kept(path: &Path) -> Result<()> {
         Error::unavailable("the directory has no mark of the driver").with("path", path.display())
     })?;
     let layout = layout_of(&mark)?;
-    alone(&open_leaves(&dir, &layout)?, path)?;
+    let leaves = open_leaves(&dir, &layout)?;
+    alone(&leaves, path)?;
     remove_all(&dir, &layout)?;
     survey(&dir, Some(&layout))?;
     dir.remove()

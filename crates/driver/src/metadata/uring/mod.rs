@@ -14,7 +14,7 @@ use std::sync::Arc;
 use taillight_core::probe::{MAX_SLOTS, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
-use super::files::{SharedFiles, other};
+use super::files::{LOOKS, SharedFiles, other};
 use super::names::EntryName;
 use super::options::MetadataSync;
 use super::session::{DirectoryReader, buffers, unknown};
@@ -46,8 +46,8 @@ struct CallSlot {
     moved: u64,
     /// The first failure.
     status: Status,
-    /// Looked for under its other name as well.
-    again: bool,
+    /// How often it was looked for again, under its other name.
+    retries: u16,
 }
 
 /// The session.
@@ -93,7 +93,7 @@ impl RingSession {
             file: None,
             moved: 0,
             status: Status::OK,
-            again: false,
+            retries: 0,
         };
         debug_assert!(spec.depth <= MAX_SLOTS as u32);
         Ok(RingSession {
@@ -150,9 +150,14 @@ impl RingSession {
             errno => Status::errno(errno),
         });
         let first = matches!(state.step, CallStep::Open | CallStep::Single);
-        if first && failed == Some(Status::NOT_FOUND) && !state.again && self.files.renames() {
+        let looks = match state.name {
+            EntryName::Directory(_) => 1,
+            _ if self.files.renames() => LOOKS,
+            _ => 1,
+        };
+        if first && failed == Some(Status::NOT_FOUND) && state.retries + 1 < looks {
             // Renamed by another worker, or another operation, since its name was looked up.
-            (state.again, state.name) = (true, other(state.name));
+            (state.retries, state.name) = (state.retries + 1, other(state.name));
             return self.begin(slot).map(|()| None);
         }
         if let (Some(failed), true) = (failed, state.status.is_ok()) {
@@ -217,7 +222,7 @@ impl RingSession {
         let failed = !state.status.is_ok();
         Completion {
             status: state.status,
-            retries: u16::from(state.again),
+            retries: state.retries,
             ..Completion::ok(state.token, if failed { 0 } else { state.moved })
         }
     }
@@ -279,7 +284,7 @@ impl Session for RingSession {
             file: None,
             moved: 0,
             status: Status::OK,
-            again: matches!(name, EntryName::Directory(_)),
+            retries: 0,
         };
         self.begin(slot)?;
         self.in_flight += 1;

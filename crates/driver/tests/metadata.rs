@@ -210,7 +210,10 @@ fn somebody_who_comes_in_between_loses_nothing() {
         let e = target.close().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Target);
         let left = tree(&dir);
-        assert!(left.iter().any(|(path, is)| path.ends_with("thesis") && is == b"mine"), "{left:?}");
+        assert!(
+            left.iter().any(|(path, is)| path.ends_with("thesis") && is == b"mine"),
+            "{left:?}"
+        );
         assert_eq!(left.iter().filter(|(path, _)| path.is_file()).count(), 2, "and the mark");
     }
 }

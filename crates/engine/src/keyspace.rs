@@ -356,9 +356,9 @@ mod tests {
     fn lanes_from_any_number_on_are_apart() {
         for start in 0..5 {
             let space = KeySpace::new(start, 7).in_lanes(3, |_| None);
-            let mut made: Vec<u64> = (0..3).flat_map(|lane| {
-                (0..4).map(|_| space.insert_in(Some(lane))).collect::<Vec<_>>()
-            }).collect();
+            let mut made: Vec<u64> = (0..3)
+                .flat_map(|lane| (0..4).map(|_| space.insert_in(Some(lane))).collect::<Vec<_>>())
+                .collect();
             made.sort_unstable();
             assert_eq!(made, (start + 7..start + 19).collect::<Vec<_>>());
         }

@@ -4,8 +4,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use taillight_core::plan::Plan;
 use taillight_core::OpKind;
+use taillight_core::plan::Plan;
 
 use super::names::{EntryName, FileLayout, PathBuffer};
 use super::options::MetadataSync;

@@ -101,7 +101,8 @@ impl BoundDriver for MetadataOptions {
     }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let does = |w: &WorkloadPlan| w.mix.iter().any(|part| part.op == OpKind::Readdir);
-        let note = "readdir has no form for io_uring: it is one call after another, inside the worker";
+        let note =
+            "readdir has no form for io_uring: it is one call after another, inside the worker";
         let both = uses_rings(plan, self) && plan.workloads.iter().any(does);
         both.then(|| note.to_owned()).into_iter().collect()
     }

@@ -32,8 +32,9 @@ pub enum DirectorySharing {
 }
 
 /// What is durable when an operation that changes something ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[derive(JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum MetadataSync {
     /// What the file system promises: usually nothing.

@@ -101,7 +101,12 @@ impl SyncSession {
     }
 
     #[inline]
-    fn open(&self, at: BorrowedFd<'_>, deep: bool, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
+    fn open(
+        &self,
+        at: BorrowedFd<'_>,
+        deep: bool,
+        flags: OFlags,
+    ) -> std::result::Result<OwnedFd, Errno> {
         let mode = if flags.contains(OFlags::CREATE) { FILE_MODE } else { Mode::empty() };
         match deep {
             false => openat(at, self.path.path(), flags, mode),
@@ -139,7 +144,8 @@ impl SyncSession {
         let size = self.buffer_size as usize;
         let mut moved = 0;
         if size > 0 {
-            moved = rustix::io::read(&fd, &mut self.buffers.slot(0)[..size]).map_err(status)? as u64;
+            moved =
+                rustix::io::read(&fd, &mut self.buffers.slot(0)[..size]).map_err(status)? as u64;
         }
         close(fd).map_err(status)?;
         Ok(moved)
@@ -200,7 +206,11 @@ impl SyncSession {
             Err(failed) => Completion::failed(token, failed),
         };
         Ok(match op.kind.as_record() {
-            OpKind::Insert | OpKind::Put | OpKind::Get | OpKind::Stat | OpKind::Delete
+            OpKind::Insert
+            | OpKind::Put
+            | OpKind::Get
+            | OpKind::Stat
+            | OpKind::Delete
             | OpKind::Rename => {
                 let mut name = self.files.name(op.key);
                 let mut performed = self.on_file(op, name);
@@ -227,7 +237,9 @@ impl SyncSession {
 /// The buffers of a session; a session without data has a page that nobody looks at. Errors: `Unavailable`.
 pub fn buffers(spec: &SessionSpec) -> Result<Buffers> {
     Buffers::new(spec.depth, spec.buffer_size.max(1)).map_err(|e| {
-        Error::unavailable("no memory for the worker's buffers").with("worker", spec.worker).source(e)
+        Error::unavailable("no memory for the worker's buffers")
+            .with("worker", spec.worker)
+            .source(e)
     })
 }
 

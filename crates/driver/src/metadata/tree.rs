@@ -125,9 +125,11 @@ impl LayoutForm {
     fn settle(&mut self, found: Option<&DatabaseMark>, plan: &Plan) {
         let (size, lanes) = found.and_then(|mark| parts(&mark.form)).unzip();
         let first = plan.workloads.first();
-        self.size = self.size.take().or(size).or_else(|| {
-            first.map(|w| format!("{} B", w.block_size.max()))
-        });
+        self.size = self
+            .size
+            .take()
+            .or(size)
+            .or_else(|| first.map(|w| format!("{} B", w.block_size.max())));
         let workers = plan.workloads.iter().map(|w| w.workers).max();
         self.lanes = self.lanes.or(lanes).or(workers);
     }
@@ -287,9 +289,10 @@ fn layout_of(mark: &DatabaseMark) -> Result<FileLayout> {
         rest.split([';', ',']).next()?.parse::<u32>().ok()
     };
     let parts = number("; workers ").zip(number("spread ")).zip(number("depth "));
-    let ((lanes, spread), depth) = parts.filter(|((l, s), d)| *l > 0 && *s > 0 && *d <= 8).ok_or_else(|| {
-        Error::corrupt("the ownership mark tells no layout").with("form", &mark.form)
-    })?;
+    let ((lanes, spread), depth) =
+        parts.filter(|((l, s), d)| *l > 0 && *s > 0 && *d <= 8).ok_or_else(|| {
+            Error::corrupt("the ownership mark tells no layout").with("form", &mark.form)
+        })?;
     Ok(FileLayout { token: names::token(&mark.run_id), lanes, spread, depth })
 }
 
@@ -309,8 +312,8 @@ fn survey(dir: &OwnedDirectory, layout: Option<&FileLayout>) -> Result<TreeConte
         let (mut next, mut leaves) = (None, Vec::new());
         for (name, kind) in listed(&here, &dir.path().join(&at))? {
             let text = String::from_utf8_lossy(&name).into_owned();
-            let mark = at.as_os_str().is_empty()
-                && (text.starts_with(SIDECAR) || text == "lost+found");
+            let mark =
+                at.as_os_str().is_empty() && (text.starts_with(SIDECAR) || text == "lost+found");
             let nth = layout.and_then(|layout| {
                 let nth = text.strip_prefix(&layout.leaf(0)[..layout.leaf(0).len() - 1])?;
                 nth.parse::<u32>().ok().filter(|nth| *nth < layout.leaves() && left == 0)
@@ -318,7 +321,10 @@ fn survey(dir: &OwnedDirectory, layout: Option<&FileLayout>) -> Result<TreeConte
             match nth {
                 _ if mark => {}
                 Some(nth) if kind == FileType::Directory => leaves.push((nth, text)),
-                None if kind == FileType::Directory && left > 0 && level.as_ref() == Some(&text) => {
+                None if kind == FileType::Directory
+                    && left > 0
+                    && level.as_ref() == Some(&text) =>
+                {
                     next = Some(text);
                 }
                 _ => return stranger(at.join(text)),
@@ -416,7 +422,8 @@ impl FileTree {
         let (path, absent, confirmed) = named(spec)?;
         if absent {
             check(spec, options)?;
-            std::fs::create_dir(&path).map_err(|e| cannot("cannot make the directory", &path, e))?;
+            std::fs::create_dir(&path)
+                .map_err(|e| cannot("cannot make the directory", &path, e))?;
         }
         let tree = FileTree::begin(spec, options, &path, (absent, confirmed));
         if tree.is_err() && absent {
@@ -435,7 +442,8 @@ impl FileTree {
         let SeenTree { dir, mut mark, decision, contents } = look(spec, options, path, confirmed)?;
         if decision == OwnershipDecision::Wipe {
             let gone = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
-            let gone = gone.map_err(|e| Error::internal("the mark was understood before").source(e))?;
+            let gone =
+                gone.map_err(|e| Error::internal("the mark was understood before").source(e))?;
             if let Some(gone) = gone {
                 let layout = layout_of(&gone)?;
                 // Another run may be at it.
@@ -457,7 +465,15 @@ impl FileTree {
         names::check(&layout)?;
         let leaves = open_leaves(&dir, &layout)?;
         alone(&leaves, path)?;
-        Ok(FileTree { mark: HeldMark::new(mark, false), dir, made_dir, layout, leaves, found, left: false })
+        Ok(FileTree {
+            mark: HeldMark::new(mark, false),
+            dir,
+            made_dir,
+            layout,
+            leaves,
+            found,
+            left: false,
+        })
     }
 
     pub fn path(&self) -> &Path {

@@ -1,8 +1,8 @@
 //! Fills a worker's buffers before writes: with payload, with a verified block, with a value of
 //! several fields. What came back is judged elsewhere (`strategies`). Called by the worker's loop.
 
-use taillight_core::probe::Probe;
 use taillight_core::Op;
+use taillight_core::probe::Probe;
 
 use super::Worker;
 use crate::clock::DisciplinedClock;

@@ -174,7 +174,9 @@ impl KeyedWorker {
     /// The status of a read that succeeded: whether its value is what its key says it must be.
     #[inline]
     fn check(&mut self, slot: u32, op: &Op, moved: u64, session: &mut dyn Session) -> Status {
-        let Some(integrity) = self.integrity.as_mut().filter(|_| op.kind.as_record() == OpKind::Get) else {
+        let Some(integrity) =
+            self.integrity.as_mut().filter(|_| op.kind.as_record() == OpKind::Get)
+        else {
             return Status::OK;
         };
         let value = session.buffer(slot).get(..moved as usize);

@@ -172,10 +172,7 @@ pub(super) fn prepare(
     mut request: SuiteRequest,
     planner: Planner,
 ) -> Result<PreparedSuite> {
-    request.only(
-        &suite.name,
-        &["--path", "--scale", "--runtime", "--records", "--threads"],
-    )?;
+    request.only(&suite.name, &["--path", "--scale", "--runtime", "--records", "--threads"])?;
     suite.check()?;
     let path = request.path(&suite.name)?.filter(|path| !path.is_empty());
     let dir = path.ok_or_else(|| {
@@ -222,8 +219,10 @@ impl PhasesSuite {
         for (at, phase) in self.phases.iter().enumerate() {
             let before = |name: &String| self.phases[..at].iter().any(|p| p.name == *name);
             if phase.over.as_ref().is_some_and(|over| !before(over)) || before(&phase.name) {
-                return Err(Error::usage("a phase goes over an earlier one, and has a name of its own")
-                    .with("phase", &phase.name));
+                return Err(Error::usage(
+                    "a phase goes over an earlier one, and has a name of its own",
+                )
+                .with("phase", &phase.name));
             }
         }
         Ok(())
@@ -429,7 +428,10 @@ fn left(result: &PointResult, of: Option<CountedThing>) -> Result<LeftThere> {
         _ => number("metadata.files_without_gap")
             .zip(number("metadata.files_of_longest"))
             // A number that was taken when the time was over is not made: who goes over them makes it first.
-            .map(|(there, longest)| LeftThere { there: if shared { longest } else { there }, longest }),
+            .map(|(there, longest)| LeftThere {
+                there: if shared { longest } else { there },
+                longest,
+            }),
     };
     found.ok_or_else(|| {
         Error::corrupt("the run does not say what it left").with("path", result.dir.display())

@@ -76,8 +76,8 @@ impl PhaseRun<'_> {
         let first = summary.outliers.iter().filter_map(|(op, all)| Some((*op, all.first()?)));
         let (op, slow): (_, &Outlier) = first.max_by_key(|(_, slow)| slow.latency_ns)?;
         // Directories have numbers of their own, which operations do not carry.
-        let key = slow.key.filter(|_| op.as_record() == OpKind::Get || op.sized() || op.writes());
-        let key = key.filter(|_| !matches!(op, OpKind::Mkdir | OpKind::Rmdir));
+        let directory = matches!(op, OpKind::Mkdir | OpKind::Rmdir | OpKind::Readdir);
+        let key = slow.key.filter(|_| !directory);
         let place = key.map(|key| format!(" of number {key}"));
         let place = place.or_else(|| slow.offset.map(|at| format!(" at {at}"))).unwrap_or_default();
         Some(format!(
@@ -149,7 +149,8 @@ fn rate(parts: RateParts, of: ScoredAs) -> String {
 pub(super) fn tables(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> Vec<Table> {
     let columns = ["phase", "done", "rate", "p50", "p99", "p99.9", "max"];
     let mut rates = Table::new("phases", &method.suite.title, &columns);
-    let mut slowest = Table::of_words("slowest", "The slowest of each phase", &["phase", "slowest"]);
+    let mut slowest =
+        Table::of_words("slowest", "The slowest of each phase", &["phase", "slowest"]);
     let mut worn = Table::new(
         "wear-out",
         "Wear-out: workers that came less far go on to the number of the first",
@@ -158,9 +159,8 @@ pub(super) fn tables(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> Vec<Table>
     for run in runs {
         let (alone, whole) = run.parts(false);
         let of = run.scored();
-        let value = |name: &str| {
-            run.result.values.get(name).map_or("-".to_owned(), |ns| duration(*ns))
-        };
+        let value =
+            |name: &str| run.result.values.get(name).map_or("-".to_owned(), |ns| duration(*ns));
         let failed = run.result.values.get("errors").is_some_and(|n| *n > 0.0);
         let tone = if failed || !run.result.complete() { Tone::Bad } else { Tone::Plain };
         let name = match (failed, run.result.complete()) {
@@ -200,7 +200,8 @@ pub(super) fn tables(method: &PhasesMethod, runs: &[PhaseRun<'_>]) -> Vec<Table>
 
 /// What stands below the tables.
 pub(super) fn text(method: &PhasesMethod) -> String {
-    let mut parts: Vec<String> = short(method).map(|why| format!("{why}.")).into_iter().collect();
+    let mut parts = vec![format!("{}.", method.suite.title)];
+    parts.extend(short(method).map(|why| format!("Here: {why}.")));
     parts.extend(method.suite.deviations.iter().cloned());
     parts.join(" ")
 }

@@ -64,9 +64,8 @@ pub struct RingSession {
 /// Whether there is an io_uring here that has all calls. Errors: `Unavailable`.
 pub fn check() -> Result<()> {
     let hint = "set options.engine = \"sync\" and queue_depth = 1";
-    let missing = sys::missing().map_err(|e| {
-        Error::unavailable("there is no io_uring here").source(e).hint(hint)
-    })?;
+    let missing = sys::missing()
+        .map_err(|e| Error::unavailable("there is no io_uring here").source(e).hint(hint))?;
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Error::unavailable("this kernel's io_uring lacks calls on names")

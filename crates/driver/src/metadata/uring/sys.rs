@@ -20,14 +20,23 @@ use crate::metadata::session::{BENEATH, CREATE, DIRECTORY_MODE, FILE_MODE, READ}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RingCall {
     /// Open the slot's path to write it (and make it) or to read it; with `deep`, never out of the directory.
-    Open { create: bool, deep: bool },
+    Open {
+        create: bool,
+        deep: bool,
+    },
     /// Move so many bytes between the slot's buffer and an open file.
-    Write { len: u32 },
-    Read { len: u32 },
+    Write {
+        len: u32,
+    },
+    Read {
+        len: u32,
+    },
     Fsync,
     Close,
     Stat,
-    Unlink { directory: bool },
+    Unlink {
+        directory: bool,
+    },
     /// From the slot's path to its second one.
     Rename,
     Mkdir,
@@ -187,9 +196,8 @@ impl CallRing {
     }
 
     fn hand_over(&mut self, want: usize, timeout_ns: Option<u64>) -> io::Result<()> {
-        let time = timeout_ns.map(|ns| {
-            Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32)
-        });
+        let time = timeout_ns
+            .map(|ns| Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32));
         let taken = match &time {
             Some(time) if want > 0 => {
                 self.uring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(time))

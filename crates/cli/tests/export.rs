@@ -23,6 +23,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("filestream", "driver `filestream`"),
     ("leveldb", "driver `leveldb`"),
     ("memory-end-to-end", "driver `memory`"),
+    ("metadata", "driver `metadata`"),
     ("memory-latest", "driver `memory`"),
     ("misses", "driver `memory`"),
     ("redis", "driver `redis`"),

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use taillight_core::probe::{MAX_SLOTS, Token};
+use taillight_core::probe::Token;
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
 use super::files::{LOOKS, SharedFiles, other};
@@ -94,7 +94,6 @@ impl RingSession {
             status: Status::OK,
             retries: 0,
         };
-        debug_assert!(spec.depth <= MAX_SLOTS as u32);
         Ok(RingSession {
             files,
             ring,

@@ -3,6 +3,7 @@
 //! content can be checked like a record's. [`tree`] is the guard, [`session`] and [`uring`] are the engines.
 
 mod files;
+mod form;
 mod names;
 pub mod options;
 mod session;

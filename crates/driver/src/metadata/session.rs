@@ -42,7 +42,7 @@ pub const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_S
 pub type Performed = std::result::Result<u64, Status>;
 
 /// The session.
-pub struct SyncSession {
+pub struct CallSession {
     files: Arc<SharedFiles>,
     buffers: Buffers,
     buffer_size: u64,
@@ -86,10 +86,10 @@ impl DirectoryReader {
     }
 }
 
-impl SyncSession {
+impl CallSession {
     /// Errors: `Unavailable` when there is no memory for the buffer.
-    pub fn new(files: Arc<SharedFiles>, lane: usize, spec: &SessionSpec) -> Result<SyncSession> {
-        Ok(SyncSession {
+    pub fn new(files: Arc<SharedFiles>, lane: usize, spec: &SessionSpec) -> Result<CallSession> {
+        Ok(CallSession {
             files,
             buffers: buffers(spec)?,
             buffer_size: spec.buffer_size,
@@ -248,7 +248,7 @@ pub fn unknown(kind: OpKind) -> Error {
     Error::internal(format!("driver `metadata` knows no {}", kind.name()))
 }
 
-impl Session for SyncSession {
+impl Session for CallSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         &mut self.buffers.slot(slot)[..self.buffer_size as usize]
     }

@@ -11,7 +11,7 @@ use taillight_core::{Error, OpKind, Result};
 
 use super::files::SharedFiles;
 use super::options::{MetadataEngine, MetadataOptions, MetadataSync};
-use super::session::SyncSession;
+use super::session::CallSession;
 use super::tree::{FileTree, TreeContents};
 use super::uring::RingSession;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
@@ -105,7 +105,7 @@ impl Target for MetadataTarget {
         let files = Arc::clone(&self.files);
         match self.rings {
             true => Ok(Box::new(RingSession::new(files, lane, spec)?)),
-            false => Ok(Box::new(SyncSession::new(files, lane, spec)?)),
+            false => Ok(Box::new(CallSession::new(files, lane, spec)?)),
         }
     }
     fn admin(&self, action: AdminAction) -> Result<()> {

@@ -13,11 +13,12 @@ use rustix::fs::{
     AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use taillight_core::plan::{BlockSize, Plan};
+use taillight_core::plan::Plan;
 use taillight_core::{Error, OpKind, Result, StopFlag};
 
+use super::form::{LayoutForm, layout_of};
 use super::names::{self, EntryName, FileLayout};
-use super::options::{DirectorySharing, MetadataOptions};
+use super::options::MetadataOptions;
 use crate::contract::OpenSpec;
 use crate::guard;
 use crate::ownership::sidecar::DatabaseMark;
@@ -81,74 +82,6 @@ impl Drop for FileTree {
     fn drop(&mut self) {
         let _ = self.leave();
     }
-}
-
-/// What a plan asks of the layout, and what is kept with the mark.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct LayoutForm {
-    /// `None`: whatever is there.
-    size: Option<String>,
-    lanes: Option<u32>,
-    sharing: DirectorySharing,
-    spread: u32,
-    depth: u32,
-}
-
-impl LayoutForm {
-    fn of(plan: &Plan, options: &MetadataOptions) -> LayoutForm {
-        let does = |what: fn(OpKind) -> bool| {
-            let of = |w: &&taillight_core::plan::WorkloadPlan| w.mix.iter().any(|m| what(m.op));
-            plan.workloads.iter().filter(of).collect::<Vec<_>>()
-        };
-        let makes = |op: OpKind| matches!(op.as_record(), OpKind::Insert | OpKind::Delete);
-        let makers = does(makes);
-        let sized = does(OpKind::sized);
-        let size = sized.first().map(|w| match &w.block_size {
-            BlockSize::Fixed(size) => format!("{} B", size.0),
-            other => format!("{} to {} B", other.min(), other.max()),
-        });
-        let workers = makers.iter().map(|w| w.workers).max();
-        let lanes = match options.directories {
-            DirectorySharing::Shared => Some(1),
-            DirectorySharing::PerWorker => workers,
-        };
-        LayoutForm {
-            size,
-            lanes,
-            sharing: options.directories,
-            spread: options.spread,
-            depth: options.depth,
-        }
-    }
-
-    /// Takes what the plan leaves open from the mark that was found, else from the plan's own sizes.
-    fn settle(&mut self, found: Option<&DatabaseMark>, plan: &Plan) {
-        let (size, lanes) = found.and_then(|mark| parts(&mark.form)).unzip();
-        let first = plan.workloads.first();
-        self.size = self
-            .size
-            .take()
-            .or(size)
-            .or_else(|| first.map(|w| format!("{} B", w.block_size.max())));
-        let workers = plan.workloads.iter().map(|w| w.workers).max();
-        self.lanes = self.lanes.or(lanes).or(workers);
-    }
-
-    fn text(&self) -> String {
-        let sharing = match self.sharing {
-            DirectorySharing::Shared => "shared",
-            DirectorySharing::PerWorker => "per worker",
-        };
-        let size = self.size.as_deref().unwrap_or("0 B");
-        let (lanes, spread, depth) = (self.lanes.unwrap_or(1), self.spread, self.depth);
-        format!("files of {size}; workers {lanes}; {sharing}, spread {spread}, depth {depth}")
-    }
-}
-
-/// Size and workers of the text of a [`LayoutForm`].
-fn parts(form: &str) -> Option<(String, u32)> {
-    let (size, rest) = form.strip_prefix("files of ")?.split_once("; workers ")?;
-    Some((size.to_owned(), rest.split(';').next()?.parse().ok()?))
 }
 
 /// A directory that was looked at.
@@ -280,20 +213,6 @@ fn room(plan: &Plan, dir: &Path, have: u64) -> Result<()> {
         .with("inodes free", fs.f_favail)
         .with("path", dir.display())
         .hint("make fewer files (keys.count, run.operations), or name a file system with more"))
-}
-
-/// The layout that a mark tells of. Errors: `Corrupt` when it tells none.
-fn layout_of(mark: &DatabaseMark) -> Result<FileLayout> {
-    let number = |word: &str| {
-        let rest = mark.form.split_once(word)?.1;
-        rest.split([';', ',']).next()?.parse::<u32>().ok()
-    };
-    let parts = number("; workers ").zip(number("spread ")).zip(number("depth "));
-    let ((lanes, spread), depth) =
-        parts.filter(|((l, s), d)| *l > 0 && *s > 0 && *d <= 8).ok_or_else(|| {
-            Error::corrupt("the ownership mark tells no layout").with("form", &mark.form)
-        })?;
-    Ok(FileLayout { token: names::token(&mark.run_id), lanes, spread, depth })
 }
 
 /// Everything in the directory, which must be of `layout`. Errors: `Refused`, naming what is not.

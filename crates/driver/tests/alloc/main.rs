@@ -59,6 +59,20 @@ fn operations(can: &Capabilities, fields: u32, key: u64, entry: u64) -> Vec<Op> 
         add(OpKind::Update, field);
     }
     add(OpKind::Scan, batch(OpKind::Scan));
+    let of_files = [
+        OpKind::Create,
+        OpKind::Stat,
+        OpKind::OpenReadClose,
+        OpKind::Rename,
+        OpKind::Readdir,
+        OpKind::Mkdir,
+        OpKind::Rmdir,
+        OpKind::Unlink,
+    ];
+    for kind in of_files {
+        let size = if kind.carries() { entry } else { 0 };
+        add(kind, Op::keyed(kind, key, size));
+    }
     add(OpKind::Delete, Op::keyed(OpKind::Delete, key, 0));
     all
 }

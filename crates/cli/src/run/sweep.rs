@@ -69,6 +69,9 @@ pub fn run_prepared(
     for note in &prepared.notes {
         output::note(note);
     }
+    if resumed.is_none() && !place.print_plan {
+        prepared.begins_in_empty_directories()?;
+    }
     let PreparedSuite { mut method, work_directory, plans, .. } = prepared;
     run_planned(method.as_mut(), &plans, work_directory, place, resumed)
 }

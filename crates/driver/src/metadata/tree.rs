@@ -441,18 +441,20 @@ impl FileTree {
     }
 }
 
-/// Removes what runs have kept in a directory, and its mark; the directory stays, and so does whatever else is in it.
-/// Errors: `Refused` when another run uses it, `Unavailable` when it is not the driver's or something cannot be
-/// removed.
-pub fn remove_kept(path: &Path) -> Result<()> {
+/// Removes what is kept in a directory that one of these runs made, and its mark; the directory stays, and so does
+/// whatever else is in it. Errors: `Refused` when another run uses it, `Unavailable` when the mark is not of these runs
+/// or something cannot be removed.
+pub fn remove_kept(path: &Path, runs: &[String]) -> Result<()> {
     let dir = OwnedDirectory::open(path, &StopFlag::default())?;
     let mark = dir.read()?.and_then(|bytes| DatabaseMark::parse(&bytes).ok());
     let here = dir.identity()?;
     let same = |mark: &DatabaseMark| {
-        mark.identity.driver == NAME && mark.identity.node.is(&here, dir.filesystem())
+        mark.identity.driver == NAME
+            && runs.contains(&mark.run_id)
+            && mark.identity.node.is(&here, dir.filesystem())
     };
     let mark = mark.filter(same).ok_or_else(|| {
-        Error::unavailable("the directory has no mark of the driver").with("path", path.display())
+        Error::unavailable("the directory has no mark of these runs").with("path", path.display())
     })?;
     let layout = layout_of(&mark)?;
     let leaves = open_leaves(&dir, &layout)?;

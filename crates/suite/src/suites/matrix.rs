@@ -420,7 +420,13 @@ pub(super) fn prepare(
     let mut method = MatrixMethod::new(head, suite, points, maker, deviations);
     method.check()?;
     method.head.introduction = matrix_words::introduction(&method);
-    Ok(PreparedSuite { method: Box::new(method), plans, notes: Vec::new(), work_directory: None })
+    Ok(PreparedSuite {
+        method: Box::new(method),
+        plans,
+        notes: Vec::new(),
+        work_directory: None,
+        empty_directories: Vec::new(),
+    })
 }
 
 /// Settles the plans of all measured points together; what only brings the target into a state goes by

@@ -13,6 +13,7 @@ mod matrix_words;
 mod operating;
 mod operating_words;
 mod phases;
+mod phases_files;
 mod phases_words;
 mod recovery;
 mod request;
@@ -78,6 +79,15 @@ pub struct PreparedSuite {
     pub notes: Vec<String>,
     /// A directory that the runs need and that goes afterwards if it was made for them.
     pub work_directory: Option<PathBuf>,
+    /// Directories in which a series that is not resumed begins only if they are empty.
+    pub empty_directories: Vec<PathBuf>,
+}
+
+impl PreparedSuite {
+    /// Errors: `Refused` where something is in a directory that has to be empty.
+    pub fn begins_in_empty_directories(&self) -> Result<()> {
+        phases_files::begins_in_empty(&self.empty_directories)
+    }
 }
 
 /// Names of the suites that are part of the program.

@@ -11,14 +11,13 @@ use serde::Deserialize;
 use taillight_core::job::JobFile;
 use taillight_core::plan::{Before, Plan};
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{Error, Result, StopFlag};
-use taillight_driver::metadata;
-use taillight_driver::ownership::OwnedDirectory;
+use taillight_core::{Error, Result};
 use taillight_report::table::paragraph;
 use taillight_rundir::series::PointRole;
 use taillight_rundir::{RunDir, atomic};
 use toml::{Table, Value};
 
+use super::phases_files::PhaseDirectories;
 use super::phases_words::{self, PhaseRun};
 use super::{Planner, PreparedSuite, SuiteRequest, head, job_source};
 use crate::host::{Assignment, JobSource};
@@ -153,6 +152,9 @@ pub(super) struct PhasesMethod {
     request: SuiteRequest,
     planner: Planner,
     dir: PathBuf,
+    directories: PhaseDirectories,
+    /// Those of them that are not empty in the end.
+    left: Vec<PathBuf>,
     workers: u32,
     pub(super) scale: PhasesScale,
     seed: Option<u64>,
@@ -193,6 +195,8 @@ pub(super) fn prepare(
         head: head(&suite.name, 0),
         workers,
         scale,
+        directories: PhaseDirectories::new(suite.phases.iter().map(|p| dir.join(&p.dir))),
+        left: Vec::new(),
         dir: dir.clone(),
         seed: None,
         request,
@@ -209,8 +213,9 @@ pub(super) fn prepare(
     method.head.seed = method.seed.unwrap_or(0);
     super::require_single_runs(&plans)?;
     let notes = method.suite.deviations.clone();
+    let empty_directories = method.directories.paths();
     let method = Box::new(method);
-    Ok(PreparedSuite { method, plans, notes, work_directory: Some(dir) })
+    Ok(PreparedSuite { method, plans, notes, work_directory: Some(dir), empty_directories })
 }
 
 impl PhasesSuite {
@@ -368,18 +373,6 @@ impl PhasesMethod {
         }
         Ok(None)
     }
-
-    /// Takes away the files of the runs that still stand under Taillight's marks, and directories that are empty.
-    fn tidy_up(&self) {
-        for phase in &self.suite.phases {
-            let dir = self.dir.join(&phase.dir);
-            let Ok(owned) = OwnedDirectory::open(&dir, &StopFlag::default()) else { continue };
-            let _ = owned.marks().and_then(|marks| owned.delete(&marks));
-            let _ = metadata::remove_kept(&dir);
-            // Somebody else's files are in it: it stays.
-            let _ = std::fs::remove_dir(&dir);
-        }
-    }
 }
 
 /// One workload for each worker, on blocks of its own in turn, each block once.
@@ -469,7 +462,9 @@ impl Method for PhasesMethod {
         let lines = phases_words::lines(self, &phase_runs(&self.suite, series.done));
         atomic::write(series.dir, LINES, lines.as_bytes())?;
         if series.state == SeriesState::Ended {
-            self.tidy_up();
+            let run = |r: &PointResult| RunDir::open(&r.dir).map(|r| r.manifest().run_id.clone());
+            let runs = series.done.iter().map(run).collect::<Result<Vec<_>>>()?;
+            self.left = self.directories.tidy_up(&runs);
         }
         let answer = phases_words::answer(self, &phase_runs(&self.suite, series.done));
         Ok(Conclusion { answer: Some(answer), ..Conclusion::default() })
@@ -488,11 +483,27 @@ impl Method for PhasesMethod {
             },
             runs: series.done.iter().map(|r| r.dir.clone()).collect(),
             show_text: false,
-            after: format!("{}\n{}", text.trim_end(), paragraph(&phases_words::text(self))),
+            after: format!(
+                "{}\n{}{}",
+                text.trim_end(),
+                paragraph(&phases_words::text(self)),
+                left_behind(&self.left)
+            ),
             files: vec![("Lines", LINES)],
             ..SeriesReport::default()
         }))
     }
+}
+
+/// What to say of directories that are not empty in the end.
+fn left_behind(dirs: &[PathBuf]) -> String {
+    let line = |dir: &PathBuf| {
+        paragraph(&format!(
+            "Left: {}. What is in it cannot be shown to be the suite's.",
+            dir.display()
+        ))
+    };
+    dirs.iter().map(|dir| format!("\n{}", line(dir))).collect()
 }
 
 /// The phases that were run, each with its wear-out.

@@ -232,6 +232,7 @@ pub(super) fn prepare(
         plans,
         notes,
         work_directory: Some(work_directory),
+        empty_directories: Vec::new(),
     })
 }
 

@@ -164,6 +164,7 @@ pub(super) fn prepare(
         plans,
         notes,
         work_directory: None,
+        empty_directories: Vec::new(),
     })
 }
 

@@ -87,6 +87,9 @@ impl Drop for FileTree {
 /// A directory that was looked at.
 struct SeenTree {
     dir: OwnedDirectory,
+    /// The mark that stands there.
+    found: Option<DatabaseMark>,
+    /// The one that this run would write.
     mark: DatabaseMark,
     decision: OwnershipDecision<DirectoryIdentity>,
     contents: TreeContents,
@@ -175,7 +178,7 @@ fn look(
         not_over(spec.plan, path, kept)?;
     }
     room(spec.plan, path, if stays { kept } else { have })?;
-    Ok(SeenTree { dir, mark, decision, contents })
+    Ok(SeenTree { dir, found, mark, decision, contents })
 }
 
 /// New files come after those that the plan knows of: refuses to create what is there. Errors: `Refused`.
@@ -358,32 +361,35 @@ impl FileTree {
         path: &Path,
         (made_dir, confirmed): (bool, bool),
     ) -> Result<FileTree> {
-        let SeenTree { dir, mut mark, decision, contents } = look(spec, options, path, confirmed)?;
-        if decision == OwnershipDecision::Wipe {
-            let gone = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
-            let gone =
-                gone.map_err(|e| Error::internal("the mark was understood before").source(e))?;
-            if let Some(gone) = gone {
-                let layout = layout_of(&gone)?;
-                // Another run may be at it.
-                let leaves = open_leaves(&dir, &layout)?;
-                alone(&leaves, path)?;
-                remove_all(&dir, &layout)?;
-            }
+        let seen = look(spec, options, path, confirmed)?;
+        let SeenTree { dir, found: mut there, mut mark, decision, contents } = seen;
+        if let (OwnershipDecision::Wipe, Some(gone)) = (&decision, &mut there) {
+            let layout = layout_of(gone)?;
+            // Another run may be at it, or just begin: it looks at its mark once more.
+            let leaves = open_leaves(&dir, &layout)?;
+            alone(&leaves, path)?;
+            let claimed = DatabaseMark { last_run: spec.run_id.to_owned(), ..gone.clone() };
+            dir.exchange(Some(gone), &claimed)?;
+            *gone = claimed;
+            remove_all(&dir, &layout)?;
         }
+        let reuses = matches!(decision, OwnershipDecision::Reuse(_));
         let mut found = TreeContents::default();
         if let OwnershipDecision::Reuse(kept) = decision {
             (mark, found) = (kept, contents);
         }
         mark.identity.node = MarkedNode::of(&dir.identity()?, dir.filesystem());
-        match dir.read()? {
-            None => dir.create(&mark.bytes()?)?,
-            Some(_) => dir.renew(&mark.bytes()?)?,
-        }
+        // What another run has written since then stays.
+        dir.exchange(there.as_ref(), &mark)?;
         let layout = layout_of(&mark)?;
         names::check(&layout)?;
         let leaves = open_leaves(&dir, &layout)?;
-        alone(&leaves, path)?;
+        if let Err(e) = alone(&leaves, path).and_then(|()| still_own(&dir, &mark)) {
+            if !reuses {
+                let _ = remove_all(&dir, &layout);
+            }
+            return Err(e);
+        }
         Ok(FileTree {
             mark: HeldMark::new(mark, false),
             dir,
@@ -471,6 +477,15 @@ fn alone(leaves: &[LeafDirectory], path: &Path) -> Result<()> {
         Err(Errno::WOULDBLOCK) => Err(guard::in_use(path, "another run makes files there")),
         // A file system without locks: two runs there are on their own.
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Looks whether another run took the directory before its locks were there. Errors: `Refused`.
+fn still_own(dir: &OwnedDirectory, mark: &DatabaseMark) -> Result<()> {
+    let there = dir.read()?.and_then(|bytes| DatabaseMark::parse(&bytes).ok());
+    match there.as_ref() == Some(mark) {
+        true => Ok(()),
+        false => Err(guard::in_use(dir.path(), "another run took it at the same time")),
     }
 }
 

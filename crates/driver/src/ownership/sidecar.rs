@@ -256,6 +256,19 @@ impl OwnedDirectory {
         self.forget(gone)
     }
 
+    /// Replaces the mark of the directory itself where it is `old` still. Errors: `Refused` where another run has
+    /// written one since; as [`OwnedDirectory::add`].
+    pub fn exchange(&self, old: Option<&DatabaseMark>, new: &DatabaseMark) -> Result<()> {
+        let same = self.change(|sidecar| {
+            let same = sidecar.store.as_ref() == old;
+            if same {
+                sidecar.store = Some(new.clone());
+            }
+            same
+        })?;
+        if same { Ok(()) } else { Err(refusal::taken(self.path.display())) }
+    }
+
     /// Removes these marks, and leaves the files. Errors: as [`OwnedDirectory::add`].
     pub fn forget(&self, gone: &[FileMark]) -> Result<()> {
         let of = |mark: &FileMark| (mark.name.clone(), mark.run_id.clone());
@@ -431,18 +444,7 @@ impl MarkStore for OwnedDirectory {
     }
 
     fn create(&self, mark: &[u8]) -> Result<()> {
-        let mark = self.parsed(mark)?;
-        let taken = self.change(|sidecar| match &sidecar.store {
-            None => {
-                sidecar.store = Some(mark);
-                false
-            }
-            Some(_) => true,
-        })?;
-        match taken {
-            false => Ok(()),
-            true => Err(refusal::taken(self.path.display())),
-        }
+        self.exchange(None, &self.parsed(mark)?)
     }
 
     fn renew(&self, mark: &[u8]) -> Result<()> {

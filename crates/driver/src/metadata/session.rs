@@ -44,12 +44,17 @@ pub type Performed = std::result::Result<u64, Status>;
 /// The session.
 pub struct CallSession {
     files: Arc<SharedFiles>,
+    calls: FileCalls,
+    lane: usize,
+    listing: DirectoryReader,
+}
+
+/// Memory of the calls, apart from what they share, which they borrow.
+struct FileCalls {
     buffers: Buffers,
     buffer_size: u64,
-    lane: usize,
     path: PathBuffer,
     second: PathBuffer,
-    listing: DirectoryReader,
 }
 
 /// The status of a call that failed.
@@ -91,15 +96,66 @@ impl CallSession {
     pub fn new(files: Arc<SharedFiles>, lane: usize, spec: &SessionSpec) -> Result<CallSession> {
         Ok(CallSession {
             files,
-            buffers: buffers(spec)?,
-            buffer_size: spec.buffer_size,
+            calls: FileCalls {
+                buffers: buffers(spec)?,
+                buffer_size: spec.buffer_size,
+                path: PathBuffer::new(),
+                second: PathBuffer::new(),
+            },
             lane,
-            path: PathBuffer::new(),
-            second: PathBuffer::new(),
             listing: DirectoryReader::new(),
         })
     }
 
+    fn perform(&mut self, op: &Op, token: Token) -> Result<Completion> {
+        if op.size > self.calls.buffer_size && op.kind.carries() {
+            return Err(Error::internal("value larger than the buffer").with("size", op.size));
+        }
+        let end = |performed: Performed| match performed {
+            Ok(moved) => Completion::ok(token, moved),
+            Err(failed) => Completion::failed(token, failed),
+        };
+        Ok(match op.kind.as_record() {
+            OpKind::Insert
+            | OpKind::Put
+            | OpKind::Get
+            | OpKind::Stat
+            | OpKind::Delete
+            | OpKind::Rename => {
+                let mut name = self.files.name(op.key);
+                let mut performed = self.calls.on_file(&self.files, op, name);
+                let mut retries = 0;
+                let looks = if self.files.renames() { LOOKS } else { 1 };
+                while performed == Err(Status::NOT_FOUND) && retries + 1 < looks {
+                    // Renamed by another worker since its name was looked up.
+                    name = other(name);
+                    performed = self.calls.on_file(&self.files, op, name);
+                    retries += 1;
+                }
+                Completion { retries, ..end(performed) }
+            }
+            OpKind::Mkdir | OpKind::Rmdir => {
+                end(self.calls.on_directory(&self.files, self.lane, op.kind))
+            }
+            OpKind::Readdir => match self.listing.count(&self.files.leaf(op.key).fd) {
+                Ok(count) => Completion { count, ..Completion::ok(token, 0) },
+                Err(failed) => Completion::failed(token, failed),
+            },
+            other => return Err(unknown(other)),
+        })
+    }
+}
+
+/// Makes what is named last as durable as `sync` says.
+#[inline]
+fn durable(sync: MetadataSync, leaf: &LeafDirectory) -> std::result::Result<(), Status> {
+    match sync {
+        MetadataSync::Directory => fsync(&leaf.fd).map_err(status),
+        _ => Ok(()),
+    }
+}
+
+impl FileCalls {
     #[inline]
     fn open(
         &self,
@@ -114,27 +170,25 @@ impl CallSession {
         }
     }
 
-    #[inline]
-    fn durable(&self, leaf: &LeafDirectory) -> std::result::Result<(), Status> {
-        match self.files.sync {
-            MetadataSync::Directory => fsync(&leaf.fd).map_err(status),
-            _ => Ok(()),
-        }
-    }
-
     /// Makes, writes and closes a file.
-    fn create(&mut self, leaf: &LeafDirectory, base: BorrowedFd<'_>, size: u64) -> Performed {
+    fn create(
+        &mut self,
+        sync: MetadataSync,
+        leaf: &LeafDirectory,
+        base: BorrowedFd<'_>,
+        size: u64,
+    ) -> Performed {
         let fd = self.open(base, !leaf.prefix.is_empty(), CREATE).map_err(status)?;
         let mut moved = 0;
         if size > 0 {
             let data = &self.buffers.slot(0)[..size as usize];
             moved = rustix::io::write(&fd, data).map_err(status)? as u64;
         }
-        if self.files.sync >= MetadataSync::File {
+        if sync >= MetadataSync::File {
             fsync(&fd).map_err(status)?;
         }
         close(fd).map_err(status)?;
-        self.durable(leaf)?;
+        durable(sync, leaf)?;
         if moved == size { Ok(moved) } else { Err(Status::SHORT) }
     }
 
@@ -152,13 +206,12 @@ impl CallSession {
     }
 
     /// An operation on the file that has this name.
-    fn on_file(&mut self, op: &Op, name: EntryName) -> Performed {
-        let files = Arc::clone(&self.files);
+    fn on_file(&mut self, files: &SharedFiles, op: &Op, name: EntryName) -> Performed {
         let leaf = files.leaf(op.key);
         let base = files.base(leaf);
         files.path(&mut self.path, leaf, name);
         match op.kind.as_record() {
-            OpKind::Insert | OpKind::Put => self.create(leaf, base, op.size),
+            OpKind::Insert | OpKind::Put => self.create(files.sync, leaf, base, op.size),
             OpKind::Get => self.open_read_close(leaf, base),
             OpKind::Stat => {
                 let (flags, what) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS);
@@ -167,24 +220,23 @@ impl CallSession {
             }
             OpKind::Delete => {
                 unlinkat(base, self.path.path(), AtFlags::empty()).map_err(status)?;
-                self.durable(leaf).map(|()| 0)
+                durable(files.sync, leaf).map(|()| 0)
             }
             _ => {
                 files.path(&mut self.second, leaf, other(name));
                 let (from, to) = (self.path.path(), self.second.path());
                 renameat(base, from, base, to).map_err(status)?;
                 files.has(other(name));
-                self.durable(leaf).map(|()| 0)
+                durable(files.sync, leaf).map(|()| 0)
             }
         }
     }
 
     /// Makes or removes a directory of the worker's.
-    fn on_directory(&mut self, kind: OpKind) -> Performed {
-        let files = Arc::clone(&self.files);
+    fn on_directory(&mut self, files: &SharedFiles, lane: usize, kind: OpKind) -> Performed {
         let number = match kind {
-            OpKind::Mkdir => files.make_directory(self.lane),
-            _ => files.remove_directory(self.lane),
+            OpKind::Mkdir => files.make_directory(lane),
+            _ => files.remove_directory(lane),
         };
         let leaf = files.leaf(number);
         let base = files.base(leaf);
@@ -194,43 +246,7 @@ impl CallSession {
             _ => unlinkat(base, self.path.path(), AtFlags::REMOVEDIR),
         };
         done.map_err(status)?;
-        self.durable(leaf).map(|()| 0)
-    }
-
-    fn perform(&mut self, op: &Op, token: Token) -> Result<Completion> {
-        if op.size > self.buffer_size && op.kind.carries() {
-            return Err(Error::internal("value larger than the buffer").with("size", op.size));
-        }
-        let end = |performed: Performed| match performed {
-            Ok(moved) => Completion::ok(token, moved),
-            Err(failed) => Completion::failed(token, failed),
-        };
-        Ok(match op.kind.as_record() {
-            OpKind::Insert
-            | OpKind::Put
-            | OpKind::Get
-            | OpKind::Stat
-            | OpKind::Delete
-            | OpKind::Rename => {
-                let mut name = self.files.name(op.key);
-                let mut performed = self.on_file(op, name);
-                let mut retries = 0;
-                let looks = if self.files.renames() { LOOKS } else { 1 };
-                while performed == Err(Status::NOT_FOUND) && retries + 1 < looks {
-                    // Renamed by another worker since its name was looked up.
-                    name = other(name);
-                    performed = self.on_file(op, name);
-                    retries += 1;
-                }
-                Completion { retries, ..end(performed) }
-            }
-            OpKind::Mkdir | OpKind::Rmdir => end(self.on_directory(op.kind)),
-            OpKind::Readdir => match self.listing.count(&self.files.leaf(op.key).fd) {
-                Ok(count) => Completion { count, ..Completion::ok(token, 0) },
-                Err(failed) => Completion::failed(token, failed),
-            },
-            other => return Err(unknown(other)),
-        })
+        durable(files.sync, leaf).map(|()| 0)
     }
 }
 
@@ -250,7 +266,7 @@ pub fn unknown(kind: OpKind) -> Error {
 
 impl Session for CallSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.buffers.slot(slot)[..self.buffer_size as usize]
+        &mut self.calls.buffers.slot(slot)[..self.calls.buffer_size as usize]
     }
     fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
         self.perform(op, token).map(Submitted::Done)

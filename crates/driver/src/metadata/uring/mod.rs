@@ -109,14 +109,14 @@ impl RingSession {
     #[inline]
     fn begin(&mut self, slot: u32) -> Result<()> {
         let CallSlot { kind, number: file, name, .. } = self.slots[slot as usize];
-        let files = Arc::clone(&self.files);
+        let files = &*self.files;
         let leaf = files.leaf(file);
         let (path, second) = self.ring.paths(slot);
         files.path(path, leaf, name);
         if kind == OpKind::Rename {
             files.path(second, leaf, other(name));
         }
-        let deep = !leaf.prefix.is_empty();
+        let (on, deep) = (number(files.base(leaf)), !leaf.prefix.is_empty());
         let (call, step) = match kind.as_record() {
             OpKind::Insert | OpKind::Put => (RingCall::Open { create: true, deep }, CallStep::Open),
             OpKind::Get => (RingCall::Open { create: false, deep }, CallStep::Open),
@@ -127,7 +127,7 @@ impl RingSession {
             OpKind::Rmdir => (RingCall::Unlink { directory: true }, CallStep::Single),
             other => return Err(unknown(other)),
         };
-        self.push(call, number(files.base(leaf)), slot, step)
+        self.push(call, on, slot, step)
     }
 
     #[inline]

@@ -6,9 +6,10 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use support::{TestLoopDevice, scratch};
 use taillight_core::plan::{MixPart, Plan};
@@ -83,32 +84,37 @@ fn kept(dir: &Path, options: &str) -> PathBuf {
     leaf.expect("a directory that holds files").path()
 }
 
+const FOREIGN: (&str, usize) = ("did not make", 0);
+
 #[test]
 fn what_is_not_its_own_refuses_the_directory_and_stays() {
     type Plant = fn(&Path, &Path, &Path);
-    let plants: [(&str, Plant); 7] = [
-        ("a file", |dir, _, _| fs::write(dir.join("thesis.tex"), "mine").unwrap()),
-        ("a directory", |dir, _, _| fs::create_dir(dir.join("photos")).unwrap()),
-        ("a file among its files", |_, leaf, _| fs::write(leaf.join("thesis"), "mine").unwrap()),
-        ("a name that is almost one", |_, leaf, file| {
+    // With what the removal of kept files says, and how many of them it leaves.
+    let plants: [(&str, (&str, usize), Plant); 7] = [
+        ("a file", FOREIGN, |dir, _, _| fs::write(dir.join("thesis.tex"), "mine").unwrap()),
+        ("a directory", FOREIGN, |dir, _, _| fs::create_dir(dir.join("photos")).unwrap()),
+        ("a file among its files", FOREIGN, |_, leaf, _| {
+            fs::write(leaf.join("thesis"), "mine").unwrap();
+        }),
+        ("a name that is almost one", FOREIGN, |_, leaf, file| {
             let name = file.file_name().unwrap().to_str().unwrap();
             fs::write(leaf.join(format!("{name}x")), "mine").unwrap();
         }),
-        ("a symlink outside with a name of its files", |dir, _, file| {
+        ("a symlink outside with a name of its files", FOREIGN, |dir, _, file| {
             fs::remove_file(file).unwrap();
             symlink(dir.parent().unwrap().join("outside"), file).unwrap();
         }),
-        ("a directory with a name of its files", |_, _, file| {
+        ("a directory with a name of its files", FOREIGN, |_, _, file| {
             fs::remove_file(file).unwrap();
             fs::create_dir(file).unwrap();
         }),
-        ("its directory is a symlink", |dir, leaf, _| {
+        ("its directory is a symlink", ("cannot open the directory", 10), |dir, leaf, _| {
             let away = dir.parent().unwrap().join("away");
             fs::rename(leaf, &away).unwrap();
             symlink(&away, leaf).unwrap();
         }),
     ];
-    for (what, plant) in plants {
+    for (what, (says, stay), plant) in plants {
         let tmp = scratch();
         let dir = tmp.path().join("files");
         fs::write(tmp.path().join("outside"), "mine").unwrap();
@@ -121,8 +127,15 @@ fn what_is_not_its_own_refuses_the_directory_and_stays() {
         assert!(e.to_string().contains("did not make"), "{what}: {e}");
         asked.target.destroy = true;
         refused(&asked, Some(&dir));
-        assert!(taillight_driver::metadata::remove_kept(&dir, &["run-a".to_owned()]).is_err() || what.contains("file"));
+        assert_eq!(tree(tmp.path()), before, "{what}: a refusal changes nothing");
+        let remove = |run: &str| taillight_driver::metadata::remove_kept(&dir, &[run.to_owned()]);
+        assert!(remove("run-b").unwrap_err().to_string().contains("no mark of these runs"));
+        assert_eq!(tree(tmp.path()), before, "{what}: that of another run");
+        let e = remove("run-a").expect_err(what);
+        assert!(e.to_string().contains(says), "{what}: {e}");
         let after = tree(tmp.path());
+        let own = |(path, is): &&(PathBuf, Vec<u8>)| path.is_file() && is.len() as u64 == SIZE;
+        assert_eq!(after.iter().filter(own).count(), stay, "{what}");
         let theirs = |all: &[(PathBuf, Vec<u8>)]| {
             let mine = |(path, is): &&(PathBuf, Vec<u8>)| {
                 is.starts_with(b"mine") || is == b"link" || path.ends_with("photos")
@@ -182,20 +195,96 @@ fn what_is_kept_is_known_again_and_what_does_not_fit_is_refused() {
     }
 }
 
+/// Names the directory to the process that is killed.
+const KILLED_IN: &str = "TAILLIGHT_TEST_KILLED_IN";
+
 #[test]
-fn a_killed_run_is_cleaned_up_and_two_runs_keep_apart() {
-    let tmp = scratch();
-    let dir = tmp.path().join("files");
-    let asked = plan(&dir, "", &[OpKind::Create, OpKind::Unlink], 0);
+#[ignore = "the process that a_killed_run_is_cleaned_up kills"]
+fn makes_files_until_it_is_killed() {
+    let dir = std::env::var_os(KILLED_IN).expect("started by the other test");
+    let asked = plan(Path::new(&dir), "", &[OpKind::Create, OpKind::Unlink], 0);
     let target = open(&asked).unwrap();
     ok(&each(target.as_ref(), OpKind::Create, 0..20));
-    let e = conformance::open(&asked, None, "run-b").err().unwrap();
+    println!("made");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn a_killed_run_is_cleaned_up() {
+    let tmp = scratch();
+    let dir = tmp.path().join("files");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "makes_files_until_it_is_killed", "--ignored", "--nocapture"])
+        .env(KILLED_IN, &dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let made = said.any(|line| line.unwrap().contains("made"));
+    let asked = plan(&dir, "", &[OpKind::Create, OpKind::Unlink], 0);
+    let during = conformance::open(&asked, None, "run-b").err();
+    let left = if made { tree(&dir) } else { Vec::new() };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let e = during.expect("refused while the run goes on");
     assert!(e.to_string().contains("another run"), "{e}");
-    // Killed: nothing is put in order. Its lock goes with its process.
-    let run = std::thread::spawn(move || std::mem::forget(target));
-    run.join().unwrap();
-    let left = tree(&dir).len();
-    assert!(left > 20, "{left}");
+    let files = |all: &[(PathBuf, Vec<u8>)]| {
+        let is = |(_, is): &&(PathBuf, Vec<u8>)| is.len() as u64 == SIZE;
+        all.iter().filter(is).map(|(path, _)| path.clone()).collect::<Vec<_>>()
+    };
+    let killed = files(&left);
+    assert_eq!((killed.len(), files(&tree(&dir)).len()), (20, 20), "{left:?}");
+    let target = conformance::open(&asked, None, "run-c").unwrap();
+    assert_eq!(target.keyed().unwrap().records(), 0);
+    assert!(killed.iter().all(|path| !path.exists()), "{:?}", tree(&dir));
+    ok(&each(target.as_ref(), OpKind::Create, 0..5));
+    assert_eq!(files(&tree(&dir)).len(), 5);
+    target.close().unwrap();
+    assert!(tree(&dir).is_empty(), "{:?}", tree(&dir));
+}
+
+/// Whoever comes first has it; the others change nothing.
+#[test]
+fn of_runs_that_begin_at_once_one_has_the_directory() {
+    for round in 0..30 {
+        let tmp = scratch();
+        let dir = tmp.path().join("files");
+        fs::create_dir(&dir).unwrap();
+        let asked = plan(&dir, "", &[OpKind::Create], 0);
+        if round % 2 == 1 {
+            // Not kept, and left: each of them may wipe it.
+            kept(&dir, "");
+            let mark = fs::read_to_string(dir.join(".taillight-owner.json")).unwrap();
+            let left = mark.replace("\"keep\": true", "\"keep\": false");
+            assert_ne!(left, mark);
+            fs::write(dir.join(".taillight-owner.json"), left).unwrap();
+        }
+        let all = std::sync::Barrier::new(4);
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let run = |nth: u32| {
+                let (asked, all) = (&asked, &all);
+                scope.spawn(move || {
+                    all.wait();
+                    conformance::open(asked, None, &format!("run-{nth}"))
+                })
+            };
+            let runs: Vec<_> = (0..4).map(run).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        });
+        let mut has = Vec::new();
+        for result in opened {
+            match result {
+                Ok(target) => has.push(target),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::Refused, "{e}"),
+            }
+        }
+        assert!(has.len() <= 1, "round {round}: {} have it", has.len());
+        for target in has {
+            ok(&each(target.as_ref(), OpKind::Create, 0..5));
+            target.close().unwrap();
+            assert!(tree(&dir).is_empty(), "{:?}", tree(&dir));
+        }
+    }
 }
 
 #[test]
@@ -243,6 +332,31 @@ fn renamed_files_are_found_whoever_renames_them() {
         ok(&each(target.as_ref(), OpKind::Unlink, 0..50));
         target.close().unwrap();
         assert!(tree(&dir).is_empty(), "{:?}", tree(&dir));
+    }
+}
+
+#[test]
+fn every_operation_ends_with_its_fsync() {
+    for engine in ENGINES {
+        for sync in ["file", "directory"] {
+            for levels in ["", "depth = 1\nspread = 2\n"] {
+                let tmp = scratch();
+                let dir = tmp.path().join("files");
+                let options = format!("{engine}{levels}sync = \"{sync}\"\n");
+                let kinds = [
+                    OpKind::Create,
+                    OpKind::Rename,
+                    OpKind::OpenReadClose,
+                    OpKind::Unlink,
+                    OpKind::Mkdir,
+                    OpKind::Rmdir,
+                ];
+                let target = open(&plan(&dir, &options, &kinds, 0)).unwrap();
+                kinds.iter().for_each(|kind| ok(&each(target.as_ref(), *kind, 0..3)));
+                target.close().unwrap();
+                assert!(!dir.exists());
+            }
+        }
     }
 }
 

@@ -201,6 +201,43 @@ fn manifest_of(dir: &Path, out: &str) -> Option<String> {
     manifest.exists().then(|| json(&manifest)["run_id"].as_str().unwrap_or_default().to_owned())
 }
 
+/// What others keep in a directory of a phase, or put there meanwhile, is neither used nor removed.
+#[test]
+fn a_suite_leaves_what_it_did_not_make() {
+    let dir = scratch_on_disk();
+    let at = dir.path();
+    std::fs::create_dir_all(at.join("here/ior-easy")).expect("made");
+    let keep = "run --driver file --path here/ior-easy/ --size 1MiB --ops 1 --output other \
+                --set target.options.keep=true";
+    run_line(at, keep, 0);
+    let kept = std::fs::read(at.join("here/ior-easy/taillight-0.dat")).expect("kept");
+    let words = "suite io500 --path here --scale quick --records 100 --threads 2";
+    let (_, err) = run_line(at, &format!("{words} --output out"), 3);
+    assert!(err.contains("ior-easy") && err.contains("is not empty"), "{err}");
+    assert!(!at.join("out").exists(), "refused before anything is measured");
+    let still = std::fs::read(at.join("here/ior-easy/taillight-0.dat")).expect("kept");
+    assert!(still == kept, "as it was");
+    // Beside what a phase has made, while another one runs.
+    std::fs::rename(at.join("here"), at.join("there")).expect("moved");
+    let child = start(at, &format!("{words} --output second"));
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !at.join("second/mdtest-easy-write").exists() {
+        assert!(Instant::now() < patience, "no second phase");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::fs::write(at.join("here/ior-easy/thesis.tex"), "mine").expect("written");
+    let output = child.wait_with_output().expect("it ended");
+    assert!(output.status.success(), "{}", common::text(&output.stderr));
+    let said = common::text(&output.stdout);
+    assert!(said.contains("Left:") && said.contains("ior-easy"), "{said}");
+    let names = |dir: &Path| {
+        let all = std::fs::read_dir(dir).expect("listed").flatten();
+        all.map(|e| e.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&at.join("here")), ["ior-easy"]);
+    assert_eq!(names(&at.join("here/ior-easy")), ["thesis.tex"]);
+}
+
 #[test]
 fn the_suites_measure_every_phase_and_leave_nothing() {
     let phases = |dir: &Path| {

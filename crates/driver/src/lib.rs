@@ -12,6 +12,7 @@ pub mod jvm;
 pub mod kv;
 pub mod memory;
 pub mod metadata;
+pub mod net;
 pub mod null;
 mod options;
 pub mod ownership;

@@ -14,9 +14,8 @@ use super::location::PrefixLocation;
 use super::options::{Addressing, S3Options};
 use super::request::{RequestWriter, S3Request, encoded};
 use super::tls;
-use super::transport::{TlsServer, Transport};
 use super::xml;
-use crate::patience::{self, Deadline};
+use crate::net::{Deadline, TlsServer, Transport, connect};
 
 /// How long a store may take to answer once, after the run was stopped.
 const MOMENT: Duration = Duration::from_millis(700);
@@ -112,7 +111,7 @@ impl S3Client {
     ) -> Result<S3Client> {
         let timeout = Duration::from_nanos(options.timeout.0);
         let addresses = location.hosts.iter().map(|h| {
-            let found = patience::resolve(h.bare(), h.port, &Deadline::within(timeout, stop));
+            let found = connect::resolve(h.bare(), h.port, &Deadline::within(timeout, stop));
             let all = found.map_err(|e| unreachable(&h.name, h.port).source(e))?;
             match all.is_empty() {
                 true => Err(unreachable(&h.name, h.port)),

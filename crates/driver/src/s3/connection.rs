@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use taillight_core::{Clock, MonoClock, Stamp, Status};
 
 use super::response::{MalformedResponse, ResponseHead};
-use super::transport::Transport;
+use crate::net::Transport;
 
 /// Room for the head of an answer.
 const HEAD_MAX: usize = 16 << 10;
@@ -222,7 +222,7 @@ impl HttpConnection {
                     }
                     transport.flush()?;
                     self.phase = HttpPhase::Head;
-                    if at_once && matches!(transport, Transport::Plain(_)) {
+                    if at_once && transport.is_plain() {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
                 }

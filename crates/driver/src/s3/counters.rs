@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::net::ConnectionCounters;
+
 /// HTTP codes counted apart: 300 to 599.
 const FIRST: u16 = 300;
 const LAST: u16 = 599;
@@ -10,18 +12,14 @@ const LAST: u16 = 599;
 /// The counters.
 pub struct S3Counters {
     codes: Box<[AtomicU64]>,
-    connects: AtomicU64,
-    timeouts: AtomicU64,
-    broken: AtomicU64,
+    pub connections: ConnectionCounters,
 }
 
 impl Default for S3Counters {
     fn default() -> S3Counters {
         S3Counters {
             codes: (FIRST..=LAST).map(|_| AtomicU64::new(0)).collect(),
-            connects: AtomicU64::new(0),
-            timeouts: AtomicU64::new(0),
-            broken: AtomicU64::new(0),
+            connections: ConnectionCounters::default(),
         }
     }
 }
@@ -32,24 +30,10 @@ impl S3Counters {
         let at = usize::from(code.clamp(FIRST, LAST) - FIRST);
         self.codes[at].fetch_add(1, Ordering::Relaxed);
     }
-    /// A connection was begun.
-    pub fn connect(&self) {
-        self.connects.fetch_add(1, Ordering::Relaxed);
-    }
-    /// No answer in time.
-    pub fn timeout(&self) {
-        self.timeouts.fetch_add(1, Ordering::Relaxed);
-    }
-    /// A connection failed under a request.
-    pub fn broken(&self) {
-        self.broken.fetch_add(1, Ordering::Relaxed);
-    }
     /// Shows all of them; codes only where there are any.
     pub fn show(&self, out: &mut dyn FnMut(&str, f64)) {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        out("s3_connections_total", value(&self.connects));
-        out("s3_timeouts_total", value(&self.timeouts));
-        out("s3_broken_total", value(&self.broken));
+        self.connections.show("s3", out);
         for (at, counter) in self.codes.iter().enumerate() {
             if counter.load(Ordering::Relaxed) > 0 {
                 out(&format!("s3_http_{}_total", usize::from(FIRST) + at), value(counter));

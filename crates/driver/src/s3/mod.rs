@@ -25,7 +25,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod transport;
 pub mod xml;
 
 use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};

@@ -5,12 +5,11 @@
 //! operation of that slot connects anew. Nothing is allocated per operation, except for the parts
 //! of a multipart upload.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll::EventFlags;
 use taillight_core::probe::Token;
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
@@ -19,10 +18,10 @@ use super::multipart::{self, MultipartUpload};
 use super::request::{RequestWriter, S3Request};
 use super::scan::{self, ObjectScan};
 use super::target::S3Shared;
-use super::transport::Transport;
 use crate::buffers::Buffers;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::kv::written::SessionKeys;
+use crate::net::{ReadinessLoop, Transport, left};
 
 /// Bytes read at once.
 const SCRATCH: usize = 256 << 10;
@@ -37,8 +36,7 @@ pub struct S3Session {
     written: Arc<SessionKeys>,
     workload: usize,
     keep: bool,
-    epoll: OwnedFd,
-    events: Vec<epoll::Event>,
+    readiness: ReadinessLoop,
     slots: Vec<S3Slot>,
     buffers: Buffers,
     api: RequestWriter,
@@ -75,9 +73,9 @@ impl S3Session {
     /// A session; its connections are made with their first requests. Errors: `Unavailable` when
     /// the system gives no epoll instance or no memory.
     pub fn new(shared: Arc<S3Shared>, spec: &SessionSpec) -> Result<S3Session> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|e| Error::unavailable("no epoll instance").source(e))?;
         let depth = spec.depth.max(1) as usize;
+        let readiness = ReadinessLoop::new(depth.max(8))
+            .map_err(|e| Error::unavailable("no epoll instance").source(e))?;
         let hosts = shared.store.servers();
         let slot = |n: usize| S3Slot {
             connection: HttpConnection::new(),
@@ -91,8 +89,7 @@ impl S3Session {
             written: shared.prefix.written.session(),
             workload: usize::from(spec.workload),
             keep: spec.keep,
-            epoll,
-            events: Vec::with_capacity(depth.max(8)),
+            readiness,
             slots: (0..depth).map(slot).collect(),
             buffers: Buffers::new(spec.depth, spec.buffer_size)
                 .map_err(|e| Error::unavailable("no memory for objects").source(e))?,
@@ -116,12 +113,9 @@ impl S3Session {
         }
         let store = &self.shared.store;
         let transport = Transport::begin(store.address(slot.host), store.tls.get(slot.host))?;
-        let flags = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, &transport, epoll::EventData::new_u64(n as u64), flags)?;
-        self.shared.counts.connect();
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        self.readiness.add(&transport, n, flags)?;
+        self.shared.counts.connections.connect();
         slot.connection.connect(transport);
         Ok(true)
     }
@@ -255,9 +249,9 @@ impl S3Session {
         slot.scan.reset();
         slot.ended = MonoClock.now();
         if status == Status::TIMEOUT {
-            self.shared.counts.timeout();
+            self.shared.counts.connections.timeout();
         } else if status > Status::OK {
-            self.shared.counts.broken();
+            self.shared.counts.connections.broken();
         }
         let moved = match job.op.kind {
             _ if !status.is_ok() && status != Status::SHORT => 0,
@@ -299,25 +293,12 @@ impl S3Session {
 
     /// Waits for connections until `until`, and lets them go on.
     fn wait(&mut self, until: Option<Stamp>) -> Result<()> {
-        let timeout = until.map(|until| {
-            let ns = if until.0 <= 0 { 0 } else { until.since(MonoClock.now()).max(0) };
-            Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
-        });
-        self.events.clear();
-        let waited = epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(&mut self.events),
-            timeout.as_ref(),
-        );
-        match waited {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(Error::target("waiting for the object store failed").source(e)),
+        let ready = self.readiness.wait(left(until));
+        let ready =
+            ready.map_err(|e| Error::target("waiting for the object store failed").source(e))?;
+        for nth in 0..ready {
+            self.drive(self.readiness.ready(nth));
         }
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
-            self.drive(event.data.u64() as usize);
-        }
-        self.events = events;
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 
 use super::credentials::Credentials;
+use crate::net::digest::hmac;
 
 /// SHA-256 of nothing, in hexadecimal.
 pub const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -141,21 +142,6 @@ fn names(headers: &[(&str, &[u8])], out: &mut Vec<u8>) {
         }
         out.extend_from_slice(name.as_bytes());
     }
-}
-
-/// HMAC-SHA256 (RFC 2104) over the parts in a row.
-fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-    let mut block = [0u8; 64];
-    if key.len() > block.len() {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let mut inner = Sha256::new_with_prefix(block.map(|b| b ^ 0x36));
-    parts.iter().for_each(|part| inner.update(part));
-    let mut outer = Sha256::new_with_prefix(block.map(|b| b ^ 0x5c));
-    outer.update(inner.finalize());
-    outer.finalize().into()
 }
 
 /// SHA-256 or a signature in hexadecimal.

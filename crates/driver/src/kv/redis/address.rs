@@ -2,15 +2,10 @@
 
 use taillight_core::{Error, Result};
 
+use crate::net::ServerAddress;
+
 /// Port when none is given.
 const PORT: u16 = 6379;
-
-/// A server's place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerAddress {
-    Tcp(String, u16),
-    Unix(String),
-}
 
 /// A server and the number of a database in it.
 #[derive(Debug, Clone, PartialEq, Eq)]

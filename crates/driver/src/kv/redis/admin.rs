@@ -152,7 +152,7 @@ impl AdminConnection {
             Some(wire) => wire,
             None => self.connect(timeout, NOTICE)?,
         };
-        write(&mut wire.out);
+        write(&mut wire.0.out);
         let said = wire.answers(count, timeout, &self.stop);
         // An answer that says no is an answer: only a command without one breaks the connection.
         if said.is_ok() {

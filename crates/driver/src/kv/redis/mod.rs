@@ -12,7 +12,6 @@ mod options;
 mod records;
 pub mod resp;
 mod session;
-mod sockets;
 mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

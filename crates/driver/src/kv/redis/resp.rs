@@ -1,5 +1,7 @@
 //! RESP2: commands into a buffer, replies out of one. Allocates nothing of its own.
 
+use crate::net::Frame;
+
 /// Longest line of a reply: a number, or an error in words.
 const LINE_MAX: usize = 64 << 10;
 
@@ -63,14 +65,7 @@ pub enum RespValue<'a> {
 }
 
 /// What the bytes so far are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParsedReply<'a> {
-    /// A whole reply of so many bytes.
-    Whole(RespValue<'a>, usize),
-    /// Not whole before there are at least so many bytes.
-    Needs(usize),
-    Broken,
-}
+pub type ParsedReply<'a> = Frame<RespValue<'a>>;
 
 /// The reply at the start of `bytes`. An array inside an array counts as one element, its head,
 /// and is followed by its own elements.

@@ -8,16 +8,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use taillight_core::keys::KEY_MAX;
 use taillight_core::probe::Token;
-use taillight_core::{ALL_FIELDS, Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 
 use super::resp::{self, RespValue};
-use super::sockets::{RedisSockets, of_slot};
-use super::wire::RespSocket;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::kv::{fields, rules::WorkloadRules, written::SessionKeys};
+use crate::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, of_slot};
 
 /// How a workload's records are stored.
 #[derive(Debug, Clone)]
@@ -68,7 +66,7 @@ impl PendingCommand {
 }
 
 /// Everything but the connection.
-struct Pipeline {
+pub struct Pipeline {
     layout: RecordLayout,
     written: Arc<SessionKeys>,
     keep: bool,
@@ -81,108 +79,76 @@ struct Pipeline {
 }
 
 /// The session.
-pub struct RedisSession {
-    sockets: RedisSockets,
-    state: Pipeline,
-    /// Why the connection is gone.
-    lost: Option<String>,
-    /// What was in flight then.
-    failed: Vec<Completion>,
-}
+pub struct RedisSession(Pipelines<Pipeline>);
 
 impl RedisSession {
     /// Over connections of its own. Errors: `Unavailable` when the kernel lets nobody wait for several.
     pub fn new(
-        sockets: Vec<RespSocket>,
+        sockets: Vec<PipelinedSocket>,
         layout: RecordLayout,
         written: Arc<SessionKeys>,
         spec: &SessionSpec,
     ) -> Result<RedisSession> {
         let depth = spec.depth.max(1) as usize;
         let share = 2 * depth.div_ceil(sockets.len());
-        let replies = sockets.iter().map(|_| VecDeque::with_capacity(share)).collect();
-        let sockets = RedisSockets::new(sockets)
-            .map_err(|e| Error::unavailable("cannot wait for connections").source(e))?;
         let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
-        Ok(RedisSession {
-            sockets,
-            state: Pipeline {
-                layout,
-                written,
-                keep: spec.keep,
-                buffers: (0..depth).map(|_| buffer()).collect(),
-                flights: vec![PendingCommand::new(Token::new(0, 0)); depth],
-                in_flight: 0,
-                replies,
-                key: Box::new([0; KEY_MAX]),
-            },
-            lost: None,
-            failed: Vec::with_capacity(depth),
-        })
+        let state = Pipeline {
+            layout,
+            written,
+            keep: spec.keep,
+            buffers: (0..depth).map(|_| buffer()).collect(),
+            flights: vec![PendingCommand::new(Token::new(0, 0)); depth],
+            in_flight: 0,
+            replies: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
+            key: Box::new([0; KEY_MAX]),
+        };
+        Pipelines::new(sockets, state, "Redis", depth).map(RedisSession)
     }
+}
 
-    /// Takes a slot for an operation; false when all are taken.
-    #[inline]
-    fn take(&mut self, op: &Op, slot: u32, token: Token) -> Result<bool> {
-        if let Some(why) = &self.lost {
-            return Err(Error::target("the connection to the Redis server is lost")
-                .with("why", why)
-                .hint("see the server's log; what was measured until then is kept"));
-        }
-        let state = &mut self.state;
-        if state.in_flight as usize == state.flights.len() {
-            return Ok(false);
-        }
-        let room = state.buffers.get(slot as usize).map(|b| b.len() as u64);
-        if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
-            return Err(Error::internal("value larger than the buffer").with("size", op.size));
-        }
-        state.flights[slot as usize] = PendingCommand::new(token);
-        Ok(true)
-    }
-
-    /// Ends everything in flight with an error each.
-    #[cold]
-    fn lose(&mut self, e: &io::Error) {
-        self.lost = Some(e.to_string());
-        let errno = e.raw_os_error();
-        let status = Status(errno.unwrap_or(Errno::CONNRESET.raw_os_error()));
-        for flight in self.state.flights.iter_mut().filter(|f| f.left > 0) {
-            flight.left = 0;
-            self.failed.push(Completion::failed(flight.token, status));
-        }
-        self.state.in_flight = 0;
-        self.state.replies.iter_mut().for_each(VecDeque::clear);
-    }
-
-    /// Sends what it can and takes the replies that are there, or the first that come until `until`.
-    fn turn(
+impl PipelineProtocol for Pipeline {
+    fn take(
         &mut self,
-        wait: bool,
-        until: Option<Stamp>,
-        out: &mut Vec<Completion>,
-    ) -> io::Result<()> {
-        self.sockets.send()?;
-        for nth in 0..self.sockets.wait(wait, until)? {
-            let at = self.sockets.ready(nth);
-            loop {
-                let more = self.sockets.receive(at)?;
-                let mut answer =
-                    |reply: RespValue<'_>, send: &mut _| self.state.answer(at, reply, send);
-                while let Some(done) = self.sockets.take(at, &mut answer)? {
-                    out.extend(done?);
-                }
-                if !more {
-                    break;
-                }
-            }
+        at: usize,
+        bytes: &[u8],
+        send: &mut Vec<u8>,
+    ) -> Frame<io::Result<Option<Completion>>> {
+        match resp::parse(bytes) {
+            Frame::Whole(reply, used) => Frame::Whole(self.answer(at, reply, send), used),
+            Frame::Needs(n) => Frame::Needs(n),
+            Frame::Broken => Frame::Broken,
         }
-        // A scan has more to ask.
-        self.sockets.send()
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    fn lose(&mut self, status: Status, failed: &mut Vec<Completion>) {
+        for flight in self.flights.iter_mut().filter(|f| f.left > 0) {
+            flight.left = 0;
+            failed.push(Completion::failed(flight.token, status));
+        }
+        self.in_flight = 0;
+        self.replies.iter_mut().for_each(VecDeque::clear);
     }
 }
 
 impl Pipeline {
+    /// Takes a slot for an operation; false when all are taken.
+    #[inline]
+    fn occupy(&mut self, op: &Op, slot: u32, token: Token) -> Result<bool> {
+        if self.in_flight as usize == self.flights.len() {
+            return Ok(false);
+        }
+        let room = self.buffers.get(slot as usize).map(|b| b.len() as u64);
+        if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
+            return Err(Error::internal("value larger than the buffer").with("size", op.size));
+        }
+        self.flights[slot as usize] = PendingCommand::new(token);
+        Ok(true)
+    }
+
     /// Appends a key of the run as part of a command.
     fn key(&mut self, n: u64, send: &mut Vec<u8>) {
         let key = self.layout.rules.format.write(n, &mut self.key);
@@ -493,15 +459,14 @@ impl Pipeline {
 
 impl Session for RedisSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.state.buffers[slot as usize]
+        &mut self.0.protocol.buffers[slot as usize]
     }
 
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        if !self.take(op, slot, token)? {
+        let (state, send) = self.0.request(slot)?;
+        if !state.occupy(op, slot, token)? {
             return Ok(Submitted::Full);
         }
-        let state = &mut self.state;
-        let send = self.sockets.out(of_slot(slot, state.replies.len()));
         match op.kind {
             OpKind::Get => state.get(op, slot, send),
             OpKind::Insert | OpKind::Put | OpKind::Update => {
@@ -523,43 +488,22 @@ impl Session for RedisSession {
         if op.kind != OpKind::Get {
             return Err(Error::internal("driver `redis` has batches of gets only"));
         }
-        if !self.take(op, slot, token)? {
+        let (state, send) = self.0.request(slot)?;
+        if !state.occupy(op, slot, token)? {
             return Ok(Submitted::Full);
         }
-        let keys = keys.iter().copied().take(op.count as usize);
-        let send = self.sockets.out(of_slot(slot, self.state.replies.len()));
-        self.state.get_many(op, keys, slot, send);
-        self.state.in_flight += 1;
+        state.get_many(op, keys.iter().copied().take(op.count as usize), slot, send);
+        state.in_flight += 1;
         Ok(Submitted::Queued)
     }
 
     fn flush(&mut self) -> Result<()> {
-        if self.lost.is_none()
-            && let Err(e) = self.sockets.send()
-        {
-            self.lose(&e);
-        }
+        self.0.flush();
         Ok(())
     }
 
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
-        let before = out.len();
-        loop {
-            let wait = out.len() - before < min as usize;
-            if self.lost.is_none()
-                && self.state.in_flight > 0
-                && let Err(e) = self.turn(wait, until, out)
-            {
-                self.lose(&e);
-            }
-            out.append(&mut self.failed);
-            let enough = out.len() - before >= min as usize;
-            if enough
-                || self.state.in_flight == 0
-                || until.is_some_and(|until| MonoClock.now() >= until)
-            {
-                return Ok(());
-            }
-        }
+        self.0.poll(min, until, out);
+        Ok(())
     }
 }

@@ -356,7 +356,8 @@ impl Target for RedisTarget {
         let layout = layout.ok_or_else(|| Error::internal("a session of no workload"))?;
         let stop = self.admin().stop().clone();
         let connections = self.options.connections.min(spec.depth.max(1));
-        let sockets = (0..connections).map(|_| self.socket(&stop)).collect::<Result<Vec<_>>>()?;
+        let sockets = (0..connections).map(|_| self.socket(&stop).map(|socket| socket.0));
+        let sockets = sockets.collect::<Result<Vec<_>>>()?;
         Ok(Box::new(RedisSession::new(sockets, layout, self.written.session(), spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {

@@ -1,0 +1,37 @@
+//! Connections made, lost and given up: counted by all workers together, touched only when one of these happens.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counters.
+#[derive(Debug, Default)]
+pub struct ConnectionCounters {
+    connects: AtomicU64,
+    timeouts: AtomicU64,
+    broken: AtomicU64,
+}
+
+impl ConnectionCounters {
+    /// A connection was begun.
+    pub fn connect(&self) {
+        self.connects.fetch_add(1, Ordering::Relaxed);
+    }
+    /// No answer in time.
+    pub fn timeout(&self) {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+    }
+    /// A connection failed under a request.
+    pub fn broken(&self) {
+        self.broken.fetch_add(1, Ordering::Relaxed);
+    }
+    /// Shows all of them, each name behind that of the `driver`.
+    pub fn show(&self, driver: &str, out: &mut dyn FnMut(&str, f64)) {
+        let all = [
+            ("connections", &self.connects),
+            ("timeouts", &self.timeouts),
+            ("broken", &self.broken),
+        ];
+        for (name, counter) in all {
+            out(&format!("{driver}_{name}_total"), counter.load(Ordering::Relaxed) as f64);
+        }
+    }
+}

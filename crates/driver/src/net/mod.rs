@@ -1,0 +1,25 @@
+//! The network layer of drivers: connections, plain or TLS, over one readiness loop for each worker.
+//!
+//! A driver of a pipelined protocol implements [`PipelineProtocol`] and hands flush and poll of its session to
+//! [`Pipelines`]; one with a request at a time on each connection uses [`Transport`] and [`ReadinessLoop`]
+//! itself; a client library with a descriptor of its own is added to a [`ReadinessLoop`] as well. What is
+//! submitted is collected, and leaves with `flush`: the stamp *issued* is when its bytes went to the socket.
+//! A lost connection is never used again, and nothing is sent twice.
+
+pub mod connect;
+mod counters;
+#[cfg(any(feature = "s3", feature = "postgres"))]
+pub mod digest;
+mod pipeline;
+mod readiness;
+mod socket;
+#[cfg(feature = "tls")]
+pub mod tls;
+mod transport;
+
+pub use connect::{Deadline, ServerAddress};
+pub use counters::ConnectionCounters;
+pub use pipeline::{PipelineProtocol, PipelinedSockets, Pipelines, of_slot};
+pub use readiness::{ReadinessLoop, left};
+pub use socket::{Frame, PipelinedSocket};
+pub use transport::{RawSocket, TlsServer, Transport};

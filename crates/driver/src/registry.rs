@@ -14,6 +14,8 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::kv::rocksdb::RocksDbDriver,
     &crate::kv::leveldb::LevelDbDriver,
     &crate::kv::redis::RedisDriver,
+    #[cfg(feature = "postgres")]
+    &crate::kv::postgres::PostgresDriver,
     #[cfg(feature = "s3")]
     &crate::s3::S3,
     &crate::plugin::LIBRARY,

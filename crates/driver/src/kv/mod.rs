@@ -12,6 +12,8 @@ pub mod fields;
 pub mod leveldb;
 mod numbers;
 mod own_files;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod redis;
 pub mod rocksdb;
 mod room;

@@ -12,6 +12,7 @@ mod counters;
 pub mod digest;
 mod pipeline;
 mod readiness;
+mod slots;
 mod socket;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -21,5 +22,6 @@ pub use connect::{Deadline, ServerAddress};
 pub use counters::ConnectionCounters;
 pub use pipeline::{PipelineProtocol, PipelinedSockets, Pipelines, of_slot};
 pub use readiness::{ReadinessLoop, left};
+pub use slots::SlotTable;
 pub use socket::{Frame, PipelinedSocket};
 pub use transport::{RawSocket, TlsServer, Transport};

@@ -15,7 +15,7 @@ use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 use super::resp::{self, RespValue};
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::kv::{fields, rules::WorkloadRules, written::SessionKeys};
-use crate::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, of_slot};
+use crate::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot};
 
 /// How a workload's records are stored.
 #[derive(Debug, Clone)]
@@ -46,33 +46,11 @@ enum ExpectedReply {
     Keys,
 }
 
-/// An operation in flight.
-#[derive(Debug, Clone, Copy)]
-struct PendingCommand {
-    token: Token,
-    /// Replies that are still to come; 0 = the slot is free.
-    left: u32,
-    status: Status,
-    moved: u64,
-    count: u32,
-    /// Records asked for; each that is missing makes it "not found".
-    wanted: u32,
-}
-
-impl PendingCommand {
-    fn new(token: Token) -> PendingCommand {
-        PendingCommand { token, left: 0, status: Status::OK, moved: 0, count: 0, wanted: 0 }
-    }
-}
-
 /// Everything but the connection.
 pub struct Pipeline {
     layout: RecordLayout,
     written: Arc<SessionKeys>,
-    keep: bool,
-    buffers: Vec<Box<[u8]>>,
-    flights: Vec<PendingCommand>,
-    in_flight: u32,
+    slots: SlotTable,
     /// Of each connection, slot and meaning of the replies to come. A slot has always the same one.
     replies: Vec<VecDeque<(u32, ExpectedReply)>>,
     key: Box<[u8; KEY_MAX]>,
@@ -91,14 +69,10 @@ impl RedisSession {
     ) -> Result<RedisSession> {
         let depth = spec.depth.max(1) as usize;
         let share = 2 * depth.div_ceil(sockets.len());
-        let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
         let state = Pipeline {
             layout,
             written,
-            keep: spec.keep,
-            buffers: (0..depth).map(|_| buffer()).collect(),
-            flights: vec![PendingCommand::new(Token::new(0, 0)); depth],
-            in_flight: 0,
+            slots: SlotTable::new(spec),
             replies: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
             key: Box::new([0; KEY_MAX]),
         };
@@ -121,34 +95,16 @@ impl PipelineProtocol for Pipeline {
     }
 
     fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.slots.in_flight()
     }
 
     fn lose(&mut self, status: Status, failed: &mut Vec<Completion>) {
-        for flight in self.flights.iter_mut().filter(|f| f.left > 0) {
-            flight.left = 0;
-            failed.push(Completion::failed(flight.token, status));
-        }
-        self.in_flight = 0;
+        self.slots.lose(status, failed);
         self.replies.iter_mut().for_each(VecDeque::clear);
     }
 }
 
 impl Pipeline {
-    /// Takes a slot for an operation; false when all are taken.
-    #[inline]
-    fn occupy(&mut self, op: &Op, slot: u32, token: Token) -> Result<bool> {
-        if self.in_flight as usize == self.flights.len() {
-            return Ok(false);
-        }
-        let room = self.buffers.get(slot as usize).map(|b| b.len() as u64);
-        if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
-            return Err(Error::internal("value larger than the buffer").with("size", op.size));
-        }
-        self.flights[slot as usize] = PendingCommand::new(token);
-        Ok(true)
-    }
-
     /// Appends a key of the run as part of a command.
     fn key(&mut self, n: u64, send: &mut Vec<u8>) {
         let key = self.layout.rules.format.write(n, &mut self.key);
@@ -156,7 +112,7 @@ impl Pipeline {
     }
 
     fn expect(&mut self, slot: u32, what: ExpectedReply) {
-        self.flights[slot as usize].left += 1;
+        self.slots.pending(slot).left += 1;
         let connections = self.replies.len();
         self.replies[of_slot(slot, connections)].push_back((slot, what));
     }
@@ -165,7 +121,7 @@ impl Pipeline {
         if op.count > 1 {
             return self.get_many(op, op.key..op.key + u64::from(op.count), slot, send);
         }
-        self.flights[slot as usize].wanted = 1;
+        self.slots.pending(slot).wanted = 1;
         self.get_one(op.key, op.field, slot, send);
     }
 
@@ -176,7 +132,7 @@ impl Pipeline {
         slot: u32,
         send: &mut Vec<u8>,
     ) {
-        self.flights[slot as usize].wanted = op.count;
+        self.slots.pending(slot).wanted = op.count;
         if self.layout.names.is_empty() {
             resp::command(send, 1 + op.count as usize);
             resp::part(send, b"MGET");
@@ -198,7 +154,7 @@ impl Pipeline {
             return self.expect(slot, ExpectedReply::Value);
         }
         let one = (field != ALL_FIELDS).then_some(field);
-        if one.is_none() && !self.keep {
+        if one.is_none() && !self.slots.keeps() {
             resp::command(send, 2);
             resp::part(send, b"HGETALL");
             self.key(n, send);
@@ -217,14 +173,14 @@ impl Pipeline {
     }
 
     fn put(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
-        self.flights[slot as usize].moved = op.size;
-        let buffer = std::mem::take(&mut self.buffers[slot as usize]);
+        self.slots.pending(slot).moved = op.size;
+        let buffer = self.slots.take_buffer(slot);
         if op.count > 1 {
             self.put_many(op, slot, &buffer, send);
         } else {
             self.put_one(op, slot, &buffer[..op.size as usize], send);
         }
-        self.buffers[slot as usize] = buffer;
+        self.slots.give_back(slot, buffer);
     }
 
     fn put_one(&mut self, op: &Op, slot: u32, value: &[u8], send: &mut Vec<u8>) {
@@ -264,7 +220,7 @@ impl Pipeline {
         }
         self.expect(slot, ExpectedReply::Written);
         self.index(op, slot, send);
-        let flight = &mut self.flights[slot as usize];
+        let flight = self.slots.pending(slot);
         (flight.moved, flight.count) = (op.bytes(), op.count);
     }
 
@@ -320,26 +276,6 @@ impl Pipeline {
         self.expect(slot, ExpectedReply::Keys);
     }
 
-    /// A value that came, into the buffer behind those before it.
-    fn land(&mut self, slot: u32, bytes: &[u8]) {
-        let slot = slot as usize;
-        if self.keep {
-            let buffer = &mut self.buffers[slot];
-            let at = (self.flights[slot].moved as usize).min(buffer.len());
-            let fits = bytes.len().min(buffer.len() - at);
-            buffer[at..at + fits].copy_from_slice(&bytes[..fits]);
-        }
-        self.flights[slot].moved += bytes.len() as u64;
-    }
-
-    /// A field that came, as the engine lays fields out.
-    fn land_field(&mut self, slot: u32, name: &[u8], data: &[u8]) {
-        for bytes in [name, data] {
-            self.land(slot, &(bytes.len() as u32).to_be_bytes());
-            self.land(slot, bytes);
-        }
-    }
-
     /// Takes a reply; the completion if it was the operation's last. `Err` when nothing was asked.
     fn answer(
         &mut self,
@@ -351,16 +287,16 @@ impl Pipeline {
             return Err(io::ErrorKind::InvalidData.into());
         };
         match (expect, reply) {
-            (_, RespValue::Error(_)) => self.flights[slot as usize].status = Status::STORE,
+            (_, RespValue::Error(_)) => self.slots.pending(slot).status = Status::STORE,
             (ExpectedReply::Value, RespValue::Bulk(value)) => {
-                self.land(slot, value);
-                self.flights[slot as usize].count += 1;
+                self.slots.land(slot, value);
+                self.slots.pending(slot).count += 1;
             }
             (ExpectedReply::Values, RespValue::Array(_, all)) => {
                 for value in resp::elements(all) {
                     if let RespValue::Bulk(value) = value {
-                        self.land(slot, value);
-                        self.flights[slot as usize].count += 1;
+                        self.slots.land(slot, value);
+                        self.slots.pending(slot).count += 1;
                     }
                 }
             }
@@ -368,7 +304,7 @@ impl Pipeline {
             (ExpectedReply::Named(one), RespValue::Array(_, all)) => self.named(slot, one, all),
             (ExpectedReply::Written, RespValue::Nil)
             | (ExpectedReply::Removed, RespValue::Number(0)) => {
-                self.flights[slot as usize].status = Status::NOT_FOUND;
+                self.slots.pending(slot).status = Status::NOT_FOUND;
             }
             (ExpectedReply::Value, RespValue::Nil)
             | (ExpectedReply::Written, RespValue::Simple(_) | RespValue::Number(_))
@@ -378,7 +314,7 @@ impl Pipeline {
             }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
-        Ok(self.finish(slot))
+        Ok(self.slots.replied(slot))
     }
 
     fn hash(&mut self, slot: u32, all: &[u8]) {
@@ -388,9 +324,9 @@ impl Pipeline {
             (parts.next(), parts.next())
         {
             some = true;
-            self.land_field(slot, name, data);
+            self.slots.land_field(slot, name, data);
         }
-        self.flights[slot as usize].count += u32::from(some);
+        self.slots.pending(slot).count += u32::from(some);
     }
 
     fn named(&mut self, slot: u32, one: Option<u16>, all: &[u8]) {
@@ -400,11 +336,11 @@ impl Pipeline {
         for (name, data) in names.iter().skip(first).zip(resp::elements(all)) {
             if let RespValue::Bulk(data) = data {
                 some = true;
-                self.land_field(slot, name.as_bytes(), data);
+                self.slots.land_field(slot, name.as_bytes(), data);
             }
         }
         self.layout.names = names;
-        self.flights[slot as usize].count += u32::from(some);
+        self.slots.pending(slot).count += u32::from(some);
     }
 
     /// Asks for the records whose keys the index gave.
@@ -432,39 +368,16 @@ impl Pipeline {
             self.expect(slot, ExpectedReply::Values);
         }
     }
-
-    fn finish(&mut self, slot: u32) -> Option<Completion> {
-        let flight = &mut self.flights[slot as usize];
-        flight.left -= 1;
-        if flight.left > 0 {
-            return None;
-        }
-        self.in_flight -= 1;
-        if flight.status.is_ok() && flight.count < flight.wanted {
-            flight.status = Status::NOT_FOUND;
-        }
-        let some = flight.status == Status::NOT_FOUND && flight.wanted > 1;
-        if !flight.status.is_ok() && !some {
-            return Some(Completion::failed(flight.token, flight.status));
-        }
-        // A single record is not counted.
-        let count = if flight.wanted == 1 { 0 } else { flight.count };
-        Some(Completion {
-            status: flight.status,
-            count,
-            ..Completion::ok(flight.token, flight.moved)
-        })
-    }
 }
 
 impl Session for RedisSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.0.protocol.buffers[slot as usize]
+        self.0.protocol.slots.buffer(slot)
     }
 
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
         let (state, send) = self.0.request(slot)?;
-        if !state.occupy(op, slot, token)? {
+        if !state.slots.occupy(op, slot, token)? {
             return Ok(Submitted::Full);
         }
         match op.kind {
@@ -480,7 +393,7 @@ impl Session for RedisSession {
                 return Err(Error::internal(what));
             }
         }
-        state.in_flight += 1;
+        state.slots.started();
         Ok(Submitted::Queued)
     }
 
@@ -489,11 +402,11 @@ impl Session for RedisSession {
             return Err(Error::internal("driver `redis` has batches of gets only"));
         }
         let (state, send) = self.0.request(slot)?;
-        if !state.occupy(op, slot, token)? {
+        if !state.slots.occupy(op, slot, token)? {
             return Ok(Submitted::Full);
         }
         state.get_many(op, keys.iter().copied().take(op.count as usize), slot, send);
-        state.in_flight += 1;
+        state.slots.started();
         Ok(Submitted::Queued)
     }
 

@@ -1,0 +1,303 @@
+//! The connection to a server outside the measured loop: it locks the table for the run, keeps the ownership mark in
+//! the table's comment, makes and drops the table, and asks for settings and statistics.
+//!
+//! A table of the run's name without a mark is somebody else's: refused, unless its loss is confirmed. So is one whose
+//! mark came with a copy (a restored dump has another OID), or whose columns were changed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use taillight_core::{Clock, Error, ErrorKind, MonoClock, Result, Stamp, StopFlag};
+
+use super::statements::{literal, quoted};
+use super::wire::{PgConnection, PgFailure, PgRows, PgServer};
+use crate::ownership::{Contents, MarkStore, NamedTarget, OwnershipMark, refusal};
+
+/// How long a server may take to notice that the run before has closed its connections.
+const CLOSING: Duration = Duration::from_millis(500);
+/// How long a look at statistics may take.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How long statistics are left alone after a look at them failed, ns.
+const REST_NS: u64 = 10_000_000_000;
+/// How long a server may take to answer once, after the run was stopped.
+const MOMENT: Duration = Duration::from_millis(700);
+/// The first half of the advisory lock of a run; the second one is the hash of schema and table.
+const LOCK: u32 = 0x7461_696c;
+/// Bytes of the largest mark.
+const MARK_MAX: usize = 1 << 20;
+
+/// Which table a mark is of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableIdentity {
+    pub oid: u32,
+    /// Names and types of its columns.
+    pub columns: String,
+}
+
+/// The mark of a table.
+pub type TableMark = OwnershipMark<TableIdentity>;
+
+/// A table of the run's name, as it was found.
+pub struct FoundTable {
+    pub mark: Option<TableMark>,
+    pub contents: Contents,
+}
+
+/// A server asked outside the measured loop.
+pub struct AdminLine {
+    pub server: PgServer,
+    /// None after a statement failed without an answer: the next one connects anew.
+    connection: Option<PgConnection>,
+    table: String,
+    /// Where the table is, or will be.
+    schema: String,
+    /// Ends what waits for the server, until [`AdminLine::settle`].
+    stop: StopFlag,
+    /// No look at statistics before.
+    rests: Option<Stamp>,
+}
+
+/// The line for one statement.
+pub fn lock(admin: &Mutex<AdminLine>) -> MutexGuard<'_, AdminLine> {
+    admin.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AdminLine {
+    /// Connects and locks the table: keeps other runs off it as long as the connection lives. Errors: `Refused` when
+    /// another run holds it; `Unavailable` when the server cannot be used.
+    pub fn open(server: PgServer, table: &str, stop: &StopFlag) -> Result<AdminLine> {
+        let mut admin = AdminLine {
+            server,
+            connection: None,
+            table: table.to_owned(),
+            schema: String::new(),
+            stop: stop.clone(),
+            rests: None,
+        };
+        let schema = admin.value("SELECT current_schema()")?.ok_or_else(|| {
+            Error::unavailable("the user has no schema to make a table in")
+                .with("server", admin.server.address.shown())
+                .hint("give it one: search_path of the user or the database")
+        })?;
+        admin.schema = schema;
+        admin.take_lock(CLOSING)?;
+        Ok(admin)
+    }
+
+    /// The table as SQL takes it.
+    pub fn qualified(&self) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(&self.table))
+    }
+
+    /// Statements in text. Errors: `Unavailable` when the server is gone or refuses; `Refused` when the connection
+    /// was lost and another run has taken the table since.
+    pub fn ask(&mut self, sql: &str) -> Result<PgRows> {
+        self.ask_within(sql, self.server.timeout)
+    }
+
+    fn ask_within(&mut self, sql: &str, timeout: Duration) -> Result<PgRows> {
+        let said = self.try_within(sql, timeout)?;
+        said.map_err(|e| self.server.failed(e))
+    }
+
+    fn try_within(&mut self, sql: &str, timeout: Duration) -> Result<Result<PgRows, PgFailure>> {
+        if self.stop.stopped() {
+            return Err(Error::unavailable("stopped before the server was asked"));
+        }
+        if self.connection.is_none() {
+            self.connection = Some(self.server.connect(&self.stop)?);
+            if !self.schema.is_empty() {
+                self.take_lock(GLANCE)?;
+            }
+        }
+        let Some(mut connection) = self.connection.take() else {
+            return Err(Error::internal("no connection after one was made"));
+        };
+        let said = connection.query(sql, timeout, &self.stop);
+        // An answer that says no is an answer: only a statement without one breaks the connection.
+        if !matches!(said, Err(PgFailure::Lost(_))) {
+            self.connection = Some(connection);
+        }
+        Ok(said)
+    }
+
+    /// The first value of an answer.
+    pub fn value(&mut self, sql: &str) -> Result<Option<String>> {
+        let rows = self.ask(sql)?;
+        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
+    }
+
+    /// Statements that are done together or not at all, and are on the disk afterwards whatever the run's setting of
+    /// commits. Errors: as [`AdminLine::ask`]; nothing has changed then.
+    pub fn transaction(&mut self, statements: &[String]) -> Result<()> {
+        let all = statements.join("; ");
+        let sql = format!("BEGIN; SET LOCAL synchronous_commit = on; {all}; COMMIT");
+        let done = self.ask(&sql);
+        if done.is_err() {
+            let _ = self.ask("ROLLBACK");
+        }
+        done.map(drop)
+    }
+
+    /// From now on no stop ends a statement: what the run made is to be put in order. After one, the server has a
+    /// moment to show that it answers at all. Errors: `Unavailable` when it does not.
+    pub fn settle(&mut self) -> Result<()> {
+        let stop = std::mem::take(&mut self.stop);
+        if stop.stopped() {
+            let timeout = self.server.timeout;
+            self.server.timeout = timeout.min(MOMENT);
+            let asked = self.ask_within("SELECT 1", timeout.min(MOMENT));
+            self.server.timeout = timeout;
+            asked.inspect_err(|_| self.stop = stop)?;
+        }
+        Ok(())
+    }
+
+    pub fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    /// A statement whose answer is not needed: not asked for a while after it failed, so that a server that hangs
+    /// does not hold up whoever asks.
+    pub fn glance(&mut self, sql: &str) -> Option<PgRows> {
+        if self.rests.is_some_and(|until| MonoClock.now() < until) {
+            return None;
+        }
+        let said = self.ask_within(sql, self.server.timeout.min(GLANCE));
+        self.rests = said.is_err().then(|| MonoClock.now().plus(REST_NS));
+        said.ok()
+    }
+
+    fn take_lock(&mut self, patience: Duration) -> Result<()> {
+        let name = literal(&format!("{}.{}", self.schema, self.table));
+        let sql = format!("SELECT pg_try_advisory_lock({LOCK}, hashtext({name}))");
+        let until = MonoClock.now().plus(patience.as_nanos() as u64);
+        while self.value(&sql)?.as_deref() != Some("t") {
+            if MonoClock.now() >= until {
+                return Err(Error::refused("another run is using the table")
+                    .with("target", self.named().shown)
+                    .hint("wait until it is over, or choose another options.table"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// The table and its server, for refusals.
+    pub fn named(&self) -> NamedTarget {
+        let shown = self.server.address.shown();
+        NamedTarget {
+            shown: format!("{shown} table {}.{}", self.schema, self.table),
+            confirm: shown,
+            instead: "another options.table",
+        }
+    }
+
+    /// What stands under the table's name; nothing is changed. Errors: `Unavailable`.
+    pub fn found(&mut self) -> Result<FoundTable> {
+        let (schema, table) = (literal(&self.schema), literal(&self.table));
+        let sql = format!(
+            "SELECT c.oid, c.relkind, obj_description(c.oid, 'pg_class'), (SELECT \
+             string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY \
+             a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT \
+             a.attisdropped) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE \
+             n.nspname = {schema} AND c.relname = {table}"
+        );
+        let rows = self.ask(&sql)?;
+        let Some(row) = rows.into_iter().next() else {
+            return Ok(FoundTable { mark: None, contents: Contents::Empty });
+        };
+        let mut row = row.into_iter().map(Option::unwrap_or_default);
+        let mut next = || row.next().unwrap_or_default();
+        let (oid, kind, comment, columns) = (next(), next(), next(), next());
+        let foreign = |why: String| {
+            Ok(FoundTable { mark: None, contents: Contents::Foreign(Some(why)) })
+        };
+        if kind != "r" {
+            return foreign(format!("{} is no plain table", self.table));
+        }
+        let mark = Some(comment).filter(|text| text.len() <= MARK_MAX);
+        let mark = mark.and_then(|text| TableMark::parse(text.as_bytes()).ok());
+        let Some(mark) = mark else { return foreign(self.table.clone()) };
+        if mark.identity.oid.to_string() != oid {
+            return foreign(format!("{} is a copy of a table of Taillight's", self.table));
+        }
+        if mark.identity.columns != columns {
+            return foreign(format!("{} has other columns than Taillight gave it", self.table));
+        }
+        Ok(FoundTable { mark: Some(mark), contents: Contents::Records })
+    }
+
+    /// Makes the table with `mark`, in place of what is there where that is to go: both or nothing. Errors:
+    /// `Refused` when another run was faster, `Unavailable`.
+    pub fn create(&mut self, wipe: bool, create: &str, mark: &mut TableMark) -> Result<()> {
+        let table = self.qualified();
+        let made = self.try_create(wipe, &table, create, mark);
+        if made.is_err() {
+            let _ = self.ask("ROLLBACK");
+        }
+        made
+    }
+
+    fn try_create(
+        &mut self,
+        wipe: bool,
+        table: &str,
+        create: &str,
+        mark: &mut TableMark,
+    ) -> Result<()> {
+        self.ask("BEGIN; SET LOCAL synchronous_commit = on")?;
+        if wipe {
+            self.ask(&format!("DROP TABLE {table}"))?;
+        }
+        match self.try_within(create, self.server.timeout)? {
+            Err(PgFailure::Refused(e)) if e.code == "42P07" => {
+                return Err(refusal::taken(self.named().shown));
+            }
+            made => made.map_err(|e| self.server.failed(e))?,
+        };
+        let oid = self.value(&format!("SELECT {}::regclass::oid", literal(table)))?;
+        let oid = oid.and_then(|oid| oid.parse().ok());
+        mark.identity.oid = oid.ok_or_else(|| Error::internal("a table without an OID"))?;
+        let text = String::from_utf8_lossy(&mark.bytes()?).into_owned();
+        self.ask(&format!("COMMENT ON TABLE {table} IS {}; COMMIT", literal(&text))).map(drop)
+    }
+
+    /// Drops the table. Errors: `Unavailable`.
+    pub fn drop_table(&mut self) -> Result<()> {
+        let sql = format!("DROP TABLE IF EXISTS {}", self.qualified());
+        self.transaction(&[sql])
+    }
+}
+
+impl MarkStore for Mutex<AdminLine> {
+    fn read(&self) -> Result<Option<Vec<u8>>> {
+        let found = lock(self).found()?;
+        found.mark.map(|mark| mark.bytes()).transpose()
+    }
+
+    /// The mark comes with the table.
+    fn create(&self, _: &[u8]) -> Result<()> {
+        Err(Error::internal("a mark without its table"))
+    }
+
+    fn renew(&self, mark: &[u8]) -> Result<()> {
+        let mut admin = lock(self);
+        let text = String::from_utf8_lossy(mark);
+        let sql = format!("COMMENT ON TABLE {} IS {}", admin.qualified(), literal(&text));
+        admin.transaction(&[sql])
+    }
+
+    fn remove(&self) -> Result<()> {
+        lock(self).drop_table()
+    }
+}
+
+/// An error of the end of a run, which says what it leaves.
+pub fn left(table: &str, e: Error) -> Error {
+    match e.kind() {
+        ErrorKind::Unavailable => e.with("leftovers", format!("the table {table}")),
+        _ => e,
+    }
+}

@@ -1,0 +1,78 @@
+//! What a server refused during the load, by code: counted by all workers together, with its first words for each.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+use taillight_core::Status;
+
+use super::messages;
+
+/// Codes that are kept apart; further ones are only counted together.
+const CODES_MAX: usize = 32;
+
+/// The counters.
+#[derive(Debug, Default)]
+pub struct ServerErrors {
+    by_code: Mutex<BTreeMap<String, (u64, String)>>,
+}
+
+impl ServerErrors {
+    /// Takes note of an error's message, and gives the status of its operation: a full disk and the like are told
+    /// from other refusals.
+    #[cold]
+    pub fn note(&self, body: &[u8]) -> Status {
+        let text = |letter| String::from_utf8_lossy(messages::field(body, letter)).into_owned();
+        let code = text(b'C');
+        let errno = match code.as_str() {
+            "53100" => Some(Errno::NOSPC),
+            "53200" => Some(Errno::NOMEM),
+            "58030" => Some(Errno::IO),
+            _ if text(b'M').contains("No space left on device") => Some(Errno::NOSPC),
+            _ => None,
+        };
+        let status = match code.as_str() {
+            "57014" => Status::TIMEOUT,
+            _ => errno.map_or(Status::STORE, |errno| Status(errno.raw_os_error())),
+        };
+        let mut all = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = if all.len() < CODES_MAX || all.contains_key(&code) { code } else { "others".to_owned() };
+        all.entry(code).or_insert_with(|| (0, text(b'M'))).0 += 1;
+        status
+    }
+
+    /// Shows how many there were of each code.
+    pub fn show(&self, out: &mut dyn FnMut(&str, f64)) {
+        let all = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
+        for (code, (count, _)) in all.iter() {
+            out(&format!("postgres_error_{code}_total"), *count as f64);
+        }
+    }
+
+    /// As facts: how many of each code, and its first words.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let all = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
+        let fact = |(code, (count, says)): (&String, &(u64, String))| {
+            (format!("postgres.error.{code}"), format!("{count} times, first: {says}"))
+        };
+        all.iter().map(fact).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_refusals() {
+        let errors = ServerErrors::default();
+        let full = errors.note(b"SERROR\0C53100\0Mcould not extend file: No space left\0\0");
+        assert_eq!(full, Status(Errno::NOSPC.raw_os_error()));
+        for _ in 0..2 {
+            assert_eq!(errors.note(b"SERROR\0C23505\0Mduplicate key\0\0"), Status::STORE);
+        }
+        let facts = errors.facts();
+        assert_eq!(facts[0].1, "2 times, first: duplicate key");
+        assert_eq!(facts.len(), 2);
+    }
+}

@@ -1,0 +1,89 @@
+//! `postgres`: PostgreSQL, and what speaks its protocol 3.0, over TCP, TLS or a unix socket, with no client library in
+//! between.
+//!
+//! Statements are prepared once; each operation binds and executes some of them and ends with a Sync, so that it is
+//! one transaction, and operations go in pipelines over as many connections as asked for. Nothing is retried. A lost
+//! connection ends what is in flight with an error each; the next operation then ends the run.
+
+mod address;
+mod admin;
+mod errors;
+mod messages;
+mod options;
+mod scram;
+mod session;
+mod statements;
+mod statistics;
+mod target;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod wire;
+
+use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
+use taillight_core::plan::TargetPlan;
+use taillight_core::progress::OnProgress;
+use taillight_core::{OpKind, Result};
+
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet};
+use options::PostgresOptions;
+
+/// Most operations of a worker in flight, over all its connections.
+const MAX_DEPTH: u32 = 1024;
+
+/// The driver.
+pub struct PostgresDriver;
+
+impl Driver for PostgresDriver {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+    fn about(&self) -> &'static str {
+        "PostgreSQL by its own protocol; prepared, pipelined, one transaction an operation"
+    }
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<PostgresOptions>()
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        PostgresOptions::parse(self.name(), &target.options)?;
+        Ok(Capabilities {
+            ops: vec![
+                OpKind::Get,
+                OpKind::Put,
+                OpKind::Insert,
+                OpKind::Update,
+                OpKind::Delete,
+                OpKind::Scan,
+                OpKind::Rmw,
+            ],
+            max_depth: MAX_DEPTH,
+            batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert, OpKind::Update],
+            stores_data: true,
+            guarded: true,
+            admin: vec![AdminAction::Flush, AdminAction::Compact, AdminAction::Purge],
+            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
+            ..Capabilities::default()
+        })
+    }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(&self, _: &std::path::Path) -> TestSetup {
+        let server = testing::PostgresServer::start(&["fsync=off"])?;
+        Ok(TestTarget {
+            path: server.address(),
+            options: vec!["user = \"postgres\"".to_owned()],
+            reverse: true,
+            leftovers: Box::new(move || {
+                let tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace";
+                server.psql(tables).lines().map(str::to_owned).collect()
+            }),
+        })
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        target::check(spec)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        Ok(Box::new(target::PostgresTarget::open(spec)?))
+    }
+}

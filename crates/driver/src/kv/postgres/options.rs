@@ -1,0 +1,148 @@
+//! `[target.options]` of driver `postgres`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::units::Span;
+use taillight_core::{Error, Result};
+
+use crate::options::DriverOptions;
+
+/// Longest name of a table.
+const NAME_MAX: usize = 63;
+
+/// When a commit is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SynchronousCommit {
+    /// As the server, database or user is set.
+    #[default]
+    Default,
+    /// Before it is on the disk: a crash of the server loses the last ones.
+    Off,
+    Local,
+    RemoteWrite,
+    On,
+    RemoteApply,
+}
+
+impl SynchronousCommit {
+    /// As the server spells it; none where it is left to it.
+    pub fn setting(self) -> Option<&'static str> {
+        Some(match self {
+            SynchronousCommit::Default => return None,
+            SynchronousCommit::Off => "off",
+            SynchronousCommit::Local => "local",
+            SynchronousCommit::RemoteWrite => "remote_write",
+            SynchronousCommit::On => "on",
+            SynchronousCommit::RemoteApply => "remote_apply",
+        })
+    }
+}
+
+/// What an insert does with a key that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InsertRule {
+    /// Replaces the record: ON CONFLICT DO UPDATE, which writes some more log.
+    #[default]
+    Upsert,
+    /// Fails, as of SQL's plain INSERT.
+    Plain,
+}
+
+/// The options, resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PostgresOptions {
+    /// The table of the run, made by it: columns `key` and `value`, or `key` and one column for each field, all
+    /// bytea. One that Taillight did not make is refused.
+    #[schemars(title = "letters, digits, _")]
+    pub table: String,
+    /// Empty = the one in target.path, else `postgres`.
+    #[schemars(title = "name of a database")]
+    pub database: String,
+    /// Empty = PGUSER of the environment, else the user of the system. A password comes from PGPASSWORD.
+    #[schemars(title = "name of a user")]
+    pub user: String,
+    /// Connections of each worker. Its queue depth is divided over them: depth 32 over 32 connections is one
+    /// statement in flight on each, depth 32 over 2 a pipeline of 16 on each.
+    #[schemars(title = "1 to the queue depth")]
+    pub connections: u32,
+    /// When a commit is acknowledged; `off` is faster, and a crash of the server then loses the last commits.
+    pub synchronous_commit: SynchronousCommit,
+    /// What an insert does with a key that is there.
+    pub inserts: InsertRule,
+    /// Encrypt connections, and check the server's certificate.
+    pub tls: bool,
+    /// Certificates that are trusted; empty = the system's.
+    #[schemars(title = "PEM file")]
+    pub ca: String,
+    /// Leave the table behind; a later run goes on with its records.
+    pub keep: bool,
+    /// Longest wait to connect, and for an answer outside the measured loop.
+    pub timeout: Span,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> PostgresOptions {
+        PostgresOptions {
+            table: "taillight".to_owned(),
+            database: String::new(),
+            user: String::new(),
+            connections: 1,
+            synchronous_commit: SynchronousCommit::Default,
+            inserts: InsertRule::Upsert,
+            tls: false,
+            ca: String::new(),
+            keep: false,
+            timeout: Span(10_000_000_000),
+        }
+    }
+}
+
+impl DriverOptions for PostgresOptions {
+    fn check(&self) -> Result<()> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let table = &self.table;
+        let begins = table.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+        if !begins || table.len() > NAME_MAX || !table.chars().all(plain) {
+            return Err(Error::usage("wrong name of a table")
+                .of_field("table")
+                .with("options.table", table)
+                .hint("1 to 63 of the characters a-z 0-9 _, and no digit first"));
+        }
+        let zero = |field, what: &str, hint: &str| {
+            Err(Error::usage(what.to_owned()).of_field(field).hint(hint.to_owned()))
+        };
+        if self.connections == 0 {
+            return zero("connections", "options.connections is zero", "1 is the default");
+        }
+        if self.timeout.0 == 0 {
+            return zero("timeout", "options.timeout is zero", "10s is the default");
+        }
+        if !self.ca.is_empty() && !self.tls {
+            return zero("ca", "options.ca without options.tls", "set options.tls = true");
+        }
+        if [&self.database, &self.user].iter().any(|name| name.contains('\0')) {
+            return zero("database", "a zero byte in a name", "leave it out");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tables_need_no_quotes() {
+        let parse = |name: &str| {
+            let table = toml::Table::from_iter([("table".to_owned(), name.into())]);
+            PostgresOptions::parse("postgres", &table)
+        };
+        for bad in ["", "1a", "a b", "a\"", "A", "a;drop", "a.b"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(parse("team_a1").is_ok());
+    }
+}

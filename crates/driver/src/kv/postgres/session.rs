@@ -1,0 +1,267 @@
+//! One worker's pipelines: operations become statements that are bound and executed, and each operation ends with
+//! a Sync, which makes its statements one transaction.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use taillight_core::keys::KEY_MAX;
+use taillight_core::probe::Token;
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
+
+use super::errors::ServerErrors;
+use super::messages::{self, BindMessage, PgMessage};
+use super::statements::TableLayout;
+use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::kv::{fields, rules::WorkloadRules};
+use crate::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot};
+
+/// What the rows of an operation are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// All columns, or one field of them.
+    Rows(Option<u16>),
+    /// A write; with `there`, one of a record that has to be there.
+    Written { there: bool },
+}
+
+/// Everything but the connections.
+pub struct StatementPipeline {
+    layout: TableLayout,
+    /// Names of the statements of single fields: those that get, those that update.
+    names: Vec<[String; 2]>,
+    errors: Arc<ServerErrors>,
+    slots: SlotTable,
+    /// Of each connection, slot and meaning of the transactions to come. A slot has always the same one.
+    awaited: Vec<VecDeque<(u32, Awaited)>>,
+    key: Box<[u8; KEY_MAX]>,
+}
+
+/// The session.
+pub struct PostgresSession(Pipelines<StatementPipeline>);
+
+impl PostgresSession {
+    /// Over connections of its own, which have the statements prepared. Errors: `Unavailable` when the kernel lets
+    /// nobody wait for several.
+    pub fn new(
+        sockets: Vec<PipelinedSocket>,
+        layout: TableLayout,
+        errors: Arc<ServerErrors>,
+        spec: &SessionSpec,
+    ) -> Result<PostgresSession> {
+        let depth = spec.depth.max(1) as usize;
+        let share = depth.div_ceil(sockets.len());
+        let fields = if layout.fields { layout.columns.len() } else { 0 };
+        let state = StatementPipeline {
+            names: (0..fields).map(|i| [format!("g{i}"), format!("u{i}")]).collect(),
+            layout,
+            errors,
+            slots: SlotTable::new(spec),
+            awaited: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
+            key: Box::new([0; KEY_MAX]),
+        };
+        Pipelines::new(sockets, state, "PostgreSQL", depth).map(PostgresSession)
+    }
+}
+
+/// Binds and executes a statement with a key and these values.
+fn run<'v>(
+    rules: &WorkloadRules,
+    scratch: &mut [u8; KEY_MAX],
+    send: &mut Vec<u8>,
+    (name, key): (&str, u64),
+    values: impl Iterator<Item = &'v [u8]> + Clone,
+) {
+    let mut bind = BindMessage::new(send, name, 1 + values.clone().count() as u16);
+    bind.parameter(rules.format.write(key, scratch));
+    values.for_each(|value| bind.parameter(value));
+    bind.execute();
+}
+
+impl StatementPipeline {
+    /// All of the operation is in the buffer.
+    fn end(&mut self, slot: u32, awaited: Awaited, send: &mut Vec<u8>) {
+        messages::sync(send);
+        self.slots.pending(slot).left = 1;
+        let connections = self.awaited.len();
+        self.awaited[of_slot(slot, connections)].push_back((slot, awaited));
+        self.slots.started();
+    }
+
+    fn get(&mut self, field: u16, keys: impl Iterator<Item = u64>, slot: u32, send: &mut Vec<u8>) {
+        let one = (field != ALL_FIELDS && self.layout.fields).then_some(field);
+        let name = match one.and_then(|f| self.names.get(usize::from(f))) {
+            Some(names) => names[0].as_str(),
+            None => "g",
+        };
+        let mut wanted = 0;
+        for key in keys {
+            run(&self.layout.rules, &mut self.key, send, (name, key), std::iter::empty());
+            wanted += 1;
+        }
+        self.slots.pending(slot).wanted = wanted;
+        self.end(slot, Awaited::Rows(one), send);
+    }
+
+    fn scan(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        let count = u64::from(op.count).to_be_bytes();
+        let values = std::iter::once(&count[..]);
+        run(&self.layout.rules, &mut self.key, send, ("s", op.key), values);
+        self.end(slot, Awaited::Rows(None), send);
+    }
+
+    fn delete(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        run(&self.layout.rules, &mut self.key, send, ("d", op.key), std::iter::empty());
+        self.end(slot, Awaited::Written { there: true }, send);
+    }
+
+    fn put(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        let name = match op.kind {
+            OpKind::Insert => "i",
+            OpKind::Put => "p",
+            _ => "u",
+        };
+        let buffer = self.slots.take_buffer(slot);
+        let rules = &self.layout.rules;
+        let count = op.count.max(1);
+        let values = buffer.chunks(op.size.max(1) as usize).chain(std::iter::once(&buffer[..0]));
+        for (key, value) in (op.key..).zip(values).take(count as usize) {
+            let value = &value[..op.size as usize];
+            let pair = (name, key);
+            if !self.layout.fields {
+                run(rules, &mut self.key, send, pair, std::iter::once(value));
+                continue;
+            }
+            let data = fields::fields(value).map(|field| field.data);
+            let one = self.names.get(usize::from(op.field)).filter(|_| op.kind == OpKind::Update);
+            let pair = one.map_or(pair, |names| (names[1].as_str(), key));
+            run(rules, &mut self.key, send, pair, data);
+        }
+        self.slots.give_back(slot, buffer);
+        let pending = self.slots.pending(slot);
+        pending.moved = op.bytes();
+        pending.count = if op.count > 1 { op.count } else { 0 };
+        self.end(slot, Awaited::Written { there: op.kind == OpKind::Update }, send);
+    }
+
+    /// A row that came.
+    fn row(&mut self, slot: u32, awaited: Awaited, body: &[u8]) {
+        let Awaited::Rows(one) = awaited else { return };
+        self.slots.pending(slot).count += 1;
+        if !self.layout.fields {
+            if let Some(Some(value)) = messages::columns(body).next() {
+                self.slots.land(slot, value);
+            }
+            return;
+        }
+        let first = one.map_or(0, usize::from);
+        let names = self.layout.columns.iter().skip(first);
+        for (name, value) in names.zip(messages::columns(body)) {
+            if let Some(value) = value {
+                self.slots.land_field(slot, name.as_bytes(), value);
+            }
+        }
+    }
+
+    /// Takes a message; the completion if it ends an operation. `Err` when nothing was asked.
+    fn answer(&mut self, at: usize, message: PgMessage<'_>) -> io::Result<Option<Completion>> {
+        if matches!(message.kind, b'N' | b'S' | b'A') {
+            return Ok(None);
+        }
+        let Some((slot, awaited)) = self.awaited[at].front().copied() else {
+            // What ends the connection has a reason.
+            if message.kind == b'E' {
+                self.errors.note(message.body);
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        match message.kind {
+            b'D' => self.row(slot, awaited, message.body),
+            b'C' if awaited == (Awaited::Written { there: true }) => {
+                if messages::affected(message.body) == 0 {
+                    self.slots.pending(slot).status = Status::NOT_FOUND;
+                }
+            }
+            b'E' => self.slots.pending(slot).status = self.errors.note(message.body),
+            b'Z' => {
+                self.awaited[at].pop_front();
+                return Ok(self.slots.replied(slot));
+            }
+            b'1' | b'2' | b'C' | b'I' | b'n' => {}
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(None)
+    }
+}
+
+impl PipelineProtocol for StatementPipeline {
+    fn take(
+        &mut self,
+        at: usize,
+        bytes: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Frame<io::Result<Option<Completion>>> {
+        match messages::parse(bytes) {
+            Frame::Whole(message, used) => Frame::Whole(self.answer(at, message), used),
+            Frame::Needs(n) => Frame::Needs(n),
+            Frame::Broken => Frame::Broken,
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.slots.in_flight()
+    }
+
+    fn lose(&mut self, status: Status, failed: &mut Vec<Completion>) {
+        self.slots.lose(status, failed);
+        self.awaited.iter_mut().for_each(VecDeque::clear);
+    }
+}
+
+impl Session for PostgresSession {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.0.protocol.slots.buffer(slot)
+    }
+
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        let (state, send) = self.0.request(slot)?;
+        if !state.slots.occupy(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        let keys = op.key..op.key + u64::from(op.count.max(1));
+        match op.kind {
+            OpKind::Get => state.get(op.field, keys, slot, send),
+            OpKind::Insert | OpKind::Put | OpKind::Update => state.put(op, slot, send),
+            OpKind::Delete => state.delete(op, slot, send),
+            OpKind::Scan => state.scan(op, slot, send),
+            other => {
+                let what = format!("driver `postgres` knows no {}", other.name());
+                return Err(Error::internal(what));
+            }
+        }
+        Ok(Submitted::Queued)
+    }
+
+    fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
+        if op.kind != OpKind::Get {
+            return Err(Error::internal("driver `postgres` has drawn keys for gets only"));
+        }
+        let (state, send) = self.0.request(slot)?;
+        if !state.slots.occupy(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        state.get(op.field, keys.iter().copied().take(op.count as usize), slot, send);
+        Ok(Submitted::Queued)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.0.flush();
+        Ok(())
+    }
+
+    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        self.0.poll(min, until, out);
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Settings and statistics of a server: what is disclosed of it, and what is sampled beside the latencies.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::admin::AdminLine;
+
+/// Settings that decide what figures mean.
+const SETTINGS: [&str; 22] = [
+    "server_version",
+    "synchronous_commit",
+    "fsync",
+    "full_page_writes",
+    "wal_level",
+    "wal_sync_method",
+    "wal_compression",
+    "wal_buffers",
+    "shared_buffers",
+    "effective_cache_size",
+    "max_wal_size",
+    "checkpoint_timeout",
+    "checkpoint_completion_target",
+    "commit_delay",
+    "autovacuum",
+    "data_checksums",
+    "huge_pages",
+    "max_connections",
+    "synchronous_standby_names",
+    "default_transaction_isolation",
+    "jit",
+    "ssl",
+];
+
+/// Settings as facts; those that a server does not have, or does not show, are left out.
+pub fn settings(admin: &mut AdminLine) -> taillight_core::Result<Vec<(String, String)>> {
+    let names: Vec<String> = SETTINGS.iter().map(|name| format!("'{name}'")).collect();
+    let sql = format!(
+        "SELECT name, current_setting(name, true) FROM pg_settings WHERE name IN ({})",
+        names.join(", ")
+    );
+    let rows = admin.ask(&sql)?;
+    let pair = |row: Vec<Option<String>>| {
+        let mut row = row.into_iter();
+        Some((format!("postgres.{}", row.next()??), row.next()??))
+    };
+    Ok(rows.into_iter().filter_map(pair).collect())
+}
+
+/// Counters from version 14 on; checkpoints moved from version 17 on.
+const WAL: &str = "SELECT wal_bytes AS wal_bytes_total, wal_records AS wal_records_total, \
+     wal_fpi AS wal_full_pages_total, wal_buffers_full AS wal_buffers_full_total FROM pg_stat_wal";
+const WAL_SYNCS: &str = "SELECT wal_sync AS wal_syncs_total, \
+     wal_write AS wal_writes_total FROM pg_stat_wal";
+const CHECKPOINTS: &str = "SELECT checkpoints_timed + checkpoints_req AS checkpoints_total, \
+     checkpoints_req AS checkpoints_forced_total, \
+     checkpoint_write_time * 1e6 AS checkpoint_write_ns_total, \
+     checkpoint_sync_time * 1e6 AS checkpoint_sync_ns_total, \
+     buffers_checkpoint AS checkpoint_blocks_total, \
+     buffers_backend AS backend_blocks_total FROM pg_stat_bgwriter";
+const CHECKPOINTS_17: &str = "SELECT num_timed + num_requested AS checkpoints_total, \
+     num_requested AS checkpoints_forced_total, write_time * 1e6 AS checkpoint_write_ns_total, \
+     sync_time * 1e6 AS checkpoint_sync_ns_total, \
+     buffers_written AS checkpoint_blocks_total FROM pg_stat_checkpointer";
+const DATABASE: &str = "SELECT xact_commit AS commits_total, xact_rollback AS rollbacks_total, \
+     blks_hit AS blocks_hit_total, blks_read AS blocks_read_total, deadlocks AS deadlocks_total, \
+     numbackends AS connected_clients FROM pg_stat_database WHERE datname = current_database()";
+
+/// What is asked each time.
+pub struct StatisticsQueries {
+    all: Vec<String>,
+    /// What the counters said when the target was opened.
+    base: Mutex<BTreeMap<String, f64>>,
+}
+
+impl StatisticsQueries {
+    /// For a server of this version ("150020") and a table.
+    pub fn new(version: u32, table: &str) -> StatisticsQueries {
+        let table = super::statements::literal(table);
+        let mut all = vec![
+            DATABASE.to_owned(),
+            format!(
+                "SELECT n_live_tup AS live_rows, n_dead_tup AS dead_rows, autovacuum_count AS \
+                 autovacuums_total, autoanalyze_count AS autoanalyzes_total FROM \
+                 pg_stat_all_tables WHERE relid = to_regclass({table})"
+            ),
+            "SELECT count(*) AS running_vacuums FROM pg_stat_progress_vacuum".to_owned(),
+        ];
+        if version >= 140_000 {
+            all.push(WAL.to_owned());
+        }
+        if (140_000..180_000).contains(&version) {
+            all.push(WAL_SYNCS.to_owned());
+        }
+        all.push(if version >= 170_000 { CHECKPOINTS_17 } else { CHECKPOINTS }.to_owned());
+        StatisticsQueries { all, base: Mutex::default() }
+    }
+
+    /// The statistics now; counters are since the first call.
+    pub fn sample(&self, admin: &mut AdminLine, out: &mut dyn FnMut(&str, f64)) {
+        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        for sql in &self.all {
+            // A row of names and numbers, as JSON: columns differ from query to query.
+            let sql = format!("SELECT row_to_json(s) FROM ({sql}) s");
+            let Some(rows) = admin.glance(&sql) else { return };
+            let row = rows.into_iter().flatten().flatten().next().unwrap_or_default();
+            let row: BTreeMap<String, Option<f64>> = serde_json::from_str(&row).unwrap_or_default();
+            for (name, value) in row {
+                let Some(value) = value else { continue };
+                let since = match name.ends_with("_total") {
+                    true => value - *base.entry(name.clone()).or_insert(value),
+                    false => value,
+                };
+                out(&name, since.max(0.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! One connection to a server: made, authenticated, and asked outside the measured loop. What a server's refusals
+//! mean, in words.
+
+use std::io::{self, ErrorKind, Read};
+use std::time::Duration;
+
+use base64::Engine;
+use taillight_core::{Error, Result, StopFlag};
+
+use super::address::PgAddress;
+use super::messages::{self, PgMessage};
+use super::options::PostgresOptions;
+use super::scram::ScramDialogue;
+use crate::net::{Deadline, Frame, PipelinedSocket, ServerAddress, TlsServer, tls};
+
+/// Where the password comes from, and the user where the options name none.
+const PASSWORD: &str = "PGPASSWORD";
+const USER: &str = "PGUSER";
+
+/// Everything that a connection needs.
+pub struct PgServer {
+    pub address: PgAddress,
+    pub user: String,
+    password: Option<String>,
+    tls: Option<TlsServer>,
+    commit: Option<&'static str>,
+    pub timeout: Duration,
+}
+
+/// A connection.
+pub struct PgConnection {
+    pub socket: PipelinedSocket,
+    /// The server's process that serves it.
+    pub pid: u32,
+}
+
+/// What a server says instead of doing it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgError {
+    /// SQLSTATE.
+    pub code: String,
+    pub says: String,
+}
+
+/// Why there is no answer.
+pub enum PgFailure {
+    /// The connection is of no use any more.
+    Lost(io::Error),
+    Refused(PgError),
+}
+
+impl From<io::Error> for PgFailure {
+    fn from(e: io::Error) -> PgFailure {
+        PgFailure::Lost(e)
+    }
+}
+
+/// Rows of an answer, as text.
+pub type PgRows = Vec<Vec<Option<String>>>;
+
+impl PgError {
+    fn of(body: &[u8]) -> PgError {
+        let text = |letter| String::from_utf8_lossy(messages::field(body, letter)).into_owned();
+        PgError { code: text(b'C'), says: text(b'M') }
+    }
+}
+
+/// The user that the system knows us by.
+fn system_user() -> String {
+    let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    named.filter(|name| !name.is_empty()).unwrap_or_else(|| "postgres".to_owned())
+}
+
+/// What nobody can foresee.
+fn nonce() -> io::Result<String> {
+    let mut bytes = [0; 18];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+impl PgServer {
+    /// Connects to nothing yet. Errors: `Unavailable` when certificates cannot be read.
+    pub fn new(address: PgAddress, options: &PostgresOptions) -> Result<PgServer> {
+        let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let tls = match (&address.server, options.tls) {
+            (_, false) => None,
+            (ServerAddress::Unix(_), true) => {
+                return Err(Error::usage("no TLS over a unix socket")
+                    .of_field("tls")
+                    .hint("leave options.tls out, or name the server by its host"));
+            }
+            (ServerAddress::Tcp(host, _), true) => {
+                let config = tls::config(tls::roots(&options.ca)?)?;
+                let name = host.clone().try_into().map_err(|_| {
+                    Error::usage("no certificate can have this name").with("host", host)
+                })?;
+                Some(TlsServer { config, name })
+            }
+        };
+        let user = match options.user.is_empty() {
+            true => from_env(USER).unwrap_or_else(system_user),
+            false => options.user.clone(),
+        };
+        Ok(PgServer {
+            address,
+            user,
+            password: from_env(PASSWORD),
+            tls,
+            commit: options.synchronous_commit.setting(),
+            timeout: Duration::from_nanos(options.timeout.0),
+        })
+    }
+
+    /// A connection that is ready for statements. Errors: `Unavailable`, in words.
+    pub fn connect(&self, stop: &StopFlag) -> Result<PgConnection> {
+        let lost = |e| self.lost(e);
+        let deadline = Deadline::within(self.timeout, stop);
+        let socket = PipelinedSocket::connect(&self.address.server, self.timeout, stop);
+        let mut made = PgConnection { socket: socket.map_err(lost)?, pid: 0 };
+        if let Some(tls) = &self.tls {
+            messages::ask_tls(&mut made.socket.out);
+            let answer = made.socket.answer(&deadline, |bytes| match bytes.first() {
+                Some(byte) => Frame::Whole(*byte, 1),
+                None => Frame::Needs(1),
+            });
+            if answer.map_err(lost)? != b'S' {
+                return Err(Error::unavailable("the server takes no TLS connections")
+                    .with("server", self.address.shown())
+                    .hint("set `ssl = on` in its postgresql.conf, or leave options.tls out"));
+            }
+            made.socket = made.socket.secure(tls).map_err(lost)?;
+        }
+        let mut settings = vec![
+            ("user", self.user.as_str()),
+            ("database", self.address.database.as_str()),
+            ("application_name", "taillight"),
+            ("client_encoding", "UTF8"),
+        ];
+        settings.extend(self.commit.map(|commit| ("synchronous_commit", commit)));
+        messages::startup(&mut made.socket.out, &settings);
+        self.authenticate(&mut made, &deadline)?;
+        Ok(made)
+    }
+
+    fn authenticate(&self, made: &mut PgConnection, deadline: &Deadline<'_>) -> Result<()> {
+        let nonce = nonce().map_err(|e| {
+            Error::unavailable("the system gives no random numbers").source(e)
+        })?;
+        let mut scram = None;
+        loop {
+            let (kind, body) = made.message(deadline).map_err(|e| self.lost(e))?;
+            match kind {
+                b'R' => {}
+                b'K' => {
+                    let pid = body.first_chunk().map_or(0, |pid| u32::from_be_bytes(*pid));
+                    made.pid = pid;
+                    continue;
+                }
+                b'E' => return Err(self.refused(&PgError::of(&body))),
+                b'Z' => return Ok(()),
+                _ => continue,
+            }
+            let (asks, rest) = body.split_first_chunk::<4>().unwrap_or((&[0xff; 4], &[]));
+            let out = &mut made.socket.out;
+            match u32::from_be_bytes(*asks) {
+                0 => {}
+                3 => {
+                    let password = self.password()?;
+                    messages::password(out, |out| messages::text(out, password));
+                }
+                10 if rest.split(|b| *b == 0).any(|name| name == b"SCRAM-SHA-256") => {
+                    let begun = ScramDialogue::new("", self.password()?, &nonce);
+                    let first = scram.insert(begun).first();
+                    messages::password(out, |out| {
+                        messages::text(out, "SCRAM-SHA-256");
+                        out.extend_from_slice(&(first.len() as u32).to_be_bytes());
+                        out.extend_from_slice(first.as_bytes());
+                    });
+                }
+                11 => {
+                    let proof = scram.as_mut().ok_or_else(|| self.unknown("SASL"))?.proof(rest)?;
+                    messages::password(out, |out| out.extend_from_slice(proof.as_bytes()));
+                }
+                12 => scram.as_ref().ok_or_else(|| self.unknown("SASL"))?.verify(rest)?,
+                5 => return Err(self.unknown("md5")),
+                other => return Err(self.unknown(&format!("method {other}"))),
+            }
+        }
+    }
+
+    fn password(&self) -> Result<&str> {
+        self.password.as_deref().ok_or_else(|| {
+            Error::unavailable("the server wants a password")
+                .with("server", self.address.shown())
+                .with("user", &self.user)
+                .hint(format!("put it into the environment: {PASSWORD}"))
+        })
+    }
+
+    fn unknown(&self, method: &str) -> Error {
+        Error::unavailable("the server wants a kind of password that this driver does not know")
+            .with("server", self.address.shown())
+            .with("kind", method)
+            .hint("it knows SCRAM-SHA-256: set password_encryption on the server, give the user its \
+                 password anew, and name scram-sha-256 in pg_hba.conf")
+    }
+
+    /// Why a server cannot be talked to, in words.
+    pub fn lost(&self, e: io::Error) -> Error {
+        let gone = Error::unavailable("cannot talk to the PostgreSQL server")
+            .with("server", self.address.shown());
+        if let Some(why) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+            let other_name = "its certificate is for another name: name the server as its \
+                              certificate does";
+            let no_tls = "what answers there speaks no TLS: check the port";
+            return gone.with("why", why).hint(tls::hint(why, other_name, no_tls));
+        }
+        let hint = match e.kind() {
+            ErrorKind::InvalidData => "what answers there is no PostgreSQL server: check the port",
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+                "the server does not answer: check the address, or raise options.timeout"
+            }
+            _ => "start the server, or check the address in target.path",
+        };
+        gone.source(e).hint(hint)
+    }
+
+    /// What a server's refusal means, in words.
+    pub fn refused(&self, error: &PgError) -> Error {
+        let (what, hint) = match error.code.as_str() {
+            "28P01" | "28000" if error.says.contains("password") => (
+                "the server does not accept the password",
+                "correct PGPASSWORD in the environment, or options.user",
+            ),
+            "28P01" | "28000" => (
+                "the server does not let this user in",
+                "name one that it knows with options.user (or PGUSER), and see its pg_hba.conf",
+            ),
+            "3D000" => {
+                ("there is no such database", "make it with createdb, or name another one")
+            }
+            "53300" => (
+                "the server takes no more connections",
+                "use fewer workers or options.connections, or raise its max_connections",
+            ),
+            "57P03" => ("the server is starting up or shutting down", "try again later"),
+            "42501" => {
+                ("the user may not do this", "give it the rights: CREATE on the database's schema")
+            }
+            "53100" => ("no space left on the server's disk", "free some, or load less"),
+            "25006" => ("the server is a standby", "name the primary"),
+            _ => ("the server refuses", "see what it says"),
+        };
+        Error::unavailable(what)
+            .with("server", self.address.shown())
+            .with("user", &self.user)
+            .with("database", &self.address.database)
+            .with("server says", format!("{} ({})", error.says, error.code))
+            .hint(hint)
+    }
+
+    /// As an error of the run.
+    pub fn failed(&self, failure: PgFailure) -> Error {
+        match failure {
+            PgFailure::Lost(e) => self.lost(e),
+            PgFailure::Refused(error) => self.refused(&error),
+        }
+    }
+}
+
+impl PgConnection {
+    fn message(&mut self, deadline: &Deadline<'_>) -> io::Result<(u8, Vec<u8>)> {
+        self.socket.answer(deadline, |bytes| match messages::parse(bytes) {
+            Frame::Whole(PgMessage { kind, body }, used) => Frame::Whole((kind, body.to_vec()), used),
+            Frame::Needs(n) => Frame::Needs(n),
+            Frame::Broken => Frame::Broken,
+        })
+    }
+
+    /// Sends statements as text and waits for the rows of all. Errors: the first that fails ends them.
+    pub fn query(
+        &mut self,
+        sql: &str,
+        timeout: Duration,
+        stop: &StopFlag,
+    ) -> Result<PgRows, PgFailure> {
+        messages::query(&mut self.socket.out, sql);
+        self.rows(timeout, stop)
+    }
+
+    /// Prepares statements by name. Errors: as [`PgConnection::query`].
+    pub fn prepare(
+        &mut self,
+        statements: &[(String, String)],
+        timeout: Duration,
+        stop: &StopFlag,
+    ) -> Result<(), PgFailure> {
+        for (name, sql) in statements {
+            messages::prepare(&mut self.socket.out, name, sql);
+        }
+        messages::sync(&mut self.socket.out);
+        self.rows(timeout, stop).map(drop)
+    }
+
+    fn rows(&mut self, timeout: Duration, stop: &StopFlag) -> Result<PgRows, PgFailure> {
+        let deadline = Deadline::within(timeout, stop);
+        let (mut rows, mut error) = (Vec::new(), None);
+        loop {
+            let (kind, body) = self.message(&deadline)?;
+            match kind {
+                b'D' => {
+                    let text = |c: &[u8]| String::from_utf8_lossy(c).into_owned();
+                    rows.push(messages::columns(&body).map(|c| c.map(text)).collect());
+                }
+                b'E' => error = error.or(Some(PgError::of(&body))),
+                b'Z' => return error.map_or(Ok(rows), |e| Err(PgFailure::Refused(e))),
+                _ => {}
+            }
+        }
+    }
+}

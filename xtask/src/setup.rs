@@ -45,6 +45,8 @@ const TESTS: &[Requirement] = &[
     need("python3", "python3", "test that stock pyarrow reads ios.parquet"),
     need("prometheus", "prometheus", "live view: scrapes of a run of known truth"),
     need("redis-server", "redis-server", "driver redis: tests"),
+    need("psql", "postgresql", "driver postgres: tests"),
+    need("libsqlite3.so.0", "libsqlite3-0", "driver sqlite: tests"),
     need("javac", "default-jdk-headless", "driver jvm: tests"),
     need("mvn", "maven", "driver jvm: jars for tests"),
     need("db_bench", "rocksdb-tools", "paired comparisons with RocksDB's own benchmark"),

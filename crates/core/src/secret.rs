@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// What to do about one, where it is refused.
 pub const INSTEAD: &str = "remove it from the address, and give passwords and keys by the environment \
-     (REDIS_PASSWORD, AWS_SECRET_ACCESS_KEY) or by a credentials file: docs/credentials.md";
+     (REDIS_PASSWORD, PGPASSWORD, AWS_SECRET_ACCESS_KEY) or by a credentials file: docs/credentials.md";
 
 /// What stands in a secret's place.
 const MASK: &str = "***";

@@ -13,6 +13,7 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::memory::MemoryDriver,
     &crate::kv::rocksdb::RocksDbDriver,
     &crate::kv::leveldb::LevelDbDriver,
+    &crate::kv::sqlite::SqliteDriver,
     &crate::kv::redis::RedisDriver,
     #[cfg(feature = "postgres")]
     &crate::kv::postgres::PostgresDriver,

@@ -189,7 +189,7 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
 /// Refuses an address that no driver has. Errors: `Usage`, with the one to write.
 fn check_scheme(path: &str) -> Result<()> {
     let Some((scheme, rest)) = path.split_once("://") else { return Ok(()) };
-    if ["http", "https", "redis"].contains(&scheme) || Path::new(path).exists() {
+    if ["http", "https", "redis", "postgres", "postgresql"].contains(&scheme) || Path::new(path).exists() {
         return Ok(());
     }
     let (bucket, _) = rest.split_once('/').unwrap_or((rest, ""));
@@ -199,7 +199,7 @@ fn check_scheme(path: &str) -> Result<()> {
              --path https://s3.REGION.amazonaws.com/{bucket} (docs/s3.md, docs/credentials.md)"
         ),
         "file" => format!("a file is named by its path: --path {rest}"),
-        _ => "known are http://, https:// (object stores), redis:// and HOST:PORT; a file has a path alone"
+        _ => "known are http://, https:// (object stores), postgres://, redis:// and HOST:PORT; a file has a path alone"
             .to_owned(),
     };
     Err(Error::usage(format!("no driver takes {scheme}://")).with("--path", path).hint(hint))
@@ -240,6 +240,8 @@ pub fn driver_of(path: &str) -> Result<&'static str> {
     }
     Ok(if server.is_some() || path.starts_with("redis://") || path.starts_with("unix:/") {
         "redis"
+    } else if ["postgres://", "postgresql://"].iter().any(|scheme| path.starts_with(scheme)) {
+        "postgres"
     } else if path.starts_with("http://") || path.starts_with("https://") {
         "s3"
     } else {
@@ -321,6 +323,7 @@ mod tests {
             ("data/", "file"),
             ("127.0.0.1:6379", "redis"),
             ("redis://db.example/1", "redis"),
+            ("postgres://db.example/bench", "postgres"),
             ("http://127.0.0.1:9000/bench", "s3"),
             ("/mnt/a:1", "file"),
             ("file:12", "redis"),

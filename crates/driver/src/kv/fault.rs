@@ -8,7 +8,7 @@ use taillight_core::{Error, Status};
 pub struct StoreError(pub String);
 
 /// System errors as stores spell them (strerror), so that a full disk is told from a broken store.
-const SPELLED: [(&str, Errno); 8] = [
+const SPELLED: [(&str, Errno); 9] = [
     ("No space left on device", Errno::NOSPC),
     ("Disk quota exceeded", Errno::DQUOT),
     ("File too large", Errno::FBIG),
@@ -17,6 +17,7 @@ const SPELLED: [(&str, Errno); 8] = [
     ("Permission denied", Errno::ACCESS),
     ("Input/output error", Errno::IO),
     ("Cannot allocate memory", Errno::NOMEM),
+    ("database is locked", Errno::BUSY),
 ];
 
 /// What an error begins with when the store has no such call.
@@ -64,6 +65,7 @@ impl StoreError {
         if says("lock hold by current process")
             || says("already held by process")
             || says("/LOCK: Resource temporarily unavailable")
+            || says("database is locked")
         {
             return (
                 "the database is in use by another process",
@@ -74,6 +76,8 @@ impl StoreError {
         if says("Corruption")
             || says("CURRENT file does not end")
             || says("missing files")
+            || says("file is not a database")
+            || says("disk image is malformed")
             || manifest
         {
             return (

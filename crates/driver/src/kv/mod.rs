@@ -19,6 +19,7 @@ pub mod rocksdb;
 mod room;
 pub(crate) mod rules;
 mod session;
+pub mod sqlite;
 pub(crate) mod sys;
 mod target;
 pub(crate) mod written;
@@ -118,7 +119,8 @@ trait KeyValueStore: Send + Sync + 'static {
     type Connection: Connection;
 
     /// Access for one worker; with `snapshot`, its reads see the database as it is now.
-    fn connect(self: &Arc<Self>, snapshot: bool) -> Self::Connection;
+    /// Errors: `Unavailable` when the store has no more of them.
+    fn connect(self: &Arc<Self>, snapshot: bool) -> Result<Self::Connection>;
     /// Everything written so far survives a crash of the machine. Asked after loading.
     fn make_durable(&self) -> Result<(), StoreError>;
     /// What is held in memory goes into the store's files.

@@ -1,4 +1,4 @@
-//! Which files in a directory are a database's: by their names as RocksDB and LevelDB give them, and by the
+//! Which files in a directory are a database's: by their names as RocksDB, LevelDB and SQLite give them, and by the
 //! numbers that the store's manifest has given out. What is done with such files is decided by `directory`
 //! and `rocksdb::outside`.
 
@@ -25,6 +25,10 @@ impl StoreFile {
     /// None for a name that no store gives.
     pub fn of(name: &str) -> Option<StoreFile> {
         let heads = ["CURRENT", "IDENTITY", "LOCK", "LOG", "LOG.old"];
+        if let Some(ending) = name.strip_prefix(super::sqlite::FILE) {
+            let known = ["", "-wal", "-shm", "-journal"].contains(&ending);
+            return known.then_some(StoreFile::Head);
+        }
         let starts = ["MANIFEST-", "OPTIONS-", "LOG.old."];
         if heads.contains(&name) {
             return Some(StoreFile::Head);

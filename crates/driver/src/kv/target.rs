@@ -212,7 +212,7 @@ impl<E: StoreEngine> Target for KvTarget<E> {
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let rules = self.rules.get(usize::from(spec.workload)).cloned();
         let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
-        let connection = self.store()?.connect(rules.snapshot);
+        let connection = self.store()?.connect(rules.snapshot)?;
         Ok(Box::new(KvSession::new(connection, rules, spec)))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
@@ -271,9 +271,7 @@ fn try_sessions<S: KeyValueStore>(
         .iter()
         .zip(rules)
         .flat_map(|(w, rules)| (0..w.workers).map(move |_| rules.snapshot));
-    let connections: Vec<_> = workers.map(|snapshot| store.connect(snapshot)).collect();
-    drop(connections);
-    Ok(())
+    workers.map(|snapshot| store.connect(snapshot)).collect::<Result<Vec<_>>>().map(drop)
 }
 
 /// Whether the store takes the options of the run here: what it refuses must not cost the database that

@@ -189,8 +189,10 @@ fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
     }
     let disclosed = manifest.environment.get("driver").and_then(Value::as_object);
     for (name, value) in disclosed.into_iter().flatten() {
-        let wanted =
-            ["store.", "s3.server", "redis.", "fs.type", "fs.options", "device.", "io.engine"];
+        let wanted = [
+            "store.", "s3.server", "redis.", "postgres.", "fs.type", "fs.options", "device.",
+            "io.engine",
+        ];
         let told = wanted.iter().any(|w| name.starts_with(w)) && !name.starts_with(LEFT_OUT);
         if let (true, Some(text)) = (told, value.as_str()) {
             facts.insert(name.clone(), text.to_owned());

@@ -144,8 +144,8 @@ impl LevelDbEngine {
 impl KeyValueStore for LevelDbStore {
     type Connection = LevelDbConnection;
 
-    fn connect(self: &Arc<Self>, snapshot: bool) -> LevelDbConnection {
-        LevelDbConnection::new(Arc::clone(self), snapshot)
+    fn connect(self: &Arc<Self>, snapshot: bool) -> Result<LevelDbConnection> {
+        Ok(LevelDbConnection::new(Arc::clone(self), snapshot))
     }
     fn make_durable(&self) -> Result<(), StoreError> {
         LevelDbStore::make_durable(self)

@@ -124,6 +124,11 @@ impl<'a> BindMessage<'a> {
         self.out.extend_from_slice(bytes);
     }
 
+    /// A column without a value.
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(&(-1i32).to_be_bytes());
+    }
+
     #[inline]
     pub fn execute(self) {
         let out = self.out;
@@ -211,7 +216,7 @@ mod tests {
         bind.parameter(b"key");
         bind.execute();
         sync(&mut out);
-        let bind = b"B\0\0\0\x19\0g\0\0\x01\0\x01\0\x01\0\0\0\x03key\0\x01\0\x01";
+        let bind = b"B\0\0\0\x18\0g\0\0\x01\0\x01\0\x01\0\0\0\x03key\0\x01\0\x01";
         assert_eq!(out, [&bind[..], b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04"].concat());
     }
 }

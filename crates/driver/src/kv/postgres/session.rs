@@ -70,12 +70,31 @@ fn run<'v>(
     scratch: &mut [u8; KEY_MAX],
     send: &mut Vec<u8>,
     (name, key): (&str, u64),
-    values: impl Iterator<Item = &'v [u8]> + Clone,
+    values: impl Iterator<Item = Option<&'v [u8]>> + Clone,
 ) {
     let mut bind = BindMessage::new(send, name, 1 + values.clone().count() as u16);
     bind.parameter(rules.format.write(key, scratch));
-    values.for_each(|value| bind.parameter(value));
+    values.for_each(|value| match value {
+        Some(value) => bind.parameter(value),
+        None => bind.null(),
+    });
     bind.execute();
+}
+
+/// The data of each column, by the order of the fields in a value; none where a value lacks one.
+fn by_column<'v>(
+    columns: &'v [String],
+    value: &'v [u8],
+) -> impl Iterator<Item = Option<&'v [u8]>> + Clone {
+    let mut fields = fields::fields(value);
+    let mut next = fields.next();
+    columns.iter().map(move |column| {
+        let found = next.as_ref().filter(|f| f.name == column.as_bytes()).map(|f| f.data);
+        if found.is_some() {
+            next = fields.next();
+        }
+        found
+    })
 }
 
 impl StatementPipeline {
@@ -105,7 +124,7 @@ impl StatementPipeline {
 
     fn scan(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
         let count = u64::from(op.count).to_be_bytes();
-        let values = std::iter::once(&count[..]);
+        let values = std::iter::once(Some(&count[..]));
         run(&self.layout.rules, &mut self.key, send, ("s", op.key), values);
         self.end(slot, Awaited::Rows(None), send);
     }
@@ -129,13 +148,17 @@ impl StatementPipeline {
             let value = &value[..op.size as usize];
             let pair = (name, key);
             if !self.layout.fields {
-                run(rules, &mut self.key, send, pair, std::iter::once(value));
+                run(rules, &mut self.key, send, pair, std::iter::once(Some(value)));
                 continue;
             }
-            let data = fields::fields(value).map(|field| field.data);
             let one = self.names.get(usize::from(op.field)).filter(|_| op.kind == OpKind::Update);
-            let pair = one.map_or(pair, |names| (names[1].as_str(), key));
-            run(rules, &mut self.key, send, pair, data);
+            let Some(names) = one else {
+                let data = by_column(&self.layout.columns, value);
+                run(rules, &mut self.key, send, pair, data);
+                continue;
+            };
+            let data = fields::fields(value).take(1).map(|field| Some(field.data));
+            run(rules, &mut self.key, send, (names[1].as_str(), key), data);
         }
         self.slots.give_back(slot, buffer);
         let pending = self.slots.pending(slot);

@@ -57,7 +57,7 @@ impl TableLayout {
 
     pub fn create(&self, table: &str) -> String {
         let columns: String =
-            self.columns.iter().map(|c| format!(", {} bytea NOT NULL", quoted(c))).collect();
+            self.columns.iter().map(|c| format!(", {} bytea", quoted(c))).collect();
         format!("CREATE TABLE {table} (key bytea PRIMARY KEY{columns})")
     }
 
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn statements_of_values_and_of_fields() {
         let one = layout(1, "field").unwrap();
-        assert_eq!(one.create("t"), "CREATE TABLE t (key bytea PRIMARY KEY, \"value\" bytea NOT NULL)");
+        assert_eq!(one.create("t"), "CREATE TABLE t (key bytea PRIMARY KEY, \"value\" bytea)");
         let two = layout(2, "a\"").unwrap();
         assert_eq!(two.shape(), "key bytea, a\"0 bytea, a\"1 bytea");
         let find = |name: &str, rule| {

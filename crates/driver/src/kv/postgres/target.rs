@@ -319,7 +319,7 @@ impl Target for PostgresTarget {
     fn session_facts(&self) -> Vec<(String, String)> {
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         let pids: Vec<String> = backends.iter().map(u32::to_string).collect();
-        vec![("postgres.backends".to_owned(), pids.join(" "))]
+        vec![("target.backends".to_owned(), pids.join(" "))]
     }
     fn end_facts(&self) -> Vec<(String, String)> {
         self.errors.facts()

@@ -106,6 +106,10 @@ impl PostgresServer {
         &self.data
     }
 
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
     pub fn pid(&self) -> u32 {
         self.process.id()
     }

@@ -253,8 +253,8 @@ impl RocksDbEngine {
 impl KeyValueStore for RocksDbStore {
     type Connection = RocksDbConnection;
 
-    fn connect(self: &Arc<Self>, snapshot: bool) -> RocksDbConnection {
-        RocksDbConnection::new(Arc::clone(self), snapshot)
+    fn connect(self: &Arc<Self>, snapshot: bool) -> Result<RocksDbConnection> {
+        Ok(RocksDbConnection::new(Arc::clone(self), snapshot))
     }
     fn make_durable(&self) -> Result<(), StoreError> {
         RocksDbStore::make_durable(self)

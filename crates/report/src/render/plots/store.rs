@@ -42,7 +42,7 @@ pub const CHART: Chart = Chart {
     draw,
 };
 
-const PANELS: [StorePanel; 6] = [
+const PANELS: [StorePanel; 8] = [
     StorePanel {
         title: "Writes held back",
         axis: "% of the time",
@@ -102,12 +102,34 @@ const PANELS: [StorePanel; 6] = [
         kind: AxisKind::Number,
         entries: &[
             ("wal_syncs_total", "log syncs", Rate(1.0)),
+            ("deadlocks_total", "deadlocks", Rate(1.0)),
+            ("busy_total", "locks that were busy", Rate(1.0)),
             ("evicted_keys_total", "evicted keys", Rate(1.0)),
             ("expired_keys_total", "expired keys", Rate(1.0)),
             ("s3_connections_total", "connections made", Rate(1.0)),
             ("s3_timeouts_total", "time-outs", Rate(1.0)),
             ("s3_broken_total", "broken connections", Rate(1.0)),
             ("background_errors_total", "background errors", Rate(1.0)),
+        ],
+    },
+    StorePanel {
+        title: "Checkpoints",
+        axis: "% of the time",
+        kind: AxisKind::Percent,
+        entries: &[
+            // Nanoseconds a second, in per cent.
+            ("checkpoint_write_ns_total", "writing", Rate(1e-7)),
+            ("checkpoint_sync_ns_total", "syncing", Rate(1e-7)),
+        ],
+    },
+    StorePanel {
+        title: "Vacuum and checkpoints",
+        axis: "count",
+        kind: AxisKind::Number,
+        entries: &[
+            ("running_vacuums", "running vacuums", Level(1.0)),
+            ("checkpoints_total", "checkpoints a second", Rate(1.0)),
+            ("checkpoint_frames", "pages of the log to check in", Level(1.0)),
         ],
     },
 ];

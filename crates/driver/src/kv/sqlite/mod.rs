@@ -1,0 +1,384 @@
+//! `sqlite`: SQLite through its C API, any build of it, loaded at run time; no SQLite is linked in, because the system
+//! under test is no part of the tool. Options, the store behind the shared target and session, statistics.
+//!
+//! Each worker has a connection of its own. There is one writer at a time: others wait as SQLite's own busy handler
+//! lets them, within their latency, which is counted. Pages of the log are checked in by the commit that finds it long
+//! enough, as SQLite does by itself, and that is timed.
+
+mod counters;
+mod options;
+mod sys;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::TargetPlan;
+use taillight_core::progress::OnProgress;
+use taillight_core::{OpKind, Result};
+
+use super::target::{DatabaseSpec, KvTarget};
+use super::{Connection, KeyValueStore, OpenAs, RecordBatch, ScanRange, StoreEngine, StoreError};
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet};
+use counters::SqliteCounters;
+use options::{JournalMode, SqliteOptions, SyncLevel};
+use sys::{ConnectionRules, SqliteConnection, SqliteLibrary, SqliteStatement};
+
+/// The file of the database in its directory; beside it SQLite keeps `-wal`, `-shm` and `-journal`.
+pub const FILE: &str = "taillight.db";
+
+/// The driver.
+pub struct SqliteDriver;
+
+impl Driver for SqliteDriver {
+    fn name(&self) -> &'static str {
+        SqliteEngine::NAME
+    }
+    fn about(&self) -> &'static str {
+        "SQLite through its C library, loaded at run time"
+    }
+    fn library(&self) -> Option<&'static str> {
+        Some("libsqlite3")
+    }
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<SqliteOptions>()
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        SqliteOptions::parse(self.name(), &target.options)?;
+        let mut can = super::capabilities(false, false, false);
+        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
+        can.admin.push(AdminAction::Compact);
+        Ok(can)
+    }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(&self, dir: &Path) -> TestSetup {
+        SqliteLibrary::load("").map_err(|e| e.to_string())?;
+        let all = [
+            "synchronous = \"off\"",
+            "journal = \"delete\"\nsynchronous = \"off\"\nwithout_rowid = true",
+            "synchronous = \"normal\"\nautocheckpoint = 20\npage_size = \"1KiB\"\nmmap_size = \"1MiB\"",
+        ];
+        Ok(TestTarget::local(dir, "db", &all))
+    }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        let (engine, ask) = engine(spec)?;
+        KvTarget::check(&engine, &ask)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let (engine, ask) = engine(spec)?;
+        Ok(Box::new(KvTarget::open(engine, &ask)?))
+    }
+}
+
+/// The library with the options of the run, and what is asked of the directory.
+fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(SqliteEngine, DatabaseSpec<'a>)> {
+    let options = SqliteOptions::parse(SqliteEngine::NAME, &spec.plan.target.options)?;
+    let ask = DatabaseSpec {
+        spec,
+        keep: options.keep,
+        read_only: false,
+        bounded: false,
+        snapshot: false,
+        compresses: false,
+        log: None,
+    };
+    Ok((SqliteEngine { library: SqliteLibrary::load(&options.library)?, options }, ask))
+}
+
+/// The library with this run's options.
+struct SqliteEngine {
+    library: Arc<SqliteLibrary>,
+    options: SqliteOptions,
+}
+
+impl StoreEngine for SqliteEngine {
+    type KeyValueStore = SqliteStore;
+    const NAME: &'static str = "sqlite";
+
+    fn open(&self, dir: &Path, how: OpenAs) -> Result<SqliteStore> {
+        let path = dir.join(FILE);
+        if how == OpenAs::New && path.exists() {
+            return Err(StoreError(format!("{FILE} is there already")).on_open(dir));
+        }
+        SqliteStore::open(&self.library, &self.options, path).map_err(|e| e.on_open(dir))
+    }
+}
+
+/// An opened database.
+struct SqliteStore {
+    library: Arc<SqliteLibrary>,
+    options: SqliteOptions,
+    path: PathBuf,
+    counters: Arc<SqliteCounters>,
+    /// The connection beside the load.
+    main: Mutex<SqliteConnection>,
+    facts: Vec<(String, String)>,
+}
+
+impl SqliteStore {
+    fn open(
+        library: &Arc<SqliteLibrary>,
+        options: &SqliteOptions,
+        path: PathBuf,
+    ) -> Result<SqliteStore, StoreError> {
+        let counters = Arc::new(SqliteCounters::default());
+        let main = SqliteConnection::open(library, &path, true, &rules(options, &counters))?;
+        if let Some(page) = options.page_size.set() {
+            main.ask(&format!("PRAGMA page_size = {}", page.0))?;
+        }
+        let journal = options.journal.word();
+        let got = main.ask(&format!("PRAGMA journal_mode = {journal}"))?.unwrap_or_default();
+        if got != journal {
+            return Err(StoreError(format!("journal_mode = {journal} is not supported here: {got}")));
+        }
+        settle(&main, options)?;
+        let rowid = if options.without_rowid { " WITHOUT ROWID" } else { "" };
+        main.ask(&format!(
+            "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT \
+             NULL){rowid}"
+        ))?;
+        let facts = facts(library, &main);
+        let (library, options) = (library.clone(), options.clone());
+        Ok(SqliteStore { library, options, path, counters, main: Mutex::new(main), facts })
+    }
+
+    fn main(&self) -> MutexGuard<'_, SqliteConnection> {
+        self.main.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self, ending: &str) -> f64 {
+        let name = format!("{}{ending}", self.path.display());
+        std::fs::metadata(name).map_or(0.0, |file| file.len() as f64)
+    }
+}
+
+fn rules(options: &SqliteOptions, counters: &Arc<SqliteCounters>) -> ConnectionRules {
+    ConnectionRules {
+        patience: Duration::from_nanos(options.busy_timeout.0),
+        autocheckpoint: options.autocheckpoint,
+        counters: counters.clone(),
+    }
+}
+
+/// Settings of a connection that the file does not keep.
+fn settle(connection: &SqliteConnection, options: &SqliteOptions) -> Result<(), StoreError> {
+    connection.ask(&format!("PRAGMA synchronous = {}", options.synchronous as u8))?;
+    if options.journal != JournalMode::Wal {
+        connection.ask(&format!("PRAGMA journal_mode = {}", options.journal.word()))?;
+    }
+    if let Some(cache) = options.cache_size.set() {
+        connection.ask(&format!("PRAGMA cache_size = -{}", cache.0.div_ceil(1024)))?;
+    }
+    connection.ask(&format!("PRAGMA mmap_size = {}", options.mmap_size.0)).map(drop)
+}
+
+fn facts(library: &SqliteLibrary, main: &SqliteConnection) -> Vec<(String, String)> {
+    let [version, source] = library.version();
+    let mut facts = vec![
+        ("store.library".to_owned(), library.shown()),
+        ("store.version".to_owned(), version),
+        ("store.source".to_owned(), source),
+    ];
+    for name in [
+        "journal_mode",
+        "synchronous",
+        "page_size",
+        "cache_size",
+        "mmap_size",
+        "locking_mode",
+        "auto_vacuum",
+        "encoding",
+        "fullfsync",
+        "temp_store",
+    ] {
+        if let Ok(Some(value)) = main.ask(&format!("PRAGMA {name}")) {
+            facts.push((format!("store.{name}"), value));
+        }
+    }
+    facts
+}
+
+impl KeyValueStore for SqliteStore {
+    type Connection = SqliteAccess;
+
+    fn connect(self: &Arc<Self>, _: bool) -> Result<SqliteAccess> {
+        let failed = |e: StoreError| e.on_open(self.path.parent().unwrap_or(&self.path));
+        SqliteAccess::new(self.clone()).map_err(failed)
+    }
+    fn make_durable(&self) -> Result<(), StoreError> {
+        let main = self.main();
+        if self.options.journal == JournalMode::Wal {
+            main.checkpoint(&self.counters)?;
+        }
+        let file = std::fs::File::open(&self.path).and_then(|file| file.sync_all());
+        file.map_err(|e| StoreError(e.to_string()))
+    }
+    fn compact(&self) -> Result<(), StoreError> {
+        self.main().ask("VACUUM").map(drop)
+    }
+    fn facts(&self, out: &mut Vec<(String, String)>) {
+        out.extend_from_slice(&self.facts);
+        out.push(("store.autocheckpoint".to_owned(), self.options.autocheckpoint.to_string()));
+        out.push(("store.without_rowid".to_owned(), self.options.without_rowid.to_string()));
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        self.counters.show(out);
+        out("log_bytes", self.bytes("-wal"));
+        out("database_bytes", self.bytes(""));
+    }
+}
+
+/// The statements of a connection, in the order of their texts.
+struct Statements {
+    get: SqliteStatement,
+    put: SqliteStatement,
+    delete: SqliteStatement,
+    up: SqliteStatement,
+    down: SqliteStatement,
+    begin: SqliteStatement,
+    commit: SqliteStatement,
+    rollback: SqliteStatement,
+    /// Writes are durable from here on, or as the options say.
+    durable: [SqliteStatement; 2],
+}
+
+/// One worker's access. Fields are dropped in their order: statements go before their connection, and that before the
+/// database.
+struct SqliteAccess {
+    statements: Statements,
+    connection: SqliteConnection,
+    /// Writes are durable at the moment.
+    durable: bool,
+    /// They are so anyway.
+    always: bool,
+    _store: Arc<SqliteStore>,
+}
+
+impl SqliteAccess {
+    fn new(store: Arc<SqliteStore>) -> Result<SqliteAccess, StoreError> {
+        let options = &store.options;
+        let rules = rules(options, &store.counters);
+        let connection = SqliteConnection::open(&store.library, &store.path, false, &rules)?;
+        settle(&connection, options)?;
+        let prepare = |sql: &str| connection.prepare(sql);
+        let own = options.synchronous as u8;
+        let statements = Statements {
+            get: prepare("SELECT value FROM records WHERE key = ?1")?,
+            put: prepare(
+                "INSERT INTO records (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET \
+                 value = excluded.value",
+            )?,
+            delete: prepare("DELETE FROM records WHERE key = ?1")?,
+            up: prepare("SELECT value FROM records WHERE key >= ?1 ORDER BY key LIMIT ?2")?,
+            down: prepare("SELECT value FROM records WHERE key <= ?1 ORDER BY key DESC LIMIT ?2")?,
+            begin: prepare("BEGIN IMMEDIATE")?,
+            commit: prepare("COMMIT")?,
+            rollback: prepare("ROLLBACK")?,
+            durable: [
+                prepare(&format!("PRAGMA synchronous = {own}"))?,
+                prepare(&format!("PRAGMA synchronous = {}", own.max(SyncLevel::Full as u8)))?,
+            ],
+        };
+        let always = options.synchronous >= SyncLevel::Full;
+        Ok(SqliteAccess { statements, connection, durable: always, always, _store: store })
+    }
+
+    /// Sets whether the next writes are durable.
+    #[inline]
+    fn make(&mut self, durable: bool) -> Result<(), StoreError> {
+        if self.always || self.durable == durable {
+            return Ok(());
+        }
+        self.durable = durable;
+        let statement = &mut self.statements.durable[usize::from(durable)];
+        let code = statement.step();
+        self.connection.end(statement, code)
+    }
+
+    fn scanned(
+        connection: &SqliteConnection,
+        statement: &mut SqliteStatement,
+        mut found: impl FnMut(&[u8]),
+    ) -> Result<u32, StoreError> {
+        let mut seen = 0;
+        loop {
+            let code = statement.step();
+            if !SqliteStatement::is_row(code) {
+                return connection.end(statement, code).map(|()| seen);
+            }
+            statement.column(0, &mut found);
+            seen += 1;
+        }
+    }
+}
+
+impl Connection for SqliteAccess {
+    #[inline]
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
+        let get = &mut self.statements.get;
+        get.bind(1, key);
+        let code = get.step();
+        let is_there = SqliteStatement::is_row(code);
+        if is_there {
+            get.column(0, found);
+        }
+        self.connection.end(get, code).map(|()| is_there)
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), StoreError> {
+        self.make(durable)?;
+        let put = &mut self.statements.put;
+        put.bind(1, key);
+        put.bind(2, value);
+        let code = put.step();
+        self.connection.end(put, code)
+    }
+
+    fn put_many(&mut self, batch: &RecordBatch<'_>, durable: bool) -> Result<(), StoreError> {
+        self.make(durable)?;
+        let Statements { put, begin, commit, rollback, .. } = &mut self.statements;
+        let code = begin.step();
+        self.connection.end(begin, code)?;
+        let mut done = Ok(());
+        for (key, value) in batch.iter() {
+            put.bind(1, key);
+            put.bind(2, value);
+            let code = put.step();
+            done = self.connection.end(put, code);
+            if done.is_err() {
+                break;
+            }
+        }
+        if done.is_ok() {
+            let code = commit.step();
+            done = self.connection.end(commit, code);
+        }
+        if done.is_err() {
+            // What SQLite has rolled back by itself is no transaction any more.
+            rollback.step();
+            rollback.reset();
+        }
+        done
+    }
+
+    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {
+        self.make(durable)?;
+        let delete = &mut self.statements.delete;
+        delete.bind(1, key);
+        let code = delete.step();
+        self.connection.end(delete, code)
+    }
+
+    fn scan(&mut self, range: &ScanRange<'_>, found: impl FnMut(&[u8])) -> Result<u32, StoreError> {
+        let Statements { up, down, .. } = &mut self.statements;
+        let scan = if range.reverse { down } else { up };
+        scan.bind(1, range.from);
+        scan.bind_number(2, i64::from(range.count));
+        SqliteAccess::scanned(&self.connection, scan, found)
+    }
+}

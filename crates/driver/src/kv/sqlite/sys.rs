@@ -1,0 +1,378 @@
+//! The C API of SQLite behind safe types: library, a connection with its statements, waiting for a lock.
+//!
+//! All calls into the library are here. A connection belongs to one thread and is opened without SQLite's own mutex;
+//! statements are finalized before it closes.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::{self, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use taillight_core::Result;
+
+use super::counters::SqliteCounters;
+use crate::kv::StoreError;
+use crate::kv::sys::{Library, LibrarySource, Obj, c_text, file_of, slice};
+
+const SOURCE: LibrarySource = LibrarySource {
+    driver: "sqlite",
+    names: &["libsqlite3.so.0", "libsqlite3.so"],
+    install: "Debian: libsqlite3-0",
+};
+
+const OK: c_int = 0;
+const ROW: c_int = 100;
+const DONE: c_int = 101;
+const FULL: c_int = 13;
+const IOERR: c_int = 10;
+const CANTOPEN: c_int = 14;
+const OPEN_READWRITE: c_int = 0x2;
+const OPEN_CREATE: c_int = 0x4;
+const OPEN_NOMUTEX: c_int = 0x8000;
+/// Bytes given to a statement stay where they are until it is reset.
+const STATIC: *const c_void = ptr::null();
+
+/// Pauses of SQLite's own busy handler, ms: the last one again and again.
+const PAUSES_MS: [u64; 12] = [1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50, 100];
+
+/// A table of C functions, found by name.
+macro_rules! table {
+    ($($name:ident: $symbol:literal ($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+        /// What is used of `sqlite3.h`. Every opaque object is a `void *` here.
+        struct SqliteApi {
+            $($name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+        }
+        impl SqliteApi {
+            fn find(loaded: &mut Library) -> Option<SqliteApi> {
+                // SAFETY: names and types are those of SQLite's C header.
+                unsafe {
+                    $(let $name = loaded.need(concat!($symbol, "\0"));)*
+                    Some(SqliteApi { $($name: $name?,)* })
+                }
+            }
+        }
+    };
+}
+
+type BusyHandler = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+type WalHook = unsafe extern "C" fn(*mut c_void, Obj, *const c_char, c_int) -> c_int;
+
+table! {
+    version: "sqlite3_libversion" () -> *const c_char;
+    source: "sqlite3_sourceid" () -> *const c_char;
+    open: "sqlite3_open_v2" (*const c_char, *mut Obj, c_int, *const c_char) -> c_int;
+    close: "sqlite3_close" (Obj) -> c_int;
+    prepare: "sqlite3_prepare_v2" (Obj, *const c_char, c_int, *mut Obj, *mut *const c_char) -> c_int;
+    step: "sqlite3_step" (Obj) -> c_int;
+    reset: "sqlite3_reset" (Obj) -> c_int;
+    finalize: "sqlite3_finalize" (Obj) -> c_int;
+    bind_blob: "sqlite3_bind_blob" (Obj, c_int, *const c_void, c_int, *const c_void) -> c_int;
+    bind_int: "sqlite3_bind_int64" (Obj, c_int, i64) -> c_int;
+    column_blob: "sqlite3_column_blob" (Obj, c_int) -> *const c_void;
+    column_text: "sqlite3_column_text" (Obj, c_int) -> *const c_char;
+    column_bytes: "sqlite3_column_bytes" (Obj, c_int) -> c_int;
+    errmsg: "sqlite3_errmsg" (Obj) -> *const c_char;
+    errcode: "sqlite3_extended_errcode" (Obj) -> c_int;
+    system_errno: "sqlite3_system_errno" (Obj) -> c_int;
+    busy_handler: "sqlite3_busy_handler" (Obj, Option<BusyHandler>, *mut c_void) -> c_int;
+    wal_hook: "sqlite3_wal_hook" (Obj, Option<WalHook>, *mut c_void) -> *mut c_void;
+    checkpoint: "sqlite3_wal_checkpoint_v2" (Obj, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int;
+}
+
+/// The library, loaded.
+pub struct SqliteLibrary {
+    api: SqliteApi,
+    file: Option<PathBuf>,
+}
+
+impl SqliteLibrary {
+    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is missing, or lacks
+    /// functions.
+    pub fn load(given: &str) -> Result<Arc<SqliteLibrary>> {
+        let mut loaded = Library::open(&SOURCE, given)?;
+        let Some(api) = SqliteApi::find(&mut loaded) else {
+            return Err(loaded.missing_functions(&SOURCE));
+        };
+        let file = file_of(api.open as *const ());
+        loaded.keep();
+        Ok(Arc::new(SqliteLibrary { api, file }))
+    }
+
+    /// The file it was loaded from, for people.
+    pub fn shown(&self) -> String {
+        self.file.as_ref().map_or("unknown".to_owned(), |f| f.display().to_string())
+    }
+
+    /// Version, and the check-in it was built from.
+    pub fn version(&self) -> [String; 2] {
+        // SAFETY: both return a string that is part of the library.
+        unsafe { [text((self.api.version)()), text((self.api.source)())] }
+    }
+}
+
+/// A C string of the library.
+///
+/// # Safety
+/// `at` is null or a C string that outlives the call.
+unsafe fn text(at: *const c_char) -> String {
+    match at.is_null() {
+        true => String::new(),
+        // SAFETY: passed on to the caller.
+        false => unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned(),
+    }
+}
+
+/// What the callbacks of a connection see. SQLite calls them on the connection's own thread, inside its calls.
+struct CallbackState {
+    library: Arc<SqliteLibrary>,
+    counters: Arc<SqliteCounters>,
+    patience: Duration,
+    /// When the lock that is awaited was found busy first.
+    since: Option<Instant>,
+    /// A commit that leaves so many pages in the log checks them in; 0 = never.
+    autocheckpoint: c_int,
+}
+
+/// Waits as SQLite's own handler does, and counts it.
+///
+/// # Safety
+/// Called by SQLite with the state of the connection that waits.
+unsafe extern "C" fn busy(state: *mut c_void, nth: c_int) -> c_int {
+    // SAFETY: the state is boxed, and the connection that calls is closed before it goes.
+    let state = unsafe { &mut *state.cast::<CallbackState>() };
+    let now = Instant::now();
+    if nth == 0 {
+        state.since = Some(now);
+        state.counters.busy.fetch_add(1, Ordering::Relaxed);
+    }
+    let waited = now.duration_since(state.since.unwrap_or(now));
+    let left = state.patience.saturating_sub(waited);
+    if left.is_zero() {
+        state.counters.given_up.fetch_add(1, Ordering::Relaxed);
+        return 0;
+    }
+    let nth = usize::try_from(nth).unwrap_or(0).min(PAUSES_MS.len() - 1);
+    std::thread::sleep(Duration::from_millis(PAUSES_MS[nth]).min(left));
+    let paused = now.elapsed().as_nanos() as u64;
+    state.counters.lock_wait_ns.fetch_add(paused, Ordering::Relaxed);
+    1
+}
+
+/// What SQLite's own hook does after a commit into the log: checks it in when it is long enough. Timed and counted.
+///
+/// # Safety
+/// Called by SQLite with the state of the connection that committed.
+unsafe extern "C" fn committed(
+    state: *mut c_void,
+    db: Obj,
+    name: *const c_char,
+    pages: c_int,
+) -> c_int {
+    // SAFETY: as in `busy`; nobody else refers to the state meanwhile.
+    let state = unsafe { &*state.cast::<CallbackState>() };
+    if state.autocheckpoint > 0 && pages >= state.autocheckpoint {
+        let begun = Instant::now();
+        // SAFETY: the connection is open: it calls. Mode 0 is passive.
+        unsafe {
+            (state.library.api.checkpoint)(db, name, 0, null_mut(), null_mut());
+        }
+        state.counters.checkpoint(begun.elapsed());
+    }
+    OK
+}
+
+/// A connection to a database.
+pub struct SqliteConnection {
+    library: Arc<SqliteLibrary>,
+    raw: Obj,
+    /// Boxed: SQLite keeps its address.
+    _state: Box<CallbackState>,
+}
+
+// SAFETY: a connection may move to another thread as long as only one uses it at a time, which `&mut` and the mutex
+// around the shared one see to.
+unsafe impl Send for SqliteConnection {}
+
+/// How a connection waits and checks in.
+pub struct ConnectionRules {
+    pub patience: Duration,
+    pub autocheckpoint: u32,
+    pub counters: Arc<SqliteCounters>,
+}
+
+impl SqliteConnection {
+    /// Opens the database in the file at `path`, and makes it where it may.
+    pub fn open(
+        library: &Arc<SqliteLibrary>,
+        path: &Path,
+        create: bool,
+        rules: &ConnectionRules,
+    ) -> Result<SqliteConnection, StoreError> {
+        let name = c_text(&path.to_string_lossy()).map_err(|e| StoreError(e.to_string()))?;
+        let flags = OPEN_READWRITE | OPEN_NOMUTEX | if create { OPEN_CREATE } else { 0 };
+        let mut raw = null_mut();
+        let mut state = Box::new(CallbackState {
+            library: library.clone(),
+            counters: rules.counters.clone(),
+            patience: rules.patience,
+            since: None,
+            autocheckpoint: c_int::try_from(rules.autocheckpoint).unwrap_or(c_int::MAX),
+        });
+        let at = ptr::from_mut(&mut *state).cast();
+        // SAFETY: the name outlives the call. SQLite gives a connection also when it fails, but for lack of memory.
+        let opened = unsafe { (library.api.open)(name.as_ptr(), &mut raw, flags, ptr::null()) };
+        let made = SqliteConnection { library: library.clone(), raw, _state: state };
+        if raw.is_null() {
+            return Err(StoreError("Cannot allocate memory".to_owned()));
+        }
+        made.check(opened)?;
+        // SAFETY: the connection is open; the state outlives it, see `drop`.
+        unsafe {
+            (library.api.busy_handler)(raw, Some(busy), at);
+            (library.api.wal_hook)(raw, Some(committed), at);
+        }
+        Ok(made)
+    }
+
+    fn check(&self, code: c_int) -> Result<(), StoreError> {
+        match code {
+            OK | ROW | DONE => Ok(()),
+            _ => Err(self.fault()),
+        }
+    }
+
+    /// What went wrong last, with the system's own words where it was the system.
+    #[cold]
+    fn fault(&self) -> StoreError {
+        let api = &self.library.api;
+        // SAFETY: the connection is open; the text is copied before the next call.
+        let (says, code, errno) = unsafe {
+            (text((api.errmsg)(self.raw)), (api.errcode)(self.raw), (api.system_errno)(self.raw))
+        };
+        let system = match (code & 0xff, errno) {
+            (FULL, _) => " (No space left on device)".to_owned(),
+            (IOERR | CANTOPEN, 1..) => format!(" ({})", std::io::Error::from_raw_os_error(errno)),
+            _ => String::new(),
+        };
+        StoreError(format!("{says}, code {code}{system}"))
+    }
+
+    /// Does statements and gives the first value of the last row; not for the measured loop.
+    pub fn ask(&self, sql: &str) -> Result<Option<String>, StoreError> {
+        let mut statement = self.prepare(sql)?;
+        let mut last = None;
+        loop {
+            let code = statement.step();
+            if code != ROW {
+                statement.reset();
+                return self.check(code).map(|()| last);
+            }
+            // SAFETY: the statement stands on a row; the text is copied before it moves.
+            last = Some(unsafe { text((self.library.api.column_text)(statement.raw, 0)) });
+        }
+    }
+
+    /// A statement, compiled. It must not outlive the connection: who keeps both drops it first.
+    pub fn prepare(&self, sql: &str) -> Result<SqliteStatement, StoreError> {
+        let text = CString::new(sql).map_err(|e| StoreError(e.to_string()))?;
+        let mut raw = null_mut();
+        // SAFETY: the connection is open; the text outlives the call.
+        let code = unsafe {
+            (self.library.api.prepare)(self.raw, text.as_ptr(), -1, &mut raw, null_mut())
+        };
+        self.check(code)?;
+        Ok(SqliteStatement { library: self.library.clone(), raw })
+    }
+
+    /// Checks the whole log in, timed; waits for readers and writers as long as the connection may.
+    pub fn checkpoint(&self, counters: &SqliteCounters) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        // SAFETY: the connection is open; null means all databases, 1 waits for writers.
+        let code = unsafe {
+            (self.library.api.checkpoint)(self.raw, ptr::null(), 1, null_mut(), null_mut())
+        };
+        counters.checkpoint(begun.elapsed());
+        self.check(code)
+    }
+
+    /// Takes what a statement left when it ended: `Err` in the connection's words.
+    #[inline]
+    pub fn end(&self, statement: &mut SqliteStatement, code: c_int) -> Result<(), StoreError> {
+        let ended = if code == DONE || code == ROW { Ok(()) } else { Err(self.fault()) };
+        statement.reset();
+        ended
+    }
+}
+
+impl Drop for SqliteConnection {
+    fn drop(&mut self) {
+        // SAFETY: closed once; statements are finalized before. Null is allowed.
+        unsafe { (self.library.api.close)(self.raw) };
+    }
+}
+
+/// A compiled statement.
+pub struct SqliteStatement {
+    library: Arc<SqliteLibrary>,
+    raw: Obj,
+}
+
+// SAFETY: it is used together with its connection, on one thread at a time.
+unsafe impl Send for SqliteStatement {}
+
+impl SqliteStatement {
+    /// Binds bytes, which must stay until the statement is reset: the callers step and reset it in the same call.
+    #[inline]
+    pub fn bind(&mut self, nth: c_int, bytes: &[u8]) {
+        let size = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the statement is not running; an empty slice has a pointer that is not null, so that it is no NULL.
+        unsafe { (self.library.api.bind_blob)(self.raw, nth, bytes.as_ptr().cast(), size, STATIC) };
+    }
+
+    #[inline]
+    pub fn bind_number(&mut self, nth: c_int, n: i64) {
+        // SAFETY: the statement is not running.
+        unsafe { (self.library.api.bind_int)(self.raw, nth, n) };
+    }
+
+    /// Goes on to the next row, or to the end; whether there is a row, as SQLite's code.
+    #[inline]
+    pub fn step(&mut self) -> c_int {
+        // SAFETY: the statement is compiled, and its connection open.
+        unsafe { (self.library.api.step)(self.raw) }
+    }
+
+    /// Whether a code says that the statement stands on a row.
+    #[inline]
+    pub fn is_row(code: c_int) -> bool {
+        code == ROW
+    }
+
+    /// Shows a column of the row it stands on.
+    #[inline]
+    pub fn column(&self, nth: c_int, mut show: impl FnMut(&[u8])) {
+        // SAFETY: the bytes are valid until the statement moves, which it does not before `show` returns. The blob is
+        // asked for before its length, as SQLite wants it.
+        unsafe {
+            let at = (self.library.api.column_blob)(self.raw, nth);
+            let size = (self.library.api.column_bytes)(self.raw, nth);
+            show(slice(at.cast(), usize::try_from(size).unwrap_or(0)));
+        }
+    }
+
+    #[inline]
+    pub fn reset(&mut self) {
+        // SAFETY: the statement is compiled.
+        unsafe { (self.library.api.reset)(self.raw) };
+    }
+}
+
+impl Drop for SqliteStatement {
+    fn drop(&mut self) {
+        // SAFETY: finalized once, before its connection closes.
+        unsafe { (self.library.api.finalize)(self.raw) };
+    }
+}

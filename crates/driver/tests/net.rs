@@ -17,7 +17,7 @@ use taillight_core::{Error, Op, OpKind, Result, Stamp, Status, StopFlag};
 use taillight_driver::conformance::{TestCase, assert_kept, keyed_plan, plan_for, target};
 use taillight_driver::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, ServerAddress};
 use taillight_driver::{
-    Completion, Driver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Submitted, Target,
+    BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Submitted, Target,
 };
 
 /// Of a request: kind, key, bytes that follow. Of a reply: whether the key was there, bytes that follow.
@@ -72,15 +72,24 @@ impl Driver for EchoDriver {
     fn about(&self) -> &'static str {
         "answers what it was sent"
     }
-    fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
-        Ok(Capabilities {
+    fn bind(&self, _: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(EchoDriver))
+    }
+}
+
+impl BoundDriver for EchoDriver {
+    fn options(&self) -> Result<toml::Table> {
+        Ok(toml::Table::new())
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
             ops: vec![OpKind::Get, OpKind::Insert, OpKind::Update, OpKind::Delete, OpKind::Rmw],
             max_depth: 4096,
             stores_data: true,
             admin: vec![AdminAction::Purge],
             facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
             ..Capabilities::default()
-        })
+        }
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let path = spec.plan.target.path.as_deref().unwrap_or_default();
@@ -260,7 +269,7 @@ fn answer(mut client: TcpStream, store: &Store) -> io::Result<()> {
 fn an_echo_store_over_the_network_layer_keeps_the_contract() {
     for depth in [1, 2, 32, 1024] {
         let target = target("echo", &serve(), "");
-        let can = EchoDriver.capabilities(&target).unwrap();
+        let can = EchoDriver.capabilities();
         let plan = plan_for(&can, target, depth, false);
         assert_kept(&TestCase { driver: &EchoDriver, plan, destroy: None });
     }

@@ -296,7 +296,7 @@ fn no_peer_holds_up_the_opening() {
             let options = format!("timeout = \"{timeout}\"");
             let plan = &keyed_plan(target("postgres", &path, &options), 400, 1, false);
             let spec = OpenSpec { plan, run_id: "test", destroy: None, stop, fits: &|_| Ok(()) };
-            taillight_driver::find("postgres").unwrap().open(&spec, &mut |_| true).map(drop)
+            taillight_driver::bind(&plan.target)?.open(&spec, &mut |_| true).map(drop)
         });
         errors.iter().for_each(|e| assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}"));
     }

@@ -26,8 +26,8 @@ use taillight_core::{OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{Driver, OpenSpec, Target};
-use crate::options::{DriverOptions, OptionSet};
+use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet, complete};
 use options::PostgresOptions;
 
 /// Most operations of a worker in flight, over all its connections.
@@ -46,26 +46,8 @@ impl Driver for PostgresDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<PostgresOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        PostgresOptions::parse(self.name(), &target.options)?;
-        Ok(Capabilities {
-            ops: vec![
-                OpKind::Get,
-                OpKind::Put,
-                OpKind::Insert,
-                OpKind::Update,
-                OpKind::Delete,
-                OpKind::Scan,
-                OpKind::Rmw,
-            ],
-            max_depth: MAX_DEPTH,
-            batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert, OpKind::Update],
-            stores_data: true,
-            guarded: true,
-            admin: vec![AdminAction::Flush, AdminAction::Compact, AdminAction::Purge],
-            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
-            ..Capabilities::default()
-        })
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(PostgresOptions::parse(self.name(), &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, _: &std::path::Path) -> TestSetup {
@@ -80,10 +62,36 @@ impl Driver for PostgresDriver {
             }),
         })
     }
+}
+
+impl BoundDriver for PostgresOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ops: vec![
+                OpKind::Get,
+                OpKind::Put,
+                OpKind::Insert,
+                OpKind::Update,
+                OpKind::Delete,
+                OpKind::Scan,
+                OpKind::Rmw,
+            ],
+            max_depth: MAX_DEPTH,
+            batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert],
+            stores_data: true,
+            guarded: true,
+            admin: vec![AdminAction::Flush, AdminAction::Compact, AdminAction::Purge],
+            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
+            ..Capabilities::default()
+        }
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        target::check(spec)
+        target::check(self, spec)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        Ok(Box::new(target::PostgresTarget::open(spec)?))
+        Ok(Box::new(target::PostgresTarget::open(self, spec)?))
     }
 }

@@ -17,7 +17,6 @@ use super::wire::{PgConnection, PgServer};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules;
 use crate::net::{ConnectionCounters, ServerAddress};
-use crate::options::DriverOptions;
 use crate::ownership::{HeldMark, NamedTarget, OwnershipDecision, refusal};
 use crate::{path_error, space, trial};
 
@@ -45,8 +44,8 @@ pub struct PostgresTarget {
 }
 
 /// What [`PostgresTarget::open`] would refuse; nothing is changed. Errors: as there.
-pub fn check(spec: &OpenSpec<'_>) -> Result<()> {
-    Reached::to(spec)?.decide(spec).map(drop)
+pub fn check(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<()> {
+    Reached::to(options, spec)?.decide(spec).map(drop)
 }
 
 /// A server that answers, before the guard is asked.
@@ -60,10 +59,10 @@ struct Reached {
 }
 
 impl Reached {
-    fn to(spec: &OpenSpec<'_>) -> Result<Reached> {
+    fn to(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<Reached> {
         let plan = spec.plan;
         let target = &plan.target;
-        let options = PostgresOptions::parse(&target.driver, &target.options)?;
+        let options = options.clone();
         let address = PgAddress::parse(target.path.as_deref(), &options.database)?;
         let same = |name: &str| {
             PgAddress::parse(Some(name), &options.database).is_ok_and(|named| named == address)
@@ -123,8 +122,8 @@ impl Reached {
 impl PostgresTarget {
     /// Connects, passes the guard, makes the table. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
     /// as it was.
-    pub fn open(spec: &OpenSpec<'_>) -> Result<PostgresTarget> {
-        let mut at = Reached::to(spec)?;
+    pub fn open(options: &PostgresOptions, spec: &OpenSpec<'_>) -> Result<PostgresTarget> {
+        let mut at = Reached::to(options, spec)?;
         let decision = at.decide(spec)?;
         let Reached { options, layouts, mut admin, mut new, .. } = at;
         let (table, counters) = (admin.qualified(), ConnectionCounters::default());

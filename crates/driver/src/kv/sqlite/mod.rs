@@ -22,8 +22,8 @@ use super::target::{DatabaseSpec, KvTarget};
 use super::{Connection, KeyValueStore, OpenAs, RecordBatch, ScanRange, StoreEngine, StoreError};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
-use crate::contract::{AdminAction, Driver, OpenSpec, Target};
-use crate::options::{DriverOptions, OptionSet};
+use crate::contract::{AdminAction, BoundDriver, Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet, complete};
 use counters::SqliteCounters;
 use options::{JournalMode, SqliteOptions, SyncLevel};
 use sys::{ConnectionRules, SqliteConnection, SqliteLibrary, SqliteStatement};
@@ -47,12 +47,8 @@ impl Driver for SqliteDriver {
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<SqliteOptions>()
     }
-    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        SqliteOptions::parse(self.name(), &target.options)?;
-        let mut can = super::capabilities(false, false, false);
-        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
-        can.admin.push(AdminAction::Compact);
-        Ok(can)
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        Ok(Box::new(SqliteOptions::parse(self.name(), &target.options)?))
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &Path) -> TestSetup {
@@ -64,19 +60,33 @@ impl Driver for SqliteDriver {
         ];
         Ok(TestTarget::local(dir, "db", &all))
     }
+}
+
+impl BoundDriver for SqliteOptions {
+    fn options(&self) -> Result<toml::Table> {
+        complete(self)
+    }
+    fn capabilities(&self) -> Capabilities {
+        let mut can = super::capabilities(false, false, false);
+        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
+        can.admin.push(AdminAction::Compact);
+        can
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        let (engine, ask) = engine(spec)?;
+        let (engine, ask) = engine(self, spec)?;
         KvTarget::check(&engine, &ask)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let (engine, ask) = engine(spec)?;
+        let (engine, ask) = engine(self, spec)?;
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
 }
 
 /// The library with the options of the run, and what is asked of the directory.
-fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(SqliteEngine, DatabaseSpec<'a>)> {
-    let options = SqliteOptions::parse(SqliteEngine::NAME, &spec.plan.target.options)?;
+fn engine<'a>(
+    options: &SqliteOptions,
+    spec: &'a OpenSpec<'a>,
+) -> Result<(SqliteEngine, DatabaseSpec<'a>)> {
     let ask = DatabaseSpec {
         spec,
         keep: options.keep,
@@ -86,7 +96,8 @@ fn engine<'a>(spec: &'a OpenSpec<'a>) -> Result<(SqliteEngine, DatabaseSpec<'a>)
         compresses: false,
         log: None,
     };
-    Ok((SqliteEngine { library: SqliteLibrary::load(&options.library)?, options }, ask))
+    let library = SqliteLibrary::load(&options.library)?;
+    Ok((SqliteEngine { library, options: options.clone() }, ask))
 }
 
 /// The library with this run's options.

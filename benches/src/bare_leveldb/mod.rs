@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::bare;
 
 /// Bytes of a key: the number in eight bytes, highest first, then `0`.
-const KEY: usize = 16;
+pub const KEY: usize = 16;
 /// Values are windows into this many bytes, as in db_bench.
 const POOL: usize = 1 << 20;
 /// Bytes of a piece of the pool: half random, half the same again.
@@ -42,13 +42,13 @@ pub fn main(args: &[&str]) -> Result<()> {
 }
 
 /// Writes the key with this number.
-fn key(number: u64, out: &mut [u8; KEY]) {
+pub fn key(number: u64, out: &mut [u8; KEY]) {
     out[..8].copy_from_slice(&number.to_be_bytes());
     out[8..].fill(b'0');
 }
 
 /// Bytes of which half compresses away.
-fn pool() -> Vec<u8> {
+pub fn pool() -> Vec<u8> {
     let mut random = 0x2545_F491_4F6C_DD1D;
     let mut pool = Vec::with_capacity(POOL + PIECE);
     while pool.len() < POOL {

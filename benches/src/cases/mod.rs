@@ -127,6 +127,11 @@ pub const CASES: &[BenchCase] = &[
     ),
     case("leveldb-1k", "the same with records of 1 KiB", stores::leveldb_1k),
     case(
+        "sqlite-100",
+        "SQLite, a million records of 100 B, against a bare loop: fill and reads",
+        stores::sqlite_100,
+    ),
+    case(
         "redis-get-1",
         "Redis get, 1, 32 and 256 connections, against redis-benchmark",
         redis::get_1,

@@ -1,4 +1,5 @@
-//! Embedded stores: RocksDB against its own `db_bench`, LevelDB against a bare loop on its C API.
+//! Embedded stores: RocksDB against its own `db_bench`, LevelDB and SQLite against bare loops on their
+//! C APIs.
 //!
 //! Both sides use the same library file, the same options (RocksDB: the OPTIONS file that db_bench
 //! wrote, given to Taillight), the same keys (16 bytes, big-endian number), one thread, and values of
@@ -75,6 +76,11 @@ pub fn leveldb_100(setup: &BenchSetup) -> Result<Comparison> {
 /// LevelDB, values of 1 KiB.
 pub fn leveldb_1k(setup: &BenchSetup) -> Result<Comparison> {
     leveldb(setup, 1024)
+}
+
+/// SQLite, values of 100 B.
+pub fn sqlite_100(setup: &BenchSetup) -> Result<Comparison> {
+    sqlite(setup, 100)
 }
 
 /// A database directory of a bench, empty at first.
@@ -461,6 +467,46 @@ fn leveldb(setup: &BenchSetup, value: u64) -> Result<Comparison> {
         "LevelDB's default options on both sides. The bare loop is written as LevelDB's db_bench: it \
          takes no time of an operation. Its CPU is that of its whole process, and so is opening and \
          closing; Taillight's is that of the measured time, background threads included."
+            .into(),
+    );
+    cleared(&[theirs, ours])?;
+    Ok(report)
+}
+
+fn sqlite(setup: &BenchSetup, value: u64) -> Result<Comparison> {
+    const OPTIONS: &str = "synchronous = \"off\"\n";
+    let mut report = Comparison::titled(&format!(
+        "SQLite, {RECORDS} records of {value} B, against a bare loop on its C API"
+    ));
+    let (theirs, ours) = (fresh("sqlite-theirs")?, fresh("sqlite-ours")?);
+    let filler = job("sqlite-fill.toml", "sqlite", &ours, OPTIONS, &filling(value))?;
+    let kept = format!("{OPTIONS}keep = true\n");
+    let reader = job("sqlite-read.toml", "sqlite", &ours, &kept, &reading(value))?;
+    let words = |dir: &Path, what: &str| {
+        let all = format!("bare-sqlite {} {what} {RECORDS} {value}", dir.display());
+        all.split(' ').map(String::from).collect::<Vec<_>>()
+    };
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight fill", filler, Some(&ours)),
+            settled(bare("bare fill", words(&theirs, "fill")), Some(theirs.clone())),
+        ],
+    )?;
+    taillight::run(&reader)?;
+    report.arms.extend(pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight read", reader, None),
+            settled(bare("bare read", words(&ours, "read")), None),
+        ],
+    )?);
+    for (own, other) in [("taillight fill", "bare fill"), ("taillight read", "bare read")] {
+        report.ratio("iops", own, other, Bound::AtLeast(0.97))?;
+    }
+    report.notes.push(
+        "A write-ahead log, no syncs, SQLite's own pages and cache; the same library, statements and keys. The \
+         bare loop takes no time of an operation and keeps nothing."
             .into(),
     );
     cleared(&[theirs, ours])?;

@@ -43,7 +43,7 @@ fn long() -> String {
         let Some(name) = driver.library() else { continue };
         let found = match libraries::find(name, &libraries::directories()) {
             Some(found) => {
-                let version = found.version.unwrap_or_default();
+                let version = driver.library_version().or(found.version).unwrap_or_default();
                 format!("{version} {}", found.path.display()).trim().to_owned()
             }
             None => "not found".to_owned(),

@@ -44,6 +44,10 @@ pub trait Driver: Send + std::marker::Sync {
     fn library(&self) -> Option<&'static str> {
         None
     }
+    /// Version of that library where its file's name does not say it: the library itself is asked.
+    fn library_version(&self) -> Option<String> {
+        None
+    }
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}
     /// Where and with which options the conformance suite opens it, or why not here; `dir` is

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use taillight_driver::Driver;
 use taillight_machine::Sys;
 use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::cpu::CpuInfo;
@@ -34,8 +35,8 @@ pub fn checks(sys: &Sys) -> Vec<Check> {
     all.extend(limits(sys));
     let loading = taillight_driver::DRIVERS
         .iter()
-        .filter_map(|driver| Some((driver.library()?, driver.name())));
-    all.extend(loading.map(|(library, driver)| shared_library(library, driver)));
+        .filter_map(|driver| Some(shared_library(driver.library()?, *driver)));
+    all.extend(loading);
     all
 }
 
@@ -193,17 +194,20 @@ fn limits(sys: &Sys) -> Option<Check> {
     })
 }
 
-fn shared_library(name: &str, driver: &str) -> Check {
+fn shared_library(name: &str, driver: &dyn Driver) -> Check {
     match libraries::find(name, &libraries::directories()) {
         Some(found) => {
-            let version = found.version.unwrap_or_default();
+            let version = driver.library_version().or(found.version).unwrap_or_default();
             let place = format!("{version} {}", found.path.display());
-            Check::ok(name, format!("{}, for driver `{driver}`", place.trim()))
+            Check::ok(name, format!("{}, for driver `{}`", place.trim(), driver.name()))
         }
         None => Check::no(
             name,
             "not found",
-            &format!("install it to measure {driver}, or name the file with its `library` option"),
+            &format!(
+                "install it to measure {}, or name the file with its `library` option",
+                driver.name()
+            ),
         ),
     }
 }

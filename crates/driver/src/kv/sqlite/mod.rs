@@ -44,6 +44,11 @@ impl Driver for SqliteDriver {
     fn library(&self) -> Option<&'static str> {
         Some("libsqlite3")
     }
+    /// Its file has the number of an interface, 0.8.6 since 2004.
+    fn library_version(&self) -> Option<String> {
+        let [version, _] = SqliteLibrary::load("").ok()?.version();
+        Some(version)
+    }
     fn option_set(&self) -> OptionSet {
         OptionSet::of::<SqliteOptions>()
     }
@@ -144,7 +149,9 @@ impl SqliteStore {
         let journal = options.journal.word();
         let got = main.ask(&format!("PRAGMA journal_mode = {journal}"))?.unwrap_or_default();
         if got != journal {
-            return Err(StoreError(format!("journal_mode = {journal} is not supported here: {got}")));
+            return Err(StoreError(format!(
+                "journal_mode = {journal} is not supported here: {got}"
+            )));
         }
         settle(&main, options)?;
         let rowid = if options.without_rowid { " WITHOUT ROWID" } else { "" };

@@ -1,0 +1,192 @@
+//! Driver `sqlite`: what a killed process leaves, writers that wait for each other, a disk that is full.
+#![allow(clippy::unwrap_used)]
+
+#[macro_use]
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use taillight_core::plan::Plan;
+use taillight_core::{Error, ErrorKind, Op, OpKind, Result, Status, SyncKind};
+use taillight_driver::conformance::{self, keyed_plan, one, target};
+use taillight_driver::{AdminAction, Session, Target};
+
+/// Says to this very program, started again, where it writes until it is killed.
+const CHILD: &str = "TAILLIGHT_TEST_SQLITE_CHILD";
+
+fn plan(dir: &Path, options: &str) -> Plan {
+    let path = dir.join("db");
+    let mut plan = keyed_plan(target("sqlite", path.to_str().unwrap(), options), 400, 1, false);
+    plan.workloads[0].mix.retain(|part| part.op != OpKind::Delete);
+    plan
+}
+
+/// None, with a reason printed, where there is no library.
+fn open(plan: &Plan) -> Option<Result<Box<dyn Target>>> {
+    match conformance::open(plan, None, "test") {
+        Err(e) if e.message().contains("library") => {
+            eprintln!("skipped: {e}");
+            None
+        }
+        opened => Some(opened),
+    }
+}
+
+fn session(target: &dyn Target) -> Box<dyn Session> {
+    conformance::session(target, 400, 1)
+}
+
+/// What another program finds in the database: how many records, and whether SQLite calls it whole.
+fn by_python(dir: &Path, sql: &str) -> Option<String> {
+    let code = format!(
+        "import sqlite3\nc = sqlite3.connect({:?})\nprint(c.execute({sql:?}).fetchone()[0])",
+        dir.join("db/taillight.db").to_str().unwrap()
+    );
+    let out = Command::new("python3").args(["-c", &code]).output().ok()?;
+    let text = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// No test of its own: the process that is killed by the one below.
+#[test]
+fn child_that_writes_until_it_is_killed() {
+    let Ok(dir) = std::env::var(CHILD) else { return };
+    let (dir, options) = dir.split_once('|').unwrap();
+    let target = open(&plan(dir.as_ref(), options)).unwrap().unwrap();
+    let mut s = session(target.as_ref());
+    for key in 0.. {
+        s.buffer(0)[..100].fill(key as u8);
+        assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, key, 100)).status.is_ok());
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "acknowledged {key}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_every_acknowledged_write() {
+    for options in ["synchronous = \"full\"", "journal = \"delete\"", "synchronous = \"off\""] {
+        let dir = support::scratch();
+        if open(&plan(dir.path(), options)).is_none() {
+            return;
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child_that_writes_until_it_is_killed", "--nocapture", "--test-threads=1"])
+            .env(CHILD, format!("{}|{options}", dir.path().display()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut acknowledged = 0;
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for line in lines.map_while(std::io::Result::ok) {
+            if line.contains("acknowledged") {
+                acknowledged += 1;
+            }
+            if acknowledged == 200 {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        assert!(acknowledged >= 200, "{acknowledged}");
+        let Some(whole) = by_python(dir.path(), "PRAGMA integrity_check") else {
+            eprintln!("skipped: what a killed process leaves: no python3 with sqlite3");
+            return;
+        };
+        assert_eq!(whole, "ok", "{options}");
+        let found: u64 =
+            by_python(dir.path(), "SELECT count(*) FROM records").unwrap().parse().unwrap();
+        assert!(found >= acknowledged, "{options}: {found} of {acknowledged}");
+        // Nothing proves that all of it is Taillight's now.
+        let e: Error = open(&plan(dir.path(), options)).unwrap().err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    }
+}
+
+fn sampled(target: &dyn Target, wanted: &str) -> f64 {
+    let mut found = None;
+    target.sample(&mut |name, value| {
+        if name == wanted {
+            found = Some(value);
+        }
+    });
+    found.unwrap_or_else(|| panic!("no {wanted}"))
+}
+
+#[test]
+fn writers_wait_for_each_other_and_that_is_counted() {
+    let dir = support::scratch();
+    let options = "synchronous = \"off\"\njournal = \"delete\"";
+    let target = or_skip!(open(&plan(dir.path(), options))).unwrap();
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let target = target.as_ref();
+            scope.spawn(move || {
+                let mut s = session(target);
+                for n in 0..200 {
+                    let insert = Op::keyed(OpKind::Insert, worker * 1000 + n, 100);
+                    assert!(one(s.as_mut(), &insert).status.is_ok());
+                }
+            });
+        }
+    });
+    assert!(sampled(target.as_ref(), "busy_total") > 0.0);
+    assert!(sampled(target.as_ref(), "lock_wait_ns_total") > 0.0);
+    assert_eq!(sampled(target.as_ref(), "busy_given_up_total"), 0.0);
+    assert_eq!(by_python(dir.path(), "SELECT count(*) FROM records"), Some("800".to_owned()));
+    target.close().unwrap();
+}
+
+#[test]
+fn a_lock_that_is_not_given_up_ends_the_wait() {
+    let dir = support::scratch();
+    let target = or_skip!(open(&plan(dir.path(), "busy_timeout = \"50ms\""))).unwrap();
+    let code = format!(
+        "import sqlite3, sys\nc = sqlite3.connect({:?}, isolation_level=None)\n\
+         c.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\nsys.stdin.read()",
+        dir.path().join("db/taillight.db").to_str().unwrap()
+    );
+    let python = Command::new("python3")
+        .args(["-c", &code])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut python) = python else {
+        eprintln!("skipped: a_lock_that_is_not_given_up: no python3");
+        return;
+    };
+    let mut line = String::new();
+    BufReader::new(python.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut s = session(target.as_ref());
+    let insert = Op::keyed(OpKind::Insert, 1, 100);
+    let refused = one(s.as_mut(), &insert);
+    assert_eq!(refused.status, Status(libc::EBUSY), "{line}");
+    assert_eq!(sampled(target.as_ref(), "busy_given_up_total"), 1.0);
+    drop(python.stdin.take());
+    python.wait().unwrap();
+    assert!(one(s.as_mut(), &insert).status.is_ok());
+}
+
+#[test]
+fn pages_of_the_log_are_checked_in_by_commits_and_by_a_flush() {
+    let dir = support::scratch();
+    let options = "synchronous = \"off\"\nautocheckpoint = 10";
+    let target = or_skip!(open(&plan(dir.path(), options))).unwrap();
+    let mut s = session(target.as_ref());
+    for n in 0..200 {
+        // Some durable, some not: the level is set as each asks for it.
+        let sync = (n % 10 == 0).then_some(SyncKind::Fdatasync);
+        let insert = Op { sync, ..Op::keyed(OpKind::Insert, n, 400) };
+        assert!(one(s.as_mut(), &insert).status.is_ok());
+    }
+    let checked = sampled(target.as_ref(), "checkpoints_total");
+    assert!(checked >= 10.0, "{checked}");
+    assert!(sampled(target.as_ref(), "log_bytes") > 0.0);
+    target.admin(AdminAction::Flush).unwrap();
+    assert_eq!(sampled(target.as_ref(), "checkpoints_total"), checked + 1.0);
+    drop(s);
+    target.close().unwrap();
+    let page = "page_size = \"1000B\"";
+    assert_eq!(open(&plan(dir.path(), page)).unwrap().err().unwrap().kind(), ErrorKind::Usage);
+}

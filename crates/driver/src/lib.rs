@@ -33,5 +33,6 @@ pub use contract::{
     AdminAction, BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc,
     Session, SessionSpec, Submitted, Target, VirtualTime,
 };
+pub use options::{DriverOptions, NoOptions};
 pub use priority::io_priority;
 pub use registry::{DRIVERS, bind, find, named};

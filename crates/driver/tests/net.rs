@@ -17,7 +17,8 @@ use taillight_core::{Error, Op, OpKind, Result, Stamp, Status, StopFlag};
 use taillight_driver::conformance::{TestCase, assert_kept, keyed_plan, plan_for, target};
 use taillight_driver::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, ServerAddress};
 use taillight_driver::{
-    BoundDriver, Completion, Driver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Submitted, Target,
+    BoundDriver, Completion, Driver, DriverOptions, Geometry, KeyedTarget, NoOptions, OpenSpec,
+    Session, SessionSpec, Submitted, Target,
 };
 
 /// Of a request: kind, key, bytes that follow. Of a reply: whether the key was there, bytes that follow.
@@ -72,7 +73,8 @@ impl Driver for EchoDriver {
     fn about(&self) -> &'static str {
         "answers what it was sent"
     }
-    fn bind(&self, _: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+    fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
+        NoOptions::parse(self.name(), &target.options)?;
         Ok(Box::new(EchoDriver))
     }
 }

@@ -112,7 +112,7 @@ impl PipelinedSocket {
         self.transport.flush()
     }
 
-    /// Takes in what has come, or, with `wait`, what comes first within [`RECEIVE_WAIT`]; whether more may
+    /// Takes in what has come, or, with `wait`, what comes first within `RECEIVE_WAIT`; whether more may
     /// be there.
     pub fn receive(&mut self, wait: bool) -> io::Result<bool> {
         let held = self.end - self.start;

@@ -13,19 +13,17 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName}
 
 use super::connect::{self, Deadline};
 
-/// What TLS needs to begin.
-#[cfg(feature = "tls")]
+/// What TLS needs to begin. Nobody has one in a build without TLS.
 #[derive(Clone)]
 pub struct TlsServer {
+    #[cfg(feature = "tls")]
     pub config: Arc<ClientConfig>,
     /// The server's name in its certificate.
+    #[cfg(feature = "tls")]
     pub name: ServerName<'static>,
+    #[cfg(not(feature = "tls"))]
+    pub absent: std::convert::Infallible,
 }
-
-/// Without TLS in the build nobody has one.
-#[cfg(not(feature = "tls"))]
-#[derive(Clone)]
-pub enum TlsServer {}
 
 /// A connected socket. Its calls never wait, except for a read that is told to.
 pub struct RawSocket {

@@ -120,7 +120,8 @@ fn counts_are_the_servers_own() {
     assert_eq!(counts(), "54|50|10|116");
     let mut samples = Vec::new();
     target.sample(&mut |name, value| samples.push((name.to_owned(), value)));
-    let of = |name: &str| samples.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name}")).1;
+    let of =
+        |name: &str| samples.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name}")).1;
     assert!(of("commits_total") >= 162.0 && of("wal_bytes_total") > 0.0, "{samples:?}");
     assert_eq!((of("live_rows"), of("running_vacuums")), (44.0, 0.0));
     target.close().unwrap();
@@ -239,7 +240,8 @@ fn write_until_killed(server: &mut PostgresServer, target: &dyn Target) -> BTree
 fn a_killed_server_has_every_durable_write_and_the_run_ends() {
     let mut server = or_skip!(start(&[]));
     for (setting, notes) in [("on", 0), ("off", 1)] {
-        let options = format!("keep = true\ntable = \"t_{setting}\"\nsynchronous_commit = \"{setting}\"");
+        let options =
+            format!("keep = true\ntable = \"t_{setting}\"\nsynchronous_commit = \"{setting}\"");
         let target = open(&plan(&server, &options, 16), None).unwrap();
         assert_eq!(target.notes().len(), notes, "{:?}", target.notes());
         let acknowledged = write_until_killed(&mut server, target.as_ref());

@@ -128,6 +128,7 @@ macro_rules! targets {
             http_reply: http, Seeds::texts($crate::texts::HTTP);
             s3_xml: xml, Seeds::texts($crate::texts::XML);
             resp_reply: resp, Seeds::texts($crate::texts::RESP);
+            postgres_message: postgres, Seeds::texts($crate::texts::POSTGRES);
             nvme_pages: nvme, Seeds::pages();
             nvme_json: nvme_json, Seeds::texts($crate::texts::NVME);
             bus_csv: bus, Seeds::texts($crate::texts::BUS);

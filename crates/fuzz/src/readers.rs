@@ -7,8 +7,10 @@ use std::path::Path;
 use taillight_core::StopFlag;
 use taillight_core::job::Job;
 use taillight_core::plan::{ReplayPlan, TraceFit};
+use taillight_driver::kv::postgres::messages as postgres;
 use taillight_driver::kv::redis::resp as redis;
 use taillight_driver::kv::rocksdb::options::{RocksDbOptions, in_force};
+use taillight_driver::net::Frame;
 use taillight_driver::ownership::{OwnedDirectory, SIDECAR};
 use taillight_driver::s3::{credentials::Credentials, response::ResponseHead, xml as s3};
 use taillight_engine::trace::{TraceProfile, load};
@@ -232,6 +234,22 @@ pub fn resp(bytes: &[u8]) {
         rest = &rest[used..];
     }
     if let redis::ParsedReply::Needs(bytes) = redis::parse(rest) {
+        assert!(bytes > rest.len(), "{bytes} of {}", rest.len());
+    }
+}
+
+/// Messages of a PostgreSQL server, read in every way: a kind says which one is meant.
+pub fn postgres(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Frame::Whole(message, used) = postgres::parse(rest) {
+        assert!(used > message.body.len() && used <= rest.len(), "{used} of {}", rest.len());
+        let columns: usize = postgres::columns(message.body).flatten().map(<[u8]>::len).sum();
+        assert!(columns <= message.body.len());
+        assert!(postgres::field(message.body, b'C').len() <= message.body.len());
+        let _ = postgres::affected(message.body);
+        rest = &rest[used..];
+    }
+    if let Frame::Needs(bytes) = postgres::parse(rest) {
         assert!(bytes > rest.len(), "{bytes} of {}", rest.len());
     }
 }

@@ -45,6 +45,14 @@ pub const RESP: &[&str] = &[
     "*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n",
 ];
 
+/// What a PostgreSQL server says.
+pub const POSTGRES: &[&str] = &[
+    "1\0\0\0\x042\0\0\0\x04C\0\0\0\x0dUPDATE 1\0Z\0\0\0\x05I",
+    "D\0\0\0\x0f\0\x01\0\0\0\x05helloC\0\0\0\x0dSELECT 1\0",
+    "E\0\0\0\x1bSERROR\0C42P01\0Mno\0\0Z\0\0\0\x05I",
+    "R\0\0\0\x08\0\0\0\0S\0\0\0\x0dssl\0off\0\0K\0\0\0\x0c\0\0\0\x07\0\0\0\x08",
+];
+
 /// What nvme-cli prints.
 pub const NVME: &[&str] = &[
     "{\"critical_warning\":0,\"temperature\":310,\"avail_spare\":100,\"percent_used\":1,\

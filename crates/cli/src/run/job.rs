@@ -189,7 +189,9 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
 /// Refuses an address that no driver has. Errors: `Usage`, with the one to write.
 fn check_scheme(path: &str) -> Result<()> {
     let Some((scheme, rest)) = path.split_once("://") else { return Ok(()) };
-    if ["http", "https", "redis", "postgres", "postgresql"].contains(&scheme) || Path::new(path).exists() {
+    if ["http", "https", "redis", "postgres", "postgresql"].contains(&scheme)
+        || Path::new(path).exists()
+    {
         return Ok(());
     }
     let (bucket, _) = rest.split_once('/').unwrap_or((rest, ""));

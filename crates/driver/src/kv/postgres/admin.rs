@@ -211,9 +211,8 @@ impl AdminLine {
         let mut row = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || row.next().unwrap_or_default();
         let (oid, kind, comment, columns) = (next(), next(), next(), next());
-        let foreign = |why: String| {
-            Ok(FoundTable { mark: None, contents: Contents::Foreign(Some(why)) })
-        };
+        let foreign =
+            |why: String| Ok(FoundTable { mark: None, contents: Contents::Foreign(Some(why)) });
         if kind != "r" {
             return foreign(format!("{} is no plain table", self.table));
         }

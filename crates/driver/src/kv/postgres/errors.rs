@@ -36,7 +36,11 @@ impl ServerErrors {
             _ => errno.map_or(Status::STORE, |errno| Status(errno.raw_os_error())),
         };
         let mut all = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = if all.len() < CODES_MAX || all.contains_key(&code) { code } else { "others".to_owned() };
+        let code = if all.len() < CODES_MAX || all.contains_key(&code) {
+            code
+        } else {
+            "others".to_owned()
+        };
         all.entry(code).or_insert_with(|| (0, text(b'M'))).0 += 1;
         status
     }

@@ -37,7 +37,7 @@ pub fn begin(out: &mut Vec<u8>, kind: u8) -> usize {
 
 /// Ends the message whose length stands at `at`.
 #[inline]
-pub fn end(out: &mut Vec<u8>, at: usize) {
+pub fn end(out: &mut [u8], at: usize) {
     let size = (out.len() - at) as u32;
     out[at..at + 4].copy_from_slice(&size.to_be_bytes());
 }
@@ -162,8 +162,8 @@ pub fn columns(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
 pub fn affected(body: &[u8]) -> u64 {
     let digits = body.strip_suffix(b"\0").unwrap_or(body);
     let number = digits.rsplit(|b| *b == b' ').next().unwrap_or_default();
-    number.iter().fold(0, |n, b| match b.is_ascii_digit() {
-        true => 10 * n + u64::from(b - b'0'),
+    number.iter().fold(0u64, |n, b| match b.is_ascii_digit() {
+        true => n.saturating_mul(10).saturating_add(u64::from(b - b'0')),
         false => 0,
     })
 }

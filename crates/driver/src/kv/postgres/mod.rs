@@ -8,7 +8,7 @@
 mod address;
 mod admin;
 mod errors;
-mod messages;
+pub mod messages;
 mod options;
 mod scram;
 mod session;
@@ -57,7 +57,8 @@ impl Driver for PostgresDriver {
             options: vec!["user = \"postgres\"".to_owned()],
             reverse: true,
             leftovers: Box::new(move || {
-                let tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace";
+                let tables =
+                    "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace";
                 server.psql(tables).lines().map(str::to_owned).collect()
             }),
         })

@@ -40,7 +40,11 @@ impl<'a> ScramDialogue<'a> {
         let nonce = part("r=").ok_or_else(wrong)?;
         let salt = STANDARD.decode(part("s=").ok_or_else(wrong)?).map_err(|_| wrong())?;
         let rounds: u32 = part("i=").and_then(|i| i.parse().ok()).ok_or_else(wrong)?;
-        if nonce == self.nonce || !nonce.starts_with(self.nonce) || rounds == 0 || rounds > ROUNDS_MAX {
+        if nonce == self.nonce
+            || !nonce.starts_with(self.nonce)
+            || rounds == 0
+            || rounds > ROUNDS_MAX
+        {
             return Err(wrong());
         }
         let salted = salted(self.password.as_bytes(), &salt, rounds);
@@ -97,17 +101,26 @@ mod tests {
 
     #[test]
     fn what_is_no_server_is_refused() {
-        for server in ["", "r=abc,s=!!,i=1", "r=other,s=QQ==,i=1", "r=abc,s=QQ==,i=1", "r=abcd,s=QQ==,i=0",
-            "r=abcd,s=QQ==,i=4000000000"]
-        {
-            assert!(ScramDialogue::new("", "x", "abc").proof(server.as_bytes()).is_err(), "{server}");
+        for server in [
+            "",
+            "r=abc,s=!!,i=1",
+            "r=other,s=QQ==,i=1",
+            "r=abc,s=QQ==,i=1",
+            "r=abcd,s=QQ==,i=0",
+            "r=abcd,s=QQ==,i=4000000000",
+        ] {
+            assert!(
+                ScramDialogue::new("", "x", "abc").proof(server.as_bytes()).is_err(),
+                "{server}"
+            );
         }
     }
 
     #[test]
     fn salted_passwords_are_pbkdf2() {
         // RFC 7914, section 11: the first 32 bytes.
-        let hex: String = salted(b"passwd", b"salt", 1).iter().map(|b| format!("{b:02x}")).collect();
+        let hex: String =
+            salted(b"passwd", b"salt", 1).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc");
     }
 }

@@ -39,7 +39,8 @@ impl TableLayout {
         if value.fields == 1 {
             return Ok(TableLayout { rules, columns: vec!["value".to_owned()], fields: false });
         }
-        let columns: Vec<String> = (0..value.fields).map(|i| format!("{}{i}", value.prefix)).collect();
+        let columns: Vec<String> =
+            (0..value.fields).map(|i| format!("{}{i}", value.prefix)).collect();
         let fits = |name: &String| name.len() <= NAME_MAX && !name.contains('\0');
         if value.fields > FIELDS_MAX || !columns.iter().all(fits) {
             return Err(Error::usage("fields that cannot be columns of a table")
@@ -76,7 +77,9 @@ impl TableLayout {
         let insert = if inserts == InsertRule::Plain { &plain } else { &upsert };
         let (beyond, order) = if self.rules.reverse { ("<=", "DESC") } else { (">=", "ASC") };
         let set = of(&|nth, c| format!("{c} = ${nth}"));
-        let scan = format!("SELECT {all} FROM {table} WHERE key {beyond} $1 ORDER BY key {order} LIMIT $2");
+        let scan = format!(
+            "SELECT {all} FROM {table} WHERE key {beyond} $1 ORDER BY key {order} LIMIT $2"
+        );
         let mut named = vec![
             ("g".to_owned(), format!("SELECT {all} FROM {table} WHERE key = $1")),
             ("i".to_owned(), insert.clone()),

@@ -46,6 +46,16 @@ pub fn settings(admin: &mut AdminLine) -> taillight_core::Result<Vec<(String, St
     Ok(rows.into_iter().filter_map(pair).collect())
 }
 
+/// Whether the user may have a checkpoint made. Errors: `Unavailable`.
+pub fn may_checkpoint(admin: &mut AdminLine, version: u32) -> taillight_core::Result<bool> {
+    let member = match version {
+        150_000.. => " OR pg_has_role(current_user, 'pg_checkpoint', 'USAGE')",
+        _ => "",
+    };
+    let sql = format!("SELECT rolsuper{member} FROM pg_roles WHERE rolname = current_user");
+    Ok(admin.value(&sql)?.as_deref() == Some("t"))
+}
+
 /// Counters from version 14 on; checkpoints moved from version 17 on.
 const WAL: &str = "SELECT wal_bytes AS wal_bytes_total, wal_records AS wal_records_total, \
      wal_fpi AS wal_full_pages_total, wal_buffers_full AS wal_buffers_full_total FROM pg_stat_wal";
@@ -62,7 +72,7 @@ const CHECKPOINTS_17: &str = "SELECT num_timed + num_requested AS checkpoints_to
      sync_time * 1e6 AS checkpoint_sync_ns_total, \
      buffers_written AS checkpoint_blocks_total FROM pg_stat_checkpointer";
 const DATABASE: &str = "SELECT xact_commit AS commits_total, xact_rollback AS rollbacks_total, \
-     blks_hit AS blocks_hit_total, blks_read AS blocks_read_total, deadlocks AS deadlocks_total, \
+     blks_hit AS block_cache_hits_total, blks_read AS block_cache_misses_total, deadlocks AS deadlocks_total, \
      numbackends AS connected_clients FROM pg_stat_database WHERE datname = current_database()";
 
 /// What is asked each time.

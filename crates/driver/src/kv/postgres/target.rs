@@ -23,6 +23,9 @@ use crate::{path_error, space, trial};
 /// What a server adds to a row of a table and its index at least, bytes: heads and pointers.
 const ROW: f64 = 48.0;
 
+/// The fact that says whether the user may have checkpoints made.
+const MAY_CHECKPOINT: &str = "postgres.may_checkpoint";
+
 /// The target.
 pub struct PostgresTarget {
     options: PostgresOptions,
@@ -33,6 +36,8 @@ pub struct PostgresTarget {
     mark: HeldMark<TableIdentity>,
     facts: Vec<(String, String)>,
     notes: Vec<String>,
+    /// The user may have checkpoints made.
+    checkpoints: bool,
     statistics: StatisticsQueries,
     counters: ConnectionCounters,
     errors: Arc<ServerErrors>,
@@ -73,8 +78,9 @@ impl Reached {
         let layouts = plan.workloads.iter().map(TableLayout::of).collect::<Result<Vec<_>>>()?;
         let shape = layouts.first().map(TableLayout::shape).unwrap_or_default();
         if layouts.iter().any(|layout| layout.shape() != shape) {
-            return Err(Error::usage("workloads whose values have different fields")
-                .hint("the columns of a table are the same for all: give all workloads one `value`"));
+            return Err(Error::usage("workloads whose values have different fields").hint(
+                "the columns of a table are the same for all: give all workloads one `value`",
+            ));
         }
         let server = PgServer::new(address, &options)?;
         let admin = AdminLine::open(server, &options.table, spec.stop)?;
@@ -111,9 +117,8 @@ impl Reached {
             ServerAddress::Unix(_) => true,
             ServerAddress::Tcp(host, _) => ["127.0.0.1", "localhost", "::1"].contains(&&**host),
         };
-        let dir = self.admin.value(
-            "SELECT setting FROM pg_settings WHERE name = 'data_directory'",
-        )?;
+        let dir =
+            self.admin.value("SELECT setting FROM pg_settings WHERE name = 'data_directory'")?;
         let dir = dir.filter(|dir| local && Path::new(dir).join("PG_VERSION").exists());
         dir.map(|dir| path_error::free_space(dir.as_ref())).transpose()
     }
@@ -135,7 +140,10 @@ impl PostgresTarget {
         ];
         facts.extend(statistics::settings(&mut admin)?);
         let version = admin.value("SHOW server_version_num")?.and_then(|v| v.parse().ok());
-        let statistics = StatisticsQueries::new(version.unwrap_or(0), &table);
+        let version = version.unwrap_or(0);
+        let checkpoints = statistics::may_checkpoint(&mut admin, version)?;
+        facts.push((MAY_CHECKPOINT.to_owned(), checkpoints.to_string()));
+        let statistics = StatisticsQueries::new(version, &table);
         let mut spare = Vec::new();
         if decision == OwnershipDecision::Wipe {
             // What is not to be had must not cost what is there.
@@ -155,6 +163,7 @@ impl PostgresTarget {
         statistics.sample(&mut admin, &mut |_, _| ());
         Ok(PostgresTarget {
             notes: notes(&facts),
+            checkpoints,
             options,
             layouts,
             table,
@@ -235,8 +244,7 @@ fn connect_all(
         server.connect(spec.stop)
     };
     (0..count).map(one).collect::<Result<_>>().map_err(|e| {
-        e.with("connections of all workers", count)
-            .with("dropped", "nothing: they are made before")
+        e.with("connections of all workers", count).with("dropped", "nothing: they are made before")
     })
 }
 
@@ -269,8 +277,16 @@ fn notes(facts: &[(String, String)]) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if is(MAY_CHECKPOINT, "false") {
+        notes.push(
+            "the user may have no checkpoint made (role pg_checkpoint): what the load leaves in the \
+             server's memory is written during the run, by the server's own checkpoints"
+                .to_owned(),
+        );
+    }
     if is("postgres.full_page_writes", "off") {
-        notes.push("full_page_writes = off: a crash of the machine may leave torn pages".to_owned());
+        notes
+            .push("full_page_writes = off: a crash of the machine may leave torn pages".to_owned());
     }
     notes
 }
@@ -300,8 +316,12 @@ impl Target for PostgresTarget {
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
         match action {
+            // Without the right to one, what is written is in the log, and the note before the load says so.
+            AdminAction::Flush if !self.checkpoints => Ok(()),
             AdminAction::Flush => admin.ask("CHECKPOINT").map(drop),
-            AdminAction::Compact => admin.ask(&format!("VACUUM (ANALYZE) {}", self.table)).map(drop),
+            AdminAction::Compact => {
+                admin.ask(&format!("VACUUM (ANALYZE) {}", self.table)).map(drop)
+            }
             AdminAction::DropCaches => Err(Error::unavailable(
                 "a server does not drop its buffers: restart it for a cold start",
             )),
@@ -357,4 +377,3 @@ impl KeyedTarget for PostgresTarget {
         self.mark.note(&self.admin, records)
     }
 }
-

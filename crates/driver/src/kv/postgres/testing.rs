@@ -1,6 +1,6 @@
 //! A PostgreSQL server for tests: in a directory of its own, on a unix socket and a port of loopback, run by user
 //! `postgres` where the test is root; ended on drop.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, dead_code)]
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -54,7 +54,11 @@ impl PostgresServer {
         let bin = programs().ok_or("no PostgreSQL server (Debian: postgresql)")?;
         let owner = owner()?;
         // A directory that its user can enter, whoever made the one of the test.
-        let data = std::env::temp_dir().join(format!("taillight-pg-{}-{}", std::process::id(), free_port()));
+        let data = std::env::temp_dir().join(format!(
+            "taillight-pg-{}-{}",
+            std::process::id(),
+            free_port()
+        ));
         std::fs::create_dir(&data).map_err(|e| e.to_string())?;
         if let Some((user, group)) = owner {
             std::os::unix::fs::chown(&data, Some(user), Some(group)).map_err(|e| e.to_string())?;
@@ -128,7 +132,8 @@ impl PostgresServer {
         let _ = self.process.kill();
         for child in children {
             let child = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
-            let _ = child.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+            let _ =
+                child.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
         }
         let _ = self.process.wait();
     }

@@ -143,9 +143,8 @@ impl PgServer {
     }
 
     fn authenticate(&self, made: &mut PgConnection, deadline: &Deadline<'_>) -> Result<()> {
-        let nonce = nonce().map_err(|e| {
-            Error::unavailable("the system gives no random numbers").source(e)
-        })?;
+        let nonce = nonce()
+            .map_err(|e| Error::unavailable("the system gives no random numbers").source(e))?;
         let mut scram = None;
         loop {
             let (kind, body) = made.message(deadline).map_err(|e| self.lost(e))?;
@@ -201,8 +200,10 @@ impl PgServer {
         Error::unavailable("the server wants a kind of password that this driver does not know")
             .with("server", self.address.shown())
             .with("kind", method)
-            .hint("it knows SCRAM-SHA-256: set password_encryption on the server, give the user its \
-                 password anew, and name scram-sha-256 in pg_hba.conf")
+            .hint(
+                "it knows SCRAM-SHA-256: set password_encryption on the server, give the user its \
+                 password anew, and name scram-sha-256 in pg_hba.conf",
+            )
     }
 
     /// Why a server cannot be talked to, in words.
@@ -236,9 +237,7 @@ impl PgServer {
                 "the server does not let this user in",
                 "name one that it knows with options.user (or PGUSER), and see its pg_hba.conf",
             ),
-            "3D000" => {
-                ("there is no such database", "make it with createdb, or name another one")
-            }
+            "3D000" => ("there is no such database", "make it with createdb, or name another one"),
             "53300" => (
                 "the server takes no more connections",
                 "use fewer workers or options.connections, or raise its max_connections",
@@ -271,7 +270,9 @@ impl PgServer {
 impl PgConnection {
     fn message(&mut self, deadline: &Deadline<'_>) -> io::Result<(u8, Vec<u8>)> {
         self.socket.answer(deadline, |bytes| match messages::parse(bytes) {
-            Frame::Whole(PgMessage { kind, body }, used) => Frame::Whole((kind, body.to_vec()), used),
+            Frame::Whole(PgMessage { kind, body }, used) => {
+                Frame::Whole((kind, body.to_vec()), used)
+            }
             Frame::Needs(n) => Frame::Needs(n),
             Frame::Broken => Frame::Broken,
         })

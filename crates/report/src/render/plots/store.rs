@@ -51,6 +51,7 @@ const PANELS: [StorePanel; 8] = [
             // Nanoseconds a second, in per cent.
             ("stall_ns_total", "slowed down or stopped", Rate(1e-7)),
             ("writes_stopped", "stopped when sampled", Level(100.0)),
+            ("lock_wait_ns_total", "waiting for a lock, all workers together", Rate(1e-7)),
         ],
     },
     StorePanel {
@@ -85,6 +86,7 @@ const PANELS: [StorePanel; 8] = [
             ("memtable_bytes", "memtables", Level(1.0)),
             ("block_cache_bytes", "block cache", Level(1.0)),
             ("memory_bytes", "memory", Level(1.0)),
+            ("log_bytes", "log to check in", Level(1.0)),
         ],
     },
     StorePanel {
@@ -129,7 +131,6 @@ const PANELS: [StorePanel; 8] = [
         entries: &[
             ("running_vacuums", "running vacuums", Level(1.0)),
             ("checkpoints_total", "checkpoints a second", Rate(1.0)),
-            ("checkpoint_frames", "pages of the log to check in", Level(1.0)),
         ],
     },
 ];

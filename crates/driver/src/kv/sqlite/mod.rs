@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
@@ -30,6 +30,9 @@ use sys::{ConnectionRules, SqliteConnection, SqliteLibrary, SqliteStatement};
 
 /// The file of the database in its directory; beside it SQLite keeps `-wal`, `-shm` and `-journal`.
 pub const FILE: &str = "taillight.db";
+
+/// Name of the driver.
+pub const NAME: &str = "sqlite";
 
 /// The driver.
 pub struct SqliteDriver;
@@ -77,6 +80,9 @@ impl BoundDriver for SqliteOptions {
         can.admin.push(AdminAction::Compact);
         can
     }
+    fn plan_notes(&self, _: &Plan) -> Vec<String> {
+        self.undurable().map(str::to_owned).into_iter().collect()
+    }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         let (engine, ask) = engine(self, spec)?;
         KvTarget::check(&engine, &ask)
@@ -113,7 +119,7 @@ struct SqliteEngine {
 
 impl StoreEngine for SqliteEngine {
     type KeyValueStore = SqliteStore;
-    const NAME: &'static str = "sqlite";
+    const NAME: &'static str = NAME;
 
     fn open(&self, dir: &Path, how: OpenAs) -> Result<SqliteStore> {
         let path = dir.join(FILE);
@@ -159,6 +165,7 @@ impl SqliteStore {
             "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT \
              NULL){rowid}"
         ))?;
+        fits_file(&main, options)?;
         let facts = facts(library, &main);
         let (library, options) = (library.clone(), options.clone());
         Ok(SqliteStore { library, options, path, counters, main: Mutex::new(main), facts })
@@ -174,6 +181,24 @@ impl SqliteStore {
     }
 }
 
+/// Whether a database that was kept is of the form that the options ask for. Errors: what differs.
+fn fits_file(main: &SqliteConnection, options: &SqliteOptions) -> Result<(), StoreError> {
+    let differs = |what: &str, there: &str| {
+        let says = format!("options.{what} is not accepted: the file that is there has {there}");
+        Err(StoreError(format!("Invalid argument: {says}")))
+    };
+    let page = main.ask("PRAGMA page_size")?.unwrap_or_default();
+    if options.page_size.set().is_some_and(|asked| asked.0.to_string() != page) {
+        return differs("page_size", &format!("pages of {page} bytes"));
+    }
+    let table = main.ask("SELECT sql FROM sqlite_master WHERE name = 'records'")?;
+    let without = table.unwrap_or_default().contains("WITHOUT ROWID");
+    if without != options.without_rowid {
+        return differs("without_rowid", if without { "no rowids" } else { "rowids" });
+    }
+    Ok(())
+}
+
 fn rules(options: &SqliteOptions, counters: &Arc<SqliteCounters>) -> ConnectionRules {
     ConnectionRules {
         patience: Duration::from_nanos(options.busy_timeout.0),
@@ -184,7 +209,7 @@ fn rules(options: &SqliteOptions, counters: &Arc<SqliteCounters>) -> ConnectionR
 
 /// Settings of a connection that the file does not keep.
 fn settle(connection: &SqliteConnection, options: &SqliteOptions) -> Result<(), StoreError> {
-    connection.ask(&format!("PRAGMA synchronous = {}", options.synchronous as u8))?;
+    connection.run(options.synchronous.pragma())?;
     if options.journal != JournalMode::Wal {
         connection.ask(&format!("PRAGMA journal_mode = {}", options.journal.word()))?;
     }
@@ -232,8 +257,10 @@ impl KeyValueStore for SqliteStore {
         if self.options.journal == JournalMode::Wal {
             main.checkpoint(&self.counters)?;
         }
-        let file = std::fs::File::open(&self.path).and_then(|file| file.sync_all());
-        file.map_err(|e| StoreError(e.to_string()))
+        // The directory too: a journal that comes back would undo what was committed.
+        let dir = self.path.parent().unwrap_or(&self.path);
+        let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all());
+        sync(&self.path).and_then(|()| sync(dir)).map_err(|e| StoreError(e.to_string()))
     }
     fn compact(&self) -> Result<(), StoreError> {
         self.main().ask("VACUUM").map(drop)
@@ -260,8 +287,6 @@ struct Statements {
     begin: SqliteStatement,
     commit: SqliteStatement,
     rollback: SqliteStatement,
-    /// Writes are durable from here on, or as the options say.
-    durable: [SqliteStatement; 2],
 }
 
 /// One worker's access. Fields are dropped in their order: statements go before their connection, and that before the
@@ -273,6 +298,8 @@ struct SqliteAccess {
     durable: bool,
     /// They are so anyway.
     always: bool,
+    /// As the options say, and of a write that is durable.
+    levels: [SyncLevel; 2],
     _store: Arc<SqliteStore>,
 }
 
@@ -283,7 +310,6 @@ impl SqliteAccess {
         let connection = SqliteConnection::open(&store.library, &store.path, false, &rules)?;
         settle(&connection, options)?;
         let prepare = |sql: &str| connection.prepare(sql);
-        let own = options.synchronous as u8;
         let statements = Statements {
             get: prepare("SELECT value FROM records WHERE key = ?1")?,
             put: prepare(
@@ -296,13 +322,10 @@ impl SqliteAccess {
             begin: prepare("BEGIN IMMEDIATE")?,
             commit: prepare("COMMIT")?,
             rollback: prepare("ROLLBACK")?,
-            durable: [
-                prepare(&format!("PRAGMA synchronous = {own}"))?,
-                prepare(&format!("PRAGMA synchronous = {}", own.max(SyncLevel::Full as u8)))?,
-            ],
         };
-        let always = options.synchronous >= SyncLevel::Full;
-        Ok(SqliteAccess { statements, connection, durable: always, always, _store: store })
+        let levels = [options.synchronous, options.synchronous.max(options.durable())];
+        let always = levels[0] == levels[1];
+        Ok(SqliteAccess { statements, connection, durable: always, always, levels, _store: store })
     }
 
     /// Sets whether the next writes are durable.
@@ -311,10 +334,9 @@ impl SqliteAccess {
         if self.always || self.durable == durable {
             return Ok(());
         }
+        self.connection.run(self.levels[usize::from(durable)].pragma())?;
         self.durable = durable;
-        let statement = &mut self.statements.durable[usize::from(durable)];
-        let code = statement.step();
-        self.connection.end(statement, code)
+        Ok(())
     }
 
     fn scanned(
@@ -398,5 +420,63 @@ impl Connection for SqliteAccess {
         scan.bind(1, range.from);
         scan.bind_number(2, i64::from(range.count));
         SqliteAccess::scanned(&self.connection, scan, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The level that SQLite itself says a worker's connection has.
+    fn level(access: &SqliteAccess) -> String {
+        access.connection.ask("PRAGMA synchronous").unwrap().unwrap()
+    }
+
+    #[test]
+    fn workers_sync_as_the_options_say_and_as_each_write_asks() {
+        let Ok(library) = SqliteLibrary::load("") else {
+            eprintln!("skipped: workers_sync_as_the_options_say: no libsqlite3");
+            return;
+        };
+        for (journal, own, durable) in [
+            (JournalMode::Wal, SyncLevel::Off, "2"),
+            (JournalMode::Wal, SyncLevel::Normal, "2"),
+            (JournalMode::Wal, SyncLevel::Full, "2"),
+            (JournalMode::Delete, SyncLevel::Normal, "3"),
+            (JournalMode::Delete, SyncLevel::Full, "3"),
+            (JournalMode::Delete, SyncLevel::Extra, "3"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = SqliteOptions { journal, synchronous: own, ..SqliteOptions::default() };
+            let store = SqliteStore::open(&library, &options, dir.path().join(FILE)).unwrap();
+            let mut access = SqliteAccess::new(Arc::new(store)).unwrap();
+            let own = (own as u8).to_string();
+            assert_eq!(level(&access), own, "{journal:?}");
+            for (asked, wanted) in
+                [(true, durable), (true, durable), (false, &own), (true, durable)]
+            {
+                access.put(b"key", b"value", asked).unwrap();
+                assert_eq!(level(&access), wanted, "{journal:?} {own} {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kept_file_of_another_form_is_refused() {
+        let Ok(library) = SqliteLibrary::load("") else {
+            eprintln!("skipped: a_kept_file_of_another_form: no libsqlite3");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let open = |options: &str| {
+            let options = SqliteOptions::parse("sqlite", &options.parse().unwrap()).unwrap();
+            SqliteStore::open(&library, &options, dir.path().join(FILE)).map(drop)
+        };
+        open("page_size = \"8KiB\"\nwithout_rowid = true").unwrap();
+        open("without_rowid = true").unwrap();
+        for wrong in ["", "page_size = \"4KiB\"\nwithout_rowid = true"] {
+            let e = open(wrong).unwrap_err().on_open(dir.path());
+            assert!(e.message().contains("does not accept the options"), "{e}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `[target.options]` of driver `sqlite`.
 
+use std::ffi::CStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::{ByteSize, Span};
@@ -24,7 +26,7 @@ pub enum JournalMode {
 
 /// When SQLite syncs.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Default, Serialize, Deserialize, JsonSchema,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum SyncLevel {
@@ -48,7 +50,7 @@ pub struct SqliteOptions {
     pub library: String,
     /// How a commit survives a crash of the process.
     pub journal: JournalMode,
-    /// When SQLite syncs. A write that asks to be durable has `full` at least.
+    /// When SQLite syncs. A write that asks to be durable has `full`, with `journal = "delete"` `extra`, at least.
     pub synchronous: SyncLevel,
     /// Of a page of the database; default = SQLite's, 4 KiB.
     pub page_size: OrDefault<ByteSize>,
@@ -56,8 +58,7 @@ pub struct SqliteOptions {
     pub cache_size: OrDefault<ByteSize>,
     /// Of the file mapped into memory; 0 = none, SQLite's default.
     pub mmap_size: ByteSize,
-    /// A commit that leaves so many pages in the log checks them in, within its own latency; 0 = only a flush and
-    /// the operation `checkpoint` do.
+    /// A commit that leaves so many pages in the log checks them in, within its own latency; 0 = only a flush does.
     #[schemars(title = "pages")]
     pub autocheckpoint: u32,
     /// Longest wait for a lock that another connection holds; then the operation fails as busy. Waits are counted.
@@ -95,6 +96,55 @@ impl JournalMode {
             JournalMode::Memory => "memory",
             JournalMode::Off => "off",
         }
+    }
+}
+
+impl SyncLevel {
+    /// Sets it.
+    pub fn pragma(self) -> &'static CStr {
+        match self {
+            SyncLevel::Off => c"PRAGMA synchronous = 0",
+            SyncLevel::Normal => c"PRAGMA synchronous = 1",
+            SyncLevel::Full => c"PRAGMA synchronous = 2",
+            SyncLevel::Extra => c"PRAGMA synchronous = 3",
+        }
+    }
+}
+
+impl SqliteOptions {
+    /// The level at which a commit survives a crash of the machine: a journal whose name is still in the directory
+    /// afterwards would undo it.
+    pub fn durable(&self) -> SyncLevel {
+        match self.journal {
+            JournalMode::Delete => SyncLevel::Extra,
+            _ => SyncLevel::Full,
+        }
+    }
+
+    /// What a user should know of these settings, where commits may be lost.
+    pub fn undurable(&self) -> Option<&'static str> {
+        Some(match (self.journal, self.synchronous) {
+            (JournalMode::Memory | JournalMode::Off, _) => {
+                "options.journal = \"memory\" or \"off\": a crash in the midst of a commit may damage the \
+                 database, of the process alone too"
+            }
+            (_, SyncLevel::Off) => {
+                "options.synchronous = \"off\": nothing is synced; a crash of the machine may lose or \
+                 damage all, one of the process alone loses nothing"
+            }
+            (JournalMode::Wal, SyncLevel::Normal) => {
+                "options.synchronous = \"normal\" with a log: a crash of the machine loses what was \
+                 committed since the last checkpoint"
+            }
+            (_, SyncLevel::Normal) => {
+                "options.synchronous = \"normal\": a crash of the machine may, rarely, damage the database"
+            }
+            (JournalMode::Delete, SyncLevel::Full) => {
+                "options.journal = \"delete\" with synchronous = \"full\": a crash of the machine may undo \
+                 the last commit; \"extra\" syncs the directory too"
+            }
+            _ => return None,
+        })
     }
 }
 

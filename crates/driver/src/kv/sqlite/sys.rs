@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use taillight_core::Result;
+use taillight_core::{Error, Result};
 
 use super::counters::SqliteCounters;
 use crate::kv::StoreError;
@@ -63,6 +63,7 @@ type WalHook = unsafe extern "C" fn(*mut c_void, Obj, *const c_char, c_int) -> c
 table! {
     version: "sqlite3_libversion" () -> *const c_char;
     source: "sqlite3_sourceid" () -> *const c_char;
+    threadsafe: "sqlite3_threadsafe" () -> c_int;
     open: "sqlite3_open_v2" (*const c_char, *mut Obj, c_int, *const c_char) -> c_int;
     close: "sqlite3_close" (Obj) -> c_int;
     prepare: "sqlite3_prepare_v2" (Obj, *const c_char, c_int, *mut Obj, *mut *const c_char) -> c_int;
@@ -98,6 +99,12 @@ impl SqliteLibrary {
         };
         let file = file_of(api.open as *const ());
         loaded.keep();
+        // SAFETY: returns a number.
+        if unsafe { (api.threadsafe)() } == 0 {
+            return Err(Error::unavailable("this SQLite was built for one thread")
+                .with("library", file.map_or("unknown".to_owned(), |f| f.display().to_string()))
+                .hint("name another build with options.library"));
+        }
         Ok(Arc::new(SqliteLibrary { api, file }))
     }
 
@@ -277,7 +284,17 @@ impl SqliteConnection {
 
     /// A statement, compiled. It must not outlive the connection: who keeps both drops it first.
     pub fn prepare(&self, sql: &str) -> Result<SqliteStatement, StoreError> {
-        let text = CString::new(sql).map_err(|e| StoreError(e.to_string()))?;
+        self.compile(&CString::new(sql).map_err(|e| StoreError(e.to_string()))?)
+    }
+
+    /// Does one statement anew. Some pragmas take effect when they are compiled: stepping a kept one does nothing.
+    pub fn run(&self, sql: &CStr) -> Result<(), StoreError> {
+        let mut statement = self.compile(sql)?;
+        let code = statement.step();
+        self.end(&mut statement, code)
+    }
+
+    fn compile(&self, text: &CStr) -> Result<SqliteStatement, StoreError> {
         let mut raw = null_mut();
         // SAFETY: the connection is open; the text outlives the call.
         let code = unsafe {

@@ -36,14 +36,21 @@ pub struct SetAside {
 impl SetAside {
     /// Moves the files of the database in `dir` away, which is called `named`, and its logs in the directories
     /// `beside`. Errors: `Unavailable` where one cannot be moved; then all are where they were.
-    pub fn of(dir: &Path, named: &Path, beside: &[PathBuf], run_id: &str) -> Result<SetAside> {
+    pub fn of(
+        driver: &str,
+        dir: &Path,
+        named: &Path,
+        beside: &[PathBuf],
+        run_id: &str,
+    ) -> Result<SetAside> {
         let mut aside = SetAside { places: Vec::new() };
         let logs = beside.iter().map(|dir| (dir.as_path(), dir.as_path(), true));
         for (place, path, logs_only) in std::iter::once((dir, named, false)).chain(logs) {
             let Some(place) = AsidePlace::make(place, path, run_id)? else { continue };
             aside.places.push(place);
             // Dropped with what has been moved so far.
-            let moved = aside.places.last_mut().map_or(Ok(()), |place| place.fill(logs_only));
+            let moved =
+                aside.places.last_mut().map_or(Ok(()), |place| place.fill(driver, logs_only));
             moved.map_err(|e| {
                 cannot("cannot move the database out of the way", path, e)
                     .hint("it is left as it was; see who may change its files (ls -l, lsattr)")
@@ -105,8 +112,8 @@ impl AsidePlace {
         Ok(Some(AsidePlace { path: path.to_owned(), from, name, to, moved: Vec::new() }))
     }
 
-    fn fill(&mut self, logs_only: bool) -> io::Result<()> {
-        let goes = |name: &str| match StoreFile::of(name) {
+    fn fill(&mut self, driver: &str, logs_only: bool) -> io::Result<()> {
+        let goes = |name: &str| match StoreFile::of(driver, name) {
             Some(StoreFile::Log(_)) => true,
             Some(_) => !logs_only,
             None => false,
@@ -120,7 +127,7 @@ impl AsidePlace {
             Err(_) => Vec::new(),
         };
         for name in old {
-            if matches!(StoreFile::of(&name), Some(StoreFile::Log(_))) {
+            if matches!(StoreFile::of(driver, &name), Some(StoreFile::Log(_))) {
                 let to = format!("{ARCHIVE}.{name}");
                 self.take(Path::new(ARCHIVE).join(name), to.into())?;
             }
@@ -267,7 +274,8 @@ mod tests {
     fn what_is_set_aside_comes_back_or_goes() {
         let (tmp, db, logs) = place();
         let before = tree(tmp.path());
-        let aside = || SetAside::of(&db, &db, std::slice::from_ref(&logs), "r1").unwrap();
+        let aside =
+            || SetAside::of("rocksdb", &db, &db, std::slice::from_ref(&logs), "r1").unwrap();
         let held = aside();
         assert_eq!(left_behind(&db).unwrap(), Some(db.join(".taillight-aside-r1")));
         assert!(!db.join("CURRENT").exists() && !logs.join("000006.log").exists());
@@ -293,7 +301,7 @@ mod tests {
         // A name that is taken stands for a file that is immutable.
         let taken = logs.join(".taillight-aside-r1");
         fs::create_dir(&taken).unwrap();
-        assert!(SetAside::of(&db, &db, &[logs], "r1").is_err());
+        assert!(SetAside::of("rocksdb", &db, &db, &[logs], "r1").is_err());
         assert_eq!(tree(tmp.path()), before);
     }
 }

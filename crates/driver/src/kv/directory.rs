@@ -53,6 +53,7 @@ pub struct DatabaseDirectory {
 }
 
 struct OwnedDatabase {
+    driver: &'static str,
     dir: OwnedDirectory,
     mark: HeldMark<DirectoryIdentity>,
     naming: FileSystemNaming,
@@ -150,7 +151,9 @@ impl DatabaseDirectory {
         }
         let marked = FileIdentity::at(dir.fd(), SIDECAR).ok().filter(|_| new);
         let since_ns = marked.and_then(|mark| mark.birth_ns);
-        let owned = OwnedDatabase { dir, mark, naming, made_dir: absent, new, since_ns, former };
+        let driver = request.driver;
+        let owned =
+            OwnedDatabase { driver, dir, mark, naming, made_dir: absent, new, since_ns, former };
         Ok(DatabaseDirectory { path, owned: Some(owned) })
     }
 
@@ -336,7 +339,7 @@ fn reseal(dir: &OwnedDirectory, mut mark: DatabaseMark, beside: Beside<'_>) -> R
 
 impl OwnedDatabase {
     fn files(&self) -> Result<OwnFiles> {
-        OwnFiles::of(&self.dir, self.since_ns)
+        OwnFiles::of(self.driver, &self.dir, self.since_ns)
     }
 
     /// Removes the mark, and the directory where the run made it.
@@ -360,7 +363,8 @@ impl SeenDirectory {
         // confirmed.
         let mut beside = if self.proven { (request.beside)(path)? } else { Vec::new() };
         beside.retain(|dir| dir != path);
-        let files = SetAside::of(&self.dir.exact_path(), path, &beside, request.spec.run_id);
+        let exact = self.dir.exact_path();
+        let files = SetAside::of(request.driver, &exact, path, &beside, request.spec.run_id);
         let files = files.inspect_err(|_| {
             let mark = mark.clone().filter(|_| self.proven);
             // The reason matters more.

@@ -22,13 +22,14 @@ pub enum StoreFile {
 }
 
 impl StoreFile {
-    /// None for a name that no store gives.
-    pub fn of(name: &str) -> Option<StoreFile> {
-        let heads = ["CURRENT", "IDENTITY", "LOCK", "LOG", "LOG.old"];
-        if let Some(ending) = name.strip_prefix(super::sqlite::FILE) {
+    /// None for a name that the store of this driver does not give.
+    pub fn of(driver: &str, name: &str) -> Option<StoreFile> {
+        if driver == super::sqlite::NAME {
+            let ending = name.strip_prefix(super::sqlite::FILE)?;
             let known = ["", "-wal", "-shm", "-journal"].contains(&ending);
             return known.then_some(StoreFile::Head);
         }
+        let heads = ["CURRENT", "IDENTITY", "LOCK", "LOG", "LOG.old"];
         let starts = ["MANIFEST-", "OPTIONS-", "LOG.old."];
         if heads.contains(&name) {
             return Some(StoreFile::Head);
@@ -60,7 +61,7 @@ impl KnownNumbers {
     pub fn of(dir: &Path) -> Option<KnownNumbers> {
         let current = read(&dir.join("CURRENT"), 256)?;
         let name = std::str::from_utf8(&current).ok()?.trim_end();
-        if !name.starts_with("MANIFEST-") || StoreFile::of(name) != Some(StoreFile::Head) {
+        if !name.starts_with("MANIFEST-") || StoreFile::of("", name) != Some(StoreFile::Head) {
             return None;
         }
         numbers(&read(&dir.join(name), MOST_BYTES)?)
@@ -218,7 +219,21 @@ mod tests {
             ("thesis.log", None),
             ("LOG.txt", None),
         ] {
-            assert_eq!(StoreFile::of(name), is, "{name}");
+            assert_eq!(StoreFile::of("rocksdb", name), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_store_has_names_of_its_own() {
+        for name in ["taillight.db", "taillight.db-wal", "taillight.db-shm", "taillight.db-journal"]
+        {
+            assert_eq!(StoreFile::of("sqlite", name), Some(StoreFile::Head), "{name}");
+            for other in ["rocksdb", "leveldb"] {
+                assert_eq!(StoreFile::of(other, name), None, "{other} {name}");
+            }
+        }
+        for name in ["CURRENT", "LOG", "000005.log", "MANIFEST-000004", "taillight.db2", "x.db"] {
+            assert_eq!(StoreFile::of("sqlite", name), None, "{name}");
         }
     }
 

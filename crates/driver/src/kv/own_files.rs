@@ -19,15 +19,15 @@ pub struct OwnFiles {
 }
 
 impl OwnFiles {
-    /// Those in `dir`; `since_ns` is when the run began a new database there. Errors: `Unavailable` when it
+    /// Those of the driver's store in `dir`; `since_ns` is when the run began a new database there. Errors: `Unavailable` when it
     /// cannot be read.
-    pub fn of(dir: &OwnedDirectory, since_ns: Option<i64>) -> Result<OwnFiles> {
+    pub fn of(driver: &str, dir: &OwnedDirectory, since_ns: Option<i64>) -> Result<OwnFiles> {
         let path = dir.exact_path();
         let known = KnownNumbers::of(&path);
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for (below, logs_only) in [("", false), ("archive", true)] {
             for (name, is) in listed(&path.join(below))? {
-                let number = match StoreFile::of(&name) {
+                let number = match StoreFile::of(driver, &name) {
                     None => continue,
                     Some(StoreFile::Log(number)) => Some(number),
                     Some(_) if logs_only => continue,

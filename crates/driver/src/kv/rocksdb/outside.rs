@@ -210,7 +210,7 @@ fn strange_log(logs: &Path, home: &Path) -> Result<Option<PathBuf>> {
     };
     let birth = |path: &Path| FileIdentity::at(rustix::fs::CWD, path).ok()?.birth_ns;
     let since = birth(&home.join("IDENTITY"));
-    let fits = |dir: &Path, name: &str| match StoreFile::of(name) {
+    let fits = |dir: &Path, name: &str| match StoreFile::of("rocksdb", name) {
         Some(StoreFile::Log(number)) => {
             let both = birth(&dir.join(name)).zip(since);
             known.gave(number)

@@ -151,8 +151,13 @@ fn tables_that_are_not_ours_are_refused() {
         assert_eq!(refusal(&plan, wrong).kind(), ErrorKind::Refused);
     }
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0");
-    let name = plan.target.path.clone();
-    open(&plan, name.as_deref()).unwrap().close().unwrap();
+    let name = format!("{}/postgres#public.taillight", server.address());
+    for wrong in [name.replace("taillight", "other"), name.replace("/postgres#", "#")] {
+        assert_eq!(refusal(&plan, Some(&wrong)).kind(), ErrorKind::Refused, "{wrong}");
+    }
+    let e = refusal(&plan, None);
+    assert!(e.hint_text().unwrap().ends_with(&format!("--destroy {name}")), "{e}");
+    open(&plan, Some(&name)).unwrap().close().unwrap();
     plan.target.destroy = false;
     // A killed run's table goes, a kept one stays and is remembered, whatever is done to it otherwise is seen.
     let killed = open(&plan, None).unwrap();
@@ -183,6 +188,70 @@ fn tables_that_are_not_ours_are_refused() {
     assert!(refusal(&other, None).message().contains("another form"));
     server.psql("ALTER TABLE taillight ADD COLUMN mine text");
     assert!(refusal(&plan, None).to_string().contains("other columns"));
+}
+
+#[test]
+fn a_table_that_somebody_put_in_the_place_is_left_alone() {
+    let server = or_skip!(start(&["fsync=off"]));
+    let target = open(&plan(&server, "", 1), None).unwrap();
+    server.psql("ALTER TABLE taillight RENAME TO moved");
+    server.psql("CREATE TABLE taillight (thesis text)");
+    server.psql("INSERT INTO taillight VALUES ('mine')");
+    for action in [AdminAction::Compact, AdminAction::Purge] {
+        assert_eq!(target.admin(action).unwrap_err().kind(), ErrorKind::Target, "{action:?}");
+    }
+    assert_eq!(target.keyed().unwrap().loaded(1).unwrap_err().kind(), ErrorKind::Target);
+    assert_eq!(target.close().unwrap_err().kind(), ErrorKind::Target);
+    assert_eq!(server.psql("SELECT thesis FROM taillight"), "mine");
+    assert_eq!(server.psql("SELECT obj_description('taillight'::regclass) IS NULL"), "t");
+}
+
+/// A statement on the table waits as long as it takes, but for a stop; then the server is told.
+#[test]
+fn a_statement_that_is_given_up_is_cancelled() {
+    use taillight_driver::OpenSpec;
+    let server = or_skip!(start(&["fsync=off"]));
+    let plan = plan(&server, "timeout = \"300ms\"", 1);
+    let stop = taillight_core::StopFlag::default();
+    let spec = OpenSpec { plan: &plan, run_id: "t", destroy: None, stop: &stop, fits: &|_| Ok(()) };
+    let target = taillight_driver::bind(&plan.target).unwrap().open(&spec, &mut |_| true).unwrap();
+    let vacuums =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'VACUUM%' AND state = 'active'";
+    std::thread::scope(|scope| {
+        let holds = "BEGIN; LOCK TABLE taillight; SELECT pg_sleep(3)";
+        scope.spawn(|| server.psql(holds));
+        let waits = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(500));
+            target.admin(AdminAction::Compact)
+        });
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!(server.psql(vacuums), "1", "longer than the time-out");
+        stop.stop();
+        assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(server.psql(vacuums), "0", "cancelled");
+    });
+    target.close().unwrap();
+}
+
+/// Statistics that are slow lose neither the lock nor the run.
+#[test]
+fn statistics_come_over_a_connection_without_the_lock() {
+    let server = or_skip!(start(&["fsync=off"]));
+    let target = open(&plan(&server, "", 1), None).unwrap();
+    let others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'taillight'";
+    let before = server.psql(others);
+    server.psql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity a WHERE application_name = \
+                 'taillight' AND NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND \
+                 l.locktype = 'advisory')",
+    );
+    assert_eq!(before, "2");
+    let mut count = 0;
+    target.sample(&mut |_, _| count += 1);
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    assert_eq!(server.psql(locks), "1", "the lock is still held");
+    target.close().unwrap();
 }
 
 #[test]
@@ -281,7 +350,8 @@ fn servers_that_cannot_be_used_say_why() {
     server.psql("CREATE TABLE taillight (mine text)");
     many.workloads[0].workers = 20;
     many.target.destroy = true;
-    let e = refusal(&many, many.target.path.as_deref());
+    let name = format!("{}/postgres#public.taillight", server.address());
+    let e = refusal(&many, Some(&name));
     assert!(e.message().contains("no more connections"), "{e}");
     assert_eq!(server.psql("SELECT count(*) FROM taillight"), "0", "nothing was dropped");
 }

@@ -12,12 +12,17 @@ use taillight_core::{Clock, Error, ErrorKind, MonoClock, Result, Stamp, StopFlag
 
 use super::statements::{literal, quoted};
 use super::wire::{PgConnection, PgFailure, PgRows, PgServer};
+use crate::net::ServerAddress;
 use crate::ownership::{Contents, MarkStore, NamedTarget, OwnershipMark, refusal};
 
 /// How long a server may take to notice that the run before has closed its connections.
 const CLOSING: Duration = Duration::from_millis(500);
 /// How long a look at statistics may take.
 const GLANCE: Duration = Duration::from_secs(1);
+/// What only the size of the table limits.
+const PATIENT: Duration = Duration::from_secs(365 * 86_400);
+/// The same at the end of a run, when nothing else ends a wait for somebody who holds the table.
+const PATIENT_AT_END: Duration = Duration::from_secs(600);
 /// How long statistics are left alone after a look at them failed, ns.
 const REST_NS: u64 = 10_000_000_000;
 /// How long a server may take to answer once, after the run was stopped.
@@ -49,6 +54,14 @@ pub struct AdminLine {
     pub server: PgServer,
     /// None after a statement failed without an answer: the next one connects anew.
     connection: Option<PgConnection>,
+    /// Statistics come over a connection of their own, without the lock: one that is given up loses nothing.
+    statistics: Option<PgConnection>,
+    /// A transaction is open: a new connection would know nothing of it.
+    in_transaction: bool,
+    /// How long a statement may take that the size of the table limits.
+    patience: Duration,
+    /// OID and run of the table that this run holds.
+    held: Option<(u32, String)>,
     table: String,
     /// Where the table is, or will be.
     schema: String,
@@ -56,6 +69,24 @@ pub struct AdminLine {
     stop: StopFlag,
     /// No look at statistics before.
     rests: Option<Stamp>,
+}
+
+/// What a statement on the table keeps others from meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableLock {
+    /// Everything.
+    All,
+    /// Changes of the table itself; reads and writes go on.
+    Shape,
+}
+
+impl TableLock {
+    fn mode(self) -> &'static str {
+        match self {
+            TableLock::All => "ACCESS EXCLUSIVE",
+            TableLock::Shape => "SHARE UPDATE EXCLUSIVE",
+        }
+    }
 }
 
 /// The line for one statement.
@@ -70,6 +101,10 @@ impl AdminLine {
         let mut admin = AdminLine {
             server,
             connection: None,
+            statistics: None,
+            in_transaction: false,
+            patience: PATIENT,
+            held: None,
             table: table.to_owned(),
             schema: String::new(),
             stop: stop.clone(),
@@ -106,18 +141,28 @@ impl AdminLine {
             return Err(Error::unavailable("stopped before the server was asked"));
         }
         if self.connection.is_none() {
+            if self.in_transaction {
+                return Err(Error::unavailable("the connection was lost in a transaction")
+                    .with("server", self.server.address.shown()));
+            }
             self.connection = Some(self.server.connect(&self.stop)?);
-            if !self.schema.is_empty() {
-                self.take_lock(GLANCE)?;
+            if !self.schema.is_empty()
+                && let Err(e) = self.take_lock(GLANCE)
+            {
+                // Without the lock nothing is done.
+                self.connection = None;
+                return Err(e);
             }
         }
         let Some(mut connection) = self.connection.take() else {
             return Err(Error::internal("no connection after one was made"));
         };
         let said = connection.query(sql, timeout, &self.stop);
-        // An answer that says no is an answer: only a statement without one breaks the connection.
-        if !matches!(said, Err(PgFailure::Lost(_))) {
-            self.connection = Some(connection);
+        // An answer that says no is an answer: only a statement without one breaks the connection, and must not go
+        // on without anybody who waits for it.
+        match said {
+            Err(PgFailure::Lost(_)) => self.server.cancel(&connection),
+            _ => self.connection = Some(connection),
         }
         Ok(said)
     }
@@ -128,21 +173,69 @@ impl AdminLine {
         Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
     }
 
-    /// Statements that are done together or not at all, and are on the disk afterwards whatever the run's setting of
-    /// commits. Errors: as [`AdminLine::ask`]; nothing has changed then.
-    pub fn transaction(&mut self, statements: &[String]) -> Result<()> {
-        let all = statements.join("; ");
-        let sql = format!("BEGIN; SET LOCAL synchronous_commit = on; {all}; COMMIT");
-        let done = self.ask(&sql);
-        if done.is_err() {
+    /// A statement that takes as long as it takes: only a stop ends it, and after [`AdminLine::settle`], which no
+    /// stop ends, ten minutes.
+    pub fn ask_patiently(&mut self, sql: &str) -> Result<PgRows> {
+        self.ask_within(sql, self.patience)
+    }
+
+    /// Does `what` as one transaction, which is on the disk afterwards whatever the run's setting of commits. Errors:
+    /// those of `what`, and as [`AdminLine::ask`]; nothing has changed then.
+    fn transaction<T>(&mut self, what: impl FnOnce(&mut AdminLine) -> Result<T>) -> Result<T> {
+        self.ask("BEGIN; SET LOCAL synchronous_commit = on")?;
+        self.in_transaction = true;
+        let done = what(self).and_then(|done| self.ask_patiently("COMMIT").map(|_| done));
+        if done.is_err() && self.connection.is_some() {
             let _ = self.ask("ROLLBACK");
         }
-        done.map(drop)
+        self.in_transaction = false;
+        done
+    }
+
+    /// This run holds the table with this mark from now on.
+    pub fn hold(&mut self, mark: &TableMark) {
+        self.held = Some((mark.identity.oid, mark.run_id.clone()));
+    }
+
+    /// Whether the table under the name is the one that this run holds; false where there is none. Errors: `Target`
+    /// when another one stands there: it is left alone.
+    pub fn is_held(&mut self) -> Result<bool> {
+        let found = self.found()?;
+        let held = |mark: &TableMark| {
+            self.held
+                .as_ref()
+                .is_some_and(|(oid, run)| mark.identity.oid == *oid && mark.run_id == *run)
+        };
+        match (found.mark, found.contents) {
+            (Some(mark), _) if held(&mark) => Ok(true),
+            (_, Contents::Empty) => Ok(false),
+            _ => Err(Error::target("the table is not the run's any more; it was left alone")
+                .with("table", self.named().shown)
+                .hint("look what is in it before you use it again")),
+        }
+    }
+
+    /// Does a statement on the table that this run holds, and on no other: it is locked and looked at before. False
+    /// where there is none any more. Errors: as [`AdminLine::is_held`] and [`AdminLine::ask`].
+    pub fn on_table(&mut self, lock: TableLock, statement: &str) -> Result<bool> {
+        if !self.is_held()? {
+            return Ok(false);
+        }
+        let sql = format!("LOCK TABLE {} IN {} MODE", self.qualified(), lock.mode());
+        self.transaction(|admin| {
+            admin.ask_patiently(&sql)?;
+            // What was looked at may have been replaced before the lock.
+            if !admin.is_held()? {
+                return Ok(false);
+            }
+            admin.ask_patiently(statement).map(|_| true)
+        })
     }
 
     /// From now on no stop ends a statement: what the run made is to be put in order. After one, the server has a
     /// moment to show that it answers at all. Errors: `Unavailable` when it does not.
     pub fn settle(&mut self) -> Result<()> {
+        self.patience = PATIENT_AT_END;
         let stop = std::mem::take(&mut self.stop);
         if stop.stopped() {
             let timeout = self.server.timeout;
@@ -164,9 +257,26 @@ impl AdminLine {
         if self.rests.is_some_and(|until| MonoClock.now() < until) {
             return None;
         }
-        let said = self.ask_within(sql, self.server.timeout.min(GLANCE));
-        self.rests = said.is_err().then(|| MonoClock.now().plus(REST_NS));
-        said.ok()
+        let said = self.glance_within(sql);
+        self.rests = said.is_none().then(|| MonoClock.now().plus(REST_NS));
+        said
+    }
+
+    fn glance_within(&mut self, sql: &str) -> Option<PgRows> {
+        let mut connection = match self.statistics.take() {
+            Some(connection) => connection,
+            None => self.server.connect_within(GLANCE, &self.stop).ok()?,
+        };
+        match connection.query(sql, self.server.timeout.min(GLANCE), &self.stop) {
+            Ok(rows) => {
+                self.statistics = Some(connection);
+                Some(rows)
+            }
+            Err(_) => {
+                self.server.cancel(&connection);
+                None
+            }
+        }
     }
 
     fn take_lock(&mut self, patience: Duration) -> Result<()> {
@@ -186,12 +296,21 @@ impl AdminLine {
 
     /// The table and its server, for refusals.
     pub fn named(&self) -> NamedTarget {
-        let shown = self.server.address.shown();
         NamedTarget {
-            shown: format!("{shown} table {}.{}", self.schema, self.table),
-            confirm: shown,
+            shown: self.confirmation(),
+            confirm: self.confirmation(),
             instead: "another options.table",
         }
+    }
+
+    /// What `--destroy` has to say: server, database, schema and table.
+    fn confirmation(&self) -> String {
+        let address = &self.server.address;
+        let database = match address.server {
+            ServerAddress::Unix(_) => format!("/{}", address.database),
+            ServerAddress::Tcp(..) => String::new(),
+        };
+        format!("{}{database}#{}.{}", address.shown(), self.schema, self.table)
     }
 
     /// What stands under the table's name; nothing is changed. Errors: `Unavailable`.
@@ -232,11 +351,7 @@ impl AdminLine {
     /// `Refused` when another run was faster, `Unavailable`.
     pub fn create(&mut self, wipe: bool, create: &str, mark: &mut TableMark) -> Result<()> {
         let table = self.qualified();
-        let made = self.try_create(wipe, &table, create, mark);
-        if made.is_err() {
-            let _ = self.ask("ROLLBACK");
-        }
-        made
+        self.transaction(|admin| admin.try_create(wipe, &table, create, mark))
     }
 
     fn try_create(
@@ -246,9 +361,8 @@ impl AdminLine {
         create: &str,
         mark: &mut TableMark,
     ) -> Result<()> {
-        self.ask("BEGIN; SET LOCAL synchronous_commit = on")?;
         if wipe {
-            self.ask(&format!("DROP TABLE {table}"))?;
+            self.ask_patiently(&format!("DROP TABLE {table}"))?;
         }
         match self.try_within(create, self.server.timeout)? {
             Err(PgFailure::Refused(e)) if e.code == "42P07" => {
@@ -260,13 +374,13 @@ impl AdminLine {
         let oid = oid.and_then(|oid| oid.parse().ok());
         mark.identity.oid = oid.ok_or_else(|| Error::internal("a table without an OID"))?;
         let text = String::from_utf8_lossy(&mark.bytes()?).into_owned();
-        self.ask(&format!("COMMENT ON TABLE {table} IS {}; COMMIT", literal(&text))).map(drop)
+        self.ask(&format!("COMMENT ON TABLE {table} IS {}", literal(&text))).map(drop)
     }
 
-    /// Drops the table. Errors: `Unavailable`.
+    /// Drops the table, if this run still holds it. Errors: as [`AdminLine::on_table`].
     pub fn drop_table(&mut self) -> Result<()> {
-        let sql = format!("DROP TABLE IF EXISTS {}", self.qualified());
-        self.transaction(&[sql])
+        let sql = format!("DROP TABLE {}", self.qualified());
+        self.on_table(TableLock::All, &sql).map(drop)
     }
 }
 
@@ -285,7 +399,13 @@ impl MarkStore for Mutex<AdminLine> {
         let mut admin = lock(self);
         let text = String::from_utf8_lossy(mark);
         let sql = format!("COMMENT ON TABLE {} IS {}", admin.qualified(), literal(&text));
-        admin.transaction(&[sql])
+        match admin.on_table(TableLock::Shape, &sql)? {
+            true => Ok(()),
+            false => {
+                Err(Error::target("the table of the run is gone")
+                    .with("table", admin.named().shown))
+            }
+        }
     }
 
     fn remove(&self) -> Result<()> {

@@ -35,14 +35,27 @@ impl ServerErrors {
             "57014" => Status::TIMEOUT,
             _ => errno.map_or(Status::STORE, |errno| Status(errno.raw_os_error())),
         };
+        self.count(code, text(b'M'));
+        status
+    }
+
+    /// Takes note of a notice that is a warning.
+    #[cold]
+    pub fn warn(&self, body: &[u8]) {
+        let text = |letter| String::from_utf8_lossy(messages::field(body, letter)).into_owned();
+        if text(b'V') == "WARNING" {
+            self.count(format!("warning_{}", text(b'C')), text(b'M'));
+        }
+    }
+
+    fn count(&self, code: String, says: String) {
         let mut all = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
         let code = if all.len() < CODES_MAX || all.contains_key(&code) {
             code
         } else {
             "others".to_owned()
         };
-        all.entry(code).or_insert_with(|| (0, text(b'M'))).0 += 1;
-        status
+        all.entry(code).or_insert((0, says)).0 += 1;
     }
 
     /// Shows how many there were of each code.

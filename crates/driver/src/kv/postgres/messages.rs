@@ -72,6 +72,14 @@ pub fn ask_tls(out: &mut Vec<u8>) {
     out.extend_from_slice(&80_877_103u32.to_be_bytes());
 }
 
+/// Over a connection of its own: ends what the server's process `pid` does.
+pub fn cancel(out: &mut Vec<u8>, pid: u32, secret: [u8; 4]) {
+    for word in [16, 80_877_102, pid] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    out.extend_from_slice(&secret);
+}
+
 /// A password, or what stands for one.
 pub fn password(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = begin(out, b'p');

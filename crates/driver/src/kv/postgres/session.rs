@@ -14,7 +14,9 @@ use super::messages::{self, BindMessage, PgMessage};
 use super::statements::TableLayout;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::kv::{fields, rules::WorkloadRules};
-use crate::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot};
+use crate::net::{
+    ConnectionCounters, Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot,
+};
 
 /// What the rows of an operation are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,7 @@ pub struct StatementPipeline {
     /// Names of the statements of single fields: those that get, those that update.
     names: Vec<[String; 2]>,
     errors: Arc<ServerErrors>,
+    counters: Arc<ConnectionCounters>,
     slots: SlotTable,
     /// Of each connection, slot and meaning of the transactions to come. A slot has always the same one.
     awaited: Vec<VecDeque<(u32, Awaited)>>,
@@ -46,7 +49,7 @@ impl PostgresSession {
     pub fn new(
         sockets: Vec<PipelinedSocket>,
         layout: TableLayout,
-        errors: Arc<ServerErrors>,
+        (errors, counters): (Arc<ServerErrors>, Arc<ConnectionCounters>),
         spec: &SessionSpec,
     ) -> Result<PostgresSession> {
         let depth = spec.depth.max(1) as usize;
@@ -56,6 +59,7 @@ impl PostgresSession {
             names: (0..fields).map(|i| [format!("g{i}"), format!("u{i}")]).collect(),
             layout,
             errors,
+            counters,
             slots: SlotTable::new(spec),
             awaited: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
             key: Box::new([0; KEY_MAX]),
@@ -188,8 +192,10 @@ impl StatementPipeline {
 
     /// Takes a message; the completion if it ends an operation. `Err` when nothing was asked.
     fn answer(&mut self, at: usize, message: PgMessage<'_>) -> io::Result<Option<Completion>> {
-        if matches!(message.kind, b'N' | b'S' | b'A') {
-            return Ok(None);
+        match message.kind {
+            b'N' => return Ok(self.errors.warn(message.body)).map(|()| None),
+            b'S' | b'A' => return Ok(None),
+            _ => {}
         }
         let Some((slot, awaited)) = self.awaited[at].front().copied() else {
             // What ends the connection has a reason.
@@ -237,6 +243,7 @@ impl PipelineProtocol for StatementPipeline {
     }
 
     fn lose(&mut self, status: Status, failed: &mut Vec<Completion>) {
+        self.counters.broken();
         self.slots.lose(status, failed);
         self.awaited.iter_mut().for_each(VecDeque::clear);
     }

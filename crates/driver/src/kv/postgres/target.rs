@@ -7,7 +7,7 @@ use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{Error, Result, StopFlag};
 
 use super::address::PgAddress;
-use super::admin::{self, AdminLine, TableIdentity, TableMark};
+use super::admin::{self, AdminLine, TableIdentity, TableLock, TableMark};
 use super::errors::ServerErrors;
 use super::options::PostgresOptions;
 use super::session::PostgresSession;
@@ -17,7 +17,7 @@ use super::wire::{PgConnection, PgServer};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules;
 use crate::net::{ConnectionCounters, ServerAddress};
-use crate::ownership::{HeldMark, NamedTarget, OwnershipDecision, refusal};
+use crate::ownership::{HeldMark, OwnershipDecision, refusal};
 use crate::{path_error, space, trial};
 
 /// What a server adds to a row of a table and its index at least, bytes: heads and pointers.
@@ -39,7 +39,7 @@ pub struct PostgresTarget {
     /// The user may have checkpoints made.
     checkpoints: bool,
     statistics: StatisticsQueries,
-    counters: ConnectionCounters,
+    counters: Arc<ConnectionCounters>,
     errors: Arc<ServerErrors>,
     /// Made before anything was dropped.
     spare: Mutex<Vec<PgConnection>>,
@@ -69,11 +69,6 @@ impl Reached {
         let target = &plan.target;
         let options = options.clone();
         let address = PgAddress::parse(target.path.as_deref(), &options.database)?;
-        let same = |name: &str| {
-            PgAddress::parse(Some(name), &options.database).is_ok_and(|named| named == address)
-        };
-        let named = NamedTarget::of(address.shown());
-        let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
         check_connections(plan, &options)?;
         let layouts = plan.workloads.iter().map(TableLayout::of).collect::<Result<Vec<_>>>()?;
         let shape = layouts.first().map(TableLayout::shape).unwrap_or_default();
@@ -84,6 +79,9 @@ impl Reached {
         }
         let server = PgServer::new(address, &options)?;
         let admin = AdminLine::open(server, &options.table, spec.stop)?;
+        let named = admin.named();
+        let same = |name: &str| name == named.confirm;
+        let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
         let identity = TableIdentity { oid: 0, columns: shape };
         let new = TableMark::new(identity, spec.run_id, options.keep, rules::form(plan));
         Ok(Reached { options, layouts, admin, new, confirmed })
@@ -159,6 +157,7 @@ impl PostgresTarget {
                 new
             }
         };
+        admin.hold(&mark);
         let mark = HeldMark::new(mark, rules::changes(spec.plan).1);
         statistics.sample(&mut admin, &mut |_, _| ());
         Ok(PostgresTarget {
@@ -171,7 +170,7 @@ impl PostgresTarget {
             mark,
             facts,
             statistics,
-            counters,
+            counters: Arc::new(counters),
             errors: Arc::default(),
             spare: Mutex::new(spare),
             backends: Mutex::default(),
@@ -214,17 +213,7 @@ impl PostgresTarget {
         let mut admin = admin::lock(&self.admin);
         admin.settle()?;
         // An absent table is nobody's.
-        let run_id = self.mark.run_id();
-        let found = admin.found()?;
-        if found.mark.is_some_and(|mark| mark.run_id == run_id) {
-            return admin.drop_table();
-        }
-        match found.contents {
-            crate::ownership::Contents::Empty => Ok(()),
-            _ => Err(Error::target("the table is not the run's any more; it was left alone")
-                .with("table", &self.table)
-                .hint("look what is in it before you use it again")),
-        }
+        admin.drop_table()
     }
 }
 
@@ -291,6 +280,15 @@ fn notes(facts: &[(String, String)]) -> Vec<String> {
     notes
 }
 
+/// As `pgbench -i` does. No transaction can hold a vacuum: the table is looked at right before. Errors: as
+/// [`AdminLine::is_held`].
+fn vacuum(admin: &mut AdminLine, table: &str) -> Result<()> {
+    match admin.is_held()? {
+        true => admin.ask_patiently(&format!("VACUUM (ANALYZE) {table}")).map(drop),
+        false => Ok(()),
+    }
+}
+
 impl Drop for PostgresTarget {
     fn drop(&mut self) {
         let _ = self.end();
@@ -311,22 +309,21 @@ impl Target for PostgresTarget {
         let mut backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         backends.extend(made.iter().map(|connection| connection.pid));
         let sockets = made.into_iter().map(|connection| connection.socket).collect();
-        Ok(Box::new(PostgresSession::new(sockets, layout, self.errors.clone(), spec)?))
+        let counts = (self.errors.clone(), self.counters.clone());
+        Ok(Box::new(PostgresSession::new(sockets, layout, counts, spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);
         match action {
             // Without the right to one, what is written is in the log, and the note before the load says so.
             AdminAction::Flush if !self.checkpoints => Ok(()),
-            AdminAction::Flush => admin.ask("CHECKPOINT").map(drop),
-            AdminAction::Compact => {
-                admin.ask(&format!("VACUUM (ANALYZE) {}", self.table)).map(drop)
-            }
+            AdminAction::Flush => admin.ask_patiently("CHECKPOINT").map(drop),
+            AdminAction::Compact => vacuum(&mut admin, &self.table),
             AdminAction::DropCaches => Err(Error::unavailable(
                 "a server does not drop its buffers: restart it for a cold start",
             )),
             AdminAction::Purge => {
-                admin.transaction(&[format!("TRUNCATE {}", self.table)])?;
+                admin.on_table(TableLock::All, &format!("TRUNCATE {}", self.table))?;
                 drop(admin);
                 self.mark.note(&self.admin, 0)
             }
@@ -350,7 +347,12 @@ impl Target for PostgresTarget {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
-        self.counters.show("postgres", out);
+        // No operation of a pipeline has a time-out of its own.
+        self.counters.show("postgres", &mut |name, value| {
+            if !name.contains("timeouts") {
+                out(name, value);
+            }
+        });
         self.errors.show(out);
         self.statistics.sample(&mut admin::lock(&self.admin), out);
     }
@@ -371,7 +373,7 @@ impl KeyedTarget for PostgresTarget {
         }
         if records > 0 {
             // As `pgbench -i` does: the planner knows what is there, and no first vacuum falls into the load.
-            admin.ask(&format!("VACUUM (ANALYZE) {}", self.table))?;
+            vacuum(&mut admin, &self.table)?;
         }
         drop(admin);
         self.mark.note(&self.admin, records)

@@ -17,6 +17,9 @@ use crate::net::{Deadline, Frame, PipelinedSocket, ServerAddress, TlsServer, tls
 const PASSWORD: &str = "PGPASSWORD";
 const USER: &str = "PGUSER";
 
+/// How long a server may take to hear that a statement is given up.
+const CANCEL: Duration = Duration::from_millis(500);
+
 /// Everything that a connection needs.
 pub struct PgServer {
     pub address: PgAddress,
@@ -32,6 +35,10 @@ pub struct PgConnection {
     pub socket: PipelinedSocket,
     /// The server's process that serves it.
     pub pid: u32,
+    /// What a request to cancel its statement has to know.
+    secret: [u8; 4],
+    /// Nobody on the way reads along.
+    private: bool,
 }
 
 /// What a server says instead of doing it.
@@ -113,10 +120,17 @@ impl PgServer {
 
     /// A connection that is ready for statements. Errors: `Unavailable`, in words.
     pub fn connect(&self, stop: &StopFlag) -> Result<PgConnection> {
+        self.connect_within(self.timeout, stop)
+    }
+
+    /// As [`PgServer::connect`], in less time. Errors: as there.
+    pub fn connect_within(&self, timeout: Duration, stop: &StopFlag) -> Result<PgConnection> {
         let lost = |e| self.lost(e);
-        let deadline = Deadline::within(self.timeout, stop);
-        let socket = PipelinedSocket::connect(&self.address.server, self.timeout, stop);
-        let mut made = PgConnection { socket: socket.map_err(lost)?, pid: 0 };
+        let timeout = timeout.min(self.timeout);
+        let deadline = Deadline::within(timeout, stop);
+        let socket = PipelinedSocket::connect(&self.address.server, timeout, stop).map_err(lost)?;
+        let private = self.tls.is_some() || matches!(self.address.server, ServerAddress::Unix(_));
+        let mut made = PgConnection { socket, pid: 0, secret: [0; 4], private };
         if let Some(tls) = &self.tls {
             messages::ask_tls(&mut made.socket.out);
             let answer = made.socket.answer(&deadline, |bytes| match bytes.first() {
@@ -142,10 +156,22 @@ impl PgServer {
         Ok(made)
     }
 
+    /// Asks the server to end the statement of a connection that is given up, as far as it can be asked.
+    pub fn cancel(&self, given_up: &PgConnection) {
+        let stop = StopFlag::default();
+        let Ok(mut socket) = PipelinedSocket::connect(&self.address.server, CANCEL, &stop) else {
+            return;
+        };
+        messages::cancel(&mut socket.out, given_up.pid, given_up.secret);
+        // No answer but the end of the connection.
+        let end = socket.answer(&Deadline::within(CANCEL, &stop), |_| Frame::<()>::Needs(1));
+        drop(end);
+    }
+
     fn authenticate(&self, made: &mut PgConnection, deadline: &Deadline<'_>) -> Result<()> {
         let nonce = nonce()
             .map_err(|e| Error::unavailable("the system gives no random numbers").source(e))?;
-        let mut scram = None;
+        let (mut scram, mut verified) = (None, false);
         loop {
             let (kind, body) = made.message(deadline).map_err(|e| self.lost(e))?;
             match kind {
@@ -153,6 +179,7 @@ impl PgServer {
                 b'K' => {
                     let pid = body.first_chunk().map_or(0, |pid| u32::from_be_bytes(*pid));
                     made.pid = pid;
+                    made.secret = body.last_chunk().copied().unwrap_or_default();
                     continue;
                 }
                 b'E' => return Err(self.refused(&PgError::of(&body))),
@@ -162,7 +189,16 @@ impl PgServer {
             let (asks, rest) = body.split_first_chunk::<4>().unwrap_or((&[0xff; 4], &[]));
             let out = &mut made.socket.out;
             match u32::from_be_bytes(*asks) {
+                // Who ends the dialogue early has not shown that it knows the password.
+                0 if scram.is_some() && !verified => {
+                    return Err(self.unknown("SCRAM that the server does not end"));
+                }
                 0 => {}
+                3 if !made.private => {
+                    return Err(
+                        self.unknown("the password itself, over a connection that others may read")
+                    );
+                }
                 3 => {
                     let password = self.password()?;
                     messages::password(out, |out| messages::text(out, password));
@@ -180,7 +216,10 @@ impl PgServer {
                     let proof = scram.as_mut().ok_or_else(|| self.unknown("SASL"))?.proof(rest)?;
                     messages::password(out, |out| out.extend_from_slice(proof.as_bytes()));
                 }
-                12 => scram.as_ref().ok_or_else(|| self.unknown("SASL"))?.verify(rest)?,
+                12 => {
+                    scram.as_ref().ok_or_else(|| self.unknown("SASL"))?.verify(rest)?;
+                    verified = true;
+                }
                 5 => return Err(self.unknown("md5")),
                 other => return Err(self.unknown(&format!("method {other}"))),
             }
@@ -317,6 +356,46 @@ impl PgConnection {
                 b'Z' => return error.map_or(Ok(rows), |e| Err(PgFailure::Refused(e))),
                 _ => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::redis::testing::peer;
+
+    fn connect(says: &'static [u8]) -> Error {
+        let at = peer(says, b"", Duration::from_secs(1));
+        let address = PgAddress {
+            server: ServerAddress::Tcp(at.ip().to_string(), at.port()),
+            database: "d".to_owned(),
+        };
+        let server = PgServer {
+            address,
+            user: "u".to_owned(),
+            password: Some("hunter2".to_owned()),
+            tls: None,
+            commit: None,
+            timeout: Duration::from_secs(5),
+        };
+        server.connect(&StopFlag::default()).err().expect("refused")
+    }
+
+    #[test]
+    fn a_server_that_does_not_prove_itself_is_refused() {
+        for (says, why) in [
+            (
+                &b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I"[..],
+                "does not end",
+            ),
+            (b"R\0\0\0\x08\0\0\0\x03", "others may read"),
+            (b"R\0\0\0\x0c\0\0\0\x05salt", "md5"),
+            (b"R\0\0\0\x0c\0\0\0\x0bwhat", "SASL"),
+        ] {
+            let e = connect(says);
+            assert!(e.to_string().contains(why), "{e}");
+            assert!(!e.to_string().contains("hunter2"), "{e}");
         }
     }
 }

@@ -193,7 +193,10 @@ impl StatementPipeline {
     /// Takes a message; the completion if it ends an operation. `Err` when nothing was asked.
     fn answer(&mut self, at: usize, message: PgMessage<'_>) -> io::Result<Option<Completion>> {
         match message.kind {
-            b'N' => return Ok(self.errors.warn(message.body)).map(|()| None),
+            b'N' => {
+                self.errors.warn(message.body);
+                return Ok(None);
+            }
             b'S' | b'A' => return Ok(None),
             _ => {}
         }

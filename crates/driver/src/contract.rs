@@ -8,13 +8,14 @@
 //! - no allocation per operation; buffers belong to the session and outlive an abandoned I/O;
 //! - no clock of its own except for durations only it can know (`sync_ns`, `first`).
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use taillight_core::capability::AdminAction;
 use taillight_core::capability::Capabilities;
 use taillight_core::job::BoundTarget;
-use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
+use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan, rank_name};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Op, Result, Stamp, Status, StopFlag};
@@ -47,6 +48,20 @@ pub trait Driver: Send + std::marker::Sync {
     /// Version of that library where its file's name does not say it: the library itself is asked.
     fn library_version(&self) -> Option<String> {
         None
+    }
+    /// The path of a rank's own target, where each of several ranks has one: a file or directory of its number.
+    /// A device has the same name on each host. Errors: `Usage` where a path cannot have a number.
+    fn rank_path(&self, path: &str, rank: u32) -> Result<String> {
+        let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+        if device || path.starts_with("/dev/") {
+            return Ok(path.to_owned());
+        }
+        let name = rank_name(rank);
+        Ok(match path.strip_suffix('/') {
+            Some(dir) => format!("{dir}/{name}/"),
+            None if path.contains("://") => format!("{path}/{name}/"),
+            None => format!("{path}.{name}"),
+        })
     }
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
-use taillight_core::{OpKind, Stamp};
+use taillight_core::{OpKind, Result, Stamp};
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::ios::RowBatch;
 use taillight_rundir::manifest::PhaseInfo;
@@ -32,6 +32,11 @@ pub const SPARE_INTERVALS: usize = 64;
 /// Watches a run. The engine knows no sink: the cli hands observers in.
 pub trait Observer {
     fn phase(&mut self, name: &str);
+    /// Every session is ready. When the load begins, for who starts it together with others; none of its own
+    /// accord. Errors: nothing is started.
+    fn ready(&mut self) -> Result<Option<Stamp>> {
+        Ok(None)
+    }
     /// An interval is over (or provisional: see [`IntervalView::provisional`]).
     fn interval(&mut self, view: &IntervalView);
     /// The measured time is over for a while, and workers still send what was due before, or wait

@@ -45,6 +45,7 @@ json_files! {
     BUS_INFO: crate::bus::BusInfo,
     VERIFY: crate::verify::VerifyReport,
     IMPORTED: crate::origin::ImportedFile,
+    SCALE: crate::scale::ScaleFile,
     SERIES: crate::series::SeriesFile,
     SEARCH: crate::search::SearchReport,
     REPEAT: crate::repeat::RepeatReport,

@@ -33,6 +33,7 @@ mod process;
 pub mod reorder;
 pub mod repeat;
 pub mod salvage;
+pub mod scale;
 pub mod search;
 pub mod series;
 pub mod slc_paper;

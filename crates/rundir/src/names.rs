@@ -30,13 +30,15 @@ pub const VERIFY: &str = "verify.json";
 pub const LEDGER: &str = "ledger.parquet";
 /// What another tool said; only where its result was imported.
 pub const IMPORTED: &str = "imported.json";
+/// The ranks of a run over several hosts; only there.
+pub const SCALE: &str = "scale.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order in which files are listed.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 17] = [
     MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, NVME, BUS, BUS_INFO,
-    VERIFY, LEDGER, IMPORTED, REPORT,
+    VERIFY, LEDGER, IMPORTED, SCALE, REPORT,
 ];
 
 /// The files whose checksums the manifest has: what was asked and what was measured, written once. JSON

@@ -85,6 +85,7 @@ impl Resolver<'_> {
             verify: job.verify,
             search: job.search,
             gate: job.gate,
+            ranks: None,
         };
         let checked = check::plan(&plan, &can, machine, budget_written);
         // What can never fit is told before what does not fit this machine.
@@ -206,6 +207,7 @@ fn run(table: RunTable, default_name: String, default_duration: Option<Span>) ->
         idle_timeout: table.idle_timeout,
         before: table.before.unwrap_or_default(),
         repeat: table.repeat.unwrap_or(defaults.repeat),
+        share: table.share.unwrap_or_default(),
         output: table.output,
     }
 }

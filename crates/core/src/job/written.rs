@@ -14,7 +14,7 @@ use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
     Before, CapturePlan, GatePlan, IoPriority, Keys, Payload, QosPlan, ReplayPlan, Scan,
-    SearchPlan, Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkerRamp,
+    SearchPlan, Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkShare, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
@@ -152,6 +152,11 @@ pub struct RunTable {
     pub before: Option<Vec<Before>>,
     /// Runs back to back on one time axis, each one in the report. Default: 1.
     pub repeat: Option<u32>,
+    /// How the ranks of a run over several hosts (`mpirun taillight-mpi`) share what they drive: each its `own`
+    /// (files get the rank's number), contiguous `segments` of one file, device or key space, its blocks in
+    /// turns (`strided`), or the `same` for all. Rates and counts are always those of all ranks together.
+    /// Default: own.
+    pub share: Option<WorkShare>,
     /// Run directory, new or empty. Default: `taillight-runs/<name>-<UTC>`.
     pub output: Option<String>,
 }

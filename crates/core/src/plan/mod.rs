@@ -11,6 +11,7 @@ mod data;
 mod forms;
 mod gate;
 mod priority;
+mod ranks;
 mod replay;
 mod search;
 mod verified;
@@ -29,6 +30,7 @@ pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode,
 pub(crate) use forms::mix::{serialize as mix_serialize, shares as mix_shares};
 pub use gate::{Figure, GateFail, GateFigure, GatePlan};
 pub use priority::{IoClass, IoPriority};
+pub use ranks::{OwnPath, RankPlace, WorkShare, rank_name};
 pub use replay::{ReplayOps, ReplayPlan, TraceFit, TraceOp, TraceTiming};
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use verified::LEDGER_ENTRY;
@@ -85,6 +87,10 @@ pub struct Plan {
     /// What comparisons decide by; absent = nothing is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GatePlan>,
+    /// Which of several ranks this is the plan of; absent = the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub ranks: Option<RankPlace>,
 }
 
 /// `[run]`: name, seed, when it ends.
@@ -118,6 +124,9 @@ pub struct RunPlan {
     /// Runs back to back on one time axis.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub repeat: u32,
+    /// How ranks of a run over several hosts share what they drive.
+    #[serde(default, skip_serializing_if = "WorkShare::is_own")]
+    pub share: WorkShare,
     /// Run directory; absent = `taillight-runs/<name>-<UTC>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
@@ -138,6 +147,7 @@ impl Default for RunPlan {
             idle_timeout: None,
             before: Vec::new(),
             repeat: 1,
+            share: WorkShare::Own,
             output: None,
         }
     }

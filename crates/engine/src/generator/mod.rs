@@ -25,7 +25,7 @@ use taillight_driver::Geometry;
 pub use keyed::{KeyGenerator, drawn};
 use mix::Mix;
 pub(crate) use pattern::AccessExtent;
-use pattern::AccessPattern;
+use pattern::{AccessPattern, BlockTurns};
 use recorded::RecordedOps;
 
 use size::Sizes;
@@ -71,6 +71,8 @@ pub struct Generator {
     mix: Mix,
     sizes: Sizes,
     pattern: AccessPattern,
+    /// Where its blocks are, when ranks have them in turns.
+    turns: Option<BlockTurns>,
     file_size: u64,
     sync: Option<(SyncKind, u32)>,
     writes: u32,
@@ -100,7 +102,7 @@ impl Generator {
             }
             (None, None) => OpSource::Drawn,
         };
-        let extent = AccessExtent::of(workload, shape)?;
+        let (extent, turns) = AccessExtent::of(workload, shape)?.of_rank(plan)?;
         let fsync_only = workload.mix.iter().all(|m| m.op == OpKind::Fsync || m.weight == 0);
         if extent.bytes() < workload.block_size.max() && !fsync_only {
             return Err(Error::usage("the extent is smaller than one block")
@@ -118,6 +120,7 @@ impl Generator {
             mix: Mix::new(&workload.mix),
             sizes: Sizes::new(&workload.block_size)?,
             pattern,
+            turns,
             file_size: shape.file_size,
             sync: workload.sync.every(),
             writes: 0,
@@ -169,7 +172,10 @@ impl Generator {
             };
         }
         let size = self.sizes.draw(&mut self.rng, kind);
-        let global = self.pattern.next(&mut self.rng, size, kind);
+        let mut global = self.pattern.next(&mut self.rng, size, kind);
+        if let Some(turns) = &self.turns {
+            global = turns.place(global);
+        }
         if self.passes != u64::MAX {
             self.ended = self.pattern.passes() > self.passes;
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rand::Rng as _;
-use taillight_core::plan::{AccessKind, BlockSize, WorkloadPlan};
+use taillight_core::plan::{AccessKind, BlockSize, Plan, WorkShare, WorkloadPlan};
 use taillight_core::{Error, OpKind, Result};
 use taillight_driver::Geometry;
 
@@ -53,6 +53,42 @@ impl AccessExtent {
         at >= self.start && at.saturating_add(size) <= self.end && in_file
     }
 
+    /// The part that is this rank's, where ranks share the extent. Blocks that they have in turns are drawn as
+    /// if they lay side by side; [`BlockTurns`] says where they are. Errors: `Usage` where nothing is left.
+    pub fn of_rank(self, plan: &Plan) -> Result<(AccessExtent, Option<BlockTurns>)> {
+        let Some(place) = plan.ranks else { return Ok((self, None)) };
+        match plan.run.share {
+            WorkShare::Own | WorkShare::Same => Ok((self, None)),
+            WorkShare::Segments => {
+                let (from, length) = place.segment(self.bytes(), self.align.max(self.largest));
+                let start = self.start + from;
+                Ok((AccessExtent { start, end: start + length, ..self }, None))
+            }
+            WorkShare::Strided => {
+                let turns = BlockTurns {
+                    start: self.start,
+                    block: self.largest.max(1),
+                    part: u64::from(place.part()),
+                    of: u64::from(place.of.max(1)),
+                };
+                if self.file_size % turns.block != 0 || self.start % turns.block != 0 {
+                    return Err(Error::usage(
+                        "blocks in turns must divide each file, and its offset",
+                    )
+                    .with("block_size", turns.block)
+                    .with("file", self.file_size)
+                    .hint(
+                        "use a block_size that divides target.size, or run.share = \"segments\"",
+                    ));
+                }
+                let blocks = self.bytes() / turns.block / turns.of;
+                let end = self.start + blocks * turns.block;
+                let (align, file_size) = (turns.block, u64::MAX);
+                Ok((AccessExtent { end, align, file_size, ..self }, Some(turns)))
+            }
+        }
+    }
+
     /// Length, bytes.
     pub fn bytes(&self) -> u64 {
         self.end - self.start
@@ -61,6 +97,24 @@ impl AccessExtent {
     /// Aligned positions at which the largest block still fits.
     pub fn positions(&self) -> u64 {
         self.bytes().checked_sub(self.largest).map_or(0, |room| room / self.align + 1)
+    }
+}
+
+/// Blocks of one size that ranks have in turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockTurns {
+    start: u64,
+    block: u64,
+    part: u64,
+    of: u64,
+}
+
+impl BlockTurns {
+    /// Where a block is that was drawn at `at`.
+    #[inline]
+    pub fn place(&self, at: u64) -> u64 {
+        let number = (at - self.start) / self.block;
+        self.start + (number * self.of + self.part) * self.block
     }
 }
 

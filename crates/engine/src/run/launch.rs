@@ -195,7 +195,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
             Capture::new(source.clone(), spec.header, shared.thresholds.clone(), outliers)
         }
     };
-    let place = (spec.place.worker, spec.workload);
+    let place = (spec.session.worker, spec.workload);
     let end_syncs = spec.generator.files(spec.place);
     let workload = &shared.plan.workloads[usize::from(spec.workload)];
     let own = workload.warmup.map_or(0, |_| workload.start_delay.0);
@@ -228,7 +228,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
             workload.think,
             spec.join.map_or(timeline.start, |join| timeline.start.plus(join)),
         ),
-        idle: shared.idle.watch(spec.place.worker),
+        idle: shared.idle.watch(spec.session.worker),
         end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),
         drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
         measured: spec.measured,
@@ -256,6 +256,8 @@ fn run_simulated<B: Probes>(
         workers.push(build_worker(&shared, spec, timeline, (session, probe), clock.clone()));
     }
     let RunContext { messages, spare_in, stop, logs, observers } = context;
+    // Virtual time begins at zero in each process, whenever that is.
+    threads::agreed_start(observers)?;
     let thresholds = shared.thresholds.clone();
     let mut collector =
         Collector::new(&shared.plan, timeline, spare_in, thresholds, logs.intervals);
@@ -284,7 +286,11 @@ fn run_simulated<B: Probes>(
 }
 
 pub(super) fn probe_seat(spec: &WorkerSpec) -> ProbeSeat {
-    ProbeSeat { worker: spec.place.worker, first_slot: spec.first_slot, depth: spec.session.depth }
+    ProbeSeat {
+        worker: spec.session.worker,
+        first_slot: spec.first_slot,
+        depth: spec.session.depth,
+    }
 }
 
 /// Tells observers of each phase once.

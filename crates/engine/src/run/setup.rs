@@ -54,6 +54,7 @@ pub fn worker_specs(
     space: Option<&Arc<KeySpace>>,
 ) -> Result<Vec<WorkerSpec>> {
     let mut worker_specs = Vec::new();
+    let ranks = RankNumbers::of(plan);
     let streams = Streams::of(plan, target.geometry(), space)?;
     let counted = LimitShares::of(plan);
     // Slots are unique over all workers where 12 bits suffice; tracing insists on that.
@@ -64,14 +65,15 @@ pub fn worker_specs(
         let schedules = Schedules::new(workload, plan.run.seed, plan.run.warmup.0)?;
         for index in 0..workload.workers {
             let worker = worker_specs.len() as u16;
-            let place = WorkerIndex { worker, index, of: workload.workers };
+            let place = ranks.place(worker, index, workload.workers);
+            let all = ranks.over_all(place);
             let first_slot = if unique { next_slot } else { 0 };
             next_slot += workload.queue_depth;
             worker_specs.push(WorkerSpec {
                 place,
                 workload: w as u16,
                 generator: Generator::new(plan, workload, shape, place, space)?,
-                schedule: schedules.of(place, join(plan, workload, index))?,
+                schedule: schedules.of(all, join(plan, workload, index))?,
                 stream: streams.worker(w, index),
                 join: join(plan, workload, index),
                 end: workload.duration.map(|d| workload.start_delay.0.saturating_add(d.0)),
@@ -83,13 +85,13 @@ pub fn worker_specs(
                     keep: keeps_data(plan, workload),
                     depth: workload.queue_depth,
                     buffer_size: buffer_size(workload),
-                    seed: worker_seed(plan.run.seed, worker, 3),
+                    seed: worker_seed(plan.run.seed, place.worker, 3),
                 },
                 header: header(workload, shape, w as u16, worker),
                 cpu: workload.cpus.get(index as usize % workload.cpus.len().max(1)).copied(),
                 priority: (workload.nice, workload.io_priority),
                 kinds: kinds(workload),
-                payload: payload(plan, workload, worker)?,
+                payload: payload(plan, workload, place.worker)?,
                 keyed: keyed(workload, space)?,
                 open_loop: !workload.arrival.is_closed(),
                 first_slot,
@@ -125,6 +127,34 @@ fn share_by_time(workers: &mut [WorkerSpec], warmup_ns: u64) {
     }
     for (worker, count) in workers.iter_mut().zip(counts) {
         worker.limits.operations = worker.limits.operations.map(|_| count);
+    }
+}
+
+/// Worker k of N, and worker k of those of all ranks: rates and counts are of all of them together.
+#[derive(Debug, Clone, Copy)]
+struct RankNumbers {
+    rank: u32,
+    of: u32,
+    /// Workers of a rank.
+    workers: u32,
+}
+
+impl RankNumbers {
+    fn of(plan: &Plan) -> RankNumbers {
+        let (rank, of) = plan.ranks.map_or((0, 1), |place| (place.rank, place.of.max(1)));
+        RankNumbers { rank, of, workers: plan.workers() }
+    }
+
+    /// A worker of this rank: the number that seeds its draws is one over all ranks.
+    fn place(&self, worker: u16, index: u32, of: u32) -> WorkerIndex {
+        let before = self.rank.saturating_mul(self.workers) as u16;
+        WorkerIndex { worker: worker.wrapping_add(before), index, of }
+    }
+
+    /// The same worker among those of all ranks.
+    fn over_all(&self, place: WorkerIndex) -> WorkerIndex {
+        let index = self.rank.saturating_mul(place.of).saturating_add(place.index);
+        WorkerIndex { index, of: self.of.saturating_mul(place.of), ..place }
     }
 }
 
@@ -214,6 +244,7 @@ struct LimitShares {
     /// First number of each workload's workers among them; `None` for load.
     first: Vec<Option<u32>>,
     workers: u32,
+    ranks: RankNumbers,
 }
 
 impl LimitShares {
@@ -224,19 +255,20 @@ impl LimitShares {
             first.push(w.measured.then_some(workers));
             workers += if w.measured { w.workers } else { 0 };
         }
-        LimitShares { first, workers }
+        LimitShares { first, workers, ranks: RankNumbers::of(plan) }
     }
 
     /// A worker's share of operations and bytes, of the run's and of its workload's: the first ones
     /// take the remainder.
     fn limits(&self, plan: &Plan, workload: usize, index: u32) -> WorkerLimits {
         let number = self.first.get(workload).copied().flatten();
-        let of_run = number.map(|first| (u64::from(first + index), self.workers));
+        let of_run = number.map(|first| (first + index, self.workers));
         let own = plan.workloads.get(workload);
-        let of_own = own.map(|w| (u64::from(index), w.workers));
-        let share = |total: Option<u64>, of: Option<(u64, u32)>| {
+        let of_own = own.map(|w| (index, w.workers));
+        let share = |total: Option<u64>, of: Option<(u32, u32)>| {
             let ((number, workers), total) = of.zip(total)?;
-            let workers = u64::from(workers.max(1));
+            let all = self.ranks.over_all(WorkerIndex { worker: 0, index: number, of: workers });
+            let (number, workers) = (u64::from(all.index), u64::from(all.of.max(1)));
             Some(total / workers + u64::from(number < total % workers))
         };
         let least = |run: Option<u64>, own: Option<u64>| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use taillight_core::probe::Probes;
-use taillight_core::{Error, MonoClock, Result};
+use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Target, io_priority};
 
 use super::ending::{gave_up, loaded};
@@ -52,7 +52,7 @@ pub fn run<B: Probes>(
         let (ready, ended) = (ready_in.clone(), ended_in.clone());
         let stop = context.stop.raw();
         let body = move || {
-            let name = spec.place.worker;
+            let name = spec.session.worker;
             let ends_run = shared.plan.workloads[usize::from(spec.workload)].ends_run;
             let messages = shared.channels.messages.clone();
             let report = ended.clone();
@@ -88,16 +88,22 @@ pub fn run<B: Probes>(
     let answers = (0..count).map(|_| {
         ready.recv().unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
     });
-    if let Err(error) = answers.collect::<Result<Vec<()>>>() {
-        // Nobody starts: the others see their start signal gone and leave.
-        drop(starts);
-        threads.into_iter().for_each(|t| drop(t.join()));
-        if let Some(target) = Arc::into_inner(target) {
-            // The reason matters more than how closing went.
-            let _ = target.close();
+    // Others that start together wait for an answer also where there is no session.
+    let answers = answers.collect::<Result<Vec<()>>>();
+    let begin = answers.and_then(|_| agreed_start(context.observers));
+    let begin = match begin {
+        Ok(begin) => begin,
+        Err(error) => {
+            // Nobody starts: the others see their start signal gone and leave.
+            drop(starts);
+            threads.into_iter().for_each(|t| drop(t.join()));
+            if let Some(target) = Arc::into_inner(target) {
+                // The reason matters more than how closing went.
+                let _ = target.close();
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
+    };
     let mut session_facts = target.session_facts();
     if let Some(origin) = origin {
         // The counter's rate comes from here to the workers' start.
@@ -105,7 +111,7 @@ pub fn run<B: Probes>(
         std::thread::sleep(Duration::from_nanos(left as u64));
     }
     let mut samples = Samples::first(&**target, context.logs.store.take());
-    let timeline = timeline(&shared.plan, now().plus(LEAD_NS));
+    let timeline = timeline(&shared.plan, begin.unwrap_or_else(|| now().plus(LEAD_NS)));
     samples.begin(&timeline);
     for start in starts {
         let _ = start.send(timeline);
@@ -113,6 +119,15 @@ pub fn run<B: Probes>(
     let mut loaded = collect(shared, target, (threads, ended), timeline, samples, context)?;
     session_facts.append(&mut loaded.session_facts);
     Ok(LoadResult { counter: origin.is_some(), session_facts, ..loaded })
+}
+
+/// When the load begins, where an observer starts it together with others.
+pub(super) fn agreed_start(observers: &mut [&mut dyn Observer]) -> Result<Option<Stamp>> {
+    let mut begin = None;
+    for observer in observers.iter_mut() {
+        begin = observer.ready()?.or(begin);
+    }
+    Ok(begin)
 }
 
 /// One worker's life: session, start signal, load. `None` when it never started.

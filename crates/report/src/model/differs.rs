@@ -190,7 +190,13 @@ fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
     let disclosed = manifest.environment.get("driver").and_then(Value::as_object);
     for (name, value) in disclosed.into_iter().flatten() {
         let wanted = [
-            "store.", "s3.server", "redis.", "postgres.", "fs.type", "fs.options", "device.",
+            "store.",
+            "s3.server",
+            "redis.",
+            "postgres.",
+            "fs.type",
+            "fs.options",
+            "device.",
             "io.engine",
         ];
         let told = wanted.iter().any(|w| name.starts_with(w)) && !name.starts_with(LEFT_OUT);

@@ -20,12 +20,13 @@ mod wire;
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
-use taillight_core::{OpKind, Result};
+use taillight_core::{Error, OpKind, Result};
 
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet, complete};
+use address::{DatabaseAddress, ServerAddress};
 use options::RedisOptions;
 
 /// Most operations of a worker in flight, over all its connections.
@@ -46,6 +47,19 @@ impl Driver for RedisDriver {
     }
     fn bind(&self, target: &TargetPlan) -> Result<Box<dyn BoundDriver>> {
         Ok(Box::new(RedisOptions::parse(self.name(), &target.options)?))
+    }
+    /// A database of its own on the same server.
+    fn rank_path(&self, path: &str, rank: u32) -> Result<String> {
+        let mut address = DatabaseAddress::parse(Some(path))?;
+        if let ServerAddress::Unix(_) = address.server {
+            return Err(Error::usage(
+                "a unix socket has one database only, and each rank needs its own",
+            )
+            .with("path", path)
+            .hint("name the server as redis://HOST:PORT/DB, or set run.share = \"same\""));
+        }
+        address.db += rank;
+        Ok(address.shown())
     }
     #[cfg(any(test, feature = "testing"))]
     fn test_target(&self, dir: &std::path::Path) -> TestSetup {

@@ -1,0 +1,224 @@
+//! `scale.json`: the ranks of a run over several hosts. Where each has its directory, what it drives, how far its
+//! clock is from that of rank 0, when its load began and ended, and who was lost. Written by rank 0, first before
+//! the load; reports of the whole run begin here.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::OpKind;
+use taillight_core::plan::WorkShare;
+
+/// The ranks of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScaleFile {
+    /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
+    pub schema: u32,
+    /// Version of Taillight that wrote it.
+    pub taillight: String,
+    /// Id of the run.
+    pub run_id: String,
+    /// How the ranks share what they drive.
+    #[serde(default)]
+    pub share: WorkShare,
+    /// Every rank, in order.
+    pub ranks: Vec<RankEntry>,
+    /// When the load began; absent where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartStamp>,
+    /// Exact percentiles over all ranks, found without moving I/Os.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<MergedFigures>,
+    /// What is not the same on all hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<HostDifference>,
+    /// What somebody who reads the figures must know, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// One rank.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankEntry {
+    /// Number, from 0.
+    pub rank: u32,
+    /// Name of its host.
+    pub host: String,
+    /// What tells its clock from others: ranks with the same one share CLOCK_MONOTONIC.
+    pub clock_id: String,
+    /// Process id on its host.
+    pub pid: u32,
+    /// CPUs of its host that it may use.
+    pub cpus: u32,
+    /// Its run directory: relative to this one where rank 0 sees it, else the path on its host.
+    pub directory: String,
+    /// Rank 0 does not see its directory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
+    /// What it drives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<RankTarget>,
+    /// Its clock against that of rank 0, before and after the load; none of rank 0 and those that share its clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<ClockSample>,
+    /// When its load was, on the clock of rank 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<RankLoad>,
+    /// Its exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<u8>,
+    /// Why it is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+}
+
+/// A target of a rank.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankTarget {
+    /// Its path on that host.
+    pub path: String,
+    /// What it is there: names and values; none where that cannot be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<BTreeMap<String, String>>,
+}
+
+impl RankTarget {
+    /// The identity as one word, as `--destroy HOST:ID` names it.
+    pub fn id(&self) -> Option<String> {
+        let identity = self.identity.as_ref()?;
+        let parts = identity.iter().map(|(name, value)| format!("{name}={value}"));
+        let text = parts.collect::<Vec<_>>().join(",");
+        Some(text.split_whitespace().collect::<Vec<_>>().join("_"))
+    }
+}
+
+/// A rank's clock against that of rank 0, measured by messages there and back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockSample {
+    /// When, on the clock of rank 0, ns.
+    pub at_ns: i64,
+    /// Its clock minus that of rank 0, ns.
+    pub offset_ns: i64,
+    /// How wrong that may be: half of the smallest round trip, ns.
+    pub bound_ns: u64,
+    /// The smallest round trip, ns.
+    pub round_trip_ns: u64,
+}
+
+/// When the load of a rank was, on the clock of rank 0, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankLoad {
+    /// First submit; absent where its I/Os were not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_submit_ns: Option<i64>,
+    /// Begin of the measure phase.
+    pub start_ns: i64,
+    /// Last completion.
+    pub done_ns: i64,
+}
+
+/// The stamp at which all ranks were to begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StartStamp {
+    /// On the clock of rank 0, ns.
+    pub at_ns: i64,
+    /// From the first rank's begin of the load to the last one's, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_ns: Option<u64>,
+}
+
+/// Exact percentiles of one kind of latency over all ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MergedFigures {
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    pub op: OpKind,
+    /// Name of the latency: `service`, `response`.
+    pub kind: String,
+    /// Successes of all ranks.
+    pub count: u64,
+    /// By percentile, as a decimal string, ns.
+    pub percentiles: BTreeMap<String, u64>,
+    /// Bytes that rank 0 sent and received for each other rank.
+    pub moved_bytes: u64,
+}
+
+/// Something that is not the same on all hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostDifference {
+    /// What: `kernel`, `CPU`.
+    pub what: String,
+    /// The values, each with the hosts that have it.
+    pub values: BTreeMap<String, Vec<String>>,
+}
+
+impl ScaleFile {
+    /// The worst bound of all clocks, ns; none where all ranks share one.
+    pub fn worst_bound_ns(&self) -> Option<u64> {
+        self.ranks.iter().flat_map(|rank| &rank.clocks).map(|clock| clock.bound_ns).max()
+    }
+}
+
+impl RankEntry {
+    /// Its run directory, seen from that of the whole run.
+    pub fn path(&self, run: &Path) -> PathBuf {
+        run.join(&self.directory)
+    }
+
+    /// From its clock to that of rank 0.
+    pub fn clock(&self) -> ClockMap {
+        ClockMap::of(&self.clocks)
+    }
+}
+
+/// From one clock to another: an offset, and a line where it was measured twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClockMap {
+    /// On the other clock, where the offset was measured first.
+    at_ns: i64,
+    offset_ns: i64,
+    /// What the offset grows by, ns in 2^32 ns.
+    drift: i64,
+}
+
+impl ClockMap {
+    /// From measurements in their order; one is an offset, none is the same clock.
+    pub fn of(samples: &[ClockSample]) -> ClockMap {
+        let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+            return ClockMap::default();
+        };
+        let grown = i128::from(last.offset_ns) - i128::from(first.offset_ns);
+        // On this clock: stamps of it are moved.
+        let time = i128::from(last.at_ns) - i128::from(first.at_ns) + grown;
+        let drift = (grown << 32).checked_div(time).unwrap_or(0);
+        let at_ns = first.at_ns.saturating_add(first.offset_ns);
+        let drift = i64::try_from(drift).unwrap_or(0);
+        ClockMap { at_ns, offset_ns: first.offset_ns, drift }
+    }
+
+    /// Whether both are the same clock.
+    pub fn is_same(&self) -> bool {
+        *self == ClockMap::default()
+    }
+
+    /// A stamp of this clock on that of rank 0.
+    pub fn to_reference(&self, local_ns: i64) -> i64 {
+        let since = i128::from(local_ns) - i128::from(self.at_ns);
+        let grown = (since * i128::from(self.drift)) >> 32;
+        let offset = i128::from(self.offset_ns) + grown;
+        i64::try_from(i128::from(local_ns) - offset).unwrap_or(local_ns)
+    }
+
+    /// A stamp of the clock of rank 0 on this one.
+    pub fn to_local(&self, reference_ns: i64) -> i64 {
+        let guess = reference_ns.saturating_add(self.offset_ns);
+        // The drift is parts per million: one correction is exact to the nanosecond.
+        guess.saturating_add(reference_ns.saturating_sub(self.to_reference(guess)))
+    }
+
+    /// What the clock gains on that of rank 0, parts per million.
+    pub fn drift_ppm(&self) -> f64 {
+        self.drift as f64 / (1u64 << 32) as f64 * 1e6
+    }
+}

@@ -1,0 +1,293 @@
+//! Steps that every rank takes, or none: each says its part or why it cannot, and one that cannot stops all.
+//! Rank 0 collects, decides and tells; a rank that does not answer in time is named.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use taillight_core::exit::Exit;
+use taillight_core::{Error, ErrorKind, Result};
+
+use crate::group::{Group, Patience};
+
+/// A rank that did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostRank {
+    pub rank: u32,
+    /// In what it was waited for.
+    pub step: String,
+}
+
+/// What all ranks said: at rank 0 of every rank that answered, elsewhere this rank's own.
+pub type Agreed<T> = Vec<(u32, T)>;
+
+/// What a rank says.
+#[derive(Serialize, Deserialize)]
+enum Word<T> {
+    Yes(T),
+    No { exit: u8, text: String, hint: Option<String> },
+}
+
+/// What rank 0 makes of it.
+#[derive(Serialize, Deserialize)]
+enum Verdict {
+    Go,
+    Stop { exit: u8, text: String, hint: Option<String> },
+}
+
+/// The ranks of a run, from this one.
+pub struct Ranks {
+    group: Box<dyn Group>,
+    lost: Vec<LostRank>,
+    /// Rank 0 told all to stop, or was told.
+    stopped: bool,
+}
+
+/// Error kinds travel as the exit codes that they have.
+fn kind(exit: u8) -> ErrorKind {
+    let kinds = [
+        (Exit::Usage, ErrorKind::Usage),
+        (Exit::Refused, ErrorKind::Refused),
+        (Exit::Unavailable, ErrorKind::Unavailable),
+        (Exit::TargetFailed, ErrorKind::Target),
+    ];
+    let found = kinds.into_iter().find(|(known, _)| known.code() == exit);
+    found.map_or(ErrorKind::Internal, |(_, kind)| kind)
+}
+
+/// Which of several refusals counts: the order of docs/exit-codes.md.
+fn order(exit: u8) -> usize {
+    [2, 3, 4, 5, 1].iter().position(|known| *known == exit).unwrap_or(9)
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|e| Error::internal("a message cannot be written").source(e))
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|e| {
+        Error::unavailable("a message of another rank cannot be read")
+            .source(e)
+            .hint("start the same version of taillight-mpi on all hosts")
+    })
+}
+
+impl Ranks {
+    pub fn new(group: Box<dyn Group>) -> Ranks {
+        Ranks { group, lost: Vec::new(), stopped: false }
+    }
+    pub fn rank(&self) -> u32 {
+        self.group.rank()
+    }
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+    pub fn host(&self) -> &str {
+        self.group.host()
+    }
+    /// Whether this is the rank that decides and prints.
+    pub fn is_first(&self) -> bool {
+        self.rank() == 0
+    }
+    /// What connects them, for clocks and merges.
+    pub fn group(&mut self) -> &mut dyn Group {
+        &mut *self.group
+    }
+    /// Ranks that did not answer, so far.
+    pub fn lost(&self) -> &[LostRank] {
+        &self.lost
+    }
+    /// Whether all were told to stop: nobody waits for this rank any more.
+    pub fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Notes that a rank is gone.
+    pub fn lose(&mut self, rank: u32, step: &str) {
+        if self.lost.iter().all(|lost| lost.rank != rank) {
+            self.lost.push(LostRank { rank, step: step.to_owned() });
+        }
+    }
+
+    fn is_lost(&self, rank: u32) -> bool {
+        self.lost.iter().any(|lost| lost.rank == rank)
+    }
+
+    /// What every rank says, at rank 0. A rank that does not answer in time is lost, and not asked again.
+    pub fn collect<T: Serialize + DeserializeOwned>(
+        &mut self,
+        step: &str,
+        mine: T,
+        patience: Patience,
+    ) -> Result<Agreed<T>> {
+        let rank = self.rank();
+        if rank != 0 {
+            self.group.send(0, &json(&mine)?, patience)?;
+            return Ok(vec![(rank, mine)]);
+        }
+        let mut all = vec![(0, mine)];
+        for from in 1..self.size() {
+            if self.is_lost(from) {
+                continue;
+            }
+            match self.group.receive(from, patience)? {
+                Some(bytes) => all.push((from, read(&bytes)?)),
+                None => self.lose(from, step),
+            }
+        }
+        Ok(all)
+    }
+
+    /// What rank 0 says, at every rank. Errors: `Unavailable` where rank 0 does not answer.
+    pub fn tell<T: Serialize + DeserializeOwned>(
+        &mut self,
+        step: &str,
+        mine: Option<&T>,
+        patience: Patience,
+    ) -> Result<Option<T>> {
+        if self.rank() != 0 {
+            let Some(bytes) = self.group.receive(0, patience)? else {
+                self.lose(0, step);
+                return Err(Error::unavailable("rank 0 does not answer")
+                    .with("in", step)
+                    .hint("see what mpirun says of it"));
+            };
+            return read(&bytes).map(Some);
+        }
+        let Some(mine) = mine else { return Ok(None) };
+        let bytes = json(mine)?;
+        for to in 1..self.size() {
+            if !self.is_lost(to) && !self.group.send(to, &bytes, patience)? {
+                self.lose(to, step);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A step that all take or none: every rank says its part, or why it cannot. Errors: at every rank, when one
+    /// cannot or does not answer; at rank 0 with the words of the first by exit code, and how many others said no.
+    pub fn agree<T: Serialize + DeserializeOwned>(
+        &mut self,
+        step: &str,
+        mine: Result<T>,
+        patience: Patience,
+    ) -> Result<Agreed<T>> {
+        let (host, rank) = (self.host().to_owned(), self.rank());
+        let word = match mine {
+            Ok(value) => Word::Yes(value),
+            Err(e) => Word::No {
+                exit: e.exit().code(),
+                text: format!("rank {rank} on {host}: {e}"),
+                hint: e.hint_text().map(str::to_owned),
+            },
+        };
+        let words = self.collect(step, word, patience)?;
+        let verdict = (rank == 0).then(|| self.verdict(step, &words));
+        let told = self.tell(step, verdict.as_ref(), patience)?;
+        match verdict.or(told) {
+            Some(Verdict::Stop { exit, text, hint }) => {
+                self.stopped = true;
+                Err(Error::new(kind(exit), text).hint_some(hint))
+            }
+            _ => Ok(words
+                .into_iter()
+                .filter_map(|(rank, word)| match word {
+                    Word::Yes(value) => Some((rank, value)),
+                    Word::No { .. } => None,
+                })
+                .collect()),
+        }
+    }
+
+    fn verdict<T>(&self, step: &str, words: &Agreed<Word<T>>) -> Verdict {
+        let no = words.iter().filter_map(|(_, word)| match word {
+            Word::No { exit, text, hint } => Some((*exit, text, hint)),
+            Word::Yes(_) => None,
+        });
+        let mut all: Vec<_> = no.collect();
+        all.sort_by_key(|(exit, ..)| order(*exit));
+        if let Some((exit, text, hint)) = all.first() {
+            let others = match all.len() {
+                1 => String::new(),
+                n => format!(" ({} other ranks say no, too)", n - 1),
+            };
+            return Verdict::Stop {
+                exit: *exit,
+                text: format!("{text}{others}"),
+                hint: (*hint).clone(),
+            };
+        }
+        if self.lost.is_empty() {
+            return Verdict::Go;
+        }
+        let who: Vec<String> = self.lost.iter().map(|lost| lost.rank.to_string()).collect();
+        Verdict::Stop {
+            exit: Exit::Unavailable.code(),
+            text: format!("nothing was heard of rank {} in time (in: {step})", who.join(", ")),
+            hint: Some(
+                "see whether its host and process are alive; nothing was measured".to_owned(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LocalGroup;
+    use std::time::Duration;
+
+    fn all<T: Send>(size: u32, each: impl Fn(Ranks) -> T + Sync) -> Vec<T> {
+        let each = &each;
+        std::thread::scope(|scope| {
+            let ranks = LocalGroup::of(size, size).into_iter();
+            let threads: Vec<_> =
+                ranks.map(|rank| scope.spawn(move || each(Ranks::new(Box::new(rank))))).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn one_refusal_stops_every_rank_with_the_first_code_in_order() {
+        let ended = all(4, |mut ranks| {
+            let mine = match ranks.rank() {
+                1 => Err(Error::unavailable("no room")),
+                3 => Err(Error::refused("mounted at /home").hint("choose another")),
+                n => Ok(n),
+            };
+            let e = ranks.agree("targets", mine, Patience::of(Duration::from_secs(5))).unwrap_err();
+            assert!(ranks.stopped());
+            (e.kind(), e.to_string(), e.hint_text().map(str::to_owned))
+        });
+        for (kind, text, hint) in ended {
+            assert_eq!(kind, ErrorKind::Refused);
+            assert!(text.starts_with("rank 3 on h3: mounted at /home"), "{text}");
+            assert!(text.contains("1 other rank"), "{text}");
+            assert_eq!(hint.as_deref(), Some("choose another"));
+        }
+    }
+
+    #[test]
+    fn who_does_not_come_is_named() {
+        let ended = all(3, |mut ranks| {
+            if ranks.rank() == 2 {
+                return None;
+            }
+            let patience = Patience::of(Duration::from_millis(200));
+            let patience =
+                if ranks.rank() == 0 { patience } else { Patience::of(Duration::from_secs(5)) };
+            Some(ranks.agree("targets", Ok(1), patience).unwrap_err().to_string())
+        });
+        for text in ended.into_iter().flatten() {
+            assert!(text.contains("rank 2 in time"), "{text}");
+        }
+    }
+
+    #[test]
+    fn rank_0_has_what_all_say() {
+        let said = all(3, |mut ranks| {
+            let mine = ranks.rank() * 10;
+            ranks.agree("x", Ok(mine), Patience::of(Duration::from_secs(5))).unwrap()
+        });
+        assert_eq!(said[0], [(0, 0), (1, 10), (2, 20)]);
+        assert_eq!(said[2], [(2, 20)]);
+    }
+}

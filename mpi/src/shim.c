@@ -1,0 +1,82 @@
+/* What Taillight asks of MPI, as functions: in mpi.h much of it are macros, which differ from one MPI to another.
+ * No call blocks: Open MPI spins in those that do. All answer 0, or an error code of MPI. */
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG = 4711 };
+
+int tl_init(int *rank, int *size)
+{
+    int provided, there = 0;
+    int wrong = MPI_Initialized(&there);
+    if (!wrong && !there)
+        wrong = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    /* A rank that is gone is an answer, not the end of the others. */
+    if (!wrong)
+        wrong = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (!wrong)
+        wrong = MPI_Comm_rank(MPI_COMM_WORLD, rank);
+    return wrong ? wrong : MPI_Comm_size(MPI_COMM_WORLD, size);
+}
+
+int tl_finalize(void)
+{
+    return MPI_Finalize();
+}
+
+/* Ends all ranks that are still there. */
+void tl_abort(int code)
+{
+    MPI_Abort(MPI_COMM_WORLD, code);
+}
+
+/* Name of the host, at most `room` bytes with the zero. */
+int tl_host(char *name, int room)
+{
+    char all[MPI_MAX_PROCESSOR_NAME + 1];
+    int length = 0, wrong = MPI_Get_processor_name(all, &length);
+    if (wrong)
+        return wrong;
+    all[length] = 0;
+    strncpy(name, all, (size_t)room - 1);
+    name[room - 1] = 0;
+    return 0;
+}
+
+/* Begins to send; `request` is to be asked by tl_sent, and the bytes stay until it says so. */
+int tl_send(const void *bytes, int length, int to, void **request)
+{
+    MPI_Request *made = malloc(sizeof *made);
+    int wrong = made ? MPI_Isend(bytes, length, MPI_BYTE, to, TAG, MPI_COMM_WORLD, made) : MPI_ERR_OTHER;
+    if (wrong)
+        free(made);
+    else
+        *request = made;
+    return wrong;
+}
+
+/* Whether it is sent; then the request is gone. */
+int tl_sent(void *request, int *sent)
+{
+    int wrong = MPI_Test(request, sent, MPI_STATUS_IGNORE);
+    if (wrong || *sent)
+        free(request);
+    return wrong;
+}
+
+/* The length of the next message of a rank; -1 where there is none. */
+int tl_probe(int from, int *length)
+{
+    MPI_Status status;
+    int there = 0, wrong = MPI_Iprobe(from, TAG, MPI_COMM_WORLD, &there, &status);
+    *length = -1;
+    return wrong || !there ? wrong : MPI_Get_count(&status, MPI_BYTE, length);
+}
+
+/* Takes that message: it is there, so that this does not wait for it to begin. */
+int tl_receive(void *bytes, int length, int from)
+{
+    return MPI_Recv(bytes, length, MPI_BYTE, from, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}

@@ -1,0 +1,131 @@
+//! MPI through the shim in `shim.c`, as a [`Group`]. Called by one thread, the one that initialised it
+//! (`MPI_THREAD_FUNNELED`). Nothing blocks in MPI: waiting is sleeping between looks.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use taillight_core::{Error, Result};
+use taillight_scale::{Group, Patience};
+
+unsafe extern "C" {
+    fn tl_init(rank: *mut c_int, size: *mut c_int) -> c_int;
+    fn tl_finalize() -> c_int;
+    fn tl_abort(code: c_int);
+    fn tl_host(name: *mut c_char, room: c_int) -> c_int;
+    fn tl_send(bytes: *const c_void, length: c_int, to: c_int, request: *mut *mut c_void) -> c_int;
+    fn tl_sent(request: *mut c_void, sent: *mut c_int) -> c_int;
+    fn tl_probe(from: c_int, length: *mut c_int) -> c_int;
+    fn tl_receive(bytes: *mut c_void, length: c_int, from: c_int) -> c_int;
+}
+
+/// Length of a host's name at most.
+const NAME: usize = 256;
+
+/// The ranks of an MPI job.
+pub struct MpiGroup {
+    rank: u32,
+    size: u32,
+    host: String,
+}
+
+fn checked(code: c_int, what: &'static str) -> Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(Error::unavailable("MPI answers with an error")
+            .with("call", what)
+            .with("code", code)),
+    }
+}
+
+fn number(n: u32) -> Result<c_int> {
+    c_int::try_from(n).map_err(|_| Error::internal("a number is too large for MPI").with("n", n))
+}
+
+impl MpiGroup {
+    /// Joins the job that `mpirun` started this process for. Errors: `Unavailable` when MPI cannot be initialised.
+    pub fn join() -> Result<MpiGroup> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: both point to integers that outlive the call.
+        checked(unsafe { tl_init(&mut rank, &mut size) }, "MPI_Init_thread")?;
+        let mut name = [0 as c_char; NAME];
+        // SAFETY: the shim writes at most NAME bytes, the last of them zero.
+        checked(unsafe { tl_host(name.as_mut_ptr(), NAME as c_int) }, "MPI_Get_processor_name")?;
+        // SAFETY: the call above has put a zero within the array.
+        let host = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        Ok(MpiGroup { rank: rank.unsigned_abs(), size: size.unsigned_abs(), host })
+    }
+
+    /// Leaves the job; nothing may be sent afterwards.
+    pub fn leave() {
+        // SAFETY: called once, by the thread that joined, after the last message.
+        let _ = unsafe { tl_finalize() };
+    }
+
+    /// Ends the job for all ranks.
+    pub fn abort(code: u8) {
+        // SAFETY: takes a number, and does not come back where MPI works.
+        unsafe { tl_abort(c_int::from(code)) };
+    }
+}
+
+impl Group for MpiGroup {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn send(&mut self, to: u32, bytes: &[u8], patience: Patience) -> Result<bool> {
+        let length = u32::try_from(bytes.len()).ok().and_then(|n| number(n).ok());
+        let length = length.ok_or_else(|| Error::internal("a message is too long for MPI"))?;
+        let copy: Box<[u8]> = bytes.into();
+        let mut request = std::ptr::null_mut();
+        // SAFETY: `copy` is not moved or freed before MPI says that it has sent it, or it is leaked below.
+        let begun = unsafe { tl_send(copy.as_ptr().cast(), length, number(to)?, &mut request) };
+        checked(begun, "MPI_Isend")?;
+        loop {
+            let mut sent = 0;
+            // SAFETY: the request is the one made above, and is not used after it was answered with 1.
+            let code = unsafe { tl_sent(request, &mut sent) };
+            if code != 0 {
+                // MPI may still read it.
+                Box::leak(copy);
+                return Ok(false);
+            }
+            if sent != 0 {
+                return Ok(true);
+            }
+            if !patience.look_again() {
+                Box::leak(copy);
+                return Ok(false);
+            }
+        }
+    }
+
+    fn receive(&mut self, from: u32, patience: Patience) -> Result<Option<Vec<u8>>> {
+        let from = number(from)?;
+        loop {
+            let mut length = -1;
+            // SAFETY: `length` outlives the call.
+            let code = unsafe { tl_probe(from, &mut length) };
+            if code != 0 {
+                return Ok(None);
+            }
+            if let Ok(length) = usize::try_from(length) {
+                let mut bytes = vec![0u8; length];
+                let room = number(length as u32)?;
+                // SAFETY: the probe said that a message of this length is there, and this is the only receiver.
+                let code = unsafe { tl_receive(bytes.as_mut_ptr().cast(), room, from) };
+                return Ok((code == 0).then_some(bytes));
+            }
+            if !patience.look_again() {
+                return Ok(None);
+            }
+        }
+    }
+}

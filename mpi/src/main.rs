@@ -4,15 +4,15 @@
 mod sys;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use sys::MpiGroup;
-use taillight_cli::GroupOf;
+use taillight_cli::Launcher;
 
 fn main() -> ExitCode {
-    let group: GroupOf = Box::new(|| Ok(Box::new(MpiGroup::join()?)));
-    taillight_cli::main_with(Some(taillight_cli::Launcher {
-        join: group,
+    taillight_cli::main_with(Some(Launcher {
+        join: Box::new(|| Ok(Box::new(MpiGroup::join()?))),
         leave: Box::new(MpiGroup::leave),
-        abort: Box::new(MpiGroup::abort),
+        abort: Arc::new(MpiGroup::abort),
     }))
 }

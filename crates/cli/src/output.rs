@@ -23,6 +23,8 @@ pub struct Voice {
     pub verbose: bool,
     /// Standard output is for a program, which reads this form.
     pub json: Option<JsonForm>,
+    /// Nothing is said at all: another rank speaks.
+    pub silent: bool,
 }
 
 static VOICE: OnceLock<Voice> = OnceLock::new();
@@ -40,7 +42,7 @@ pub fn voice() -> Voice {
 /// Whether standard error is a terminal that can redraw a line.
 pub fn redraws() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !dumb && io::stderr().is_terminal()
+    !dumb && !voice().silent && io::stderr().is_terminal()
 }
 
 /// Columns for text: the terminal's, or what COLUMNS says, 80 at most.
@@ -67,6 +69,9 @@ pub fn json(value: &impl Serialize) -> Result<()> {
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<()> {
+    if voice().silent {
+        return Ok(());
+    }
     restore();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
@@ -79,7 +84,10 @@ fn write(out: &mut impl Write, text: &str) -> Result<()> {
 /// Writes lines of the result of something that went on; whether anyone reads them does not matter.
 /// They may have colours.
 pub fn result(text: &str) {
-    let Voice { quiet, json, .. } = voice();
+    let Voice { quiet, json, silent, .. } = voice();
+    if silent {
+        return;
+    }
     restore();
     if json.is_none() {
         let mut out = io::stdout().lock();
@@ -119,6 +127,9 @@ pub fn note(text: &str) {
 
 /// Writes to standard error what nobody may miss.
 pub fn problem(text: &str) {
+    if voice().silent {
+        return;
+    }
     restore();
     let mut err = io::stderr();
     // A program reads whole lines, and a command is copied as one.

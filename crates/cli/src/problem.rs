@@ -25,6 +25,7 @@ pub fn command_line(e: &mut clap::Error) -> Exit {
             output::problem(&lines.collect::<Vec<_>>().join("\n"));
         }
         // Nothing to do when nobody reads it.
+        false if output::voice().silent => {}
         false => drop(e.print()),
     }
     if let Some(hint) = instead(e) {

@@ -5,6 +5,7 @@ mod sys;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
@@ -53,6 +54,14 @@ pub trait Wanted {
     fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool;
 }
 
+/// Processes of the same run, whose open files are no reason to refuse a target.
+static PEERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// Names the processes of this host that share the run.
+pub fn set_peers(peers: Vec<u32>) {
+    *PEERS.lock().unwrap_or_else(PoisonError::into_inner) = peers;
+}
+
 /// Another process that has what is wanted open or mapped for writing: its name and id. None when there
 /// is none that this user can see.
 pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
@@ -61,10 +70,12 @@ pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
     let own = own.and_then(|own| own.into_os_string().into_string().ok());
     let id = std::process::id().to_string();
     let own = own.unwrap_or_else(|| id.clone());
+    let peers = PEERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let peer = |process: &str| process.parse().is_ok_and(|pid| peers.contains(&pid));
     let process = processes(sys).into_iter().find(|process| {
         let dir = sys.path(&format!("/proc/{process}"));
         // Numbers of another namespace mean other processes to the kernel.
-        *process != own && (opens(&dir, own == id, wanted) || maps(&dir, wanted))
+        *process != own && !peer(process) && (opens(&dir, own == id, wanted) || maps(&dir, wanted))
     })?;
     let name = sys.text(&format!("/proc/{process}/comm")).unwrap_or_default();
     Some(format!("{name} (process {process})"))

@@ -229,6 +229,7 @@ fn qos() -> Qos {
         time_share: Some(0.0),
         requests: None,
         cause: None,
+        hosts: None,
     }
 }
 

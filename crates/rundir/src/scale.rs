@@ -222,3 +222,82 @@ impl ClockMap {
         self.drift as f64 / (1u64 << 32) as f64 * 1e6
     }
 }
+
+/// What a summary says of the hosts of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostsSummary {
+    /// The answer in sentences, the most important first.
+    pub findings: Vec<String>,
+    /// Each host, in order of its first rank.
+    pub hosts: Vec<HostFigures>,
+    /// Each rank whose results are there.
+    pub ranks: Vec<HostFigures>,
+    /// Most work of a rank over the mean of all, minus 1.
+    pub imbalance: Option<f64>,
+    /// From the first rank's begin of the load to the last one's, ns.
+    pub start_spread_ns: Option<u64>,
+    /// From the first rank's last completion to the last one's, ns.
+    pub done_spread_ns: Option<u64>,
+    /// The worst bound of a clock against that of rank 0, ns; absent where all share one.
+    pub clock_bound_ns: Option<u64>,
+    /// Stalls, the longest first: moments in which I/Os of a host, or of several, took far longer than usual.
+    pub stalls: Vec<HostStall>,
+}
+
+/// Figures of the I/Os of a host or rank. Latencies are of the kind that the report leads with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostFigures {
+    pub host: String,
+    /// Its ranks.
+    pub ranks: Vec<u32>,
+    /// I/Os, failed ones included.
+    pub count: u64,
+    pub errors: u64,
+    pub iops: f64,
+    pub bytes_per_s: f64,
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    /// Bounds of the 99 % with 95 % confidence.
+    pub p99_lo_ns: Option<u64>,
+    pub p99_hi_ns: Option<u64>,
+    pub p999_ns: Option<u64>,
+    pub max_ns: Option<u64>,
+    /// Its CPUs' share that the load took, 0 to 1.
+    pub cpu: Option<f64>,
+    /// Most operations that were due and not yet sent.
+    pub backlog_max: Option<u64>,
+    /// From the start of the measure phase to its last completion, ns.
+    pub done_ns: Option<u64>,
+    /// Its 99 % against that of the others; absent for ranks, and with one host.
+    pub against_others: Option<AgainstOthers>,
+    /// I/Os a second in each of `strip_ns`, from the start on.
+    pub strip: Vec<f64>,
+    pub strip_ns: u64,
+}
+
+/// The 99 % of a host over that of all others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgainstOthers {
+    pub ratio: f64,
+    /// Bounds with 95 % confidence.
+    pub lo: f64,
+    pub hi: f64,
+    /// P-value, adjusted for the number of hosts (Holm).
+    pub p: f64,
+    /// Slower, and no chance: p below 0.05 and the interval above 1.
+    pub slower: bool,
+}
+
+/// A moment in which I/Os took far longer than usual.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostStall {
+    /// Begin, on the clock of rank 0, ns.
+    pub start_ns: i64,
+    pub length_ns: u64,
+    /// Hosts whose I/Os were slow then.
+    pub hosts: Vec<String>,
+    /// I/Os.
+    pub ios: u64,
+    /// All hosts, of several.
+    pub shared: bool,
+}

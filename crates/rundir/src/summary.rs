@@ -11,6 +11,7 @@ use crate::host::HostInfo;
 use crate::latency::Latency;
 use crate::manifest::{EndToEndInfo, Losses, Overhead, RunStatus};
 use crate::origin::RunOrigin;
+use crate::scale::HostsSummary;
 use crate::verify::VerifyReport;
 
 pub use crate::phase_totals::{DrainTotals, PhaseTotals};
@@ -91,6 +92,9 @@ pub struct Summary {
     /// What a bus analyser saw; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus: Option<BusInfo>,
+    /// Each host and rank, of a run over several; absent of one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<HostsSummary>,
     /// Files of the run directory.
     pub files: Vec<FileEntry>,
 }

@@ -144,6 +144,14 @@ pub struct VerifyCounts {
 }
 
 impl VerifyCounts {
+    /// Adds those of another rank.
+    pub fn add(&mut self, other: &VerifyCounts) {
+        let mut other = *other;
+        for kind in Wrong::ALL {
+            *self.get_mut(kind) += *other.get_mut(kind);
+        }
+    }
+
     /// The count of a kind.
     pub fn get_mut(&mut self, kind: Wrong) -> &mut u64 {
         match kind {

@@ -31,6 +31,7 @@ pub fn create(
     job: Option<&JobSource>,
     destroy: &[String],
     environment: &serde_json::Map<String, serde_json::Value>,
+    origin: RunOrigin,
 ) -> Result<NewRun> {
     let clock = clock_info(plan)?;
     let stamp = utc(clock.realtime_ns);
@@ -56,7 +57,7 @@ pub fn create(
         schema: SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").to_owned(),
         run_id: run_id.clone(),
-        origin: RunOrigin::Measured,
+        origin,
         status: RunStatus::Running,
         plan: plan.clone(),
         command: command_line(words()),
@@ -235,6 +236,7 @@ pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
     let mut plan = plan.clone();
     // The directory is taken now; a repetition gets its own.
     plan.run.output = None;
+    plan.ranks = None;
     let mut text = plan_text(&plan)?;
     if let Some(job) = job {
         text.push_str(&format!("\n# The job file as it was given ({}):\n#\n", job.name));

@@ -72,6 +72,10 @@ pub fn run_method(
 
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
+        if crate::ranks::several() {
+            return Err(Error::usage("this series keeps its target open from run to run, which several ranks cannot")
+                .hint("run it with `taillight` on one host, or its points by `taillight-mpi run`"));
+        }
         if !plan.targets.is_empty() {
             return Err(Error::usage("a series that shares its target has one")
                 .hint("use one target, or one series for each"));
@@ -107,6 +111,7 @@ impl Host for RunHost<'_> {
             rest: self.rest,
             // A round is shown by the report of its series; `taillight report` makes its own.
             pages: !(point.quiet && point.plan.capture.mode == CaptureMode::Off),
+            rank: None,
         };
         match target {
             Some(target) => run_on_target(&request, |_, _| Ok((target, 0))),

@@ -112,6 +112,7 @@ fn run_jobs(
                 quiet: false,
                 rest: None,
                 pages: true,
+                rank: None,
             };
             let outcome = run_plan(&request, resumed)?;
             let exit = match outcome.path.as_deref().filter(|_| output::voice().json.is_some()) {

@@ -60,6 +60,11 @@ pub fn job(args: &RunArgs, source: Option<&JobSource>) -> Result<Job> {
     Ok(job)
 }
 
+/// The plan that another rank wrote as a job file. Errors: as [`resolve`].
+pub fn plan_of_text(text: &str) -> Result<Plan> {
+    resolve(&Job::from_values(text, "the plan of rank 0")?)
+}
+
 /// The resolved plan of a job that has its flags already. Errors: as [`plan`].
 pub fn plan_of(mut job: Job, args: &RunArgs, seed: Option<u64>) -> Result<Plan> {
     if let Some(seed) = seed.filter(|_| !job.has("run.seed")) {

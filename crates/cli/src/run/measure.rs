@@ -7,7 +7,7 @@ use std::time::Duration;
 use taillight_core::plan::{Plan, TargetPlan, TraceMode, TracingBackendChoice};
 use taillight_core::probe::Probes;
 use taillight_core::progress::Progress;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Result, Stamp};
 use taillight_driver::Target;
 use taillight_engine::run::run_probed;
 use taillight_engine::{EngineOutcome, EngineRequest, IntervalView, Observer};
@@ -23,9 +23,10 @@ use taillight_trace::host::{HostWatch, Sampler};
 use taillight_trace::nvme::Drives;
 use taillight_trace::tracing::{self, TraceWatch, Tracer, TracingRequest, WithProbes};
 
+use super::RunRequest;
 use super::directory::NewRun;
 use super::live::Live;
-use super::signals::Signals;
+use super::ranked::RankSeat;
 use crate::output;
 
 /// What a run left behind.
@@ -46,20 +47,21 @@ pub struct Measured {
 /// Makes the load and records it. Errors: when nothing could be measured; a target that fails later
 /// is part of the outcome.
 pub fn run(
-    plan: &Plan,
+    asked: &RunRequest<'_>,
     (target, loaded): (Box<dyn Target>, u64),
     run: &NewRun,
-    signals: &Signals,
     live: &mut Live,
     sys: &Sys,
 ) -> Result<Measured> {
+    let RunRequest { plan, signals, .. } = *asked;
     let feed = live.feed();
     let path = plan.target.path.as_deref().and_then(block::local);
     let beside = target.beside();
     let places = path.into_iter().map(Path::to_owned).chain(beside.iter().cloned());
     let places: Vec<PathBuf> = places.collect();
     let mut rows = RowCounting { plan, counter: None };
-    let mut observers: [&mut dyn Observer; 2] = [live, &mut rows];
+    let mut together = StartTogether { seat: asked.rank, is_virtual: run.clock.source == "virtual" };
+    let mut observers: [&mut dyn Observer; 3] = [live, &mut rows, &mut together];
     let request = EngineRequest {
         plan,
         rundir: &run.dir,
@@ -109,6 +111,21 @@ impl WithProbes for ProbedRun<'_> {
 
     fn run<P: Probes>(self, probes: Arc<P>) -> Result<EngineOutcome> {
         run_probed(self.target, self.request, probes)
+    }
+}
+
+/// Begins the load together with other ranks.
+struct StartTogether<'a> {
+    seat: Option<&'a RankSeat>,
+    is_virtual: bool,
+}
+
+impl Observer for StartTogether<'_> {
+    fn phase(&mut self, _: &str) {}
+    fn interval(&mut self, _: &IntervalView) {}
+    fn progress(&mut self, _: Progress<'_>) {}
+    fn ready(&mut self) -> Result<Option<Stamp>> {
+        self.seat.map_or(Ok(None), |seat| seat.start(self.is_virtual).map(Some))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Order matters: nothing is touched before the plan is sound, nothing is measured before the
 //! target is open, and what was measured is kept whatever happens afterwards.
 
+mod confirmation;
 pub mod directory;
 mod host;
 mod imported;
@@ -10,6 +11,8 @@ mod job;
 mod live;
 mod measure;
 mod numbers;
+mod ranked;
+mod ranked_end;
 mod served;
 mod signals;
 mod sweep;
@@ -23,6 +26,7 @@ use std::time::Duration;
 use taillight_core::capability::TargetKind;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
+use taillight_core::progress::Progress;
 use taillight_core::units::readable::in_line;
 use taillight_core::{Error, OpKind, Result, StopFlag};
 use taillight_driver::identity::contents;
@@ -36,6 +40,7 @@ use taillight_live::{LiveEnd, LiveFeed, PlaceInSeries, RunFacts};
 use taillight_machine::{Sys, block};
 use taillight_report::format::{bytes, count};
 use taillight_report::table;
+use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::series::{ConfirmedTarget, SeriesFile};
 use taillight_rundir::{Summary, names};
 use taillight_suite::host::{JobSource, RunOutcome};
@@ -53,6 +58,7 @@ use targets::TargetsRequest;
 pub use host::{RunHost, run_method};
 pub use job::{ceiling_parts, command_line, driver_of, plan_of, read, resolve};
 pub use live::Live;
+pub use ranked::follow;
 pub use served::{LiveArgs, LiveViews};
 pub use signals::Signals;
 pub use sweep::{SeriesPlace, run_planned, run_prepared};
@@ -104,6 +110,7 @@ fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         quiet: false,
         rest: None,
         pages: true,
+        rank: None,
     };
     let outcome = run_plan(&request, resumed);
     views.finish(&signals);
@@ -164,6 +171,8 @@ struct RunRequest<'a> {
     pub rest: Option<Duration>,
     /// Whether its directory gets a report for people.
     pub pages: bool,
+    /// This process as one of several ranks.
+    pub rank: Option<&'a ranked::RankSeat>,
 }
 
 /// Runs a plan for its figures alone; none when a signal ended it. Errors: as [`main`].
@@ -180,6 +189,7 @@ pub fn figures_of(plan: &Plan, signals: &Signals) -> Result<Option<Summary>> {
         quiet: true,
         rest: None,
         pages: false,
+        rank: None,
     };
     Ok(run_single(&request)?.summary.filter(|_| signals.exit().is_none()))
 }
@@ -221,6 +231,9 @@ fn check_named_files(plan: &Plan) -> Result<()> {
 }
 
 fn run_single(request: &RunRequest<'_>) -> Result<RunOutcome> {
+    if crate::ranks::several() {
+        return ranked::run(request);
+    }
     run_on_target(request, |run, live| open(request, run, live))
 }
 
@@ -240,7 +253,7 @@ fn run_on_target(
     // Nothing is laid out or loaded for a run that cannot be traced as it asks.
     tracing::require_backend(plan, &sys)?;
     let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(block::local));
-    let run = directory::create(plan, job, destroy, environment.map())?;
+    let run = directory::create(plan, job, destroy, environment.map(), RunOrigin::Measured)?;
     let _named = signals.in_run(run.dir.path());
     let feed = feed(request, &run);
     let mut live = Live::new(plan, quiet, feed.clone(), request.live.screen).before(request.rest);
@@ -256,7 +269,7 @@ fn run_on_target(
         output::line(&table::wrap(&about, table::width()).join("\n"));
     }
     signals.measuring();
-    let measured = measure::run(plan, target, &run, signals, &mut live, &sys);
+    let measured = measure::run(request, target, &run, &mut live, &sys);
     live.end();
     let mut measured = match measured {
         Ok(measured) => measured,
@@ -312,16 +325,20 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
         say_replay(plan);
     }
     let targets = TargetsRequest { plan, run_id: &run.run_id, destroy: request.destroy, stop };
-    if !request.destroy.is_empty() && request.place.is_none() {
+    if !request.destroy.is_empty() && request.place.is_none() && request.rank.is_none() {
         TargetsRequest { run_id: "", ..targets }.check()?;
         say_lost(plan);
     }
     let names = request.confirmed.iter().map(|was| &was.name);
     check_targets(request.confirmed, &host::identified(names))?;
-    let target = targets.open(&mut |p| {
+    let mut step = |p: Progress<'_>| {
         live.step(p);
         !stop.stopped()
-    })?;
+    };
+    let target = match request.rank {
+        None => targets.open(&mut step)?,
+        Some(seat) => seat.open(targets, &mut step)?,
+    };
     target.notes().iter().for_each(|note| output::note(note));
     let can = bind(&plan.target)?.capabilities();
     let id = &run.run_id;
@@ -333,6 +350,10 @@ fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<
         !stop.stopped()
     });
     live.end();
+    let loaded = match request.rank {
+        None => loaded,
+        Some(seat) => seat.prepared(loaded),
+    };
     match loaded {
         Ok(loaded) => Ok((target, loaded)),
         Err(e) => {

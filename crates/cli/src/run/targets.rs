@@ -51,6 +51,10 @@ fn of_target(e: Error, name: Option<&str>) -> Error {
 
 /// Whether each of several confirmations names a target of these plans. Errors: `Usage`.
 pub fn check_named<'a>(destroy: &[String], plans: impl Iterator<Item = &'a Plan>) -> Result<()> {
+    // Ranks confirm identities, which each of them looks at.
+    if crate::ranks::several() {
+        return Ok(());
+    }
     let paths = plans.flat_map(|plan| plan.all_targets().filter_map(|(_, t)| t.path.as_deref()));
     let paths: Vec<&str> = paths.collect();
     let unknown = |name: &&String| !paths.iter().any(|path| is_path(name, path));

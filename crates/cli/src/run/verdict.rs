@@ -92,6 +92,9 @@ pub fn conclude(
     // The run is over and kept: a report that cannot be made must not hide how it ended.
     let (summary, problem) = match report::of_run(run.dir.path(), counted, request.pages) {
         Ok(report) => {
+            if let Some(seat) = request.rank {
+                seat.keep(&report);
+            }
             if !request.quiet {
                 output::result(&format!("\n{}", report.text.trim_end()));
             }

@@ -12,6 +12,7 @@ use taillight_rundir::{Manifest, RunStatus};
 use super::group::IoGroup;
 use super::host::HostTrack;
 use super::latency::Origin;
+use super::ranks::RanksAnalysis;
 use super::requests::RequestGroup;
 use super::store::StoreTrack;
 
@@ -51,6 +52,8 @@ pub struct Analysis {
     pub files: Vec<FileEntry>,
     /// The job file as given.
     pub job: Option<String>,
+    /// The ranks that it was put together from; none of a run of one process.
+    pub ranks: Option<RanksAnalysis>,
 }
 
 impl Analysis {

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use taillight_core::plan::Plan;
 use taillight_core::progress::{OnProgress, Progress};
-use taillight_core::{Error, ErrorKind, OpKind, Result};
+use taillight_core::{Error, ErrorKind, OpKind, Result, Stamp};
 use taillight_rundir::ios::{ColumnSet, IosFile, Row, RowBatch};
 use taillight_rundir::manifest::PhaseInfo;
+use taillight_rundir::scale::ClockMap;
 use taillight_stats::TimeWindow;
 
 use super::group::{IoGroup, IoGroupCounter};
@@ -29,6 +30,10 @@ pub struct CountingBasis {
     pub end_ns: i64,
     /// The sizes of requests that ceilings ask about, each once.
     pub fanouts: Vec<u32>,
+    /// From the clock of the rows to that of the figures.
+    pub clock: ClockMap,
+    /// Added to the numbers of workers, so that those of several ranks are told apart.
+    pub first_worker: u16,
 }
 
 impl CountingBasis {
@@ -42,7 +47,33 @@ impl CountingBasis {
         let drained = counted.filter_map(|p| p.end_ns).max().unwrap_or(i64::MIN);
         let measure = phases.iter().find(|p| p.name == "measure");
         let end_ns = measure.and_then(|p| p.end_ns).unwrap_or(i64::MAX);
-        CountingBasis { window: TimeWindow::new(start, end.max(drained)), end_ns, fanouts }
+        CountingBasis {
+            window: TimeWindow::new(start, end.max(drained)),
+            end_ns,
+            fanouts,
+            ..CountingBasis::default()
+        }
+    }
+
+    /// Of a rank, whose figures are to be put together with those of others.
+    pub fn of_rank(&mut self, window: Option<(i64, i64)>, clock: ClockMap, first_worker: u16) {
+        if let Some((start, end)) = window {
+            self.window = TimeWindow::new(start, end);
+        }
+        (self.clock, self.first_worker) = (clock, first_worker);
+    }
+
+    /// A row as the figures have it.
+    fn moved(&self, row: &Row) -> Row {
+        let mut row = *row;
+        let at = |stamp: Stamp| Stamp(self.clock.to_reference(stamp.0));
+        row.worker = row.worker.wrapping_add(self.first_worker);
+        row.record.submit = at(row.record.submit);
+        row.record.complete = at(row.record.complete);
+        row.record.issued = row.record.issued.map(at);
+        row.record.intended = row.record.intended.map(at);
+        row.record.origin = row.record.origin.map(at);
+        row
     }
 }
 
@@ -140,10 +171,15 @@ impl CaptureCounter {
     pub fn rows(&mut self, batch: &RowBatch) {
         let wanted: Vec<bool> = batch.phase_names.iter().map(|name| counts(name)).collect();
         let mut looked = 0;
+        let basis = self.captured.basis.clone();
+        let moves = !basis.clock.is_same() || basis.first_worker > 0;
         batch.blocks(|from, rows| {
             for (row, i) in rows.iter().zip(from..) {
                 if wanted[batch.phase(i)] {
-                    self.row(row);
+                    match moves {
+                        false => self.row(row),
+                        true => self.row(&basis.moved(row)),
+                    }
                 }
             }
             if from >= looked + LOOK_ROWS {

@@ -22,9 +22,13 @@ type Values = BTreeMap<u64, u64>;
 /// All histograms of one workload and operation, by kind.
 type HistogramSums = BTreeMap<LatencyKind, (Values, TimeGrid)>;
 
-/// Groups from histograms and interval counts.
-pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoGroup>> {
-    let manifest = dir.manifest();
+/// Groups from histograms and interval counts; `manifest` is that of `dir`, on the clock that is wanted.
+pub fn read(
+    dir: &RunDir,
+    manifest: &Manifest,
+    start_ns: i64,
+    rows: &[IntervalRow],
+) -> Result<Vec<IoGroup>> {
     let mut sums: BTreeMap<(u16, OpKind), HistogramSums> = BTreeMap::new();
     if let Some(path) = dir.existing(names::HISTOGRAMS) {
         let listed = list_histograms(&path, &manifest.clock)?;

@@ -8,6 +8,8 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{ErrorKind, Result};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::ios::IosFile;
+use taillight_rundir::origin::RunOrigin;
+use taillight_rundir::scale::ClockMap;
 use taillight_rundir::store::read_store;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
@@ -19,7 +21,7 @@ use super::histograms::{self, STATUS_UNKNOWN, is_load};
 use super::host;
 use super::latency::Origin;
 use super::store::{self, StoreTrack};
-use super::{capture, damage, imported};
+use super::{capture, damage, imported, ranks};
 
 /// Reads a run directory; `counted` is what its rows gave while they were written, where somebody
 /// counted them. Errors: `Corrupt` when nothing in it can be read; a single damaged file becomes a
@@ -29,17 +31,47 @@ pub fn analyse(
     counted: Option<CapturedIos>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Analysis> {
-    let manifest = dir.manifest().clone();
+    match dir.manifest().origin {
+        RunOrigin::Merged { .. } => ranks::analyse(dir, progress),
+        _ => analyse_one(dir, None, counted, progress),
+    }
+}
+
+/// How a rank stands among others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OneRank {
+    /// From its clock to that of all.
+    pub clock: ClockMap,
+    /// The time of all ranks, on that clock.
+    pub window: Option<(i64, i64)>,
+    /// The number of its first worker among those of all.
+    pub first_worker: u16,
+}
+
+/// Reads the directory of one process, which may be a rank: then all stamps are on the clock of rank 0.
+pub(super) fn analyse_one(
+    dir: &RunDir,
+    rank: Option<OneRank>,
+    counted: Option<CapturedIos>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Analysis> {
+    let clock = rank.map_or_else(ClockMap::default, |rank| rank.clock);
+    let mut manifest = dir.manifest().clone();
+    move_clock(&mut manifest, &clock);
     let mut troubles = Vec::new();
     let damaged = damage::check(dir, &mut troubles)?;
-    let (intervals, all_intervals) =
+    let (mut intervals, all_intervals) =
         or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
+    intervals.iter_mut().for_each(|row| row.start_ns = clock.to_reference(row.start_ns));
     let verify = or_trouble(dir.read(), "verify_unreadable", &mut troubles)?;
     let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
-    let span = span(dir, &manifest, &intervals, &mut troubles)?;
+    let span = span(dir, &manifest, &intervals, &clock, &mut troubles)?;
     let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
         Some(path) => {
-            let basis = CountingBasis::new(&manifest.plan, &manifest.phases, span);
+            let mut basis = CountingBasis::new(&manifest.plan, &manifest.phases, span);
+            if let Some(OneRank { window, first_worker, .. }) = rank {
+                basis.of_rank(window, clock, first_worker);
+            }
             let read = captured(&path, basis, counted, progress);
             or_trouble(read, "capture_unreadable", &mut troubles)?
         }
@@ -70,7 +102,7 @@ pub fn analyse(
     } else if whole || only {
         (captured.groups, captured.requests, Origin::CAPTURE)
     } else {
-        let from_log = histograms::read(dir, span.0, &intervals);
+        let from_log = histograms::read(dir, &manifest, span.0, &intervals);
         let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
         outliers_only = adopt(&mut groups, captured.groups);
         troubles.extend(outliers_only.then(only_outliers));
@@ -81,7 +113,11 @@ pub fn analyse(
     let interval_rows = (!intervals.is_empty()).then_some(all_intervals as u64);
     let files = files(dir, captured.rows, interval_rows)?;
     let until = last.max(span.1);
-    let machine = machine(dir, (span.0, until), &mut troubles)?;
+    // A rank's machine is shown by its own report.
+    let machine = match rank {
+        None => machine(dir, (span.0, until), &mut troubles)?,
+        Some(_) => MachineData::default(),
+    };
     Ok(Analysis {
         status: dir.status(),
         manifest,
@@ -100,7 +136,23 @@ pub fn analyse(
         verify,
         files,
         job,
+        ranks: None,
     })
+}
+
+/// Stamps of a manifest on another clock.
+fn move_clock(manifest: &mut Manifest, clock: &ClockMap) {
+    if clock.is_same() {
+        return;
+    }
+    manifest.clock.monotonic_ns = clock.to_reference(manifest.clock.monotonic_ns);
+    for phase in &mut manifest.phases {
+        phase.start_ns = clock.to_reference(phase.start_ns);
+        phase.end_ns = phase.end_ns.map(|end| clock.to_reference(end));
+    }
+    if let Some(degraded) = &mut manifest.capture.degraded {
+        degraded.at_ns = clock.to_reference(degraded.at_ns);
+    }
 }
 
 /// What `ios.parquet` holds: as counted already, where that was done for this file and by the same
@@ -191,6 +243,7 @@ fn span(
     dir: &RunDir,
     manifest: &Manifest,
     intervals: &[IntervalRow],
+    clock: &ClockMap,
     troubles: &mut Vec<ReadProblem>,
 ) -> Result<(i64, i64)> {
     if let Some(span) = capture::measured(&manifest.phases) {
@@ -203,6 +256,7 @@ fn span(
         Some(path) => or_trouble(capture::span(&path), "capture_unreadable", troubles)?,
         None => None,
     };
+    let from_ios = from_ios.map(|(a, b)| (clock.to_reference(a), clock.to_reference(b)));
     let starts = [measure.map(|p| p.start_ns), from, from_ios.map(|s| s.0)];
     let start = starts.into_iter().flatten().min().unwrap_or(manifest.clock.monotonic_ns);
     let ends = [to, from_ios.map(|s| s.1)];

@@ -17,7 +17,7 @@ use output::OutputPlace;
 pub use output::{at_home, check_output};
 
 use crate::analyse::damage::damaged;
-use crate::analyse::{Analysis, CapturedIos, analyse};
+use crate::analyse::{Analysis, CapturedIos, IoGroup, analyse};
 use crate::attribution::{Explanation, explain};
 use crate::model::labels;
 use crate::model::shared::about_all;
@@ -86,6 +86,8 @@ pub struct MadeReport {
     pub unexplained: Vec<Option<Error>>,
     /// Of a comparison, what only the I/Os of its runs tell.
     pub sides: Option<SideDetails>,
+    /// Of one run, its I/Os by workload and operation: what it merges with those of other ranks.
+    pub groups: Vec<IoGroup>,
 }
 
 /// Reads run directories and (re)writes `summary.json` in each, and the renderings. With several
@@ -168,6 +170,10 @@ pub fn make_counted<'a>(
             })
             .collect(),
         explanations: runs.iter().map(|r| r.explanation.clone()).collect(),
+        groups: match runs.as_slice() {
+            [run] => run.analysis.groups.clone(),
+            _ => Vec::new(),
+        },
         summaries: runs.into_iter().map(|r| r.summary).collect(),
         html,
         unexplained,

@@ -3,6 +3,7 @@
 mod ceilings;
 mod changes;
 mod drives;
+mod hosts;
 mod imported;
 mod unmeasured;
 
@@ -71,6 +72,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         overhead: analysis.manifest.overhead.clone(),
         store: store::summary(&analysis.store),
         cause: None,
+        hosts: hosts::hosts(analysis),
         host: host::summary(analysis.manifest.host.as_ref(), &analysis.machine.host),
         drives: drives::drives(&analysis.machine.nvme, &above),
         bus: analysis.machine.bus.clone(),

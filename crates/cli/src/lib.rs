@@ -1,0 +1,142 @@
+//! The command `taillight`, alone or as one of several ranks: the only crate that prints.
+//!
+//! This file is the table of contents: parse, dispatch, turn an error into text and exit code. The processes are
+//! started by `main.rs`, and by the crate `taillight-mpi`.
+
+mod ab;
+mod args;
+mod compare;
+mod doctor;
+mod drive;
+mod drivers;
+mod export;
+mod foreign;
+mod history;
+mod import;
+mod import_run;
+mod leftover;
+mod limits;
+mod outcome;
+mod output;
+mod plugin_check;
+mod problem;
+mod progress;
+mod ranks;
+mod registry;
+mod report;
+mod run;
+mod schema;
+mod search;
+mod selftest;
+mod shell;
+mod suite;
+mod trace;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
+
+use args::{Cli, Command, JsonForm, VoiceArgs};
+use leftover::LeftoverWords;
+use output::Voice;
+
+pub use ranks::Launcher;
+
+/// The whole command; with a launcher as one of several ranks.
+pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
+    let abort = launcher.as_ref().map(|launcher| launcher.abort.clone());
+    // None: it panicked.
+    let exit = match limits::within(move || command(launcher)) {
+        Ok(Some(exit)) => exit,
+        Ok(None) => {
+            // The others would wait for it.
+            abort.into_iter().for_each(|abort| abort(Exit::Internal.code()));
+            Exit::Internal
+        }
+        Err(e) => problem::show(&e),
+    };
+    ExitCode::from(exit.code())
+}
+
+/// Runs the command line, among ranks where there are any.
+fn command(launcher: Option<Launcher>) -> Exit {
+    match launcher {
+        None => understood().map_or_else(|exit| exit, |(cli, notes)| obey(cli, &notes)),
+        Some(launcher) => ranks::command(launcher),
+    }
+}
+
+/// The command line of this process, and what is to be said of it. Errors: the exit code, after the words.
+fn understood() -> Result<(Cli, Vec<String>), Exit> {
+    let mut definition = Cli::command();
+    definition.build();
+    let words: Vec<_> = std::env::args_os().collect();
+    args::check(&words, &definition).map_err(|e| problem::show(&e))?;
+    let found = args::understood(words, &definition).map_err(|e| problem::show(&e));
+    let (words, notes) = found?;
+    let words = args::joined(words, &definition);
+    let cli = Cli::try_parse_from(words).map_err(|mut e| problem::command_line(&mut e))?;
+    Ok((cli, notes))
+}
+
+/// Runs an understood command line.
+fn obey(cli: Cli, notes: &[String]) -> Exit {
+    dispatch(cli, notes).unwrap_or_else(|e| problem::show(&e))
+}
+
+/// How much a program reads on standard output of a command that goes on for a while.
+fn for_a_program(command: &Command) -> Option<JsonForm> {
+    match command {
+        Command::Run(args) => args.json,
+        Command::Search(args) => args.run.json,
+        Command::Suite(args) => args.json,
+        Command::Report(args) => args.json,
+        _ => None,
+    }
+}
+
+fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
+    let VoiceArgs { quiet, verbose, .. } = cli.voice;
+    let json = cli.command.as_ref().and_then(for_a_program);
+    output::speak(Voice { quiet, verbose, json, silent: false });
+    taillight_report::table::set_width(output::width());
+    notes.iter().for_each(|note| output::note(note));
+    if cli.version {
+        return version::main(cli.voice.verbose);
+    }
+    let Some(command) = cli.command else {
+        return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
+    };
+    match command {
+        Command::Run(_) | Command::Report(_) => leftover::settle(LeftoverWords::Own),
+        Command::Search(_) | Command::Suite(_) | Command::Ab(_) => {
+            leftover::settle(LeftoverWords::None);
+        }
+        Command::Doctor(_) => leftover::settle(LeftoverWords::Every),
+        _ => {}
+    }
+    match command {
+        Command::Run(args) => crate::run::main(*args),
+        Command::Search(args) => search::main(*args),
+        Command::Explain(args) => report::explain(&args),
+        Command::Report(args) => report::main(&args),
+        Command::Compare(args) => compare::main(&args),
+        Command::Ab(args) => ab::main(*args),
+        Command::History(args) => history::main(&args),
+        Command::Trace(args) => trace::main(&args),
+        Command::Drivers(args) => drivers::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Drive(args) => drive::main(&args),
+        Command::Schema(args) => schema::main(&args),
+        Command::Import(args) => import::main(&args),
+        Command::Export(args) => export::main(&args),
+        Command::Suite(args) => suite::main(*args),
+        Command::Selftest(args) => selftest::main(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
+        Command::Help(args) => shell::help(&args),
+    }
+}

@@ -1,0 +1,171 @@
+//! What a rank says of itself when it comes, and whether the ranks fit together: one version, one command line, one
+//! job file. Nothing is touched before that.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, Result};
+use taillight_machine::Sys;
+use taillight_scale::Ranks;
+
+use crate::args::{Cli, Command};
+
+/// A rank of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub host: String,
+    pub pid: u32,
+    /// Ranks with the same one share CLOCK_MONOTONIC.
+    pub clock_id: String,
+    /// CPUs that it may use.
+    pub cpus: u32,
+    version: String,
+    words: Vec<String>,
+    /// The job file there, hashed; none where there is no such file.
+    job: Option<String>,
+    /// What hosts may differ in.
+    pub facts: BTreeMap<String, String>,
+}
+
+impl Hello {
+    /// Of this process. Errors: none yet; a file that cannot be read is none.
+    pub fn of(ranks: &Ranks, cli: &Cli) -> Result<Hello> {
+        let sys = Sys::default();
+        let words: Vec<String> = std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let job = match &cli.command {
+            Some(Command::Run(args)) => args.job.clone(),
+            Some(Command::Search(args)) => args.run.job.clone(),
+            _ => None,
+        };
+        let text = job.and_then(|path| std::fs::read(path).ok());
+        // A time namespace has a monotonic clock of its own.
+        let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+        let boot = sys.text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let uname = rustix::system::uname();
+        let model = sys.text("/proc/cpuinfo").unwrap_or_default();
+        let model = model.lines().find(|line| line.starts_with("model name"));
+        let model = model.and_then(|line| line.split(": ").nth(1)).unwrap_or("unknown");
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let host = ranks.host().to_owned();
+        Ok(Hello {
+            host,
+            pid: std::process::id(),
+            clock_id: format!("{} {}", boot.trim(), namespace.display()),
+            cpus,
+            version: crate::version::with_commit(),
+            words,
+            job: text.map(|text| digest(&text)),
+            facts: BTreeMap::from([
+                ("kernel".to_owned(), uname.release().to_string_lossy().into_owned()),
+                ("CPU".to_owned(), model.trim().to_owned()),
+                ("CPUs".to_owned(), cpus.to_string()),
+            ]),
+        })
+    }
+}
+
+fn digest(text: &[u8]) -> String {
+    use sha2::Digest as _;
+    let hash = sha2::Sha256::digest(text);
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether all fit the first. Errors: `Usage`, naming who differs and in what.
+pub fn fits(all: &[Hello]) -> Result<()> {
+    let Some(first) = all.first() else { return Ok(()) };
+    let other = |differs: &dyn Fn(&Hello) -> bool| {
+        let who = all.iter().enumerate().filter(|(_, hello)| differs(hello));
+        let who: Vec<String> = who.map(|(rank, h)| format!("{rank} on {}", h.host)).collect();
+        (!who.is_empty()).then(|| who.join(", "))
+    };
+    if let Some(who) = other(&|h| h.version != first.version) {
+        let odd = all.iter().find(|h| h.version != first.version);
+        return Err(Error::usage("the ranks are not of one version of Taillight")
+            .with("rank 0", &first.version)
+            .with("others", odd.map_or("", |h| h.version.as_str()))
+            .with("ranks", who)
+            .hint("install the same taillight-mpi on all hosts"));
+    }
+    if let Some(who) = other(&|h| h.words != first.words) {
+        return Err(Error::usage("the ranks have different command lines")
+            .with("ranks", who)
+            .hint("start all ranks with one mpirun and one command line"));
+    }
+    if let Some(who) = other(&|h| h.job.is_some() && h.job != first.job) {
+        return Err(Error::usage("the job file is not the same on all hosts")
+            .with("ranks", who)
+            .hint("copy that of rank 0 to all hosts, or delete the others: rank 0 tells what to do"));
+    }
+    Ok(())
+}
+
+/// What must be known before figures are read.
+pub fn remarks(all: &[Hello]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let [_] = all {
+        notes.push("one rank only: mpirun -n N starts more, or mpirun does not belong to this MPI".to_owned());
+    }
+    notes.extend(oversubscribed(all));
+    notes
+}
+
+/// Hosts with more ranks than CPUs.
+pub fn oversubscribed(all: &[Hello]) -> Vec<String> {
+    let mut hosts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for hello in all {
+        let host = hosts.entry(&hello.host).or_default();
+        *host = (host.0 + 1, hello.cpus);
+    }
+    let crowded = hosts.into_iter().filter(|(_, (ranks, cpus))| ranks > cpus);
+    let words = crowded.map(|(host, (ranks, cpus))| {
+        format!("{host} has {ranks} ranks on {cpus} CPUs: ranks take them from each other, which the figures show")
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(host: &str) -> Hello {
+        Hello {
+            host: host.to_owned(),
+            pid: 1,
+            clock_id: "x".to_owned(),
+            cpus: 2,
+            version: "1".to_owned(),
+            words: vec!["run".to_owned()],
+            job: Some("a".to_owned()),
+            facts: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn who_does_not_fit_is_named() {
+        let all = [hello("a"), hello("b")];
+        assert!(fits(&all).is_ok());
+        let text = |change: fn(&mut Hello)| {
+            let mut all = all.clone();
+            change(&mut all[1]);
+            fits(&all).unwrap_err().to_string()
+        };
+        assert!(text(|h| h.version = "2".to_owned()).contains("1 on b"));
+        assert!(text(|h| h.words.clear()).contains("command lines"));
+        assert!(text(|h| h.job = Some("b".to_owned())).contains("job file"));
+        // A host without the file does what rank 0 says.
+        let mut without = all.clone();
+        without[1].job = None;
+        assert!(fits(&without).is_ok());
+    }
+
+    #[test]
+    fn crowded_hosts_are_named() {
+        assert!(oversubscribed(&[hello("a"), hello("a"), hello("b")]).is_empty());
+        let crowded = oversubscribed(&[hello("a"), hello("a"), hello("a"), hello("b")]);
+        assert!(crowded.len() == 1 && crowded[0].starts_with("a has 3 ranks on 2 CPUs"), "{crowded:?}");
+        assert!(remarks(&[hello("a")])[0].starts_with("one rank only"));
+    }
+}

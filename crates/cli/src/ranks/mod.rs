@@ -1,0 +1,180 @@
+//! This process as one of several ranks. Rank 0 reads the command line as any `taillight` does, and gives orders;
+//! the others follow them without a word of their own. What a rank does in a run is `run::ranked`.
+
+mod hello;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
+use taillight_scale::{Group, LostRank, Patience, Ranks};
+use taillight_suite::exit::from_code;
+
+use crate::output::{self, Voice};
+use crate::{obey, problem, run, understood};
+
+pub use hello::{Hello, oversubscribed};
+
+/// What starts ranks and connects them.
+pub struct Launcher {
+    /// Joins the group; called by the thread that does the work.
+    pub join: Box<dyn FnOnce() -> Result<Box<dyn Group>> + Send>,
+    /// Leaves it at the end.
+    pub leave: Box<dyn FnOnce() + Send>,
+    /// Ends the job for all.
+    pub abort: Arc<dyn Fn(u8) + Send + Sync>,
+}
+
+/// The ranks, and what each said when it came.
+pub struct Company {
+    pub ranks: Ranks,
+    /// By rank; at rank 0 of all, elsewhere empty.
+    pub hellos: Vec<Hello>,
+}
+
+static COMPANY: OnceLock<Mutex<Company>> = OnceLock::new();
+
+/// How long rank 0 waits for the others to come.
+const COMING: Duration = Duration::from_secs(60);
+/// How long a rank waits for its next order: rank 0 may make reports, or wait for an answer of a person.
+const ORDERS: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What rank 0 wants.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum RankOrder {
+    /// To run a plan together.
+    Run(Box<RunOrder>),
+    /// To end with this code.
+    End { exit: u8 },
+}
+
+/// A run for all ranks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunOrder {
+    /// The whole plan as a job file.
+    pub plan: String,
+    /// The directory of the whole run.
+    pub directory: PathBuf,
+    /// Its id.
+    pub run_id: String,
+    /// Confirmations as the command line has them.
+    pub destroy: Vec<String>,
+    /// Whether it is a point of a series.
+    pub in_series: bool,
+    /// Ranks by which reads are shifted.
+    pub shift: u32,
+    /// Host and process of each rank, in order.
+    pub peers: Vec<(String, u32)>,
+    /// Ranks whose clocks are measured.
+    pub leaders: Vec<u32>,
+    /// Of each rank the one whose clock is its own; none where that is rank 0's.
+    pub leader_of: Vec<Option<u32>>,
+}
+
+/// Does something with the ranks. None where this process is alone.
+pub fn with<T>(what: impl FnOnce(&mut Company) -> T) -> Option<T> {
+    let company = COMPANY.get()?;
+    Some(what(&mut company.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// Whether this is one of several ranks.
+pub fn several() -> bool {
+    COMPANY.get().is_some()
+}
+
+/// The command line, among ranks.
+pub fn command(launcher: Launcher) -> Exit {
+    let group = match (launcher.join)() {
+        Ok(group) => group,
+        Err(e) => return problem::show(&e),
+    };
+    let first = group.rank() == 0;
+    if !first {
+        output::speak(Voice { quiet: true, silent: true, ..Voice::default() });
+    }
+    let mut ranks = Ranks::new(group);
+    let parsed = understood();
+    let hello = match &parsed {
+        Ok((cli, _)) => Hello::of(&ranks, cli),
+        // Its words are on standard error by now, and all ranks have the same command line.
+        Err(_) => Err(Error::usage("the command line is wrong")),
+    };
+    let failed = parsed.as_ref().err().copied();
+    let exit = match enter(&mut ranks, hello) {
+        Err(e) => match failed {
+            Some(exit) => exit,
+            None => problem::show(&e),
+        },
+        Ok(hellos) => {
+            let _ = COMPANY.set(Mutex::new(Company { ranks, hellos }));
+            match parsed {
+                Err(exit) => exit,
+                Ok((cli, notes)) if first => {
+                    let exit = obey(cli, &notes);
+                    tell(&RankOrder::End { exit: exit.code() });
+                    exit
+                }
+                Ok(_) => follow().unwrap_or_else(|e| problem::show(&e)),
+            }
+        }
+    };
+    // A rank that is lost never leaves, and MPI would wait for it.
+    match with(|all| all.ranks.lost().is_empty()).unwrap_or(true) {
+        true => (launcher.leave)(),
+        false => {
+            output::note("a rank is lost: the job is aborted, what was measured is kept");
+            (launcher.abort)(exit.code());
+        }
+    }
+    exit
+}
+
+/// All come, and fit together.
+fn enter(ranks: &mut Ranks, hello: Result<Hello>) -> Result<Vec<Hello>> {
+    let patience = Patience::of(COMING);
+    let said = ranks.agree("coming", hello, patience)?;
+    let hellos: Vec<Hello> = said.into_iter().map(|(_, hello)| hello).collect();
+    let fits = match ranks.is_first() {
+        true => hello::fits(&hellos),
+        false => Ok(()),
+    };
+    ranks.agree("fitting together", fits, patience)?;
+    if ranks.is_first() {
+        hello::remarks(&hellos).iter().for_each(|note| output::note(note));
+    }
+    Ok(hellos)
+}
+
+/// Sends an order to all other ranks.
+pub fn tell(order: &RankOrder) {
+    let sent = with(|all| {
+        let patience = Patience::of(Duration::from_secs(30));
+        all.ranks.tell("an order", Some(order), patience).map(|_| ())
+    });
+    if let Some(Err(e)) = sent {
+        problem::show(&e);
+    }
+}
+
+/// What a rank other than 0 does: what it is told, until the end.
+fn follow() -> Result<Exit> {
+    let signals = run::Signals::install(false)?;
+    loop {
+        let order = with(|all| {
+            all.ranks.tell::<RankOrder>("waiting for orders", None, Patience::of(ORDERS))
+        });
+        match order.transpose()?.flatten() {
+            Some(RankOrder::Run(order)) => run::follow(&order, &signals),
+            Some(RankOrder::End { exit }) => return Ok(from_code(exit).unwrap_or(Exit::Internal)),
+            None => return Err(Error::internal("an order without words")),
+        }
+    }
+}
+
+/// Ranks that did not answer, so far.
+pub fn lost() -> Vec<LostRank> {
+    with(|all| all.ranks.lost().to_vec()).unwrap_or_default()
+}

@@ -1,0 +1,205 @@
+//! What the targets of several ranks are, and which of them may be overwritten. The same path is another disk on
+//! another host: confirmations name a host and an identity, never a path alone.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use taillight_core::plan::{Plan, WorkShare};
+use taillight_core::units::readable::in_line;
+use taillight_core::{Error, ErrorKind, Result};
+use taillight_driver::identity::target;
+use taillight_machine::block;
+use taillight_rundir::scale::RankTarget;
+
+use crate::output;
+use crate::ranks::RunOrder;
+
+/// What a rank's plan drives, each with its identity there.
+pub fn targets_of(plan: &Plan) -> Vec<RankTarget> {
+    let paths = plan.all_targets().filter_map(|(_, target)| target.path.clone());
+    paths.map(|path| RankTarget { identity: target::of(&path), path }).collect()
+}
+
+/// The word that confirms a target of a host. Where nothing tells it from another of the same name, the name has to do.
+fn word(host: &str, target: &RankTarget) -> String {
+    let name = || format!("path={}", target.path);
+    format!("{host}:{}", target.id().unwrap_or_else(name))
+}
+
+/// Confirmations as the command line has them, those in files (`@FILE`, one a line) among them. Errors: `Usage` for
+/// one that names no host.
+pub fn listed(destroy: &[String]) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for word in destroy {
+        match word.strip_prefix('@') {
+            None => all.push(word.clone()),
+            Some(file) => {
+                let text = std::fs::read_to_string(file).map_err(|e| {
+                    Error::usage("the file of confirmations cannot be read")
+                        .with("--destroy", word)
+                        .source(e)
+                        .hint("a file with one HOST:ID on each line")
+                })?;
+                let lines = text.lines().map(str::trim);
+                all.extend(lines.filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned));
+            }
+        }
+    }
+    match all.iter().find(|word| !word.split_once(':').is_some_and(|(_, id)| id.contains('='))) {
+        Some(word) => Err(Error::usage("of several ranks, --destroy confirms identities")
+            .with("--destroy", word)
+            .hint("the same path is another disk on each host: give --destroy HOST:ID, as a run without it prints \
+                   them, or --destroy @FILE with one on each line")),
+        None => Ok(all),
+    }
+}
+
+/// The paths that this rank may overwrite: those whose identity here is confirmed for this host.
+pub fn of_rank(order: &RunOrder, rank: u32, plan: &Plan) -> Result<Vec<String>> {
+    let host = order.peers.get(rank as usize).map_or("", |(host, _)| host.as_str());
+    let confirmed = |target: &RankTarget| order.destroy.contains(&word(host, target));
+    Ok(targets_of(plan).into_iter().filter(confirmed).map(|target| target.path).collect())
+}
+
+/// A refusal that a confirmation could lift says which.
+pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
+    let destroys = plan.all_targets().any(|(_, target)| target.destroy);
+    if e.kind() != ErrorKind::Refused || !destroys {
+        return e;
+    }
+    let host = order.peers.get(rank as usize).map_or("", |(host, _)| host.as_str());
+    let words = targets_of(plan).iter().map(|t| format!("--destroy '{}'", word(host, t))).collect::<Vec<_>>();
+    e.hint(format!("what it is there must be confirmed as such: {}", words.join(" ")))
+}
+
+/// Shows what all ranks drive, and refuses what cannot be meant. Errors: `Refused` where ranks that are to have their own
+/// have the same, or share what only one process of a host can have.
+pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()> {
+    let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for (rank, targets) in all.iter().enumerate() {
+        let host = order.peers.get(rank).map_or("", |(host, _)| host.as_str());
+        for target in targets {
+            let what = target.id().unwrap_or_else(|| "identity not known".to_owned());
+            output::line(&format!("rank {rank} on {host}: {}  {}", in_line(&target.path), in_line(&what)));
+            let absent = target.identity.as_ref().is_none_or(taillight_driver::identity::target::is_absent);
+            let near = || format!("{host} {}", target.path);
+            let key = if absent { near() } else { target.id().unwrap_or_else(near) };
+            let before = seen.insert(key, (rank, host.to_owned()));
+            let Some((other, of)) = before.filter(|_| is_local(target)) else { continue };
+            let device = target.identity.as_ref().is_some_and(|id| id.keys().any(|k| k.starts_with("device")));
+            if plan.run.share == WorkShare::Own {
+                return Err(Error::refused("two ranks have the same target")
+                    .with("ranks", format!("{other} on {of}, {rank} on {host}"))
+                    .with("target", &target.path)
+                    .hint("start one rank on each host, or share it: --set run.share='\"segments\"' (or strided, same)"));
+            }
+            if device && of == host {
+                return Err(Error::refused("two ranks of one host share a device, which only one process can have")
+                    .with("ranks", format!("{other} and {rank} on {host}"))
+                    .with("target", &target.path)
+                    .hint("start one rank on each host, with more workers"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_local(target: &RankTarget) -> bool {
+    block::local(&target.path).is_some()
+}
+
+/// A file beside a shared target that rank 0 makes: who does not see it has another file system.
+pub struct Marker(Option<PathBuf>);
+
+impl Marker {
+    pub fn of(order: &RunOrder, plan: &Plan) -> Marker {
+        let path = plan.target.path.as_deref().and_then(block::local);
+        // A device is told by its identity.
+        let path = path.filter(|path| !path.starts_with("/dev"));
+        let dir = path.map(|path| match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            true => path.to_owned(),
+            false => path.parent().map_or_else(PathBuf::new, |p| p.to_owned()),
+        });
+        Marker(dir.map(|dir| dir.join(format!(".taillight-shared-{}", order.run_id))))
+    }
+
+    /// Makes it. Errors: `Unavailable` where it cannot be made.
+    pub fn set(&self) -> Result<()> {
+        let Some(path) = &self.0 else { return Ok(()) };
+        std::fs::write(path, "").map_err(|e| {
+            Error::unavailable("cannot make a file beside the target, by which ranks see that they share it")
+                .with("path", path.display())
+                .source(e)
+                .hint("name a target in a directory that can be written")
+        })
+    }
+
+    /// Whether this rank sees it. Errors: `Refused` where it does not.
+    pub fn check(&self) -> Result<()> {
+        match &self.0 {
+            Some(path) if !path.exists() => Err(Error::refused(
+                "the target is to be shared, and this host has another one of the same name",
+            )
+            .with("not seen", path.display())
+            .hint("name a file on a file system that all hosts share, or leave run.share out")),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn remove(&self) {
+        self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(destroy: &[&str]) -> RunOrder {
+        RunOrder {
+            plan: String::new(),
+            directory: PathBuf::new(),
+            run_id: "r".to_owned(),
+            destroy: destroy.iter().map(|s| (*s).to_owned()).collect(),
+            in_series: false,
+            shift: 0,
+            peers: vec![("h0".to_owned(), 1), ("h1".to_owned(), 2)],
+            leaders: Vec::new(),
+            leader_of: Vec::new(),
+        }
+    }
+
+    fn target(serial: &str) -> RankTarget {
+        let identity = [("device.serial".to_owned(), serial.to_owned())].into();
+        RankTarget { path: "/dev/nvme1n1".to_owned(), identity: Some(identity) }
+    }
+
+    #[test]
+    fn a_path_confirms_nothing() {
+        let refused = |word: &str| listed(&[word.to_owned()]).unwrap_err().to_string();
+        assert!(refused("/dev/nvme1n1").contains("identities"));
+        assert!(refused("h0:/dev/nvme1n1").contains("identities"));
+        let good = "h0:device.serial=ABC".to_owned();
+        assert_eq!(listed(std::slice::from_ref(&good)).unwrap(), [good]);
+    }
+
+    /// The same path with another serial number than the confirmed one is another disk.
+    #[test]
+    fn another_serial_number_is_not_confirmed() {
+        let order = order(&["h0:device.serial=A"]);
+        assert!(order.destroy.contains(&word("h0", &target("A"))));
+        assert!(!order.destroy.contains(&word("h0", &target("B"))));
+        assert!(!order.destroy.contains(&word("h1", &target("A"))), "of another host");
+    }
+
+    #[test]
+    fn ranks_that_have_the_same_disk_are_refused() {
+        let mut plan = Plan::default();
+        let all = |a: &str, b: &str| vec![vec![target(a)], vec![target(b)]];
+        assert!(fit(&order(&[]), &plan, &all("A", "B")).is_ok());
+        let e = fit(&order(&[]), &plan, &all("A", "A")).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Refused);
+        plan.run.share = WorkShare::Segments;
+        assert!(fit(&order(&[]), &plan, &all("A", "A")).is_ok(), "two hosts, one disk");
+    }
+}

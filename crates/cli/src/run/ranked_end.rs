@@ -1,0 +1,239 @@
+//! The end of a run by several ranks: every rank says how it went, clocks are measured once more, percentiles merged,
+//! small files of directories elsewhere fetched, and rank 0 reports the whole run. A rank that does not answer is lost;
+//! the others' results stand.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use taillight_core::exit::Exit;
+use taillight_core::plan::rank_name;
+use taillight_core::units::readable::in_line;
+use taillight_core::{LatencyKind, OpKind, Percentile, Result};
+use taillight_report::analyse::ranks::merged_manifest;
+use taillight_rundir::intervals::interval_writer;
+use taillight_rundir::manifest::RunStatus;
+use taillight_rundir::scale::RankLoad;
+use taillight_rundir::{Manifest, RunDir, atomic, names, sums};
+use taillight_scale::Patience;
+use taillight_suite::exit::{from_code, worst};
+use taillight_suite::host::RunOutcome;
+
+use super::RunRequest;
+use super::directory::NewRun;
+use super::ranked::{RankEnd, RankSeat};
+use crate::{outcome, output, problem, ranks, report};
+
+/// How long after rank 0's own end the others may still work, beside the drain time-out.
+const AFTER: Duration = Duration::from_secs(10);
+/// Files of a rank elsewhere that come along: what a report is made from, but the I/Os.
+const SMALL: [&str; 5] =
+    [names::MANIFEST, names::JOB, names::SUMMARY, names::INTERVALS, names::HISTOGRAMS];
+/// Largest of them, bytes.
+const MOST: u64 = 64 << 20;
+
+/// What rank 0 wants of the others at the end.
+#[derive(Serialize, Deserialize)]
+struct Farewell {
+    keys: Vec<(u16, OpKind, String)>,
+    percentiles: Vec<Percentile>,
+    merges: bool,
+    /// Ranks whose small files come along.
+    elsewhere: Vec<u32>,
+}
+
+/// How this rank's part went.
+pub fn of(seat: &RankSeat, outcome: &RunOutcome) -> RankEnd {
+    let manifest = outcome.path.as_deref().and_then(|path| RunDir::open(path).ok());
+    let manifest = manifest.map(|dir| dir.manifest().clone());
+    let phase = |name: &str| {
+        manifest.as_ref().and_then(|m| m.phases.iter().find(|p| p.name == name).cloned())
+    };
+    let load = phase("measure").map(|measure| RankLoad {
+        first_submit_ns: None,
+        start_ns: phase("warmup").map_or(measure.start_ns, |warmup| warmup.start_ns),
+        done_ns: phase("drain").and_then(|d| d.end_ns).or(measure.end_ns).unwrap_or(0),
+    });
+    let groups = seat.groups();
+    let keys = groups.iter().flat_map(|group| {
+        let kinds = LatencyKind::ALL.into_iter().filter(|k| group.latencies.get(*k).is_some());
+        kinds.map(|kind| (group.workload, group.op, kind.name().to_owned())).collect::<Vec<_>>()
+    });
+    RankEnd { exit: outcome.exit.code(), error: None, load, keys: keys.collect() }
+}
+
+/// The end at all ranks but 0.
+pub fn take_leave(seat: &RankSeat, end: RankEnd) {
+    let left = (|| -> Result<()> {
+        let patience = Patience::of(Duration::from_secs(24 * 3600));
+        ranks::with(|all| all.ranks.collect("the end", end, patience)).transpose()?;
+        seat.measure_clocks()?;
+        let farewell =
+            ranks::with(|all| all.ranks.tell::<Farewell>("the end", None, patience)).transpose()?;
+        let Some(farewell) = farewell.flatten() else { return Ok(()) };
+        if farewell.merges {
+            seat.merge(&farewell.keys, &farewell.percentiles)?;
+        }
+        if farewell.elsewhere.contains(&seat.rank) {
+            let files = small_files(&seat.order.directory.join(rank_name(seat.rank)));
+            ranks::with(|all| all.ranks.group().send(0, &packed(&files)?, Patience::of(AFTER)))
+                .transpose()?;
+        }
+        Ok(())
+    })();
+    if let Err(e) = left {
+        problem::show(&e);
+    }
+}
+
+fn small_files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let read = |name: &&str| {
+        let path = dir.join(name);
+        let small = std::fs::metadata(&path).ok()?.len() <= MOST;
+        small.then(|| Some(((*name).to_owned(), std::fs::read(path).ok()?)))?
+    };
+    SMALL.iter().filter_map(read).collect()
+}
+
+/// Name and bytes, each with its length before it.
+fn packed(files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    for part in files.iter().flat_map(|(name, bytes)| [name.as_bytes(), bytes]) {
+        all.extend((part.len() as u64).to_le_bytes());
+        all.extend(part);
+    }
+    Ok(all)
+}
+
+fn unpacked(mut bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut parts = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<8>() {
+        let length = u64::from_le_bytes(*length) as usize;
+        let Some(part) = rest.get(..length) else { break };
+        parts.push(part);
+        bytes = &rest[length..];
+    }
+    let pairs = parts.chunks_exact(2);
+    pairs.map(|p| (String::from_utf8_lossy(p[0]).into_owned(), p[1].to_vec())).collect()
+}
+
+/// The end at rank 0: collects, measures, merges, reports.
+pub fn conclude(
+    seat: &RankSeat,
+    mut whole: NewRun,
+    mine: RankEnd,
+    request: &RunRequest<'_>,
+) -> Result<RunOutcome> {
+    let own_error = mine.error.clone();
+    let drain = Duration::from_nanos(request.plan.run.drain_timeout.0);
+    let patience = Patience::of(AFTER + drain);
+    let ends = ranks::with(|all| all.ranks.collect("the end", mine, patience)).transpose()?;
+    let ends: Vec<(u32, RankEnd)> = ends.unwrap_or_default();
+    own_error.iter().for_each(|text| output::problem(&format!("error: rank 0: {text}")));
+    for (rank, end) in ends.iter().filter(|(rank, _)| *rank > 0) {
+        let host = seat.order.peers.get(*rank as usize).map_or("", |(host, _)| host.as_str());
+        if let Some(text) = &end.error {
+            output::problem(&format!("error: rank {rank} on {host}: {text}"));
+        }
+    }
+    seat.measure_clocks()?;
+    let mut scale = seat.scale(Some(&ends))?;
+    let mut keys: Vec<_> = ends.iter().flat_map(|(_, end)| end.keys.clone()).collect();
+    keys.sort();
+    keys.dedup();
+    let lost = ranks::lost();
+    let elsewhere = scale.ranks.iter().filter(|r| r.elsewhere && r.lost.is_none());
+    let farewell = Farewell {
+        keys,
+        percentiles: request.plan.qos.percentiles.clone(),
+        merges: lost.is_empty(),
+        elsewhere: elsewhere.map(|r| r.rank).collect(),
+    };
+    ranks::with(|all| all.ranks.tell("the end", Some(&farewell), Patience::of(AFTER))).transpose()?;
+    if farewell.merges {
+        scale.merged = seat.merge(&farewell.keys, &farewell.percentiles)?;
+    }
+    for rank in &farewell.elsewhere {
+        fetch(&whole, *rank)?;
+    }
+    for lost in &lost {
+        let host = seat.order.peers.get(lost.rank as usize).map_or("", |(host, _)| host.as_str());
+        output::problem(&format!("rank {} on {host} is lost: nothing was heard of it", lost.rank));
+    }
+    whole.dir.write(&scale)?;
+    write_whole(&mut whole, &scale, &lost, &ends)?;
+    let exits = ends.iter().filter_map(|(_, end)| from_code(end.exit)).fold(Exit::Ok, worst);
+    let path = whole.dir.path().to_owned();
+    drop(whole);
+    report_whole(&path, exits, request)
+}
+
+/// Puts the small files of a rank elsewhere where its directory would be.
+fn fetch(whole: &NewRun, rank: u32) -> Result<()> {
+    let bytes = ranks::with(|all| {
+        all.ranks.group().receive(rank, Patience::of(Duration::from_secs(60)))
+    });
+    let Some(bytes) = bytes.transpose()?.flatten() else { return Ok(()) };
+    let dir = whole.dir.path().join(rank_name(rank));
+    if std::fs::create_dir_all(&dir).is_ok() {
+        for (name, bytes) in unpacked(&bytes) {
+            if SMALL.contains(&name.as_str()) {
+                atomic::write(&dir, &name, &bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The last manifest of the whole run, and its intervals.
+fn write_whole(
+    whole: &mut NewRun,
+    scale: &taillight_rundir::scale::ScaleFile,
+    lost: &[taillight_scale::LostRank],
+    ends: &[(u32, RankEnd)],
+) -> Result<()> {
+    let parts = scale.ranks.iter().filter_map(|r| RunDir::open(&r.path(whole.dir.path())).ok());
+    let parts: Vec<Manifest> = parts.map(|dir| dir.manifest().clone()).collect();
+    let mut manifest = merged_manifest(whole.dir.manifest(), parts.iter());
+    manifest.plan = whole.dir.manifest().plan.clone();
+    let done = parts.iter().all(|part| part.status == RunStatus::Complete);
+    manifest.status = match () {
+        () if parts.is_empty() => RunStatus::Failed,
+        () if done && lost.is_empty() && parts.len() == ends.len() => RunStatus::Complete,
+        () => RunStatus::Partial,
+    };
+    // What is analysed is the whole of what the ranks left, as the last manifest says it is.
+    whole.dir.write_manifest(&manifest)?;
+    let analysis = taillight_report::analyse::analyse(&whole.dir, None, &mut |_| true)?;
+    let mut writer = interval_writer(&whole.dir);
+    analysis.intervals.iter().for_each(|row| writer.put(row.clone()));
+    writer.commit()?;
+    manifest.phases = analysis.manifest.phases.clone();
+    manifest.reason = analysis.manifest.reason.clone();
+    manifest.files = sums::file_sums(&whole.dir)?;
+    whole.dir.write_manifest(&manifest)
+}
+
+/// The report of the whole run, and the code over all ranks.
+fn report_whole(path: &Path, exits: Exit, request: &RunRequest<'_>) -> Result<RunOutcome> {
+    let made = match report::of_run(path, None, request.pages) {
+        Ok(made) => made,
+        Err(e) => {
+            let exit = problem::show(&e);
+            output::result(&format!("Run     {}", in_line(path.display())));
+            let exit = worst(exits, if exit == Exit::Ok { exit } else { Exit::TargetFailed });
+            return Ok(RunOutcome { exit, path: Some(path.to_owned()), summary: None });
+        }
+    };
+    if !request.quiet {
+        output::result(&format!("\n{}", made.text.trim_end()));
+    }
+    let summary = made.summaries.into_iter().next();
+    // A ceiling is judged over all ranks, not by each alone.
+    let own = match exits {
+        Exit::GateFailed | Exit::GateUndecided => Exit::Ok,
+        other => other,
+    };
+    let exit = summary.as_ref().map_or(own, |s| worst(own, outcome::exit_code(s)));
+    Ok(RunOutcome { exit, path: Some(path.to_owned()), summary })
+}

@@ -1,0 +1,338 @@
+//! The run of several ranks from their directories: each rank by itself with its stamps on the clock of rank 0, then
+//! all of them as if one process had measured. Every I/O counts where it was kept, so that percentiles and episodes
+//! are those of the concatenation. What a rank left does not depend on the others: a lost one makes it partial.
+
+use std::collections::BTreeMap;
+
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::intervals::IntervalRow;
+use taillight_rundir::manifest::{CaptureInfo, Losses, PhaseInfo, ScheduleInfo};
+use taillight_rundir::scale::{ClockMap, RankEntry, ScaleFile};
+use taillight_rundir::verify::VerifyReport;
+use taillight_rundir::{Manifest, RunDir, RunStatus};
+
+use super::analysis::{Analysis, IoCounts, MachineData, ReadProblem};
+use super::dists::merged;
+use super::group::{IoGroup, OUTLIERS};
+use super::latency::Origin;
+use super::read::{OneRank, analyse_one};
+use super::slowest::SlowestIos;
+use super::{capture, rank_intervals};
+
+/// The ranks of a run.
+#[derive(Debug, Clone)]
+pub struct RanksAnalysis {
+    pub file: ScaleFile,
+    /// Those whose results are there, in order.
+    pub ranks: Vec<RankAnalysis>,
+    /// Those that are not, and why.
+    pub missing: Vec<(RankEntry, String)>,
+}
+
+/// One rank whose results are there.
+#[derive(Debug, Clone)]
+pub struct RankAnalysis {
+    pub entry: RankEntry,
+    pub manifest: Manifest,
+    pub status: RunStatus,
+    pub groups: Vec<IoGroup>,
+    pub intervals: Vec<IntervalRow>,
+    pub origin: Origin,
+}
+
+/// Reads a run of several ranks. Errors: `Corrupt` without `scale.json`, or where no rank can be read.
+pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
+    let file: ScaleFile = dir.read()?.ok_or_else(|| {
+        Error::corrupt("scale.json is missing, which names the ranks of the run")
+            .with("path", dir.path().display())
+            .hint("the directory of each rank is a run directory: taillight report RUN/rank-0000")
+    })?;
+    let mut opened = Vec::new();
+    let mut missing = Vec::new();
+    for entry in &file.ranks {
+        match RunDir::open(&entry.path(dir.path())) {
+            Ok(rank) => opened.push((entry.clone(), rank)),
+            Err(e) => missing.push((entry.clone(), entry.lost.clone().unwrap_or_else(|| e.to_string()))),
+        }
+    }
+    if opened.is_empty() {
+        return Err(Error::corrupt("no rank of the run left a directory that can be read")
+            .with("path", dir.path().display())
+            .hint("directories that stay on their hosts are copied to RUN/rank-NNNN"));
+    }
+    let window = window(&opened);
+    let first = opened[0].1.manifest().plan.workers();
+    let mut all = Vec::new();
+    for (entry, rank) in &opened {
+        let one = OneRank {
+            clock: entry_clock(entry, rank.manifest()),
+            window,
+            first_worker: first.saturating_mul(entry.rank) as u16,
+        };
+        all.push((entry.clone(), analyse_one(rank, Some(one), None, progress)?));
+    }
+    put_together(dir, file, all, missing)
+}
+
+/// Virtual time is the same everywhere.
+fn entry_clock(entry: &RankEntry, manifest: &Manifest) -> ClockMap {
+    if manifest.clock.source == "virtual" { ClockMap::default() } else { entry.clock() }
+}
+
+/// From the first rank's start of measuring to the last one's end, on the clock of rank 0; none where no rank says.
+fn window(opened: &[(RankEntry, RunDir)]) -> Option<(i64, i64)> {
+    let spans = opened.iter().filter_map(|(entry, rank)| {
+        let clock = entry_clock(entry, rank.manifest());
+        let counted = rank.manifest().phases.iter().filter(|p| capture::counts(&p.name));
+        let (start, _) = capture::measured(&rank.manifest().phases)?;
+        let end = counted.filter_map(|p| p.end_ns).max()?;
+        Some((clock.to_reference(start), clock.to_reference(end)))
+    });
+    spans.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)))
+}
+
+fn put_together(
+    dir: &RunDir,
+    file: ScaleFile,
+    all: Vec<(RankEntry, Analysis)>,
+    missing: Vec<(RankEntry, String)>,
+) -> Result<Analysis> {
+    let parts: Vec<&Analysis> = all.iter().map(|(_, analysis)| analysis).collect();
+    let status = status(dir, &all, &missing);
+    let mut manifest = merged_manifest(dir.manifest(), parts.iter().map(|a| &a.manifest));
+    manifest.reason = reason(&all, &missing).or(manifest.reason);
+    let exact = parts.iter().all(|a| a.origin == Origin::CAPTURE);
+    let start_ns = parts.iter().map(|a| a.start_ns).min().unwrap_or(0);
+    let end_ns = parts.iter().map(|a| a.start_ns.saturating_add(a.duration_ns as i64)).max();
+    let sum = |of: fn(&IoCounts) -> u64| parts.iter().map(|a| of(&a.counts)).sum();
+    let maybe = |of: fn(&IoCounts) -> Option<u64>| parts.iter().map(|a| of(&a.counts)).sum();
+    let counts = IoCounts {
+        rows: sum(|c| c.rows),
+        analysed: sum(|c| c.analysed),
+        recorded: maybe(|c| c.recorded),
+        in_intervals: maybe(|c| c.in_intervals),
+    };
+    let mut troubles = troubles(&all);
+    if manifest.plan.qos.ceilings.iter().any(|c| c.fanout.is_some_and(|n| n > 1)) {
+        troubles.push(ReadProblem {
+            code: "ranks_without_requests",
+            text: "Requests of several I/Os are not put together over ranks: the ceilings with a fanout are \
+                   those of each rank's own report."
+                .to_owned(),
+        });
+    }
+    let ranks: Vec<RankAnalysis> = all
+        .iter()
+        .map(|(entry, a)| RankAnalysis {
+            entry: entry.clone(),
+            manifest: a.manifest.clone(),
+            status: a.status,
+            groups: a.groups.clone(),
+            intervals: a.intervals.clone(),
+            origin: a.origin,
+        })
+        .collect();
+    Ok(Analysis {
+        status,
+        groups: groups(&ranks)?,
+        requests: Vec::new(),
+        origin: if exact { Origin::CAPTURE } else { Origin::HISTOGRAM },
+        imported: None,
+        outliers_only: parts.iter().any(|a| a.outliers_only),
+        start_ns,
+        duration_ns: end_ns.unwrap_or(start_ns).saturating_sub(start_ns).max(0) as u64,
+        intervals: rank_intervals::merged(dir, &ranks)?,
+        machine: MachineData::default(),
+        counts,
+        troubles,
+        verify: verify(parts.iter().filter_map(|a| a.verify.as_ref())),
+        store: Vec::new(),
+        files: dir.files()?,
+        job: dir.job()?,
+        manifest,
+        ranks: Some(RanksAnalysis { file, ranks, missing }),
+    })
+}
+
+/// Groups of the same workload and operation as one.
+fn groups(ranks: &[RankAnalysis]) -> Result<Vec<IoGroup>> {
+    let mut by_key: BTreeMap<(u16, OpKind), Vec<&IoGroup>> = BTreeMap::new();
+    for group in ranks.iter().flat_map(|rank| &rank.groups) {
+        by_key.entry((group.workload, group.op)).or_default().push(group);
+    }
+    by_key.into_values().map(|groups| one_group(&groups)).collect()
+}
+
+/// Several groups of one workload and operation. Errors: `Corrupt` when counts exceed 64 bits.
+pub fn one_group(groups: &[&IoGroup]) -> Result<IoGroup> {
+    let [first, rest @ ..] = groups else {
+        return Err(Error::internal("no group to put together"));
+    };
+    let mut all = (*first).clone();
+    for group in rest {
+        all.tally.add(&group.tally);
+        all.latencies = merged(&all.latencies, &group.latencies).map_err(|e| {
+            Error::corrupt("the ranks hold more I/Os than can be counted").source(e)
+        })?;
+        all.outliers.extend(group.outliers.iter().copied());
+    }
+    all.outliers.sort_by_key(|(ns, row)| (std::cmp::Reverse(*ns), row.submit.0));
+    all.outliers.truncate(OUTLIERS);
+    all.slowest = SlowestIos::merged(groups.iter().map(|g| &g.slowest));
+    Ok(all)
+}
+
+/// One rank that did not reach its end, or is not there, makes the run partial.
+fn status(
+    dir: &RunDir,
+    all: &[(RankEntry, Analysis)],
+    missing: &[(RankEntry, String)],
+) -> RunStatus {
+    let is = |status| all.iter().all(|(_, a)| a.status == status);
+    match () {
+        () if missing.is_empty() && is(RunStatus::Failed) => RunStatus::Failed,
+        () if missing.is_empty() && is(RunStatus::Complete) && dir.status() != RunStatus::Partial => {
+            RunStatus::Complete
+        }
+        () if all.iter().any(|(_, a)| a.status == RunStatus::Running) => RunStatus::Running,
+        () => RunStatus::Partial,
+    }
+}
+
+/// Who is lost or ended early, in words.
+fn reason(all: &[(RankEntry, Analysis)], missing: &[(RankEntry, String)]) -> Option<String> {
+    let ended = all.iter().filter(|(_, a)| a.status != RunStatus::Complete);
+    let ended = ended.map(|(entry, a)| {
+        let why = entry.lost.as_deref().or(a.manifest.reason.as_deref());
+        let why = why.unwrap_or("it was stopped or killed").trim_end_matches('.');
+        (entry, format!("ended early ({why})"))
+    });
+    let gone = missing.iter().map(|(entry, why)| {
+        (entry, format!("left nothing that can be read ({})", why.trim_end_matches('.')))
+    });
+    let words = ended.chain(gone).map(|(e, what)| format!("rank {} on {} {what}", e.rank, e.host));
+    let words: Vec<String> = words.collect();
+    match words.len() {
+        0 => None,
+        n @ 1..=3 => Some(words[..n].join("; ")),
+        n => Some(format!("{}; and {} more ranks", words[..3].join("; "), n - 3)),
+    }
+}
+
+fn troubles(all: &[(RankEntry, Analysis)]) -> Vec<ReadProblem> {
+    let mut found: Vec<(&'static str, String, u32)> = Vec::new();
+    for (entry, analysis) in all {
+        for trouble in &analysis.troubles {
+            match found.iter_mut().find(|(code, ..)| *code == trouble.code) {
+                Some((_, _, more)) => *more += 1,
+                None => {
+                    let text = format!("Rank {} on {}: {}", entry.rank, entry.host, trouble.text);
+                    found.push((trouble.code, text, 0));
+                }
+            }
+        }
+    }
+    let words = found.into_iter().map(|(code, text, more)| ReadProblem {
+        code,
+        text: if more > 0 { format!("{text} So it is for {more} more.") } else { text },
+    });
+    words.collect()
+}
+
+fn verify<'a>(mut all: impl Iterator<Item = &'a VerifyReport>) -> Option<VerifyReport> {
+    let mut sum = all.next()?.clone();
+    for one in all {
+        sum.checked += one.checked;
+        sum.wrong += one.wrong;
+        sum.ledger += one.ledger;
+        sum.findings.extend(one.findings.iter().cloned());
+        let (a, b) = (&mut sum.unchecked, &one.unchecked);
+        a.unwritten += b.unwritten;
+        a.overlapped += b.overlapped;
+        a.uncertain += b.uncertain;
+        a.cut += b.cut;
+        a.unreadable += b.unreadable;
+        sum.kinds.add(&one.kinds);
+    }
+    Some(sum)
+}
+
+/// The manifest of the whole run: what the ranks did, added up. Workers are those of all ranks.
+pub fn merged_manifest<'a>(
+    base: &Manifest,
+    parts: impl Iterator<Item = &'a Manifest> + Clone,
+) -> Manifest {
+    let mut all = base.clone();
+    let ranks = parts.clone().count() as u32;
+    for workload in &mut all.plan.workloads {
+        workload.workers = workload.workers.saturating_mul(ranks.max(1));
+    }
+    all.phases = phases(parts.clone());
+    all.capture = CaptureInfo { kept: 0, used: None, degraded: None, path: None, ..all.capture };
+    all.losses = Losses::default();
+    all.schedule = None;
+    (all.misses, all.overhead.cpu_s) = (0, None);
+    for part in parts {
+        all.capture.kept += part.capture.kept;
+        all.capture.used = add(all.capture.used, part.capture.used);
+        all.capture.degraded = all.capture.degraded.or_else(|| part.capture.degraded.clone());
+        all.losses.ios += part.losses.ios;
+        all.losses.out_of_range += part.losses.out_of_range;
+        all.losses.unfinished += part.losses.unfinished;
+        all.losses.intervals += part.losses.intervals;
+        all.losses.chunks += part.losses.chunks;
+        all.misses += part.misses;
+        if let Some(it) = part.schedule {
+            let was = all.schedule.unwrap_or(ScheduleInfo { backlog_max: 0, unsent: 0, left_at_end: 0 });
+            all.schedule = Some(ScheduleInfo {
+                backlog_max: was.backlog_max + it.backlog_max,
+                unsent: was.unsent + it.unsent,
+                left_at_end: was.left_at_end + it.left_at_end,
+            });
+        }
+        let overhead = &part.overhead;
+        all.overhead.cpu_s = add_f(all.overhead.cpu_s, overhead.cpu_s);
+        all.overhead.null_ns_per_op = most(all.overhead.null_ns_per_op, overhead.null_ns_per_op);
+        all.overhead.clock_ns = most(all.overhead.clock_ns, overhead.clock_ns);
+        all.overhead.stood_still_ns = all.overhead.stood_still_ns.max(overhead.stood_still_ns);
+        if let Some(it) = part.end_to_end {
+            let mut was = all.end_to_end.unwrap_or_default();
+            was.written += it.written;
+            was.readers += it.readers;
+            was.verified += it.verified;
+            was.failed += it.failed;
+            was.unread += it.unread;
+            all.end_to_end = Some(was);
+        }
+    }
+    all
+}
+
+fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.map_or(b, |a| Some(a + b.unwrap_or(0)))
+}
+
+fn add_f(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.map_or(b, |a| Some(a + b.unwrap_or(0.0)))
+}
+
+fn most(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.map_or(b, |a| Some(a.max(b.unwrap_or(a))))
+}
+
+/// Each phase from its first begin to its last end.
+fn phases<'a>(parts: impl Iterator<Item = &'a Manifest>) -> Vec<PhaseInfo> {
+    let mut all: Vec<PhaseInfo> = Vec::new();
+    for phase in parts.flat_map(|part| &part.phases) {
+        match all.iter_mut().find(|known| known.name == phase.name) {
+            Some(known) => {
+                known.start_ns = known.start_ns.min(phase.start_ns);
+                known.end_ns = known.end_ns.max(phase.end_ns);
+                known.ios += phase.ios;
+            }
+            None => all.push(phase.clone()),
+        }
+    }
+    all
+}

@@ -1,0 +1,318 @@
+//! What hosts and ranks of a run did, each by itself, and what follows: whether one is slower and that is no chance, who
+//! stalled together and who alone, whose CPUs were the limit, how even the work was.
+
+use std::collections::BTreeMap;
+
+use taillight_rundir::scale::{AgainstOthers, HostFigures, HostStall, HostsSummary};
+use taillight_stats::compare::{Bounded, LogDifference, holm};
+use taillight_stats::group_episodes;
+
+use super::IoSet;
+use crate::analyse::dists::headline;
+use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
+use crate::analyse::{Analysis, IoGroup, RankAnalysis, RanksAnalysis};
+use crate::format;
+
+/// Chance of calling a host slower that is not.
+const ALPHA: f64 = 0.05;
+/// Columns of the strip of rates.
+const STRIP: u64 = 60;
+/// I/Os are part of a stall from so many times the median of all on, and not below [`STALL_NS`].
+const STALL_TIMES: u64 = 20;
+const STALL_NS: u64 = 10_000_000;
+/// Stalls that are kept.
+const STALLS: usize = 20;
+/// A client is its own limit from this share of its CPUs on.
+const FULL: f64 = 0.9;
+/// Work is uneven from here on.
+const UNEVEN: f64 = 0.05;
+
+/// The hosts of a run of several ranks; none of any other.
+pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
+    let all = analysis.ranks.as_ref()?;
+    let ranks: Vec<HostFigures> =
+        all.ranks.iter().map(|rank| figures(analysis, &[rank])).collect();
+    let by_host = by_host(all);
+    let mut hosts: Vec<HostFigures> =
+        by_host.iter().map(|(_, ranks)| figures(analysis, ranks)).collect();
+    against_others(analysis, &by_host, &mut hosts);
+    let starts = all.ranks.iter().filter_map(|r| r.entry.load.map(|l| l.start_ns));
+    let dones = ranks.iter().filter_map(|r| r.done_ns);
+    let mut summary = HostsSummary {
+        findings: Vec::new(),
+        imbalance: imbalance(&ranks),
+        start_spread_ns: starts.clone().max().zip(starts.min()).map(|(b, a)| b.abs_diff(a)),
+        done_spread_ns: dones.clone().max().zip(dones.min()).map(|(b, a)| b - a),
+        clock_bound_ns: all.file.worst_bound_ns(),
+        stalls: stalls(analysis, all, &by_host),
+        hosts,
+        ranks,
+    };
+    summary.findings = findings(analysis, all, &summary);
+    Some(summary)
+}
+
+/// Ranks of each host, in order of the first.
+fn by_host(all: &RanksAnalysis) -> Vec<(String, Vec<&RankAnalysis>)> {
+    let mut hosts: Vec<(String, Vec<&RankAnalysis>)> = Vec::new();
+    for rank in &all.ranks {
+        match hosts.iter_mut().find(|(host, _)| *host == rank.entry.host) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => hosts.push((rank.entry.host.clone(), vec![rank])),
+        }
+    }
+    hosts
+}
+
+/// Measured groups of whole operations.
+fn groups<'a>(analysis: &'a Analysis, ranks: &'a [&RankAnalysis]) -> Vec<&'a IoGroup> {
+    let measured = |group: &&IoGroup| {
+        let workload = analysis.manifest.plan.workloads.get(usize::from(group.workload));
+        workload.is_none_or(|w| w.measured) && analysis.is_whole(group.op)
+    };
+    ranks.iter().flat_map(|rank| &rank.groups).filter(measured).collect()
+}
+
+fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
+    let groups = groups(analysis, ranks);
+    let set = IoSet::of(&groups).unwrap_or_default();
+    let seconds = analysis.duration_ns as f64 / 1e9;
+    let sample = headline(&set.latencies);
+    let p99 = bounded(&set);
+    let at = |p: &str| sample.percentile(&p.parse().ok()?);
+    let failed = set.tally.failed();
+    let entry = ranks.first().map(|rank| &rank.entry);
+    let cpu: f64 = ranks.iter().filter_map(|r| r.manifest.overhead.cpu_s).sum();
+    let cpus = ranks.iter().map(|r| r.entry.cpus).max().unwrap_or(0);
+    let backlog = ranks.iter().filter_map(|r| r.manifest.schedule).map(|s| s.backlog_max);
+    let (strip, strip_ns) = strip(analysis, ranks);
+    HostFigures {
+        host: entry.map(|e| e.host.clone()).unwrap_or_default(),
+        ranks: ranks.iter().map(|rank| rank.entry.rank).collect(),
+        count: set.tally.count,
+        errors: failed,
+        iops: per_s(set.tally.count.saturating_sub(failed) as f64, seconds),
+        bytes_per_s: per_s(set.tally.bytes as f64, seconds),
+        p50_ns: at("50"),
+        p99_ns: at("99"),
+        p99_lo_ns: p99.map(|b| b.lo as u64),
+        p99_hi_ns: p99.map(|b| b.hi as u64),
+        p999_ns: at("99.9"),
+        max_ns: sample.max(),
+        cpu: (cpus > 0 && seconds > 0.0 && cpu > 0.0).then(|| cpu / seconds / f64::from(cpus)),
+        backlog_max: backlog.reduce(|a, b| a + b),
+        done_ns: (set.tally.last_ns > 0)
+            .then(|| set.tally.last_ns.saturating_sub(analysis.start_ns).max(0) as u64),
+        against_others: None,
+        strip,
+        strip_ns,
+    }
+}
+
+/// The 99 % of a set with its interval; none where the set is too small for one.
+fn bounded(set: &IoSet) -> Option<Bounded> {
+    let asked = AskedPercentiles::new(&["99".parse().ok()?], 1);
+    let main = headline(&set.latencies);
+    let it = latency::latency(main, Origin::CAPTURE, &asked, None, None);
+    let entry = it.percentiles.into_iter().next()?.quantile;
+    let (value, lo, hi) = (entry.ns? as f64, entry.lo_ns? as f64, entry.hi_ns? as f64);
+    Some(Bounded { value, lo, hi, freedom: f64::INFINITY })
+}
+
+/// Each host's 99 % against that of all others together, adjusted for how many hosts are asked.
+fn against_others(
+    analysis: &Analysis,
+    by_host: &[(String, Vec<&RankAnalysis>)],
+    hosts: &mut [HostFigures],
+) {
+    if by_host.len() < 2 {
+        return;
+    }
+    let found: Vec<Option<LogDifference>> = by_host
+        .iter()
+        .map(|(host, ranks)| {
+            let others = by_host.iter().filter(|(other, _)| other != host);
+            let others: Vec<&RankAnalysis> = others.flat_map(|(_, r)| r.iter().copied()).collect();
+            let own = bounded(&IoSet::of(&groups(analysis, ranks)).ok()?)?;
+            let rest = bounded(&IoSet::of(&groups(analysis, &others)).ok()?)?;
+            LogDifference::of_two_runs(rest, own)
+        })
+        .collect();
+    let known: Vec<usize> = (0..found.len()).filter(|i| found[*i].is_some()).collect();
+    let values: Vec<f64> = known.iter().filter_map(|i| Some(found[*i]?.p_value())).collect();
+    let share = ALPHA / hosts.len() as f64;
+    for (i, p) in known.into_iter().zip(holm(&values)) {
+        let Some(difference) = found[i] else { continue };
+        let (lo, hi) = difference.interval(ALPHA);
+        let slower = p < ALPHA && difference.interval(share).0 > 1.0;
+        hosts[i].against_others =
+            Some(AgainstOthers { ratio: difference.ratio(), lo, hi, p, slower });
+    }
+}
+
+fn imbalance(ranks: &[HostFigures]) -> Option<f64> {
+    let most = ranks.iter().map(|r| r.count).max()? as f64;
+    let mean = ranks.iter().map(|r| r.count).sum::<u64>() as f64 / ranks.len() as f64;
+    (ranks.len() > 1 && mean > 0.0).then(|| most / mean - 1.0)
+}
+
+/// Rates of a host over time, from its intervals.
+fn strip(analysis: &Analysis, ranks: &[&RankAnalysis]) -> (Vec<f64>, u64) {
+    let interval = ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(0);
+    if interval == 0 {
+        return (Vec::new(), 0);
+    }
+    let columns = analysis.duration_ns.div_ceil(interval).max(1);
+    let width = interval * columns.div_ceil(STRIP);
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for row in ranks.iter().flat_map(|r| &r.intervals).filter(|r| !r.op.is_part()) {
+        let middle = row.start_ns.saturating_add((row.length_ns / 2) as i64);
+        let since = middle.saturating_sub(analysis.start_ns).max(0) as u64;
+        *counts.entry(since / width).or_default() += row.ops.saturating_sub(row.errors);
+    }
+    let last = counts.keys().max().copied().unwrap_or(0).min(STRIP * 2);
+    let rate = |n: u64| per_s(counts.get(&n).copied().unwrap_or(0) as f64, width as f64 / 1e9);
+    ((0..=last).map(rate).collect(), width)
+}
+
+/// Moments with I/Os that took [`STALL_TIMES`] the median or longer, over all hosts on one clock: one event for
+/// what stalls a server, whoever waited for it.
+fn stalls(
+    analysis: &Analysis,
+    all: &RanksAnalysis,
+    by_host: &[(String, Vec<&RankAnalysis>)],
+) -> Vec<HostStall> {
+    let every: Vec<&RankAnalysis> = all.ranks.iter().collect();
+    let set = IoSet::of(&groups(analysis, &every)).unwrap_or_default();
+    let median = headline(&set.latencies).percentile(&match "50".parse() {
+        Ok(p) => p,
+        Err(_) => return Vec::new(),
+    });
+    let Some(median) = median else { return Vec::new() };
+    let from = median.saturating_mul(STALL_TIMES).max(STALL_NS);
+    let slow: Vec<Vec<(i64, i64)>> = by_host
+        .iter()
+        .map(|(_, ranks)| {
+            let groups = groups(analysis, ranks);
+            groups.iter().flat_map(|g| g.slowest.kept_above(from)).collect()
+        })
+        .collect();
+    // Clocks that are wrong by more than the gap would tear an event apart.
+    let bound = all.file.worst_bound_ns().unwrap_or(0);
+    let gap = (STALL_NS / 10).max(2 * bound);
+    let together: Vec<(i64, i64)> = slow.concat();
+    let within = |at: &(i64, i64), start: i64, end: i64| at.0 <= end && at.1 >= start;
+    let episodes = group_episodes(&together, gap);
+    let mut stalls: Vec<HostStall> = episodes
+        .list()
+        .iter()
+        .map(|event| {
+            let hosts = by_host.iter().zip(&slow);
+            let hosts = hosts.filter(|(_, slow)| {
+                slow.iter().any(|at| within(at, event.start_ns, event.end_ns))
+            });
+            let hosts: Vec<String> = hosts.map(|((host, _), _)| host.clone()).collect();
+            HostStall {
+                start_ns: event.start_ns,
+                length_ns: event.span_ns(),
+                ios: event.count,
+                shared: hosts.len() == by_host.len() && hosts.len() > 1,
+                hosts,
+            }
+        })
+        .collect();
+    stalls.sort_by_key(|s| (std::cmp::Reverse(s.length_ns), s.start_ns));
+    stalls.truncate(STALLS);
+    stalls
+}
+
+fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) -> Vec<String> {
+    let mut words = Vec::new();
+    for (entry, why) in &all.missing {
+        words.push(format!(
+            "Rank {} on {} is lost: {}. The figures are those of the {} others.",
+            entry.rank,
+            entry.host,
+            why.trim_end_matches('.'),
+            all.ranks.len()
+        ));
+    }
+    words.extend(slower(summary));
+    words.extend(stalled(analysis, summary));
+    for host in summary.hosts.iter().filter(|h| h.cpu.is_some_and(|cpu| cpu > FULL)) {
+        let cpu = format::percent(host.cpu.unwrap_or(0.0));
+        words.push(format!(
+            "The load took {cpu} of the CPUs of {}: there the client is the limit, not the storage.",
+            host.host
+        ));
+    }
+    let share = summary.imbalance.filter(|share| *share > UNEVEN);
+    if let (Some(share), Some(most)) = (share, summary.ranks.iter().max_by_key(|r| r.count)) {
+        words.push(format!(
+            "The work was uneven: rank {} on {} did {} more than the mean of all.",
+            most.ranks.first().copied().unwrap_or(0),
+            most.host,
+            format::percent(share)
+        ));
+    }
+    words.extend(all.file.notes.iter().cloned());
+    for difference in &all.file.differences {
+        let values = difference.values.iter().map(|(v, hosts)| format!("{v} ({})", hosts.join(", ")));
+        let values: Vec<String> = values.collect();
+        words.push(format!("The hosts differ in {}: {}.", difference.what, values.join("; ")));
+    }
+    words
+}
+
+/// The sentence about the slow host, or that there is none.
+fn slower(summary: &HostsSummary) -> Vec<String> {
+    let known = summary.hosts.iter().filter_map(|h| Some((h, h.against_others?)));
+    let known: Vec<_> = known.collect();
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let slow = known.iter().filter(|(_, it)| it.slower).map(|(host, it)| {
+        format!(
+            "{} is slower, and the difference is real: its 99 % is {:.2} times that of the others (95 %: {:.2} to \
+             {:.2}; p {}, adjusted for {} hosts).",
+            host.host,
+            it.ratio,
+            it.lo,
+            it.hi,
+            if it.p < 0.001 { "< 0.001".to_owned() } else { format!("{:.3}", it.p) },
+            summary.hosts.len()
+        )
+    });
+    let slow: Vec<String> = slow.collect();
+    match slow.is_empty() {
+        true => vec!["No host is shown to be slower than the others.".to_owned()],
+        false => slow,
+    }
+}
+
+/// Stalls of all hosts, and those of one alone.
+fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
+    let clock = &analysis.manifest.clock;
+    let at = |ns: i64| {
+        let since = ns.saturating_sub(clock.monotonic_ns);
+        let utc = crate::model::about::utc(clock.realtime_ns.saturating_add(since));
+        utc.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    let several = summary.hosts.len() > 1;
+    let shared = summary.stalls.iter().find(|s| s.shared).map(|s| {
+        format!(
+            "All hosts stalled at {} for {}: the cause is what they share.",
+            at(s.start_ns),
+            format::duration_ns(s.length_ns)
+        )
+    });
+    let local = summary.stalls.iter().find(|s| several && s.hosts.len() == 1).map(|s| {
+        format!(
+            "Only {} stalled at {}, for {}: the cause is on that host or on its way.",
+            s.hosts[0],
+            at(s.start_ns),
+            format::duration_ns(s.length_ns)
+        )
+    });
+    shared.into_iter().chain(local).collect()
+}

@@ -1,10 +1,11 @@
 # Thin on purpose: the work is in `cargo xtask`, one place for people and CI.
 CARGO ?= cargo
 
-.PHONY: help demo test ci tools
+.PHONY: help demo demo-hosts test ci tools
 
 help:
 	@echo 'make demo   build (some minutes the first time), measure the disk here and stores on it for a minute or two, write one report'
+	@echo 'make demo-hosts  four ranks of one run in two namespaces as hosts (root, Open MPI), one report'
 	@echo 'make test   everything CI checks: format, lints, tests, docs, edges, a run of the binary'
 	@echo 'make ci     the same as make test'
 	@echo 'As root on Debian they first install what is missing: the demo a C compiler, RocksDB and LevelDB; the'
@@ -29,6 +30,10 @@ demo: tools
 	@echo 'demo: first the helper is built (cargo xtask)'
 	@$(CARGO) xtask setup demo
 	@$(CARGO) xtask demo
+
+demo-hosts: tools
+	@$(CARGO) xtask setup
+	@$(CARGO) xtask demo hosts
 
 test: tools
 	@$(CARGO) xtask setup

@@ -74,11 +74,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-suite",
             "taillight-compare",
             "taillight-live",
+            "taillight-scale",
             // Its tests only: what explain says of faults made on purpose.
             "taillight-lab",
             "taillight-s3test",
         ],
     ),
+    // Ranks, clocks and merges over a trait; it knows no MPI.
+    ("taillight-scale", &["taillight-core", "taillight-rundir", "taillight-stats"]),
+    // The command once more, with that trait over MPI. Its tests read run directories.
+    ("taillight-mpi", &["taillight-core", "taillight-scale", "taillight-cli", "taillight-rundir"]),
     ("taillight-lab", &["taillight-machine", "taillight-s3test"]),
     ("taillight-s3test", &[]),
     // Readers of everything that comes from outside.

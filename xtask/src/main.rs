@@ -7,6 +7,7 @@ mod bpf;
 mod ci;
 mod dashboards;
 mod demo;
+mod demo_hosts;
 mod docs;
 mod edges;
 mod lab;
@@ -42,6 +43,7 @@ cargo xtask CHORE
   proof intervals|disk-for [--page]
                         how often intervals and ceilings err, half an hour; --page: the table alone
   demo                  measure the disk under this directory, one overlaid report
+  demo hosts            four ranks of one run in two namespaces as hosts (root)
   smoke                 run the release binary end to end
   package KIND... [--binary FILE]
                         portable (builds), notices, sbom, deb, wheel, image: docs/install.md
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Some("bpf") => bpf::main(),
         Some("lab") => lab::main(&rest),
         Some("proof") => proof::main(&rest),
+        Some("demo") if rest == ["hosts"] => demo_hosts::main(),
         Some("demo") => demo::main(),
         Some("smoke") => ci::main(&["--only", "release,smoke"]),
         Some("package") => package::main(&rest),

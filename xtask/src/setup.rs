@@ -55,6 +55,8 @@ const TESTS: &[Requirement] = &[
     need("chromium", "chromium", "tests of pages: what stands where"),
     need("zsh", "zsh", "tests of completions"),
     need("fish", "fish", "tests of completions"),
+    need("mpirun", "openmpi-bin", "runs over several ranks: tests, demo"),
+    need("mpicc", "libopenmpi-dev", "taillight-mpi, which links MPI"),
 ];
 
 /// What only packagers use, and CI.

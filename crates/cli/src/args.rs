@@ -213,6 +213,8 @@ pub enum SchemaOf {
     Summary,
     /// imported.json: what another tool said.
     Imported,
+    /// scale.json: the ranks of a run over several hosts.
+    Scale,
     /// search.json of a search.
     Search,
     /// repeat.json of repetitions.

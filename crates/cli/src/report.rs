@@ -12,6 +12,8 @@ use taillight_report::format::counted;
 use taillight_report::render::fio_json::fio_json;
 use taillight_report::table::{self, Table, paragraph};
 use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFile, ShortReport};
+use taillight_rundir::origin::RunOrigin;
+use taillight_rundir::scale::ScaleFile;
 use taillight_rundir::series::PointRole;
 use taillight_rundir::{JsonFile, RunDir, Summary, names, salvage};
 use taillight_suite::exit::{from_code, worst};
@@ -318,6 +320,12 @@ fn untraced(run: &Path) -> Error {
 /// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.
 pub fn rescue(run: &Path) -> Result<()> {
     let mut dir = RunDir::open(run)?;
+    if matches!(dir.manifest().origin, RunOrigin::Merged { .. }) {
+        // Its I/Os are those of its ranks; one that is not there is named by the report.
+        let ranks = dir.read::<ScaleFile>()?.map(|scale| scale.ranks).unwrap_or_default();
+        let there = ranks.iter().map(|rank| rank.path(run)).filter(|path| RunDir::open(path).is_ok());
+        return there.collect::<Vec<_>>().iter().try_for_each(|path| rescue(path));
+    }
     let mut shown = Shown::new();
     let salvaged = salvage::salvage(&mut dir, &mut |p| {
         shown.step(p);

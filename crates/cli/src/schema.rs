@@ -8,6 +8,7 @@ use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
 use taillight_engine::trace::TraceProfile;
 use taillight_report::{SeriesReportFile, ShortReport};
+use taillight_rundir::scale::ScaleFile;
 use taillight_rundir::compare::CompareFile;
 use taillight_rundir::history::HistoryFile;
 use taillight_rundir::nvme::NvmeFile;
@@ -37,6 +38,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Manifest => Manifest::schema(),
         SchemaOf::Summary => Summary::schema(),
         SchemaOf::Imported => ImportedFile::schema(),
+        SchemaOf::Scale => ScaleFile::schema(),
         SchemaOf::Search => SearchReport::schema(),
         SchemaOf::Repeat => RepeatReport::schema(),
         SchemaOf::Host => host::schema_host(),

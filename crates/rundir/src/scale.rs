@@ -49,7 +49,7 @@ pub struct RankEntry {
     pub clock_id: String,
     /// Process id on its host.
     pub pid: u32,
-    /// CPUs of its host that it may use.
+    /// CPUs of its host.
     pub cpus: u32,
     /// Its run directory: relative to this one where rank 0 sees it, else the path on its host.
     pub directory: String,

@@ -17,8 +17,10 @@ pub struct Hello {
     pub pid: u32,
     /// Ranks with the same one share CLOCK_MONOTONIC.
     pub clock_id: String,
-    /// CPUs that it may use.
+    /// CPUs of the host.
     pub cpus: u32,
+    /// Those that it may use.
+    pub allowed: u32,
     version: String,
     words: Vec<String>,
     /// The job file there, hashed; none where there is no such file.
@@ -48,13 +50,16 @@ impl Hello {
         let model = sys.text("/proc/cpuinfo").unwrap_or_default();
         let model = model.lines().find(|line| line.starts_with("model name"));
         let model = model.and_then(|line| line.split(": ").nth(1)).unwrap_or("unknown");
-        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let allowed = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let online = sys.text("/sys/devices/system/cpu/online").unwrap_or_default();
+        let cpus = counted(online.trim()).unwrap_or(allowed);
         let host = ranks.host().to_owned();
         Ok(Hello {
             host,
             pid: std::process::id(),
             clock_id: format!("{} {}", boot.trim(), namespace.display()),
             cpus,
+            allowed,
             version: crate::version::with_commit(),
             words,
             job: text.map(|text| digest(&text)),
@@ -65,6 +70,15 @@ impl Hello {
             ]),
         })
     }
+}
+
+/// CPUs in a list like `0-3,8`.
+fn counted(list: &str) -> Option<u32> {
+    let each = list.split(',').map(|part| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(to.parse::<u32>().ok()?.checked_sub(from.parse().ok()?)? + 1)
+    });
+    each.sum()
 }
 
 fn digest(text: &[u8]) -> String {
@@ -108,6 +122,12 @@ pub fn remarks(all: &[Hello]) -> Vec<String> {
     if let [_] = all {
         notes.push("one rank only: mpirun -n N starts more, or mpirun does not belong to this MPI".to_owned());
     }
+    if let Some(bound) = all.iter().find(|h| h.allowed < h.cpus) {
+        notes.push(format!(
+            "the ranks are bound to {} of {} CPUs; mpirun --bind-to none lifts that",
+            bound.allowed, bound.cpus
+        ));
+    }
     notes.extend(oversubscribed(all));
     notes
 }
@@ -136,6 +156,7 @@ mod tests {
             pid: 1,
             clock_id: "x".to_owned(),
             cpus: 2,
+            allowed: 2,
             version: "1".to_owned(),
             words: vec!["run".to_owned()],
             job: Some("a".to_owned()),

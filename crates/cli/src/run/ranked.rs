@@ -28,7 +28,6 @@ use super::directory::NewRun;
 use super::targets::TargetsRequest;
 use super::{LiveViews, RunRequest, Signals, confirmation, directory, job, ranked_end, run_on_target};
 use crate::ranks::{self, RankOrder, RunOrder};
-use crate::registry;
 
 /// Layouts may take long; who waits says so.
 const LAYOUT: Duration = Duration::from_secs(24 * 3600);
@@ -214,7 +213,9 @@ impl RankSeat {
     fn plan(&self) -> Result<Plan> {
         let whole = job::plan_of_text(&self.order.plan)?;
         let place = RankPlace { rank: self.rank, of: self.size(), shift: self.order.shift };
-        let driver = registry::driver(&whole.target.driver)?;
+        let name = &whole.target.driver;
+        let driver = taillight_driver::find(name)
+            .ok_or_else(|| Error::usage("there is no such driver").with("driver", name))?;
         let mut plan = whole.for_rank(place, &|_, path, rank| driver.rank_path(path, rank))?;
         let directory = self.order.directory.join(rank_name(self.rank));
         plan.run.output = Some(directory.to_string_lossy().into_owned());

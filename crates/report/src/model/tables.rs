@@ -5,7 +5,7 @@ use taillight_rundir::Summary;
 use taillight_rundir::latency::{Latency, Quantile};
 use taillight_rundir::summary::{Qos, QosStatus, ShareOver, Totals};
 
-use super::{AnalysedRun, wrong_blocks};
+use super::{AnalysedRun, hosts, wrong_blocks};
 use crate::format;
 use crate::table::{Cell, Table, Tone};
 use crate::undecided;
@@ -24,6 +24,7 @@ const UNRESOLVED: &str = "-";
 pub fn all(summary: &Summary) -> Vec<Table> {
     let tables = [
         wrong_blocks::table(summary),
+        hosts::table(summary),
         Some(throughput(summary)),
         Some(load(summary)),
         latency(summary),

@@ -7,7 +7,7 @@ use taillight_rundir::Summary;
 
 use crate::model::shared::{SIMILAR, about_all, own_reasons, shared_warnings};
 use crate::model::{
-    AnalysedRun, Fact, Model, RATE, WRONG_BLOCKS, about, differences, first, overview, sentences,
+    AnalysedRun, Fact, HOSTS, Model, RATE, WRONG_BLOCKS, about, differences, first, overview, sentences,
 };
 use crate::table::{Cell, Table, TextPage, Tone};
 
@@ -42,6 +42,10 @@ fn single(run: &AnalysedRun, style: ConsoleStyle) -> String {
     let figures = first::figures(&[(&run.label, &run.summary)]);
     if !figures.rows.is_empty() {
         page.table(&figures);
+    }
+    if let Some(hosts) = model.table(HOSTS).filter(|_| !style.detail) {
+        page.text.push('\n');
+        page.table(hosts);
     }
     for line in held(run).take(if style.detail { usize::MAX } else { 1 }) {
         page.headed("Slow ones", Tone::Plain, &line);

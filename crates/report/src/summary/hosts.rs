@@ -20,6 +20,8 @@ const STRIP: u64 = 60;
 /// I/Os are part of a stall from so many times the median of all on, and not below [`STALL_NS`].
 const STALL_TIMES: u64 = 20;
 const STALL_NS: u64 = 10_000_000;
+/// A host takes part in a stall when its slow I/Os cover this share of it.
+const TAKES_PART: f64 = 0.5;
 /// Stalls that are kept.
 const STALLS: usize = 20;
 /// A client is its own limit from this share of its CPUs on.
@@ -201,15 +203,16 @@ fn stalls(
     let bound = all.file.worst_bound_ns().unwrap_or(0);
     let gap = (STALL_NS / 10).max(2 * bound);
     let together: Vec<(i64, i64)> = slow.concat();
-    let within = |at: &(i64, i64), start: i64, end: i64| at.0 <= end && at.1 >= start;
     let episodes = group_episodes(&together, gap);
     let mut stalls: Vec<HostStall> = episodes
         .list()
         .iter()
         .map(|event| {
             let hosts = by_host.iter().zip(&slow);
+            // Who was only a little slow in that time did not stall.
+            let most = (event.span_ns() as f64 * TAKES_PART) as u64;
             let hosts = hosts.filter(|(_, slow)| {
-                slow.iter().any(|at| within(at, event.start_ns, event.end_ns))
+                covered(slow, event.start_ns, event.end_ns) >= most.max(1)
             });
             let hosts: Vec<String> = hosts.map(|((host, _), _)| host.clone()).collect();
             HostStall {
@@ -224,6 +227,19 @@ fn stalls(
     stalls.sort_by_key(|s| (std::cmp::Reverse(s.length_ns), s.start_ns));
     stalls.truncate(STALLS);
     stalls
+}
+
+/// How much of a time the slow I/Os of a host cover, ns.
+fn covered(slow: &[(i64, i64)], start: i64, end: i64) -> u64 {
+    let inside = slow.iter().map(|at| (at.0.max(start), at.1.min(end)));
+    let mut inside: Vec<(i64, i64)> = inside.filter(|(a, b)| b > a).collect();
+    inside.sort_unstable();
+    let (mut sum, mut until) = (0, start);
+    for (a, b) in inside {
+        sum += b.saturating_sub(a.max(until)).max(0) as u64;
+        until = until.max(b);
+    }
+    sum
 }
 
 fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) -> Vec<String> {
@@ -268,8 +284,10 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
 fn slower(summary: &HostsSummary) -> Vec<String> {
     let known = summary.hosts.iter().filter_map(|h| Some((h, h.against_others?)));
     let known: Vec<_> = known.collect();
-    if known.is_empty() {
-        return Vec::new();
+    if known.len() < summary.hosts.len() {
+        let several = summary.hosts.len() > 1;
+        let words = "Whether a host is slower cannot be said: too few of its I/Os are independent of each other.";
+        return several.then(|| words.to_owned()).into_iter().collect();
     }
     let slow = known.iter().filter(|(_, it)| it.slower).map(|(host, it)| {
         format!(
@@ -315,4 +333,18 @@ fn stalled(analysis: &Analysis, summary: &HostsSummary) -> Vec<String> {
         )
     });
     shared.into_iter().chain(local).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_slow_for_a_moment_did_not_stall() {
+        let (start, end) = (0, 1_000);
+        assert_eq!(covered(&[(0, 1_000)], start, end), 1_000);
+        assert_eq!(covered(&[(100, 200), (150, 300), (900, 2_000)], start, end), 300);
+        assert_eq!(covered(&[(2_000, 3_000)], start, end), 0);
+        assert_eq!(covered(&[], start, end), 0);
+    }
 }

@@ -121,6 +121,14 @@ pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
             reasons.push(reason);
         }
     }
+    // What is said of hosts, lost ranks apart: these are the reason of a partial run.
+    if let Some(hosts) = &summary.hosts {
+        let real = hosts.hosts.iter().any(|h| h.against_others.is_some_and(|it| it.slower));
+        if (real || hosts.stalls.iter().any(|s| s.shared)) && weight(status) == 0 {
+            status = VerdictStatus::Warned;
+        }
+        reasons.extend(hosts.findings.iter().map(|text| reason("hosts", text.clone())));
+    }
     for trouble in &analysis.troubles {
         if weight(status) < weight(VerdictStatus::Warned) {
             status = VerdictStatus::Warned;

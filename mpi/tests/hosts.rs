@@ -1,0 +1,158 @@
+//! Clocks, starts, stalls and losses over pretended hosts: what the report says is what was done to them.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use common::{Failed, has_namespaces, hosts, json, ranks, said};
+
+const RATE: &str = "[run]\nduration = \"TIME\"\nseed = 3\ninterval = \"100ms\"\n[target]\ndriver = \"null\"\n\
+                    [[workload]]\nmix = \"read\"\nblock_size = \"4KiB\"\n\
+                    arrival = { kind = \"constant\", rate = \"4000/s\" }\n";
+
+fn job(dir: &Path, time: &str) -> Result<(), Failed> {
+    Ok(std::fs::write(dir.join("job.toml"), RATE.replace("TIME", time))?)
+}
+
+/// A time namespace gives the truth: an hour ahead, and two behind.
+#[test]
+fn the_clock_of_a_host_is_known_within_its_bound() -> Result<(), Failed> {
+    if !has_namespaces("the_clock_of_a_host_is_known_within_its_bound") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "500ms")?;
+    let ahead = [("h0", None), ("h1", Some(3_600)), ("h2", Some(-100))];
+    let words = ["run", "job.toml", "--output", "RUN"];
+    let (code, text) = said(&hosts(tmp.path(), &ahead, &words).output()?);
+    assert_eq!(code, Some(0), "{text}");
+    let scale = json(&tmp.path().join("RUN/scale.json"))?;
+    for (rank, truth) in [(1, 3_600_000_000_000i64), (2, -100_000_000_000)] {
+        let clocks = scale["ranks"][rank]["clocks"].as_array().cloned().unwrap_or_default();
+        assert_eq!(clocks.len(), 2, "before and after: {scale}");
+        for clock in clocks {
+            let off = clock["offset_ns"].as_i64().unwrap_or(0).abs_diff(truth);
+            let bound = clock["bound_ns"].as_u64().unwrap_or(0);
+            assert!(off <= bound, "{off} ns off, bound {bound}");
+        }
+    }
+    // On one clock: the whole run is as long as one rank's, not an hour.
+    let summary = json(&tmp.path().join("RUN/summary.json"))?;
+    let time = summary["totals"]["duration_ns"].as_u64().unwrap_or(0);
+    assert!((500_000_000..2_000_000_000).contains(&time), "{time}");
+    let hosts = summary.pointer("/hosts/hosts").and_then(|h| h.as_array()).map_or(0, Vec::len);
+    assert_eq!(hosts, 3);
+    assert!(text.contains("Clocks known to"), "{text}");
+    Ok(())
+}
+
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) -> Result<(), Failed> {
+    let begin = Instant::now();
+    while !there() {
+        if begin.elapsed() > Duration::from_secs(30) {
+            return Err(format!("no {what} in time").into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The process of a rank, once the load has begun.
+fn measuring(run: &Path, rank: usize) -> Result<u32, Failed> {
+    wait_for("scale.json", || run.join("scale.json").is_file())?;
+    std::thread::sleep(Duration::from_millis(1_500));
+    let scale = json(&run.join("scale.json"))?;
+    Ok(scale["ranks"][rank]["pid"].as_u64().unwrap_or(0) as u32)
+}
+
+fn signal(pid: u32, name: &str) -> Result<(), Failed> {
+    let sent = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status()?;
+    if sent.success() { Ok(()) } else { Err(format!("no process {pid}").into()) }
+}
+
+fn start(dir: &Path, all: &[(&str, Option<i64>)]) -> Result<Child, Failed> {
+    let words = ["run", "job.toml", "--output", "RUN"];
+    let log = std::fs::File::create(dir.join("log"))?;
+    let mut command = hosts(dir, all, &words);
+    Ok(command.stdout(log.try_clone()?).stderr(log).spawn()?)
+}
+
+#[test]
+fn a_stopped_host_is_slow_and_not_dead() -> Result<(), Failed> {
+    if !has_namespaces("a_stopped_host_is_slow_and_not_dead") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "3s")?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None)])?;
+    let pid = measuring(&run, 1)?;
+    signal(pid, "STOP")?;
+    std::thread::sleep(Duration::from_millis(600));
+    signal(pid, "CONT")?;
+    let code = child.wait()?.code();
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("Only h1 stalled at"), "{text}");
+    assert!(!text.contains("All hosts stalled"), "{text}");
+    let stalls = json(&run.join("summary.json"))?["hosts"]["stalls"].clone();
+    assert_eq!(stalls[0]["hosts"], serde_json::json!(["h1"]), "{stalls}");
+    Ok(())
+}
+
+#[test]
+fn a_stall_of_all_hosts_is_one_event() -> Result<(), Failed> {
+    if !has_namespaces("a_stall_of_all_hosts_is_one_event") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "3s")?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None)])?;
+    let pids = [measuring(&run, 0)?, json(&run.join("scale.json"))?["ranks"][1]["pid"].as_u64().unwrap_or(0) as u32];
+    for name in ["STOP", "CONT"] {
+        pids.iter().try_for_each(|pid| signal(*pid, name))?;
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    assert_eq!(child.wait()?.code(), Some(0));
+    let text = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert!(text.contains("All hosts stalled at"), "{text}");
+    let stalls = json(&run.join("summary.json"))?["hosts"]["stalls"].clone();
+    assert_eq!(stalls[0]["shared"], true, "{stalls}");
+    let long = stalls.as_array().into_iter().flatten();
+    let long = long.filter(|s| s["length_ns"].as_u64().is_some_and(|ns| ns > 300_000_000));
+    assert_eq!(long.count(), 1, "one event: {stalls}");
+    Ok(())
+}
+
+/// Open MPI ends the job when a rank is killed; what the others measured is kept, and the report names the lost one.
+#[test]
+fn a_killed_rank_is_named_and_the_others_count() -> Result<(), Failed> {
+    if !has_namespaces("a_killed_rank_is_named_and_the_others_count") {
+        return Ok(());
+    }
+    let tmp = tempfile::tempdir()?;
+    job(tmp.path(), "4s")?;
+    let run = tmp.path().join("RUN");
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None), ("h2", None)])?;
+    signal(measuring(&run, 1)?, "KILL")?;
+    let code = child.wait()?.code();
+    let log = std::fs::read_to_string(tmp.path().join("log"))?;
+    assert_ne!(code, Some(0), "{log}");
+    let (code, text) = said(&ranks(tmp.path(), 1, &["report", "RUN"])?);
+    assert_eq!(code, Some(5), "{text}\n{log}");
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("rank 1 on h1 ended early"), "{text}");
+    let summary = json(&run.join("summary.json"))?;
+    let counts = summary.pointer("/hosts/ranks").and_then(|r| r.as_array()).cloned().unwrap_or_default();
+    assert_eq!(counts.len(), 3, "what the killed one had in memory is salvaged: {text}");
+    // A directory that is gone is a lost rank.
+    std::fs::remove_dir_all(run.join("rank-0002"))?;
+    let (code, text) = said(&ranks(tmp.path(), 1, &["report", "RUN"])?);
+    assert_eq!(code, Some(5), "{text}");
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("Rank 2 on h2 is lost"), "{text}");
+    Ok(())
+}

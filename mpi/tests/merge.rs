@@ -23,7 +23,7 @@ fn nearest(values: &mut [u64], hundredths: u64) -> u64 {
 }
 
 fn percentile(summary: &serde_json::Value, p: &str) -> Option<u64> {
-    let all = summary.pointer("/ops/read/latencies/service/percentiles")?.as_array()?;
+    let all = summary.pointer("/ops/read/service/percentiles")?.as_array()?;
     all.iter().find(|it| it["p"] == p)?["observed_ns"].as_u64()
 }
 
@@ -90,7 +90,11 @@ fn a_rate_over_three_ranks_is_that_rate() -> Result<(), Failed> {
     due.sort_unstable();
     assert_eq!(due.len(), 2_000);
     let gaps: Vec<i64> = due.windows(2).map(|w| w[1] - w[0]).collect();
-    assert!(gaps.iter().all(|gap| *gap == 1_000_000), "{:?}", gaps.iter().find(|g| **g != 1_000_000));
+    assert!(
+        gaps.iter().all(|gap| *gap == 1_000_000),
+        "{:?}",
+        gaps.iter().find(|g| **g != 1_000_000)
+    );
     Ok(())
 }
 
@@ -101,13 +105,13 @@ fn ranks_on_virtual_time_are_merged_too() -> Result<(), Failed> {
         return Ok(());
     }
     let tmp = tempfile::tempdir()?;
-    let text = NULL.replace("WORKLOAD", "").replace("\"null\"", "\"sim\"\nsize = \"64MiB\"");
+    let text = NULL.replace("WORKLOAD", "").replace("\"null\"", "\"sim\"\nsize = \"64MiB\"\n[target.options]\nservice = { kind = \"exponential\", mean = \"100us\" }");
     std::fs::write(tmp.path().join("job.toml"), text)?;
     let (code, text) = said(&ranks(tmp.path(), 2, &["run", "job.toml", "--output", "RUN"])?);
     assert_eq!(code, Some(0), "{text}");
     let mut all = service(&tmp.path().join("RUN/rank-0000"))?;
     let other = service(&tmp.path().join("RUN/rank-0001"))?;
-    assert_ne!(all[..15_000], other[..15_000], "each rank draws its own");
+    assert!(all[..100] != other[..100], "each rank draws its own");
     all.extend(other);
     let truth = nearest(&mut all, 9_900);
     assert_eq!(percentile(&json(&tmp.path().join("RUN/summary.json"))?, "99"), Some(truth));

@@ -36,7 +36,7 @@ fn only_confirmed_identities_are_destroyed() -> Result<(), Failed> {
     }
     let tmp = tempfile::tempdir()?;
     let at = |name: &str| tmp.path().join(name);
-    std::fs::write(at("job.toml"), WRITES.replace("size", "destroy = true\nsize"))?;
+    std::fs::write(at("job.toml"), WRITES.replace("\nsize", "\ndestroy = true\nsize"))?;
     let foreign = vec![b'x'; 1 << 20];
     for name in ["data.rank-0000", "data.rank-0001"] {
         std::fs::write(at(name), &foreign)?;

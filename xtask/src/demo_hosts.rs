@@ -79,7 +79,7 @@ fn agent() -> Result<std::path::PathBuf> {
     text.push_str(
         "*) echo \"no such host: $address\" >&2; exit 1;;\nesac\n\
          exec ip netns exec $host unshare --uts --time --fork --monotonic $ahead \\\n\
-         \x20 sh -c 'hostname \"$0\"; shift 0; exec sh -c \"$*\"' $host \"$@\"\n",
+         \x20 sh -c 'hostname \"$0\"; exec sh -c \"$*\"' $host \"$@\"\n",
     );
     let path = std::path::absolute(Path::new(HOME).join("agent"))?;
     std::fs::write(&path, text)?;

@@ -323,7 +323,8 @@ pub fn rescue(run: &Path) -> Result<()> {
     if matches!(dir.manifest().origin, RunOrigin::Merged { .. }) {
         // Its I/Os are those of its ranks; one that is not there is named by the report.
         let ranks = dir.read::<ScaleFile>()?.map(|scale| scale.ranks).unwrap_or_default();
-        let there = ranks.iter().map(|rank| rank.path(run)).filter(|path| RunDir::open(path).is_ok());
+        let there =
+            ranks.iter().map(|rank| rank.path(run)).filter(|path| RunDir::open(path).is_ok());
         return there.collect::<Vec<_>>().iter().try_for_each(|path| rescue(path));
     }
     let mut shown = Shown::new();

@@ -123,7 +123,7 @@ pub struct RankLoad {
 pub struct StartStamp {
     /// On the clock of rank 0, ns.
     pub at_ns: i64,
-    /// From the first rank's begin of the load to the last one's, ns.
+    /// From the first rank's first submit to the last one's, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_ns: Option<u64>,
 }
@@ -234,7 +234,7 @@ pub struct HostsSummary {
     pub ranks: Vec<HostFigures>,
     /// Most work of a rank over the mean of all, minus 1.
     pub imbalance: Option<f64>,
-    /// From the first rank's begin of the load to the last one's, ns.
+    /// From the first rank's first submit to the last one's, ns: with a rate, the schedule is in it.
     pub start_spread_ns: Option<u64>,
     /// From the first rank's last completion to the last one's, ns.
     pub done_spread_ns: Option<u64>,

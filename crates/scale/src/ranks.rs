@@ -19,6 +19,9 @@ pub struct LostRank {
 /// What all ranks said: at rank 0 of every rank that answered, elsewhere this rank's own.
 pub type Agreed<T> = Vec<(u32, T)>;
 
+/// The step of a rank that cannot go on, whatever the others are at.
+pub const ANY_STEP: &str = "any";
+
 /// What a rank says.
 #[derive(Serialize, Deserialize)]
 enum Word<T> {
@@ -120,7 +123,7 @@ impl Ranks {
     ) -> Result<Agreed<T>> {
         let rank = self.rank();
         if rank != 0 {
-            self.group.send(0, &json(&mine)?, patience)?;
+            self.group.send(0, &json(&(step, &mine))?, patience)?;
             return Ok(vec![(rank, mine)]);
         }
         let mut all = vec![(0, mine)];
@@ -128,12 +131,31 @@ impl Ranks {
             if self.is_lost(from) {
                 continue;
             }
-            match self.group.receive(from, patience)? {
-                Some(bytes) => all.push((from, read(&bytes)?)),
+            match self.said(from, step, patience)? {
+                Some(word) => all.push((from, word)),
                 None => self.lose(from, step),
             }
         }
         Ok(all)
+    }
+
+    /// What a rank says in a step; what it said in one that this rank did not come to is passed over.
+    fn said<T: DeserializeOwned>(
+        &mut self,
+        from: u32,
+        step: &str,
+        patience: Patience,
+    ) -> Result<Option<T>> {
+        while let Some(bytes) = self.group.receive(from, patience)? {
+            let (of, word): (String, serde_json::Value) = read(&bytes)?;
+            if of == step || [of.as_str(), step].contains(&ANY_STEP) {
+                let word = serde_json::from_value(word);
+                return word.map(Some).map_err(|e| {
+                    Error::unavailable("a message of another rank cannot be read").source(e)
+                });
+            }
+        }
+        Ok(None)
     }
 
     /// What rank 0 says, at every rank. Errors: `Unavailable` where rank 0 does not answer.

@@ -33,10 +33,8 @@ impl Hello {
     /// Of this process. Errors: none yet; a file that cannot be read is none.
     pub fn of(ranks: &Ranks, cli: &Cli) -> Result<Hello> {
         let sys = Sys::default();
-        let words: Vec<String> = std::env::args_os()
-            .skip(1)
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+        let words: Vec<String> =
+            std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         let job = match &cli.command {
             Some(Command::Run(args)) => args.job.clone(),
             Some(Command::Search(args)) => args.run.job.clone(),
@@ -111,7 +109,9 @@ pub fn fits(all: &[Hello]) -> Result<()> {
     if let Some(who) = other(&|h| h.job.is_some() && h.job != first.job) {
         return Err(Error::usage("the job file is not the same on all hosts")
             .with("ranks", who)
-            .hint("copy that of rank 0 to all hosts, or delete the others: rank 0 tells what to do"));
+            .hint(
+                "copy that of rank 0 to all hosts, or delete the others: rank 0 tells what to do",
+            ));
     }
     Ok(())
 }
@@ -120,7 +120,10 @@ pub fn fits(all: &[Hello]) -> Result<()> {
 pub fn remarks(all: &[Hello]) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_] = all {
-        notes.push("one rank only: mpirun -n N starts more, or mpirun does not belong to this MPI".to_owned());
+        notes.push(
+            "one rank only: mpirun -n N starts more, or mpirun does not belong to this MPI"
+                .to_owned(),
+        );
     }
     if let Some(bound) = all.iter().find(|h| h.allowed < h.cpus) {
         notes.push(format!(
@@ -186,7 +189,10 @@ mod tests {
     fn crowded_hosts_are_named() {
         assert!(oversubscribed(&[hello("a"), hello("a"), hello("b")]).is_empty());
         let crowded = oversubscribed(&[hello("a"), hello("a"), hello("a"), hello("b")]);
-        assert!(crowded.len() == 1 && crowded[0].starts_with("a has 3 ranks on 2 CPUs"), "{crowded:?}");
+        assert!(
+            crowded.len() == 1 && crowded[0].starts_with("a has 3 ranks on 2 CPUs"),
+            "{crowded:?}"
+        );
         assert!(remarks(&[hello("a")])[0].starts_with("one rank only"));
     }
 }

@@ -41,7 +41,9 @@ pub fn listed(destroy: &[String]) -> Result<Vec<String>> {
                         .hint("a file with one HOST:ID on each line")
                 })?;
                 let lines = text.lines().map(str::trim);
-                all.extend(lines.filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned));
+                all.extend(
+                    lines.filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned),
+                );
             }
         }
     }
@@ -68,7 +70,10 @@ pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
         return e;
     }
     let host = order.peers.get(rank as usize).map_or("", |(host, _)| host.as_str());
-    let words = targets_of(plan).iter().map(|t| format!("--destroy '{}'", word(host, t))).collect::<Vec<_>>();
+    let words = targets_of(plan)
+        .iter()
+        .map(|t| format!("--destroy '{}'", word(host, t)))
+        .collect::<Vec<_>>();
     e.hint(format!("what it is there must be confirmed as such: {}", words.join(" ")))
 }
 
@@ -80,13 +85,21 @@ pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()>
         let host = order.peers.get(rank).map_or("", |(host, _)| host.as_str());
         for target in targets {
             let what = target.id().unwrap_or_else(|| "identity not known".to_owned());
-            output::line(&format!("rank {rank} on {host}: {}  {}", in_line(&target.path), in_line(&what)));
-            let absent = target.identity.as_ref().is_none_or(taillight_driver::identity::target::is_absent);
+            output::line(&format!(
+                "rank {rank} on {host}: {}  {}",
+                in_line(&target.path),
+                in_line(&what)
+            ));
+            let absent =
+                target.identity.as_ref().is_none_or(taillight_driver::identity::target::is_absent);
             let near = || format!("{host} {}", target.path);
             let key = if absent { near() } else { target.id().unwrap_or_else(near) };
             let before = seen.insert(key, (rank, host.to_owned()));
             let Some((other, of)) = before.filter(|_| is_local(target)) else { continue };
-            let device = target.identity.as_ref().is_some_and(|id| id.keys().any(|k| k.starts_with("device")));
+            let device = target
+                .identity
+                .as_ref()
+                .is_some_and(|id| id.keys().any(|k| k.starts_with("device")));
             if plan.run.share == WorkShare::Own {
                 return Err(Error::refused("two ranks have the same target")
                     .with("ranks", format!("{other} on {of}, {rank} on {host}"))
@@ -94,10 +107,12 @@ pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()>
                     .hint("start one rank on each host, or share it: --set run.share='\"segments\"' (or strided, same)"));
             }
             if device && of == host {
-                return Err(Error::refused("two ranks of one host share a device, which only one process can have")
-                    .with("ranks", format!("{other} and {rank} on {host}"))
-                    .with("target", &target.path)
-                    .hint("start one rank on each host, with more workers"));
+                return Err(Error::refused(
+                    "two ranks of one host share a device, which only one process can have",
+                )
+                .with("ranks", format!("{other} and {rank} on {host}"))
+                .with("target", &target.path)
+                .hint("start one rank on each host, with more workers"));
             }
         }
     }
@@ -127,10 +142,12 @@ impl Marker {
     pub fn set(&self) -> Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
         std::fs::write(path, "").map_err(|e| {
-            Error::unavailable("cannot make a file beside the target, by which ranks see that they share it")
-                .with("path", path.display())
-                .source(e)
-                .hint("name a target in a directory that can be written")
+            Error::unavailable(
+                "cannot make a file beside the target, by which ranks see that they share it",
+            )
+            .with("path", path.display())
+            .source(e)
+            .hint("name a target in a directory that can be written")
         })
     }
 

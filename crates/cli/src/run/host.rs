@@ -73,8 +73,10 @@ pub fn run_method(
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
         if crate::ranks::several() {
-            return Err(Error::usage("this series keeps its target open from run to run, which several ranks cannot")
-                .hint("run it with `taillight` on one host, or its points by `taillight-mpi run`"));
+            return Err(Error::usage(
+                "this series keeps its target open from run to run, which several ranks cannot",
+            )
+            .hint("run it with `taillight` on one host, or its points by `taillight-mpi run`"));
         }
         if !plan.targets.is_empty() {
             return Err(Error::usage("a series that shares its target has one")

@@ -60,7 +60,8 @@ pub fn run(
     let places = path.into_iter().map(Path::to_owned).chain(beside.iter().cloned());
     let places: Vec<PathBuf> = places.collect();
     let mut rows = RowCounting { plan, counter: None };
-    let mut together = StartTogether { seat: asked.rank, is_virtual: run.clock.source == "virtual" };
+    let mut together =
+        StartTogether { seat: asked.rank, is_virtual: run.clock.source == "virtual" };
     let mut observers: [&mut dyn Observer; 3] = [live, &mut rows, &mut together];
     let request = EngineRequest {
         plan,
@@ -126,6 +127,9 @@ impl Observer for StartTogether<'_> {
     fn progress(&mut self, _: Progress<'_>) {}
     fn ready(&mut self) -> Result<Option<Stamp>> {
         self.seat.map_or(Ok(None), |seat| seat.start(self.is_virtual).map(Some))
+    }
+    fn closing(&mut self) {
+        self.seat.iter().for_each(|seat| seat.closing());
     }
 }
 

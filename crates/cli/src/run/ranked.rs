@@ -19,18 +19,22 @@ use taillight_rundir::scale::{
     ClockMap, ClockSample, MergedFigures, RankEntry, RankLoad, RankTarget, ScaleFile, StartStamp,
 };
 use taillight_rundir::{JsonFile, RunDir, SCHEMA_VERSION, names};
-use taillight_scale::{Patience, answer_pings, differences, merged_percentiles, ping};
+use taillight_scale::{ANY_STEP, Patience, answer_pings, differences, merged_percentiles, ping};
 use taillight_stats::Dist;
 use taillight_suite::host::{JobSource, RunOutcome};
 use taillight_trace::Environment;
 
 use super::directory::NewRun;
 use super::targets::TargetsRequest;
-use super::{LiveViews, RunRequest, Signals, confirmation, directory, job, ranked_end, run_on_target};
+use super::{
+    LiveViews, RunRequest, Signals, confirmation, directory, job, ranked_end, run_on_target,
+};
 use crate::ranks::{self, RankOrder, RunOrder};
 
 /// Layouts may take long; who waits says so.
 const LAYOUT: Duration = Duration::from_secs(24 * 3600);
+/// How long rank 0 waits for the end of the others' load, beside the drain time-out.
+const AFTER_LOAD: Duration = Duration::from_secs(10);
 /// From the naming of the start to the start, beside round trips.
 const LEAD_NS: u64 = 500_000_000;
 
@@ -75,7 +79,8 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
     let environment = Environment::before(&Sys::default(), None);
     let origin = RunOrigin::Merged { ranks: hellos.len() as u32 };
     let whole = directory::create(plan, request.job, request.destroy, environment.map(), origin)?;
-    let absolute = std::path::absolute(whole.dir.path()).unwrap_or_else(|_| whole.dir.path().into());
+    let absolute =
+        std::path::absolute(whole.dir.path()).unwrap_or_else(|_| whole.dir.path().into());
     let (leaders, leader_of) = leaders(&hellos);
     let mut of_plan = plan.clone();
     of_plan.run.output = None;
@@ -237,7 +242,7 @@ impl RankSeat {
             let (kind, text, hint) = (e.kind(), e.to_string(), e.hint_text().map(str::to_owned));
             let copy = Error::new(kind, text).hint_some(hint);
             let patience = Patience::of(LAYOUT);
-            all.ranks.agree::<serde_json::Value>("a step", Err(copy), patience).err()
+            all.ranks.agree::<serde_json::Value>(ANY_STEP, Err(copy), patience).err()
         });
         told.flatten().unwrap_or(e)
     }
@@ -253,7 +258,8 @@ impl RankSeat {
         let said = agree("naming the targets", Ok(statement))?;
         let fits = match self.rank == 0 {
             true => {
-                let (all, seen): (Vec<Vec<RankTarget>>, Vec<bool>) = said.into_iter().map(|(_, it)| it).unzip();
+                let (all, seen): (Vec<Vec<RankTarget>>, Vec<bool>) =
+                    said.into_iter().map(|(_, it)| it).unzip();
                 self.seen.replace(seen);
                 let fits = confirmation::fit(&self.order, targets.plan, &all);
                 self.targets.replace(all);
@@ -262,7 +268,8 @@ impl RankSeat {
             false => Ok(()),
         };
         let own = looked.check();
-        let own = own.map_err(|e| confirmation::with_words(e, &self.order, self.rank, targets.plan));
+        let own =
+            own.map_err(|e| confirmation::with_words(e, &self.order, self.rank, targets.plan));
         agree("looking at the targets", fits.and(own))?;
         if targets.plan.run.share.is_own() {
             return targets.open(step);
@@ -321,6 +328,16 @@ impl RankSeat {
         Ok(Stamp(ClockMap::of(own.map(|(_, c)| *c).as_slice()).to_local(at)))
     }
 
+    /// The load of this rank is over. Rank 0 closes what all share last: it sees to what is kept or deleted.
+    pub fn closing(&self) {
+        let Ok(plan) = job::plan_of_text(&self.order.plan) else { return };
+        if plan.run.share.is_own() {
+            return;
+        }
+        let patience = Patience::of(Duration::from_nanos(plan.run.drain_timeout.0) + AFTER_LOAD);
+        ranks::with(|all| all.ranks.collect("the end of the load", (), patience).map(drop));
+    }
+
     /// Names ranks and targets before the load: who is killed now is missed by name.
     fn announce(&self) -> Result<()> {
         self.scale(None)?.write(&self.order.directory)
@@ -360,8 +377,8 @@ impl RankSeat {
 
     /// `scale.json` as far as it is known.
     pub fn scale(&self, ends: Option<&[(u32, RankEnd)]>) -> Result<ScaleFile> {
-        let (hellos, lost) = ranks::with(|all| (all.hellos.clone(), all.ranks.lost().to_vec()))
-            .unwrap_or_default();
+        let (hellos, lost) =
+            ranks::with(|all| (all.hellos.clone(), all.ranks.lost().to_vec())).unwrap_or_default();
         let (targets, seen) = (self.targets.borrow(), self.seen.borrow());
         let clocks = self.clocks.borrow();
         let entries = hellos.iter().enumerate().map(|(rank, hello)| {
@@ -393,7 +410,7 @@ impl RankSeat {
             }
         });
         let ranks: Vec<RankEntry> = entries.collect();
-        let begins = ranks.iter().filter_map(|r| r.load.map(|l| l.start_ns));
+        let begins = ranks.iter().filter_map(|r| r.load?.first_submit_ns);
         let spread = begins.clone().max().zip(begins.min()).map(|(b, a)| b.abs_diff(a));
         let start = self.start.get().map(|at_ns| StartStamp { at_ns, spread_ns: spread });
         let hosts = hellos.iter().map(|h| (h.host.clone(), h.facts.clone())).collect::<Vec<_>>();
@@ -468,4 +485,3 @@ fn remove_parts(whole: &NewRun, ranks: u32) {
         let _ = std::fs::remove_dir(whole.dir.path().join(rank_name(rank)));
     }
 }
-

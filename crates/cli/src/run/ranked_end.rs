@@ -49,12 +49,12 @@ pub fn of(seat: &RankSeat, outcome: &RunOutcome) -> RankEnd {
     let phase = |name: &str| {
         manifest.as_ref().and_then(|m| m.phases.iter().find(|p| p.name == name).cloned())
     };
+    let groups = seat.groups();
     let load = phase("measure").map(|measure| RankLoad {
-        first_submit_ns: None,
+        first_submit_ns: groups.iter().filter_map(|g| g.tally.first_ns).min(),
         start_ns: phase("warmup").map_or(measure.start_ns, |warmup| warmup.start_ns),
         done_ns: phase("drain").and_then(|d| d.end_ns).or(measure.end_ns).unwrap_or(0),
     });
-    let groups = seat.groups();
     let keys = groups.iter().flat_map(|group| {
         let kinds = LatencyKind::ALL.into_iter().filter(|k| group.latencies.get(*k).is_some());
         kinds.map(|kind| (group.workload, group.op, kind.name().to_owned())).collect::<Vec<_>>()
@@ -149,7 +149,8 @@ pub fn conclude(
         merges: lost.is_empty(),
         elsewhere: elsewhere.map(|r| r.rank).collect(),
     };
-    ranks::with(|all| all.ranks.tell("the end", Some(&farewell), Patience::of(AFTER))).transpose()?;
+    ranks::with(|all| all.ranks.tell("the end", Some(&farewell), Patience::of(AFTER)))
+        .transpose()?;
     if farewell.merges {
         scale.merged = seat.merge(&farewell.keys, &farewell.percentiles)?;
     }
@@ -170,9 +171,8 @@ pub fn conclude(
 
 /// Puts the small files of a rank elsewhere where its directory would be.
 fn fetch(whole: &NewRun, rank: u32) -> Result<()> {
-    let bytes = ranks::with(|all| {
-        all.ranks.group().receive(rank, Patience::of(Duration::from_secs(60)))
-    });
+    let bytes =
+        ranks::with(|all| all.ranks.group().receive(rank, Patience::of(Duration::from_secs(60))));
     let Some(bytes) = bytes.transpose()?.flatten() else { return Ok(()) };
     let dir = whole.dir.path().join(rank_name(rank));
     if std::fs::create_dir_all(&dir).is_ok() {

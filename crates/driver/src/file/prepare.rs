@@ -269,6 +269,8 @@ fn take_over(
     // What stays anyway and is only read needs no other mark than it has, and may lie where none can be written.
     let only_read = preparation == FilePreparation::Nothing && !asked.needs.changes();
     let mark = match &existing.mark {
+        // Rank 0 has marked it, and sees to it in the end.
+        Some(_) if asked.shared_as().is_some_and(|rank| rank > 0) => None,
         Some(earlier) if only_read && existing.proven && earlier.keep => None,
         // What an earlier run was asked to keep stays; what it left by accident goes.
         Some(earlier) => Some(mark_of(&identity, earlier.keep || keep)),

@@ -64,6 +64,11 @@ impl FileOpenSpec<'_> {
         let before = self.options.purge != DevicePurge::None || self.options.fill.is_asked();
         self.needs.changes() || before
     }
+    /// Ranks of the run share the files: which of them this is.
+    pub fn shared_as(&self) -> Option<u32> {
+        let plan = self.spec.plan;
+        plan.ranks.filter(|_| !plan.run.share.is_own()).map(|place| place.rank)
+    }
     /// The run appends to a file that begins empty.
     pub fn grows(&self) -> bool {
         self.options.grows && self.needs.writes
@@ -136,7 +141,12 @@ pub fn open(
     let goes = made_dir && !asked.options.keep;
     let made = MarkedFiles::new(dir, goes, asked.needs.changes());
     let PreparationPlan { entries, preparations, file_size, .. } = decided;
-    prepare(entries, &preparations, file_size, made, asked, progress)
+    let ready = prepare(entries, &preparations, file_size, made, asked, progress)?;
+    if asked.shared_as().is_some() {
+        // Laid out, it is for all ranks.
+        ready.files.iter().try_for_each(|fd| lock(fd, &file_set.dir, false))?;
+    }
+    Ok(ready)
 }
 
 /// What [`open`] finds and decides before it creates anything. Errors: `Usage`, `Refused` or
@@ -366,7 +376,7 @@ fn examine(
             .hint("unmount it, or name another directory: what was named is the directory"));
     }
     if asked.needs.changes() || !asked.options.read_in_use {
-        lock(&fd, path, asked.needs.changes())?;
+        lock(&fd, path, asked.needs.changes() && asked.shared_as().is_none())?;
     }
     let identity = FileIdentity::of(&fd).map_err(|e| cannot("cannot stat the file", path, e))?;
     let fs = dir.filesystem();

@@ -283,6 +283,7 @@ fn collect<B: Probes>(
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
             session_facts = target.end_facts();
+            observers.iter_mut().for_each(|observer| observer.closing());
             let closing = close_target(target, &shared, error.is_some(), stop, observers);
             error = error.or(closing.err());
         }

@@ -51,6 +51,8 @@ pub struct IoTally {
     pub errors: BTreeMap<i32, (u64, Option<i64>)>,
     /// Sum of service times of all I/Os, for the mean depth, ns.
     pub busy_ns: u128,
+    /// The first submit, CLOCK_MONOTONIC ns; none where I/Os were not kept.
+    pub first_ns: Option<i64>,
     /// The last completion of a success, CLOCK_MONOTONIC ns.
     pub last_ns: i64,
     /// Those of all that completed after the measure phase.
@@ -91,6 +93,7 @@ impl IoTally {
         self.bytes += other.bytes;
         self.records += other.records;
         self.busy_ns += other.busy_ns;
+        self.first_ns = [self.first_ns, other.first_ns].into_iter().flatten().min();
         self.last_ns = self.last_ns.max(other.last_ns);
         self.lateness.add(&other.lateness);
         self.drained.count += other.drained.count;
@@ -126,6 +129,8 @@ impl IoGroupCounter {
     pub fn push(&mut self, row: &Row, exact: bool) {
         let service = row.service_ns();
         self.tally.count += 1;
+        let first = self.tally.first_ns.get_or_insert(row.submit.0);
+        *first = row.submit.0.min(*first);
         self.tally.busy_ns += u128::from(service);
         if row.complete.0 > self.end_ns {
             self.drain(row);

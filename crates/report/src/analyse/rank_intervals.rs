@@ -17,7 +17,8 @@ type Values = BTreeMap<u64, u64>;
 
 /// The rows of all ranks as those of one run, by workload, operation and time. Errors: as the ranks' histograms.
 pub fn merged(dir: &RunDir, ranks: &[RankAnalysis]) -> Result<Vec<IntervalRow>> {
-    let length = ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(1).max(1);
+    let length =
+        ranks.iter().flat_map(|r| &r.intervals).map(|r| r.length_ns).max().unwrap_or(1).max(1);
     let mut rows: BTreeMap<Key, IntervalRow> = BTreeMap::new();
     let mut values: BTreeMap<Key, [Values; 2]> = BTreeMap::new();
     for rank in ranks {

@@ -53,7 +53,9 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     for entry in &file.ranks {
         match RunDir::open(&entry.path(dir.path())) {
             Ok(rank) => opened.push((entry.clone(), rank)),
-            Err(e) => missing.push((entry.clone(), entry.lost.clone().unwrap_or_else(|| e.to_string()))),
+            Err(e) => {
+                missing.push((entry.clone(), entry.lost.clone().unwrap_or_else(|| e.to_string())))
+            }
         }
     }
     if opened.is_empty() {
@@ -192,7 +194,10 @@ fn status(
     let is = |status| all.iter().all(|(_, a)| a.status == status);
     match () {
         () if missing.is_empty() && is(RunStatus::Failed) => RunStatus::Failed,
-        () if missing.is_empty() && is(RunStatus::Complete) && dir.status() != RunStatus::Partial => {
+        () if missing.is_empty()
+            && is(RunStatus::Complete)
+            && dir.status() != RunStatus::Partial =>
+        {
             RunStatus::Complete
         }
         () if all.iter().any(|(_, a)| a.status == RunStatus::Running) => RunStatus::Running,
@@ -284,7 +289,8 @@ pub fn merged_manifest<'a>(
         all.losses.chunks += part.losses.chunks;
         all.misses += part.misses;
         if let Some(it) = part.schedule {
-            let was = all.schedule.unwrap_or(ScheduleInfo { backlog_max: 0, unsent: 0, left_at_end: 0 });
+            let was =
+                all.schedule.unwrap_or(ScheduleInfo { backlog_max: 0, unsent: 0, left_at_end: 0 });
             all.schedule = Some(ScheduleInfo {
                 backlog_max: was.backlog_max + it.backlog_max,
                 unsent: was.unsent + it.unsent,

@@ -74,7 +74,7 @@ fn note(summary: &Summary) -> String {
         None => "all ranks on one clock".to_owned(),
     });
     if let Some(ns) = all.start_spread_ns {
-        parts.push(format!("started within {}", format::duration_ns(ns)));
+        parts.push(format!("first submits within {}", format::duration_ns(ns)));
     }
     if let Some(ns) = all.done_spread_ns {
         parts.push(format!("done within {}", format::duration_ns(ns)));

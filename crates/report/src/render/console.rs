@@ -7,7 +7,8 @@ use taillight_rundir::Summary;
 
 use crate::model::shared::{SIMILAR, about_all, own_reasons, shared_warnings};
 use crate::model::{
-    AnalysedRun, Fact, HOSTS, Model, RATE, WRONG_BLOCKS, about, differences, first, overview, sentences,
+    AnalysedRun, Fact, HOSTS, Model, RATE, WRONG_BLOCKS, about, differences, first, overview,
+    sentences,
 };
 use crate::table::{Cell, Table, TextPage, Tone};
 

@@ -3,7 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use taillight_rundir::scale::{AgainstOthers, HostFigures, HostStall, HostsSummary};
+use taillight_core::LatencyKind;
+use taillight_rundir::Summary;
+use taillight_rundir::scale::{
+    AgainstOthers, HostFigures, HostStall, HostsSummary, MergedFigures,
+};
 use taillight_stats::compare::{Bounded, LogDifference, holm};
 use taillight_stats::group_episodes;
 
@@ -26,19 +30,21 @@ const TAKES_PART: f64 = 0.5;
 const STALLS: usize = 20;
 /// A client is its own limit from this share of its CPUs on.
 const FULL: f64 = 0.9;
+/// CPU time counts what is around the load, too: shorter runs say nothing of its share.
+const CPU_FROM_S: f64 = 1.0;
 /// Work is uneven from here on.
 const UNEVEN: f64 = 0.05;
 
 /// The hosts of a run of several ranks; none of any other.
 pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
     let all = analysis.ranks.as_ref()?;
-    let ranks: Vec<HostFigures> =
-        all.ranks.iter().map(|rank| figures(analysis, &[rank])).collect();
+    let ranks: Vec<HostFigures> = all.ranks.iter().map(|rank| figures(analysis, &[rank])).collect();
     let by_host = by_host(all);
     let mut hosts: Vec<HostFigures> =
         by_host.iter().map(|(_, ranks)| figures(analysis, ranks)).collect();
     against_others(analysis, &by_host, &mut hosts);
-    let starts = all.ranks.iter().filter_map(|r| r.entry.load.map(|l| l.start_ns));
+    let first = |rank: &RankAnalysis| rank.groups.iter().filter_map(|g| g.tally.first_ns).min();
+    let starts = all.ranks.iter().filter_map(first);
     let dones = ranks.iter().filter_map(|r| r.done_ns);
     let mut summary = HostsSummary {
         findings: Vec::new(),
@@ -52,6 +58,31 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
     };
     summary.findings = findings(analysis, all, &summary);
     Some(summary)
+}
+
+/// Puts the exact percentiles that the ranks found together in the place of those from histograms: where a rank's I/Os
+/// stayed on its host, nobody here can count them again.
+pub fn exact(summary: &mut Summary, analysis: &Analysis) {
+    let Some(all) = analysis.ranks.as_ref().filter(|_| analysis.origin != Origin::CAPTURE) else {
+        return;
+    };
+    for merged in all.file.merged.iter().filter(|_| all.missing.is_empty()) {
+        let alone = |m: &&MergedFigures| m.op == merged.op && m.kind == merged.kind;
+        let alone = all.file.merged.iter().filter(alone).count() == 1;
+        let own = summary.workloads.iter_mut().filter_map(|w| w.ops.get_mut(&merged.op));
+        let whole = summary.ops.get_mut(&merged.op);
+        let Some(kind) = LatencyKind::from_name(&merged.kind).filter(|_| alone) else { continue };
+        for totals in own.chain(whole) {
+            let latency = totals.latencies.get_mut(kind);
+            let Some(latency) = latency.filter(|it| it.count == merged.count) else { continue };
+            for entry in &mut latency.percentiles {
+                if let Some(ns) = merged.percentiles.get(&entry.p) {
+                    entry.quantile.observed_ns = Some(*ns);
+                    entry.quantile.ns = entry.quantile.ns.map(|_| *ns);
+                }
+            }
+        }
+    }
 }
 
 /// Ranks of each host, in order of the first.
@@ -101,7 +132,8 @@ fn figures(analysis: &Analysis, ranks: &[&RankAnalysis]) -> HostFigures {
         p99_hi_ns: p99.map(|b| b.hi as u64),
         p999_ns: at("99.9"),
         max_ns: sample.max(),
-        cpu: (cpus > 0 && seconds > 0.0 && cpu > 0.0).then(|| cpu / seconds / f64::from(cpus)),
+        cpu: (cpus > 0 && seconds >= CPU_FROM_S && cpu > 0.0)
+            .then(|| cpu / seconds / f64::from(cpus)),
         backlog_max: backlog.reduce(|a, b| a + b),
         done_ns: (set.tally.last_ns > 0)
             .then(|| set.tally.last_ns.saturating_sub(analysis.start_ns).max(0) as u64),
@@ -211,9 +243,8 @@ fn stalls(
             let hosts = by_host.iter().zip(&slow);
             // Who was only a little slow in that time did not stall.
             let most = (event.span_ns() as f64 * TAKES_PART) as u64;
-            let hosts = hosts.filter(|(_, slow)| {
-                covered(slow, event.start_ns, event.end_ns) >= most.max(1)
-            });
+            let hosts = hosts
+                .filter(|(_, slow)| covered(slow, event.start_ns, event.end_ns) >= most.max(1));
             let hosts: Vec<String> = hosts.map(|((host, _), _)| host.clone()).collect();
             HostStall {
                 start_ns: event.start_ns,
@@ -273,7 +304,8 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
     }
     words.extend(all.file.notes.iter().cloned());
     for difference in &all.file.differences {
-        let values = difference.values.iter().map(|(v, hosts)| format!("{v} ({})", hosts.join(", ")));
+        let values =
+            difference.values.iter().map(|(v, hosts)| format!("{v} ({})", hosts.join(", ")));
         let values: Vec<String> = values.collect();
         words.push(format!("The hosts differ in {}: {}.", difference.what, values.join("; ")));
     }

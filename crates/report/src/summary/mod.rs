@@ -81,6 +81,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     if analysis.origin == Origin::HISTOGRAM {
         summary.totals.latencies.service.out_of_range = Some(analysis.manifest.losses.out_of_range);
     }
+    hosts::exact(&mut summary, analysis);
     if let Some(figures) = &analysis.imported {
         imported::apply(&mut summary, figures, &asked);
     }

@@ -15,7 +15,7 @@ const BLOCKS: u64 = 256;
 fn job(dir: &Path, share: &str, more: &str) -> Result<(), Failed> {
     let text = format!(
         "[run]\nshare = \"{share}\"\nseed = 5\nduration = \"30s\"\n[target]\ndriver = \"file\"\npath = \"data\"\n\
-         size = \"{}\"\noptions = {{ direct = false, keep = true }}\n[[workload]]\nmix = \"write\"\n\
+         size = \"{}B\"\noptions = {{ direct = false, keep = true }}\n[[workload]]\nmix = \"write\"\n\
          block_size = \"4KiB\"\npasses = 1\n{more}",
         BLOCKS * BLOCK
     );

@@ -74,7 +74,9 @@ impl BoundDriver for SimOptions {
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
-        let seed = spec.plan.run.seed;
+        // Each rank has a device of its own.
+        let rank = spec.plan.ranks.map_or(0, |place| u64::from(place.rank));
+        let seed = spec.plan.run.seed.wrapping_add(rank << 32);
         let (state, used) = match self.state.as_str() {
             "" => (None, DeviceUse::default()),
             path => {

@@ -229,7 +229,6 @@ fn qos() -> Qos {
         time_share: Some(0.0),
         requests: None,
         cause: None,
-        hosts: None,
     }
 }
 
@@ -291,6 +290,7 @@ pub fn summary(run_id: &str) -> Summary {
             excess_ns: 20_000,
             sure: true,
         }]),
+        hosts: None,
         files: Vec::new(),
     }
 }

@@ -76,19 +76,22 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
         return Err(Error::usage("a stream is one rank's own")
             .hint("leave run.share out: each rank then has a stream of its own"));
     }
+    // What can be wrong with the command is told before a directory is made.
+    let destroy = confirmation::listed(request.destroy)?;
+    let mut of_plan = plan.clone();
+    of_plan.run.output = None;
+    let text = of_plan.to_toml()?;
     let environment = Environment::before(&Sys::default(), None);
     let origin = RunOrigin::Merged { ranks: hellos.len() as u32 };
     let whole = directory::create(plan, request.job, request.destroy, environment.map(), origin)?;
     let absolute =
         std::path::absolute(whole.dir.path()).unwrap_or_else(|_| whole.dir.path().into());
     let (leaders, leader_of) = leaders(&hellos);
-    let mut of_plan = plan.clone();
-    of_plan.run.output = None;
     let order = RunOrder {
-        plan: of_plan.to_toml()?,
+        plan: text,
         directory: absolute,
         run_id: whole.run_id.clone(),
-        destroy: confirmation::listed(request.destroy)?,
+        destroy,
         in_series: request.place.is_some(),
         shift: shift(plan, &hellos.iter().map(|h| h.host.clone()).collect::<Vec<_>>()),
         peers: hellos.iter().map(|h| (h.host.clone(), h.pid)).collect(),

@@ -71,7 +71,8 @@ impl AccessExtent {
                     part: u64::from(place.part()),
                     of: u64::from(place.of.max(1)),
                 };
-                if self.file_size % turns.block != 0 || self.start % turns.block != 0 {
+                let divides = |n: u64| n.is_multiple_of(turns.block);
+                if !divides(self.file_size) || !divides(self.start) {
                     return Err(Error::usage(
                         "blocks in turns must divide each file, and its offset",
                     )

@@ -89,18 +89,11 @@ pub fn run<B: Probes>(
         ready.recv().unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
     });
     // Others that start together wait for an answer also where there is no session.
-    let answers = answers.collect::<Result<Vec<()>>>();
-    let begin = answers.and_then(|_| agreed_start(context.observers));
-    let begin = match begin {
+    let begin = match answers.collect::<Result<()>>().and_then(|()| agreed_start(context.observers))
+    {
         Ok(begin) => begin,
         Err(error) => {
-            // Nobody starts: the others see their start signal gone and leave.
-            drop(starts);
-            threads.into_iter().for_each(|t| drop(t.join()));
-            if let Some(target) = Arc::into_inner(target) {
-                // The reason matters more than how closing went.
-                let _ = target.close();
-            }
+            nobody_starts(starts, threads, target);
             return Err(error);
         }
     };
@@ -119,6 +112,20 @@ pub fn run<B: Probes>(
     let mut loaded = collect(shared, target, (threads, ended), timeline, samples, context)?;
     session_facts.append(&mut loaded.session_facts);
     Ok(LoadResult { counter: origin.is_some(), session_facts, ..loaded })
+}
+
+/// The workers see their start signal gone and leave; then the target is closed.
+fn nobody_starts(
+    starts: Vec<mpsc::Sender<Timeline>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    target: Arc<Box<dyn Target>>,
+) {
+    drop(starts);
+    threads.into_iter().for_each(|t| drop(t.join()));
+    if let Some(target) = Arc::into_inner(target) {
+        // The reason matters more than how closing went.
+        let _ = target.close();
+    }
 }
 
 /// When the load begins, where an observer starts it together with others.

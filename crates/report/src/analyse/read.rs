@@ -77,16 +77,7 @@ pub(super) fn analyse_one(
         }
         None => CapturedIos::default(),
     };
-    let counts = IoCounts {
-        rows: captured.rows,
-        analysed: captured.counted,
-        recorded: recorded(&manifest),
-        in_intervals: (!intervals.is_empty()).then(|| {
-            let rows = intervals.iter();
-            let measured = rows.filter(|r| !is_load(&manifest, r.workload) && !r.op.is_part());
-            measured.map(|r| r.ops).sum()
-        }),
-    };
+    let counts = io_counts(&manifest, &captured, &intervals);
     let log = dir.existing(names::HISTOGRAMS).is_some();
     let imported = taillight_rundir::origin::imported(dir)?;
     let whole = imported.is_none()
@@ -108,14 +99,13 @@ pub(super) fn analyse_one(
         troubles.extend(outliers_only.then(only_outliers));
         (groups, Vec::new(), Origin::HISTOGRAM)
     };
-    let last = groups.iter().map(|g| g.tally.last_ns);
-    let last = last.max().unwrap_or(span.1);
+    let last = groups.iter().map(|g| g.tally.last_ns).max().unwrap_or(span.1);
     let interval_rows = (!intervals.is_empty()).then_some(all_intervals as u64);
     let files = files(dir, captured.rows, interval_rows)?;
     let until = last.max(span.1);
-    // A rank's machine is shown by its own report.
     let machine = match rank {
         None => machine(dir, (span.0, until), &mut troubles)?,
+        // A rank's machine is shown by its own report.
         Some(_) => MachineData::default(),
     };
     Ok(Analysis {
@@ -138,6 +128,20 @@ pub(super) fn analyse_one(
         job,
         ranks: None,
     })
+}
+
+/// The I/Os by those who counted them.
+fn io_counts(manifest: &Manifest, captured: &CapturedIos, intervals: &[IntervalRow]) -> IoCounts {
+    IoCounts {
+        rows: captured.rows,
+        analysed: captured.counted,
+        recorded: recorded(manifest),
+        in_intervals: (!intervals.is_empty()).then(|| {
+            let rows = intervals.iter();
+            let measured = rows.filter(|r| !is_load(manifest, r.workload) && !r.op.is_part());
+            measured.map(|r| r.ops).sum()
+        }),
+    }
 }
 
 /// Stamps of a manifest on another clock.

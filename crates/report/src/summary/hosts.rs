@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::LatencyKind;
 use taillight_rundir::Summary;
-use taillight_rundir::scale::{
-    AgainstOthers, HostFigures, HostStall, HostsSummary, MergedFigures,
-};
+use taillight_rundir::scale::{AgainstOthers, HostFigures, HostStall, HostsSummary, MergedFigures};
 use taillight_stats::compare::{Bounded, LogDifference, holm};
 use taillight_stats::group_episodes;
 

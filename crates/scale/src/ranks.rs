@@ -31,7 +31,7 @@ enum Word<T> {
 
 /// What rank 0 makes of it.
 #[derive(Serialize, Deserialize)]
-enum Verdict {
+enum StepVerdict {
     Go,
     Stop { exit: u8, text: String, hint: Option<String> },
 }
@@ -205,7 +205,7 @@ impl Ranks {
         let verdict = (rank == 0).then(|| self.verdict(step, &words));
         let told = self.tell(step, verdict.as_ref(), patience)?;
         match verdict.or(told) {
-            Some(Verdict::Stop { exit, text, hint }) => {
+            Some(StepVerdict::Stop { exit, text, hint }) => {
                 self.stopped = true;
                 Err(Error::new(kind(exit), text).hint_some(hint))
             }
@@ -219,7 +219,7 @@ impl Ranks {
         }
     }
 
-    fn verdict<T>(&self, step: &str, words: &Agreed<Word<T>>) -> Verdict {
+    fn verdict<T>(&self, step: &str, words: &Agreed<Word<T>>) -> StepVerdict {
         let no = words.iter().filter_map(|(_, word)| match word {
             Word::No { exit, text, hint } => Some((*exit, text, hint)),
             Word::Yes(_) => None,
@@ -231,17 +231,17 @@ impl Ranks {
                 1 => String::new(),
                 n => format!(" ({} other ranks say no, too)", n - 1),
             };
-            return Verdict::Stop {
+            return StepVerdict::Stop {
                 exit: *exit,
                 text: format!("{text}{others}"),
                 hint: (*hint).clone(),
             };
         }
         if self.lost.is_empty() {
-            return Verdict::Go;
+            return StepVerdict::Go;
         }
         let who: Vec<String> = self.lost.iter().map(|lost| lost.rank.to_string()).collect();
-        Verdict::Stop {
+        StepVerdict::Stop {
             exit: Exit::Unavailable.code(),
             text: format!("nothing was heard of rank {} in time (in: {step})", who.join(", ")),
             hint: Some(

@@ -11,12 +11,14 @@ use taillight_rundir::ios::{ColumnSet, read_ios};
 const BLOCK: u64 = 4096;
 /// Blocks of the file.
 const BLOCKS: u64 = 256;
+/// Access in order.
+const ORDER: &str = "\"sequential\"";
 
-fn job(dir: &Path, share: &str, more: &str) -> Result<(), Failed> {
+fn job(dir: &Path, share: &str, access: &str) -> Result<(), Failed> {
     let text = format!(
         "[run]\nshare = \"{share}\"\nseed = 5\nduration = \"30s\"\n[target]\ndriver = \"file\"\npath = \"data\"\n\
          size = \"{}B\"\noptions = {{ direct = false, keep = true }}\n[[workload]]\nmix = \"write\"\n\
-         block_size = \"4KiB\"\npasses = 1\n{more}",
+         block_size = \"4KiB\"\npasses = 1\naccess = {access}\n",
         BLOCKS * BLOCK
     );
     Ok(std::fs::write(dir.join("job.toml"), text)?)
@@ -40,9 +42,9 @@ fn blocks(dir: &Path, n: u32) -> Result<Vec<BTreeMap<u64, u64>>, Failed> {
 }
 
 /// Runs it by three ranks with these words in the job.
-fn shared(share: &str, more: &str) -> Result<Vec<BTreeMap<u64, u64>>, Failed> {
+fn shared(share: &str, access: &str) -> Result<Vec<BTreeMap<u64, u64>>, Failed> {
     let tmp = tempfile::tempdir()?;
-    job(tmp.path(), share, more)?;
+    job(tmp.path(), share, access)?;
     let (code, text) = said(&ranks(tmp.path(), 3, &["run", "job.toml", "--output", "RUN"])?);
     assert_eq!(code, Some(0), "{share}: {text}");
     let left = std::fs::read_dir(tmp.path())?.flatten().map(|e| e.file_name());
@@ -56,9 +58,9 @@ fn segments_and_strides_cover_a_file_once() -> Result<(), Failed> {
     if !has_mpirun("segments_and_strides_cover_a_file_once") {
         return Ok(());
     }
-    let random = "access = { kind = \"random\", cover = true }\n";
+    let random = "{ kind = \"random\", cover = true }";
     for (share, more) in
-        [("segments", ""), ("segments", random), ("strided", ""), ("strided", random)]
+        [("segments", ORDER), ("segments", random), ("strided", ORDER), ("strided", random)]
     {
         let all = shared(share, more)?;
         let mut seen = BTreeMap::new();
@@ -86,7 +88,7 @@ fn the_same_file_is_for_all() -> Result<(), Failed> {
     if !has_mpirun("the_same_file_is_for_all") {
         return Ok(());
     }
-    for own in shared("same", "")? {
+    for own in shared("same", ORDER)? {
         assert_eq!((own.len() as u64, own.values().sum()), (BLOCKS, BLOCKS));
     }
     Ok(())
@@ -98,8 +100,8 @@ fn what_cannot_be_shared_is_refused() -> Result<(), Failed> {
         return Ok(());
     }
     let tmp = tempfile::tempdir()?;
-    job(tmp.path(), "strided", "")?;
-    let sizes = "workload.0.block_size={ min = \"4KiB\", max = \"8KiB\" }";
+    job(tmp.path(), "strided", ORDER)?;
+    let sizes = "workload.0.block_size={ min = \"4KiB\", max = \"8KiB\", step = \"4KiB\" }";
     let words = ["run", "job.toml", "--output", "RUN", "--set", sizes];
     let (code, text) = said(&ranks(tmp.path(), 2, &words)?);
     assert_eq!(code, Some(2), "{text}");

@@ -96,6 +96,13 @@ pub trait BoundDriver {
     fn check(&self, _spec: &OpenSpec<'_>) -> Result<()> {
         Ok(())
     }
+    /// Whether ranks of one run may drive this target together, each with its own session to it: rank 0 lays it out, and the
+    /// others open it beside. Errors: `Usage` where the driver is not made for that.
+    fn check_shared(&self, target: &TargetPlan) -> Result<()> {
+        Err(Error::usage("this driver cannot share its target among ranks")
+            .with("driver", &target.driver)
+            .hint("leave run.share out: each rank then has a target of its own"))
+    }
     /// Passes the guard, opens, lays out data where the plan reads it. Not measured. Errors:
     /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;

@@ -47,6 +47,9 @@ impl BoundDriver for NullDriver {
             ..Capabilities::default()
         }
     }
+    fn check_shared(&self, _: &TargetPlan) -> Result<()> {
+        Ok(())
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
         Ok(Box::new(NullTarget { geometry: Geometry { files: 1, file_size, align: 1 } }))

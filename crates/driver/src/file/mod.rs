@@ -45,7 +45,7 @@ pub(crate) use cache::drop_cached;
 use facts::Facts;
 use layout::LayoutProgress;
 use needs::AccessNeeds;
-use options::{CacheState, FileOptions, IoEngine};
+use options::{CacheState, DevicePurge, FileOptions, IoEngine};
 use path::TargetPath;
 use regular::FileOpenSpec;
 use target::{FileTarget, Guarded, IoMethod};
@@ -126,6 +126,13 @@ impl BoundDriver for FileOptions {
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         check(File.name(), self, spec)
+    }
+    fn check_shared(&self, _: &TargetPlan) -> Result<()> {
+        match self.purge != DevicePurge::None || self.fill.is_asked() {
+            true => Err(Error::usage("ranks that share a device cannot purge or fill it")
+                .hint("leave purge and fill out, and run them before, by `taillight` on one host")),
+            false => Ok(()),
+        }
     }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         open(File.name(), self, spec, progress)

@@ -56,7 +56,7 @@ impl Driver for RedisDriver {
                 "a unix socket has one database only, and each rank needs its own",
             )
             .with("path", path)
-            .hint("name the server as redis://HOST:PORT/DB, or set run.share = \"same\""));
+            .hint("name the server as redis://HOST:PORT/DB"));
         }
         address.db += rank;
         Ok(address.shown())

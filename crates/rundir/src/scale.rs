@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use taillight_core::OpKind;
 use taillight_core::plan::WorkShare;
 
+/// What clocks drift by at most: the kernel steers them within 500 parts per million.
+const DRIFT_MOST: f64 = 500e-6;
+
 /// The ranks of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleFile {
@@ -154,9 +157,9 @@ pub struct HostDifference {
 }
 
 impl ScaleFile {
-    /// The worst bound of all clocks, ns; none where all ranks share one.
-    pub fn worst_bound_ns(&self) -> Option<u64> {
-        self.ranks.iter().flat_map(|rank| &rank.clocks).map(|clock| clock.bound_ns).max()
+    /// The worst bound of all clocks over a load of `load_ns`, ns; none where all ranks share one.
+    pub fn worst_bound_ns(&self, load_ns: u64) -> Option<u64> {
+        self.ranks.iter().filter_map(|rank| rank.clock_bound_ns(load_ns)).max()
     }
 }
 
@@ -164,6 +167,31 @@ impl RankEntry {
     /// Its run directory, seen from that of the whole run.
     pub fn path(&self, run: &Path) -> PathBuf {
         run.join(&self.directory)
+    }
+
+    /// How wrong its stamps may be on the clock of rank 0, ns: half of the round trip, where the two measurements fit together.
+    /// Where there is one only, or they do not, by as much as the clocks may have parted. None of the same clock.
+    pub fn clock_bound_ns(&self, load_ns: u64) -> Option<u64> {
+        let measured = self.clocks.iter().map(|clock| clock.bound_ns).max()?;
+        let parted = match self.clocks.as_slice() {
+            [_] => (load_ns as f64 * DRIFT_MOST) as u64,
+            all if self.clock_jumped() => {
+                let (first, last) = (all.first()?, all.last()?);
+                first.offset_ns.abs_diff(last.offset_ns)
+            }
+            _ => 0,
+        };
+        Some(measured.saturating_add(parted))
+    }
+
+    /// Whether its clock went apart from that of rank 0 by more than clocks drift.
+    pub fn clock_jumped(&self) -> bool {
+        let ends = self.clocks.first().zip(self.clocks.last());
+        ends.is_some_and(|(first, last)| {
+            let bounds = first.bound_ns.saturating_add(last.bound_ns);
+            let apart = first.offset_ns.abs_diff(last.offset_ns).saturating_sub(bounds);
+            apart as f64 > first.at_ns.abs_diff(last.at_ns) as f64 * DRIFT_MOST
+        })
     }
 
     /// From its clock to that of rank 0.
@@ -300,4 +328,24 @@ pub struct HostStall {
     pub ios: u64,
     /// All hosts, of several.
     pub shared: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_measured_once_or_jumped_has_a_wide_bound() {
+        let at =
+            |at_ns, offset_ns| ClockSample { at_ns, offset_ns, bound_ns: 5, round_trip_ns: 10 };
+        let rank =
+            |clocks: &[ClockSample]| RankEntry { clocks: clocks.to_vec(), ..RankEntry::default() };
+        let second = 1_000_000_000;
+        assert_eq!(rank(&[]).clock_bound_ns(second), None);
+        assert_eq!(rank(&[at(0, 7)]).clock_bound_ns(second), Some(500_005));
+        let steady = rank(&[at(0, 7), at(1_000_000_000, 400_000)]);
+        assert_eq!((steady.clock_bound_ns(second), steady.clock_jumped()), (Some(5), false));
+        let jumped = rank(&[at(0, 7), at(1_000_000_000, 600_007)]);
+        assert_eq!((jumped.clock_bound_ns(second), jumped.clock_jumped()), (Some(600_005), true));
+    }
 }

@@ -50,8 +50,14 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     })?;
     let mut opened = Vec::new();
     let mut missing = Vec::new();
+    let clock_id = file.ranks.first().map(|first| first.clock_id.clone());
     for entry in &file.ranks {
+        let same_clock = Some(&entry.clock_id) == clock_id.as_ref() || !entry.clocks.is_empty();
         match RunDir::open(&entry.path(dir.path())) {
+            // Its stamps are of another clock: nothing says where they lie among those of the others.
+            Ok(rank) if !same_clock && rank.manifest().clock.source != "virtual" => {
+                missing.push((entry.clone(), "its clock was not measured".to_owned()));
+            }
             Ok(rank) => opened.push((entry.clone(), rank)),
             Err(e) => {
                 missing.push((entry.clone(), entry.lost.clone().unwrap_or_else(|| e.to_string())))

@@ -49,7 +49,7 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
         imbalance: imbalance(&ranks),
         start_spread_ns: starts.clone().max().zip(starts.min()).map(|(b, a)| b.abs_diff(a)),
         done_spread_ns: dones.clone().max().zip(dones.min()).map(|(b, a)| b - a),
-        clock_bound_ns: all.file.worst_bound_ns(),
+        clock_bound_ns: all.file.worst_bound_ns(analysis.duration_ns),
         stalls: stalls(analysis, all, &by_host),
         hosts,
         ranks,
@@ -230,7 +230,7 @@ fn stalls(
         })
         .collect();
     // Clocks that are wrong by more than the gap would tear an event apart.
-    let bound = all.file.worst_bound_ns().unwrap_or(0);
+    let bound = all.file.worst_bound_ns(analysis.duration_ns).unwrap_or(0);
     let gap = (STALL_NS / 10).max(2 * bound);
     let together: Vec<(i64, i64)> = slow.concat();
     let episodes = group_episodes(&together, gap);
@@ -300,12 +300,37 @@ fn findings(analysis: &Analysis, all: &RanksAnalysis, summary: &HostsSummary) ->
             format::percent(share)
         ));
     }
+    words.extend(clocks(analysis, all));
     words.extend(all.file.notes.iter().cloned());
     for difference in &all.file.differences {
         let values =
             difference.values.iter().map(|(v, hosts)| format!("{v} ({})", hosts.join(", ")));
         let values: Vec<String> = values.collect();
         words.push(format!("The hosts differ in {}: {}.", difference.what, values.join("; ")));
+    }
+    words
+}
+
+/// Hosts whose clocks are not known as well as their round trips say.
+fn clocks(analysis: &Analysis, all: &RanksAnalysis) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for entry in all.ranks.iter().map(|rank| &rank.entry) {
+        let Some(bound) = entry.clock_bound_ns(analysis.duration_ns) else { continue };
+        let bound = format::duration_ns(bound);
+        let host = &entry.host;
+        let text = match entry.clocks.len() {
+            1 => format!(
+                "The clock of {host} was measured once only: its times may be {bound} off those of the others."
+            ),
+            _ if entry.clock_jumped() => format!(
+                "The clock of {host} jumped or ran far off during the load: its times may be {bound} off those of \
+                 the others."
+            ),
+            _ => continue,
+        };
+        if !words.contains(&text) {
+            words.push(text);
+        }
     }
     words
 }

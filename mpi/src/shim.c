@@ -45,7 +45,7 @@ int tl_host(char *name, int room)
     return 0;
 }
 
-/* Begins to send; `request` is to be asked by tl_sent, and the bytes stay until it says so. */
+/* Begins to send; `request` is to be asked by tl_done, and the bytes stay until it says so. */
 int tl_send(const void *bytes, int length, int to, void **request)
 {
     MPI_Request *made = malloc(sizeof *made);
@@ -57,11 +57,11 @@ int tl_send(const void *bytes, int length, int to, void **request)
     return wrong;
 }
 
-/* Whether it is sent; then the request is gone. */
-int tl_sent(void *request, int *sent)
+/* Whether it is sent or received; then the request is gone. */
+int tl_done(void *request, int *done)
 {
-    int wrong = MPI_Test(request, sent, MPI_STATUS_IGNORE);
-    if (wrong || *sent)
+    int wrong = MPI_Test(request, done, MPI_STATUS_IGNORE);
+    if (wrong || *done)
         free(request);
     return wrong;
 }
@@ -75,8 +75,14 @@ int tl_probe(int from, int *length)
     return wrong || !there ? wrong : MPI_Get_count(&status, MPI_BYTE, length);
 }
 
-/* Takes that message: it is there, so that this does not wait for it to begin. */
-int tl_receive(void *bytes, int length, int from)
+/* Begins to take that message, as tl_send: of a large one only the begin is there, and its sender may stand still. */
+int tl_receive(void *bytes, int length, int from, void **request)
 {
-    return MPI_Recv(bytes, length, MPI_BYTE, from, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Request *made = malloc(sizeof *made);
+    int wrong = made ? MPI_Irecv(bytes, length, MPI_BYTE, from, TAG, MPI_COMM_WORLD, made) : MPI_ERR_OTHER;
+    if (wrong)
+        free(made);
+    else
+        *request = made;
+    return wrong;
 }

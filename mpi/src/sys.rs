@@ -14,9 +14,14 @@ unsafe extern "C" {
     fn tl_abort(code: c_int);
     fn tl_host(name: *mut c_char, room: c_int) -> c_int;
     fn tl_send(bytes: *const c_void, length: c_int, to: c_int, request: *mut *mut c_void) -> c_int;
-    fn tl_sent(request: *mut c_void, sent: *mut c_int) -> c_int;
+    fn tl_done(request: *mut c_void, done: *mut c_int) -> c_int;
     fn tl_probe(from: c_int, length: *mut c_int) -> c_int;
-    fn tl_receive(bytes: *mut c_void, length: c_int, from: c_int) -> c_int;
+    fn tl_receive(
+        bytes: *mut c_void,
+        length: c_int,
+        from: c_int,
+        request: *mut *mut c_void,
+    ) -> c_int;
 }
 
 /// Length of a host's name at most.
@@ -40,6 +45,24 @@ fn checked(code: c_int, what: &'static str) -> Result<()> {
 
 fn number(n: u32) -> Result<c_int> {
     c_int::try_from(n).map_err(|_| Error::internal("a number is too large for MPI").with("n", n))
+}
+
+/// Waits for a request; false when it failed or took too long, and MPI may still use its bytes.
+///
+/// # Safety
+/// The request was made by the shim, and is not used afterwards.
+unsafe fn done(request: *mut c_void, patience: Patience) -> bool {
+    loop {
+        let mut done = 0;
+        // SAFETY: as above; it is not used after it was answered with 1.
+        let code = unsafe { tl_done(request, &mut done) };
+        if code != 0 || done != 0 {
+            return code == 0;
+        }
+        if !patience.look_again() {
+            return false;
+        }
+    }
 }
 
 impl MpiGroup {
@@ -88,23 +111,13 @@ impl Group for MpiGroup {
         // SAFETY: `copy` is not moved or freed before MPI says that it has sent it, or it is leaked below.
         let begun = unsafe { tl_send(copy.as_ptr().cast(), length, number(to)?, &mut request) };
         checked(begun, "MPI_Isend")?;
-        loop {
-            let mut sent = 0;
-            // SAFETY: the request is the one made above, and is not used after it was answered with 1.
-            let code = unsafe { tl_sent(request, &mut sent) };
-            if code != 0 {
-                // MPI may still read it.
-                Box::leak(copy);
-                return Ok(false);
-            }
-            if sent != 0 {
-                return Ok(true);
-            }
-            if !patience.look_again() {
-                Box::leak(copy);
-                return Ok(false);
-            }
+        // SAFETY: the request is the one made above, and is not used again.
+        let sent = unsafe { done(request, patience) };
+        if !sent {
+            // MPI may still read it.
+            Box::leak(copy);
         }
+        Ok(sent)
     }
 
     fn receive(&mut self, from: u32, patience: Patience) -> Result<Option<Vec<u8>>> {
@@ -118,10 +131,20 @@ impl Group for MpiGroup {
             }
             if let Ok(length) = usize::try_from(length) {
                 let mut bytes = vec![0u8; length];
-                let room = number(length as u32)?;
-                // SAFETY: the probe said that a message of this length is there, and this is the only receiver.
-                let code = unsafe { tl_receive(bytes.as_mut_ptr().cast(), room, from) };
-                return Ok((code == 0).then_some(bytes));
+                let (room, at) = (number(length as u32)?, bytes.as_mut_ptr().cast());
+                let mut request = std::ptr::null_mut();
+                // SAFETY: `bytes` has room for the message that the probe saw, and is not moved or freed before MPI says
+                // that it has it, or is leaked below.
+                if unsafe { tl_receive(at, room, from, &mut request) } != 0 {
+                    return Ok(None);
+                }
+                // SAFETY: the request is the one made above, and is not used again.
+                if unsafe { done(request, patience) } {
+                    return Ok(Some(bytes));
+                }
+                // MPI may still write to it.
+                bytes.leak();
+                return Ok(None);
             }
             if !patience.look_again() {
                 return Ok(None);

@@ -4,6 +4,7 @@ mod sys;
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -54,11 +55,54 @@ pub trait Wanted {
     fn may_be(&self, file_system: DeviceNumber, inode: u64) -> bool;
 }
 
-/// Processes of the same run, whose open files are no reason to refuse a target.
-static PEERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// A process of the same run. Its number alone could be that of another process by now, or of another namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PeerProcess {
+    pub pid: u32,
+    /// When it began, in ticks since the boot.
+    pub started: u64,
+    /// The boot and the PID namespace that the number is of.
+    pub numbered_in: String,
+}
 
-/// Names the processes of this host that share the run.
-pub fn set_peers(peers: Vec<u32>) {
+impl PeerProcess {
+    /// This process. None where `/proc` does not tell.
+    pub fn own(sys: &Sys) -> Option<PeerProcess> {
+        let pid = std::process::id();
+        let started = started(sys, &pid.to_string())?;
+        Some(PeerProcess { pid, started, numbered_in: numbered_in(sys)? })
+    }
+
+    /// Whether a process here is this one: same numbers, begun at the same time, and of the program that asks.
+    fn is(&self, sys: &Sys, process: &str, here: Option<&str>) -> bool {
+        let program = |process: &str| {
+            let meta = fs::metadata(sys.path(&format!("/proc/{process}/exe"))).ok()?;
+            Some((meta.dev(), meta.ino()))
+        };
+        process == self.pid.to_string()
+            && here == Some(self.numbered_in.as_str())
+            && started(sys, process) == Some(self.started)
+            && program(process).is_some_and(|of| program("self") == Some(of))
+    }
+}
+
+fn numbered_in(sys: &Sys) -> Option<String> {
+    let boot = sys.text("/proc/sys/kernel/random/boot_id")?;
+    let namespace = fs::read_link(sys.path("/proc/self/ns/pid")).ok()?;
+    Some(format!("{} {}", boot.trim(), namespace.display()))
+}
+
+/// Field 22 of `stat`; the name before may hold anything.
+fn started(sys: &Sys, process: &str) -> Option<u64> {
+    let stat = sys.text(&format!("/proc/{process}/stat"))?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Processes of the same run, whose open files are no reason to refuse a target.
+static PEERS: Mutex<Vec<PeerProcess>> = Mutex::new(Vec::new());
+
+/// Names the processes that share the run, on whatever host.
+pub fn set_peers(peers: Vec<PeerProcess>) {
     *PEERS.lock().unwrap_or_else(PoisonError::into_inner) = peers;
 }
 
@@ -71,7 +115,8 @@ pub fn writer(sys: &Sys, wanted: &impl Wanted) -> Option<String> {
     let id = std::process::id().to_string();
     let own = own.unwrap_or_else(|| id.clone());
     let peers = PEERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let peer = |process: &str| process.parse().is_ok_and(|pid| peers.contains(&pid));
+    let here = numbered_in(sys).filter(|_| !peers.is_empty());
+    let peer = |process: &str| peers.iter().any(|peer| peer.is(sys, process, here.as_deref()));
     let process = processes(sys).into_iter().find(|process| {
         let dir = sys.path(&format!("/proc/{process}"));
         // Numbers of another namespace mean other processes to the kernel.
@@ -223,6 +268,30 @@ mod tests {
         };
         assert_eq!(shell("<"), None);
         assert!(shell(">>").is_some_and(|found| found.starts_with("sh ")));
+    }
+
+    #[test]
+    fn a_peer_is_more_than_a_number() {
+        let sys = Sys::default();
+        let own = PeerProcess::own(&sys).expect("this process");
+        let is = |peer: &PeerProcess, process: &str| {
+            peer.is(&sys, process, numbered_in(&sys).as_deref())
+        };
+        let name = own.pid.to_string();
+        assert!(is(&own, &name));
+        assert!(!is(&own, "1"));
+        assert!(!is(&PeerProcess { started: own.started + 1, ..own.clone() }, &name));
+        assert!(!is(&PeerProcess { numbered_in: "another host".to_owned(), ..own }, &name));
+        let mut other = Command::new("sleep").arg("60").spawn().expect("a program");
+        let of = PeerProcess {
+            pid: other.id(),
+            started: started(&sys, &other.id().to_string()).expect("its time"),
+            numbered_in: numbered_in(&sys).expect("here"),
+        };
+        let same = is(&of, &other.id().to_string());
+        other.kill().expect("killed");
+        other.wait().expect("its end");
+        assert!(!same, "another program with all its numbers right");
     }
 
     /// Threads with one table are looked at once, one with a table of its own is found.

@@ -14,4 +14,4 @@ pub use differences::differences;
 pub use group::{Group, Patience};
 pub use local::LocalGroup;
 pub use merge::{MergeCost, exact_at, merged_percentiles};
-pub use ranks::{ANY_STEP, Agreed, LostRank, Ranks};
+pub use ranks::{ANY_STEP, Agreed, LostRank, Ranks, WaitWatch, Waiting};

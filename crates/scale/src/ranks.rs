@@ -1,6 +1,8 @@
 //! Steps that every rank takes, or none: each says its part or why it cannot, and one that cannot stops all.
 //! Rank 0 collects, decides and tells; a rank that does not answer in time is named.
 
+use std::time::{Duration, Instant};
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use taillight_core::exit::Exit;
@@ -36,8 +38,24 @@ enum StepVerdict {
     Stop { exit: u8, text: String, hint: Option<String> },
 }
 
+/// For whom rank 0 waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting<'a> {
+    pub rank: u32,
+    /// In what.
+    pub step: &'a str,
+    pub waited: Duration,
+}
+
+/// Asked from time to time while rank 0 waits; false gives the rank up.
+pub type WaitWatch = Box<dyn FnMut(&Waiting<'_>) -> bool + Send>;
+
+/// How long a look at a rank takes before the watch is asked.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// The ranks of a run, from this one.
 pub struct Ranks {
+    watch: Option<WaitWatch>,
     group: Box<dyn Group>,
     lost: Vec<LostRank>,
     /// Rank 0 told all to stop, or was told.
@@ -75,7 +93,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 impl Ranks {
     pub fn new(group: Box<dyn Group>) -> Ranks {
-        Ranks { group, lost: Vec::new(), stopped: false }
+        Ranks { group, watch: None, lost: Vec::new(), stopped: false }
     }
     pub fn rank(&self) -> u32 {
         self.group.rank()
@@ -101,6 +119,29 @@ impl Ranks {
     /// Whether all were told to stop: nobody waits for this rank any more.
     pub fn stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Who says for whom is waited, and when that is enough.
+    pub fn watch(&mut self, watch: WaitWatch) {
+        self.watch = Some(watch);
+    }
+
+    /// The next message of a rank; none when it is given up.
+    fn wait(&mut self, rank: u32, step: &str, patience: Patience) -> Result<Option<Vec<u8>>> {
+        let began = Instant::now();
+        loop {
+            let until = patience.until.min(Instant::now() + LOOK);
+            let found = self.group.receive(rank, Patience { until, ..patience })?;
+            let now = Instant::now();
+            // Before its time: the other is gone.
+            if found.is_some() || now < until || now >= patience.until {
+                return Ok(found);
+            }
+            let waiting = Waiting { rank, step, waited: began.elapsed() };
+            if !self.watch.as_mut().is_none_or(|watch| watch(&waiting)) {
+                return Ok(None);
+            }
+        }
     }
 
     /// Notes that a rank is gone.
@@ -146,7 +187,7 @@ impl Ranks {
         step: &str,
         patience: Patience,
     ) -> Result<Option<T>> {
-        while let Some(bytes) = self.group.receive(from, patience)? {
+        while let Some(bytes) = self.wait(from, step, patience)? {
             let (of, word): (String, serde_json::Value) = read(&bytes)?;
             if of == step || [of.as_str(), step].contains(&ANY_STEP) {
                 let word = serde_json::from_value(word);
@@ -255,7 +296,6 @@ impl Ranks {
 mod tests {
     use super::*;
     use crate::LocalGroup;
-    use std::time::Duration;
 
     fn all<T: Send>(size: u32, each: impl Fn(Ranks) -> T + Sync) -> Vec<T> {
         let each = &each;
@@ -301,6 +341,24 @@ mod tests {
         for text in ended.into_iter().flatten() {
             assert!(text.contains("rank 2 in time"), "{text}");
         }
+    }
+
+    #[test]
+    fn who_is_waited_for_is_said_and_can_be_given_up() {
+        let ended = all(2, |mut ranks| {
+            if ranks.rank() == 1 {
+                std::thread::sleep(Duration::from_millis(900));
+                return None;
+            }
+            let long = Patience::of(Duration::from_secs(3600));
+            ranks.watch(Box::new(|waiting| {
+                assert_eq!((waiting.rank, waiting.step), (1, "the end"));
+                false
+            }));
+            let said = ranks.collect("the end", 7, long).unwrap();
+            Some((said, ranks.lost().len()))
+        });
+        assert_eq!(ended[0], Some((vec![(0, 7)], 1)));
     }
 
     #[test]

@@ -6,15 +6,37 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
+use taillight_machine::openers::PeerProcess;
 use taillight_scale::Ranks;
 
 use crate::args::{Cli, Command};
 
+/// Where a rank is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankPeer {
+    pub host: String,
+    pub pid: u32,
+    started: u64,
+    numbered_in: String,
+}
+
+impl RankPeer {
+    pub fn of(host: &str, process: PeerProcess) -> RankPeer {
+        let PeerProcess { pid, started, numbered_in } = process;
+        RankPeer { host: host.to_owned(), pid, started, numbered_in }
+    }
+
+    pub fn process(&self) -> PeerProcess {
+        let RankPeer { pid, started, numbered_in, .. } = self.clone();
+        PeerProcess { pid, started, numbered_in }
+    }
+}
+
 /// A rank of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    pub host: String,
-    pub pid: u32,
+    /// Its host and process.
+    pub peer: RankPeer,
     /// Ranks with the same one share CLOCK_MONOTONIC.
     pub clock_id: String,
     /// CPUs of the host.
@@ -51,10 +73,11 @@ impl Hello {
         let allowed = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let online = sys.text("/sys/devices/system/cpu/online").unwrap_or_default();
         let cpus = counted(online.trim()).unwrap_or(allowed);
-        let host = ranks.host().to_owned();
+        // Without /proc it is nobody's peer, and its open files are a reason to refuse.
+        let unknown = || PeerProcess { pid: std::process::id(), ..PeerProcess::default() };
+        let process = PeerProcess::own(&sys).unwrap_or_else(unknown);
         Ok(Hello {
-            host,
-            pid: std::process::id(),
+            peer: RankPeer::of(ranks.host(), process),
             clock_id: format!("{} {}", boot.trim(), namespace.display()),
             cpus,
             allowed,
@@ -90,7 +113,7 @@ pub fn fits(all: &[Hello]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
     let other = |differs: &dyn Fn(&Hello) -> bool| {
         let who = all.iter().enumerate().filter(|(_, hello)| differs(hello));
-        let who: Vec<String> = who.map(|(rank, h)| format!("{rank} on {}", h.host)).collect();
+        let who: Vec<String> = who.map(|(rank, h)| format!("{rank} on {}", h.peer.host)).collect();
         (!who.is_empty()).then(|| who.join(", "))
     };
     if let Some(who) = other(&|h| h.version != first.version) {
@@ -105,6 +128,12 @@ pub fn fits(all: &[Hello]) -> Result<()> {
         return Err(Error::usage("the ranks have different command lines")
             .with("ranks", who)
             .hint("start all ranks with one mpirun and one command line"));
+    }
+    let named = |h: &Hello| all.iter().find(|other| other.peer.host == h.peer.host);
+    if let Some(who) = other(&|h| named(h).is_some_and(|first| first.clock_id != h.clock_id)) {
+        return Err(Error::usage("two hosts have the same name, or one has two clocks")
+            .with("ranks", who)
+            .hint("give each host, container or pod a name of its own: results and confirmations name hosts"));
     }
     if let Some(who) = other(&|h| h.job.is_some() && h.job != first.job) {
         return Err(Error::usage("the job file is not the same on all hosts")
@@ -139,7 +168,7 @@ pub fn remarks(all: &[Hello]) -> Vec<String> {
 pub fn oversubscribed(all: &[Hello]) -> Vec<String> {
     let mut hosts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for hello in all {
-        let host = hosts.entry(&hello.host).or_default();
+        let host = hosts.entry(&hello.peer.host).or_default();
         *host = (host.0 + 1, hello.cpus);
     }
     let crowded = hosts.into_iter().filter(|(_, (ranks, cpus))| ranks > cpus);
@@ -155,8 +184,7 @@ mod tests {
 
     fn hello(host: &str) -> Hello {
         Hello {
-            host: host.to_owned(),
-            pid: 1,
+            peer: RankPeer { host: host.to_owned(), pid: 1, ..RankPeer::default() },
             clock_id: "x".to_owned(),
             cpus: 2,
             allowed: 2,
@@ -179,6 +207,10 @@ mod tests {
         assert!(text(|h| h.version = "2".to_owned()).contains("1 on b"));
         assert!(text(|h| h.words.clear()).contains("command lines"));
         assert!(text(|h| h.job = Some("b".to_owned())).contains("job file"));
+        let mut twins = [hello("a"), hello("a")];
+        assert!(fits(&twins).is_ok());
+        twins[1].clock_id = "y".to_owned();
+        assert!(fits(&twins).unwrap_err().to_string().contains("same name"));
         // A host without the file does what rank 0 says.
         let mut without = all.clone();
         without[1].job = None;

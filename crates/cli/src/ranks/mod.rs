@@ -5,18 +5,18 @@ mod hello;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use taillight_core::exit::Exit;
-use taillight_core::{Error, Result};
-use taillight_scale::{Group, LostRank, Patience, Ranks};
+use taillight_core::{Error, Result, StopFlag};
+use taillight_scale::{Group, LostRank, Patience, Ranks, WaitWatch};
 use taillight_suite::exit::from_code;
 
 use crate::output::{self, Voice};
 use crate::{obey, problem, run, understood};
 
-pub use hello::{Hello, oversubscribed};
+pub use hello::{Hello, RankPeer, oversubscribed};
 
 /// What starts ranks and connects them.
 pub struct Launcher {
@@ -39,6 +39,11 @@ static COMPANY: OnceLock<Mutex<Company>> = OnceLock::new();
 
 /// How long rank 0 waits for the others to come.
 const COMING: Duration = Duration::from_secs(60);
+/// Rank 0 says for whom it waits, from so long on.
+const SAID_AFTER: Duration = Duration::from_secs(10);
+const SAID_EACH: Duration = Duration::from_secs(60);
+/// How long a run that was asked to stop waits for its ranks.
+const STOPPING: Duration = Duration::from_secs(30);
 /// How long a rank waits for its next order: rank 0 may make reports, or wait for an answer of a person.
 const ORDERS: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -62,12 +67,10 @@ pub struct RunOrder {
     pub run_id: String,
     /// Confirmations as the command line has them.
     pub destroy: Vec<String>,
-    /// Whether it is a point of a series.
-    pub in_series: bool,
     /// Ranks by which reads are shifted.
     pub shift: u32,
     /// Host and process of each rank, in order.
-    pub peers: Vec<(String, u32)>,
+    pub peers: Vec<RankPeer>,
     /// Ranks whose clocks are measured.
     pub leaders: Vec<u32>,
     /// Of each rank the one whose clock is its own; none where that is rank 0's.
@@ -96,6 +99,7 @@ pub fn command(launcher: Launcher) -> Exit {
         output::speak(Voice { quiet: true, silent: true, ..Voice::default() });
     }
     let mut ranks = Ranks::new(group);
+    ranks.watch(watch(Vec::new(), StopFlag::default()));
     let parsed = understood();
     let hello = match &parsed {
         Ok((cli, _)) => Hello::of(&ranks, cli),
@@ -103,11 +107,13 @@ pub fn command(launcher: Launcher) -> Exit {
         Err(_) => Err(Error::usage("the command line is wrong")),
     };
     let failed = parsed.as_ref().err().copied();
+    let mut together = true;
     let exit = match enter(&mut ranks, hello) {
-        Err(e) => match failed {
-            Some(exit) => exit,
-            None => problem::show(&e),
-        },
+        Err(e) => {
+            // Where all were told to stop, all leave; of who did not come nobody knows whether it ever will.
+            together = ranks.stopped() && ranks.lost().is_empty();
+            failed.unwrap_or_else(|| problem::show(&e))
+        }
         Ok(hellos) => {
             let _ = COMPANY.set(Mutex::new(Company { ranks, hellos }));
             match parsed {
@@ -122,7 +128,7 @@ pub fn command(launcher: Launcher) -> Exit {
         }
     };
     // A rank that is lost never leaves, and MPI would wait for it.
-    match with(|all| all.ranks.lost().is_empty()).unwrap_or(true) {
+    match with(|all| all.ranks.lost().is_empty()).unwrap_or(together) {
         true => (launcher.leave)(),
         false => {
             output::note("a rank is lost: the job is aborted, what was measured is kept");
@@ -130,6 +136,30 @@ pub fn command(launcher: Launcher) -> Exit {
         }
     }
     exit
+}
+
+/// Says for whom is waited, after a while and then each minute; once the run is to stop, not for long.
+pub fn watch(hosts: Vec<String>, stop: StopFlag) -> WaitWatch {
+    let mut told: Option<(u32, Duration)> = None;
+    let mut stopped: Option<Instant> = None;
+    Box::new(move |waiting| {
+        let (rank, waited) = (waiting.rank, waiting.waited);
+        let before = told.filter(|(of, at)| *of == rank && *at <= waited);
+        let due = before.map_or(SAID_AFTER, |(_, at)| at + SAID_EACH);
+        if waited >= due {
+            told = Some((rank, waited));
+            let on = hosts.get(rank as usize).map_or(String::new(), |host| format!(" on {host}"));
+            output::note(&format!(
+                "waiting for rank {rank}{on} for {} s (in: {})",
+                waited.as_secs(),
+                waiting.step
+            ));
+        }
+        if stop.stopped() {
+            return stopped.get_or_insert_with(Instant::now).elapsed() < STOPPING;
+        }
+        true
+    })
 }
 
 /// All come, and fit together.

@@ -2,7 +2,8 @@
 //! another host: confirmations name a host and an identity, never a path alone.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 
 use taillight_core::plan::{Plan, WorkShare};
 use taillight_core::units::readable::in_line;
@@ -58,7 +59,7 @@ pub fn listed(destroy: &[String]) -> Result<Vec<String>> {
 
 /// The paths that this rank may overwrite: those whose identity here is confirmed for this host.
 pub fn of_rank(order: &RunOrder, rank: u32, plan: &Plan) -> Result<Vec<String>> {
-    let host = order.peers.get(rank as usize).map_or("", |(host, _)| host.as_str());
+    let host = order.peers.get(rank as usize).map_or("", |peer| peer.host.as_str());
     let confirmed = |target: &RankTarget| order.destroy.contains(&word(host, target));
     Ok(targets_of(plan).into_iter().filter(confirmed).map(|target| target.path).collect())
 }
@@ -69,7 +70,7 @@ pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
     if e.kind() != ErrorKind::Refused || !destroys {
         return e;
     }
-    let host = order.peers.get(rank as usize).map_or("", |(host, _)| host.as_str());
+    let host = order.peers.get(rank as usize).map_or("", |peer| peer.host.as_str());
     let words = targets_of(plan)
         .iter()
         .map(|t| format!("--destroy '{}'", word(host, t)))
@@ -82,7 +83,7 @@ pub fn with_words(e: Error, order: &RunOrder, rank: u32, plan: &Plan) -> Error {
 pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()> {
     let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (rank, targets) in all.iter().enumerate() {
-        let host = order.peers.get(rank).map_or("", |(host, _)| host.as_str());
+        let host = order.peers.get(rank).map_or("", |peer| peer.host.as_str());
         for target in targets {
             let what = target.id().unwrap_or_else(|| "identity not known".to_owned());
             output::line(&format!(
@@ -116,61 +117,130 @@ pub fn fit(order: &RunOrder, plan: &Plan, all: &[Vec<RankTarget>]) -> Result<()>
             }
         }
     }
+    match plan.run.share {
+        WorkShare::Own => Ok(()),
+        _ => one_device(order, all),
+    }
+}
+
+/// What tells a shared device from others of its name: its WWID with its place on the disk, which all hosts see alike, and
+/// the whole identity.
+fn device_id(target: &RankTarget) -> Option<(Option<[Option<&String>; 3]>, String)> {
+    let identity = target.identity.as_ref()?;
+    let device = identity.keys().any(|name| name.starts_with("device."));
+    let of_scsi = identity.get("device.device.wwid").filter(|it| it.starts_with("naa."));
+    let wwid = identity.get("device.wwid").or(of_scsi);
+    let place = || ["device.start", "device.size"].map(|name| identity.get(name));
+    let wwid = wwid.map(|wwid| [Some(wwid), place()[0], place()[1]]);
+    device.then(|| (wwid, target.id().unwrap_or_default()))
+}
+
+/// A device that ranks share is one device: the same path on each host is none. Errors: `Refused` where its identity differs
+/// or is not known.
+fn one_device(order: &RunOrder, all: &[Vec<RankTarget>]) -> Result<()> {
+    let Some(first) = all.first() else { return Ok(()) };
+    for (rank, targets) in all.iter().enumerate().skip(1) {
+        for (own, of_first) in targets.iter().zip(first) {
+            let same = match (device_id(of_first), device_id(own)) {
+                (Some((Some(a), _)), Some((Some(b), _))) => a == b,
+                (Some((_, a)), Some((_, b))) => a == b,
+                // A file is told by its marker.
+                (None, None) => !is_device(&own.path),
+                _ => false,
+            };
+            if !same {
+                let id = |t: &RankTarget| t.id().unwrap_or_else(|| "not known".to_owned());
+                let host = order.peers.get(rank).map_or("", |peer| peer.host.as_str());
+                return Err(Error::refused(
+                    "the device is to be shared, and is not shown to be one on all hosts",
+                )
+                .with("target", &own.path)
+                .with("rank 0", id(of_first))
+                .with("other", format!("rank {rank} on {host}: {}", id(own)))
+                .hint("name a device with a WWID that all hosts share, or leave run.share out"));
+            }
+        }
+    }
     Ok(())
+}
+
+fn is_device(path: &str) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|meta| meta.file_type().is_block_device() || meta.file_type().is_char_device())
 }
 
 fn is_local(target: &RankTarget) -> bool {
     block::local(&target.path).is_some()
 }
 
-/// A file beside a shared target that rank 0 makes: who does not see it has another file system.
-pub struct Marker(Option<PathBuf>);
+/// Files beside shared targets that rank 0 makes, and removes when it is done, whatever comes of it: who does not see them
+/// has another file system.
+pub struct Marker {
+    paths: Vec<PathBuf>,
+    /// A device here that nothing tells from another of its name.
+    unknown: Option<PathBuf>,
+    made: bool,
+}
 
 impl Marker {
     pub fn of(order: &RunOrder, plan: &Plan) -> Marker {
-        let path = plan.target.path.as_deref().and_then(block::local);
+        let paths: Vec<&str> =
+            plan.all_targets().filter_map(|(_, target)| target.path.as_deref()).collect();
+        let unknown = paths.iter().find(|path| is_device(path) && target::of(path).is_none());
         // A device is told by its identity.
-        let path = path.filter(|path| !path.starts_with("/dev"));
-        let dir = path.map(|path| match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            true => path.to_owned(),
-            false => path.parent().map_or_else(PathBuf::new, |p| p.to_owned()),
+        let files = paths.iter().filter(|path| !is_device(path));
+        let files = files.filter_map(|path| block::local(path));
+        let name = format!(".taillight-shared-{}", order.run_id);
+        let beside = files.map(|path| match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            true => path.join(&name),
+            false => path.parent().map_or_else(PathBuf::new, Path::to_owned).join(&name),
         });
-        Marker(dir.map(|dir| dir.join(format!(".taillight-shared-{}", order.run_id))))
+        Marker { paths: beside.collect(), unknown: unknown.map(PathBuf::from), made: false }
     }
 
-    /// Makes it. Errors: `Unavailable` where it cannot be made.
-    pub fn set(&self) -> Result<()> {
-        let Some(path) = &self.0 else { return Ok(()) };
-        std::fs::write(path, "").map_err(|e| {
-            Error::unavailable(
-                "cannot make a file beside the target, by which ranks see that they share it",
-            )
-            .with("path", path.display())
-            .source(e)
-            .hint("name a target in a directory that can be written")
+    /// Makes them. Errors: `Unavailable` where one cannot be made.
+    pub fn set(&mut self) -> Result<()> {
+        self.made = true;
+        self.paths.iter().try_for_each(|path| {
+            std::fs::write(path, "").map_err(|e| {
+                Error::unavailable(
+                    "cannot make a file beside the target, by which ranks see that they share it",
+                )
+                .with("path", path.display())
+                .source(e)
+                .hint("name a target in a directory that can be written")
+            })
         })
     }
 
-    /// Whether this rank sees it. Errors: `Refused` where it does not.
+    /// Whether this rank sees them. Errors: `Refused` where it does not.
     pub fn check(&self) -> Result<()> {
-        match &self.0 {
-            Some(path) if !path.exists() => Err(Error::refused(
+        match self.unknown.iter().chain(self.paths.iter().filter(|path| !path.exists())).next() {
+            Some(path) => Err(Error::refused(
                 "the target is to be shared, and this host has another one of the same name",
             )
             .with("not seen", path.display())
             .hint("name a file on a file system that all hosts share, or leave run.share out")),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
+}
 
-    pub fn remove(&self) {
-        self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
+impl Drop for Marker {
+    fn drop(&mut self) {
+        let made = self.paths.iter().filter(|_| self.made);
+        made.for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranks::RankPeer;
+
+    fn peer(host: &str) -> RankPeer {
+        RankPeer { host: host.to_owned(), ..RankPeer::default() }
+    }
 
     fn order(destroy: &[&str]) -> RunOrder {
         RunOrder {
@@ -178,9 +248,8 @@ mod tests {
             directory: PathBuf::new(),
             run_id: "r".to_owned(),
             destroy: destroy.iter().map(|s| (*s).to_owned()).collect(),
-            in_series: false,
             shift: 0,
-            peers: vec![("h0".to_owned(), 1), ("h1".to_owned(), 2)],
+            peers: vec![peer("h0"), peer("h1")],
             leaders: Vec::new(),
             leader_of: Vec::new(),
         }
@@ -218,5 +287,18 @@ mod tests {
         assert_eq!(e.kind(), ErrorKind::Refused);
         plan.run.share = WorkShare::Segments;
         assert!(fit(&order(&[]), &plan, &all("A", "A")).is_ok(), "two hosts, one disk");
+        let e = fit(&order(&[]), &plan, &all("A", "B")).unwrap_err();
+        assert!(e.to_string().contains("to be shared"), "{e}");
+        // Two paths to one disk: what each host says of it differs, its WWID does not.
+        let with_wwid = |serial: &str| {
+            let mut one = target(serial);
+            let identity = one.identity.get_or_insert_default();
+            identity.insert("device.wwid".to_owned(), "naa.5".to_owned());
+            vec![one]
+        };
+        assert!(fit(&order(&[]), &plan, &[with_wwid("A"), with_wwid("B")]).is_ok());
+        let unknown = RankTarget { identity: None, ..target("A") };
+        let e = fit(&order(&[]), &plan, &[vec![target("A")], vec![unknown]]).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Refused, "not known to be the same");
     }
 }

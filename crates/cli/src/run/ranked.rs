@@ -14,6 +14,7 @@ use taillight_driver::Target;
 use taillight_machine::{Sys, openers};
 use taillight_report::MadeReport;
 use taillight_report::analyse::IoGroup;
+use taillight_rundir::latency::LatencySource;
 use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::scale::{
     ClockMap, ClockSample, MergedFigures, RankEntry, RankLoad, RankTarget, ScaleFile, StartStamp,
@@ -29,12 +30,20 @@ use super::targets::TargetsRequest;
 use super::{
     LiveViews, RunRequest, Signals, confirmation, directory, job, ranked_end, run_on_target,
 };
+use crate::output;
 use crate::ranks::{self, RankOrder, RunOrder};
 
 /// Layouts may take long; who waits says so.
 const LAYOUT: Duration = Duration::from_secs(24 * 3600);
-/// How long rank 0 waits for the end of the others' load, beside the drain time-out.
-const AFTER_LOAD: Duration = Duration::from_secs(10);
+/// How long rank 0 waits in steps that lay nothing out.
+const SHORT: Duration = Duration::from_secs(60);
+/// Steps in which data may be laid out.
+const LONG: [&str; 3] =
+    ["laying out what all share", "opening what all share", "preparing the data"];
+/// How long rank 0 waits for a rank beyond the time that the plan allows it.
+const BEYOND: Duration = Duration::from_secs(120);
+/// No limit: the load ends by its work, whose time is not known.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// From the naming of the start to the start, beside round trips.
 const LEAD_NS: u64 = 500_000_000;
 
@@ -52,6 +61,8 @@ pub struct RankSeat {
     start: Cell<Option<i64>>,
     /// What this rank measured.
     groups: RefCell<Vec<IoGroup>>,
+    /// Whether that is every I/O.
+    exact: Cell<bool>,
 }
 
 /// What a rank says when it is done.
@@ -64,6 +75,8 @@ pub struct RankEnd {
     pub load: Option<RankLoad>,
     /// Workloads, operations and kinds of latency that it has.
     pub keys: Vec<(u16, taillight_core::OpKind, String)>,
+    /// Every I/O was kept: what is merged of it is exact.
+    pub exact: bool,
 }
 
 /// Runs a plan by all ranks; called at rank 0. Errors: as a run by one process, when nothing was measured.
@@ -76,6 +89,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
         return Err(Error::usage("a stream is one rank's own")
             .hint("leave run.share out: each rank then has a stream of its own"));
     }
+    check_shared(plan)?;
     // What can be wrong with the command is told before a directory is made.
     let destroy = confirmation::listed(request.destroy)?;
     let mut of_plan = plan.clone();
@@ -87,17 +101,24 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
     let absolute =
         std::path::absolute(whole.dir.path()).unwrap_or_else(|_| whole.dir.path().into());
     let (leaders, leader_of) = leaders(&hellos);
+    let hosts: Vec<&str> = hellos.iter().map(|h| h.peer.host.as_str()).collect();
+    let shift = reads_back(plan, &hosts).then(|| shift(&hosts));
+    if shift == Some(0) {
+        output::note(OWN_READS);
+    }
     let order = RunOrder {
         plan: text,
         directory: absolute,
         run_id: whole.run_id.clone(),
         destroy,
-        in_series: request.place.is_some(),
-        shift: shift(plan, &hellos.iter().map(|h| h.host.clone()).collect::<Vec<_>>()),
-        peers: hellos.iter().map(|h| (h.host.clone(), h.pid)).collect(),
+        shift: shift.unwrap_or(0),
+        peers: hellos.iter().map(|hello| hello.peer.clone()).collect(),
         leaders,
         leader_of,
     };
+    let hosts = order.peers.iter().map(|peer| peer.host.clone()).collect();
+    let stop = request.signals.stop().clone();
+    ranks::with(|all| all.ranks.watch(ranks::watch(hosts, stop)));
     ranks::tell(&RankOrder::Run(Box::new(order.clone())));
     let seat = RankSeat::new(order, 0);
     let ended = part(&seat, request.signals, request.job);
@@ -117,6 +138,22 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
     }
 }
 
+/// Whether the ranks can share what the plan drives. Errors: `Usage`.
+fn check_shared(plan: &Plan) -> Result<()> {
+    if plan.run.share.is_own() {
+        return Ok(());
+    }
+    if !plan.verify.is_off() {
+        return Err(Error::usage("ranks that share a target cannot verify it")
+            .with("run.share", plan.run.share.name())
+            .hint("leave [verify] out: blocks of another rank would count as wrong; or leave run.share out"));
+    }
+    for (_, target) in plan.all_targets() {
+        taillight_driver::bind(target)?.check_shared(target)?;
+    }
+    Ok(())
+}
+
 /// The first rank of each clock but that of rank 0, and for each rank the one with its clock.
 fn leaders(hellos: &[ranks::Hello]) -> (Vec<u32>, Vec<Option<u32>>) {
     let first = |of: &ranks::Hello| hellos.iter().position(|h| h.clock_id == of.clock_id);
@@ -128,14 +165,23 @@ fn leaders(hellos: &[ranks::Hello]) -> (Vec<u32>, Vec<Option<u32>>) {
     (leaders, of)
 }
 
-/// By how many ranks a run that only reads shifts its parts, so that no host reads what it wrote: those of a host. Only
-/// where each rank has its own part.
-fn shift(plan: &Plan, hosts: &[String]) -> u32 {
+/// Said where no shift takes every part to another host.
+const OWN_READS: &str = "Hosts may read what they wrote themselves, which their caches answer: no shift takes every part to another host.";
+
+/// Whether a run only reads what each rank has its part of, as one after a run that wrote it does.
+fn reads_back(plan: &Plan, hosts: &[&str]) -> bool {
     let reads = plan.workloads.iter().all(|w| w.mix.iter().all(|m| !m.op.writes()));
     let several = hosts.iter().any(|host| Some(host) != hosts.first());
-    let first = hosts.iter().take_while(|host| Some(*host) == hosts.first()).count() as u32;
-    let shared = plan.run.share == WorkShare::Segments || plan.run.share == WorkShare::Strided;
-    if reads && several && shared { first } else { 0 }
+    reads && several && matches!(plan.run.share, WorkShare::Segments | WorkShare::Strided)
+}
+
+/// By how many ranks parts are shifted so that no rank reads what its own host wrote, whose cache would answer: the least
+/// that changes the host for every rank; 0 where none does.
+fn shift(hosts: &[&str]) -> u32 {
+    let elsewhere = |shift: &usize| {
+        (0..hosts.len()).all(|rank| hosts[(rank + shift) % hosts.len()] != hosts[rank])
+    };
+    (1..hosts.len()).find(elsewhere).unwrap_or(0) as u32
 }
 
 /// Runs an order; called at all ranks but 0.
@@ -181,6 +227,7 @@ fn part(seat: &RankSeat, signals: &Signals, job: Option<&JobSource>) -> Result<R
             error: Some(e.to_string()),
             load: None,
             keys: Vec::new(),
+            exact: false,
         }),
         Err(e) => Err(seat.fail(e)),
     }
@@ -188,10 +235,7 @@ fn part(seat: &RankSeat, signals: &Signals, job: Option<&JobSource>) -> Result<R
 
 impl RankSeat {
     fn new(order: RunOrder, rank: u32) -> RankSeat {
-        let peers = order.peers.iter().enumerate();
-        let own = order.peers.get(rank as usize).map(|(host, _)| host.clone());
-        let near = peers.filter(|(_, (host, _))| Some(host) == own.as_ref());
-        openers::set_peers(near.map(|(_, (_, pid))| *pid).collect());
+        openers::set_peers(order.peers.iter().map(ranks::RankPeer::process).collect());
         RankSeat {
             order,
             rank,
@@ -200,6 +244,7 @@ impl RankSeat {
             clocks: RefCell::default(),
             start: Cell::new(None),
             groups: RefCell::default(),
+            exact: Cell::new(false),
         }
     }
 
@@ -215,6 +260,19 @@ impl RankSeat {
     /// Keeps what this rank measured, for the merge.
     pub fn keep(&self, report: &MadeReport) {
         self.groups.replace(report.groups.clone());
+        let ops = report.summaries.iter().flat_map(|summary| summary.ops.values());
+        let mut latencies = ops.flat_map(|op| op.latencies.iter());
+        self.exact.set(latencies.all(|(_, latency)| latency.source == LatencySource::Capture));
+    }
+
+    /// Whether it kept every I/O.
+    pub fn is_exact(&self) -> bool {
+        self.exact.get()
+    }
+
+    /// Name of the host of a rank.
+    pub fn host(&self, rank: u32) -> &str {
+        self.order.peers.get(rank as usize).map_or("", |peer| peer.host.as_str())
     }
 
     /// The plan of this rank, in its own directory.
@@ -228,8 +286,8 @@ impl RankSeat {
         let directory = self.order.directory.join(rank_name(self.rank));
         plan.run.output = Some(directory.to_string_lossy().into_owned());
         // Ranks of a host share its memory.
-        let own = self.order.peers.get(self.rank as usize).map(|(host, _)| host);
-        let near = self.order.peers.iter().filter(|(host, _)| Some(host) == own).count() as u64;
+        let own = self.order.peers.get(self.rank as usize).map(|peer| &peer.host);
+        let near = self.order.peers.iter().filter(|peer| Some(&peer.host) == own).count() as u64;
         let workers = u64::from(plan.workers());
         let least = taillight_core::plan::least_capture(workers);
         plan.capture.budget.0 = (plan.capture.budget.0 / near.max(1)).max(least);
@@ -277,14 +335,12 @@ impl RankSeat {
         if targets.plan.run.share.is_own() {
             return targets.open(step);
         }
-        let marker = confirmation::Marker::of(&self.order, targets.plan);
+        let mut marker = confirmation::Marker::of(&self.order, targets.plan);
         if self.rank == 0 {
             let opened = targets.open(step);
             let laid_out = opened.as_ref().map(|_| marker.set()).map_err(same);
             agree("laying out what all share", laid_out.and_then(|set| set))?;
-            let seen = agree("opening what all share", Ok(()));
-            marker.remove();
-            seen?;
+            agree("opening what all share", Ok(()))?;
             return opened;
         }
         agree("laying out what all share", Ok(()))?;
@@ -310,16 +366,22 @@ impl RankSeat {
     /// rank's own clock.
     pub fn start(&self, is_virtual: bool) -> Result<Stamp> {
         agree("getting ready", Ok(()))?;
-        if self.rank == 0 {
-            self.announce()?;
-        }
         let clocks = self.measure_clocks()?;
+        let unknown = |of: &&u32| !clocks.iter().any(|(known, _)| known == *of);
+        let without = self.order.leaders.iter().find(unknown).filter(|_| self.rank == 0);
+        // Named before the load and after the clocks: of who is killed from here on is known who it is, and when.
+        let known = match without {
+            Some(rank) => Err(Error::unavailable("a clock cannot be measured").with("rank", rank)),
+            None if self.rank == 0 => self.announce(),
+            None => Ok(()),
+        };
+        agree("measuring clocks", known)?;
         let worst = clocks.iter().map(|(_, c)| c.round_trip_ns).max().unwrap_or(100_000);
         let at = MonoClock.now().plus(LEAD_NS + 20 * worst).0;
         let mine = (at, clocks.clone());
         let told = ranks::with(|all| {
             let mine = (self.rank == 0).then_some(&mine);
-            all.ranks.tell("the start", mine, Patience::of(Duration::from_secs(30)))
+            all.ranks.tell("the start", mine, Patience::of(LAYOUT))
         });
         let told = told.transpose()?.flatten();
         let (at, clocks) = told.unwrap_or(mine);
@@ -337,8 +399,24 @@ impl RankSeat {
         if plan.run.share.is_own() {
             return;
         }
-        let patience = Patience::of(Duration::from_nanos(plan.run.drain_timeout.0) + AFTER_LOAD);
+        let patience = self.end_patience(&plan);
         ranks::with(|all| all.ranks.collect("the end of the load", (), patience).map(drop));
+    }
+
+    /// How long rank 0 waits for the end of a rank's load: an earlier or later end than its own is no loss. A load
+    /// that ends by time has that time, any other as long as it takes.
+    pub fn end_patience(&self, plan: &Plan) -> Patience {
+        let run = &plan.run;
+        let by_time = run.before.is_empty() && run.repeat <= 1;
+        let time = match run.duration.filter(|_| by_time) {
+            Some(time) => {
+                let since = self.start.get().map_or(0, |at| MonoClock.now().0 - at).max(0) as u64;
+                let left = (run.warmup.0 + time.0).saturating_sub(since);
+                Duration::from_nanos(left + run.drain_timeout.0) + BEYOND
+            }
+            None => NO_LIMIT,
+        };
+        Patience::of(time)
     }
 
     /// Names ranks and targets before the load: who is killed now is missed by name.
@@ -352,7 +430,7 @@ impl RankSeat {
         let found = ranks::with(|all| {
             if self.rank != 0 {
                 if leaders.contains(&self.rank) {
-                    answer_pings(all.ranks.group(), &MonoClock)?;
+                    answer_pings(all.ranks.group(), &MonoClock, Patience::of(LAYOUT))?;
                 }
                 return Ok(Vec::new());
             }
@@ -399,9 +477,9 @@ impl RankSeat {
             let gone = lost.iter().find(|lost| lost.rank == rank);
             RankEntry {
                 rank,
-                host: hello.host.clone(),
+                host: hello.peer.host.clone(),
                 clock_id: hello.clock_id.clone(),
-                pid: hello.pid,
+                pid: hello.peer.pid,
                 cpus: hello.cpus,
                 directory: rank_name(rank),
                 elsewhere: seen.get(rank as usize) == Some(&false),
@@ -416,17 +494,24 @@ impl RankSeat {
         let begins = ranks.iter().filter_map(|r| r.load?.first_submit_ns);
         let spread = begins.clone().max().zip(begins.min()).map(|(b, a)| b.abs_diff(a));
         let start = self.start.get().map(|at_ns| StartStamp { at_ns, spread_ns: spread });
-        let hosts = hellos.iter().map(|h| (h.host.clone(), h.facts.clone())).collect::<Vec<_>>();
+        let hosts =
+            hellos.iter().map(|h| (h.peer.host.clone(), h.facts.clone())).collect::<Vec<_>>();
+        let plan = job::plan_of_text(&self.order.plan)?;
+        let mut notes = ranks::oversubscribed(&hellos);
+        let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
+        if self.order.shift == 0 && reads_back(&plan, &names) {
+            notes.push(OWN_READS.to_owned());
+        }
         Ok(ScaleFile {
             schema: SCHEMA_VERSION,
             taillight: env!("CARGO_PKG_VERSION").to_owned(),
             run_id: self.order.run_id.clone(),
-            share: job::plan_of_text(&self.order.plan)?.run.share,
+            share: plan.run.share,
             ranks,
             start,
             merged: Vec::new(),
             differences: differences(&hosts),
-            notes: ranks::oversubscribed(&hellos),
+            notes,
         })
     }
 
@@ -478,13 +563,29 @@ fn agree<T: Serialize + serde::de::DeserializeOwned>(
     step: &str,
     mine: Result<T>,
 ) -> Result<Vec<(u32, T)>> {
-    let patience = Patience::of(LAYOUT);
-    ranks::with(|all| all.ranks.agree(step, mine, patience)).unwrap_or_else(|| Ok(Vec::new()))
+    ranks::with(|all| {
+        let short = all.ranks.is_first() && !LONG.contains(&step);
+        all.ranks.agree(step, mine, Patience::of(if short { SHORT } else { LAYOUT }))
+    })
+    .unwrap_or_else(|| Ok(Vec::new()))
 }
 
 /// Directories of ranks that measured nothing.
 fn remove_parts(whole: &NewRun, ranks: u32) {
     for rank in 0..ranks {
         let _ = std::fs::remove_dir(whole.dir.path().join(rank_name(rank)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shift_changes_the_host_of_every_rank() {
+        assert_eq!(shift(&["a", "a", "b", "b"]), 2);
+        assert_eq!(shift(&["a", "b", "a", "b"]), 1);
+        assert_eq!(shift(&["a", "b", "b", "c", "c", "c"]), 3);
+        assert_eq!(shift(&["a", "a", "b"]), 0, "one of two ranks of a stays there");
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::exit::Exit;
 use taillight_core::plan::rank_name;
 use taillight_core::units::readable::in_line;
-use taillight_core::{LatencyKind, OpKind, Percentile, Result};
+use taillight_core::{Error, LatencyKind, OpKind, Percentile, Result};
 use taillight_report::analyse::ranks::merged_manifest;
 use taillight_rundir::intervals::interval_writer;
 use taillight_rundir::manifest::RunStatus;
@@ -24,11 +24,19 @@ use super::directory::NewRun;
 use super::ranked::{RankEnd, RankSeat};
 use crate::{outcome, output, problem, ranks, report};
 
-/// How long after rank 0's own end the others may still work, beside the drain time-out.
-const AFTER: Duration = Duration::from_secs(10);
+/// How long a message between ranks that are at the end may take.
+const AFTER: Duration = Duration::from_secs(60);
 /// Files of a rank elsewhere that come along: what a report is made from, but the I/Os.
-const SMALL: [&str; 5] =
-    [names::MANIFEST, names::JOB, names::SUMMARY, names::INTERVALS, names::HISTOGRAMS];
+const SMALL: [&str; 6] = [
+    names::MANIFEST,
+    names::JOB,
+    names::SUMMARY,
+    names::INTERVALS,
+    names::HISTOGRAMS,
+    names::VERIFY,
+];
+/// In their place, of each that is there and does not come.
+const STAYED: &str = "stayed ";
 /// Largest of them, bytes.
 const MOST: u64 = 64 << 20;
 
@@ -59,7 +67,8 @@ pub fn of(seat: &RankSeat, outcome: &RunOutcome) -> RankEnd {
         let kinds = LatencyKind::ALL.into_iter().filter(|k| group.latencies.get(*k).is_some());
         kinds.map(|kind| (group.workload, group.op, kind.name().to_owned())).collect::<Vec<_>>()
     });
-    RankEnd { exit: outcome.exit.code(), error: None, load, keys: keys.collect() }
+    let exit = outcome.exit.code();
+    RankEnd { exit, error: None, load, keys: keys.collect(), exact: seat.is_exact() }
 }
 
 /// The end at all ranks but 0.
@@ -76,8 +85,7 @@ pub fn take_leave(seat: &RankSeat, end: RankEnd) {
         }
         if farewell.elsewhere.contains(&seat.rank) {
             let files = small_files(&seat.order.directory.join(rank_name(seat.rank)));
-            ranks::with(|all| all.ranks.group().send(0, &packed(&files)?, Patience::of(AFTER)))
-                .transpose()?;
+            ranks::with(|all| all.ranks.group().send(0, &packed(&files)?, patience)).transpose()?;
         }
         Ok(())
     })();
@@ -90,7 +98,8 @@ fn small_files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let read = |name: &&str| {
         let path = dir.join(name);
         let small = std::fs::metadata(&path).ok()?.len() <= MOST;
-        small.then(|| Some(((*name).to_owned(), std::fs::read(path).ok()?)))?
+        let bytes = std::fs::read(path).ok().filter(|_| small);
+        Some(bytes.map_or((format!("{STAYED}{name}"), Vec::new()), |all| ((*name).to_owned(), all)))
     };
     SMALL.iter().filter_map(read).collect()
 }
@@ -125,13 +134,12 @@ pub fn conclude(
     request: &RunRequest<'_>,
 ) -> Result<RunOutcome> {
     let own_error = mine.error.clone();
-    let drain = Duration::from_nanos(request.plan.run.drain_timeout.0);
-    let patience = Patience::of(AFTER + drain);
+    let patience = seat.end_patience(request.plan);
     let ends = ranks::with(|all| all.ranks.collect("the end", mine, patience)).transpose()?;
     let ends: Vec<(u32, RankEnd)> = ends.unwrap_or_default();
     own_error.iter().for_each(|text| output::problem(&format!("error: rank 0: {text}")));
     for (rank, end) in ends.iter().filter(|(rank, _)| *rank > 0) {
-        let host = seat.order.peers.get(*rank as usize).map_or("", |(host, _)| host.as_str());
+        let host = seat.host(*rank);
         if let Some(text) = &end.error {
             output::problem(&format!("error: rank {rank} on {host}: {text}"));
         }
@@ -146,7 +154,7 @@ pub fn conclude(
     let farewell = Farewell {
         keys,
         percentiles: request.plan.qos.percentiles.clone(),
-        merges: lost.is_empty(),
+        merges: lost.is_empty() && ends.iter().all(|(_, end)| end.exact),
         elsewhere: elsewhere.map(|r| r.rank).collect(),
     };
     ranks::with(|all| all.ranks.tell("the end", Some(&farewell), Patience::of(AFTER)))
@@ -155,10 +163,23 @@ pub fn conclude(
         scale.merged = seat.merge(&farewell.keys, &farewell.percentiles)?;
     }
     for rank in &farewell.elsewhere {
-        fetch(&whole, *rank)?;
+        let stayed = fetch(&whole, *rank)?;
+        if !stayed.is_empty() {
+            let what = stayed.join(", ");
+            scale.notes.push(format!(
+                "Of rank {rank} on {} did not come: {what}. What they say is not in these figures.",
+                seat.host(*rank)
+            ));
+        }
+    }
+    for (rank, _) in ends.iter().filter(|(_, end)| !end.exact) {
+        scale.notes.push(format!(
+            "Rank {rank} on {} did not keep every I/O: percentiles over all ranks are from histograms.",
+            seat.host(*rank)
+        ));
     }
     for lost in &lost {
-        let host = seat.order.peers.get(lost.rank as usize).map_or("", |(host, _)| host.as_str());
+        let host = seat.host(lost.rank);
         output::problem(&format!("rank {} on {host} is lost: nothing was heard of it", lost.rank));
     }
     whole.dir.write(&scale)?;
@@ -169,20 +190,28 @@ pub fn conclude(
     report_whole(&path, exits, request)
 }
 
-/// Puts the small files of a rank elsewhere where its directory would be.
-fn fetch(whole: &NewRun, rank: u32) -> Result<()> {
+/// Puts the small files of a rank elsewhere where its directory would be. Names of what did not come.
+fn fetch(whole: &NewRun, rank: u32) -> Result<Vec<String>> {
     let bytes =
         ranks::with(|all| all.ranks.group().receive(rank, Patience::of(Duration::from_secs(60))));
-    let Some(bytes) = bytes.transpose()?.flatten() else { return Ok(()) };
+    let Some(bytes) = bytes.transpose()?.flatten() else {
+        return Ok(vec!["all of its files".to_owned()]);
+    };
     let dir = whole.dir.path().join(rank_name(rank));
-    if std::fs::create_dir_all(&dir).is_ok() {
-        for (name, bytes) in unpacked(&bytes) {
-            if SMALL.contains(&name.as_str()) {
-                atomic::write(&dir, &name, &bytes)?;
-            }
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Error::unavailable("cannot make the directory of a rank")
+            .with("path", dir.display())
+            .source(e)
+    })?;
+    let mut stayed = Vec::new();
+    for (name, bytes) in unpacked(&bytes) {
+        if let Some(name) = name.strip_prefix(STAYED) {
+            stayed.push(name.to_owned());
+        } else if SMALL.contains(&name.as_str()) {
+            atomic::write(&dir, &name, &bytes)?;
         }
     }
-    Ok(())
+    Ok(stayed)
 }
 
 /// The last manifest of the whole run, and its intervals.
@@ -236,4 +265,20 @@ fn report_whole(path: &Path, exits: Exit, request: &RunRequest<'_>) -> Result<Ru
     };
     let exit = summary.as_ref().map_or(own, |s| worst(own, outcome::exit_code(s)));
     Ok(RunOutcome { exit, path: Some(path.to_owned()), summary })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_files_come_and_what_stays_is_named() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join(names::VERIFY), "wrong: 3").unwrap();
+        let large = std::fs::File::create(tmp.path().join(names::HISTOGRAMS)).unwrap();
+        large.set_len(MOST + 1).unwrap();
+        let came = unpacked(&packed(&small_files(tmp.path())).unwrap());
+        let stayed = format!("{STAYED}{}", names::HISTOGRAMS);
+        assert_eq!(came, [(stayed, vec![]), (names::VERIFY.to_owned(), b"wrong: 3".to_vec())]);
+    }
 }

@@ -102,6 +102,34 @@ fn a_stopped_host_is_slow_and_not_dead() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A rank that ends much earlier or later than rank 0 is no lost one.
+#[test]
+fn ranks_end_far_apart_and_none_is_lost() -> Result<(), Failed> {
+    if !has_namespaces("ranks_end_far_apart_and_none_is_lost") {
+        return Ok(());
+    }
+    for late in [0, 1] {
+        let tmp = tempfile::tempdir()?;
+        let work = RATE.replace("duration = \"TIME\"", "operations = 12000");
+        std::fs::write(tmp.path().join("job.toml"), work)?;
+        let run = tmp.path().join("RUN");
+        let mut child = start(tmp.path(), &[("h0", None), ("h1", Some(50))])?;
+        let pid = measuring(&run, late)?;
+        signal(pid, "STOP")?;
+        std::thread::sleep(Duration::from_secs(13));
+        signal(pid, "CONT")?;
+        let code = child.wait()?.code();
+        let text = std::fs::read_to_string(tmp.path().join("log"))?;
+        assert_eq!(code, Some(0), "{text}");
+        assert!(!text.contains("lost"), "{text}");
+        assert_eq!(text.contains("waiting for rank 1 on h1"), late == 1, "{text}");
+        let scale = json(&run.join("scale.json"))?;
+        assert_eq!(scale["ranks"][1]["clocks"].as_array().map(Vec::len), Some(2), "{scale}");
+        assert_eq!(scale["merged"][0]["count"], 12_000, "{scale}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_stall_of_all_hosts_is_one_event() -> Result<(), Failed> {
     if !has_namespaces("a_stall_of_all_hosts_is_one_event") {
@@ -139,7 +167,7 @@ fn a_killed_rank_is_named_and_the_others_count() -> Result<(), Failed> {
     let tmp = tempfile::tempdir()?;
     job(tmp.path(), "4s")?;
     let run = tmp.path().join("RUN");
-    let mut child = start(tmp.path(), &[("h0", None), ("h1", None), ("h2", None)])?;
+    let mut child = start(tmp.path(), &[("h0", None), ("h1", None), ("h2", Some(3_600))])?;
     signal(measuring(&run, 1)?, "KILL")?;
     let code = child.wait()?.code();
     let log = std::fs::read_to_string(tmp.path().join("log"))?;
@@ -152,6 +180,10 @@ fn a_killed_rank_is_named_and_the_others_count() -> Result<(), Failed> {
     let counts =
         summary.pointer("/hosts/ranks").and_then(|r| r.as_array()).cloned().unwrap_or_default();
     assert_eq!(counts.len(), 3, "what the killed one had in memory is salvaged: {text}");
+    // The clock of the third is an hour ahead, and was measured before the load.
+    let time = summary["totals"]["duration_ns"].as_u64().unwrap_or(0);
+    assert!(time < 60_000_000_000, "{time}");
+    assert!(plain.contains("The clock of h2 was measured once only"), "{text}");
     // A directory that is gone is a lost rank.
     std::fs::remove_dir_all(run.join("rank-0002"))?;
     let (code, text) = said(&ranks(tmp.path(), 1, &["report", "RUN"])?);

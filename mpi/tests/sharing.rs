@@ -107,5 +107,19 @@ fn what_cannot_be_shared_is_refused() -> Result<(), Failed> {
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("blocks of one size"), "{text}");
     assert!(!tmp.path().join("RUN").exists());
+    // Each with what is wrong, by words of the command line.
+    let wrong = [
+        ("run.share=\"same\"", "verify.mode=\"after\"", "cannot verify it"),
+        ("run.share=\"same\"", "target.driver=\"memory\"", "cannot share its target"),
+        ("run.share=\"segments\"", "target.options.fill=0.5", "cannot purge or fill"),
+    ];
+    for (share, set, words) in wrong {
+        let args = ["run", "job.toml", "--output", "RUN", "--set", share, "--set", set];
+        let (code, text) = said(&ranks(tmp.path(), 2, &args)?);
+        assert_eq!(code, Some(2), "{set}: {text}");
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(plain.contains(words), "{set}: {text}");
+        assert!(!tmp.path().join("RUN").exists(), "{set}");
+    }
     Ok(())
 }

@@ -110,11 +110,11 @@ fn what_cannot_be_shared_is_refused() -> Result<(), Failed> {
     // Each with what is wrong, by words of the command line.
     let wrong = [
         ("run.share=\"same\"", "verify.mode=\"after\"", "cannot verify it"),
-        ("run.share=\"same\"", "target.driver=\"memory\"", "cannot share its target"),
-        ("run.share=\"segments\"", "target.options.fill=0.5", "cannot purge or fill"),
+        ("target.driver=\"sim\"", "target.options={}", "cannot share its target"),
+        ("run.share=\"segments\"", "target.options.fill=\"50%\"", "cannot purge or fill"),
     ];
-    for (share, set, words) in wrong {
-        let args = ["run", "job.toml", "--output", "RUN", "--set", share, "--set", set];
+    for (first, set, words) in wrong {
+        let args = ["run", "job.toml", "--output", "RUN", "--set", first, "--set", set];
         let (code, text) = said(&ranks(tmp.path(), 2, &args)?);
         assert_eq!(code, Some(2), "{set}: {text}");
         let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");

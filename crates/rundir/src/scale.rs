@@ -233,7 +233,8 @@ impl ClockMap {
     /// A stamp of this clock on that of rank 0.
     pub fn to_reference(&self, local_ns: i64) -> i64 {
         let since = i128::from(local_ns) - i128::from(self.at_ns);
-        let grown = (since * i128::from(self.drift)) >> 32;
+        // Rounded: the drift itself is cut at 2^-32.
+        let grown = (since * i128::from(self.drift) + (1 << 31)) >> 32;
         let offset = i128::from(self.offset_ns) + grown;
         i64::try_from(i128::from(local_ns) - offset).unwrap_or(local_ns)
     }

@@ -6,6 +6,7 @@ mod groups;
 mod habits;
 mod running;
 mod switches;
+mod watching;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub use general::{CompletionsArgs, HelpArgs, ManArgs, SelftestArgs, TraceArgs, V
 pub use habits::understood;
 pub use running::{JsonForm, RunArgs, Rw, SearchArgs, SearchFlags};
 pub use switches::joined;
+pub use watching::WatchArgs;
 pub use words::check;
 
 /// Storage benchmark: every I/O measured, truthful tails.
@@ -67,6 +69,8 @@ pub enum Command {
     History(HistoryArgs),
     /// What can be driven, and with which options.
     Drivers(DriversArgs),
+    /// Why a running program's tail is slow: its slow operations by layer, while it runs.
+    Watch(Box<WatchArgs>),
     /// What a recorded trace is, without running it.
     Trace(TraceArgs),
     /// What this machine allows, and what to do about the rest.

@@ -32,6 +32,7 @@ mod shell;
 mod suite;
 mod trace;
 mod version;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -54,18 +55,25 @@ pub fn main_with(launcher: Option<Launcher>) -> ExitCode {
         Ok(None) => {
             // The others would wait for it.
             abort.into_iter().for_each(|abort| abort(Exit::Internal.code()));
-            Exit::Internal
+            Exit::Internal.code()
         }
-        Err(e) => problem::show(&e),
+        Err(e) => problem::show(&e).code(),
     };
-    ExitCode::from(exit.code())
+    ExitCode::from(exit)
 }
 
-/// Runs the command line, among ranks where there are any.
-fn command(launcher: Option<Launcher>) -> Exit {
+/// Runs the command line, among ranks where there are any; the exit code: ours, or that of a program that was
+/// started.
+fn command(launcher: Option<Launcher>) -> u8 {
     match launcher {
-        None => understood().map_or_else(|exit| exit, |(cli, notes)| obey(cli, &notes)),
-        Some(launcher) => ranks::command(launcher),
+        None => understood().map_or_else(Exit::code, |(cli, notes)| match cli.command {
+            Some(Command::Watch(args)) => {
+                speak(cli.voice, None, &notes);
+                watch::main(&args).unwrap_or_else(|e| problem::show(&e).code())
+            }
+            _ => obey(cli, &notes).code(),
+        }),
+        Some(launcher) => ranks::command(launcher).code(),
     }
 }
 
@@ -98,14 +106,19 @@ fn for_a_program(command: &Command) -> Option<JsonForm> {
     }
 }
 
-fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
-    let VoiceArgs { quiet, verbose, .. } = cli.voice;
-    let json = cli.command.as_ref().and_then(for_a_program);
+/// How this process talks, and what is to be said first.
+fn speak(voice: VoiceArgs, json: Option<JsonForm>, notes: &[String]) {
+    let VoiceArgs { quiet, verbose, .. } = voice;
     output::speak(Voice { quiet, verbose, json, silent: false });
     taillight_report::table::set_width(output::width());
     notes.iter().for_each(|note| output::note(note));
+}
+
+fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
+    let verbose = cli.voice.verbose;
+    speak(cli.voice, cli.command.as_ref().and_then(for_a_program), notes);
     if cli.version {
-        return version::main(cli.voice.verbose);
+        return version::main(verbose);
     }
     let Some(command) = cli.command else {
         return Err(Error::usage("a command is missing").hint("taillight --help lists them"));
@@ -119,6 +132,8 @@ fn dispatch(cli: Cli, notes: &[String]) -> Result<Exit> {
         _ => {}
     }
     match command {
+        Command::Watch(_) => Err(Error::usage("a program is watched by one process")
+            .hint("start `taillight watch` on its host, without ranks")),
         Command::Run(args) => crate::run::main(*args),
         Command::Search(args) => search::main(*args),
         Command::Explain(args) => report::explain(&args),

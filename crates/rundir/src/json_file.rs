@@ -46,6 +46,7 @@ json_files! {
     VERIFY: crate::verify::VerifyReport,
     IMPORTED: crate::origin::ImportedFile,
     SCALE: crate::scale::ScaleFile,
+    WATCHED: crate::watched::WatchedFile,
     SERIES: crate::series::SeriesFile,
     SEARCH: crate::search::SearchReport,
     REPEAT: crate::repeat::RepeatReport,

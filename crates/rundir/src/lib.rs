@@ -43,6 +43,7 @@ pub mod sums;
 mod table;
 pub mod trace_info;
 pub mod verify;
+pub mod watched;
 
 pub use columns::TableWriter;
 pub use dir::{RunDir, check_is_dir};

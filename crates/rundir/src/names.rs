@@ -32,13 +32,15 @@ pub const LEDGER: &str = "ledger.parquet";
 pub const IMPORTED: &str = "imported.json";
 /// The ranks of a run over several hosts; only there.
 pub const SCALE: &str = "scale.json";
+/// How another program was watched; only where one was.
+pub const WATCHED: &str = "watched.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order in which files are listed.
-pub const ALL: [&str; 17] = [
+pub const ALL: [&str; 18] = [
     MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, NVME, BUS, BUS_INFO,
-    VERIFY, LEDGER, IMPORTED, SCALE, REPORT,
+    VERIFY, LEDGER, IMPORTED, SCALE, WATCHED, REPORT,
 ];
 
 /// The files whose checksums the manifest has: what was asked and what was measured, written once. JSON

@@ -37,6 +37,11 @@ impl RunOrigin {
         *self == RunOrigin::Measured
     }
 
+    /// Whether another program sent the I/Os while Taillight looked on.
+    pub fn is_watched(&self) -> bool {
+        matches!(self, RunOrigin::Watched { .. })
+    }
+
     /// The result that another tool made, where there is one.
     pub fn imported(&self) -> Option<&ImportSource> {
         match self {

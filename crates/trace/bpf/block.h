@@ -15,6 +15,12 @@ INLINE u32 disk_of(struct gendisk *disk)
 
 INLINE bool watched(u32 disk)
 {
+	u32 first = 0;
+	struct found_disks *found = cfg_watch && disk ? map_lookup(&found_disks, &first) : 0;
+
+	for (int i = 0; found && i < FOUND_DISKS; i++)
+		if (found->disk[i] == disk)
+			return 1;
 	return disk && (disk == cfg_disk0 || disk == cfg_disk1 || disk == cfg_disk2 ||
 			disk == cfg_disk3);
 }
@@ -192,11 +198,13 @@ int bio_queue(u64 *ctx)
 {
 	struct bio *bio = (void *)ctx[0];
 	u64 ids = current_pid_tgid(), now, token, done, key = (u64)bio;
-	bool ours = (u32)(ids >> 32) == cfg_tgid, reads_ahead = 0;
+	bool ours = is_ours(ids >> 32), reads_ahead = 0;
 	struct slot *s;
 
 	if (ours && late(bio))
 		return 0;
+	if (cfg_watch && ours)
+		call_here(ktime_ns(), !interrupted());
 	token = resolve_fresh(bio);
 	s = touched(token & ~LOWER);
 	/* What was held back is queued by threads of the kernel; another process queues its own. */

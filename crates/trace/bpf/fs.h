@@ -55,7 +55,7 @@ int fuse_send(u64 *ctx)
 	u64 ids = current_pid_tgid(), key = address((void *)ctx[0]), token;
 	struct slot *s;
 
-	if ((u32)(ids >> 32) != cfg_tgid)
+	if (!is_ours(ids >> 32))
 		return 0;
 	token = of_current(0);
 	s = slot_of(token);
@@ -93,7 +93,7 @@ INLINE int reclaim_begins(void)
 	struct thread *t;
 	struct idle *i;
 
-	if ((u32)me->tgid != cfg_tgid)
+	if (!is_ours(me->tgid))
 		return 0;
 	t = thread_of(pid, &index);
 	if (t) {
@@ -117,7 +117,7 @@ INLINE int reclaim_ends(void)
 	struct slot *s;
 	struct event *e;
 
-	if ((u32)me->tgid != cfg_tgid)
+	if (!is_ours(me->tgid))
 		return 0;
 	t = thread_of(pid, &index);
 	if (t) {

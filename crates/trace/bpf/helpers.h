@@ -15,6 +15,7 @@ enum {
 	MAP_HASH = 1,
 	MAP_ARRAY = 2,
 	MAP_LRU_HASH = 9,
+	MAP_QUEUE = 22,
 	MAP_RINGBUF = 27,
 };
 enum { F_MMAPABLE = 1 << 10 };
@@ -26,11 +27,14 @@ static long (*map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*ktime_ns)(void) = (void *)5;
 static u32 (*this_cpu)(void) = (void *)8;
 static u64 (*current_pid_tgid)(void) = (void *)14;
+static long (*queue_push)(void *map, const void *value, u64 flags) = (void *)87;
+static long (*queue_pop)(void *map, void *value) = (void *)88;
 static long (*read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static void *(*ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*ring_submit)(void *event, u64 flags) = (void *)132;
 static long (*task_stack)(struct task_struct *task, void *to, u32 size, u64 flags) = (void *)141;
 static struct task_struct *(*current_task)(void) = (void *)158;
+static struct pt_regs *(*task_regs)(struct task_struct *task) = (void *)175;
 
 /* A field of a structure that is only known by its address. */
 #define READ(type, address, field)                                                      \

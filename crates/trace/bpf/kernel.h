@@ -25,14 +25,45 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct task_io_accounting {
+	u64 syscr;
+	u64 syscw;
+};
+
 struct task_struct {
 	u32 flags;
 	s32 pid;
 	s32 tgid;
 	char comm[16];
 	u64 start_boottime;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	struct files_struct *files;
+	struct task_io_accounting ioac;
 	void *worker_private;
 	struct sched_entity se;
+};
+
+/* Of a thread that is in the kernel: what it had in its registers when it came (x86-64). */
+struct pt_regs {
+	unsigned long r10;
+	unsigned long ax;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long sp;
+};
+
+struct fdtable {
+	u32 max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
 };
 
 struct gendisk {
@@ -88,10 +119,15 @@ struct request {
 	u32 __data_len;
 };
 
+struct super_block {
+	u32 s_dev;
+};
+
 struct inode {
 	u16 i_mode;
 	unsigned long i_ino;
 	u32 i_rdev;
+	struct super_block *i_sb;
 };
 
 struct address_space {
@@ -114,12 +150,15 @@ struct bio_vec {
 
 struct file {
 	struct address_space *f_mapping;
+	struct inode *f_inode;
+	s64 f_pos;
 };
 
 struct kiocb {
 	struct file *ki_filp;
 	s64 ki_pos;
 	void *ki_complete;
+	s32 ki_flags;
 };
 
 struct backing_aio {
@@ -162,6 +201,12 @@ struct loop_cmd {
 	struct kiocb iocb;
 };
 
+struct io_rw {
+	struct kiocb kiocb;
+	u64 addr;
+	u32 len;
+};
+
 struct io_cqe {
 	u64 user_data;
 	s32 res;
@@ -180,6 +225,7 @@ struct io_kiocb {
 
 struct io_uring_cqe {
 	u64 user_data;
+	s32 res;
 };
 
 struct io_worker {

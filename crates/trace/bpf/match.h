@@ -5,11 +5,10 @@
  * remembered in `bios` by the thread that queues it. */
 #pragma once
 
-#include "shared.h"
+#include "watch.h"
 
 enum { DIO_IS_SYNC = 2 };
 enum { REQ_OP_MASK = 0xff, REQ_OP_FLUSH = 2, S_IFMT = 0170000, S_IFBLK = 0060000 };
-enum { PF_IO_WORKER = 0x10, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 
 /* The operation a thread with one operation at a time is in. */
 INLINE u64 of_thread(struct thread *t)
@@ -17,6 +16,11 @@ INLINE u64 of_thread(struct thread *t)
 	u32 index = t->slot & SLOT_MASK;
 	struct slot *s;
 
+	if (cfg_watch) {
+		struct call *c = open_call(t);
+
+		return c ? c->token : 0;
+	}
 	if (t->depth != 1)
 		return t->current & STALE ? 0 : t->current;
 	s = map_lookup(&slots, &index);
@@ -31,7 +35,10 @@ INLINE u64 of_worker(u64 worker)
 
 	if (!work)
 		return 0;
-	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+	work -= OFFSET_OF(struct io_kiocb, work);
+	if (cfg_watch)
+		return requested_as(work);
+	return token_of(READ(struct io_kiocb, work, cqe.user_data));
 }
 
 INLINE u64 of_task(u64 task)
@@ -39,7 +46,7 @@ INLINE u64 of_task(u64 task)
 	u32 index;
 	struct thread *t;
 
-	if ((u32)READ(struct task_struct, task, tgid) != cfg_tgid)
+	if (!is_ours(READ(struct task_struct, task, tgid)))
 		return 0;
 	t = thread_of(READ(struct task_struct, task, pid), &index);
 	if (t)
@@ -113,6 +120,8 @@ INLINE u64 of_direct(u64 kiocb, u64 task)
 	if (!kiocb)
 		return 0;
 	done = (u64)READ(struct kiocb, kiocb, ki_complete);
+	if (cfg_watch)
+		return done ? requested_as(kiocb) : 0;
 	if (done && (done == cfg_uring_done || done == cfg_uring_polled))
 		return token_of(READ(struct io_kiocb, kiocb, cqe.user_data));
 	return 0;
@@ -151,6 +160,8 @@ INLINE u64 of_ring(struct bio *bio)
 	u64 end_io = (u64)bio->bi_end_io, kiocb, done;
 	u8 head[HEAD] __attribute__((aligned(8)));
 
+	if (cfg_watch)
+		return 0;
 	if (cfg_cast && end_io == cfg_end_iomap)
 		return of_iomap(bio);
 	if (end_io == cfg_end_iomap)
@@ -198,7 +209,8 @@ NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
 		return 0;
 	/* The command is the head of its request. */
 	if (p.end_io == cfg_end_command)
-		return token_of(READ(struct io_kiocb, p.private, cqe.user_data));
+		return cfg_watch ? requested_as(p.private) :
+		       token_of(READ(struct io_kiocb, p.private, cqe.user_data));
 	direct(&p, &kiocb, &task);
 	if (!kiocb && !task)
 		return fresh && p.self == address(bio) ? 0 : remembered(p.self);
@@ -436,13 +448,24 @@ INLINE bool of_run(u64 mapping)
 	return file && (!own || !*own || *own == file);
 }
 
+/* Whether a mapping is that of an operation that is watched. */
+INLINE bool of_call(struct slot *s, u64 mapping)
+{
+	u32 at = s->token & SLOT_MASK;
+	struct call *c = map_lookup(&calls, &at);
+
+	return c && c->mapping == mapping;
+}
+
 /* The kernel reads on in the operation's file beyond what was asked for: nobody waits for that. What
  * comes together with a page that was asked for is waited for, however far it reaches. */
 INLINE bool ahead(struct slot *s, struct bio *bio)
 {
 	struct page_place b;
 
-	if (!s->to || bio->bi_opf & REQ_OP_MASK || !cached(bio, &b) || !of_run(b.mapping))
+	if (!s->to || bio->bi_opf & REQ_OP_MASK || !cached(bio, &b))
+		return 0;
+	if (cfg_watch ? !of_call(s, b.mapping) : !of_run(b.mapping))
 		return 0;
 	return b.first << cfg_page_bits >= s->to;
 }
@@ -481,6 +504,10 @@ INLINE u64 of_current(struct bio *bio)
 	struct thread *t = submits_for(me);
 	u64 found;
 
+	if (t && cfg_watch) {
+		found = of_thread(t);
+		return found || !t->current || !submitting() ? found : t->current;
+	}
 	if (t) {
 		/* The programs that tell are attached when they are wanted. */
 		if (t->depth == 1)

@@ -293,8 +293,14 @@ int sched_switch(u64 *ctx)
 		now = now ? now : ktime_ns();
 		kthread_enters(k, prev, next, now);
 	}
-	if ((u32)prev->tgid == cfg_tgid) {
-		t = thread_of(prev->pid, &index);
+	if (is_ours(prev->tgid)) {
+		bool follow = 1;
+
+		if (cfg_watch && !(prev->flags & PF_IO_WORKER)) {
+			now = now ? now : ktime_ns();
+			follow = call_leaves(prev, state, now);
+		}
+		t = follow ? thread_of(prev->pid, &index) : 0;
 		if (t) {
 			now = now ? now : ktime_ns();
 			leaves(t, index, next, state, now);
@@ -303,12 +309,16 @@ int sched_switch(u64 *ctx)
 			worker_leaves(prev, next, state, now);
 		}
 	}
-	if ((u32)next->tgid == cfg_tgid) {
+	if (is_ours(next->tgid)) {
 		t = thread_of(next->pid, &index);
-		if (t)
-			enters(t, index, prev, next, now ? now : ktime_ns());
-		else if (next->flags & PF_IO_WORKER)
+		if (t) {
+			now = now ? now : ktime_ns();
+			enters(t, index, prev, next, now);
+			if (cfg_watch)
+				call_enters(t, now);
+		} else if (next->flags & PF_IO_WORKER) {
 			worker_enters(prev, next, now ? now : ktime_ns());
+		}
 	}
 	return 0;
 }
@@ -319,7 +329,7 @@ int sched_switch(u64 *ctx)
 INLINE u32 waker(struct who *w, u64 since)
 {
 	struct task_struct *me = current_task();
-	bool own = (u32)me->tgid == cfg_tgid;
+	bool own = is_ours(me->tgid);
 	u32 index;
 
 	if (own ? interrupted() : cfg_irq_to && ktime_ns() - since >= cfg_off_ns && interrupted())
@@ -338,7 +348,7 @@ INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i
 
 	*t = 0;
 	*i = 0;
-	if ((u32)task->tgid != cfg_tgid)
+	if (!is_ours(task->tgid))
 		return;
 	*t = thread_of(task->pid, &index);
 	if (*t) {
@@ -369,7 +379,7 @@ int sched_waking(u64 *ctx)
 	if (k) {
 		if (k->pid == (u32)task->pid && k->off && !k->wake) {
 			k->wake = ktime_ns();
-			k->own = (u32)(ids >> 32) == cfg_tgid;
+			k->own = is_ours(ids >> 32);
 		}
 		return 0;
 	}
@@ -458,7 +468,7 @@ int steal(u64 *ctx)
 			ring_submit(e, RB_NO_WAKEUP);
 		}
 	}
-	if ((u32)me->tgid == cfg_tgid && more >= (now - since) / 2)
+	if (is_ours(me->tgid) && more >= (now - since) / 2)
 		robbed(me, now - more, now);
 	return 0;
 }

@@ -18,6 +18,10 @@
 
 /* Set by the loader before the programs are loaded. Addresses are 0 when they are not known. */
 const volatile u32 cfg_tgid = 0;
+/* Other programs are watched, those in `subjects`, and not the one that loaded this. */
+const volatile u32 cfg_watch = 0;
+/* As below: of an I/O of libaio. */
+const volatile u64 cfg_aio_done = ~0ull;
 const volatile u64 cfg_off_ns = 0;
 const volatile u64 cfg_end_iomap = 0;
 const volatile u64 cfg_end_blkdev = 0;
@@ -54,6 +58,8 @@ const volatile u32 cfg_disk0 = 0;
 const volatile u32 cfg_disk1 = 0;
 const volatile u32 cfg_disk2 = 0;
 const volatile u32 cfg_disk3 = 0;
+
+enum { PF_IO_WORKER = 0x10, PF_WQ_WORKER = 0x20, PF_KTHREAD = 0x200000 };
 
 enum flags {
 	F_FOREIGN = 1, /* a bio was queued by another process: it had been held back before */
@@ -191,6 +197,7 @@ enum kinds {
 	K_FLUSH = 8,
 	K_KTHREAD = 9,
 	K_STOLEN = 10,
+	K_CALL = 11, /* an operation of a program that is watched: see `struct told` */
 };
 
 struct event {
@@ -218,7 +225,18 @@ enum counters {
 	C_NEIGHBOURS = 3,
 	C_ISSUES = 4,    /* no count: whether requests know when they were issued */
 	C_FILE = 5,      /* no count: the one file of the run, as `file_of` tells it; 0 for unknown */
-	C_COUNTERS = 16,
+	C_SLOW_NS = 6,   /* no count: from which latency on operations that are watched are told, ns */
+	C_CALLS = 7,     /* operations that were watched to their end */
+	C_NO_ROOM = 8,   /* those that found no slot, and threads that found no place */
+	C_BEGAN = 9,     /* no count: when watching began, ns since boot */
+	C_EXITS = 10,    /* threads that ended while they were watched */
+	C_OPEN = 11,     /* operations begun */
+	C_READS = 12,    /* calls that read and ended, and so on: those that the kernel counts, too */
+	C_WRITES = 13,
+	C_SYNCS = 14,    /* syncs whose begin no way of the program passes by */
+	C_ENDED_READS = 15, /* calls that threads had made, as the kernel counts them, that ended */
+	C_ENDED_WRITES = 16,
+	C_COUNTERS = 32,
 };
 
 struct {
@@ -395,6 +413,23 @@ struct {
 	__uint(type, MAP_RINGBUF);
 	__uint(max_entries, 1 << 23);
 } ring SEC(".maps");
+
+/* Processes that are watched, by number. Their children are added here. */
+#define SUBJECTS 16384
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, SUBJECTS);
+	__type(key, u32);
+	__type(value, u32);
+} subjects SEC(".maps");
+
+/* Whether a process is the one that the programs look at, or one of those. */
+INLINE bool is_ours(u32 tgid)
+{
+	if (!cfg_watch)
+		return tgid == cfg_tgid;
+	return map_lookup(&subjects, &tgid);
+}
 
 /* user_data is the token; its top bit tells the sync of a write from the write. */
 INLINE u64 token_of(u64 user_data)

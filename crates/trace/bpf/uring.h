@@ -13,6 +13,30 @@ INLINE struct thread *owner(struct slot *s)
 	return t ? t : submits_for(current_task());
 }
 
+/* A request of a program that is watched is taken from the queue. */
+INLINE void ring_begins(struct io_kiocb *request)
+{
+	u64 plain = address(request), now = ktime_ns(), token;
+	u32 at;
+	struct call *c;
+	struct slot *s;
+
+	token = request_begins(plain, NR_RING, op_of_request(request->opcode), now);
+	at = token & SLOT_MASK;
+	c = token ? map_lookup(&calls, &at) : 0;
+	s = touched(token);
+	if (!c || !s)
+		return;
+	more_of(s);
+	s->enter = now;
+	c->nr += request->opcode;
+	/* A sync has no place. */
+	if (c->op < 2) {
+		c->at = READ(struct kiocb, plain + OFFSET_OF(struct io_kiocb, file), ki_pos);
+		c->size = READ(struct io_rw, plain + OFFSET_OF(struct io_kiocb, file), len);
+	}
+}
+
 SEC("tp_btf/io_uring_submit_req")
 int uring_submit(u64 *ctx)
 {
@@ -21,8 +45,12 @@ int uring_submit(u64 *ctx)
 	struct thread *t;
 	struct slot *s;
 
-	if ((u32)(current_pid_tgid() >> 32) != cfg_tgid)
+	if (!is_ours(current_pid_tgid() >> 32))
 		return 0;
+	if (cfg_watch) {
+		ring_begins(request);
+		return 0;
+	}
 	data = request->cqe.user_data;
 	token = token_of(data);
 	s = slot_of(token);
@@ -43,7 +71,7 @@ SEC("tp_btf/io_uring_queue_async_work")
 int uring_punt(u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[0];
-	u64 data = request->cqe.user_data, enter;
+	u64 data = cfg_watch ? requested_as(address(request)) : request->cqe.user_data, enter;
 	struct slot *s = slot_of(token_of(data));
 
 	if (!s)
@@ -71,7 +99,20 @@ SEC("tp_btf/io_uring_complete")
 int uring_complete(u64 *ctx)
 {
 	struct io_uring_cqe *cqe = (void *)ctx[2];
-	struct slot *s = touched(token_of(cqe->user_data));
+	u64 request = ctx[1];
+	struct slot *s;
+
+	if (cfg_watch) {
+		s = touched(requested_as(request));
+		if (s) {
+			more_of(s);
+			s->cqe = ktime_ns();
+			request_ends(request, (u64)READ(struct io_kiocb, request, file), cqe->res,
+				     s->cqe);
+		}
+		return 0;
+	}
+	s = touched(token_of(cqe->user_data));
 
 	if (s) {
 		more_of(s);

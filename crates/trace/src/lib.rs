@@ -18,4 +18,6 @@ pub mod tracing;
 
 #[cfg(feature = "bpf")]
 pub use bpf::OBJECT as BPF_OBJECT;
+#[cfg(feature = "bpf")]
+pub use bpf::watch;
 pub use environment::Environment;

@@ -9,7 +9,7 @@ use crate::output;
 /// Headings and the names of their commands.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Measure", &["run", "search", "suite"]),
-    ("Understand", &["report", "explain", "trace", "export"]),
+    ("Understand", &["report", "explain", "watch", "trace", "export"]),
     ("Compare", &["compare", "ab", "history"]),
     (
         "Set up",

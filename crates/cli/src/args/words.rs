@@ -9,7 +9,7 @@ use taillight_core::secret::{self, SecretKind};
 use taillight_core::{Error, Result};
 
 /// Commands that run something; manifests and series keep their words.
-const KEPT: [&str; 4] = ["run", "search", "suite", "ab"];
+const KEPT: [&str; 5] = ["run", "search", "suite", "ab", "watch"];
 /// Flags whose value is a new file or directory of any name.
 const NEW_PATHS: [&str; 3] = ["--output", "-o", "--junit"];
 /// Flags whose value is a field and what it is set to.

@@ -127,7 +127,9 @@ pub fn layers(dir: &RunDir, kept: u64, slow: &IoKeys, sight: Visibility) -> Resu
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
     loaded.events.store = dir.manifest().driver_facts().in_process;
-    loaded.events.own_pid = dir.manifest().process.as_ref().map(|own| own.pid.into());
+    // Who watched has no part in what was watched.
+    let own = dir.manifest().process.as_ref().filter(|_| !dir.manifest().origin.is_watched());
+    loaded.events.own_pid = own.map(|own| own.pid.into());
     loaded.events.disks = Disks::of(dir);
     loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);

@@ -48,4 +48,4 @@ pub use next::headline;
 pub use overlays::is_rule;
 pub use patterns::Pattern;
 pub use phase::{Phase, Phases};
-pub use so_far::SlowSoFar;
+pub use so_far::{SlowNow, SlowSoFar};

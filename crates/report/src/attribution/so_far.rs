@@ -5,9 +5,10 @@
 use taillight_rundir::layers::{LayerRow, flags};
 use taillight_rundir::summary::Cause;
 
+use super::culprits::{Culprit, culprits};
 use super::explain::judge_traced;
 use super::explanation::ShareCount;
-use super::judge::{Baseline, JudgeInputs};
+use super::judge::{Baseline, JudgeInputs, OutlierVerdict};
 use super::layers::{RoundsBefore, Slow, TracedIoRow, TracedRun};
 use super::pages::Pages;
 
@@ -24,6 +25,16 @@ pub struct SlowSoFar {
     /// When the last I/O ended, ns.
     newest_ns: i64,
     layers: ShareCount,
+    /// What was judged, where somebody asks for each.
+    told: Option<Vec<SlowNow>>,
+}
+
+/// A slow I/O as it is judged while the run goes on.
+#[derive(Debug, Clone)]
+pub struct SlowNow {
+    pub verdict: OutlierVerdict,
+    /// Who stood in the way, the first of them.
+    pub culprit: Option<Culprit>,
 }
 
 impl SlowSoFar {
@@ -38,7 +49,18 @@ impl SlowSoFar {
             waiting: Vec::new(),
             newest_ns: 0,
             layers: ShareCount::default(),
+            told: None,
         }
+    }
+
+    /// The same, of which every verdict is asked for with [`SlowSoFar::judged`].
+    pub fn telling(self) -> SlowSoFar {
+        SlowSoFar { told: Some(Vec::new()), ..self }
+    }
+
+    /// What was judged since it was asked for last.
+    pub fn judged(&mut self) -> Vec<SlowNow> {
+        self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Takes up what was seen since the last look, and judges the slow I/Os of that look. `more` were slow,
@@ -84,7 +106,14 @@ impl SlowSoFar {
                 complete_ns: found.row.end_ns,
             };
             let events = &self.seen.events;
-            self.layers.add(&judge_traced(slow, found, events, &Pages::default(), &by));
+            let judged = judge_traced(slow, found, events, &Pages::default(), &by);
+            self.layers.add(&judged);
+            if let Some(told) = &mut self.told {
+                let verdict = judged.verdict;
+                let span = (slow.submit_ns, slow.complete_ns);
+                let culprit = culprits(&[judged], events, span).into_iter().next();
+                told.push(SlowNow { verdict, culprit });
+            }
         }
     }
 }

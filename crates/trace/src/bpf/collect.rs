@@ -25,7 +25,7 @@ use super::traced_io::{EarlierRound, TracedBatch, TracedIo};
 use crate::tracing::quota::QuotaWatch;
 
 /// Events kept at most.
-const EVENTS_MAX: usize = 1 << 20;
+pub const EVENTS_MAX: usize = 1 << 20;
 /// How often the ring is emptied.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long nothing is forgotten after it was tried.
@@ -59,7 +59,7 @@ pub struct CollectedTrace {
 }
 
 impl CollectedTrace {
-    fn new(spill: Option<&Path>) -> CollectedTrace {
+    pub fn new(spill: Option<&Path>) -> CollectedTrace {
         CollectedTrace {
             ios: KeptIos::new(spill),
             events: KeptEvents::new(spill),

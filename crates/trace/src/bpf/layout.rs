@@ -11,7 +11,7 @@ pub const SLOTS: usize = 4096;
 /// Threads traced at most.
 pub const THREADS: usize = 4096;
 /// Counters.
-pub const COUNTERS: usize = 16;
+pub const COUNTERS: usize = 32;
 /// Frames of a stack kept.
 pub const FRAMES: usize = 20;
 
@@ -30,6 +30,21 @@ pub const BARE: u64 = 2;
 /// No count: the one file of the run: its inode's number, of a block device the device's; 0 for
 /// unknown.
 pub const C_FILE: usize = 5;
+/// No count: from which latency on operations that are watched are told, ns.
+pub const C_SLOW_NS: usize = 6;
+/// Operations that were watched to their end.
+pub const C_CALLS: usize = 7;
+/// Operations and threads that found no room.
+pub const C_NO_ROOM: usize = 8;
+/// No count: when watching began, ns since boot.
+pub const C_BEGAN: usize = 9;
+/// Calls that read, those that wrote, and syncs, as far as each is seen whatever it does.
+pub const C_READS: usize = 12;
+pub const C_WRITES: usize = 13;
+pub const C_SYNCS: usize = 14;
+/// Calls that threads had made that ended, as the kernel counts them.
+pub const C_ENDED_READS: usize = 15;
+pub const C_ENDED_WRITES: usize = 16;
 /// I/Os on the disks under test that are none of the load's: others', the program's own other threads',
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;
@@ -100,6 +115,54 @@ pub struct OperationSlot {
 }
 
 impl OperationSlot {
+    /// Bytes of one.
+    pub const BYTES: usize = 320;
+
+    /// As the programs copied it.
+    pub fn of_bytes(bytes: &[u8; OperationSlot::BYTES]) -> OperationSlot {
+        let word = |i: usize| {
+            bytes[i * 8..i * 8 + 8].iter().rev().fold(0u64, |word, b| word << 8 | u64::from(*b))
+        };
+        let long = |i| AtomicU64::new(word(i));
+        let half = |i| AtomicU32::new(word(i) as u32);
+        OperationSlot {
+            token: long(0),
+            begin: long(1),
+            worker: long(2),
+            seen_served: long(3),
+            served: long(4),
+            answered: long(5),
+            seen: long(8),
+            bio_first: long(9),
+            alloc: long(10),
+            issue: long(11),
+            done: long(12),
+            sector: long(13),
+            dev: half(14),
+            flags: AtomicU16::new((word(14) >> 32) as u16),
+            bios: AtomicU16::new((word(14) >> 48) as u16),
+            counts: long(15),
+            seen_more: long(16),
+            enter: long(17),
+            bio_last: long(18),
+            insert: long(19),
+            cqe: long(20),
+            held: long(21),
+            requeue: long(22),
+            punt: long(23),
+            seen_low: long(24),
+            low_bio: long(25),
+            low_alloc: long(26),
+            low_issue: long(27),
+            low_done: long(28),
+            low_dev: half(29),
+            seen_part: long(32),
+            sync_punt: long(33),
+            rounds: half(34),
+            ..OperationSlot::default()
+        }
+    }
+
     /// Parts that are complete; those among them that were not counted where they were queued; sectors
     /// of the operation's own data, counted only where completions take all stamps.
     pub fn completed(&self) -> (u32, u32, u32) {

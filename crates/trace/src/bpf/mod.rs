@@ -19,6 +19,7 @@ mod sys;
 mod tail;
 mod target_file;
 mod traced_io;
+pub mod watch;
 
 pub use programs::OBJECT;
 pub(crate) use session::BpfTracing;

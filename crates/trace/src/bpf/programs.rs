@@ -20,6 +20,7 @@ use super::layout::{
 };
 use super::symbols::KernelSymbols;
 use super::sys::SharedRegion;
+use super::watch::{WATCHED_THREADS, WatchMaps};
 
 /// The programs, built from `bpf/taillight.bpf.c`.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
@@ -46,6 +47,10 @@ enum LoadWhen {
     /// themselves, as soon as one of these counters says that it is worth it: what the page cache
     /// answers costs nothing.
     AllOrWanted(&'static [usize]),
+    /// Only where other programs are watched.
+    Watched,
+    /// The same, of a file system that may not be there.
+    WatchedThere,
     /// As soon as one of these counters says so, but at once where all is traced and operations do
     /// not lead back by themselves. Of those that do, nobody asks for what it sees unless a worker
     /// thread of io_uring has them, and each costs CPU that `all` has little of to spare.
@@ -54,6 +59,18 @@ enum LoadWhen {
 
 const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> TraceProgram {
     TraceProgram { name, trace_point, sees, when: LoadWhen::Always }
+}
+
+const fn watched(
+    name: &'static str,
+    trace_point: &'static str,
+    sees: &'static str,
+) -> TraceProgram {
+    TraceProgram { name, trace_point, sees, when: LoadWhen::Watched }
+}
+
+const fn there(name: &'static str, trace_point: &'static str, sees: &'static str) -> TraceProgram {
+    TraceProgram { name, trace_point, sees, when: LoadWhen::WatchedThere }
 }
 
 /// The program on the issue of a request.
@@ -97,6 +114,14 @@ pub(super) const PROGRAMS: &[TraceProgram] = &[
     always("reclaim_end", "mm_vmscan_direct_reclaim_end", "making room in memory"),
     always("memcg_begin", "mm_vmscan_memcg_reclaim_begin", "making room in a memory cgroup"),
     always("memcg_end", "mm_vmscan_memcg_reclaim_end", "making room in a memory cgroup"),
+    watched("watch_fork", "sched_process_fork", "children of a program that is watched"),
+    watched("watch_exit", "sched_process_exit", "the end of its threads"),
+    watched("watch_direct", "iomap_dio_rw_begin", "when direct I/O of a file begins; libaio"),
+    watched("watch_direct_end", "iomap_dio_complete", "when direct I/O of a file ends; libaio"),
+    there("watch_sync_ext4", "ext4_sync_file_enter", "when ext4 begins to sync a file"),
+    there("watch_sync_end", "ext4_sync_file_exit", "when ext4 has synced a file"),
+    there("watch_sync_xfs", "xfs_file_fsync", "when XFS begins to sync a file"),
+    there("watch_sync_btrfs", "btrfs_sync_file", "when btrfs begins to sync a file"),
 ];
 
 /// The kernel's description of its types.
@@ -122,6 +147,8 @@ pub struct ProgramConfig {
     pub queued: bool,
     /// Bytes of the ring of events, a power of two; none for the usual size.
     pub ring: Option<u32>,
+    /// Other programs are watched, and not this one.
+    pub watch: bool,
 }
 
 /// Loaded and attached programs with their memory. Dropped, they are gone.
@@ -141,6 +168,8 @@ pub struct LoadedPrograms {
     pub counters: SharedRegion<AtomicU64>,
     /// Thread id to index.
     pub tids: Mutex<HashMap<MapData, u32, u32>>,
+    /// Of other programs that are watched.
+    pub(super) watch: Option<WatchMaps>,
     pub info: Vec<ProgramInfo>,
 }
 
@@ -181,7 +210,9 @@ pub fn load(
             ready.push(program);
             continue;
         }
-        info.push(program.info(done));
+        if done.is_ok() || program.when != LoadWhen::WatchedThere {
+            info.push(program.info(done));
+        }
     }
     if info.iter().all(|p| p.missing.is_some()) {
         let why = info.first().and_then(|p| p.missing.clone()).unwrap_or_default();
@@ -189,7 +220,7 @@ pub fn load(
             .with("why", why)
             .hint(hint(&Sys::default(), &TRACING)));
     }
-    share(ebpf, ready, info, issue)
+    share(ebpf, config.watch, ready, info, issue)
 }
 
 pub(super) fn types(sys: &Sys) -> Result<Btf> {
@@ -229,6 +260,7 @@ pub(super) fn open(
         ("cfg_uring_done", "io_complete_rw"),
         ("cfg_uring_polled", "io_complete_rw_iopoll"),
         ("cfg_loop_done", "lo_rw_aio_complete"),
+        ("cfg_aio_done", "aio_complete_rw"),
         ("cfg_backing_done", "backing_aio_rw_complete"),
         ("cfg_backing_queue", "backing_aio_queue_completion"),
     ];
@@ -244,6 +276,11 @@ pub(super) fn open(
         .override_global("cfg_tgid", &pid, true)
         .override_global("cfg_off_ns", &config.off_ns, true)
         .override_global("cfg_late", &late, true);
+    let watch = u32::from(config.watch);
+    loader.override_global("cfg_watch", &watch, true);
+    for (map, most) in WatchMaps::sizes(config.watch) {
+        loader.map_max_entries(map, most);
+    }
     let page_bits = rustix::param::page_size().trailing_zeros();
     loader.override_global("cfg_page_bits", &page_bits, true).override_global(
         "cfg_kind",
@@ -315,7 +352,11 @@ impl TraceProgram {
     /// Whether it is attached before the load begins, and whether it may be later.
     fn attached(&self, config: &ProgramConfig) -> (bool, bool) {
         let (all, queued) = (config.all, config.queued);
+        if config.watch {
+            return (self.when != LoadWhen::All, false);
+        }
         match self.when {
+            LoadWhen::Watched | LoadWhen::WatchedThere => (false, false),
             LoadWhen::Always => (true, false),
             LoadWhen::All => (all, false),
             LoadWhen::AllOrWanted(_) => (all, queued),
@@ -395,6 +436,7 @@ fn one_line(e: impl std::error::Error) -> String {
 
 fn share(
     mut ebpf: Ebpf,
+    watch: bool,
     ready: Vec<&'static TraceProgram>,
     info: Vec<ProgramInfo>,
     issue: IssueStamps,
@@ -406,9 +448,10 @@ fn share(
     let programs = LoadedPrograms {
         slots: region(&ebpf, "slots", SLOTS)?,
         earlier: region(&ebpf, "earlier", SLOTS)?,
-        threads: region(&ebpf, "threads", THREADS)?,
+        threads: region(&ebpf, "threads", if watch { WATCHED_THREADS } else { THREADS })?,
         counters: region(&ebpf, "counters", COUNTERS)?,
         tids: Mutex::new(HashMap::try_from(tids).map_err(unusable)?),
+        watch: if watch { Some(WatchMaps::take(&mut ebpf)?) } else { None },
         ebpf: Mutex::new(ebpf),
         ready: Mutex::new(ready),
         issue: Mutex::new(issue),
@@ -417,7 +460,7 @@ fn share(
     Ok((programs, RingBuf::try_from(ring).map_err(unusable)?))
 }
 
-fn region<T: super::sys::KernelShared>(
+pub(super) fn region<T: super::sys::KernelShared>(
     ebpf: &Ebpf,
     name: &'static str,
     n: usize,

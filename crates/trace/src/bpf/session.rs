@@ -53,7 +53,7 @@ pub(crate) struct BpfTracing {
 }
 
 /// What would make every program fail, said once and in plain words.
-fn allowed(sys: &Sys) -> Result<()> {
+pub(super) fn allowed(sys: &Sys) -> Result<()> {
     let missing = rights::missing_for_tracing(sys);
     if !missing.is_empty() {
         return Err(Error::unavailable("this process may not load trace programs")
@@ -90,6 +90,7 @@ fn config(
         queued: queued && !itself,
         kind: request.path.map_or(0, target_file::kind),
         ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
+        watch: false,
     }
 }
 
@@ -257,7 +258,7 @@ impl Backend for BpfTracing {
     }
 }
 
-fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Result<()> {
+pub(super) fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Result<()> {
     let mut writer = LayerWriter::begin(dir);
     let threads = gathered.threads;
     gathered.events.in_order(|e| {

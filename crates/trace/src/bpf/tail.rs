@@ -58,9 +58,13 @@ impl TraceTail {
 
     /// Tells what is new, if it is time.
     pub fn look(&mut self, all: &CollectedTrace) {
-        if self.told.elapsed() < EVERY {
-            return;
+        if self.told.elapsed() >= EVERY {
+            self.now(all);
         }
+    }
+
+    /// Tells what is new.
+    pub fn now(&mut self, all: &CollectedTrace) {
         self.told = Instant::now();
         let events = &all.events.held[self.events..];
         let ios = || all.ios.batches.iter().skip(self.batches).flat_map(TracedBatch::each);

@@ -1,0 +1,190 @@
+//! How many operations there were: what the trace programs counted each second, and what the kernel itself counts
+//! of the same processes. Only where both agree are there percentiles.
+
+use std::collections::BTreeMap;
+
+use taillight_core::OpKind;
+use taillight_rundir::watched::{CountedInterval, WatchedOp};
+use taillight_trace::watch::{CallTally, Watching, lower_edge};
+
+/// Intervals kept; beyond them two neighbours become one.
+const INTERVALS_MAX: usize = 7200;
+/// Of so many operations one may be missing.
+const WHOLE: u64 = 1000;
+
+/// What each kind of operation did in an interval.
+pub type Second = Vec<(OpKind, CallTally)>;
+
+/// Counts of a watch.
+#[derive(Default)]
+pub struct Counts {
+    /// From, to, ns.
+    intervals: Vec<((i64, i64), Second)>,
+    before: BTreeMap<OpKind, CallTally>,
+    /// Calls that read and that wrote which the kernel had counted of threads when they came to be watched.
+    earlier: [u64; 2],
+    last_ns: i64,
+}
+
+impl Counts {
+    /// Begins at a time, ns.
+    pub fn begin(at_ns: i64) -> Counts {
+        Counts { last_ns: at_ns, ..Counts::default() }
+    }
+
+    /// A process counts from now on.
+    pub fn count(&mut self, pid: u32) {
+        let now = io_of(pid);
+        (0..2).for_each(|i| self.earlier[i] += now[i]);
+    }
+
+    /// Ends an interval; what it had.
+    pub fn close(&mut self, at_ns: i64, watching: &Watching) -> Second {
+        let mut second = Vec::new();
+        for (op, now) in watching.tallies() {
+            let new = now.since(self.before.get(&op).unwrap_or(&CallTally::default()));
+            if new.count > 0 {
+                second.push((op, new));
+            }
+            self.before.insert(op, now);
+        }
+        self.intervals.push(((self.last_ns, at_ns), second.clone()));
+        self.last_ns = at_ns;
+        if self.intervals.len() > INTERVALS_MAX {
+            self.halve();
+        }
+        second
+    }
+
+    fn halve(&mut self) {
+        let all = std::mem::take(&mut self.intervals);
+        for pair in all.chunks(2) {
+            let [((from, _), _), .., ((_, to), _)] = pair else {
+                self.intervals.extend(pair.iter().cloned());
+                continue;
+            };
+            let mut sums: BTreeMap<OpKind, CallTally> = BTreeMap::new();
+            for (op, tally) in pair.iter().flat_map(|(_, second)| second) {
+                sums.entry(*op).or_default().add(tally);
+            }
+            self.intervals.push(((*from, *to), sums.into_iter().collect()));
+        }
+    }
+
+    /// All operations of each kind so far.
+    pub fn all(&self) -> &BTreeMap<OpKind, CallTally> {
+        &self.before
+    }
+
+    /// Each kind, and whether every one of it was counted; `seen` are reads, writes and syncs that could not be
+    /// missed ([`Watching::counted`]), `kernel` the calls that read and wrote of all threads that were ever watched.
+    pub fn ops(&self, seen: [u64; 3], kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
+        let kernel = |which: usize| kernel[which].saturating_sub(self.earlier[which]);
+        let of = |(op, tally): (&OpKind, &CallTally)| {
+            let (counted, kernel) = match op {
+                OpKind::Read => (seen[0], Some(kernel(0))),
+                OpKind::Write => (seen[1], Some(kernel(1))),
+                _ => (seen[2], None),
+            };
+            let missed = match (op, kernel) {
+                (_, Some(kernel)) => kernel.saturating_sub(counted),
+                (OpKind::Fsync, None) => tally.count.saturating_sub(counted),
+                _ => tally.count,
+            };
+            WatchedOp {
+                op: *op,
+                seen: tally.count,
+                slow: tally.at_least(slower_ns),
+                kernel,
+                whole: missed <= tally.count / WHOLE,
+            }
+        };
+        self.before.iter().map(of).collect()
+    }
+
+    /// The intervals of those kinds that are whole, where `workloads` says which workload is of which.
+    pub fn whole(&self, ops: &[WatchedOp], workloads: &[OpKind]) -> Vec<CountedInterval> {
+        let whole = |op: &OpKind| ops.iter().any(|it| it.op == *op && it.whole);
+        let mut all = Vec::new();
+        for ((from, to), second) in &self.intervals {
+            for (op, tally) in second.iter().filter(|(op, _)| whole(op)) {
+                let Some(workload) = workloads.iter().position(|it| it == op) else { continue };
+                all.push(CountedInterval {
+                    start_ns: *from,
+                    length_ns: (to - from).max(1) as u64,
+                    workload: workload as u16,
+                    name: op.name().to_owned(),
+                    op: *op,
+                    latencies: tally.places.iter().map(|(p, n)| (middle(*p), *n)).collect(),
+                    bytes: tally.bytes,
+                    errors: tally.failed,
+                    sum_ns: tally.sum_ns,
+                });
+            }
+        }
+        all
+    }
+}
+
+/// What stands for the latencies of a place, ns.
+fn middle(place: u16) -> u64 {
+    lower_edge(place).midpoint(lower_edge(place + 1).saturating_sub(1))
+}
+
+/// Calls that read and that wrote, of the threads that a process has.
+pub fn io_of(pid: u32) -> [u64; 2] {
+    let of = |path: std::path::PathBuf| -> Option<[u64; 2]> {
+        let text = std::fs::read_to_string(path.join("io")).ok()?;
+        let of = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse().ok())
+        };
+        Some([of("syscr:")?, of("syscw:")?])
+    };
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let each = threads.filter_map(|thread| of(thread.path()));
+    each.fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(list: &[(OpKind, u64)]) -> Counts {
+        let tally =
+            |n: u64| CallTally { count: n, places: vec![(3000, n)], ..CallTally::default() };
+        Counts {
+            earlier: [10, 10],
+            before: list.iter().map(|(op, n)| (*op, tally(*n))).collect(),
+            ..Counts::default()
+        }
+    }
+
+    #[test]
+    fn percentiles_are_of_what_was_counted_whole() {
+        let whole = |counts: &Counts, seen, reads| -> Vec<bool> {
+            counts.ops(seen, [reads, 60], 1).iter().map(|op| op.whole).collect()
+        };
+        let all = counts(&[(OpKind::Read, 1000), (OpKind::Fsync, 7)]);
+        assert_eq!(whole(&all, [1000, 0, 7], 1010), [true, true]);
+        assert_eq!(whole(&all, [999, 0, 6], 1010), [true, false], "a sync was not seen to begin");
+        assert_eq!(whole(&all, [998, 0, 7], 1010), [false, true], "two reads came from memory");
+        // 5,000 of a ring beside 50 calls of which the kernel knows.
+        let ring = counts(&[(OpKind::Read, 5000)]);
+        assert_eq!(whole(&ring, [0, 0, 0], 60), [false]);
+        assert_eq!(whole(&ring, [46, 0, 0], 60), [true]);
+        assert_eq!(whole(&counts(&[(OpKind::Stat, 3)]), [0; 3], 10), [false], "never");
+    }
+
+    #[test]
+    fn a_long_watch_keeps_its_counts_in_longer_intervals() {
+        let mut counts = Counts::default();
+        let tally = |n| CallTally { count: n, places: vec![(9, n)], ..CallTally::default() };
+        counts.intervals =
+            (0..5).map(|i| ((i, i + 1), vec![(OpKind::Read, tally(1 + i as u64))])).collect();
+        counts.halve();
+        let now: Vec<_> = counts.intervals.iter().map(|(t, s)| (*t, s[0].1.count)).collect();
+        assert_eq!(now, [((0, 2), 3), ((2, 4), 7), ((4, 5), 5)]);
+        assert_eq!(counts.intervals[0].1[0].1.places, [(9, 3)]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Lines while a program is watched: one for each slow operation, as soon as it is judged, and one for each second.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use taillight_core::OpKind;
+use taillight_core::units::readable::in_line;
+use taillight_report::attribution::{Culprit, SlowNow, SlowSoFar};
+use taillight_report::format::{bytes, count, duration_ns};
+use taillight_rundir::layers::LayerRow;
+use taillight_rundir::manifest::ClockInfo;
+use taillight_trace::watch::{KnownCalls, lower_edge};
+
+use super::counts::Second;
+use crate::output;
+
+/// Slow operations of a second that have a line of their own.
+const LINES_MAX: usize = 20;
+
+/// Writes them.
+pub struct Lines {
+    so_far: SlowSoFar,
+    known: Arc<Mutex<KnownCalls>>,
+    clock: ClockInfo,
+    /// On standard error, beside a program that writes on standard output.
+    aside: bool,
+    titled: bool,
+    slower_ns: u64,
+}
+
+impl Lines {
+    pub fn new(
+        known: Arc<Mutex<KnownCalls>>,
+        clock: ClockInfo,
+        aside: bool,
+        slower_ns: u64,
+    ) -> Lines {
+        let so_far = SlowSoFar::new(Some(slower_ns.saturating_sub(1)), false).telling();
+        Lines { so_far, known, clock, aside, titled: false, slower_ns }
+    }
+
+    fn say(&self, text: &str) {
+        match self.aside {
+            true => output::note(text),
+            false => output::line(text),
+        }
+    }
+
+    /// Takes up what was seen, and writes what that tells of the operations before.
+    pub fn seen(&mut self, rows: Vec<LayerRow>, more: u64) {
+        self.so_far.look(rows, more, i64::MIN);
+        let mut judged = self.so_far.judged();
+        judged.sort_by_key(|j| j.verdict.slow.complete_ns);
+        let hidden = judged.len().saturating_sub(LINES_MAX) as u64 + more;
+        if !judged.is_empty() && !self.titled {
+            self.titled = true;
+            self.say(&line(&TITLE.map(str::to_owned)));
+        }
+        // The slowest of many.
+        let mut slowest: Vec<u64> = judged.iter().map(latency).collect();
+        slowest.sort_unstable_by(|a, b| b.cmp(a));
+        let least = slowest.get(LINES_MAX - 1).copied().unwrap_or(0);
+        for one in judged.iter().filter(|one| latency(one) >= least).take(LINES_MAX) {
+            self.say(&self.line(one));
+        }
+        if hidden > 0 {
+            self.say(&format!("... and {} more slow operations", count(hidden)));
+        }
+    }
+
+    fn line(&self, one: &SlowNow) -> String {
+        let slow = &one.verdict.slow;
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = known.get(slow.worker, slow.submit_ns);
+        let who = call.map_or_else(String::new, |call| {
+            let comm = call.facts.who.comm;
+            let name = String::from_utf8_lossy(&comm);
+            format!("{}[{}]", name.trim_end_matches('\0'), call.facts.who.tid)
+        });
+        let file = call.and_then(|call| known.files.get(call.file?)).map(|file| file.words());
+        let size = call.filter(|_| slow.op as u8 <= 1).and_then(|call| call.size);
+        let layer = one.verdict.layer.words();
+        let layer = match one.verdict.certainty() {
+            Some("likely") => format!("{layer}, likely"),
+            _ => layer.to_owned(),
+        };
+        line(&[
+            self.time(slow.complete_ns),
+            who,
+            call.map_or(slow.op.name(), |call| call.facts.call()).to_owned(),
+            file.map_or("-".to_owned(), in_line),
+            size.map_or("-".to_owned(), |size| bytes(size)),
+            duration_ns(latency(one)),
+            layer,
+            one.culprit.as_ref().map(named).unwrap_or_default(),
+        ])
+    }
+
+    /// Hours, minutes, seconds and milliseconds (UTC) of a stamp.
+    fn time(&self, at_ns: i64) -> String {
+        let ns =
+            self.clock.realtime_ns.saturating_add(at_ns.saturating_sub(self.clock.monotonic_ns));
+        let ms = ns.max(0) / 1_000_000;
+        let (s, ms) = (ms / 1000, ms % 1000);
+        format!("{:02}:{:02}:{:02}.{ms:03}", s / 3600 % 24, s / 60 % 60, s % 60)
+    }
+
+    /// What a second had.
+    pub fn second(&self, at_ns: i64, length_ns: i64, second: &Second) {
+        let per_s = |n: u64| (n as f64 * 1e9 / length_ns.max(1) as f64).round() as u64;
+        let of = |(op, tally): &(OpKind, taillight_trace::watch::CallTally)| {
+            let most = tally.places.last().map_or(0, |(place, _)| lower_edge(place + 1));
+            let slow = match tally.at_least(self.slower_ns) {
+                0 => String::new(),
+                n => format!(", {} slow", count(n)),
+            };
+            let rate = count(per_s(tally.count));
+            format!("{} {rate}/s up to {}{slow}", op.name(), duration_ns(most))
+        };
+        let all: Vec<String> = second.iter().map(of).collect();
+        let all = if all.is_empty() { "nothing".to_owned() } else { all.join("; ") };
+        self.say(&format!("{} seen: {all}", self.time(at_ns)));
+    }
+}
+
+const TITLE: [&str; 8] =
+    ["TIME (UTC)", "PROCESS", "CALL", "FILE", "SIZE", "LATENCY", "LAYER", "WHO"];
+
+fn line(cells: &[String; 8]) -> String {
+    let [time, who, call, file, size, latency, layer, culprit] = cells;
+    let text = format!(
+        "{time:<12} {who:<22} {call:<12} {latency:>9} {size:>9} {layer:<28} {file} {culprit}"
+    );
+    text.trim_end().to_owned()
+}
+
+fn latency(one: &SlowNow) -> u64 {
+    let slow = &one.verdict.slow;
+    slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64
+}
+
+fn named(culprit: &Culprit) -> String {
+    match culprit.pid {
+        Some(pid) => format!("({}, pid {pid})", in_line(&culprit.name)),
+        None => format!("({})", in_line(&culprit.name)),
+    }
+}
+
+/// How many of each kind, for people.
+pub fn seen(all: &BTreeMap<OpKind, taillight_trace::watch::CallTally>) -> String {
+    let of = |(op, tally): (&OpKind, &taillight_trace::watch::CallTally)| {
+        format!("{} {}", count(tally.count), op.name())
+    };
+    all.iter().map(of).collect::<Vec<_>>().join(", ")
+}

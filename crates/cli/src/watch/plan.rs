@@ -1,0 +1,87 @@
+//! What stands for the plan and the manifest of a program that is watched: its kinds of operation are the workloads.
+
+use std::path::Path;
+
+use serde_json::json;
+use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
+use taillight_rundir::SCHEMA_VERSION;
+use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Manifest, Overhead, ProcessInfo};
+use taillight_rundir::manifest::{PhaseInfo, RunStatus};
+use taillight_rundir::origin::RunOrigin;
+
+use super::Asked;
+use crate::run::directory;
+
+/// The plan of these kinds of operation.
+pub fn plan(name: &str, asked: &Asked, ops: &[OpKind], ns: u64) -> Result<Plan> {
+    let workload = |op: &OpKind| {
+        json!({
+            "name": op.name(), "workers": 1, "queue_depth": 0, "mix": { op.name(): 1 },
+            "block_size": "0B",
+            "access": {
+                "kind": "random", "align": "0B", "offset": "0B", "cover": false
+            },
+            "arrival": {"kind": "burst"}, "sync": "none", "payload": {"kind": "random"}, "cpus": []
+        })
+    };
+    let mut qos = json!({ "nines": 5 });
+    if let Some(ceiling) = &asked.ceiling {
+        let mut one = json!({ "ceiling": ceiling.time, "at": ceiling.at });
+        if let Some(op) = ceiling.op.filter(|op| ops.contains(op)) {
+            one["workload"] = json!(op.name());
+        }
+        qos["ceilings"] = json!([one]);
+    }
+    let plan = json!({
+        "run": {
+            "name": name, "seed": 0, "duration": format!("{ns}ns"), "warmup": "0s",
+            "interval": "1s", "drain_timeout": "30s"
+        },
+        "target": { "driver": "watch", "destroy": false, "options": {} },
+        "workload": ops.iter().map(workload).collect::<Vec<_>>(),
+        "qos": qos,
+        "trace": { "mode": "outliers", "threshold": format!("{}ns", asked.slower_ns) },
+        "capture": { "mode": "outliers", "budget": format!("{}B", asked.keep) }
+    });
+    serde_json::from_value(plan)
+        .map_err(|e| Error::internal("a program that is watched has no plan").source(e))
+}
+
+/// The manifest before anything was seen.
+pub fn manifest(plan: Plan, program: String, path: &Path) -> Manifest {
+    let source = taillight_trace::availability::clock::source(&taillight_machine::Sys::default());
+    let clock = ClockInfo {
+        monotonic_ns: MonoClock.now().0,
+        realtime_ns: taillight_core::clock::realtime_ns(),
+        source: source.unwrap_or_else(|| "unknown".to_owned()),
+    };
+    let budget = plan.capture.budget.0;
+    let (start_ns, name) = (clock.monotonic_ns, path.file_name().unwrap_or_default());
+    Manifest {
+        schema: SCHEMA_VERSION,
+        taillight: env!("CARGO_PKG_VERSION").to_owned(),
+        run_id: format!("{}-{}", name.to_string_lossy(), directory::fresh_id()),
+        origin: RunOrigin::Watched { program },
+        status: RunStatus::Running,
+        plan,
+        command: directory::command_line(directory::words()),
+        seed: 0,
+        clock,
+        phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: None, ios: 0 }],
+        driver: None,
+        environment: serde_json::Map::new(),
+        capture: CaptureInfo { mode: CaptureMode::Outliers, budget, ..CaptureInfo::default() },
+        losses: Losses::default(),
+        overhead: Overhead::default(),
+        repeat: None,
+        process: ProcessInfo::current(),
+        trace: None,
+        host: None,
+        reason: None,
+        schedule: None,
+        misses: 0,
+        end_to_end: None,
+        files: Vec::new(),
+    }
+}

@@ -1,0 +1,271 @@
+//! Whom to watch: processes by number, unit or control group, or a program that is started for it.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+use taillight_core::secret::masked_command;
+use taillight_core::{Error, Result};
+
+use super::sys;
+use crate::args::WatchArgs;
+
+/// Who is watched.
+pub enum Subject {
+    Pids(Vec<u32>),
+    /// The directory of a control group.
+    Group(PathBuf),
+    Command(Vec<String>),
+}
+
+impl Subject {
+    /// Errors: `Usage` where none or nobody is named; `Unavailable` for one that is not there or cannot be watched.
+    pub fn of(args: &WatchArgs) -> Result<Subject> {
+        if !args.command.is_empty() {
+            return Ok(Subject::Command(args.command.clone()));
+        }
+        if let Some(unit) = &args.unit {
+            return unit_group(unit).map(Subject::Group);
+        }
+        if let Some(path) = &args.cgroup {
+            let given = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
+            let found = group(given.to_string_lossy().trim_matches('/'));
+            return found.map(Subject::Group).ok_or_else(|| {
+                Error::unavailable("there is no such control group")
+                    .with("cgroup", path.display())
+                    .hint("name it as /proc/PID/cgroup does")
+            });
+        }
+        if args.pid.is_empty() {
+            return Err(Error::usage("nobody to watch is named")
+                .hint("--pid N, --unit NAME, --cgroup PATH, or -- COMMAND ARGS"));
+        }
+        args.pid.iter().try_for_each(|pid| check(*pid))?;
+        let mut pids: Vec<u32> = args.pid.iter().flat_map(|pid| with_children(*pid)).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(Subject::Pids(pids))
+    }
+
+    /// Processes that are there now.
+    pub fn pids(&self) -> Vec<u32> {
+        match self {
+            Subject::Pids(pids) => pids.clone(),
+            Subject::Group(dir) => processes(dir),
+            Subject::Command(_) => Vec::new(),
+        }
+    }
+
+    /// What to call it.
+    pub fn words(&self) -> String {
+        match self {
+            Subject::Command(words) => masked_command(words.iter().map(String::as_str)),
+            Subject::Group(dir) => dir.to_string_lossy().into_owned(),
+            Subject::Pids(pids) => pids.first().map_or_else(String::new, |pid| command_of(*pid)),
+        }
+    }
+
+    /// A name for a run directory.
+    pub fn name(&self) -> String {
+        let name = match self {
+            Subject::Command(words) => words.first().cloned().unwrap_or_default(),
+            Subject::Group(dir) => dir.to_string_lossy().into_owned(),
+            Subject::Pids(pids) => pids.first().map_or_else(String::new, |pid| comm(*pid)),
+        };
+        let last =
+            Path::new(&name).file_name().map_or(name.clone(), |n| n.to_string_lossy().into());
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        format!("watch-{}", last.chars().map(plain).take(60).collect::<String>())
+    }
+}
+
+fn comm(pid: u32) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    text.trim_end().to_owned()
+}
+
+fn command_of(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let line = masked_command(text.trim_end_matches('\0').split('\0'));
+    if line.is_empty() { comm(pid) } else { line }
+}
+
+/// Refuses what cannot be watched.
+fn check(pid: u32) -> Result<()> {
+    let home = PathBuf::from(format!("/proc/{pid}"));
+    if pid == 0 || !home.exists() {
+        return Err(Error::unavailable("there is no such process")
+            .with("pid", pid)
+            .hint("`ps -e` lists processes and their numbers"));
+    }
+    if pid == std::process::id() {
+        return Err(Error::usage("taillight does not watch itself").with("pid", pid));
+    }
+    let status = std::fs::read_to_string(home.join("status")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|value| value.trim_start_matches(':').trim().to_owned())
+    };
+    if let Some(process) = field("Tgid").and_then(|t| t.parse::<u32>().ok()).filter(|t| *t != pid) {
+        return Err(Error::usage("this is a thread, and whole processes are watched")
+            .with("pid", pid)
+            .hint(format!("--pid {process} is its process")));
+    }
+    if field("State").is_some_and(|state| state.starts_with(['Z', 'X'])) {
+        return Err(Error::unavailable("the process has ended").with("pid", pid));
+    }
+    let flags = std::fs::read_to_string(home.join("stat"))
+        .ok()
+        .and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse::<u64>().ok());
+    const KERNEL: u64 = 0x20_0000;
+    if flags.is_some_and(|flags| flags & KERNEL != 0) {
+        return Err(Error::usage(
+            "this is a thread of the kernel: it has no operations of its own",
+        )
+        .with("pid", pid)
+        .with("name", comm(pid))
+        .hint("watch the program whose I/O it does; its part is in the verdicts"));
+    }
+    Ok(())
+}
+
+/// A process and those that descend from it.
+fn with_children(pid: u32) -> Vec<u32> {
+    let mut parents: Vec<(u32, u32)> = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        parents.extend(
+            after.split_whitespace().nth(1).and_then(|p| p.parse().ok()).map(|p| (p, child)),
+        );
+    }
+    let mut all = vec![pid];
+    let mut at = 0;
+    while let Some(parent) = all.get(at).copied() {
+        all.extend(parents.iter().filter(|(p, _)| *p == parent).map(|(_, child)| *child));
+        at += 1;
+    }
+    all
+}
+
+/// Hierarchies of control groups, the unified one first.
+const HIERARCHIES: [&str; 5] = ["", "unified", "systemd", "blkio", "memory"];
+
+fn group(path: &str) -> Option<PathBuf> {
+    let of = |hierarchy: &str| Path::new("/sys/fs/cgroup").join(hierarchy).join(path);
+    let mut all = HIERARCHIES.iter().map(|hierarchy| of(hierarchy));
+    all.find(|dir| !path.is_empty() && dir.join("cgroup.procs").exists())
+}
+
+fn unit_group(unit: &str) -> Result<PathBuf> {
+    let name = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
+    let no = |why: &str| {
+        Error::unavailable(why.to_owned())
+            .with("unit", &name)
+            .hint("name its control group with --cgroup, or its process with --pid")
+    };
+    let mut show = Command::new("systemctl");
+    show.args(["show", "--property=ControlGroup", "--value", "--", &name]);
+    let said = show.output().map_err(|e| no("systemd cannot be asked for the unit").source(e))?;
+    let path = String::from_utf8_lossy(&said.stdout).trim().trim_matches('/').to_owned();
+    group(&path).ok_or_else(|| no("the unit does not run, or there is none of this name"))
+}
+
+/// Processes of a control group and of those below it.
+fn processes(dir: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let mut all: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            all.extend(processes(&entry.path()));
+        }
+    }
+    all.retain(|pid| *pid != std::process::id() && *pid != 0);
+    all
+}
+
+/// A program that was started to be watched.
+pub struct Started(Child);
+
+impl Started {
+    /// Starts a program, which begins when `watched` has returned for its process. Errors: `Unavailable` when it
+    /// cannot be started; those of `watched`.
+    pub fn start(words: &[String], watched: impl FnOnce(u32) -> Result<()>) -> Result<Started> {
+        let cannot = |e: std::io::Error| {
+            Error::unavailable("the program cannot be started")
+                .with("command", words.first().map_or("", String::as_str))
+                .source(e)
+        };
+        let (program, arguments) =
+            words.split_first().ok_or_else(|| Error::usage("no program is named after --"))?;
+        let (mut told, tell) = std::io::pipe().map_err(cannot)?;
+        let (wait, mut go) = std::io::pipe().map_err(cannot)?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        sys::wait_before_exec(&mut command, tell, wait);
+        // Starting returns when the program has begun, and it begins when it is told to.
+        let starting = std::thread::spawn(move || command.spawn());
+        let mut pid = [0; 4];
+        let ready = told.read_exact(&mut pid).map_err(cannot);
+        let added = ready.and_then(|()| watched(u32::from_ne_bytes(pid)));
+        if added.is_ok() {
+            let _ = go.write_all(&[1]);
+        }
+        drop(go);
+        let child =
+            starting.join().map_err(|_| Error::internal("starting the program panicked"))?;
+        added?;
+        child.map(Started).map_err(cannot)
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<u8> {
+        self.0.try_wait().ok().flatten().map(code)
+    }
+}
+
+/// As a shell tells it.
+fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_waits_until_it_is_watched_and_its_code_is_kept() {
+        let words = |text: &str| ["sh", "-c", text].map(str::to_owned).to_vec();
+        let mut named = 0;
+        let mut started = Started::start(&words("exit 3"), |pid| {
+            named = pid;
+            assert_ne!(comm(pid), "sh", "it has not begun");
+            Ok(())
+        })
+        .expect("started");
+        assert_eq!(started.0.id(), named);
+        let code = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            started.ended()
+        });
+        assert_eq!(code, Some(3));
+        let refused = Started::start(&words("exit 0"), |_| Err(Error::unavailable("no room")));
+        assert!(refused.is_err_and(|e| e.to_string().contains("no room")));
+        let absent = Started::start(&["/nowhere/at/all".to_owned()], |_| Ok(()));
+        assert!(absent.is_err_and(|e| e.to_string().contains("cannot be started")));
+    }
+
+    #[test]
+    fn who_cannot_be_watched_is_refused_with_the_reason() {
+        let refused = |pid: u32| check(pid).expect_err("refused").to_string();
+        assert!(refused(u32::MAX).contains("no such process"));
+        assert!(refused(std::process::id()).contains("itself"));
+        assert!(refused(2).contains("kernel") || !comm(2).contains("kthreadd"));
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run directory has of a watched program beside its slow operations: `watched.json`, and the counts of all of
+//! its operations as intervals and histograms, where every one was counted. `taillight watch` writes both.
+
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, LatencyKind, OpKind, Result};
+
+use crate::histlog::{HistEntry, HistTag, HistogramWriter};
+use crate::intervals::{IntervalRow, interval_writer};
+use crate::manifest::ClockInfo;
+use crate::{RunDir, names};
+
+/// `watched.json`: who was watched, and how much of it was seen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchedFile {
+    /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
+    pub schema: u32,
+    /// Processes watched from the start.
+    pub pids: Vec<u32>,
+    /// Exit code of the program that was started to be watched, 128 and its signal where one ended it; null
+    /// where it was not started, or did not end.
+    pub exit_code: Option<u8>,
+    /// From which latency on operations are kept, ns.
+    pub slower_ns: u64,
+    /// By kind of operation.
+    pub ops: Vec<WatchedOp>,
+    /// Files of the operations in `ios.parquet`, by the numbers of its column `target`; the first stands for those
+    /// that are not known.
+    pub files: Vec<String>,
+    /// Loading and attaching the trace programs took so long, and taking them away, ns.
+    pub attach_ns: u64,
+    pub detach_ns: u64,
+    /// CPU time of the trace programs, as a share of one CPU; null where the kernel did not measure it.
+    pub programs_share: Option<f64>,
+    /// Operations and threads that found no room in the memory of the programs, and were not watched.
+    pub no_room: u64,
+}
+
+/// Operations of one kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchedOp {
+    pub op: OpKind,
+    /// Those that were seen to end.
+    pub seen: u64,
+    /// Of them, as slow as `slower_ns` or slower.
+    pub slow: u64,
+    /// Calls that the kernel counted in the same time; null where it counts none of the kind.
+    pub kernel: Option<u64>,
+    /// Every one was seen, so that there are percentiles: at most one in a thousand was not.
+    pub whole: bool,
+}
+
+/// Counts of one kind of operation in an interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedInterval {
+    pub start_ns: i64,
+    pub length_ns: u64,
+    /// Its workload, and that one's name.
+    pub workload: u16,
+    pub name: String,
+    pub op: OpKind,
+    /// Latency, ns, and how many had it.
+    pub latencies: Vec<(u64, u64)>,
+    pub bytes: u64,
+    pub errors: u64,
+    pub sum_ns: u64,
+}
+
+impl CountedInterval {
+    fn histogram(&self) -> Result<Histogram<u64>> {
+        let bad = || Error::internal("latencies do not fit into a histogram");
+        let mut histogram = Histogram::new(3).map_err(|_| bad())?;
+        for (ns, n) in &self.latencies {
+            histogram.record_n((*ns).max(1), *n).map_err(|_| bad())?;
+        }
+        Ok(histogram)
+    }
+
+    fn row(&self, histogram: &Histogram<u64>) -> IntervalRow {
+        let at = |q: f64| (!histogram.is_empty()).then(|| histogram.value_at_quantile(q));
+        let ops: u64 = self.latencies.iter().map(|(_, n)| n).sum();
+        IntervalRow {
+            start_ns: self.start_ns,
+            length_ns: self.length_ns,
+            phase: "measure".to_owned(),
+            workload: self.workload,
+            op: self.op,
+            ops,
+            bytes: self.bytes,
+            errors: self.errors,
+            min_ns: (ops > 0).then(|| histogram.min()),
+            mean_ns: (ops > 0).then(|| self.sum_ns as f64 / ops as f64),
+            max_ns: (ops > 0).then(|| histogram.max()),
+            p10_ns: at(0.1),
+            p25_ns: at(0.25),
+            p50_ns: at(0.5),
+            p75_ns: at(0.75),
+            p90_ns: at(0.9),
+            p95_ns: at(0.95),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
+            p9999_ns: at(0.9999),
+            depth_mean: self.sum_ns as f64 / self.length_ns.max(1) as f64,
+            ..IntervalRow::default()
+        }
+    }
+}
+
+/// Writes `intervals.parquet` and `histograms.hlog`. Errors: `Unavailable` when a file cannot be written.
+pub fn write_counts(dir: &RunDir, clock: &ClockInfo, all: &[CountedInterval]) -> Result<()> {
+    let (mut rows, mut log) = (interval_writer(dir), HistogramWriter::new(dir, clock));
+    for one in all {
+        let histogram = one.histogram()?;
+        rows.all(std::iter::once(one.row(&histogram)))?;
+        let (phase, workload) = ("measure".to_owned(), one.name.clone());
+        let tag = HistTag { phase, workload, op: one.op, kind: LatencyKind::Service };
+        let (start_ns, length_ns) = (one.start_ns, one.length_ns);
+        log.put(&HistEntry { start_ns, length_ns, tag, histogram });
+    }
+    rows.commit()?;
+    log.commit()
+}
+
+/// The file, where the run has it. Errors: `Corrupt` when it is damaged.
+pub fn watched(dir: &RunDir) -> Result<Option<WatchedFile>> {
+    match dir.existing(names::WATCHED) {
+        Some(_) => dir.read(),
+        None => Ok(None),
+    }
+}

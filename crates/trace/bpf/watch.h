@@ -1,0 +1,761 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Operations of programs that are watched: where they begin and end, told by the programs and not by the
+ * process itself. A system call is seen when its thread leaves the CPU in it, or queues a bio: what the thread
+ * had in its registers when it came tells which call it is, and counts of the kernel whether it is still the same
+ * one. Its end is the last return to the CPU. io_uring and libaio have trace points for both. */
+#pragma once
+
+#include "shared.h"
+
+/* What a system call is, by its number: `syscalls` is filled by the process that loads the programs. */
+enum what {
+	W_OP = 0x1f,     /* kind of operation, from 1 on */
+	W_FD = 0x20,     /* its first argument is a file */
+	W_LENGTH = 0x40, /* its third one how many bytes */
+	W_AT = 0x80,     /* its fourth one where in the file */
+	W_ON = 0x100,    /* it goes on in the file where the last one ended */
+};
+#define SYSCALLS 512
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, SYSCALLS);
+	__type(key, u32);
+	__type(value, u32);
+} syscalls SEC(".maps");
+
+/* In place of a system call's number. */
+enum { KIOCB_WRITE = 1 << 18 }; /* IOCB_WRITE */
+enum { NR_FAULT = 1000, NR_RING = 2000, NR_AIO = 3000 };
+
+enum marks {
+	M_QUEUED = 1,  /* others of the thread may be under way */
+	M_UNSURE = 2,  /* begin or end is not sure */
+	M_SYNC = 4,    /* the file system said that it syncs */
+	M_SAMPLE = 8,  /* told without being slow */
+	M_FAILED = 16, /* `result` is an error */
+};
+
+/* An operation that is watched, beside its slot. */
+struct call {
+	u64 token;
+	u64 begin;
+	u64 last; /* it ends now, if nothing more comes */
+	u64 ip;
+	u64 sp;
+	u64 args[4];
+	u64 instance; /* calls of the thread that had ended */
+	u64 at;
+	u64 size;
+	u64 mapping;
+	u64 inode;
+	u32 dev; /* of the file system; of a block device its own */
+	u32 nr;
+	u32 op;
+	u32 marks;
+	s64 result;
+	u64 blocked; /* of the thread, until it began */
+	u64 waited;
+	u64 robbed;
+	struct who who;
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, u32);
+	__type(value, struct call);
+} calls SEC(".maps");
+
+/* Address of an io_uring request, or of libaio's, -> token. */
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 2 * SLOTS);
+	__type(key, u64);
+	__type(value, u64);
+} requested SEC(".maps");
+
+struct {
+	__uint(type, MAP_QUEUE);
+	__uint(max_entries, SLOTS);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+#define WATCHED_THREADS 32768
+struct {
+	__uint(type, MAP_QUEUE);
+	__uint(max_entries, WATCHED_THREADS);
+	__type(value, u32);
+} free_threads SEC(".maps");
+
+/* Latencies of all operations that ended, by kind: 512 places for each power of two, of ns. The last ones are
+ * sums: bytes, ns, operations, those that failed. */
+#define PLACES 32768
+enum { P_FAILED = PLACES - 4, P_BYTES, P_NS, P_COUNT };
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE);
+	__uint(max_entries, 16 * PLACES);
+	__type(key, u32);
+	__type(value, u64);
+} tallies SEC(".maps");
+
+/* Disks whose other users are of interest, as `cfg_disk0` and so on: found while the programs run. */
+#define FOUND_DISKS 8
+struct found_disks {
+	u32 disk[FOUND_DISKS];
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct found_disks);
+} found_disks SEC(".maps");
+
+/* What the process is told of an operation; `struct told_rounds` where it had earlier rounds. */
+struct told {
+	u32 kind;
+	u32 worker;
+	u64 end;
+	u64 wake;
+	u64 run;
+	u64 blocked;
+	u64 waited;
+	u64 robbed;
+	struct call call;
+	struct slot slot;
+};
+struct told_rounds {
+	struct told told;
+	struct earlier earlier;
+};
+
+INLINE u64 requested_as(u64 request)
+{
+	u64 *token = map_lookup(&requested, &request);
+
+	return token ? *token : 0;
+}
+
+INLINE u64 counter(u32 which)
+{
+	u64 *n = map_lookup(&counters, &which);
+
+	return n ? *n : 0;
+}
+
+INLINE void count_many(u32 which, u64 more)
+{
+	u64 *n = map_lookup(&counters, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, more);
+}
+
+INLINE void add(u32 place, u64 n)
+{
+	u64 *sum = map_lookup(&tallies, &place);
+
+	if (sum)
+		__sync_fetch_and_add(sum, n);
+}
+
+/* Place of a latency among those of its kind. */
+INLINE u32 place_of_ns(u64 ns)
+{
+	u32 power = 0;
+	u64 v = ns;
+
+	if (ns < 512)
+		return ns;
+
+	if (v >> 32) { v >>= 32; power += 32; }
+	if (v >> 16) { v >>= 16; power += 16; }
+	if (v >> 8) { v >>= 8; power += 8; }
+	if (v >> 4) { v >>= 4; power += 4; }
+	if (v >> 2) { v >>= 2; power += 2; }
+	if (v >> 1) { power += 1; }
+	return (power - 8) * 512 + (ns >> (power - 9) & 511);
+}
+
+/* The first operations are all told, of later ones that are not slow one in so many: usual times. */
+enum { LEARN = 512, EVERY = 1024 };
+
+/* Whether it is told: not, for its latency, as one of a sample. */
+INLINE u32 tally(struct call *c, u64 ns)
+{
+	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
+	u64 *n = map_lookup(&counters, &which), nth;
+
+	add(base + place_of_ns(ns), 1);
+	add(base + P_COUNT, 1);
+	add(base + P_NS, ns);
+	if (c->marks & M_FAILED)
+		add(base + P_FAILED, 1);
+	else
+		add(base + P_BYTES, c->size);
+	if (c->op < 2 && !(c->marks & M_QUEUED) && c->nr != NR_FAULT)
+		count(c->op ? C_WRITES : C_READS);
+	if (c->op == 3 && c->marks & (M_SYNC | M_QUEUED))
+		count(C_SYNCS);
+	nth = n ? __sync_fetch_and_add(n, 1) : 1;
+	if (ns >= counter(C_SLOW_NS))
+		return 1;
+	if (nth >= LEARN && nth % EVERY)
+		return 0;
+	c->marks |= M_SAMPLE;
+	return 1;
+}
+
+INLINE void tell_all(struct told *told, struct call *c, struct slot *s, struct thread *t,
+		     u32 worker, u64 end)
+{
+	told->kind = K_CALL;
+	told->worker = worker;
+	told->end = end;
+	told->wake = t->last_wake;
+	told->run = t->last_in;
+	told->blocked = t->blocked_ns - c->blocked;
+	told->waited = t->waited_ns - c->waited;
+	told->robbed = t->robbed_ns - c->robbed;
+	read_kernel(&told->call, sizeof(told->call), c);
+	read_kernel(&told->slot, sizeof(told->slot), s);
+}
+
+/* An operation has ended: it is counted, told if it was slow, and its slot is free. */
+NOINLINE int finish(u32 at, u32 worker, u64 end)
+{
+	struct call *c = map_lookup(&calls, &at);
+	struct slot *s = map_lookup(&slots, &at);
+	struct thread *t = map_lookup(&threads, &worker);
+	struct earlier *rounds = map_lookup(&earlier, &at);
+	struct told_rounds *more;
+	struct told *told;
+	u64 ns;
+
+	if (!c || !s || !t || !rounds || !s->token)
+		return 0;
+	if (t->pad == at + 1)
+		t->pad = 0;
+	ns = end > c->begin ? end - c->begin : 0;
+	end = c->begin + ns;
+	if (tally(c, ns)) {
+		if (s->seen_part == s->token && s->rounds) {
+			more = ring_reserve(&ring, sizeof(*more), 0);
+			if (more) {
+				tell_all(&more->told, c, s, t, worker, end);
+				read_kernel(&more->earlier, sizeof(more->earlier), rounds);
+				ring_submit(more, RB_NO_WAKEUP);
+			} else {
+				count(C_LOST);
+			}
+		} else {
+			told = ring_reserve(&ring, sizeof(*told), 0);
+			if (told) {
+				tell_all(told, c, s, t, worker, end);
+				ring_submit(told, RB_NO_WAKEUP);
+			} else {
+				count(C_LOST);
+			}
+		}
+	}
+	s->token = 0;
+	queue_push(&free_slots, &at, 0);
+	return 0;
+}
+
+/* A slot that is nobody's any more, uncounted. */
+INLINE void give_up(u64 token)
+{
+	u32 at = token & SLOT_MASK;
+	struct slot *s = map_lookup(&slots, &at);
+
+	if (!s || !token || s->token != token)
+		return;
+	s->token = 0;
+	queue_push(&free_slots, &at, 0);
+}
+
+/* The place of a watched thread, which it gets here. */
+NOINLINE struct thread *seat(struct task_struct *task, u32 *index)
+{
+	u32 pid = task->pid;
+	struct thread *t = thread_of(pid, index);
+
+	if (t)
+		return t;
+	if (queue_pop(&free_threads, index)) {
+		count(C_NO_ROOM);
+		return 0;
+	}
+	t = map_lookup(&threads, index);
+	if (!t)
+		return 0;
+	__builtin_memset(t, 0, sizeof(*t));
+	t->pid = pid;
+	t->depth = 1;
+	map_update(&tids, &pid, index, 0);
+	return t;
+}
+
+/* A slot for an operation that begins now, and what is known of every operation. */
+INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker, u32 *at, u64 now)
+{
+	struct call *c;
+	struct slot *s;
+	u64 token;
+
+	if (queue_pop(&free_slots, at)) {
+		count(C_NO_ROOM);
+		return 0;
+	}
+	c = map_lookup(&calls, at);
+	s = map_lookup(&slots, at);
+	if (!c || !s)
+		return 0;
+	token = ((c->token & ~(u64)SLOT_MASK) + SLOTS) & ~LOWER;
+	token |= *at;
+	c->token = token;
+	c->begin = c->last = now;
+	c->ip = c->sp = c->instance = c->at = c->size = c->mapping = c->inode = 0;
+	c->args[0] = c->args[1] = c->args[2] = c->args[3] = 0;
+	c->dev = c->nr = c->op = c->marks = 0;
+	c->result = 0;
+	c->blocked = t->blocked_ns;
+	c->waited = t->waited_ns;
+	c->robbed = t->robbed_ns;
+	who_is(&c->who, task);
+	s->worker = worker;
+	s->begin = now;
+	s->to = 0;
+	s->request = 0;
+	s->token = token;
+	count(C_OPEN);
+	return c;
+}
+
+/* Which file; false where it is none that storage has. */
+enum { MODE_KIND = 0170000, MODE_FILE = 0100000, MODE_DIR = 0040000, MODE_BLOCK = 0060000 };
+INLINE bool file_is(struct call *c, u64 file)
+{
+	u64 inode = file ? (u64)READ(struct file, file, f_inode) : 0;
+	u32 kind = inode ? READ(struct inode, inode, i_mode) & MODE_KIND : 0;
+
+	if (kind != MODE_FILE && kind != MODE_BLOCK && kind != MODE_DIR)
+		return 0;
+	c->mapping = (u64)READ(struct file, file, f_mapping);
+	c->inode = kind == MODE_BLOCK ? 0 : READ(struct inode, inode, i_ino);
+	c->dev = kind == MODE_BLOCK ? READ(struct inode, inode, i_rdev) :
+		 READ(struct super_block, READ(struct inode, inode, i_sb), s_dev);
+	return 1;
+}
+
+INLINE u64 file_of_fd(struct task_struct *task, u64 fd)
+{
+	u64 files = (u64)READ(struct task_struct, task, files);
+	u64 table = files ? (u64)READ(struct files_struct, files, fdt) : 0;
+	u64 list, file = 0;
+
+	if (!table || fd >= READ(struct fdtable, table, max_fds))
+		return 0;
+	list = (u64)READ(struct fdtable, table, fd);
+	read_kernel(&file, sizeof(file), (void *)(list + fd * sizeof(u64)));
+	return file;
+}
+
+/* Where a thread is: what it had in its registers when it came into the kernel. */
+struct whereabouts {
+	u32 nr;
+	u32 what; /* 0 for what is no operation */
+	u64 ip;
+	u64 sp;
+	u64 args[4];
+	u64 instance;
+};
+
+enum { NOT_YET = -38, NO_CALL = -1, OP_READ = 1 };
+
+INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
+{
+	struct pt_regs *regs = task_regs(task);
+	u64 ax, cx, orig;
+	u32 *what;
+
+	w->nr = w->what = 0;
+	if (!EXISTS(struct pt_regs, orig_ax) || !regs)
+		return;
+	ax = regs->ax;
+	cx = regs->cx;
+	orig = regs->orig_ax;
+	w->ip = regs->ip;
+	w->sp = regs->sp;
+	w->args[0] = regs->di;
+	w->args[1] = regs->si;
+	w->args[2] = regs->dx;
+	w->args[3] = regs->r10;
+	w->instance = task->ioac.syscr + task->ioac.syscw;
+	/* The instruction leaves the way back in a register, and the kernel's entry an answer that no call
+	 * has given yet. */
+	if ((s64)ax == NOT_YET && cx == w->ip && orig < SYSCALLS) {
+		w->nr = orig;
+		what = map_lookup(&syscalls, &w->nr);
+		w->what = what ? *what : 0;
+	} else if ((s64)orig == NO_CALL) {
+		/* An exception or an interrupt: who knows more says which. */
+		w->nr = NR_FAULT;
+		w->what = OP_READ;
+		w->instance = task->min_flt + task->maj_flt;
+	}
+}
+
+INLINE bool still(struct call *c, struct whereabouts *w)
+{
+	return c->nr == w->nr && c->ip == w->ip && c->sp == w->sp && c->instance == w->instance &&
+	       c->args[0] == w->args[0] && c->args[1] == w->args[1] &&
+	       c->args[2] == w->args[2] && c->args[3] == w->args[3];
+}
+
+/* The open call of a thread, from 1 on, is its `pad`. */
+INLINE struct call *open_call(struct thread *t)
+{
+	u32 at = t->pad - 1;
+
+	return t->pad ? map_lookup(&calls, &at) : 0;
+}
+
+/* A call that the thread is in, and was not seen before. */
+NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
+{
+	u32 index = 0, at = 0;
+	struct thread *t;
+	struct call *c, seen;
+	struct slot *s;
+	u64 file = w->what & W_FD ? file_of_fd(task, w->args[0]) : 0;
+
+	seen.mapping = seen.inode = seen.dev = 0;
+	if (w->what & W_FD && !file_is(&seen, file))
+		return 0;
+	t = seat(task, &index);
+	if (!t)
+		return 0;
+	c = begin(task, t, index, &at, now);
+	if (!c)
+		return 0;
+	t->pad = at + 1;
+	c->nr = w->nr;
+	c->op = (w->what & W_OP) - 1;
+	c->ip = w->ip;
+	c->sp = w->sp;
+	c->args[0] = w->args[0];
+	c->args[1] = w->args[1];
+	c->args[2] = w->args[2];
+	c->args[3] = w->args[3];
+	c->instance = w->instance;
+	c->mapping = seen.mapping;
+	c->inode = seen.inode;
+	c->dev = seen.dev;
+	if (w->what & W_LENGTH)
+		c->size = w->args[2];
+	if (w->what & W_AT)
+		c->at = w->args[3];
+	else if (w->what & W_ON)
+		c->at = READ(struct file, file, f_pos);
+	if (w->nr == NR_FAULT)
+		c->size = 1ull << cfg_page_bits;
+	s = map_lookup(&slots, &at);
+	if (s && c->size && c->op == 0 && w->nr != NR_FAULT)
+		s->to = c->at + c->size;
+	/* It may have been in the call before anybody watched. */
+	if (c->who.start < counter(C_BEGAN) && !t->last_in)
+		c->marks |= M_UNSURE;
+	return 0;
+}
+
+/* Ends the call that a thread was seen in, if it is in it no more. True while it is. */
+INLINE bool goes_on(struct thread *t, u32 index, struct whereabouts *w)
+{
+	struct call *c = open_call(t);
+
+	if (!c)
+		return 0;
+	if (still(c, w))
+		return 1;
+	finish(t->pad - 1, index, c->last);
+	return 0;
+}
+
+/* The running thread does something for a call: it is opened, where it was not seen yet. */
+NOINLINE int call_here(u64 now, bool fault)
+{
+	struct task_struct *me = current_task();
+	u32 pid = me->pid, index;
+	struct whereabouts w;
+	struct thread *t;
+	struct call *c;
+
+	if (me->flags & PF_IO_WORKER)
+		return 0;
+	whereabouts_of(&w, me);
+	t = thread_of(pid, &index);
+	if (t && goes_on(t, index, &w)) {
+		c = open_call(t);
+		if (c)
+			c->last = now;
+		return 0;
+	}
+	if (w.what && (w.nr != NR_FAULT || fault))
+		open(me, &w, now);
+	return 0;
+}
+
+/* A watched thread leaves the CPU. Whether it is followed until it comes back. */
+enum { SLEEPS_SURELY = 2 }; /* TASK_UNINTERRUPTIBLE: it waits for what is sure to come */
+NOINLINE bool call_leaves(struct task_struct *prev, u64 state, u64 now)
+{
+	u32 pid = prev->pid, index;
+	struct whereabouts w;
+	struct thread *t;
+
+	whereabouts_of(&w, prev);
+	/* Nobody but a page fault sleeps so. */
+	if (w.nr == NR_FAULT && !(state & SLEEPS_SURELY))
+		w.what = 0;
+	t = thread_of(pid, &index);
+	if ((!t || !goes_on(t, index, &w)) && w.what) {
+		open(prev, &w, now);
+		t = thread_of(pid, &index);
+	}
+	return t && (t->pad || t->current);
+}
+
+INLINE void call_enters(struct thread *t, u64 now)
+{
+	struct call *c = open_call(t);
+
+	if (c)
+		c->last = now;
+}
+
+/* io_uring requests that are operations, by their fixed numbers: the kind, from 1 on. */
+INLINE u32 op_of_request(u32 opcode)
+{
+	switch (opcode) {
+	case 1: case 4: case 22:
+		return 1;
+	case 2: case 5: case 23:
+		return 2;
+	case 3: case 8:
+		return 4;
+	}
+	return 0;
+}
+
+/* A request of the running thread, of a ring or of libaio, begins. */
+NOINLINE u64 request_begins(u64 request, u32 nr, u32 op, u64 now)
+{
+	struct task_struct *me = current_task();
+	u64 before = requested_as(request), token;
+	u32 index, at;
+	struct thread *t;
+	struct call *c;
+
+	/* One whose end was not seen, and whose memory is another's now. */
+	if (before)
+		give_up(before);
+	t = op ? seat(me, &index) : 0;
+	c = t ? begin(me, t, index, &at, now) : 0;
+	if (!c) {
+		if (before)
+			map_delete(&requested, &request);
+		return 0;
+	}
+	c->nr = nr;
+	c->op = op - 1;
+	c->marks = M_QUEUED;
+	token = c->token;
+	if (map_update(&requested, &request, &token, 0)) {
+		give_up(token);
+		count(C_NO_ROOM);
+		return 0;
+	}
+	t->current = token;
+	return token;
+}
+
+/* It ends: `file` is where it was, `result` what it brought. */
+NOINLINE int request_ends(u64 request, u64 file, s64 result, u64 now)
+{
+	u64 token = requested_as(request);
+	u32 at = token & SLOT_MASK;
+	struct call *c = map_lookup(&calls, &at);
+	struct slot *s = slot_of(token);
+
+	if (!token)
+		return 0;
+	map_delete(&requested, &request);
+	if (!s || !c)
+		return 0;
+	/* A socket, a pipe, or what an operation was taken for that is none. */
+	if (!file_is(c, file)) {
+		give_up(token);
+		return 0;
+	}
+	c->result = result;
+	if (result < 0)
+		c->marks |= M_FAILED;
+	else if (c->op < 2)
+		c->size = result;
+	finish(at, s->worker, now);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int watch_fork(u64 *ctx)
+{
+	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
+	u32 tgid = child->tgid, one = 1;
+
+	if (tgid == (u32)parent->tgid || !is_ours(parent->tgid))
+		return 0;
+	if (map_update(&subjects, &tgid, &one, 0))
+		count(C_NO_ROOM);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int watch_exit(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u32 pid = task->pid, tgid = task->tgid, index;
+	bool last = ctx[1];
+	struct thread *t;
+
+	if (!is_ours(tgid))
+		return 0;
+	count_many(C_ENDED_READS, task->ioac.syscr);
+	count_many(C_ENDED_WRITES, task->ioac.syscw);
+	t = thread_of(pid, &index);
+	if (t) {
+		if (t->pad)
+			finish(t->pad - 1, index, ktime_ns());
+		map_delete(&tids, &pid);
+		queue_push(&free_threads, &index, 0);
+		count(C_EXITS);
+	}
+	if (last)
+		map_delete(&subjects, &tgid);
+	return 0;
+}
+
+/* Direct I/O of a file begins. */
+SEC("tp_btf/iomap_dio_rw_begin")
+int watch_direct(u64 *ctx)
+{
+	struct kiocb *kiocb = (void *)ctx[0];
+	u64 done, now, token, request;
+	u32 at;
+	struct call *c;
+
+	if (!is_ours(current_pid_tgid() >> 32))
+		return 0;
+	now = ktime_ns();
+	done = (u64)kiocb->ki_complete;
+	if (!done) {
+		call_here(now, 0);
+		return 0;
+	}
+	if (done != cfg_aio_done)
+		return 0;
+	request = address(kiocb);
+	token = request_begins(request, NR_AIO, kiocb->ki_flags & KIOCB_WRITE ? 2 : 1, now);
+	at = token & SLOT_MASK;
+	c = token ? map_lookup(&calls, &at) : 0;
+	if (c)
+		c->at = kiocb->ki_pos;
+	return 0;
+}
+
+/* It ends. */
+SEC("tp_btf/iomap_dio_complete")
+int watch_direct_end(u64 *ctx)
+{
+	struct kiocb *kiocb = (void *)ctx[0];
+	u64 done = (u64)kiocb->ki_complete;
+	struct thread *t;
+	struct call *c;
+	u32 index;
+
+	if (done) {
+		if (done == cfg_aio_done)
+			request_ends(address(kiocb), (u64)READ(struct kiocb, kiocb, ki_filp),
+				     (s64)ctx[2] ? (s64)ctx[2] : (s64)(s32)ctx[1], ktime_ns());
+		return 0;
+	}
+	if (!is_ours(current_pid_tgid() >> 32))
+		return 0;
+	t = thread_of((u32)current_pid_tgid(), &index);
+	c = t ? open_call(t) : 0;
+	if (c)
+		c->last = ktime_ns();
+	return 0;
+}
+
+/* A file system begins to sync a file. */
+INLINE int sync_begins(void)
+{
+	u64 now;
+	struct thread *t;
+	struct call *c;
+	u32 index;
+
+	if (!is_ours(current_pid_tgid() >> 32))
+		return 0;
+	now = ktime_ns();
+	t = thread_of((u32)current_pid_tgid(), &index);
+	c = t ? open_call(t) : 0;
+	/* The same call from the same place as before it, but a second one. */
+	if (c && c->marks & M_SYNC)
+		finish(t->pad - 1, index, c->last);
+	call_here(now, 0);
+	t = thread_of((u32)current_pid_tgid(), &index);
+	c = t ? open_call(t) : 0;
+	if (c)
+		c->marks |= M_SYNC;
+	return 0;
+}
+
+SEC("tp_btf/ext4_sync_file_enter")
+int watch_sync_ext4(u64 *ctx)
+{
+	return sync_begins();
+}
+
+SEC("tp_btf/xfs_file_fsync")
+int watch_sync_xfs(u64 *ctx)
+{
+	return sync_begins();
+}
+
+SEC("tp_btf/btrfs_sync_file")
+int watch_sync_btrfs(u64 *ctx)
+{
+	return sync_begins();
+}
+
+SEC("tp_btf/ext4_sync_file_exit")
+int watch_sync_end(u64 *ctx)
+{
+	struct thread *t;
+	struct call *c;
+	u32 index;
+
+	if (!is_ours(current_pid_tgid() >> 32))
+		return 0;
+	t = thread_of((u32)current_pid_tgid(), &index);
+	c = t ? open_call(t) : 0;
+	if (c) {
+		c->last = ktime_ns();
+		c->result = (s32)ctx[1];
+		if (c->result < 0)
+			c->marks |= M_FAILED;
+	}
+	return 0;
+}

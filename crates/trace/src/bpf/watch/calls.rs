@@ -1,0 +1,103 @@
+//! Which system calls are operations, in one table: the programs are told from it, and lines and records name a call
+//! by it. What is not in it (futex, epoll_wait, nanosleep, sockets) is idle or the program's own business.
+
+use taillight_core::OpKind;
+
+/// Numbers below this one.
+pub const SYSCALLS: u32 = 512;
+
+/// Its first argument is a file, its third one a length, its fourth one an offset; it goes on where the last
+/// one ended: see `enum what` of the programs.
+const FILE: u32 = 0x20;
+const LENGTH: u32 = 0x40;
+const AT: u32 = 0x80;
+const ON: u32 = 0x100;
+
+/// Number (x86-64), name, kind of operation, arguments.
+const CALLS: &[(u32, &str, OpKind, u32)] = &[
+    (0, "read", OpKind::Read, FILE | LENGTH | ON),
+    (1, "write", OpKind::Write, FILE | LENGTH | ON),
+    (17, "pread64", OpKind::Read, FILE | LENGTH | AT),
+    (18, "pwrite64", OpKind::Write, FILE | LENGTH | AT),
+    (19, "readv", OpKind::Read, FILE | ON),
+    (20, "writev", OpKind::Write, FILE | ON),
+    (295, "preadv", OpKind::Read, FILE | AT),
+    (296, "pwritev", OpKind::Write, FILE | AT),
+    (327, "preadv2", OpKind::Read, FILE | AT),
+    (328, "pwritev2", OpKind::Write, FILE | AT),
+    (74, "fsync", OpKind::Fsync, FILE),
+    (75, "fdatasync", OpKind::Fsync, FILE),
+    (277, "sync_file_range", OpKind::Fsync, FILE),
+    (306, "syncfs", OpKind::Fsync, FILE),
+    (26, "msync", OpKind::Fsync, 0),
+    (162, "sync", OpKind::Fsync, 0),
+    (2, "open", OpKind::Stat, 0),
+    (85, "creat", OpKind::Stat, 0),
+    (257, "openat", OpKind::Stat, 0),
+    (437, "openat2", OpKind::Stat, 0),
+    (78, "getdents", OpKind::List, FILE),
+    (217, "getdents64", OpKind::List, FILE),
+    (4, "stat", OpKind::Stat, 0),
+    (6, "lstat", OpKind::Stat, 0),
+    (262, "newfstatat", OpKind::Stat, 0),
+    (332, "statx", OpKind::Stat, 0),
+    (76, "truncate", OpKind::Trim, 0),
+    (77, "ftruncate", OpKind::Trim, FILE),
+    (285, "fallocate", OpKind::Trim, FILE),
+    (82, "rename", OpKind::Delete, 0),
+    (264, "renameat", OpKind::Delete, 0),
+    (316, "renameat2", OpKind::Delete, 0),
+    (87, "unlink", OpKind::Delete, 0),
+    (263, "unlinkat", OpKind::Delete, 0),
+];
+
+/// Numbers that stand for no system call, see `NR_*` of the programs.
+const FAULT: u32 = 1000;
+const RING: u32 = 2000;
+const AIO: u32 = 3000;
+
+/// What the programs are told of each call.
+pub fn for_programs() -> impl Iterator<Item = (u32, u32)> {
+    CALLS.iter().map(|(number, _, op, arguments)| (*number, (*op as u32 + 1) | arguments))
+}
+
+/// What to call an operation.
+pub fn name(number: u32) -> &'static str {
+    match number {
+        FAULT => "page fault",
+        AIO => "libaio",
+        _ if number >= RING => match number - RING {
+            1 | 4 | 22 => "io_uring read",
+            2 | 5 | 23 => "io_uring write",
+            3 => "io_uring fsync",
+            8 => "io_uring sync_file_range",
+            _ => "io_uring",
+        },
+        _ => CALLS.iter().find(|c| c.0 == number).map_or("system call", |c| c.1),
+    }
+}
+
+/// The operations that a word names on the command line: a call or a kind.
+pub fn op_of(word: &str) -> Option<OpKind> {
+    let call = CALLS.iter().find(|c| c.1 == word).map(|c| c.2);
+    let kinds = [OpKind::Read, OpKind::Write, OpKind::Fsync];
+    call.or_else(|| kinds.into_iter().find(|op| op.name() == word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_is_there_once_and_fits_the_programs() {
+        for (i, call) in CALLS.iter().enumerate() {
+            assert!(call.0 < SYSCALLS && (call.2 as u32) < 0x1f, "{}", call.1);
+            assert!(CALLS[..i].iter().all(|c| c.0 != call.0 && c.1 != call.1), "{}", call.1);
+        }
+        assert_eq!(name(75), "fdatasync");
+        assert_eq!(name(RING + 22), "io_uring read");
+        assert_eq!(name(202), "system call", "futex");
+        assert_eq!(op_of("fdatasync"), Some(OpKind::Fsync));
+        assert_eq!(op_of("futex"), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! Which files watched operations were on: a number for each, and its path while the program has it open. What hangs
+//! with the storage is not asked: links of `/proc` and what it says of descriptors.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use taillight_machine::Sys;
+use taillight_machine::block::{BlockDevice, DeviceNumber};
+
+use super::told::CallFacts;
+use crate::bpf::layout::device;
+
+/// Files that get a number of their own.
+const FILES_MAX: usize = 4096;
+/// Descriptors of a process that are looked at.
+const DESCRIPTORS_MAX: usize = 4096;
+/// Of a file that was not found it is asked again after this time.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenFile {
+    /// Device of its file system, kernel number; of a block device its own.
+    pub dev: u32,
+    pub inode: u64,
+    pub path: Option<PathBuf>,
+}
+
+impl SeenFile {
+    /// What to call it.
+    pub fn words(&self) -> String {
+        match (&self.path, device(self.dev)) {
+            (Some(path), _) => path.to_string_lossy().into_owned(),
+            (None, Some(dev)) => format!("inode {} on {dev}", self.inode),
+            (None, None) => "-".to_owned(),
+        }
+    }
+}
+
+/// All of them, by number. The first one stands for those that are not known.
+#[derive(Debug)]
+pub struct SeenFiles {
+    list: Vec<SeenFile>,
+    numbers: BTreeMap<(u32, u64), u16>,
+    asked: BTreeMap<u16, Instant>,
+    sys: Sys,
+}
+
+impl Default for SeenFiles {
+    fn default() -> SeenFiles {
+        let unknown = SeenFile { dev: 0, inode: 0, path: None };
+        SeenFiles {
+            list: vec![unknown],
+            numbers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            sys: Sys::default(),
+        }
+    }
+}
+
+impl SeenFiles {
+    pub fn list(&self) -> &[SeenFile] {
+        &self.list
+    }
+
+    /// The file of a number.
+    pub fn get(&self, number: u16) -> Option<&SeenFile> {
+        self.list.get(usize::from(number)).filter(|_| number > 0)
+    }
+
+    /// The number of an operation's file; none where it has none, or there are too many.
+    pub fn number(&mut self, facts: &CallFacts) -> Option<u16> {
+        if facts.dev == 0 && facts.inode == 0 {
+            return None;
+        }
+        let key = (facts.dev, facts.inode);
+        let number = match self.numbers.get(&key) {
+            Some(number) => *number,
+            None if self.list.len() >= FILES_MAX => return None,
+            None => {
+                let number = self.list.len() as u16;
+                self.list.push(SeenFile { dev: key.0, inode: key.1, path: None });
+                self.numbers.insert(key, number);
+                number
+            }
+        };
+        let known = self.get(number).is_some_and(|file| file.path.is_some());
+        let recently = self.asked.get(&number).is_some_and(|at| at.elapsed() < AGAIN);
+        if !known && !recently {
+            self.asked.insert(number, Instant::now());
+            let path = self.find(facts);
+            if let Some(file) = self.list.get_mut(usize::from(number)) {
+                file.path = path;
+            }
+        }
+        Some(number)
+    }
+
+    fn find(&self, facts: &CallFacts) -> Option<PathBuf> {
+        if facts.inode == 0 {
+            let number = DeviceNumber { major: facts.dev >> 20, minor: facts.dev & 0xf_ffff };
+            return Some(PathBuf::from(format!(
+                "/dev/{}",
+                BlockDevice::find(&self.sys, number)?.name
+            )));
+        }
+        let home = self.sys.path(&format!("proc/{}", facts.who.pid));
+        let is = |fd: &str| {
+            let info = std::fs::read_to_string(home.join("fdinfo").join(fd)).unwrap_or_default();
+            let mut inodes = info.lines().filter_map(|line| line.strip_prefix("ino:"));
+            inodes.any(|inode| inode.trim().parse() == Ok(facts.inode))
+        };
+        let link = |fd: &str| std::fs::read_link(home.join("fd").join(fd)).ok();
+        let own = facts.descriptor.to_string();
+        if is(&own) {
+            return link(&own);
+        }
+        let all = std::fs::read_dir(home.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
+        let open = all.filter_map(|entry| entry.file_name().into_string().ok()).find(|fd| is(fd));
+        open.and_then(|fd| link(&fd)).or_else(|| mapped(&home.join("maps"), facts.inode))
+    }
+}
+
+/// The path of a mapped file: a line ends with inode and path.
+fn mapped(maps: &std::path::Path, inode: u64) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(maps).ok()?;
+    text.lines().find_map(|line| {
+        let mut fields = line.splitn(6, char::is_whitespace).skip(4);
+        let own = fields.next()?.parse::<u64>().ok()? == inode;
+        fields.next().filter(|_| own).map(|path| PathBuf::from(path.trim()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::layout::ThreadSeen;
+    use std::os::linux::fs::MetadataExt;
+
+    fn facts(inode: u64, descriptor: u64) -> CallFacts {
+        let who = ThreadSeen { pid: std::process::id(), ..ThreadSeen::default() };
+        CallFacts { who, number: 0, descriptor, dev: 8, inode, errno: 0, unsure: false, slow: true }
+    }
+
+    #[test]
+    fn an_open_or_mapped_file_has_its_path_and_any_other_its_number() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("data file");
+        let file = std::fs::File::create(&path).expect("a file");
+        let inode = file.metadata().expect("known").st_ino();
+        let mut files = SeenFiles::default();
+        let number = files.number(&facts(inode, u64::MAX)).expect("a number");
+        assert_eq!(files.get(number).and_then(|f| f.path.clone()), Some(path.clone()));
+        assert_eq!(files.number(&facts(inode, 0)), Some(number), "the same one");
+        let other = files.number(&facts(u64::MAX, 0)).expect("a number");
+        assert_eq!(
+            files.get(other).map(SeenFile::words).as_deref(),
+            Some("inode 18446744073709551615 on 0:8")
+        );
+        let unknown = CallFacts { dev: 0, ..facts(0, 0) };
+        assert_eq!(files.number(&unknown), None);
+        std::fs::write(
+            home.path().join("maps"),
+            format!("7f-8f r--p 00 08:01 {inode}      {}\n", path.display()),
+        )
+        .expect("written");
+        assert_eq!(mapped(&home.path().join("maps"), inode), Some(path));
+    }
+}

@@ -1,0 +1,103 @@
+//! Memory of the trace programs that only watching has: who is watched, what system calls are, free places, counts of
+//! latencies, disks.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, MapData, Queue};
+use taillight_core::{Error, Result};
+
+use super::calls::SYSCALLS;
+use super::told::{KINDS, PLACES};
+use crate::bpf::heartbeat::COLLECTOR_INDEX;
+use crate::bpf::layout::{SLOTS, THREADS};
+use crate::bpf::programs::region;
+use crate::bpf::sys::SharedRegion;
+
+/// Threads that are watched at a time, at most.
+pub const WATCHED_THREADS: usize = 32_768;
+/// Processes at most, see `SUBJECTS` of the programs.
+pub const SUBJECTS: u32 = 16_384;
+/// Disks that are looked at for I/O of others.
+pub const FOUND_DISKS: usize = 8;
+
+/// See above.
+pub struct WatchMaps {
+    subjects: Mutex<HashMap<MapData, u32, u32>>,
+    disks: Mutex<Array<MapData, [u32; FOUND_DISKS]>>,
+    pub tallies: SharedRegion<AtomicU64>,
+}
+
+impl WatchMaps {
+    /// How many entries each map has; nearly none in a run of our own.
+    pub fn sizes(watch: bool) -> impl Iterator<Item = (&'static str, u32)> {
+        let all = [
+            ("subjects", SUBJECTS),
+            ("calls", SLOTS as u32),
+            ("requested", 2 * SLOTS as u32),
+            ("free_slots", SLOTS as u32),
+            ("free_threads", WATCHED_THREADS as u32),
+            ("syscalls", SYSCALLS),
+            ("tallies", (KINDS * PLACES) as u32),
+            ("threads", WATCHED_THREADS as u32),
+            ("tids", WATCHED_THREADS as u32),
+        ];
+        all.into_iter().filter_map(move |(name, most)| match (watch, name) {
+            (true, _) => Some((name, most)),
+            (false, "threads" | "tids") => None,
+            (false, _) => Some((name, 1)),
+        })
+    }
+
+    /// Takes them and puts in what the programs find there. Errors: `Internal` for an object without them.
+    pub fn take(ebpf: &mut Ebpf) -> Result<WatchMaps> {
+        let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
+        let mut taken = |name: &'static str| {
+            let map = ebpf.take_map(name);
+            map.ok_or_else(|| Error::internal("a map is missing").with("map", name))
+        };
+        let mut syscalls: Array<_, u32> = Array::try_from(taken("syscalls")?).map_err(unusable)?;
+        for (number, what) in super::calls::for_programs() {
+            syscalls.set(number, what, 0).map_err(unusable)?;
+        }
+        let mut free: Queue<_, u32> = Queue::try_from(taken("free_slots")?).map_err(unusable)?;
+        for slot in 0..SLOTS as u32 {
+            free.push(slot, 0).map_err(unusable)?;
+        }
+        let mut free: Queue<_, u32> = Queue::try_from(taken("free_threads")?).map_err(unusable)?;
+        // The collector's place is no thread's; a worker's number has 16 bits.
+        for place in (0..WATCHED_THREADS as u32).filter(|p| *p as usize != COLLECTOR_INDEX) {
+            free.push(place, 0).map_err(unusable)?;
+        }
+        const { assert!(COLLECTOR_INDEX < THREADS && WATCHED_THREADS <= 1 << 16) };
+        Ok(WatchMaps {
+            subjects: Mutex::new(HashMap::try_from(taken("subjects")?).map_err(unusable)?),
+            disks: Mutex::new(Array::try_from(taken("found_disks")?).map_err(unusable)?),
+            tallies: region(ebpf, "tallies", KINDS * PLACES)?,
+        })
+    }
+
+    /// Watches a process, too. Errors: `Unavailable` when there are too many.
+    pub fn add(&self, pid: u32) -> Result<()> {
+        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        subjects.insert(pid, 1, 0).map_err(|e| {
+            Error::unavailable("no more processes can be watched").with("most", SUBJECTS).source(e)
+        })
+    }
+
+    /// Processes that are watched.
+    pub fn pids(&self) -> Vec<u32> {
+        let subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        subjects.keys().flatten().collect()
+    }
+
+    /// Looks for I/O of others on these disks, kernel numbers.
+    pub fn look_at(&self, disks: &[u32]) {
+        let mut list = [0; FOUND_DISKS];
+        list.iter_mut().zip(disks).for_each(|(place, disk)| *place = *disk);
+        let mut map = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without it neighbours are not seen, which the report says of disks that are not watched.
+        let _ = map.set(0, list, 0);
+    }
+}

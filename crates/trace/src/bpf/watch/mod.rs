@@ -1,0 +1,251 @@
+//! Watching programs that others started: the trace programs follow their threads, tell of each slow operation, and
+//! count all of them. A second kind of subject of the same tracer: what is kept goes through the same collector's
+//! types into the same files. Called by `cli` for `taillight watch`.
+
+mod calls;
+mod files;
+mod gather;
+mod maps;
+mod sources;
+mod told;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use taillight_core::plan::TraceMode;
+use taillight_core::{Error, OpKind, Result};
+use taillight_machine::Sys;
+use taillight_rundir::RunDir;
+use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend};
+
+pub use calls::{name as call_name, op_of};
+pub use files::SeenFile;
+pub use gather::{KnownCalls, WatchedCall};
+pub use maps::WATCHED_THREADS;
+pub(super) use maps::WatchMaps;
+pub use told::{CallFacts, CallTally, lower_edge};
+
+use self::gather::{WatchInputs, WatchedRun};
+use super::layout::{
+    C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_LOST, C_NEIGHBOURS, C_NO_ROOM, C_READS,
+    C_SLOW_NS, C_SYNCS, C_WRITES,
+};
+use super::programs::{self, LoadedPrograms, ProgramConfig};
+use super::session;
+use super::symbols::KernelSymbols;
+use crate::tracing::{EndSignal, TraceWatch};
+
+/// Shorter intervals off the CPU are no events, ns.
+const OFF_NS: u64 = 250_000;
+
+/// What is asked of watching.
+pub struct WatchedRequest<'a> {
+    /// Who is told once a second what was seen since.
+    pub watch: TraceWatch,
+    /// From which latency on an operation is kept, ns.
+    pub slow_ns: u64,
+    /// Directory for a file of what memory should not hold.
+    pub spill: &'a Path,
+    /// Memory and file for operations at most, bytes.
+    pub keep: usize,
+}
+
+/// Watching, under way.
+pub struct Watching {
+    programs: Arc<LoadedPrograms>,
+    symbols: Arc<KernelSymbols>,
+    known: Arc<Mutex<KnownCalls>>,
+    slow_ns: u64,
+    stop: EndSignal,
+    thread: JoinHandle<WatchedRun>,
+    /// How long loading and attaching took.
+    pub attached_in: Duration,
+}
+
+/// What watching left beside the files.
+pub struct WatchResult {
+    pub info: TraceInfo,
+    /// Slow operations, those in `ios.parquet`.
+    pub slow: u64,
+    /// Files of these, by the numbers in the column `target`.
+    pub files: Vec<SeenFile>,
+    /// CPU time of the trace programs while they were measured, as a share of that time.
+    pub programs_share: Option<f64>,
+    /// Operations and threads that found no room in the programs' memory.
+    pub no_room: u64,
+    /// How long it took to load and attach the programs, and to take them away.
+    pub attached_in: Duration,
+    pub detached_in: Duration,
+}
+
+impl Watching {
+    /// Loads the programs; nobody is watched yet. Errors: `Unavailable` where programs cannot be traced, with
+    /// what is missing.
+    pub fn start(request: WatchedRequest<'_>, sys: &Sys) -> Result<Watching> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(Error::unavailable(
+                "system calls of other programs are known on x86-64 only",
+            ));
+        }
+        session::allowed(sys)?;
+        let began = Instant::now();
+        let config = ProgramConfig { off_ns: OFF_NS, watch: true, ..ProgramConfig::default() };
+        let symbols = Arc::new(KernelSymbols::read(sys));
+        let (programs, ring) = programs::load(&config, &symbols, sys)?;
+        let programs = Arc::new(programs);
+        let counters = &programs.counters;
+        counters.get(C_SLOW_NS).store(request.slow_ns, Relaxed);
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let boot = boot.tv_sec as u64 * 1_000_000_000 + boot.tv_nsec as u64;
+        counters.get(C_BEGAN).store(boot, Relaxed);
+        let attached_in = began.elapsed();
+        let (stop, known) = (EndSignal::default(), Arc::default());
+        let inputs = WatchInputs {
+            programs: programs.clone(),
+            symbols: symbols.clone(),
+            ring,
+            known: Arc::clone(&known),
+            stop: stop.flag(),
+            watch: request.watch,
+            slow_ns: request.slow_ns,
+            spill: PathBuf::from(request.spill),
+            keep: request.keep,
+        };
+        let thread = std::thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(move || gather::gather(inputs))
+            .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
+        let slow_ns = request.slow_ns;
+        Ok(Watching { programs, symbols, known, slow_ns, stop, thread, attached_in })
+    }
+
+    fn maps(&self) -> Result<&WatchMaps> {
+        self.programs.watch.as_ref().ok_or_else(|| Error::internal("nothing is watched"))
+    }
+
+    /// Watches a process, and from now on its children. Errors: `Unavailable` when there are too many.
+    pub fn add(&self, pid: u32) -> Result<()> {
+        self.maps()?.add(pid)
+    }
+
+    /// Processes that are watched and have not ended.
+    pub fn pids(&self) -> Vec<u32> {
+        self.maps().map_or_else(|_| Vec::new(), WatchMaps::pids)
+    }
+
+    /// What each kind of operation took so far.
+    pub fn tallies(&self) -> Vec<(OpKind, CallTally)> {
+        let Ok(maps) = self.maps() else { return Vec::new() };
+        let of = |op: OpKind| {
+            let base = op as usize * told::PLACES;
+            let tally = CallTally::read(|i| maps.tallies.get(base + i).load(Relaxed));
+            (tally.count > 0).then_some((op, tally))
+        };
+        OpKind::ALL.into_iter().filter_map(of).collect()
+    }
+
+    /// Calls that read, calls that wrote, and syncs that were seen: of the first two the kernel keeps its own
+    /// counts, the last ones no sync passes by.
+    pub fn counted(&self) -> [u64; 3] {
+        [C_READS, C_WRITES, C_SYNCS].map(|which| self.programs.counters.get(which).load(Relaxed))
+    }
+
+    /// Calls that read and calls that wrote of threads that have ended, as the kernel counted them.
+    pub fn of_ended(&self) -> [u64; 2] {
+        let count = |which| self.programs.counters.get(which).load(Relaxed);
+        [C_ENDED_READS, C_ENDED_WRITES].map(count)
+    }
+
+    /// From now on operations are kept that take as long as this, ns.
+    pub fn keep_from(&self, slow_ns: u64) {
+        self.programs.counters.get(C_SLOW_NS).store(slow_ns, Relaxed);
+    }
+
+    /// Operations that are kept, with what is known beside their stamps.
+    pub fn known(&self) -> Arc<Mutex<KnownCalls>> {
+        self.known.clone()
+    }
+
+    /// What cannot be seen here, for people.
+    pub fn missing(&self) -> Vec<String> {
+        let missing = |p: &ProgramInfo| {
+            let why = p.missing.as_ref()?;
+            Some(format!("{} cannot be seen ({}: {why})", p.sees, p.trace_point))
+        };
+        self.programs.info.iter().filter_map(missing).collect()
+    }
+
+    /// Ends watching and writes `layers.parquet` and `ios.parquet`, where the kinds of operation are workloads in
+    /// this order. Errors: `Unavailable` when a file cannot be written.
+    pub fn finish(self, dir: &RunDir, workloads: &[OpKind]) -> Result<WatchResult> {
+        drop(self.stop);
+        let run = self
+            .thread
+            .join()
+            .map_err(|_| Error::internal("the collector of trace events panicked"))?;
+        let count = |which| self.programs.counters.get(which).load(Relaxed);
+        let mut info = info(self.slow_ns);
+        info.programs = self.programs.info.clone();
+        info.symbols = self.symbols.known();
+        info.off_cpu_ns = OFF_NS;
+        info.operations = count(C_CALLS);
+        info.ios_lost = run.lost;
+        info.events_lost = count(C_LOST) + run.trace.events_lost;
+        info.events_forgotten = run.trace.events_forgotten;
+        info.threads_unknown = run.trace.threads_unknown;
+        info.spilled_bytes = run.trace.ios.written() + run.trace.events.written();
+        info.neighbours = count(C_NEIGHBOURS);
+        info.disks_watched = Some(run.disks_watched);
+        info.kept = run.trace.ios.len();
+        info.program_ns_per_op = run.program_ns;
+        info.collector_ns_per_op = run.trace.collector_ns;
+        let no_room = count(C_NO_ROOM);
+        let detaching = Instant::now();
+        // The last one who has the programs.
+        drop(self.programs);
+        let detached_in = detaching.elapsed();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let slow = sources::write_ios(dir, &run.trace, &known, workloads)?;
+        let files = known.files.list().to_vec();
+        session::write(dir, run.trace, &self.symbols)?;
+        Ok(WatchResult {
+            info,
+            slow,
+            files,
+            programs_share: run.programs_share,
+            no_room,
+            attached_in: self.attached_in,
+            detached_in,
+        })
+    }
+}
+
+fn info(slow_ns: u64) -> TraceInfo {
+    TraceInfo {
+        mode: TraceMode::Outliers,
+        backend: TracingBackend::TracePoints,
+        why: None,
+        refused: Vec::new(),
+        stopped: None,
+        programs: Vec::new(),
+        symbols: false,
+        threshold_ns: Some(slow_ns),
+        operations: 0,
+        kept: 0,
+        ios_lost: 0,
+        events_lost: 0,
+        events_forgotten: 0,
+        threads_unknown: 0,
+        spilled_bytes: 0,
+        spilled_beside_load: None,
+        neighbours: 0,
+        disks_watched: None,
+        off_cpu_ns: 0,
+        program_ns_per_op: None,
+        probe_ns_per_op: None,
+        collector_ns_per_op: None,
+    }
+}

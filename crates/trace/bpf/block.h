@@ -204,7 +204,7 @@ int bio_queue(u64 *ctx)
 	if (ours && late(bio))
 		return 0;
 	if (cfg_watch && ours)
-		call_here(ktime_ns(), !interrupted());
+		call_here(ktime_ns(), 1);
 	token = resolve_fresh(bio);
 	s = touched(token & ~LOWER);
 	/* What was held back is queued by threads of the kernel; another process queues its own. */

@@ -365,6 +365,7 @@ INLINE u64 file_of_fd(struct task_struct *task, u64 fd)
 struct whereabouts {
 	u32 nr;
 	u32 what; /* 0 for what is no operation */
+	bool leaves; /* the call has its answer, and the thread is still on its way back */
 	u64 ip;
 	u64 sp;
 	u64 args[4];
@@ -380,6 +381,7 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 	u32 *what;
 
 	w->nr = w->what = 0;
+	w->leaves = 0;
 	if (!EXISTS(struct pt_regs, orig_ax) || !regs)
 		return;
 	ax = regs->ax;
@@ -398,6 +400,9 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 		w->nr = orig;
 		what = map_lookup(&syscalls, &w->nr);
 		w->what = what ? *what : 0;
+	} else if (cx == w->ip && orig < SYSCALLS) {
+		w->nr = orig;
+		w->leaves = 1;
 	} else if ((s64)orig == NO_CALL) {
 		/* An exception or an interrupt: who knows more says which. */
 		w->nr = NR_FAULT;
@@ -408,6 +413,10 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 
 INLINE bool still(struct call *c, struct whereabouts *w)
 {
+	/* Until its thread has gone on, the program has not got the answer. */
+	if (w->leaves)
+		return c->nr == w->nr && c->ip == w->ip && c->sp == w->sp &&
+		       w->instance - c->instance <= 1;
 	return c->nr == w->nr && c->ip == w->ip && c->sp == w->sp && c->instance == w->instance &&
 	       c->args[0] == w->args[0] && c->args[1] == w->args[1] &&
 	       c->args[2] == w->args[2] && c->args[3] == w->args[3];
@@ -482,8 +491,33 @@ INLINE bool goes_on(struct thread *t, u32 index, struct whereabouts *w)
 	return 0;
 }
 
+/* Functions of a stack looked at, and those skipped that belong to this program. */
+#define DEPTH 32
+#define SKIPPED 3
+
+/* Whether the running thread is in one of the functions between two addresses. */
+NOINLINE bool inside(u64 from, u64 to)
+{
+	u64 stack[DEPTH];
+	long bytes = task_stack(current_task(), stack, sizeof(stack), SKIPPED);
+
+	for (int i = 0; i < DEPTH; i++) {
+		if ((long)(i * sizeof(u64)) >= bytes)
+			return 0;
+		if (stack[i] - from < to - from)
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether something else than the running thread may be at work: an interrupt. */
+INLINE bool interrupted(void)
+{
+	return !cfg_irq_to || inside(cfg_irq_from, cfg_irq_to);
+}
+
 /* The running thread does something for a call: it is opened, where it was not seen yet. */
-NOINLINE int call_here(u64 now, bool fault)
+NOINLINE int call_here(u64 now, bool bio)
 {
 	struct task_struct *me = current_task();
 	u32 pid = me->pid, index;
@@ -501,7 +535,8 @@ NOINLINE int call_here(u64 now, bool fault)
 			c->last = now;
 		return 0;
 	}
-	if (w.what && (w.nr != NR_FAULT || fault))
+	/* An interrupt may queue a bio of anybody's. */
+	if (w.what && (w.nr != NR_FAULT || (bio && !interrupted())))
 		open(me, &w, now);
 	return 0;
 }

@@ -1,6 +1,5 @@
 //! Lines while a program is watched: one for each slow operation, as soon as it is judged, and one for each second.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::OpKind;
@@ -144,12 +143,4 @@ fn named(culprit: &Culprit) -> String {
         Some(pid) => format!("({}, pid {pid})", in_line(&culprit.name)),
         None => format!("({})", in_line(&culprit.name)),
     }
-}
-
-/// How many of each kind, for people.
-pub fn seen(all: &BTreeMap<OpKind, taillight_trace::watch::CallTally>) -> String {
-    let of = |(op, tally): (&OpKind, &taillight_trace::watch::CallTally)| {
-        format!("{} {}", count(tally.count), op.name())
-    };
-    all.iter().map(of).collect::<Vec<_>>().join(", ")
 }

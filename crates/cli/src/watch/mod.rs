@@ -130,16 +130,18 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     };
     let mut watch = Watch {
         watching,
-        counts: Counts::begin(MonoClock.now().0),
+        counts: Counts::default(),
         subject,
         started: None,
         exit_code: None,
         pids: Vec::new(),
+        began_ns: 0,
     };
     if let Err(e) = watch.begin() {
         drop(watch);
         return Err(nothing_seen(dir, e));
     }
+    manifest.phases.iter_mut().for_each(|phase| phase.start_ns = watch.began_ns);
     let signals = Signals::install(false)?;
     let _named = signals.in_run(dir.path());
     watch.announce(&path);
@@ -185,11 +187,15 @@ struct Watch {
     exit_code: Option<u8>,
     /// Watched from the start.
     pids: Vec<u32>,
+    /// When that was.
+    began_ns: i64,
 }
 
 impl Watch {
     /// Begins with those who are there, or starts the program.
     fn begin(&mut self) -> Result<()> {
+        self.began_ns = MonoClock.now().0;
+        self.counts = Counts::begin(self.began_ns);
         self.take_up()?;
         self.pids = self.watching.pids();
         if let Subject::Command(words) = &self.subject {
@@ -291,12 +297,12 @@ impl Watch {
         if kinds.is_empty() {
             kinds.push(OpKind::Read);
         }
+        let ns = (now - self.began_ns).max(1) as u64;
         let Watch { watching, counts, exit_code, pids, .. } = self;
         let result = watching.finish(&dir, &kinds)?;
         // What was told last, and once more for the verdicts on it.
         told.try_iter().for_each(|(rows, more)| lines.seen(rows, more));
         lines.seen(Vec::new(), 0);
-        let ns = (now - manifest.clock.monotonic_ns).max(1) as u64;
         manifest.plan = plan::plan(&manifest.plan.run.name, asked, &kinds, ns)?;
         if ops.iter().any(|op| op.whole) {
             write_counts(&dir, &manifest.clock, &counts.whole(&ops, &kinds))?;
@@ -362,7 +368,7 @@ fn said(ops: &[WatchedOp], result: &WatchResult) {
 }
 
 /// Held by the one who watches on this machine.
-struct Alone(std::os::unix::net::UnixListener);
+struct Alone(#[expect(dead_code, reason = "held open")] std::os::unix::net::UnixListener);
 
 impl Alone {
     /// Errors: `Unavailable` while another one watches.

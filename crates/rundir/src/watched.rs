@@ -47,7 +47,7 @@ pub struct WatchedOp {
     pub slow: u64,
     /// Calls that the kernel counted in the same time; null where it counts none of the kind.
     pub kernel: Option<u64>,
-    /// Every one was seen, so that there are percentiles: at most one in a thousand was not.
+    /// Every one was seen, so that there are percentiles: at most one in two hundred was not, which did not block.
     pub whole: bool,
 }
 

@@ -193,6 +193,24 @@ INLINE void one_more(struct slot *s)
 		s->bios++;
 }
 
+/* A page fault is in the file whose pages it reads. */
+INLINE void place_fault(struct bio *bio)
+{
+	u32 pid = current_task()->pid, index;
+	struct thread *t = thread_of(pid, &index);
+	struct call *c = t ? open_call(t) : 0;
+	struct page_place b;
+	u64 host;
+
+	if (!c || c->nr != NR_FAULT || c->inode || !cached(bio, &b))
+		return;
+	host = (u64)READ(struct address_space, b.mapping, host);
+	c->inode = READ(struct inode, host, i_ino);
+	c->dev = READ(struct super_block, READ(struct inode, host, i_sb), s_dev);
+	c->mapping = b.mapping;
+	c->at = b.index << cfg_page_bits;
+}
+
 SEC("tp_btf/block_bio_queue")
 int bio_queue(u64 *ctx)
 {
@@ -203,8 +221,12 @@ int bio_queue(u64 *ctx)
 
 	if (ours && late(bio))
 		return 0;
-	if (cfg_watch && ours)
-		call_here(ktime_ns(), 1);
+	if (cfg_watch && ours) {
+		/* Pages of a file that are read: no interrupt does that. */
+		if (call_here(ktime_ns(), 0) && !(bio->bi_opf & REQ_OP_MASK) && of_cache(bio))
+			call_here(ktime_ns(), 1);
+		place_fault(bio);
+	}
 	token = resolve_fresh(bio);
 	s = touched(token & ~LOWER);
 	/* What was held back is queued by threads of the kernel; another process queues its own. */

@@ -245,6 +245,31 @@ INLINE u64 resolve_fresh(struct bio *bio)
 	return token ? token : resolve_any(bio, 1);
 }
 
+/* Functions of a stack looked at, and those skipped that belong to this program. */
+#define DEPTH 32
+#define SKIPPED 3
+
+/* Whether the running thread is in one of the functions between two addresses. */
+NOINLINE bool inside(u64 from, u64 to)
+{
+	u64 stack[DEPTH];
+	long bytes = task_stack(current_task(), stack, sizeof(stack), SKIPPED);
+
+	for (int i = 0; i < DEPTH; i++) {
+		if ((long)(i * sizeof(u64)) >= bytes)
+			return 0;
+		if (stack[i] - from < to - from)
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether something else than the running thread may be at work: an interrupt. */
+INLINE bool interrupted(void)
+{
+	return !cfg_irq_to || inside(cfg_irq_from, cfg_irq_to);
+}
+
 /* Whether the running thread is taking requests from the queue of an io_uring. Else it goes on with
  * any of those under way. */
 INLINE bool submitting(void)

@@ -236,6 +236,7 @@ enum counters {
 	C_SYNCS = 14,    /* syncs whose begin no way of the program passes by */
 	C_ENDED_READS = 15, /* calls that threads had made, as the kernel counts them, that ended */
 	C_ENDED_WRITES = 16,
+	C_FAULTS = 17, /* page faults among the operations */
 	C_COUNTERS = 32,
 };
 

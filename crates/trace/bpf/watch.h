@@ -196,6 +196,8 @@ INLINE u32 tally(struct call *c, u64 ns)
 		count(c->op ? C_WRITES : C_READS);
 	if (c->op == 3 && c->marks & (M_SYNC | M_QUEUED))
 		count(C_SYNCS);
+	if (c->nr == NR_FAULT)
+		count(C_FAULTS);
 	nth = n ? __sync_fetch_and_add(n, 1) : 1;
 	if (ns >= counter(C_SLOW_NS))
 		return 1;
@@ -491,33 +493,9 @@ INLINE bool goes_on(struct thread *t, u32 index, struct whereabouts *w)
 	return 0;
 }
 
-/* Functions of a stack looked at, and those skipped that belong to this program. */
-#define DEPTH 32
-#define SKIPPED 3
-
-/* Whether the running thread is in one of the functions between two addresses. */
-NOINLINE bool inside(u64 from, u64 to)
-{
-	u64 stack[DEPTH];
-	long bytes = task_stack(current_task(), stack, sizeof(stack), SKIPPED);
-
-	for (int i = 0; i < DEPTH; i++) {
-		if ((long)(i * sizeof(u64)) >= bytes)
-			return 0;
-		if (stack[i] - from < to - from)
-			return 1;
-	}
-	return 0;
-}
-
-/* Whether something else than the running thread may be at work: an interrupt. */
-INLINE bool interrupted(void)
-{
-	return !cfg_irq_to || inside(cfg_irq_from, cfg_irq_to);
-}
-
-/* The running thread does something for a call: it is opened, where it was not seen yet. */
-NOINLINE int call_here(u64 now, bool bio)
+/* The running thread does something for a call: it is opened, where it was not seen yet; a page fault's only where
+ * it is said to be one, else NR_FAULT. */
+NOINLINE int call_here(u64 now, bool fault)
 {
 	struct task_struct *me = current_task();
 	u32 pid = me->pid, index;
@@ -535,8 +513,10 @@ NOINLINE int call_here(u64 now, bool bio)
 			c->last = now;
 		return 0;
 	}
-	/* An interrupt may queue a bio of anybody's. */
-	if (w.what && (w.nr != NR_FAULT || (bio && !interrupted())))
+	/* Or an interrupt's, which has nothing to do with the thread. */
+	if (w.nr == NR_FAULT && !fault)
+		return NR_FAULT;
+	if (w.what)
 		open(me, &w, now);
 	return 0;
 }

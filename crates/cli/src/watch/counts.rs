@@ -10,7 +10,7 @@ use taillight_trace::watch::{CallTally, Watching, lower_edge};
 /// Intervals kept; beyond them two neighbours become one.
 const INTERVALS_MAX: usize = 7200;
 /// Of so many operations one may be missing.
-const WHOLE: u64 = 1000;
+const WHOLE: u64 = 200;
 
 /// What each kind of operation did in an interval.
 pub type Second = Vec<(OpKind, CallTally)>;
@@ -78,7 +78,7 @@ impl Counts {
 
     /// Each kind, and whether every one of it was counted; `seen` are reads, writes and syncs that could not be
     /// missed ([`Watching::counted`]), `kernel` the calls that read and wrote of all threads that were ever watched.
-    pub fn ops(&self, seen: [u64; 3], kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
+    pub fn ops(&self, seen: [u64; 4], kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
         let kernel = |which: usize| kernel[which].saturating_sub(self.earlier[which]);
         let of = |(op, tally): (&OpKind, &CallTally)| {
             let (counted, kernel) = match op {
@@ -87,6 +87,7 @@ impl Counts {
                 _ => (seen[2], None),
             };
             let missed = match (op, kernel) {
+                (OpKind::Read, Some(kernel)) => kernel.saturating_sub(counted) + seen[3],
                 (_, Some(kernel)) => kernel.saturating_sub(counted),
                 (OpKind::Fsync, None) => tally.count.saturating_sub(counted),
                 _ => tally.count,
@@ -166,14 +167,15 @@ mod tests {
             counts.ops(seen, [reads, 60], 1).iter().map(|op| op.whole).collect()
         };
         let all = counts(&[(OpKind::Read, 1000), (OpKind::Fsync, 7)]);
-        assert_eq!(whole(&all, [1000, 0, 7], 1010), [true, true]);
-        assert_eq!(whole(&all, [999, 0, 6], 1010), [true, false], "a sync was not seen to begin");
-        assert_eq!(whole(&all, [998, 0, 7], 1010), [false, true], "two reads came from memory");
+        assert_eq!(whole(&all, [1000, 0, 7, 0], 1010), [true, true]);
+        assert_eq!(whole(&all, [995, 0, 6, 0], 1010), [true, false], "a sync was not seen to begin");
+        assert_eq!(whole(&all, [994, 0, 7, 0], 1010), [false, true], "reads came from memory");
+        assert_eq!(whole(&all, [1000, 0, 7, 6], 1010), [false, true], "so do page faults");
         // 5,000 of a ring beside 50 calls of which the kernel knows.
         let ring = counts(&[(OpKind::Read, 5000)]);
-        assert_eq!(whole(&ring, [0, 0, 0], 60), [false]);
-        assert_eq!(whole(&ring, [46, 0, 0], 60), [true]);
-        assert_eq!(whole(&counts(&[(OpKind::Stat, 3)]), [0; 3], 10), [false], "never");
+        assert_eq!(whole(&ring, [0; 4], 60), [false]);
+        assert_eq!(whole(&ring, [26, 0, 0, 0], 60), [true]);
+        assert_eq!(whole(&counts(&[(OpKind::Stat, 3)]), [0; 4], 10), [false], "never");
     }
 
     #[test]

@@ -78,6 +78,13 @@ impl Analysis {
     /// Whether totals add a kind. Not the parts of read-modify-writes; in runs of versions that gave
     /// them no kind of their own, the get and the update stand for the whole.
     pub fn is_whole(&self, op: OpKind) -> bool {
+        // Of a program that is watched, a kind of which only the slow ones are known is no part of a sum.
+        let counted = |g: &IoGroup| g.latencies.service.count() > 0;
+        let some = || self.groups.iter().any(counted);
+        let own = || self.groups.iter().any(|g| g.op == op && counted(g));
+        if self.manifest.origin.is_watched() && some() && !own() {
+            return false;
+        }
         let apart = || self.groups.iter().any(|g| g.op.is_part());
         !op.is_part() && (op != OpKind::Rmw || apart())
     }

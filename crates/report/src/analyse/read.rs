@@ -95,8 +95,11 @@ pub(super) fn analyse_one(
     } else {
         let from_log = histograms::read(dir, &manifest, span.0, &intervals);
         let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
-        outliers_only = adopt(&mut groups, captured.groups);
-        troubles.extend(outliers_only.then(only_outliers));
+        // Of a program that is watched some kinds of operation are counted, and others are not.
+        let watched = manifest.origin.is_watched();
+        let some = watched && groups.iter().any(|g| g.latencies.service.count() > 0);
+        outliers_only = adopt(&mut groups, captured.groups) && !some;
+        troubles.extend(outliers_only.then(|| only_outliers(watched)));
         (groups, Vec::new(), Origin::HISTOGRAM)
     };
     let last = groups.iter().map(|g| g.tally.last_ns).max().unwrap_or(span.1);
@@ -183,11 +186,18 @@ fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> R
     })
 }
 
-fn only_outliers() -> ReadProblem {
-    let text = "Of the I/Os only outliers and failures were kept, and there are no histograms: rate \
-                and percentiles are unknown, the list of outliers is what there is.";
+fn only_outliers(watched: bool) -> ReadProblem {
+    let text = if watched {
+        "Operations that never block are not seen from outside, and most of this program's did not: rate and \
+         percentiles are unknown, the list of slow operations is what there is."
+    } else {
+        OUTLIERS_ONLY
+    };
     ReadProblem { code: "outliers_only", text: text.to_owned() }
 }
+
+const OUTLIERS_ONLY: &str = "Of the I/Os only outliers and failures were kept, and there are no histograms: rate \
+    and percentiles are unknown, the list of outliers is what there is.";
 
 /// The target's own statistics, as far as they tell of the time between these stamps.
 fn stored(

@@ -45,6 +45,8 @@ pub const C_SYNCS: usize = 14;
 /// Calls that threads had made that ended, as the kernel counts them.
 pub const C_ENDED_READS: usize = 15;
 pub const C_ENDED_WRITES: usize = 16;
+/// Page faults among the operations.
+pub const C_FAULTS: usize = 17;
 /// I/Os on the disks under test that are none of the load's: others', the program's own other threads',
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;

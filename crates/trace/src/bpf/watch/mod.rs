@@ -30,8 +30,8 @@ pub use told::{CallFacts, CallTally, lower_edge};
 
 use self::gather::{WatchInputs, WatchedRun};
 use super::layout::{
-    C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_LOST, C_NEIGHBOURS, C_NO_ROOM, C_READS,
-    C_SLOW_NS, C_SYNCS, C_WRITES,
+    C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_FAULTS, C_LOST, C_NEIGHBOURS, C_NO_ROOM, C_READS, C_SLOW_NS, C_SYNCS,
+    C_WRITES,
 };
 use super::programs::{self, LoadedPrograms, ProgramConfig};
 use super::session;
@@ -86,9 +86,7 @@ impl Watching {
     /// what is missing.
     pub fn start(request: WatchedRequest<'_>, sys: &Sys) -> Result<Watching> {
         if !cfg!(target_arch = "x86_64") {
-            return Err(Error::unavailable(
-                "system calls of other programs are known on x86-64 only",
-            ));
+            return Err(Error::unavailable("system calls of other programs are known on x86-64 only"));
         }
         session::allowed(sys)?;
         let began = Instant::now();
@@ -148,9 +146,10 @@ impl Watching {
     }
 
     /// Calls that read, calls that wrote, and syncs that were seen: of the first two the kernel keeps its own
-    /// counts, the last ones no sync passes by.
-    pub fn counted(&self) -> [u64; 3] {
-        [C_READS, C_WRITES, C_SYNCS].map(|which| self.programs.counters.get(which).load(Relaxed))
+    /// counts, the last ones no sync passes by. And page faults: others of them never show.
+    pub fn counted(&self) -> [u64; 4] {
+        let count = |which| self.programs.counters.get(which).load(Relaxed);
+        [C_READS, C_WRITES, C_SYNCS, C_FAULTS].map(count)
     }
 
     /// Calls that read and calls that wrote of threads that have ended, as the kernel counted them.

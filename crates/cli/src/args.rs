@@ -219,6 +219,8 @@ pub enum SchemaOf {
     Imported,
     /// scale.json: the ranks of a run over several hosts.
     Scale,
+    /// watched.json: how another program was watched.
+    Watched,
     /// search.json of a search.
     Search,
     /// repeat.json of repetitions.

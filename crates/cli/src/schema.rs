@@ -17,6 +17,7 @@ use taillight_rundir::scale::ScaleFile;
 use taillight_rundir::search::SearchReport;
 use taillight_rundir::series::SeriesFile;
 use taillight_rundir::slc_paper::SlcPaperReport;
+use taillight_rundir::watched::WatchedFile;
 use taillight_rundir::{JsonFile, Manifest, Summary, host, points, store};
 
 use crate::args::{SchemaArgs, SchemaOf};
@@ -39,6 +40,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Summary => Summary::schema(),
         SchemaOf::Imported => ImportedFile::schema(),
         SchemaOf::Scale => ScaleFile::schema(),
+        SchemaOf::Watched => WatchedFile::schema(),
         SchemaOf::Search => SearchReport::schema(),
         SchemaOf::Repeat => RepeatReport::schema(),
         SchemaOf::Host => host::schema_host(),

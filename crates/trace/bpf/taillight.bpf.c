@@ -8,5 +8,6 @@
 #include "fs.h"
 #include "sched.h"
 #include "uring.h"
+#include "watched.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -168,7 +168,11 @@ mod tests {
         };
         let all = counts(&[(OpKind::Read, 1000), (OpKind::Fsync, 7)]);
         assert_eq!(whole(&all, [1000, 0, 7, 0], 1010), [true, true]);
-        assert_eq!(whole(&all, [995, 0, 6, 0], 1010), [true, false], "a sync was not seen to begin");
+        assert_eq!(
+            whole(&all, [995, 0, 6, 0], 1010),
+            [true, false],
+            "a sync was not seen to begin"
+        );
         assert_eq!(whole(&all, [994, 0, 7, 0], 1010), [false, true], "reads came from memory");
         assert_eq!(whole(&all, [1000, 0, 7, 6], 1010), [false, true], "so do page faults");
         // 5,000 of a ring beside 50 calls of which the kernel knows.

@@ -17,25 +17,26 @@ use crate::output;
 const LINES_MAX: usize = 20;
 
 /// Writes them.
-pub struct Lines {
+pub struct WatchLines {
     so_far: SlowSoFar,
     known: Arc<Mutex<KnownCalls>>,
     clock: ClockInfo,
     /// On standard error, beside a program that writes on standard output.
     aside: bool,
     titled: bool,
-    slower_ns: u64,
+    /// None where that is not fixed.
+    slower_ns: Option<u64>,
 }
 
-impl Lines {
+impl WatchLines {
     pub fn new(
         known: Arc<Mutex<KnownCalls>>,
         clock: ClockInfo,
         aside: bool,
-        slower_ns: u64,
-    ) -> Lines {
-        let so_far = SlowSoFar::new(Some(slower_ns.saturating_sub(1)), false).telling();
-        Lines { so_far, known, clock, aside, titled: false, slower_ns }
+        slower_ns: Option<u64>,
+    ) -> WatchLines {
+        let so_far = SlowSoFar::new(slower_ns.map(|ns| ns.saturating_sub(1)), false).telling();
+        WatchLines { so_far, known, clock, aside, titled: false, slower_ns }
     }
 
     fn say(&self, text: &str) {
@@ -91,7 +92,7 @@ impl Lines {
             size.map_or("-".to_owned(), |size| bytes(size)),
             duration_ns(latency(one)),
             layer,
-            one.culprit.as_ref().map(named).unwrap_or_default(),
+            one.culprit().map(named).unwrap_or_default(),
         ])
     }
 
@@ -109,7 +110,7 @@ impl Lines {
         let per_s = |n: u64| (n as f64 * 1e9 / length_ns.max(1) as f64).round() as u64;
         let of = |(op, tally): &(OpKind, taillight_trace::watch::CallTally)| {
             let most = tally.places.last().map_or(0, |(place, _)| lower_edge(place + 1));
-            let slow = match tally.at_least(self.slower_ns) {
+            let slow = match self.slower_ns.map_or(0, |ns| tally.at_least(ns)) {
                 0 => String::new(),
                 n => format!(", {} slow", count(n)),
             };

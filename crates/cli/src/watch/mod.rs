@@ -7,6 +7,8 @@ mod plan;
 mod subject;
 mod sys;
 
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -17,9 +19,11 @@ use taillight_core::units::readable::in_line;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
 use taillight_machine::Sys;
+use taillight_report::format;
 use taillight_rundir::layers::LayerRow;
 use taillight_rundir::watched::{WatchedFile, WatchedOp, write_counts};
 use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, sums};
+use taillight_suite::runner::DEFAULT_PARENT;
 use taillight_trace::Environment;
 use taillight_trace::watch::{WatchResult, WatchedRequest, Watching, op_of};
 
@@ -27,7 +31,7 @@ use crate::args::WatchArgs;
 use crate::run::{Signals, ceiling_parts, directory};
 use crate::{outcome, output, report};
 use counts::{Counts, io_of};
-use lines::Lines;
+use lines::WatchLines;
 use subject::{Started, Subject};
 
 /// Operations that take as long are explained, ns.
@@ -40,6 +44,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A latency that must hold.
+#[derive(Clone)]
 pub struct AskedCeiling {
     time: String,
     at: String,
@@ -47,6 +52,7 @@ pub struct AskedCeiling {
 }
 
 /// The flags, read.
+#[derive(Clone)]
 pub struct Asked {
     slower_ns: u64,
     /// Share of the operations that is slow, where it was given.
@@ -112,7 +118,8 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let every = [OpKind::Read, OpKind::Write, OpKind::Fsync];
     let first = plan::plan(&name, &asked, &every, 0)?;
     let (tell, told) = channel();
-    let _only = Alone::take()?;
+    let signals = Signals::install(false)?;
+    let _only = Alone::with(&subject.pids())?;
     let path = directory::series_directory(args.output.as_deref(), &name, false)?;
     let environment = Environment::before(&sys, None);
     let mut manifest = plan::manifest(first, subject.words(), &path);
@@ -128,7 +135,7 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         Ok(watching) => watching,
         Err(e) => return Err(nothing_seen(dir, e)),
     };
-    let mut watch = Watch {
+    let mut watch = ActiveWatch {
         watching,
         counts: Counts::default(),
         subject,
@@ -142,12 +149,12 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         return Err(nothing_seen(dir, e));
     }
     manifest.phases.iter_mut().for_each(|phase| phase.start_ns = watch.began_ns);
-    let signals = Signals::install(false)?;
     let _named = signals.in_run(dir.path());
     watch.announce(&path);
     let aside = matches!(watch.subject, Subject::Command(_));
     let clock = manifest.clock.clone();
-    let mut lines = Lines::new(watch.watching.known(), clock, aside, asked.slower_ns);
+    let slower_ns = asked.top.is_none().then_some(asked.slower_ns);
+    let mut lines = WatchLines::new(watch.watching.known(), clock, aside, slower_ns);
     watch.go_on(&asked, &signals, &told, &mut lines);
     let exit_code = watch.exit_code;
     let kept = watch.end(dir, manifest, &asked, &told, &mut lines)?;
@@ -173,13 +180,16 @@ fn nothing_seen(dir: RunDir, e: Error) -> Error {
     let path = dir.path().to_owned();
     drop(dir);
     let _ = std::fs::remove_file(path.join(taillight_rundir::names::MANIFEST));
-    // Left alone when it holds anything.
+    // Both are left alone when they hold anything.
     let _ = std::fs::remove_dir(&path);
+    if let Some(parent) = path.parent().filter(|p| p.ends_with(DEFAULT_PARENT)) {
+        let _ = std::fs::remove_dir(parent);
+    }
     e
 }
 
 /// Watching, under way.
-struct Watch {
+struct ActiveWatch {
     watching: Watching,
     counts: Counts,
     subject: Subject,
@@ -191,7 +201,7 @@ struct Watch {
     began_ns: i64,
 }
 
-impl Watch {
+impl ActiveWatch {
     /// Begins with those who are there, or starts the program.
     fn begin(&mut self) -> Result<()> {
         self.began_ns = MonoClock.now().0;
@@ -239,7 +249,7 @@ impl Watch {
         asked: &Asked,
         signals: &Signals,
         told: &Receiver<Told>,
-        lines: &mut Lines,
+        lines: &mut WatchLines,
     ) {
         let began = Instant::now();
         let (mut last, mut at_ns) = (Instant::now(), MonoClock.now().0);
@@ -274,8 +284,12 @@ impl Watch {
 
     /// The latency that so many lie above is slow from now on.
     fn follow(&self, top: f64) {
-        let slowest = self.counts.all().values().filter_map(|tally| tally.above(top)).min();
-        slowest.iter().for_each(|ns| self.watching.keep_from(*ns));
+        self.slowest(top).iter().for_each(|ns| self.watching.keep_from(*ns));
+    }
+
+    /// The latency that so many of a kind lie above so far, ns: the least of all kinds.
+    fn slowest(&self, top: f64) -> Option<u64> {
+        self.counts.all().values().filter_map(|tally| tally.above(top)).min()
     }
 
     /// Ends watching and finishes the run directory.
@@ -285,10 +299,12 @@ impl Watch {
         mut manifest: taillight_rundir::Manifest,
         asked: &Asked,
         told: &Receiver<Told>,
-        lines: &mut Lines,
+        lines: &mut WatchLines,
     ) -> Result<PathBuf> {
         let now = MonoClock.now().0;
         self.counts.close(now, &self.watching);
+        let slower_ns = asked.top.and_then(|top| self.slowest(top)).unwrap_or(asked.slower_ns);
+        let asked = &Asked { slower_ns, ..asked.clone() };
         let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
         let ended = self.watching.of_ended();
         let kernel = live.iter().fold(ended, |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
@@ -298,7 +314,7 @@ impl Watch {
             kinds.push(OpKind::Read);
         }
         let ns = (now - self.began_ns).max(1) as u64;
-        let Watch { watching, counts, exit_code, pids, .. } = self;
+        let ActiveWatch { watching, counts, exit_code, pids, .. } = self;
         let result = watching.finish(&dir, &kinds)?;
         // What was told last, and once more for the verdicts on it.
         told.try_iter().for_each(|(rows, more)| lines.seen(rows, more));
@@ -338,10 +354,14 @@ impl Watch {
 
 /// What was seen and what it cost, after the lines.
 fn said(ops: &[WatchedOp], result: &WatchResult) {
+    let slower = format::duration_ns(result.info.threshold_ns.unwrap_or_default());
     if ops.is_empty() {
-        output::note(
-            "the program did no I/O that was seen: nothing of it blocked in a call that reads, writes or syncs",
-        );
+        output::note("no I/O was seen: the program blocked in no call that reads, writes or syncs");
+    } else if result.slow == 0 {
+        output::note(&format!(
+            "no operation on a file or disk took {slower} or longer: a longer wait of the program was its own, \
+             not the storage's"
+        ));
     }
     for op in ops.iter().filter(|op| !op.whole) {
         let kernel = op.kernel.map_or(String::new(), |n| format!(" of about {n} calls"));
@@ -367,20 +387,20 @@ fn said(ops: &[WatchedOp], result: &WatchResult) {
     }
 }
 
-/// Held by the one who watches on this machine.
-struct Alone(#[expect(dead_code, reason = "held open")] std::os::unix::net::UnixListener);
+/// Held by the one who watches a process.
+struct Alone(#[expect(dead_code, reason = "held open")] Vec<UnixListener>);
 
 impl Alone {
-    /// Errors: `Unavailable` while another one watches.
-    fn take() -> Result<Alone> {
-        use std::os::linux::net::SocketAddrExt as _;
-        use std::os::unix::net::{SocketAddr, UnixListener};
-        let address = SocketAddr::from_abstract_name("taillight-watch");
-        let bound = address.and_then(|address| UnixListener::bind_addr(&address));
-        bound.map(Alone).map_err(|e| {
-            Error::unavailable("another `taillight watch` watches on this machine")
-                .source(e)
-                .hint("wait until it ends, or end it: its report is kept")
-        })
+    /// Errors: `Unavailable` while another one watches one of these.
+    fn with(pids: &[u32]) -> Result<Alone> {
+        let hold = |pid: &u32| {
+            let address = SocketAddr::from_abstract_name(format!("taillight-watch-{pid}"));
+            address.and_then(|address| UnixListener::bind_addr(&address)).map_err(|_| {
+                Error::unavailable("another `taillight watch` watches this process")
+                    .with("pid", pid)
+                    .hint("wait until it ends, or end it with Ctrl-C: its report is kept")
+            })
+        };
+        pids.iter().map(hold).collect::<Result<_>>().map(Alone)
     }
 }

@@ -207,7 +207,7 @@ impl Started {
         let (wait, mut go) = std::io::pipe().map_err(cannot)?;
         let mut command = Command::new(program);
         command.args(arguments);
-        sys::wait_before_exec(&mut command, tell, wait);
+        sys::wait_before_exec(&mut command, tell, wait, &go);
         // Starting returns when the program has begun, and it begins when it is told to.
         let starting = std::thread::spawn(move || command.spawn());
         let mut pid = [0; 4];

@@ -95,10 +95,8 @@ pub(super) fn analyse_one(
     } else {
         let from_log = histograms::read(dir, &manifest, span.0, &intervals);
         let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
-        // Of a program that is watched some kinds of operation are counted, and others are not.
         let watched = manifest.origin.is_watched();
-        let some = watched && groups.iter().any(|g| g.latencies.service.count() > 0);
-        outliers_only = adopt(&mut groups, captured.groups) && !some;
+        outliers_only = adopt(&mut groups, captured.groups, watched);
         troubles.extend(outliers_only.then(|| only_outliers(watched)));
         (groups, Vec::new(), Origin::HISTOGRAM)
     };
@@ -345,8 +343,10 @@ fn whole_capture(
 }
 
 /// Gives histogram groups what an incomplete capture still knows: the slowest, and which errors.
-/// Returns whether there are groups of which nothing else is known.
-fn adopt(groups: &mut Vec<IoGroup>, captured: Vec<IoGroup>) -> bool {
+/// Returns whether there are groups of which nothing else is known; of a program that is `watched` some kinds of
+/// operation are counted and others are not, and that is so of a whole run only where none is.
+fn adopt(groups: &mut Vec<IoGroup>, captured: Vec<IoGroup>, watched: bool) -> bool {
+    let some = watched && groups.iter().any(|g| g.latencies.service.count() > 0);
     let mut outliers_only = false;
     for kept in captured {
         let place = groups.iter().position(|g| (g.workload, g.op) == (kept.workload, kept.op));
@@ -365,5 +365,5 @@ fn adopt(groups: &mut Vec<IoGroup>, captured: Vec<IoGroup>) -> bool {
         group.outliers = kept.outliers;
         group.slowest = kept.slowest;
     }
-    outliers_only
+    outliers_only && !some
 }

@@ -5,10 +5,10 @@
 use taillight_rundir::layers::{LayerRow, flags};
 use taillight_rundir::summary::Cause;
 
-use super::culprits::{Culprit, culprits};
+use super::culprits::{Culprit, Role, culprits};
 use super::explain::judge_traced;
 use super::explanation::ShareCount;
-use super::judge::{Baseline, JudgeInputs, OutlierVerdict};
+use super::judge::{Baseline, JudgeInputs, Layer, OutlierVerdict};
 use super::layers::{RoundsBefore, Slow, TracedIoRow, TracedRun};
 use super::pages::Pages;
 
@@ -33,8 +33,25 @@ pub struct SlowSoFar {
 #[derive(Debug, Clone)]
 pub struct SlowNow {
     pub verdict: OutlierVerdict,
-    /// Who stood in the way, the first of them.
-    pub culprit: Option<Culprit>,
+    /// Who stood in the way.
+    pub culprits: Vec<Culprit>,
+}
+
+impl SlowNow {
+    /// Who stood in the way where the time went, the first of them.
+    pub fn culprit(&self) -> Option<&Culprit> {
+        let roles: &[Role] = match self.verdict.layer {
+            Layer::Cpu => &[Role::Cpu],
+            Layer::Stopped => &[Role::Stop],
+            Layer::Throttle => &[Role::Limit],
+            Layer::Device | Layer::BlockQueue => &[Role::Disk, Role::Kthread],
+            Layer::FileSystem | Layer::PageCache => &[Role::Woke, Role::Kthread, Role::Disk],
+            Layer::Completion | Layer::IoUring => &[Role::Kthread, Role::Cpu],
+            _ => &[],
+        };
+        let of = |role: &Role| self.culprits.iter().find(|culprit| culprit.role == *role);
+        roles.iter().find_map(of)
+    }
 }
 
 impl SlowSoFar {
@@ -111,8 +128,8 @@ impl SlowSoFar {
             if let Some(told) = &mut self.told {
                 let verdict = judged.verdict;
                 let span = (slow.submit_ns, slow.complete_ns);
-                let culprit = culprits(&[judged], events, span).into_iter().next();
-                told.push(SlowNow { verdict, culprit });
+                let culprits = culprits(&[judged], events, span);
+                told.push(SlowNow { verdict, culprits });
             }
         }
     }

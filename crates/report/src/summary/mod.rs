@@ -188,8 +188,8 @@ impl SummaryBuilder<'_> {
         let origin = self.analysis.origin;
         let failed = set.tally.failed();
         // Outliers are no rate.
-        let unsampled = self.analysis.manifest.origin.is_watched()
-            && set.latencies.service.count() == 0;
+        let unsampled =
+            self.analysis.manifest.origin.is_watched() && set.latencies.service.count() == 0;
         let good = match self.analysis.outliers_only || unsampled {
             true => 0,
             false => set.tally.count.saturating_sub(failed),

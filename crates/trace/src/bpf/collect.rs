@@ -78,7 +78,7 @@ impl CollectedTrace {
 
     /// Forgets events that ended before the horizon and that no I/O needs, if it is time to, and moves others to the
     /// file; of the first `told`.
-    fn make_room(&mut self, needed: Option<&mut NeededTimes>, horizon: i64, told: &mut usize) {
+    pub fn make_room(&mut self, needed: Option<&mut NeededTimes>, horizon: i64, told: &mut usize) {
         if let Some(needed) = needed {
             let before = self.events.held.len();
             *told = needed.forget(&mut self.events.held, horizon, *told);

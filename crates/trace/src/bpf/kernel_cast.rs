@@ -58,9 +58,13 @@ impl KernelCast {
 mod tests {
     use super::*;
     use crate::availability::rights;
-    use crate::bpf::programs::{self, OBJECT, PROGRAMS, ProgramConfig};
+    use crate::bpf::programs::{self, OBJECT, PROGRAMS, ProgramConfig, TraceProgram};
     use crate::bpf::symbols::KernelSymbols;
     use taillight_machine::Sys;
+
+    fn name_of(program: &TraceProgram) -> &str {
+        program.name
+    }
 
     /// Where calls are marked, at any place of an object.
     fn marked(object: &[u8]) -> Vec<usize> {
@@ -92,12 +96,13 @@ mod tests {
         }
         let types = programs::types(&sys).expect("the kernel's types");
         for cast in [KernelCast::of(&types), KernelCast::NONE] {
-            for late in [false, true] {
-                let config = ProgramConfig { late, ..ProgramConfig::default() };
+            for (late, watch) in [(false, false), (true, false), (false, true)] {
+                let config = ProgramConfig { late, watch, ..ProgramConfig::default() };
                 let symbols = KernelSymbols::read(&sys);
                 let mut ebpf = programs::open(&config, &symbols, &types, cast).expect("maps");
                 // Those of a module are there only while it is loaded.
-                for program in PROGRAMS.iter().filter(|p| !p.name.contains("jbd2")) {
+                let there = |p: &&_| !["jbd2", "sync_"].iter().any(|m| name_of(p).contains(m));
+                for program in PROGRAMS.iter().filter(there) {
                     let done = programs::prepare(&mut ebpf, program, &types);
                     assert_eq!(done, Ok(()), "{} with {cast:?}", program.name);
                 }

@@ -243,6 +243,22 @@ fn opened(config: &ProgramConfig, symbols: &KernelSymbols, btf: &Btf) -> Result<
     Ok(ebpf)
 }
 
+/// Functions of the kernel that the programs know by their addresses.
+const FUNCTIONS: [(&str, &str); 12] = [
+    ("cfg_end_iomap", "iomap_dio_bio_end_io"),
+    ("cfg_end_blkdev", "blkdev_bio_end_io"),
+    ("cfg_end_blkdev_async", "blkdev_bio_end_io_async"),
+    ("cfg_end_chain", "bio_chain_endio"),
+    ("cfg_end_wait", "submit_bio_wait_endio"),
+    ("cfg_end_command", "bio_cmd_bio_end_io"),
+    ("cfg_uring_done", "io_complete_rw"),
+    ("cfg_uring_polled", "io_complete_rw_iopoll"),
+    ("cfg_loop_done", "lo_rw_aio_complete"),
+    ("cfg_aio_done", "aio_complete_rw"),
+    ("cfg_backing_done", "backing_aio_rw_complete"),
+    ("cfg_backing_queue", "backing_aio_queue_completion"),
+];
+
 /// The object with its maps, for this kernel and run; no program of it is loaded yet.
 pub(super) fn open(
     config: &ProgramConfig,
@@ -250,22 +266,8 @@ pub(super) fn open(
     btf: &Btf,
     cast: KernelCast,
 ) -> Result<Ebpf> {
-    let names = [
-        ("cfg_end_iomap", "iomap_dio_bio_end_io"),
-        ("cfg_end_blkdev", "blkdev_bio_end_io"),
-        ("cfg_end_blkdev_async", "blkdev_bio_end_io_async"),
-        ("cfg_end_chain", "bio_chain_endio"),
-        ("cfg_end_wait", "submit_bio_wait_endio"),
-        ("cfg_end_command", "bio_cmd_bio_end_io"),
-        ("cfg_uring_done", "io_complete_rw"),
-        ("cfg_uring_polled", "io_complete_rw_iopoll"),
-        ("cfg_loop_done", "lo_rw_aio_complete"),
-        ("cfg_aio_done", "aio_complete_rw"),
-        ("cfg_backing_done", "backing_aio_rw_complete"),
-        ("cfg_backing_queue", "backing_aio_queue_completion"),
-    ];
-    let addresses = symbols.addresses(&names.map(|(_, function)| function));
-    let values = names
+    let addresses = symbols.addresses(&FUNCTIONS.map(|(_, function)| function));
+    let values = FUNCTIONS
         .map(|(global, function)| (global, addresses.get(function).copied().unwrap_or(UNKNOWN)));
     let pid = std::process::id();
     let mut loader = EbpfLoader::new();
@@ -276,8 +278,7 @@ pub(super) fn open(
         .override_global("cfg_tgid", &pid, true)
         .override_global("cfg_off_ns", &config.off_ns, true)
         .override_global("cfg_late", &late, true);
-    let watch = u32::from(config.watch);
-    loader.override_global("cfg_watch", &watch, true);
+    loader.override_global("cfg_watch", if config.watch { &1u32 } else { &0 }, true);
     for (map, most) in WatchMaps::sizes(config.watch) {
         loader.map_max_entries(map, most);
     }

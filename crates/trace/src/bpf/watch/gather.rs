@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aya::sys::{Stats, enable_stats};
+use taillight_core::{Clock, MonoClock};
 use taillight_machine::Sys;
 use taillight_machine::block::{BlockDevice, DeviceNumber};
 use taillight_rundir::layers::flags;
@@ -16,6 +17,7 @@ use super::files::SeenFiles;
 use super::maps::FOUND_DISKS;
 use super::told::{CallFacts, ToldCall, is_call};
 use crate::bpf::collect::{CollectedTrace, EVENTS_MAX};
+use crate::bpf::forget::NeededTimes;
 use crate::bpf::kept::EVENTS_HELD;
 use crate::bpf::layout::{C_CALLS, TraceEvent};
 use crate::bpf::programs::{EventRing, LoadedPrograms};
@@ -31,6 +33,10 @@ const KNOWN_MAX: usize = 1 << 20;
 /// Window in which the kernel counts the time of the programs, and from one to the next.
 const COUNTED: Duration = Duration::from_millis(100);
 const COUNT_EVERY: Duration = Duration::from_secs(2);
+
+/// How long events are kept whatever happens, for operations under way, ns; and how often others are forgotten.
+const UNDER_WAY_NS: i64 = 60_000_000_000;
+const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// An operation that was kept, beside its stamps.
 #[derive(Debug, Clone)]
@@ -72,7 +78,6 @@ pub struct WatchInputs {
     pub known: Arc<Mutex<KnownCalls>>,
     pub stop: Arc<AtomicBool>,
     pub watch: TraceWatch,
-    pub slow_ns: u64,
     pub spill: PathBuf,
     pub keep: usize,
 }
@@ -91,13 +96,13 @@ pub struct WatchedRun {
 
 /// Gathers until it is told to stop.
 pub fn gather(inputs: WatchInputs) -> WatchedRun {
-    let WatchInputs { programs, symbols, mut ring, known, stop, watch, slow_ns, spill, keep } =
-        inputs;
+    let WatchInputs { programs, symbols, mut ring, known, stop, watch, spill, keep } = inputs;
     let mut all = CollectedTrace::new(Some(&spill));
-    let mut tail = TraceTail::new(watch, symbols, Some(slow_ns.saturating_sub(1)));
+    let mut tail = TraceTail::new(watch, symbols, None);
     let mut disks = FoundDisks::new(&programs);
     let mut cost = WatchCost::new(programs);
     let (mut lost, mut batch) = (0, TracedBatch::empty());
+    let (mut needed, mut forgot) = (NeededTimes::default(), Instant::now());
     loop {
         let last = stop.load(Relaxed);
         cost.step(last);
@@ -121,16 +126,21 @@ pub fn gather(inputs: WatchInputs) -> WatchedRun {
                 known.note(&told.io, told.facts);
             }
             if !batch.has_room() {
-                all.ios.push(std::mem::replace(&mut batch, TracedBatch::empty()));
+                let full = std::mem::replace(&mut batch, TracedBatch::empty());
+                needed.add(&full);
+                all.ios.push(full);
             }
             batch.push(told.io, &told.rounds);
         }
         if let Some(part) = batch.take_part() {
+            needed.add(&part);
             all.ios.push(part);
         }
-        if all.events.held.len() > EVENTS_HELD {
-            let told = tail.told();
-            *told -= all.events.spill(i64::MAX, *told).min(*told);
+        if all.events.held.len() > EVENTS_HELD && forgot.elapsed() > FORGET_EVERY {
+            forgot = Instant::now();
+            let forgets = all.events.len() >= EVENTS_MAX / 2;
+            let horizon = if forgets { MonoClock.now().0 - UNDER_WAY_NS } else { i64::MAX };
+            all.make_room(forgets.then_some(&mut needed), horizon, tail.told());
         }
         if all.ios.spill(tail.batches()).is_some() {
             tail.one_gone();

@@ -30,8 +30,8 @@ pub use told::{CallFacts, CallTally, lower_edge};
 
 use self::gather::{WatchInputs, WatchedRun};
 use super::layout::{
-    C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_FAULTS, C_LOST, C_NEIGHBOURS, C_NO_ROOM, C_READS, C_SLOW_NS, C_SYNCS,
-    C_WRITES,
+    C_BEGAN, C_CALLS, C_ENDED_READS, C_ENDED_WRITES, C_FAULTS, C_LOST, C_NEIGHBOURS, C_NO_ROOM,
+    C_READS, C_SLOW_NS, C_SYNCS, C_WRITES,
 };
 use super::programs::{self, LoadedPrograms, ProgramConfig};
 use super::session;
@@ -58,7 +58,6 @@ pub struct Watching {
     programs: Arc<LoadedPrograms>,
     symbols: Arc<KernelSymbols>,
     known: Arc<Mutex<KnownCalls>>,
-    slow_ns: u64,
     stop: EndSignal,
     thread: JoinHandle<WatchedRun>,
     /// How long loading and attaching took.
@@ -86,7 +85,9 @@ impl Watching {
     /// what is missing.
     pub fn start(request: WatchedRequest<'_>, sys: &Sys) -> Result<Watching> {
         if !cfg!(target_arch = "x86_64") {
-            return Err(Error::unavailable("system calls of other programs are known on x86-64 only"));
+            return Err(Error::unavailable(
+                "system calls of other programs are known on x86-64 only",
+            ));
         }
         session::allowed(sys)?;
         let began = Instant::now();
@@ -108,7 +109,6 @@ impl Watching {
             known: Arc::clone(&known),
             stop: stop.flag(),
             watch: request.watch,
-            slow_ns: request.slow_ns,
             spill: PathBuf::from(request.spill),
             keep: request.keep,
         };
@@ -116,8 +116,7 @@ impl Watching {
             .name("trace".to_owned())
             .spawn(move || gather::gather(inputs))
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        let slow_ns = request.slow_ns;
-        Ok(Watching { programs, symbols, known, slow_ns, stop, thread, attached_in })
+        Ok(Watching { programs, symbols, known, stop, thread, attached_in })
     }
 
     fn maps(&self) -> Result<&WatchMaps> {
@@ -186,7 +185,7 @@ impl Watching {
             .join()
             .map_err(|_| Error::internal("the collector of trace events panicked"))?;
         let count = |which| self.programs.counters.get(which).load(Relaxed);
-        let mut info = info(self.slow_ns);
+        let mut info = info(count(C_SLOW_NS));
         info.programs = self.programs.info.clone();
         info.symbols = self.symbols.known();
         info.off_cpu_ns = OFF_NS;

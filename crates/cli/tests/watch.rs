@@ -1,0 +1,189 @@
+//! `taillight watch`: the slow operations of fio, started or running, with their layer; and what cannot be watched.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use common::traced::open_place;
+use common::{binary, ended, json, manifest, skipped, text};
+use serde_json::Value;
+use taillight_lab::cleanup::Undo;
+use taillight_lab::stage::LabCgroup;
+
+/// Why nobody can be watched here, if so.
+fn cannot() -> Option<String> {
+    static WHY: OnceLock<Option<String>> = OnceLock::new();
+    let tried = || {
+        if let Err(e) = Command::new("fio").arg("--version").output() {
+            return Some(format!("fio: {e}"));
+        }
+        let dir = open_place();
+        let mut command = Command::new(binary());
+        command.args(["watch", "--output", "tried", "--", "true"]).current_dir(dir.path());
+        let out = command.output().ok()?;
+        (out.status.code() == Some(4)).then(|| text(&out.stderr))
+    };
+    WHY.get_or_init(tried).clone()
+}
+
+/// Watches fio with these words on 64 MiB, so many seconds; into `out`.
+fn watch_fio(dir: &Path, before: &[String], seconds: u32, words: &str, flags: &str) -> Output {
+    let mut command = Command::new(before.first().map_or_else(binary, PathBuf::from));
+    command.current_dir(dir).args(before.iter().skip(1));
+    if !before.is_empty() {
+        command.arg(binary());
+    }
+    command.args(["watch", "--output", "out"]).args(flags.split_whitespace()).arg("--");
+    command.args(["fio", "--name=v", "--filename=data", "--size=64m", "--bs=4k", "--time_based"]);
+    command.arg(format!("--runtime={seconds}")).args(["--output=fio.json", "--output-format=json"]);
+    command.args(words.split_whitespace()).output().expect("it starts")
+}
+
+fn op<'a>(watched: &'a Value, name: &str) -> &'a Value {
+    let all = watched["ops"].as_array().expect("a list");
+    all.iter().find(|op| op["op"] == name).unwrap_or_else(|| panic!("no {name}: {watched}"))
+}
+
+/// What fio counted of one kind of operation.
+fn of_fio(dir: &Path, kind: &str) -> u64 {
+    let text = std::fs::read_to_string(dir.join("fio.json")).expect("a result");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    let job = &value["jobs"][0];
+    let count = if kind == "sync" { &job["sync"]["total_ios"] } else { &job[kind]["total_ios"] };
+    count.as_u64().expect("a count")
+}
+
+#[test]
+fn every_request_of_a_ring_is_counted_and_has_its_percentiles() {
+    let name = "every_request_of_a_ring_is_counted_and_has_its_percentiles";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    let words = "--rw=randread --direct=1 --ioengine=io_uring --iodepth=32";
+    let out = watch_fio(dir.path(), &[], 3, words, "--slower 1ms");
+    ended(&out, 0);
+    let watched = json(&dir.path().join("out/watched.json"));
+    let (seen, issued) =
+        (op(&watched, "read")["seen"].as_u64().expect("a count"), of_fio(dir.path(), "read"));
+    // What loading the program reads is seen as well.
+    assert!((issued..=issued + issued / 100 + 400).contains(&seen), "{seen} of {issued}");
+    assert_eq!((watched["exit_code"].as_u64(), watched["no_room"].as_u64()), (Some(0), Some(0)));
+    let summary = json(&dir.path().join("out/summary.json"));
+    assert_eq!(summary["origin"]["kind"], "watched");
+    let counted = summary["ops"]["read"]["service"]["count"].as_u64();
+    match op(&watched, "read")["whole"] == true {
+        true => assert!(counted.is_some_and(|n| n >= issued), "{counted:?} of {issued}"),
+        false => assert_eq!(counted.unwrap_or(0), 0, "percentiles of a part"),
+    }
+    let files = watched["files"].as_array().expect("a list");
+    assert!(files.iter().any(|f| f.as_str().is_some_and(|f| f.ends_with("/data"))), "{files:?}");
+}
+
+#[test]
+fn syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles() {
+    let name = "syncs_are_counted_one_by_one_and_cached_writes_have_no_percentiles";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    let words = "--rw=randwrite --direct=0 --ioengine=psync --fsync=8";
+    let out = watch_fio(dir.path(), &[], 3, words, "--slower 1ms");
+    let (_, err) = ended(&out, 0);
+    let watched = json(&dir.path().join("out/watched.json"));
+    let (writes, syncs) = (of_fio(dir.path(), "write"), of_fio(dir.path(), "sync"));
+    let seen = op(&watched, "fsync")["seen"].as_u64().expect("a count");
+    // One at its end, and what fio does to its own files.
+    assert!((syncs..=syncs + 20).contains(&seen), "{seen} of {syncs}");
+    if let Some(write) =
+        watched["ops"].as_array().expect("a list").iter().find(|o| o["op"] == "write")
+    {
+        assert!(write["kernel"].as_u64().is_some_and(|n| n >= writes), "{write} of {writes}");
+        assert_eq!(write["whole"], false);
+        assert!(err.contains("no percentiles of a part"), "{err}");
+    }
+}
+
+#[test]
+fn a_limit_of_the_control_group_is_found_from_outside() {
+    let name = "a_limit_of_the_control_group_is_found_from_outside";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    let mut undo = Undo::default();
+    let made = LabCgroup::named(&mut undo, "blkio", "taillight-lab-watch");
+    let device = taillight_lab::cleanup::tool(
+        "findmnt",
+        &["-no", "MAJ:MIN", "-T", &dir.path().to_string_lossy()],
+    );
+    let limited = made.and_then(|group| {
+        group.set("blkio.throttle.read_iops_device", format!("{} 300", device?.trim()))?;
+        Ok(group)
+    });
+    let group = match limited {
+        Ok(group) => group,
+        Err(e) => {
+            skipped(name, Some(format!("{e:#}")));
+            return;
+        }
+    };
+    // Laid out before the limit holds.
+    let words = "--rw=randread --direct=1 --ioengine=psync";
+    ended(&watch_fio(dir.path(), &[], 1, words, "--slower 1s"), 0);
+    std::fs::remove_dir_all(dir.path().join("out")).expect("removed");
+    let out = watch_fio(dir.path(), &group.within(), 4, words, "--slower 20ms");
+    ended(&out, 0);
+    let explained =
+        Command::new(binary()).args(["explain", "out", "--json"]).current_dir(dir.path()).output();
+    let (text, _) = ended(&explained.expect("it starts"), 0);
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    let all = value["ios"].as_array().expect("a list");
+    let (mut held, mut others) = (0, 0);
+    for one in all {
+        if one["layer"] == "throttle" { held += 1 } else { others += 1 }
+    }
+    assert!(held >= 5 && others * 4 <= held, "{held} held back, {others} others");
+}
+
+#[test]
+fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
+    let name = "a_program_keeps_its_exit_code_and_a_ceiling_adds_ours";
+    if skipped(name, cannot()) {
+        return;
+    }
+    let dir = open_place();
+    let words = "--rw=randread --direct=1 --ioengine=io_uring --iodepth=8";
+    let out = watch_fio(dir.path(), &[], 3, words, "--slower 1ms --op read --ceiling 1us@50");
+    let code = out.status.code();
+    let watched = json(&dir.path().join("out/watched.json"));
+    let expected = if op(&watched, "read")["whole"] == true { Some(7) } else { Some(8) };
+    assert_eq!(code, expected, "{}", text(&out.stderr));
+    let sh = Command::new(binary())
+        .args(["watch", "--output", "three", "--", "sh", "-c", "exit 3"])
+        .current_dir(dir.path())
+        .output()
+        .expect("it starts");
+    let (_, err) = ended(&sh, 3);
+    assert!(err.contains("no I/O was seen"), "{err}");
+    assert_eq!(manifest(dir.path(), "three")["origin"]["program"], "sh -c exit 3");
+}
+
+#[test]
+fn who_cannot_be_watched_is_refused_in_clear_words() {
+    let dir = open_place();
+    for (words, code, said) in [
+        ("watch", 2, "nobody to watch"),
+        ("watch --pid 4194304", 4, "no such process"),
+        ("watch --pid 1 --top 50%", 2, "at most 10%"),
+        ("watch --pid 1 --slower soon", 2, "is not a time"),
+        ("watch --pid 1 --op futex --ceiling 1ms@99", 2, "no such operation"),
+        ("watch --cgroup /no/such/group", 4, "no such control group"),
+    ] {
+        let (_, err) = common::run_line(dir.path(), words, code);
+        assert!(err.contains(said), "{words}: {err}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0, "nothing is left");
+}

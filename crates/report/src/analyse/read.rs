@@ -95,9 +95,8 @@ pub(super) fn analyse_one(
     } else {
         let from_log = histograms::read(dir, &manifest, span.0, &intervals);
         let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
-        let watched = manifest.origin.is_watched();
-        outliers_only = adopt(&mut groups, captured.groups, watched);
-        troubles.extend(outliers_only.then(|| only_outliers(watched)));
+        outliers_only = adopt(&mut groups, captured.groups, manifest.origin.is_watched());
+        troubles.extend(outliers_only.then(|| only_outliers(manifest.origin.is_watched())));
         (groups, Vec::new(), Origin::HISTOGRAM)
     };
     let last = groups.iter().map(|g| g.tally.last_ns).max().unwrap_or(span.1);

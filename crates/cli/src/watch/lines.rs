@@ -89,7 +89,7 @@ impl WatchLines {
             who,
             call.map_or(slow.op.name(), |call| call.facts.call()).to_owned(),
             file.map_or("-".to_owned(), in_line),
-            size.map_or("-".to_owned(), |size| bytes(size)),
+            size.map_or("-".to_owned(), bytes),
             duration_ns(latency(one)),
             layer,
             one.culprit().map(named).unwrap_or_default(),

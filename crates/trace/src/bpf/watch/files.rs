@@ -106,10 +106,13 @@ impl SeenFiles {
             )));
         }
         let home = self.sys.path(&format!("proc/{}", facts.who.pid));
+        let mounts = std::fs::read_to_string(home.join("mountinfo")).unwrap_or_default();
         let is = |fd: &str| {
             let info = std::fs::read_to_string(home.join("fdinfo").join(fd)).unwrap_or_default();
-            let mut inodes = info.lines().filter_map(|line| line.strip_prefix("ino:"));
-            inodes.any(|inode| inode.trim().parse() == Ok(facts.inode))
+            let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+            value("ino:").is_some_and(|inode| inode.trim().parse() == Ok(facts.inode))
+                && value("mnt_id:")
+                    .is_some_and(|id| device_of(&mounts, id.trim()) == device(facts.dev))
         };
         let link = |fd: &str| std::fs::read_link(home.join("fd").join(fd)).ok();
         let own = facts.descriptor.to_string();
@@ -118,16 +121,25 @@ impl SeenFiles {
         }
         let all = std::fs::read_dir(home.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
         let open = all.filter_map(|entry| entry.file_name().into_string().ok()).find(|fd| is(fd));
-        open.and_then(|fd| link(&fd)).or_else(|| mapped(&home.join("maps"), facts.inode))
+        open.and_then(|fd| link(&fd)).or_else(|| mapped(&home.join("maps"), facts.dev, facts.inode))
     }
 }
 
-/// The path of a mapped file: a line ends with inode and path.
-fn mapped(maps: &std::path::Path, inode: u64) -> Option<PathBuf> {
+/// The device of a mount's file system, of lines that begin with its number, its parent's, and the device.
+fn device_of(mounts: &str, id: &str) -> Option<String> {
+    let mut all = mounts.lines().map(|line| line.split(' '));
+    all.find_map(|mut fields| (fields.next()? == id).then(|| fields.nth(1))?.map(str::to_owned))
+}
+
+/// The path of a mapped file: a line ends with device, inode and path.
+fn mapped(maps: &std::path::Path, dev: u32, inode: u64) -> Option<PathBuf> {
     let text = std::fs::read_to_string(maps).ok()?;
     text.lines().find_map(|line| {
-        let mut fields = line.splitn(6, char::is_whitespace).skip(4);
-        let own = fields.next()?.parse::<u64>().ok()? == inode;
+        let mut fields = line.splitn(6, char::is_whitespace).skip(3);
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let number = |hex: &str| u32::from_str_radix(hex, 16).ok();
+        let place = number(major)? << 20 | number(minor)?;
+        let own = fields.next()?.parse::<u64>().ok()? == inode && place == dev;
         fields.next().filter(|_| own).map(|path| PathBuf::from(path.trim()))
     })
 }
@@ -136,11 +148,13 @@ fn mapped(maps: &std::path::Path, inode: u64) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use crate::bpf::layout::ThreadSeen;
+    use std::os::fd::AsRawFd;
     use std::os::linux::fs::MetadataExt;
 
     fn facts(inode: u64, descriptor: u64) -> CallFacts {
         let who = ThreadSeen { pid: std::process::id(), ..ThreadSeen::default() };
-        CallFacts { who, number: 0, descriptor, dev: 8, inode, errno: 0, unsure: false, slow: true }
+        let dev = 8 << 20 | 1;
+        CallFacts { who, number: 0, descriptor, dev, inode, errno: 0, unsure: false, slow: true }
     }
 
     #[test]
@@ -149,14 +163,30 @@ mod tests {
         let path = home.path().join("data file");
         let file = std::fs::File::create(&path).expect("a file");
         let inode = file.metadata().expect("known").st_ino();
+        let own = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
+        let own = own.expect("known");
+        let mount = own.lines().find_map(|line| line.strip_prefix("mnt_id:")).expect("a mount");
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let place = device_of(&mounts, mount.trim()).expect("a device");
+        let (major, minor) = place.split_once(':').expect("two numbers");
+        let number = |text: &str| text.parse::<u32>().expect("a number");
+        let dev = number(major) << 20 | number(minor);
+        let facts = |inode, fd| CallFacts { dev, ..facts(inode, fd) };
         let mut files = SeenFiles::default();
+        let elsewhere = CallFacts { dev: dev + 1, ..facts(inode, u64::MAX) };
+        let elsewhere = files.number(&elsewhere).expect("a number");
+        assert_eq!(
+            files.get(elsewhere).and_then(|f| f.path.clone()),
+            None,
+            "the inode of another device"
+        );
         let number = files.number(&facts(inode, u64::MAX)).expect("a number");
         assert_eq!(files.get(number).and_then(|f| f.path.clone()), Some(path.clone()));
         assert_eq!(files.number(&facts(inode, 0)), Some(number), "the same one");
         let other = files.number(&facts(u64::MAX, 0)).expect("a number");
         assert_eq!(
             files.get(other).map(SeenFile::words).as_deref(),
-            Some("inode 18446744073709551615 on 0:8")
+            Some(format!("inode 18446744073709551615 on {place}").as_str())
         );
         let unknown = CallFacts { dev: 0, ..facts(0, 0) };
         assert_eq!(files.number(&unknown), None);
@@ -165,6 +195,8 @@ mod tests {
             format!("7f-8f r--p 00 08:01 {inode}      {}\n", path.display()),
         )
         .expect("written");
-        assert_eq!(mapped(&home.path().join("maps"), inode), Some(path));
+        let maps = home.path().join("maps");
+        assert_eq!(mapped(&maps, 8 << 20 | 1, inode), Some(path));
+        assert_eq!(mapped(&maps, 8 << 20 | 2, inode), None, "the inode of another device");
     }
 }

@@ -30,12 +30,22 @@ struct task_io_accounting {
 	u64 syscw;
 };
 
+typedef struct {
+	s32 counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
 struct task_struct {
 	u32 flags;
 	s32 pid;
 	s32 tgid;
 	char comm[16];
 	u64 start_boottime;
+	u64 utime;
+	struct signal_struct *signal;
 	unsigned long min_flt;
 	unsigned long maj_flt;
 	struct files_struct *files;
@@ -82,10 +92,6 @@ struct bvec_iter {
 	u32 bi_idx;
 	u32 bi_bvec_done;
 };
-
-typedef struct {
-	s32 counter;
-} atomic_t;
 
 struct bio {
 	struct bio *bi_next;

@@ -33,6 +33,9 @@ enum marks {
 	M_SYNC = 4,    /* the file system said that it syncs */
 	M_SAMPLE = 8,  /* told without being slow */
 	M_FAILED = 16, /* `result` is an error */
+	M_KNOWN = 32,  /* `result` is what the kernel gave */
+	M_TIMED = 64,  /* its end was seen, or a return to the CPU in it */
+	M_MERGED = 128, /* it may be several calls of the same words */
 };
 
 /* An operation that is watched, beside its slot. */
@@ -57,6 +60,7 @@ struct call {
 	u64 waited;
 	u64 robbed;
 	struct who who;
+	u64 user; /* CPU time of the thread outside of the kernel */
 };
 struct {
 	__uint(type, MAP_ARRAY);
@@ -87,9 +91,9 @@ struct {
 } free_threads SEC(".maps");
 
 /* Latencies of all operations that ended, by kind: 512 places for each power of two, of ns. The last ones are
- * sums: bytes, ns, operations, those that failed. */
+ * sums: bytes, ns, operations, those that failed, those of unknown result, those of unknown latency. */
 #define PLACES 32768
-enum { P_FAILED = PLACES - 4, P_BYTES, P_NS, P_COUNT };
+enum { P_UNTIMED = PLACES - 6, P_UNKNOWN, P_FAILED, P_BYTES, P_NS, P_COUNT };
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(map_flags, F_MMAPABLE);
@@ -185,13 +189,21 @@ INLINE u32 tally(struct call *c, u64 ns)
 	u32 base = (c->op & 15) * PLACES, which = C_CALLS;
 	u64 *n = map_lookup(&counters, &which), nth;
 
-	add(base + place_of_ns(ns), 1);
 	add(base + P_COUNT, 1);
-	add(base + P_NS, ns);
+	/* What was seen of it is no latency: it ended later, or it is several. */
+	if (!(c->marks & (M_QUEUED | M_TIMED)) || c->marks & M_MERGED) {
+		c->marks |= M_UNSURE;
+		add(base + P_UNTIMED, 1);
+	} else {
+		add(base + place_of_ns(ns), 1);
+		add(base + P_NS, ns);
+	}
 	if (c->marks & M_FAILED)
 		add(base + P_FAILED, 1);
-	else
+	else if (c->marks & M_KNOWN)
 		add(base + P_BYTES, c->size);
+	else
+		add(base + P_UNKNOWN, 1);
 	if (c->op < 2 && !(c->marks & M_QUEUED) && c->nr != NR_FAULT)
 		count(c->op ? C_WRITES : C_READS);
 	if (c->op == 3 && c->marks & (M_SYNC | M_QUEUED))
@@ -317,7 +329,7 @@ INLINE struct call *begin(struct task_struct *task, struct thread *t, u32 worker
 	token |= *at;
 	c->token = token;
 	c->begin = c->last = now;
-	c->ip = c->sp = c->instance = c->at = c->size = c->mapping = c->inode = 0;
+	c->ip = c->sp = c->instance = c->user = c->at = c->size = c->mapping = c->inode = 0;
 	c->args[0] = c->args[1] = c->args[2] = c->args[3] = 0;
 	c->dev = c->nr = c->op = c->marks = 0;
 	c->result = 0;
@@ -372,6 +384,7 @@ struct whereabouts {
 	u64 sp;
 	u64 args[4];
 	u64 instance;
+	u64 user;
 };
 
 enum { NOT_YET = -38, NO_CALL = -1, OP_READ = 1 };
@@ -396,6 +409,7 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 	w->args[2] = regs->dx;
 	w->args[3] = regs->r10;
 	w->instance = task->ioac.syscr + task->ioac.syscw;
+	w->user = task->utime;
 	/* The instruction leaves the way back in a register, and the kernel's entry an answer that no call
 	 * has given yet. */
 	if ((s64)ax == NOT_YET && cx == w->ip && orig < SYSCALLS) {
@@ -413,8 +427,17 @@ INLINE void whereabouts_of(struct whereabouts *w, struct task_struct *task)
 	}
 }
 
+/* Whether the kernel counts the end of such a call. */
+INLINE bool end_counts(struct call *c)
+{
+	return c->op < 2;
+}
+
 INLINE bool still(struct call *c, struct whereabouts *w)
 {
+	/* The thread has been in its program since, as far as the kernel's clock saw. */
+	if (!end_counts(c) && c->user != w->user)
+		return 0;
 	/* Until its thread has gone on, the program has not got the answer. */
 	if (w->leaves)
 		return c->nr == w->nr && c->ip == w->ip && c->sp == w->sp &&
@@ -460,6 +483,7 @@ NOINLINE int open(struct task_struct *task, struct whereabouts *w, u64 now)
 	c->args[2] = w->args[2];
 	c->args[3] = w->args[3];
 	c->instance = w->instance;
+	c->user = w->user;
 	c->mapping = seen.mapping;
 	c->inode = seen.inode;
 	c->dev = seen.dev;
@@ -487,8 +511,12 @@ INLINE bool goes_on(struct thread *t, u32 index, struct whereabouts *w)
 
 	if (!c)
 		return 0;
-	if (still(c, w))
+	if (still(c, w)) {
+		/* Off the CPU once more: in the same call, or in the next one of the same words. */
+		if (!end_counts(c) && c->marks & M_TIMED && !(c->marks & M_SYNC))
+			c->marks |= M_MERGED;
 		return 1;
+	}
 	finish(t->pad - 1, index, c->last);
 	return 0;
 }
@@ -545,8 +573,10 @@ INLINE void call_enters(struct thread *t, u64 now)
 {
 	struct call *c = open_call(t);
 
-	if (c)
+	if (c) {
 		c->last = now;
+		c->marks |= M_TIMED;
+	}
 }
 
 /* io_uring requests that are operations, by their fixed numbers: the kind, from 1 on. */
@@ -614,6 +644,7 @@ NOINLINE int request_ends(u64 request, u64 file, s64 result, u64 now)
 		return 0;
 	}
 	c->result = result;
+	c->marks |= M_KNOWN;
 	if (result < 0)
 		c->marks |= M_FAILED;
 	else if (c->op < 2)

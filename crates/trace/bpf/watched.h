@@ -22,14 +22,15 @@ int watch_exit(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 	u32 pid = task->pid, tgid = task->tgid, index;
-	bool last = ctx[1];
-	struct thread *t;
+	/* Not the trace point's own word: kernels before 6.16 give none. */
+	bool last = !task->signal->live.counter;
+	struct thread *t = thread_of(pid, &index);
 
-	if (!is_ours(tgid))
+	/* Of threads that end together, the last one may have been here before. */
+	if (!is_ours(tgid) && !t)
 		return 0;
 	count_many(C_ENDED_READS, task->ioac.syscr);
 	count_many(C_ENDED_WRITES, task->ioac.syscw);
-	t = thread_of(pid, &index);
 	if (t) {
 		if (t->pad)
 			finish(t->pad - 1, index, ktime_ns());
@@ -70,6 +71,18 @@ int watch_direct(u64 *ctx)
 	return 0;
 }
 
+/* What a part of a call's direct I/O brought, or its error. */
+INLINE void direct_brought(struct call *c, s64 result)
+{
+	if (result < 0) {
+		c->result = result;
+		c->marks |= M_FAILED;
+	} else {
+		c->size = (c->marks & M_KNOWN ? c->size : 0) + result;
+	}
+	c->marks |= M_KNOWN;
+}
+
 /* It ends. */
 SEC("tp_btf/iomap_dio_complete")
 int watch_direct_end(u64 *ctx)
@@ -90,8 +103,12 @@ int watch_direct_end(u64 *ctx)
 		return 0;
 	t = thread_of((u32)current_pid_tgid(), &index);
 	c = t ? open_call(t) : 0;
-	if (c)
-		c->last = ktime_ns();
+	if (!c)
+		return 0;
+	c->last = ktime_ns();
+	if (c->op < 2 && c->nr != NR_FAULT)
+		direct_brought(c, (s64)ctx[2] ? (s64)ctx[2] : (s64)(s32)ctx[1]);
+	c->marks |= M_TIMED;
 	return 0;
 }
 
@@ -151,6 +168,10 @@ int watch_sync_end(u64 *ctx)
 	if (c) {
 		c->last = ktime_ns();
 		c->result = (s32)ctx[1];
+		c->marks |= M_TIMED;
+		/* Of a write that syncs, this is the end of the sync. */
+		if (c->op == 3)
+			c->marks |= M_KNOWN;
 		if (c->result < 0)
 			c->marks |= M_FAILED;
 	}

@@ -13,7 +13,7 @@ use crate::bpf::traced_io::{TracedIo, read_slot, settled};
 /// Number of the event, see `K_CALL` of the programs.
 const KIND: u32 = 11;
 /// Bytes before the slot, of all without earlier rounds, and with them.
-const HEAD: usize = 248;
+const HEAD: usize = 256;
 const PLAIN: usize = HEAD + OperationSlot::BYTES;
 const WITH_ROUNDS: usize = PLAIN + size_of::<EarlierRounds>();
 
@@ -127,15 +127,20 @@ fn fill(rounds: &EarlierRounds, bytes: &[u8]) {
 /// Kinds of operation that are counted, and places of each.
 pub const KINDS: usize = 16;
 pub const PLACES: usize = 32_768;
-const SUMS: usize = 4;
+const SUMS: usize = 6;
 
 /// How many operations of one kind ended, by latency.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallTally {
     pub count: u64,
     pub failed: u64,
+    /// Of those whose result is known.
     pub bytes: u64,
     pub sum_ns: u64,
+    /// Those of which it was not seen what they returned.
+    pub unknown: u64,
+    /// Those whose latency is not known; they have no place.
+    pub untimed: u64,
     /// Place and how many, those with any.
     pub places: Vec<(u16, u64)>,
 }
@@ -149,6 +154,8 @@ impl CallTally {
             bytes: get(PLACES - 3),
             sum_ns: get(PLACES - 2),
             count: get(PLACES - 1),
+            unknown: get(PLACES - 5),
+            untimed: get(PLACES - 6),
             places: places.collect(),
         }
     }
@@ -165,6 +172,8 @@ impl CallTally {
             failed: self.failed.saturating_sub(before.failed),
             bytes: self.bytes.saturating_sub(before.bytes),
             sum_ns: self.sum_ns.saturating_sub(before.sum_ns),
+            unknown: self.unknown.saturating_sub(before.unknown),
+            untimed: self.untimed.saturating_sub(before.untimed),
             places: places.filter(|p| p.1 > 0).collect(),
         }
     }
@@ -175,6 +184,8 @@ impl CallTally {
         self.failed += other.failed;
         self.bytes += other.bytes;
         self.sum_ns += other.sum_ns;
+        self.unknown += other.unknown;
+        self.untimed += other.untimed;
         for (place, n) in &other.places {
             match self.places.binary_search_by_key(place, |p| p.0) {
                 Ok(at) => self.places[at].1 += n,

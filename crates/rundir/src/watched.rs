@@ -47,7 +47,14 @@ pub struct WatchedOp {
     pub slow: u64,
     /// Calls that the kernel counted in the same time; null where it counts none of the kind.
     pub kernel: Option<u64>,
-    /// Every one was seen, so that there are percentiles: at most one in two hundred was not, which did not block.
+    /// Of those seen, the ones of which it is not known whether they failed and how much they moved.
+    #[serde(default)]
+    pub unknown: u64,
+    /// Of those seen, the ones whose latency is not known: their end was not seen, or they may be several.
+    #[serde(default)]
+    pub untimed: u64,
+    /// Every one was seen, so that there are percentiles: at most one in two hundred was not, or not
+    /// with its latency and result.
     pub whole: bool,
 }
 

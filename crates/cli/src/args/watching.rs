@@ -11,7 +11,7 @@ use super::FURTHER;
 #[command(after_help = "Examples:
   taillight watch --pid 4711 --for 60s --slower 10ms
   taillight watch --slower 5ms -- fio --name=a --rw=randread --size=1g
-  taillight watch --unit postgresql --op fdatasync --ceiling 10ms@99 --for 10min
+  taillight watch --unit postgresql --op fsync --ceiling 10ms@99 --for 10min
 
 Ends with the program, after --for, or with Ctrl-C; what was seen is kept. The program is not stopped and not \
 changed.
@@ -39,7 +39,8 @@ pub struct WatchArgs {
     /// Explain the slowest part of the operations, like 0.1%: the latency follows what was seen so far.
     #[arg(long, value_name = "SHARE")]
     pub top: Option<String>,
-    /// The operation that --ceiling is of: read, write, fsync, or a system call like fdatasync.
+    /// What --ceiling is of: read, write or fsync, each with all calls of its kind (fdatasync is with fsync)
+    /// [default: each of them that was seen].
     #[arg(long, value_name = "NAME", requires = "ceiling")]
     pub op: Option<String>,
     /// A latency that must hold, like 10ms@99: exit code 7 where it does not.

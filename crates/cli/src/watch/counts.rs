@@ -97,10 +97,20 @@ impl Counts {
                 seen: tally.count,
                 slow: tally.at_least(slower_ns),
                 kernel,
-                whole: missed <= tally.count / WHOLE,
+                // Of syncs on which no file system says a word, one may be many.
+                whole: missed + tally.unknown + tally.untimed <= tally.count / WHOLE
+                    && (kernel.is_some() || tally.untimed == 0),
+                unknown: tally.unknown,
+                untimed: tally.untimed,
             }
         };
         self.before.iter().map(of).collect()
+    }
+
+    /// The same where some found no room: nothing is whole, not even what looks like it.
+    pub fn ops_of_a_part(&self, kernel: [u64; 2], slower_ns: u64) -> Vec<WatchedOp> {
+        let ops = self.ops([0; 4], kernel, slower_ns).into_iter();
+        ops.map(|op| WatchedOp { whole: false, ..op }).collect()
     }
 
     /// The intervals of those kinds that are whole, where `workloads` says which workload is of which.
@@ -180,6 +190,17 @@ mod tests {
         assert_eq!(whole(&ring, [0; 4], 60), [false]);
         assert_eq!(whole(&ring, [26, 0, 0, 0], 60), [true]);
         assert_eq!(whole(&counts(&[(OpKind::Stat, 3)]), [0; 4], 10), [false], "never");
+        assert!(all.ops_of_a_part([1010, 60], 1).iter().all(|op| !op.whole), "no room");
+        // Results and latencies that are not known.
+        let with = |op, change: fn(&mut CallTally)| {
+            let mut counts = counts(&[(op, 1000)]);
+            counts.before.values_mut().for_each(change);
+            whole(&counts, [1000, 0, 1000, 0], 1010)
+        };
+        assert_eq!(with(OpKind::Read, |t| t.untimed = 5), [true]);
+        assert_eq!(with(OpKind::Read, |t| t.untimed = 6), [false]);
+        assert_eq!(with(OpKind::Read, |t| t.unknown = 6), [false]);
+        assert_eq!(with(OpKind::Fsync, |t| t.untimed = 1), [false], "it may be many");
     }
 
     #[test]

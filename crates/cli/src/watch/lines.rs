@@ -109,13 +109,15 @@ impl WatchLines {
     pub fn second(&self, at_ns: i64, length_ns: i64, second: &Second) {
         let per_s = |n: u64| (n as f64 * 1e9 / length_ns.max(1) as f64).round() as u64;
         let of = |(op, tally): &(OpKind, taillight_trace::watch::CallTally)| {
-            let most = tally.places.last().map_or(0, |(place, _)| lower_edge(place + 1));
+            let up_to =
+                |(place, _): &(u16, u64)| format!("up to {}", duration_ns(lower_edge(place + 1)));
+            let most = tally.places.last().map_or("of unknown latency".to_owned(), up_to);
             let slow = match self.slower_ns.map_or(0, |ns| tally.at_least(ns)) {
                 0 => String::new(),
                 n => format!(", {} slow", count(n)),
             };
             let rate = count(per_s(tally.count));
-            format!("{} {rate}/s up to {}{slow}", op.name(), duration_ns(most))
+            format!("{} {rate}/s {most}{slow}", op.name())
         };
         let all: Vec<String> = second.iter().map(of).collect();
         let all = if all.is_empty() { "nothing".to_owned() } else { all.join("; ") };

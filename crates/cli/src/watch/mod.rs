@@ -7,9 +7,10 @@ mod plan;
 mod subject;
 mod sys;
 
+use std::collections::BTreeMap;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -25,21 +26,25 @@ use taillight_rundir::watched::{WatchedFile, WatchedOp, write_counts};
 use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, sums};
 use taillight_suite::runner::DEFAULT_PARENT;
 use taillight_trace::Environment;
-use taillight_trace::watch::{WatchResult, WatchedRequest, Watching, op_of};
+use taillight_trace::watch::{JUDGED, WatchResult, WatchedRequest, Watching, kind_of_call};
 
 use crate::args::WatchArgs;
 use crate::run::{Signals, ceiling_parts, directory};
-use crate::{outcome, output, report};
+use crate::{outcome, output, problem, report};
 use counts::{Counts, io_of};
 use lines::WatchLines;
-use subject::{Started, Subject};
+use subject::{Started, Subject, started_at};
 
 /// Operations that take as long are explained, ns.
 const SLOWER_NS: u64 = 10_000_000;
+/// The same until the slowest part is known, ns.
+const TOP_FROM_NS: u64 = 100_000;
 /// Memory and disk for them, bytes.
 const KEEP: u64 = 1 << 30;
 /// How often somebody looks whether it is over.
 const PAUSE: Duration = Duration::from_millis(50);
+/// A unit or control group may be empty for so long: one that restarts.
+const EMPTY: Duration = Duration::from_secs(10);
 /// From one line of figures to the next.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -49,6 +54,33 @@ pub struct AskedCeiling {
     time: String,
     at: String,
     op: Option<OpKind>,
+}
+
+impl AskedCeiling {
+    /// Kinds of operation that it is of: the one named; else reads, writes and syncs, each of them that was seen.
+    fn kinds(&self, seen: &[OpKind]) -> Vec<OpKind> {
+        let judged = JUDGED.into_iter().filter(|op| seen.contains(op));
+        self.op.map_or_else(|| judged.collect(), |op| vec![op])
+    }
+}
+
+/// The kind of operation of `--op`.
+fn judged(word: &String) -> Result<OpKind> {
+    JUDGED.into_iter().find(|op| op.name() == word).ok_or_else(|| match kind_of_call(word) {
+        Some(kind) if JUDGED.contains(&kind) => {
+            Error::usage("calls of a kind are counted together, not one by one")
+                .with("--op", word)
+                .hint(format!("--op {} is of all of its kind", kind.name()))
+        }
+        Some(_) => {
+            Error::usage("of such calls only those that block are seen: no ceiling can be decided")
+                .with("--op", word)
+                .hint("read, write or fsync")
+        }
+        None => Error::usage("there is no such operation")
+            .with("--op", word)
+            .hint("read, write or fsync"),
+    })
 }
 
 /// The flags, read.
@@ -67,17 +99,11 @@ impl Asked {
         let slower = value::<Span>("--slower", args.slower.as_deref())?;
         let length = value::<Span>("--for", args.length.as_deref())?;
         let keep = value::<ByteSize>("--keep", args.keep.as_deref())?;
-        let op = |word: &String| {
-            op_of(word).ok_or_else(|| {
-                Error::usage("there is no such operation")
-                    .with("--op", word)
-                    .hint("read, write, fsync, or a system call like pread64 or fdatasync")
-            })
-        };
-        let op = args.op.as_ref().map(op).transpose()?;
+        let op = args.op.as_ref().map(judged).transpose()?;
         let ceiling = args.ceiling.as_deref().map(ceiling_parts).transpose()?;
+        let unsaid = if args.top.is_some() { TOP_FROM_NS } else { SLOWER_NS };
         Ok(Asked {
-            slower_ns: slower.map_or(SLOWER_NS, |s| s.0.max(1)),
+            slower_ns: slower.map_or(unsaid, |s| s.0.max(1)),
             top: args.top.as_deref().map(share).transpose()?,
             length: length.map(|l| Duration::from_nanos(l.0)),
             ceiling: ceiling.map(|(time, at)| AskedCeiling {
@@ -143,6 +169,8 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
         exit_code: None,
         pids: Vec::new(),
         began_ns: 0,
+        added: BTreeMap::new(),
+        slower_ns: asked.slower_ns,
     };
     if let Err(e) = watch.begin() {
         drop(watch);
@@ -155,24 +183,52 @@ pub fn main(args: &WatchArgs) -> Result<u8> {
     let clock = manifest.clock.clone();
     let slower_ns = asked.top.is_none().then_some(asked.slower_ns);
     let mut lines = WatchLines::new(watch.watching.known(), clock, aside, slower_ns);
-    watch.go_on(&asked, &signals, &told, &mut lines);
-    let exit_code = watch.exit_code;
-    let kept = watch.end(dir, manifest, &asked, &told, &mut lines)?;
-    let report = report::of_run(&kept, None, true)?;
-    let text = format!("\n{}", report.text.trim_end());
-    if aside {
-        output::note(&text)
-    } else {
-        output::result(&text)
-    }
-    let summary = report.summaries.first();
-    let exit = signals.exit().or_else(|| summary.map(outcome::exit_code)).unwrap_or(Exit::Ok);
+    let why = watch.go_on(&asked, &signals, &told, &mut lines);
+    output::note(&format!("watching ended: {why}"));
+    let (started, exit_code) = (watch.started.take(), watch.exit_code);
+    let reported =
+        watch.end(dir, manifest, &asked, &told, &mut lines).and_then(|kept| shown(&kept, aside));
+    let exit_code = exit_code.or_else(|| waited(started?, &signals));
+    let exit = match reported {
+        Ok(exit) => signals.exit().unwrap_or(exit),
+        Err(e) if exit_code.is_some_and(|code| code != 0) => problem::show(&e),
+        Err(e) => return Err(e),
+    };
     Ok(match exit_code {
         Some(code) if code != 0 => code,
         // What failed is the program's own to judge.
         _ if exit == Exit::IoErrors => 0,
         _ => exit.code(),
     })
+}
+
+/// The exit code of a program that goes on after nobody watches it; none where a signal ends the wait.
+fn waited(mut started: Started, signals: &Signals) -> Option<u8> {
+    let told = started.ended();
+    if told.is_none() && !signals.stop().stopped() {
+        output::note("the program goes on: waiting for its exit code (Ctrl-C ends the wait)");
+    }
+    // A signal from the terminal comes to both.
+    let mut left = if signals.stop().stopped() { 20 } else { u32::MAX };
+    let mut code = told;
+    while code.is_none() && left > 0 {
+        std::thread::sleep(PAUSE);
+        left = if signals.stop().stopped() { left.min(20) - 1 } else { left };
+        code = started.ended();
+    }
+    code
+}
+
+/// Shows the report of a run directory; the exit that it asks for.
+fn shown(kept: &Path, aside: bool) -> Result<Exit> {
+    let report = report::of_run(kept, None, true)?;
+    let text = format!("\n{}", report.text.trim_end());
+    if aside {
+        output::note(&text)
+    } else {
+        output::result(&text)
+    }
+    Ok(report.summaries.first().map_or(Exit::Ok, outcome::exit_code))
 }
 
 /// Nothing was watched: no run directory stays.
@@ -199,6 +255,10 @@ struct ActiveWatch {
     pids: Vec<u32>,
     /// When that was.
     began_ns: i64,
+    /// Processes that were added by number, and when each was started.
+    added: BTreeMap<u32, u64>,
+    /// The largest latency from which on operations were kept, ns: all of those were.
+    slower_ns: u64,
 }
 
 impl ActiveWatch {
@@ -206,6 +266,8 @@ impl ActiveWatch {
     fn begin(&mut self) -> Result<()> {
         self.began_ns = MonoClock.now().0;
         self.counts = Counts::begin(self.began_ns);
+        // Twice: those that the first ones started in between.
+        self.take_up()?;
         self.take_up()?;
         self.pids = self.watching.pids();
         if let Subject::Command(words) = &self.subject {
@@ -217,19 +279,43 @@ impl ActiveWatch {
             })?);
         } else if self.pids.is_empty() {
             return Err(Error::unavailable("there is no process to watch")
-                .hint("the control group is empty: start the program first"));
+                .hint("it has ended, or the control group is empty: start the program first"));
         }
         Ok(())
     }
 
-    /// Watches processes that have come, too: those that others moved into the control group.
+    /// Watches processes that are there and are not watched yet.
     fn take_up(&mut self) -> Result<()> {
         let known = self.watching.pids();
         for pid in self.subject.pids().into_iter().filter(|pid| !known.contains(pid)) {
+            let Some(start) = started_at(pid) else { continue };
             self.counts.count(pid);
             self.watching.add(pid)?;
+            self.added.insert(pid, start);
         }
+        self.drop_ended();
         Ok(())
+    }
+
+    /// Those that ended before they were added are not seen to end: they are not watched, and whoever gets the
+    /// number later is not.
+    fn drop_ended(&mut self) {
+        let ended = |(pid, start): (&u32, &u64)| (started_at(*pid) != Some(*start)).then_some(*pid);
+        let gone: Vec<u32> = self.added.iter().filter_map(ended).collect();
+        for pid in gone {
+            self.added.remove(&pid);
+            self.watching.remove(pid);
+        }
+    }
+
+    /// Once a second: those that others moved into the control group. Those beyond what can be watched are told at
+    /// the start.
+    fn follow_up(&mut self) {
+        if matches!(self.subject, Subject::Group(_)) {
+            let _ = self.take_up();
+        } else {
+            self.drop_ended();
+        }
     }
 
     fn announce(&self, path: &std::path::Path) {
@@ -243,29 +329,51 @@ impl ActiveWatch {
         ));
     }
 
-    /// Until the end: of the program, of the time, or by a signal.
+    /// Why it is over, if it is; `empty` is since when a control group has nobody.
+    fn over(&self, empty: &mut Option<Instant>) -> Option<&'static str> {
+        // The exit code of a program that was started is still to come.
+        if self.started.is_some() || !self.watching.pids().is_empty() {
+            *empty = None;
+            return None;
+        }
+        if !matches!(self.subject, Subject::Group(_)) {
+            return Some("the program has ended");
+        }
+        let since = *empty.get_or_insert_with(|| {
+            output::note("nobody is left in the control group: waiting 10 s for a restart");
+            Instant::now()
+        });
+        (since.elapsed() >= EMPTY).then_some("nobody came back to the control group")
+    }
+
+    /// Until the end: of the program, of the time, or by a signal. Why it was.
     fn go_on(
         &mut self,
         asked: &Asked,
         signals: &Signals,
         told: &Receiver<Told>,
         lines: &mut WatchLines,
-    ) {
-        let began = Instant::now();
+    ) -> &'static str {
+        let (began, mut empty) = (Instant::now(), None);
         let (mut last, mut at_ns) = (Instant::now(), MonoClock.now().0);
         loop {
             match told.recv_timeout(PAUSE) {
                 Ok((rows, more)) => lines.seen(rows, more),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return "the collector ended",
             }
             if let Some(code) = self.started.as_mut().and_then(Started::ended) {
                 self.exit_code = Some(code);
                 self.started = None;
             }
-            let over = asked.length.is_some_and(|length| began.elapsed() >= length);
-            if over || signals.stop().stopped() || self.watching.pids().is_empty() {
-                return;
+            if signals.stop().stopped() {
+                return "by a signal";
+            }
+            if asked.length.is_some_and(|length| began.elapsed() >= length) {
+                return "the time of --for is over";
+            }
+            if let Some(why) = self.over(&mut empty) {
+                return why;
             }
             if last.elapsed() >= SECOND {
                 last = Instant::now();
@@ -273,8 +381,7 @@ impl ActiveWatch {
                 let second = self.counts.close(now, &self.watching);
                 lines.second(now, now - at_ns, &second);
                 at_ns = now;
-                // Those beyond what can be watched are told at the start.
-                let _ = self.take_up();
+                self.follow_up();
                 if let Some(top) = asked.top {
                     self.follow(top);
                 }
@@ -283,8 +390,11 @@ impl ActiveWatch {
     }
 
     /// The latency that so many lie above is slow from now on.
-    fn follow(&self, top: f64) {
-        self.slowest(top).iter().for_each(|ns| self.watching.keep_from(*ns));
+    fn follow(&mut self, top: f64) {
+        if let Some(ns) = self.slowest(top) {
+            self.watching.keep_from(ns);
+            self.slower_ns = self.slower_ns.max(ns);
+        }
     }
 
     /// The latency that so many of a kind lie above so far, ns: the least of all kinds.
@@ -303,18 +413,24 @@ impl ActiveWatch {
     ) -> Result<PathBuf> {
         let now = MonoClock.now().0;
         self.counts.close(now, &self.watching);
-        let slower_ns = asked.top.and_then(|top| self.slowest(top)).unwrap_or(asked.slower_ns);
-        let asked = &Asked { slower_ns, ..asked.clone() };
+        let asked = &Asked { slower_ns: self.slower_ns, ..asked.clone() };
         let live: Vec<[u64; 2]> = self.watching.pids().into_iter().map(io_of).collect();
         let ended = self.watching.of_ended();
         let kernel = live.iter().fold(ended, |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
-        let ops = self.counts.ops(self.watching.counted(), kernel, asked.slower_ns);
+        let ops = match self.watching.no_room() {
+            0 => self.counts.ops(self.watching.counted(), kernel, asked.slower_ns),
+            _ => self.counts.ops_of_a_part(kernel, asked.slower_ns),
+        };
         let mut kinds: Vec<OpKind> = ops.iter().map(|op| op.op).collect();
-        if kinds.is_empty() {
+        // What nothing is known of decides no ceiling.
+        let asked_of = asked.ceiling.as_ref().and_then(|ceiling| ceiling.op);
+        kinds.extend(asked_of.filter(|op| !kinds.contains(op)));
+        if !kinds.iter().any(|op| JUDGED.contains(op)) {
             kinds.push(OpKind::Read);
         }
         let ns = (now - self.began_ns).max(1) as u64;
         let ActiveWatch { watching, counts, exit_code, pids, .. } = self;
+        let missing = !watching.missing().is_empty();
         let result = watching.finish(&dir, &kinds)?;
         // What was told last, and once more for the verdicts on it.
         told.try_iter().for_each(|(rows, more)| lines.seen(rows, more));
@@ -323,7 +439,7 @@ impl ActiveWatch {
         if ops.iter().any(|op| op.whole) {
             write_counts(&dir, &manifest.clock, &counts.whole(&ops, &kinds))?;
         }
-        said(&ops, &result);
+        said(&ops, &result, asked.slower_ns, missing);
         let seen = ops.iter().map(|op| op.seen).sum();
         manifest.phases.iter_mut().for_each(|p| (p.end_ns, p.ios) = (Some(now), seen));
         manifest.status = RunStatus::Complete;
@@ -353,14 +469,29 @@ impl ActiveWatch {
 }
 
 /// What was seen and what it cost, after the lines.
-fn said(ops: &[WatchedOp], result: &WatchResult) {
-    let slower = format::duration_ns(result.info.threshold_ns.unwrap_or_default());
+fn said(ops: &[WatchedOp], result: &WatchResult, slower_ns: u64, missing: bool) {
+    let slower = format::duration_ns(slower_ns);
+    let slow: u64 = ops.iter().map(|op| op.slow).sum();
+    let untimed: u64 = ops.iter().map(|op| op.untimed).sum();
+    let lost = result.info.ios_lost + result.info.events_lost + result.no_room;
     if ops.is_empty() {
         output::note("no I/O was seen: the program blocked in no call that reads, writes or syncs");
-    } else if result.slow == 0 {
+    } else if slow == 0 && result.slow == 0 {
+        // Nobody is acquitted by what was not seen.
+        output::note(&match lost == 0 && untimed == 0 && !missing {
+            true => format!(
+                "none of the operations seen took {slower} or longer: a longer wait of the program was none of \
+                 those seen"
+            ),
+            false => format!(
+                "none of the operations seen whole took {slower} or longer; others were not seen to their end or \
+                 were lost: whether the storage was slow is not known"
+            ),
+        });
+    } else if slow > result.slow {
         output::note(&format!(
-            "no operation on a file or disk took {slower} or longer: a longer wait of the program was its own, \
-             not the storage's"
+            "of {slow} operations of {slower} or longer {} were kept",
+            result.slow
         ));
     }
     for op in ops.iter().filter(|op| !op.whole) {
@@ -369,6 +500,20 @@ fn said(ops: &[WatchedOp], result: &WatchResult) {
             "{}: {} seen{kernel}, those that blocked; no percentiles of a part",
             op.op.name(),
             op.seen
+        ));
+    }
+    for op in ops.iter().filter(|op| op.untimed > 0) {
+        output::note(&format!(
+            "{}: of {} the latency is not known (their end, or whether each was one call, was not seen)",
+            op.op.name(),
+            op.untimed
+        ));
+    }
+    for op in ops.iter().filter(|op| op.unknown > 0) {
+        output::note(&format!(
+            "{}: of {} it is not known whether they failed and what they moved",
+            op.op.name(),
+            op.unknown
         ));
     }
     let share = result

@@ -27,11 +27,9 @@ pub fn plan(name: &str, asked: &Asked, ops: &[OpKind], ns: u64) -> Result<Plan> 
     };
     let mut qos = json!({ "nines": 5 });
     if let Some(ceiling) = &asked.ceiling {
-        let mut one = json!({ "ceiling": ceiling.time, "at": ceiling.at });
-        if let Some(op) = ceiling.op.filter(|op| ops.contains(op)) {
-            one["workload"] = json!(op.name());
-        }
-        qos["ceilings"] = json!([one]);
+        // Always of a kind: one that was not seen, or not whole, decides nothing, and no other one stands for it.
+        let of = |op: &OpKind| json!({ "ceiling": ceiling.time, "at": ceiling.at, "workload": op.name() });
+        qos["ceilings"] = ceiling.kinds(ops).iter().map(of).collect();
     }
     let plan = json!({
         "run": {

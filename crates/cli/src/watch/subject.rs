@@ -42,16 +42,20 @@ impl Subject {
                 .hint("--pid N, --unit NAME, --cgroup PATH, or -- COMMAND ARGS"));
         }
         args.pid.iter().try_for_each(|pid| check(*pid))?;
-        let mut pids: Vec<u32> = args.pid.iter().flat_map(|pid| with_children(*pid)).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        Ok(Subject::Pids(pids))
+        Ok(Subject::Pids(args.pid.clone()))
     }
 
     /// Processes that are there now.
     pub fn pids(&self) -> Vec<u32> {
         match self {
-            Subject::Pids(pids) => pids.clone(),
+            Subject::Pids(pids) => {
+                let mut all: Vec<u32> = pids.iter().flat_map(|pid| with_children(*pid)).collect();
+                all.sort_unstable();
+                all.dedup();
+                // `--pid $$`: whoever watches is a child of the shell.
+                all.retain(|pid| *pid != std::process::id());
+                all
+            }
             Subject::Group(dir) => processes(dir),
             Subject::Command(_) => Vec::new(),
         }
@@ -129,6 +133,17 @@ fn check(pid: u32) -> Result<()> {
         .hint("watch the program whose I/O it does; its part is in the verdicts"));
     }
     Ok(())
+}
+
+/// When a process was started, in ticks since boot; none of one that is not there or has ended.
+pub fn started_at(pid: u32) -> Option<u64> {
+    const EXITING: u64 = 0x4;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let field = |i: usize| after.get(i)?.parse::<u64>().ok();
+    // The first thread may have ended before the others.
+    let ended = field(6)? & EXITING != 0 && field(17)? <= 1;
+    field(19).filter(|_| !ended)
 }
 
 /// A process and those that descend from it.
@@ -267,5 +282,26 @@ mod tests {
         assert!(refused(u32::MAX).contains("no such process"));
         assert!(refused(std::process::id()).contains("itself"));
         assert!(refused(2).contains("kernel") || !comm(2).contains("kthreadd"));
+    }
+
+    #[test]
+    fn who_has_ended_was_never_started_and_who_watches_is_not_watched() {
+        let own = std::process::id();
+        assert!(started_at(own).is_some_and(|at| Some(at) == started_at(own)));
+        assert_eq!(started_at(u32::MAX), None);
+        let mut child = Command::new("true").spawn().expect("started");
+        // Dead, and not waited for.
+        let state =
+            || std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+        let dead = (0..2000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            state().contains(") Z ")
+        });
+        assert!(dead, "{}", state());
+        assert_eq!(started_at(child.id()), None);
+        child.wait().expect("waited for");
+        let parent = std::os::unix::process::parent_id();
+        let all = Subject::Pids(vec![parent]).pids();
+        assert!(all.contains(&parent) && !all.contains(&own), "{all:?}");
     }
 }

@@ -77,11 +77,12 @@ pub fn name(number: u32) -> &'static str {
     }
 }
 
-/// The operations that a word names on the command line: a call or a kind.
-pub fn op_of(word: &str) -> Option<OpKind> {
-    let call = CALLS.iter().find(|c| c.1 == word).map(|c| c.2);
-    let kinds = [OpKind::Read, OpKind::Write, OpKind::Fsync];
-    call.or_else(|| kinds.into_iter().find(|op| op.name() == word))
+/// Kinds of operation that can be counted whole, and be judged by a ceiling.
+pub const JUDGED: [OpKind; 3] = [OpKind::Read, OpKind::Write, OpKind::Fsync];
+
+/// The kind of operation of a system call by its name; calls of a kind are counted together.
+pub fn kind_of_call(word: &str) -> Option<OpKind> {
+    CALLS.iter().find(|c| c.1 == word).map(|c| c.2)
 }
 
 #[cfg(test)]
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(name(75), "fdatasync");
         assert_eq!(name(RING + 22), "io_uring read");
         assert_eq!(name(202), "system call", "futex");
-        assert_eq!(op_of("fdatasync"), Some(OpKind::Fsync));
-        assert_eq!(op_of("futex"), None);
+        assert_eq!(kind_of_call("fdatasync"), Some(OpKind::Fsync));
+        assert_eq!(kind_of_call("futex"), None);
     }
 }

@@ -86,6 +86,13 @@ impl WatchMaps {
         })
     }
 
+    /// Watches a process no more.
+    pub fn remove(&self, pid: u32) {
+        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        // It has ended, and the programs were first.
+        let _ = subjects.remove(&pid);
+    }
+
     /// Processes that are watched.
     pub fn pids(&self) -> Vec<u32> {
         let subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,7 +21,7 @@ use taillight_machine::Sys;
 use taillight_rundir::RunDir;
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend};
 
-pub use calls::{name as call_name, op_of};
+pub use calls::{JUDGED, kind_of_call, name as call_name};
 pub use files::SeenFile;
 pub use gather::{KnownCalls, WatchedCall};
 pub use maps::WATCHED_THREADS;
@@ -95,6 +95,7 @@ impl Watching {
         let symbols = Arc::new(KernelSymbols::read(sys));
         let (programs, ring) = programs::load(&config, &symbols, sys)?;
         let programs = Arc::new(programs);
+        followed(&programs.info)?;
         let counters = &programs.counters;
         counters.get(C_SLOW_NS).store(request.slow_ns, Relaxed);
         let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -126,6 +127,18 @@ impl Watching {
     /// Watches a process, and from now on its children. Errors: `Unavailable` when there are too many.
     pub fn add(&self, pid: u32) -> Result<()> {
         self.maps()?.add(pid)
+    }
+
+    /// Watches a process no more: it had ended before it was watched, and nobody sees that again.
+    pub fn remove(&self, pid: u32) {
+        if let Ok(maps) = self.maps() {
+            maps.remove(pid);
+        }
+    }
+
+    /// Operations and threads that have found no room in the programs' memory.
+    pub fn no_room(&self) -> u64 {
+        self.programs.counters.get(C_NO_ROOM).load(Relaxed)
     }
 
     /// Processes that are watched and have not ended.
@@ -218,6 +231,22 @@ impl Watching {
             attached_in: self.attached_in,
             detached_in,
         })
+    }
+}
+
+/// Without these, children are not watched, and who has ended is taken for running.
+const FOLLOW: [&str; 2] = ["sched_process_fork", "sched_process_exit"];
+
+fn followed(programs: &[ProgramInfo]) -> Result<()> {
+    let here = |p: &&ProgramInfo| FOLLOW.contains(&p.trace_point.as_str());
+    match programs.iter().filter(here).find_map(|p| Some((p, p.missing.as_ref()?))) {
+        None => Ok(()),
+        Some((program, why)) => Err(Error::unavailable(
+            "processes that begin and end cannot be seen here, and nobody is watched without that",
+        )
+        .with("trace point", &program.trace_point)
+        .with("why", why)
+        .hint("`taillight doctor` says what tracing needs")),
     }
 }
 

@@ -168,6 +168,24 @@ fn a_program_keeps_its_exit_code_and_a_ceiling_adds_ours() {
         .expect("it starts");
     let (_, err) = ended(&sh, 3);
     assert!(err.contains("no I/O was seen"), "{err}");
+    // Longer than it is watched.
+    let long = Command::new(binary())
+        .args(["watch", "--output", "five", "--for", "100ms", "--", "sh", "-c", "sleep 1; exit 5"])
+        .current_dir(dir.path())
+        .output()
+        .expect("it starts");
+    let (_, err) = ended(&long, 5);
+    assert!(err.contains("waiting for its exit code"), "{err}");
+    let watched = json(&dir.path().join("five/watched.json"));
+    assert_eq!(watched["exit_code"], Value::Null, "it had none yet");
+    // Of a kind that was not seen.
+    let unseen = Command::new(binary())
+        .args(["watch", "--output", "unseen", "--op", "fsync", "--ceiling", "1s@50", "--", "true"])
+        .current_dir(dir.path())
+        .output()
+        .expect("it starts");
+    let (_, err) = ended(&unseen, 8);
+    assert!(err.contains("nothing was measured"), "{err}");
     assert_eq!(manifest(dir.path(), "three")["origin"]["program"], "sh -c exit 3");
 }
 
@@ -180,6 +198,8 @@ fn who_cannot_be_watched_is_refused_in_clear_words() {
         ("watch --pid 1 --top 50%", 2, "at most 10%"),
         ("watch --pid 1 --slower soon", 2, "is not a time"),
         ("watch --pid 1 --op futex --ceiling 1ms@99", 2, "no such operation"),
+        ("watch --pid 1 --op pread64 --ceiling 1ms@99", 2, "--op read is of all"),
+        ("watch --pid 1 --op openat --ceiling 1ms@99", 2, "no ceiling can be decided"),
         ("watch --cgroup /no/such/group", 4, "no such control group"),
     ] {
         let (_, err) = common::run_line(dir.path(), words, code);

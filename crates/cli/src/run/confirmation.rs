@@ -237,9 +237,10 @@ impl Drop for Marker {
 mod tests {
     use super::*;
     use crate::ranks::RankPeer;
+    use taillight_machine::openers::PeerProcess;
 
     fn peer(host: &str) -> RankPeer {
-        RankPeer { host: host.to_owned(), ..RankPeer::default() }
+        RankPeer::of(host, PeerProcess::default())
     }
 
     fn order(destroy: &[&str]) -> RunOrder {

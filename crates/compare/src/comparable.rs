@@ -129,7 +129,7 @@ impl Objections {
                 )
             }
         };
-        if several(all.iter().map(|run| spans(run))) {
+        if several(all.iter().map(spans)) {
             let said: BTreeSet<String> = all.iter().map(spans).collect();
             let said = said.into_iter().collect::<Vec<_>>().join("; ");
             let text = format!("a latency is not the same in all runs ({said})");

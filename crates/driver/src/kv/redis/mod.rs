@@ -25,8 +25,9 @@ use taillight_core::{Error, OpKind, Result};
 #[cfg(any(test, feature = "testing"))]
 use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{BoundDriver, Driver, OpenSpec, Target};
+use crate::net::ServerAddress;
 use crate::options::{DriverOptions, OptionSet, complete};
-use address::{DatabaseAddress, ServerAddress};
+use address::DatabaseAddress;
 use options::RedisOptions;
 
 /// Most operations of a worker in flight, over all its connections.

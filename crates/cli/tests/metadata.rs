@@ -189,7 +189,9 @@ fn a_killed_run_leaves_what_the_next_one_knows() {
                 if prior {
                     assert!(report["checked"].as_u64() >= Some(known as u64), "{report}");
                 }
-                assert_eq!(dir.join("files").exists(), keep, "{engine} {when}");
+                // The directory itself was there for the next one, and stays.
+                let left = std::fs::read_dir(dir.join("files")).map_or(0, Iterator::count);
+                assert_eq!(left > 0, keep, "{engine} {when}");
             }
         }
     }

@@ -101,6 +101,12 @@ pub fn make(
     make_counted(paths.iter().map(|p| (p.as_ref(), None)), options, progress)
 }
 
+/// The explanation of a run in words.
+fn told(run: &AnalysedRun, detail: bool) -> Option<String> {
+    let it = run.explanation.as_ref()?;
+    Some(explain_text::text(it, run.analysis.start_ns, detail))
+}
+
 /// As [`make`], of runs whose rows were perhaps counted while they were written. Errors: as
 /// [`make`].
 pub fn make_counted<'a>(
@@ -162,13 +168,7 @@ pub fn make_counted<'a>(
     Ok(MadeReport {
         text: text(&runs, html.as_deref(), options),
         about: about_all(&dirs.iter().map(RunDir::manifest).collect::<Vec<_>>()),
-        explained: runs
-            .iter()
-            .map(|r| {
-                let it = r.explanation.as_ref()?;
-                Some(explain_text::text(it, r.analysis.start_ns, options.detail))
-            })
-            .collect(),
+        explained: runs.iter().map(|run| told(run, options.detail)).collect(),
         explanations: runs.iter().map(|r| r.explanation.clone()).collect(),
         groups: match runs.as_slice() {
             [run] => run.analysis.groups.clone(),

@@ -76,7 +76,7 @@ impl BoundDriver for RocksDbOptions {
             self.snapshot,
         );
         can.sync = self.wal;
-        can.sync_with = (!self.wal).then_some("target.self.wal = true");
+        can.sync_with = (!self.wal).then_some("target.options.wal = true");
         can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Get];
         can.admin.push(AdminAction::Compact);
         can

@@ -88,7 +88,10 @@ fn runs_on_virtual_time(job: &Path) {
         // It has no batches: this example runs whole on its own store (tests of the stores).
         args.extend(["--set", "workload.0.batch=1"]);
     }
+    // Names of files are of no other store.
+    let names = text.contains("driver = \"metadata\"");
     match keyed {
+        true if names => args.extend(["--path", "files/"]),
         true => args.extend(in_memory),
         false => args.extend(on_sim),
     }

@@ -276,20 +276,29 @@ pub struct HostsSummary {
 /// Figures of the I/Os of a host or rank. Latencies are of the kind that the report leads with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFigures {
+    /// Its name.
     pub host: String,
     /// Its ranks.
     pub ranks: Vec<u32>,
     /// I/Os, failed ones included.
     pub count: u64,
+    /// Failed I/Os.
     pub errors: u64,
+    /// Successful I/Os a second of the measure phase.
     pub iops: f64,
+    /// Bytes that they moved, a second.
     pub bytes_per_s: f64,
+    /// Median latency, ns.
     pub p50_ns: Option<u64>,
+    /// Latency that 99 % do not exceed, ns; absent where it was not measured.
     pub p99_ns: Option<u64>,
     /// Bounds of the 99 % with 95 % confidence.
     pub p99_lo_ns: Option<u64>,
+    /// The upper bound.
     pub p99_hi_ns: Option<u64>,
+    /// Latency that 99.9 % do not exceed, ns.
     pub p999_ns: Option<u64>,
+    /// The longest latency, ns.
     pub max_ns: Option<u64>,
     /// Its CPUs' share that the load took, 0 to 1.
     pub cpu: Option<f64>,
@@ -301,15 +310,18 @@ pub struct HostFigures {
     pub against_others: Option<AgainstOthers>,
     /// I/Os a second in each of `strip_ns`, from the start on.
     pub strip: Vec<f64>,
+    /// Length of a step of `strip`, ns.
     pub strip_ns: u64,
 }
 
 /// The 99 % of a host over that of all others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainstOthers {
+    /// Ratio of both.
     pub ratio: f64,
     /// Bounds with 95 % confidence.
     pub lo: f64,
+    /// The upper bound.
     pub hi: f64,
     /// P-value, adjusted for the number of hosts (Holm).
     pub p: f64,
@@ -322,6 +334,7 @@ pub struct AgainstOthers {
 pub struct HostStall {
     /// Begin, on the clock of rank 0, ns.
     pub start_ns: i64,
+    /// Its length, ns.
     pub length_ns: u64,
     /// Hosts whose I/Os were slow then.
     pub hosts: Vec<String>,

@@ -1,6 +1,6 @@
 //! `metadata`: names and attributes of files: create, stat, open-read-close, rename, unlink, mkdir, rmdir, readdir, on
-//! any file system. A file's number is its identity: name and directory follow from it ([`names`]), so that its
-//! content can be checked like a record's. [`tree`] is the guard, [`session`] and [`uring`] are the engines.
+//! any file system. A file's number is its identity: name and directory follow from it (`names`), so that its
+//! content can be checked like a record's. `tree` is the guard, `session` and `uring` are the engines.
 
 mod files;
 mod form;

@@ -42,7 +42,9 @@ pub fn hosts(analysis: &Analysis) -> Option<HostsSummary> {
         by_host.iter().map(|(_, ranks)| figures(analysis, ranks)).collect();
     against_others(analysis, &by_host, &mut hosts);
     let first = |rank: &RankAnalysis| rank.groups.iter().filter_map(|g| g.tally.first_ns).min();
-    let starts = all.ranks.iter().filter_map(first);
+    // Of a rank whose I/Os stayed on its host, the first submit is not known.
+    let starts: Option<Vec<i64>> = all.ranks.iter().map(first).collect();
+    let starts = starts.unwrap_or_default().into_iter();
     let dones = ranks.iter().filter_map(|r| r.done_ns);
     let mut summary = HostsSummary {
         findings: Vec::new(),

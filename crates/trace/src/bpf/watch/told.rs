@@ -30,7 +30,7 @@ const FAILED: u32 = 16;
 pub struct CallFacts {
     /// Who did it.
     pub who: ThreadSeen,
-    /// Its number, see [`calls`].
+    /// Its number, see the table `calls`.
     pub number: u32,
     /// First argument of a system call: of most a file's number.
     pub descriptor: u64,

@@ -344,7 +344,7 @@ impl OpenedTarget {
                 facts.push(("io.engine".to_owned(), ring));
                 if options.fixed_buffers && !shared.setup.fixed_buffers {
                     let why = "no: this process may lock a limited amount of memory only";
-                    facts.push((UNREGISTERED_NOTE.to_owned(), why.to_owned()));
+                    facts.push((UNREGISTERED.to_owned(), why.to_owned()));
                 }
                 let batch = match shared.submit_batch {
                     u32::MAX => "what is due".to_owned(),

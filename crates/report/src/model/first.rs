@@ -116,10 +116,10 @@ pub fn judged_cards(runs: &[(&str, &Summary)]) -> Vec<Card> {
     all
 }
 
-/// Bytes per second of a run; none of a result of another tool that tells no bytes.
+/// Bytes per second of a run; none of what another program did, where no bytes are known.
 pub(super) fn bandwidth(summary: &Summary) -> Option<String> {
     let bytes = summary.totals.bytes_per_s;
-    let untold = bytes == 0.0 && summary.origin.imported().is_some();
+    let untold = bytes == 0.0 && !summary.origin.is_measured();
     (!untold).then(|| format::bytes_per_s(bytes))
 }
 

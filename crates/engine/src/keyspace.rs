@@ -343,8 +343,8 @@ mod tests {
         assert_eq!(space.delete_in(lane(1)), 1);
         assert!(space.deleted(1) && !space.deleted(0) && !space.deleted(4));
         assert_eq!(space.live().0, 2, "what is drawn is not deleted");
-        assert_eq!(space.delete_in(lane(1)), 0, "its own are used up: of another");
-        assert_eq!([(); 3].map(|()| space.delete_in(lane(1))), [2, 3, 1], "and one again");
+        assert_eq!(space.delete_in(lane(1)), 2, "its own are used up: of the next lane");
+        assert_eq!([(); 3].map(|()| space.delete_in(lane(1))), [0, 3, 1], "and one again");
         assert!(space.used_up());
         space.acknowledge(4);
         space.acknowledge(5);

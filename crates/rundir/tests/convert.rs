@@ -171,7 +171,7 @@ fn a_record_that_cannot_be_ends_its_chunk_and_is_counted() {
     let mut chunks = common::chunks(0, &completed(2000, 1), 1000);
     // A long record begins, of an operation that has no such code.
     let at = HEADER_BYTES + 400 * 16;
-    (chunks[0][at], chunks[0][at + 2]) = (15 << 1 | 1, 200);
+    (chunks[0][at], chunks[0][at + 2]) = (63 << 1 | 1, 200);
     let phases = ["measure".to_owned()];
     let strict = options(&phases, None);
     let e = convert(&dir, &mut MemoryChunks(chunks.clone()), &strict, &mut |_| (), &mut |_| true)

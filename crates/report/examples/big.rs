@@ -95,32 +95,14 @@ fn write(
 
 fn trace() -> TraceInfo {
     TraceInfo {
-        mode: TraceMode::All,
-        backend: TracingBackend::TracePoints,
-        why: None,
-        refused: Vec::new(),
-        stopped: None,
         programs: vec![ProgramInfo {
             trace_point: "sched_switch".into(),
             sees: "threads".into(),
             missing: None,
         }],
         symbols: true,
-        threshold_ns: None,
-        operations: 0,
-        kept: 0,
-        ios_lost: 0,
-        events_lost: 0,
-        events_forgotten: 0,
-        threads_unknown: 0,
-        spilled_bytes: 0,
-        spilled_beside_load: None,
-        neighbours: 0,
         disks_watched: Some(true),
-        off_cpu_ns: 0,
-        program_ns_per_op: None,
-        probe_ns_per_op: None,
-        collector_ns_per_op: None,
+        ..TraceInfo::new(TraceMode::All, TracingBackend::TracePoints, None)
     }
 }
 

@@ -156,6 +156,34 @@ pub struct ProgramInfo {
 }
 
 impl TraceInfo {
+    /// Of tracing that has seen nothing yet.
+    pub fn new(mode: TraceMode, backend: TracingBackend, threshold_ns: Option<u64>) -> TraceInfo {
+        TraceInfo {
+            mode,
+            backend,
+            why: None,
+            refused: Vec::new(),
+            stopped: None,
+            programs: Vec::new(),
+            symbols: false,
+            threshold_ns,
+            operations: 0,
+            kept: 0,
+            ios_lost: 0,
+            events_lost: 0,
+            events_forgotten: 0,
+            threads_unknown: 0,
+            spilled_bytes: 0,
+            spilled_beside_load: None,
+            neighbours: 0,
+            disks_watched: None,
+            off_cpu_ns: 0,
+            program_ns_per_op: None,
+            probe_ns_per_op: None,
+            collector_ns_per_op: None,
+        }
+    }
+
     /// Whether everything that was asked for was seen: no program missing, nothing lost.
     pub fn whole(&self) -> bool {
         self.backend == TracingBackend::TracePoints

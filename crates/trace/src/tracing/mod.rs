@@ -75,30 +75,7 @@ pub fn try_backends(sys: &Sys) -> Vec<BackendAttempt> {
 }
 
 fn info(plan: &Plan, backend: TracingBackend) -> TraceInfo {
-    TraceInfo {
-        mode: plan.trace.mode,
-        backend,
-        why: None,
-        refused: Vec::new(),
-        stopped: None,
-        programs: Vec::new(),
-        symbols: false,
-        threshold_ns: plan.outlier_ns(),
-        operations: 0,
-        kept: 0,
-        ios_lost: 0,
-        events_lost: 0,
-        events_forgotten: 0,
-        threads_unknown: 0,
-        spilled_bytes: 0,
-        spilled_beside_load: None,
-        neighbours: 0,
-        disks_watched: None,
-        off_cpu_ns: 0,
-        program_ns_per_op: None,
-        probe_ns_per_op: None,
-        collector_ns_per_op: None,
-    }
+    TraceInfo::new(plan.trace.mode, backend, plan.outlier_ns())
 }
 
 /// The first backend that starts, with what was started, and the better ones that did not.

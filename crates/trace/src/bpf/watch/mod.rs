@@ -198,7 +198,11 @@ impl Watching {
             .join()
             .map_err(|_| Error::internal("the collector of trace events panicked"))?;
         let count = |which| self.programs.counters.get(which).load(Relaxed);
-        let mut info = info(count(C_SLOW_NS));
+        let mut info = TraceInfo::new(
+            TraceMode::Outliers,
+            TracingBackend::TracePoints,
+            Some(count(C_SLOW_NS)),
+        );
         info.programs = self.programs.info.clone();
         info.symbols = self.symbols.known();
         info.off_cpu_ns = OFF_NS;
@@ -247,32 +251,5 @@ fn followed(programs: &[ProgramInfo]) -> Result<()> {
         .with("trace point", &program.trace_point)
         .with("why", why)
         .hint("`taillight doctor` says what tracing needs")),
-    }
-}
-
-fn info(slow_ns: u64) -> TraceInfo {
-    TraceInfo {
-        mode: TraceMode::Outliers,
-        backend: TracingBackend::TracePoints,
-        why: None,
-        refused: Vec::new(),
-        stopped: None,
-        programs: Vec::new(),
-        symbols: false,
-        threshold_ns: Some(slow_ns),
-        operations: 0,
-        kept: 0,
-        ios_lost: 0,
-        events_lost: 0,
-        events_forgotten: 0,
-        threads_unknown: 0,
-        spilled_bytes: 0,
-        spilled_beside_load: None,
-        neighbours: 0,
-        disks_watched: None,
-        off_cpu_ns: 0,
-        program_ns_per_op: None,
-        probe_ns_per_op: None,
-        collector_ns_per_op: None,
     }
 }

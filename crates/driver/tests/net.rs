@@ -13,7 +13,7 @@ use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetK
 use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Op, OpKind, Result, Stamp, Status, StopFlag};
+use taillight_core::{Error, Op, OpKind, Result, Status, StopFlag};
 use taillight_driver::conformance::{TestCase, assert_kept, keyed_plan, plan_for, target};
 use taillight_driver::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, ServerAddress};
 use taillight_driver::{
@@ -46,8 +46,6 @@ struct EchoProtocol {
     sent: Vec<VecDeque<EchoRequest>>,
     in_flight: u32,
 }
-
-struct EchoSession(Pipelines<EchoProtocol>);
 
 fn frame(kind: u8, key: u64, value: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
@@ -121,7 +119,7 @@ impl Target for EchoTarget {
             sent: sockets.iter().map(|_| VecDeque::with_capacity(depth)).collect(),
             in_flight: 0,
         };
-        Ok(Box::new(EchoSession(Pipelines::new(sockets, protocol, "echo", depth)?)))
+        Ok(Box::new(Pipelines::new(sockets, protocol, "echo", depth)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         if action != AdminAction::Purge {
@@ -156,6 +154,27 @@ impl KeyedTarget for EchoTarget {
 }
 
 impl PipelineProtocol for EchoProtocol {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        &mut self.buffers[slot as usize]
+    }
+    fn request(
+        &mut self,
+        op: &Op,
+        slot: u32,
+        token: Token,
+        send: &mut Vec<u8>,
+    ) -> Result<Submitted> {
+        if self.in_flight as usize == self.buffers.len() {
+            return Ok(Submitted::Full);
+        }
+        let size = if op.kind.writes() && op.kind != OpKind::Delete { op.size } else { 0 };
+        let value = &self.buffers[slot as usize][..size as usize];
+        frame(op.kind as u8, op.key, value, send);
+        let at = taillight_driver::net::of_slot(slot, self.sent.len());
+        self.sent[at].push_back(EchoRequest { token, slot, kind: op.kind, size });
+        self.in_flight += 1;
+        Ok(Submitted::Queued)
+    }
     fn take(
         &mut self,
         at: usize,
@@ -187,33 +206,6 @@ impl PipelineProtocol for EchoProtocol {
         for asked in self.sent.iter_mut().flat_map(|sent| sent.drain(..)) {
             failed.push(Completion::failed(asked.token, status));
         }
-    }
-}
-
-impl Session for EchoSession {
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.0.protocol.buffers[slot as usize]
-    }
-    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let (state, send) = self.0.request(slot)?;
-        if state.in_flight as usize == state.buffers.len() {
-            return Ok(Submitted::Full);
-        }
-        let size = if op.kind.writes() && op.kind != OpKind::Delete { op.size } else { 0 };
-        let value = &state.buffers[slot as usize][..size as usize];
-        frame(op.kind as u8, op.key, value, send);
-        let at = taillight_driver::net::of_slot(slot, state.sent.len());
-        state.sent[at].push_back(EchoRequest { token, slot, kind: op.kind, size });
-        state.in_flight += 1;
-        Ok(Submitted::Queued)
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.0.flush();
-        Ok(())
-    }
-    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
-        self.0.poll(min, until, out);
-        Ok(())
     }
 }
 

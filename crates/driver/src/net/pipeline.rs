@@ -5,14 +5,36 @@ use std::io;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use taillight_core::{Clock, Error, MonoClock, Result, Stamp, Status};
+use taillight_core::probe::Token;
+use taillight_core::{Clock, Error, MonoClock, Op, Result, Stamp, Status};
 
 use super::readiness::{ReadinessLoop, left};
 use super::socket::{Frame, PipelinedSocket, RECEIVE_WAIT};
-use crate::contract::Completion;
+use crate::contract::{Completion, Session, Submitted};
 
-/// What a driver makes of replies.
+/// What a driver makes of operations and replies; a session with it is a [`Pipelines`].
 pub trait PipelineProtocol {
+    /// As [`Session::buffer`].
+    fn buffer(&mut self, slot: u32) -> &mut [u8];
+    /// As [`Session::submit`]: the requests of the operation go into `send`.
+    fn request(
+        &mut self,
+        op: &Op,
+        slot: u32,
+        token: Token,
+        send: &mut Vec<u8>,
+    ) -> Result<Submitted>;
+    /// As [`Session::submit_many`].
+    fn request_many(
+        &mut self,
+        op: &Op,
+        _keys: &[u64],
+        _slot: u32,
+        _token: Token,
+        _send: &mut Vec<u8>,
+    ) -> Result<Submitted> {
+        Err(Error::internal(format!("this protocol has no {} of drawn keys", op.kind.name())))
+    }
     /// The reply at the start of `bytes`, which came over connection `at`, and the completion of its operation if it
     /// was the last of that one; requests that it asks for go into `send`. Errors inside it end the connection.
     fn take(
@@ -29,8 +51,8 @@ pub trait PipelineProtocol {
 
 /// The pipelines of a session, with the protocol that they speak.
 pub struct Pipelines<P> {
-    pub sockets: PipelinedSockets,
-    pub protocol: P,
+    sockets: PipelinedSockets,
+    protocol: P,
     /// The server's name in words.
     server: &'static str,
     /// Why a connection is gone.
@@ -55,7 +77,7 @@ impl<P: PipelineProtocol> Pipelines<P> {
 
     /// Where the requests of a slot go, beside the protocol. Errors: `Target` when a connection is gone.
     #[inline]
-    pub fn request(&mut self, slot: u32) -> Result<(&mut P, &mut Vec<u8>)> {
+    fn outlet(&mut self, slot: u32) -> Result<(&mut P, &mut Vec<u8>)> {
         if let Some(why) = &self.lost {
             let what = format!("the connection to the {} server is lost", self.server);
             return Err(Error::target(what)
@@ -73,37 +95,6 @@ impl<P: PipelineProtocol> Pipelines<P> {
         let errno = e.raw_os_error();
         let status = Status(errno.unwrap_or(Errno::CONNRESET.raw_os_error()));
         self.protocol.lose(status, &mut self.failed);
-    }
-
-    /// As [`crate::Session::flush`].
-    pub fn flush(&mut self) {
-        if self.lost.is_none()
-            && let Err(e) = self.sockets.send()
-        {
-            self.lose(&e);
-        }
-    }
-
-    /// As [`crate::Session::poll`].
-    pub fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) {
-        let before = out.len();
-        loop {
-            let wait = out.len() - before < min as usize;
-            if self.lost.is_none()
-                && self.protocol.in_flight() > 0
-                && let Err(e) = self.turn(wait, until, out)
-            {
-                self.lose(&e);
-            }
-            out.append(&mut self.failed);
-            let enough = out.len() - before >= min as usize;
-            if enough
-                || self.protocol.in_flight() == 0
-                || until.is_some_and(|until| MonoClock.now() >= until)
-            {
-                return;
-            }
-        }
     }
 
     /// Sends what it can and takes the replies that are there, or the first that come until `until`.
@@ -130,6 +121,52 @@ impl<P: PipelineProtocol> Pipelines<P> {
         }
         // A reply may have asked for more.
         self.sockets.send()
+    }
+}
+
+impl<P: PipelineProtocol> Session for Pipelines<P> {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.protocol.buffer(slot)
+    }
+
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        let (protocol, send) = self.outlet(slot)?;
+        protocol.request(op, slot, token, send)
+    }
+
+    fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
+        let (protocol, send) = self.outlet(slot)?;
+        protocol.request_many(op, keys, slot, token, send)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.lost.is_none()
+            && let Err(e) = self.sockets.send()
+        {
+            self.lose(&e);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        let before = out.len();
+        loop {
+            let wait = out.len() - before < min as usize;
+            if self.lost.is_none()
+                && self.protocol.in_flight() > 0
+                && let Err(e) = self.turn(wait, until, out)
+            {
+                self.lose(&e);
+            }
+            out.append(&mut self.failed);
+            let enough = out.len() - before >= min as usize;
+            if enough
+                || self.protocol.in_flight() == 0
+                || until.is_some_and(|until| MonoClock.now() >= until)
+            {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use taillight_core::keys::KEY_MAX;
 use taillight_core::probe::Token;
-use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Status};
 
 use super::errors::ServerErrors;
 use super::messages::{self, BindMessage, PgMessage};
 use super::statements::TableLayout;
-use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::contract::{Completion, SessionSpec, Submitted};
 use crate::kv::{fields, rules::WorkloadRules};
 use crate::net::{
     ConnectionCounters, Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot,
@@ -40,32 +40,27 @@ pub struct StatementPipeline {
     key: Box<[u8; KEY_MAX]>,
 }
 
-/// The session.
-pub struct PostgresSession(Pipelines<StatementPipeline>);
-
-impl PostgresSession {
-    /// Over connections of its own, which have the statements prepared. Errors: `Unavailable` when the kernel lets
-    /// nobody wait for several.
-    pub fn new(
-        sockets: Vec<PipelinedSocket>,
-        layout: TableLayout,
-        (errors, counters): (Arc<ServerErrors>, Arc<ConnectionCounters>),
-        spec: &SessionSpec,
-    ) -> Result<PostgresSession> {
-        let depth = spec.depth.max(1) as usize;
-        let share = depth.div_ceil(sockets.len());
-        let fields = if layout.fields { layout.columns.len() } else { 0 };
-        let state = StatementPipeline {
-            names: (0..fields).map(|i| [format!("g{i}"), format!("u{i}")]).collect(),
-            layout,
-            errors,
-            counters,
-            slots: SlotTable::new(spec),
-            awaited: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
-            key: Box::new([0; KEY_MAX]),
-        };
-        Pipelines::new(sockets, state, "PostgreSQL", depth).map(PostgresSession)
-    }
+/// A session over connections of its own, which have the statements prepared. Errors: `Unavailable` when the kernel
+/// lets nobody wait for several.
+pub fn session(
+    sockets: Vec<PipelinedSocket>,
+    layout: TableLayout,
+    (errors, counters): (Arc<ServerErrors>, Arc<ConnectionCounters>),
+    spec: &SessionSpec,
+) -> Result<Pipelines<StatementPipeline>> {
+    let depth = spec.depth.max(1) as usize;
+    let share = depth.div_ceil(sockets.len());
+    let fields = if layout.fields { layout.columns.len() } else { 0 };
+    let protocol = StatementPipeline {
+        names: (0..fields).map(|i| [format!("g{i}"), format!("u{i}")]).collect(),
+        layout,
+        errors,
+        counters,
+        slots: SlotTable::new(spec),
+        awaited: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
+        key: Box::new([0; KEY_MAX]),
+    };
+    Pipelines::new(sockets, protocol, "PostgreSQL", depth)
 }
 
 /// Binds and executes a statement with a key and these values.
@@ -228,6 +223,52 @@ impl StatementPipeline {
 }
 
 impl PipelineProtocol for StatementPipeline {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.slots.buffer(slot)
+    }
+
+    fn request(
+        &mut self,
+        op: &Op,
+        slot: u32,
+        token: Token,
+        send: &mut Vec<u8>,
+    ) -> Result<Submitted> {
+        if !self.slots.occupy(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        let keys = op.key..op.key + u64::from(op.count.max(1));
+        match op.kind {
+            OpKind::Get => self.get(op.field, keys, slot, send),
+            OpKind::Insert | OpKind::Put | OpKind::Update => self.put(op, slot, send),
+            OpKind::Delete => self.delete(op, slot, send),
+            OpKind::Scan => self.scan(op, slot, send),
+            other => {
+                let what = format!("driver `postgres` knows no {}", other.name());
+                return Err(Error::internal(what));
+            }
+        }
+        Ok(Submitted::Queued)
+    }
+
+    fn request_many(
+        &mut self,
+        op: &Op,
+        keys: &[u64],
+        slot: u32,
+        token: Token,
+        send: &mut Vec<u8>,
+    ) -> Result<Submitted> {
+        if op.kind != OpKind::Get {
+            return Err(Error::internal("driver `postgres` has drawn keys for gets only"));
+        }
+        if !self.slots.occupy(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        self.get(op.field, keys.iter().copied().take(op.count as usize), slot, send);
+        Ok(Submitted::Queued)
+    }
+
     fn take(
         &mut self,
         at: usize,
@@ -249,52 +290,5 @@ impl PipelineProtocol for StatementPipeline {
         self.counters.broken();
         self.slots.lose(status, failed);
         self.awaited.iter_mut().for_each(VecDeque::clear);
-    }
-}
-
-impl Session for PostgresSession {
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        self.0.protocol.slots.buffer(slot)
-    }
-
-    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let (state, send) = self.0.request(slot)?;
-        if !state.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
-        let keys = op.key..op.key + u64::from(op.count.max(1));
-        match op.kind {
-            OpKind::Get => state.get(op.field, keys, slot, send),
-            OpKind::Insert | OpKind::Put | OpKind::Update => state.put(op, slot, send),
-            OpKind::Delete => state.delete(op, slot, send),
-            OpKind::Scan => state.scan(op, slot, send),
-            other => {
-                let what = format!("driver `postgres` knows no {}", other.name());
-                return Err(Error::internal(what));
-            }
-        }
-        Ok(Submitted::Queued)
-    }
-
-    fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
-        if op.kind != OpKind::Get {
-            return Err(Error::internal("driver `postgres` has drawn keys for gets only"));
-        }
-        let (state, send) = self.0.request(slot)?;
-        if !state.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
-        state.get(op.field, keys.iter().copied().take(op.count as usize), slot, send);
-        Ok(Submitted::Queued)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.0.flush();
-        Ok(())
-    }
-
-    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
-        self.0.poll(min, until, out);
-        Ok(())
     }
 }

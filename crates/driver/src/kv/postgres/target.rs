@@ -10,7 +10,7 @@ use super::address::PgAddress;
 use super::admin::{self, AdminLine, TableIdentity, TableLock, TableMark};
 use super::errors::ServerErrors;
 use super::options::PostgresOptions;
-use super::session::PostgresSession;
+use super::session;
 use super::statements::TableLayout;
 use super::statistics::{self, StatisticsQueries};
 use super::wire::{PgConnection, PgServer};
@@ -310,7 +310,7 @@ impl Target for PostgresTarget {
         backends.extend(made.iter().map(|connection| connection.pid));
         let sockets = made.into_iter().map(|connection| connection.socket).collect();
         let counts = (self.errors.clone(), self.counters.clone());
-        Ok(Box::new(PostgresSession::new(sockets, layout, counts, spec)?))
+        Ok(Box::new(session::session(sockets, layout, counts, spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         let mut admin = admin::lock(&self.admin);

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use taillight_core::keys::KEY_MAX;
 use taillight_core::probe::Token;
-use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Status};
 
 use super::resp::{self, RespValue};
-use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::contract::{Completion, SessionSpec, Submitted};
 use crate::kv::{fields, rules::WorkloadRules, written::SessionKeys};
 use crate::net::{Frame, PipelineProtocol, PipelinedSocket, Pipelines, SlotTable, of_slot};
 
@@ -56,31 +56,76 @@ pub struct Pipeline {
     key: Box<[u8; KEY_MAX]>,
 }
 
-/// The session.
-pub struct RedisSession(Pipelines<Pipeline>);
-
-impl RedisSession {
-    /// Over connections of its own. Errors: `Unavailable` when the kernel lets nobody wait for several.
-    pub fn new(
-        sockets: Vec<PipelinedSocket>,
-        layout: RecordLayout,
-        written: Arc<SessionKeys>,
-        spec: &SessionSpec,
-    ) -> Result<RedisSession> {
-        let depth = spec.depth.max(1) as usize;
-        let share = 2 * depth.div_ceil(sockets.len());
-        let state = Pipeline {
-            layout,
-            written,
-            slots: SlotTable::new(spec),
-            replies: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
-            key: Box::new([0; KEY_MAX]),
-        };
-        Pipelines::new(sockets, state, "Redis", depth).map(RedisSession)
-    }
+/// A session over connections of its own. Errors: `Unavailable` when the kernel lets nobody wait for several.
+pub fn session(
+    sockets: Vec<PipelinedSocket>,
+    layout: RecordLayout,
+    written: Arc<SessionKeys>,
+    spec: &SessionSpec,
+) -> Result<Pipelines<Pipeline>> {
+    let depth = spec.depth.max(1) as usize;
+    let share = 2 * depth.div_ceil(sockets.len());
+    let protocol = Pipeline {
+        layout,
+        written,
+        slots: SlotTable::new(spec),
+        replies: sockets.iter().map(|_| VecDeque::with_capacity(share)).collect(),
+        key: Box::new([0; KEY_MAX]),
+    };
+    Pipelines::new(sockets, protocol, "Redis", depth)
 }
 
 impl PipelineProtocol for Pipeline {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.slots.buffer(slot)
+    }
+
+    fn request(
+        &mut self,
+        op: &Op,
+        slot: u32,
+        token: Token,
+        send: &mut Vec<u8>,
+    ) -> Result<Submitted> {
+        if !self.slots.occupy(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        match op.kind {
+            OpKind::Get => self.get(op, slot, send),
+            OpKind::Insert | OpKind::Put | OpKind::Update => {
+                self.written.note(op.key, op.count, op.size);
+                self.put(op, slot, send);
+            }
+            OpKind::Delete => self.delete(op, slot, send),
+            OpKind::Scan => self.scan(op, slot, send),
+            other => {
+                let what = format!("driver `redis` knows no {}", other.name());
+                return Err(Error::internal(what));
+            }
+        }
+        self.slots.started();
+        Ok(Submitted::Queued)
+    }
+
+    fn request_many(
+        &mut self,
+        op: &Op,
+        keys: &[u64],
+        slot: u32,
+        token: Token,
+        send: &mut Vec<u8>,
+    ) -> Result<Submitted> {
+        if op.kind != OpKind::Get {
+            return Err(Error::internal("driver `redis` has batches of gets only"));
+        }
+        if !self.slots.occupy(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        self.get_many(op, keys.iter().copied().take(op.count as usize), slot, send);
+        self.slots.started();
+        Ok(Submitted::Queued)
+    }
+
     fn take(
         &mut self,
         at: usize,
@@ -367,56 +412,5 @@ impl Pipeline {
         if strings {
             self.expect(slot, ExpectedReply::Values);
         }
-    }
-}
-
-impl Session for RedisSession {
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        self.0.protocol.slots.buffer(slot)
-    }
-
-    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let (state, send) = self.0.request(slot)?;
-        if !state.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
-        match op.kind {
-            OpKind::Get => state.get(op, slot, send),
-            OpKind::Insert | OpKind::Put | OpKind::Update => {
-                state.written.note(op.key, op.count, op.size);
-                state.put(op, slot, send);
-            }
-            OpKind::Delete => state.delete(op, slot, send),
-            OpKind::Scan => state.scan(op, slot, send),
-            other => {
-                let what = format!("driver `redis` knows no {}", other.name());
-                return Err(Error::internal(what));
-            }
-        }
-        state.slots.started();
-        Ok(Submitted::Queued)
-    }
-
-    fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
-        if op.kind != OpKind::Get {
-            return Err(Error::internal("driver `redis` has batches of gets only"));
-        }
-        let (state, send) = self.0.request(slot)?;
-        if !state.slots.occupy(op, slot, token)? {
-            return Ok(Submitted::Full);
-        }
-        state.get_many(op, keys.iter().copied().take(op.count as usize), slot, send);
-        state.slots.started();
-        Ok(Submitted::Queued)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.0.flush();
-        Ok(())
-    }
-
-    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
-        self.0.poll(min, until, out);
-        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use super::admin::{self, AdminConnection, INDEX, INDEXED, KeyIdentity, KeyMark};
 use super::decision::{self, KeyDecision};
 use super::options::RedisOptions;
 use super::records::{KnownRecords, RecordForm};
-use super::session::{RecordLayout, RedisSession};
+use super::session::{self, RecordLayout};
 use super::wire::{Reply, RespSocket};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
@@ -358,7 +358,7 @@ impl Target for RedisTarget {
         let connections = self.options.connections.min(spec.depth.max(1));
         let sockets = (0..connections).map(|_| self.socket(&stop).map(|socket| socket.0));
         let sockets = sockets.collect::<Result<Vec<_>>>()?;
-        Ok(Box::new(RedisSession::new(sockets, layout, self.written.session(), spec)?))
+        Ok(Box::new(session::session(sockets, layout, self.written.session(), spec)?))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         match action {

@@ -126,6 +126,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
     seat.write_scale(&mut whole, None)?;
     match ended {
         Err(e) => {
+            seat.cleared();
             let _ = std::fs::remove_file(whole.dir.file(names::SCALE));
             remove_parts(&whole, hellos.len() as u32);
             whole.discard();
@@ -189,8 +190,9 @@ pub fn follow(order: &RunOrder, signals: &Signals) {
     let rank = ranks::with(|all| all.ranks.rank()).unwrap_or_default();
     let seat = RankSeat::new(order.clone(), rank);
     // What went wrong was told to rank 0 by the step that it went wrong in.
-    if let Ok(end) = part(&seat, signals, None) {
-        ranked_end::take_leave(&seat, end);
+    match part(&seat, signals, None) {
+        Ok(end) => ranked_end::take_leave(&seat, end),
+        Err(_) => seat.cleared(),
     }
 }
 
@@ -306,6 +308,12 @@ impl RankSeat {
             all.ranks.agree::<serde_json::Value>(ANY_STEP, Err(copy), patience).err()
         });
         told.flatten().unwrap_or(e)
+    }
+
+    /// A run that was refused has left nothing at this rank; rank 0 waits for all before it removes what is theirs.
+    fn cleared(&self) {
+        let step = "removing what a refused run leaves";
+        ranks::with(|all| all.ranks.collect(step, (), Patience::of(SHORT)).map(drop));
     }
 
     /// All look at their targets, one refusal stops all; then they are opened, one after another where they share one.

@@ -357,8 +357,7 @@ impl SeenDirectory {
     /// Moves the database out of the way. Errors: as [`SetAside::of`].
     fn set_aside(&self, request: &DirectoryRequest<'_>) -> Result<FormerDatabase> {
         let path = self.dir.path();
-        let mark = self.dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
-        let mark = mark.map_err(|e| Error::internal("the mark was understood before").source(e))?;
+        let mark = self.dir.database()?;
         // What a foreign database's options say lies beside it may be another one's: it is no part of what was
         // confirmed.
         let mut beside = if self.proven { (request.beside)(path)? } else { Vec::new() };
@@ -459,12 +458,7 @@ fn existing(
         ));
     }
     aside::archive_is_its_own(dir.fd(), path)?;
-    let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
-    let found = found.transpose().map_err(|e| {
-        Error::corrupt("the ownership mark cannot be understood")
-            .with("path", path.join(SIDECAR).display())
-            .source(e)
-    })?;
+    let found = dir.database()?;
     // A mark that came here with a copy of its directory says nothing.
     let here = dir.identity()?;
     let differs = found.as_ref().and_then(|f| f.identity.node.difference(&here, dir.filesystem()));

@@ -140,12 +140,7 @@ fn look(
 ) -> Result<SeenTree> {
     let dir = OwnedDirectory::open(path, spec.stop)?;
     let target = NamedTarget::from(path);
-    let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes)).transpose();
-    let found = found.map_err(|e| {
-        Error::corrupt("the ownership mark cannot be understood")
-            .with("path", path.join(SIDECAR).display())
-            .source(e)
-    })?;
+    let found = dir.database()?;
     let here = dir.identity()?;
     let differs = found.as_ref().and_then(|f| f.identity.node.difference(&here, dir.filesystem()));
     if let Some(differs) = &differs {
@@ -452,7 +447,7 @@ impl FileTree {
 /// or something cannot be removed.
 pub fn remove_kept(path: &Path, runs: &[String]) -> Result<()> {
     let dir = OwnedDirectory::open(path, &StopFlag::default())?;
-    let mark = dir.read()?.and_then(|bytes| DatabaseMark::parse(&bytes).ok());
+    let mark = dir.database()?;
     let here = dir.identity()?;
     let same = |mark: &DatabaseMark| {
         mark.identity.driver == NAME
@@ -482,7 +477,7 @@ fn alone(leaves: &[LeafDirectory], path: &Path) -> Result<()> {
 
 /// Looks whether another run took the directory before its locks were there. Errors: `Refused`.
 fn still_own(dir: &OwnedDirectory, mark: &DatabaseMark) -> Result<()> {
-    let there = dir.read()?.and_then(|bytes| DatabaseMark::parse(&bytes).ok());
+    let there = dir.database()?;
     match there.as_ref() == Some(mark) {
         true => Ok(()),
         false => Err(guard::in_use(dir.path(), "another run took it at the same time")),

@@ -22,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result, StopFlag};
 
 use crate::identity::FileIdentity;
-use sidecar::DatabaseMark;
 
 pub use files::{FileMark, MarkedFiles};
 pub use node::{FileSystem, MarkedNode};
@@ -152,7 +151,7 @@ pub fn is_marked(path: &Path, is: &FileIdentity) -> bool {
         })
     };
     if let Some(dir) = Some(path).filter(|path| path.is_dir()).and_then(open) {
-        let store = dir.read().ok().flatten().and_then(|mark| DatabaseMark::parse(&mark).ok());
+        let store = dir.database().ok().flatten();
         let store = store.is_some_and(|mark| mark.identity.node.is(is, dir.filesystem()));
         return store || names(&dir, is, None);
     }

@@ -130,6 +130,12 @@ impl OwnedDirectory {
         Ok(self.load()?.unwrap_or_default().files)
     }
 
+    /// The mark of the database that the directory is; none where it has none. Errors: `Corrupt` when the mark cannot
+    /// be understood, `Unavailable` when it cannot be read.
+    pub fn database(&self) -> Result<Option<DatabaseMark>> {
+        Ok(self.load()?.unwrap_or_default().store)
+    }
+
     /// What the directory itself is. Errors: `Unavailable` when it cannot be asked.
     pub fn identity(&self) -> Result<FileIdentity> {
         FileIdentity::of(&self.fd).map_err(|e| self.failed("cannot stat the directory", e))

@@ -44,40 +44,25 @@ pub fn plan() -> Plan {
 pub fn manifest(run_id: &str) -> Manifest {
     let mut environment = serde_json::Map::new();
     environment.insert("kernel".into(), "6.18".into());
+    let clock = ClockInfo {
+        monotonic_ns: 1_000_000_000,
+        realtime_ns: 1_700_000_000_000_000_000,
+        source: "tsc".into(),
+    };
     Manifest {
-        schema: crate::SCHEMA_VERSION,
-        taillight: env!("CARGO_PKG_VERSION").into(),
-        run_id: run_id.into(),
-        origin: RunOrigin::Measured,
-        status: RunStatus::Running,
-        plan: plan(),
         command: "taillight run --driver null".into(),
         seed: 42,
-        clock: ClockInfo {
-            monotonic_ns: 1_000_000_000,
-            realtime_ns: 1_700_000_000_000_000_000,
-            source: "tsc".into(),
-        },
         phases: vec![PhaseInfo {
             name: "measure".into(),
             start_ns: 1_000_000_000,
             end_ns: None,
             ios: 0,
         }],
-        driver: None,
         environment,
         capture: CaptureInfo { budget: 64 << 20, ..CaptureInfo::default() },
-        losses: Losses::default(),
-        overhead: Overhead::default(),
         repeat: Some("taillight run manifest.json".into()),
-        trace: None,
-        host: None,
         process: ProcessInfo::current(),
-        reason: None,
-        schedule: None,
-        misses: 0,
-        end_to_end: None,
-        files: Vec::new(),
+        ..Manifest::new(run_id.into(), plan(), clock)
     }
 }
 

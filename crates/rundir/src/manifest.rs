@@ -77,6 +77,36 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Of a run that is about to begin, with nothing measured, on nothing that was looked at.
+    pub fn new(run_id: String, plan: Plan, clock: ClockInfo) -> Manifest {
+        Manifest {
+            schema: crate::SCHEMA_VERSION,
+            taillight: env!("CARGO_PKG_VERSION").to_owned(),
+            run_id,
+            origin: RunOrigin::Measured,
+            status: RunStatus::Running,
+            command: String::new(),
+            seed: plan.run.seed,
+            plan,
+            clock,
+            phases: Vec::new(),
+            driver: None,
+            environment: serde_json::Map::new(),
+            capture: CaptureInfo::default(),
+            losses: Losses::default(),
+            overhead: Overhead::default(),
+            repeat: None,
+            process: None,
+            trace: None,
+            host: None,
+            reason: None,
+            schedule: None,
+            misses: 0,
+            end_to_end: None,
+            files: Vec::new(),
+        }
+    }
+
     /// What the driver is with the plan's options. Versions that did not write it down had these
     /// drivers only, so that their names tell.
     pub fn driver_facts(&self) -> DriverFacts {

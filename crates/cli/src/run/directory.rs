@@ -8,9 +8,9 @@ use taillight_core::plan::Plan;
 use taillight_core::secret::masked;
 use taillight_core::{Clock, Error, MonoClock, Result, clock};
 use taillight_driver::ownership::SIDECAR;
-use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
+use taillight_rundir::manifest::{CaptureInfo, ClockInfo, ProcessInfo};
 use taillight_rundir::origin::RunOrigin;
-use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
+use taillight_rundir::{Manifest, RunDir, names};
 use taillight_suite::host::JobSource;
 use taillight_suite::runner::DEFAULT_PARENT;
 
@@ -54,16 +54,8 @@ pub fn create(
         }
     }
     let manifest = Manifest {
-        schema: SCHEMA_VERSION,
-        taillight: env!("CARGO_PKG_VERSION").to_owned(),
-        run_id: run_id.clone(),
         origin,
-        status: RunStatus::Running,
-        plan: plan.clone(),
         command: command_line(words()),
-        seed: plan.run.seed,
-        clock: clock.clone(),
-        phases: Vec::new(),
         driver: Some(facts),
         environment: environment.clone(),
         capture: CaptureInfo {
@@ -76,17 +68,9 @@ pub fn create(
             used: None,
             spilled: None,
         },
-        losses: Losses::default(),
-        overhead: Overhead::default(),
         repeat: Some(repeat_command(&path, destroy)),
-        trace: None,
-        host: None,
         process: ProcessInfo::current(),
-        reason: None,
-        schedule: None,
-        misses: 0,
-        end_to_end: None,
-        files: Vec::new(),
+        ..Manifest::new(run_id.clone(), plan.clone(), clock.clone())
     };
     let fresh = !path.exists();
     let run = NewRun { dir: RunDir::create(&path, &manifest)?, run_id, clock, fresh };
@@ -178,17 +162,21 @@ impl NewRun {
 
 /// The clock of the run's stamps; virtual time begins at zero.
 fn clock_info(plan: &Plan) -> Result<ClockInfo> {
-    let is_virtual = bind(&plan.target)?.capabilities().virtual_time;
     let realtime_ns = clock::realtime_ns();
-    if is_virtual {
-        return Ok(ClockInfo { monotonic_ns: 0, realtime_ns, source: "virtual".to_owned() });
-    }
-    let source = taillight_trace::availability::clock::source(&taillight_machine::Sys::default());
-    Ok(ClockInfo {
-        monotonic_ns: MonoClock.now().0,
-        realtime_ns,
-        source: source.unwrap_or_else(|| "unknown".to_owned()),
+    Ok(match bind(&plan.target)?.capabilities().virtual_time {
+        true => ClockInfo { monotonic_ns: 0, realtime_ns, source: "virtual".to_owned() },
+        false => clock_now(),
     })
+}
+
+/// This machine's clocks.
+pub fn clock_now() -> ClockInfo {
+    let source = taillight_trace::availability::clock::source(&taillight_machine::Sys::default());
+    ClockInfo {
+        monotonic_ns: MonoClock.now().0,
+        realtime_ns: clock::realtime_ns(),
+        source: source.unwrap_or_else(|| "unknown".to_owned()),
+    }
 }
 
 fn capture_path(run_id: &str) -> String {

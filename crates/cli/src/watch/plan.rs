@@ -4,10 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 use taillight_core::plan::{CaptureMode, Plan};
-use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
-use taillight_rundir::SCHEMA_VERSION;
-use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Manifest, Overhead, ProcessInfo};
-use taillight_rundir::manifest::{PhaseInfo, RunStatus};
+use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::manifest::{CaptureInfo, Manifest, PhaseInfo, ProcessInfo};
 use taillight_rundir::origin::RunOrigin;
 
 use super::Asked;
@@ -48,38 +46,16 @@ pub fn plan(name: &str, asked: &Asked, ops: &[OpKind], ns: u64) -> Result<Plan> 
 
 /// The manifest before anything was seen.
 pub fn manifest(plan: Plan, program: String, path: &Path) -> Manifest {
-    let source = taillight_trace::availability::clock::source(&taillight_machine::Sys::default());
-    let clock = ClockInfo {
-        monotonic_ns: MonoClock.now().0,
-        realtime_ns: taillight_core::clock::realtime_ns(),
-        source: source.unwrap_or_else(|| "unknown".to_owned()),
-    };
+    let clock = directory::clock_now();
     let budget = plan.capture.budget.0;
     let (start_ns, name) = (clock.monotonic_ns, path.file_name().unwrap_or_default());
+    let run_id = format!("{}-{}", name.to_string_lossy(), directory::fresh_id());
     Manifest {
-        schema: SCHEMA_VERSION,
-        taillight: env!("CARGO_PKG_VERSION").to_owned(),
-        run_id: format!("{}-{}", name.to_string_lossy(), directory::fresh_id()),
         origin: RunOrigin::Watched { program },
-        status: RunStatus::Running,
-        plan,
         command: directory::command_line(directory::words()),
-        seed: 0,
-        clock,
         phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: None, ios: 0 }],
-        driver: None,
-        environment: serde_json::Map::new(),
         capture: CaptureInfo { mode: CaptureMode::Outliers, budget, ..CaptureInfo::default() },
-        losses: Losses::default(),
-        overhead: Overhead::default(),
-        repeat: None,
         process: ProcessInfo::current(),
-        trace: None,
-        host: None,
-        reason: None,
-        schedule: None,
-        misses: 0,
-        end_to_end: None,
-        files: Vec::new(),
+        ..Manifest::new(run_id, plan, clock)
     }
 }

@@ -18,9 +18,7 @@ use serde_json::json;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::SCHEMA_VERSION;
-use taillight_rundir::manifest::{
-    CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, RunStatus,
-};
+use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Manifest, PhaseInfo, RunStatus};
 use taillight_rundir::origin::{
     Fidelity, ImportSource, ImportedFile, ImportedLatency, ImportedOp, ImportedWorkload, RunOrigin,
     write_imported,
@@ -180,35 +178,18 @@ impl ForeignResult {
         };
         let counted = (0, i64::try_from(duration_ns).unwrap_or(i64::MAX));
         let (start_ns, end_ns) = self.rows.as_ref().map_or(counted, |rows| rows.span);
+        let clock = ClockInfo {
+            monotonic_ns: start_ns,
+            realtime_ns: self.ended_ns.saturating_sub(end_ns.saturating_sub(start_ns)).max(0),
+            source: "imported".to_owned(),
+        };
         let manifest = Manifest {
-            schema: SCHEMA_VERSION,
-            taillight: env!("CARGO_PKG_VERSION").to_owned(),
-            run_id: format!("{}-{crc32}", self.tool),
             origin: RunOrigin::Imported(source),
             status: RunStatus::Complete,
-            seed: 0,
-            plan,
-            command: String::new(),
-            clock: ClockInfo {
-                monotonic_ns: start_ns,
-                realtime_ns: self.ended_ns.saturating_sub(end_ns.saturating_sub(start_ns)).max(0),
-                source: "imported".to_owned(),
-            },
             phases: vec![PhaseInfo { name: "measure".into(), start_ns, end_ns: Some(end_ns), ios }],
-            driver: None,
             environment: self.environment,
             capture,
-            losses: Losses::default(),
-            overhead: Overhead::default(),
-            repeat: None,
-            process: None,
-            trace: None,
-            host: None,
-            reason: None,
-            schedule: None,
-            misses: 0,
-            end_to_end: None,
-            files: Vec::new(),
+            ..Manifest::new(format!("{}-{crc32}", self.tool), plan, clock)
         };
         let workloads = self.workloads.into_iter().map(|w| w.figures).collect();
         let figures = ImportedFile { schema: SCHEMA_VERSION, workloads };

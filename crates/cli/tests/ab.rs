@@ -1,11 +1,9 @@
 //! `taillight ab`: two jobs in turns, through the binary.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use common::{json, run, run_line, scratch, signal, start};
+use crate::common::{self, json, run, run_line, scratch, signal, start};
 
 /// Four channels of 1 ms in the mean.
 const JOB: &str = "[run]\noperations = 4000\nseed = 11\n[target]\ndriver = \"sim\"\n\

@@ -1,11 +1,9 @@
 //! Every bad input: one clear message, the right exit code, nothing touched.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{run, run_job, run_line, scratch};
+use crate::common::{self, run, run_job, run_line, scratch};
 
 fn untouched(dir: &Path) {
     let names: Vec<_> = std::fs::read_dir(dir)

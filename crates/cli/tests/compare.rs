@@ -1,10 +1,8 @@
 //! `taillight compare`: sides that say nothing are refused in clear words, with the right exit code.
 
-mod common;
-
 use std::path::Path;
 
-use common::{json, run, run_line, scratch, signal, start_measuring, taillight};
+use crate::common::{self, json, run, run_line, scratch, signal, start_measuring, taillight};
 
 /// A simulated disk of this service time, ns.
 fn simulated(dir: &Path, out: &str, ns: u64, more: &[&str], code: i32) {

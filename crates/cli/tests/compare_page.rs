@@ -1,10 +1,8 @@
 //! The page of `taillight compare`, and what only the I/Os of both sides tell.
 
-mod common;
-
 use std::path::Path;
 
-use common::{json, run, run_line, scratch, unwrapped};
+use crate::common::{self, json, run, run_line, scratch, unwrapped};
 use serde_json::{Value, json};
 
 /// Runs of 60,000 reads on virtual time with a stall of 20 ms each so many milliseconds.

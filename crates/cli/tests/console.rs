@@ -1,8 +1,6 @@
 //! What is said where: widths, -q, -v, --json, names that would move the cursor.
 
-mod common;
-
-use common::{ended, run, run_line, scratch, taillight};
+use crate::common::{ended, run, run_line, scratch, taillight};
 use serde_json::Value;
 
 const SIM: &str = "run --driver sim --rw randrw --runtime 3s --workers 2 --output";

@@ -1,13 +1,11 @@
 //! Who stood in the way: name, thread, process, command and control group of a culprit are one thread's.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::traced::{Run, not_root, open_place, tool};
+use crate::common::traced::{Run, not_root, open_place, tool};
 use serde_json::Value;
 
 /// A program of this name that does what a script says; ended on drop.

@@ -1,7 +1,6 @@
 //! The binary against PostgreSQL on loopback, started and ended by each test: passwords, TLS, a server killed while it
 //! is measured, a full disk.
 
-mod common;
 #[path = "../../driver/src/kv/postgres/testing.rs"]
 mod postgres_server;
 
@@ -9,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::{ended, scratch, start_measuring, summary, taillight};
+use crate::common::{ended, scratch, start_measuring, summary, taillight};
 use postgres_server::PostgresServer;
 use taillight_s3test::Certs;
 

@@ -1,10 +1,8 @@
 //! What packages install: completions, manual pages, the long version, the selftest.
 
-mod common;
-
 use std::process::Command;
 
-use common::{binary, run, scratch, skipped, text};
+use crate::common::{binary, run, scratch, skipped, text};
 use toml::Value;
 
 /// What bash offers after these words.

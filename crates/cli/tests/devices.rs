@@ -1,13 +1,13 @@
 //! Storage that dies under a run, seen through the binary: what was measured is kept, the errors
 //! are counted, the exit code says so. Needs root for loop devices; else it skips.
 
-mod common;
-
 use std::path::Path;
 use std::time::Duration;
 
-use common::traced::{TestDisk, tool};
-use common::{ended, manifest, run, scratch, scratch_on_disk, skipped, start_measuring, summary};
+use crate::common::traced::{TestDisk, tool};
+use crate::common::{
+    self, ended, manifest, run, scratch, scratch_on_disk, skipped, start_measuring, summary,
+};
 use taillight_lab::cleanup::Undo;
 
 /// An ext4 file system on a loop device, unmounted when dropped.

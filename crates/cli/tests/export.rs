@@ -1,12 +1,10 @@
 //! Example jobs as fio job files: fio accepts each that is exported, and does the same with two of
 //! them; the others are refused by name.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{run, scratch, summary};
+use crate::common::{run, scratch, summary};
 use serde_json::Value;
 
 /// Examples whose load fio cannot make, and what is said about each.

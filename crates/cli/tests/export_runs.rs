@@ -2,14 +2,12 @@
 //! agree where they are here.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{manifest, run_line, scratch, start, summary, text};
+use crate::common::{self, manifest, run_line, scratch, start, summary, text};
 use serde_json::Value;
 use taillight_rundir::ios::{ColumnSet, IosFile};
 

@@ -1,14 +1,12 @@
 //! The same file in fio and in Taillight: operations, bytes, files with their names and sizes, syncs and what the device is asked
 //! to read are the same, of every group of sections. `cargo xtask proof fio` writes them as a table, with all options that are refused.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{run, scratch_on_disk};
+use crate::common::{run, scratch_on_disk};
 use serde_json::{Value, json};
 use taillight_import::fio::options::OPTIONS;
 

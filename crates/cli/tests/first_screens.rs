@@ -1,12 +1,10 @@
 //! The first screen of every kind of page, as Chromium lays it out: the answer before the figures, the
 //! figures before the charts, a chart before any table, on wide and on narrow screens.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::dom::{chromium, facts};
-use common::{json, run, run_line, scratch};
+use crate::common::dom::{chromium, facts};
+use crate::common::{self, json, run, run_line, scratch};
 use serde_json::{Value, json};
 
 /// What a page must have, in this order from the top; parts that are not there on it are left out by name.

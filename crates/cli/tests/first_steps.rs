@@ -1,10 +1,8 @@
 //! What a newcomer tries first: each answer is right, or says what to do.
 
-mod common;
-
 use std::path::Path;
 
-use common::{run, run_line, scratch};
+use crate::common::{run, run_line, scratch};
 
 fn text(dir: &Path, name: &str) -> String {
     std::fs::read_to_string(dir.join(name)).expect("readable")

@@ -1,10 +1,8 @@
 //! What the binary says about itself, word for word.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{of_others, run, scratch};
+use crate::common::{of_others, run, scratch};
 use serde_json::Value;
 
 fn said(args: &[&str]) -> String {

@@ -1,10 +1,8 @@
 //! `taillight history`: nights of runs as people keep them, also damaged ones.
 
-mod common;
-
 use std::path::Path;
 
-use common::{binary, json, run, run_line, scratch, text, unwrapped};
+use crate::common::{self, binary, json, run, run_line, scratch, text, unwrapped};
 use serde_json::{Value, json};
 
 const DAY: i64 = 86_400_000_000_000;

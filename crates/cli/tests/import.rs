@@ -1,10 +1,8 @@
 //! fio job files through the binary: imported, run, exported and back.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{manifest, run, run_line, scratch, scratch_on_disk, summary};
+use crate::common::{manifest, run, run_line, scratch, scratch_on_disk, summary};
 
 fn examples() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/fio");

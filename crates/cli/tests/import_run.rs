@@ -1,11 +1,9 @@
 //! What other tools saw, added to a run: logs of drives, bus tables; and what is refused.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 
-use common::{manifest, run, run_line, scratch, summary};
+use crate::common::{manifest, run, run_line, scratch, summary};
 
 /// A short run of random reads in `out`.
 fn measured(dir: &Path) {

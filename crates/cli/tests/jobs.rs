@@ -1,10 +1,8 @@
 //! Every example under `jobs/` runs. Their plans are checked beside the code (`run/job.rs`).
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::scratch;
+use crate::common::{self, scratch};
 
 fn jobs() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");

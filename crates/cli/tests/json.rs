@@ -1,11 +1,9 @@
 //! What `--json` prints for every form of a job: one document, whatever runs.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 
-use common::{run_line, scratch};
+use crate::common::{run_line, scratch};
 use serde_json::Value;
 
 /// What it prints for a program.

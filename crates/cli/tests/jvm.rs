@@ -1,12 +1,10 @@
 //! The driver `jvm` through the binary: a binding of ours (`Records`), its faults, and databases behind JDBC. Without a
 //! JDK, or without a jar that a test needs, it is skipped.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{scratch, taillight, text};
+use crate::common::{scratch, taillight, text};
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver/src/jvm")

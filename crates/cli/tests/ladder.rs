@@ -1,15 +1,13 @@
 //! The ladder of tracing: what a run sees without rights, without BTF, or when it is told to see
 //! less; and that no layer is named which the backend cannot see.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use common::skipped;
-use common::traced::{NOBODY, Run, not_root, now, open_place, tool, within};
+use crate::common::traced::{NOBODY, Run, not_root, now, open_place, tool, within};
+use crate::common::{self, skipped};
 use serde_json::Value;
 
 /// Layers that only trace points can tell apart.

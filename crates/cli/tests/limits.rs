@@ -1,11 +1,11 @@
 //! Limits of the process, and runs that somebody stops: what is said, and what is kept.
 
-mod common;
-
 use std::process::Command;
 use std::time::Duration;
 
-use common::{binary, ended, manifest, scratch, signal, start, start_measuring, summary};
+use crate::common::{
+    self, binary, ended, manifest, scratch, signal, start, start_measuring, summary,
+};
 
 /// Runs it under `ulimit LIMIT`; the exit code must be `code`. Standard error.
 fn under(dir: &std::path::Path, limit: &str, line: &str, code: i32) -> String {

@@ -2,15 +2,13 @@
 //! `prometheus.rs`; the screen on a terminal: `screen.rs`.)
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use common::{ended, run_line, scratch, start, text};
+use crate::common::{self, ended, run_line, scratch, start, text};
 use serde_json::Value;
 
 /// A run with a live view, and where that is.

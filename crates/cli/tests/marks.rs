@@ -2,14 +2,12 @@
 //! does with it, and the run after that. Nothing of the user's is lost, and what is proven to be ours is used
 //! again without a question.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use common::{has_library, run_line, scratch_on_disk, signal, start_measuring, unwrapped};
+use crate::common::{has_library, run_line, scratch_on_disk, signal, start_measuring, unwrapped};
 
 const SIDECAR: &str = ".taillight-owner.json";
 

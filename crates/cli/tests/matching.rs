@@ -3,8 +3,6 @@
 //! offset alone tells which sectors an I/O may have; stamps must be those of events on these sectors.
 //! Needs root and tracefs; else it skips.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,8 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::traced::{Run, map, no_block_log};
-use common::{manifest, scratch};
+use crate::common::traced::{Run, map, no_block_log};
+use crate::common::{manifest, scratch};
 use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};
 use taillight_lab::cleanup::{LabLock, Undo, set};
 use taillight_lab::stage::{LoopDevice, image};

@@ -1,12 +1,10 @@
 //! The driver `metadata` through the binary: counts are those of the directory, content is verified by number, killed
 //! runs leave nothing wrong, and the suites that are made of it.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{json, manifest, run_line, scratch_on_disk, signal, start, summary};
+use crate::common::{self, json, manifest, run_line, scratch_on_disk, signal, start, summary};
 use serde_json::Value;
 
 const ENGINES: [&str; 2] = ["sync", "io_uring --set workload.0.queue_depth=8"];

@@ -1,12 +1,10 @@
 //! What is written: never through or over what is not Taillight's, whole whoever else writes, and told when
 //! it was changed afterwards.
 
-mod common;
-
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{ended, json, run_line, scratch, start, taillight, text};
+use crate::common::{self, ended, json, run_line, scratch, start, taillight, text};
 use taillight_rundir::{RunDir, names, sums};
 
 const RUN: &str = "run --driver sim --size 1GiB --ops 2000 --set run.seed=5 --output";

@@ -2,8 +2,6 @@
 //! reaches the disk. The file lies in small pieces, so that parts begin inside of folios; its map and
 //! the kernel's own event log say which I/O wanted what. Needs root and tracefs; else it skips.
 
-mod common;
-
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::traced::{Run, map, no_block_log};
-use common::{manifest, scratch};
+use crate::common::traced::{Run, map, no_block_log};
+use crate::common::{manifest, scratch};
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use taillight_core::OpKind;
 use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};

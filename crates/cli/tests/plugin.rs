@@ -1,10 +1,8 @@
 //! The driver `plugin` through the binary: examples of the SDK, the guard, and plug-ins with one fault each.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{scratch, taillight, text};
+use crate::common::{scratch, taillight, text};
 
 /// The fault of `plugin/faulty.c`, in its order.
 const FAULTS: [&str; 14] = [

@@ -1,11 +1,9 @@
 //! The driver `process` through the binary: stores in Python and C, and programs with one fault each.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{scratch, taillight, text};
+use crate::common::{scratch, taillight, text};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")

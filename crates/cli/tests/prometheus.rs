@@ -2,15 +2,13 @@
 //! within the stated bound, ceilings exact, and every query of the dashboards has an answer.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{ended, scratch, skipped, start, text};
+use crate::common::{self, ended, scratch, skipped, start, text};
 use serde_json::Value;
 
 /// Width of a native bucket of schema 5, and of a bucket of the run's own histograms: what a

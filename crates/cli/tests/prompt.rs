@@ -1,9 +1,7 @@
 //! What the prompt says: the answer at the end, a line a point, habits of other tools, and hints.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{json, run_line, scratch, unwrapped};
+use crate::common::{json, run_line, scratch, unwrapped};
 use serde_json::Value;
 
 const SIM: &str = "run --driver sim --rw randread --set run.seed=1 --runtime 2s --output";

@@ -1,13 +1,11 @@
 //! Recorded traces at the command line: replayed, refused with the place, and described.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fmt::Write as _;
 use std::path::Path;
 
-use common::traced::TestDisk;
-use common::{run_line, scratch};
+use crate::common::traced::TestDisk;
+use crate::common::{run_line, scratch};
 use serde_json::Value;
 
 /// A trace of MSR's form: `rows` operations a millisecond apart, every third one a write, at odd places.

@@ -1,13 +1,11 @@
 //! Missing rights: what a user who may not sees. Needs root to step down from; else it skips.
 
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::traced::{NOBODY, tool};
-use common::{ended, skipped};
+use crate::common::traced::{NOBODY, tool};
+use crate::common::{self, ended, skipped};
 
 /// A directory everybody may enter, with the binary in it; none (and a printed reason) where
 /// nobody's place cannot be taken.

@@ -1,14 +1,12 @@
 //! Whole runs of the binary: files, counts, signals, a killed run, a reader that went away.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use common::{
-    capture_of, ended, manifest, of_others, run, run_line, scratch, signal, skipped, start,
+use crate::common::{
+    self, capture_of, ended, manifest, of_others, run, run_line, scratch, signal, skipped, start,
     start_measuring, summary, unwrapped,
 };
 

@@ -1,13 +1,11 @@
 //! `--tui` on a real terminal (a pty of util-linux' `script`): drawn, given back, and the same run.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{run_line, scratch, summary, text};
+use crate::common::{self, run_line, scratch, summary, text};
 
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";

@@ -1,11 +1,9 @@
 //! Searches and repetitions: the known knee of a simulated target is found, every run is kept, and
 //! what makes no sense is refused.
 
-mod common;
-
 use std::path::Path;
 
-use common::{json, manifest, run, run_job as job, scratch, summary, taillight};
+use crate::common::{json, manifest, run, run_job as job, scratch, summary, taillight};
 use serde_json::Value;
 
 fn fits(dir: &Path, schema: &str, value: &Value) {

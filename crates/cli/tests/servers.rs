@@ -2,14 +2,12 @@
 //! store (MinIO, or the test crate's own where there is none). Whole runs, bad addresses, a server
 //! killed while it is measured.
 
-mod common;
-
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     ended, has_library, run_job, scratch, signal, start_as, start_measuring, summary, taillight,
 };
 use serde_json::Value;

@@ -1,14 +1,13 @@
 //! Signals: which one is a second wish, what a forced end leaves and says, and that no signal that can be handled
 //! loses what was measured.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use common::{
-    binary, capture_of, ended, manifest, run, scratch, signal, start, start_measuring, summary,
+use crate::common::{
+    self, binary, capture_of, ended, manifest, run, scratch, signal, start, start_measuring,
+    summary,
 };
 
 const NULL: &str = "run --driver null --rate 2000/s --runtime 60s --output out";

@@ -1,8 +1,6 @@
 //! `taillight suite slc-paper` through the binary, on tiny runs.
 
-mod common;
-
-use common::{has_library, json, run_line, scratch};
+use crate::common::{self, has_library, json, run_line, scratch};
 
 #[test]
 fn the_study_in_small() {

@@ -1,9 +1,7 @@
 //! A loop device over a file on the machine's disk, followed to the bottom: the time in the loop
 //! device is split into its own, the lower queue and the lower device. Needs root; else it skips.
 
-mod common;
-
-use common::traced::{Run, TestDisk, open_place};
+use crate::common::traced::{Run, TestDisk, open_place};
 use serde_json::Value;
 
 const NAME: &str = "a_loop_device_over_a_file";

@@ -1,11 +1,9 @@
 //! Drivers on streams and embedded stores through the binary.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{has_library, manifest, run, run_line, scratch, summary};
+use crate::common::{has_library, manifest, run, run_line, scratch, summary};
 
 /// Runs `taillight run` with these words.
 fn job(dir: &Path, args: &str, code: i32) -> (String, String) {

@@ -1,13 +1,11 @@
 //! Embedded stores that cannot be used or that fail on the way, through the binary: whose database it
 //! is, one in use, a corrupt one, a full disk, runs that end while they load.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use common::traced::tool;
-use common::{
+use crate::common::traced::tool;
+use crate::common::{
     capture_of, has_library, of_others, run_line, scratch, signal, skipped, start, summary,
 };
 use taillight_lab::cleanup::Undo;

@@ -1,9 +1,7 @@
 //! Streams through the binary: end to end on a store in memory, the end of the data, idleness, load
 //! that is not measured.
 
-mod common;
-
-use common::{run, scratch, summary};
+use crate::common::{run, scratch, summary};
 
 /// Writers and readers on one stream of a store in memory.
 fn job(run: &str, writers: &str, end_to_end: bool) -> String {

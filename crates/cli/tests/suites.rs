@@ -1,11 +1,9 @@
 //! Suites of the user through the binary: killed and resumed, refused, and the standard tests.
 
-mod common;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{json, run, run_line, scratch, signal, start};
+use crate::common::{self, json, run, run_line, scratch, signal, start};
 use serde_json::Value;
 
 /// Rounds on a device whose writes slow down to a plateau, and a point after them.

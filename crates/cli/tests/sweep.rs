@@ -1,11 +1,9 @@
 //! Sweeps: every combination of values is run once a round, resumed, and what makes no sense is
 //! refused before anything is touched.
 
-mod common;
-
 use std::path::Path;
 
-use common::{json, manifest, run, scratch};
+use crate::common::{self, json, manifest, run, scratch};
 use serde_json::Value;
 
 /// Four channels of 1 ms: the rate grows up to depth 4, and the latency from there on.

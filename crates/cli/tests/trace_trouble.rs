@@ -1,16 +1,14 @@
 //! Traces that go wrong: lost, stopped, cut, moved. The run is kept, what was not seen is unknown
 //! and counted, and nothing is blamed without evidence.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::manifest;
-use common::traced::{
+use crate::common::traced::{
     NOBODY, Run, TestDisk, explain, explained_with, not_root, now, open_place, tool, within,
 };
+use crate::common::{self, manifest};
 use serde_json::Value;
 
 /// Starts a run of random reads on a device, with more words.

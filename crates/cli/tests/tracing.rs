@@ -1,13 +1,11 @@
 //! Tracing seen from outside: off is off, and what is on says what it cost.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{manifest, scratch, unwrapped};
+use crate::common::{manifest, scratch, unwrapped};
 
 /// A run of a second on a file in `dir`.
 fn load(dir: &Path, mode: &str) -> Command {

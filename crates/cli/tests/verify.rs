@@ -1,16 +1,16 @@
 //! Verification end to end on files: damage between a run and the next is found, told apart and
 //! located, and makes the exit code 6; a storage that works is never blamed.
 
-mod common;
-
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use common::{json, manifest, run, run_job, run_line, scratch, scratch_on_disk, summary};
+use crate::common::{
+    self, json, manifest, run, run_job, run_line, scratch, scratch_on_disk, summary,
+};
 use serde_json::{Value, json};
 
-use common::blocks::{BLOCK, sealed};
+use crate::common::blocks::{BLOCK, sealed};
 
 const BLOCKS: u64 = 256;
 

@@ -4,17 +4,15 @@
 //! Two ways in: a file that is changed behind the back of the run, and a server that speaks Redis's
 //! language and lies about chosen keys.
 
-mod common;
-
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use common::blocks::{BLOCK, sealed};
-use common::liar::{Lie, LyingServer};
-use common::{json, run, run_job, scratch, start};
+use crate::common::blocks::{BLOCK, sealed};
+use crate::common::liar::{Lie, LyingServer};
+use crate::common::{json, run, run_job, scratch, start};
 use serde_json::{Value, json};
 
 const BLOCKS: u64 = 256;

@@ -1,13 +1,11 @@
 //! `taillight watch`: the slow operations of fio, started or running, with their layer; and what cannot be watched.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use common::traced::open_place;
-use common::{binary, ended, json, manifest, skipped, text};
+use crate::common::traced::open_place;
+use crate::common::{self, binary, ended, json, manifest, skipped, text};
 use serde_json::Value;
 use taillight_lab::cleanup::Undo;
 use taillight_lab::stage::LabCgroup;

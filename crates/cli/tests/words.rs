@@ -1,13 +1,11 @@
 //! Words and texts from outside: what is no UTF-8, what holds a secret, what is as long as a file.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use common::{ended, run_line, scratch, taillight};
+use crate::common::{self, ended, run_line, scratch, taillight};
 
 /// Runs it with words of which `%` stands for a byte that no UTF-8 has.
 fn run_bytes(dir: &Path, line: &str) -> (i32, String) {

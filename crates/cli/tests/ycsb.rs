@@ -1,10 +1,8 @@
 //! YCSB's property files and the `ycsb` suite through the binary.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 
-use common::{run, run_job, run_line, scratch, signal, start, summary};
+use crate::common::{self, run, run_job, run_line, scratch, signal, start, summary};
 use serde_json::{Value, json};
 
 fn count(summary: &Value, op: &str) -> u64 {

@@ -2,13 +2,12 @@
 //! Needs root; elsewhere each test says why it skips.
 #![allow(clippy::unwrap_used)]
 
-#[macro_use]
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use support::{Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, op, open, run, session};
+use crate::support::{
+    self, Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, op, open, run, session,
+};
 use taillight_core::op::SyncKind;
 use taillight_core::plan::BlockSize;
 use taillight_core::probe::Token;

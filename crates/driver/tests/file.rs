@@ -1,12 +1,10 @@
 //! Driver `file` on regular files: ownership, layout, sizes, cache. Needs no rights.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use support::{Ask, BLOCK, MIB, fact, op, open, scratch, session};
+use crate::support::{self, Ask, BLOCK, MIB, fact, op, open, scratch, session};
 use taillight_core::plan::{AccessKind, BlockSize};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind, Status};

@@ -1,14 +1,11 @@
 //! The guard on loop devices. Needs root; elsewhere each test says why it skips.
 #![allow(clippy::unwrap_used)]
 
-#[macro_use]
-mod support;
-
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{
+use crate::support::{
     Ask, MIB, Mounted, TestLoopDevice, UndoOnDrop, Writer, loop_over, op, refused_for, run,
     scratch, session,
 };

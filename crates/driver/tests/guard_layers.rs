@@ -2,12 +2,11 @@
 //! test says why it skips.
 #![allow(clippy::unwrap_used)]
 
-#[macro_use]
-mod support;
-
 use std::path::Path;
 
-use support::{Ask, TestLoopDevice, UndoOnDrop, Writer, loop_over, refused_for, run, scratch};
+use crate::support::{
+    Ask, TestLoopDevice, UndoOnDrop, Writer, loop_over, refused_for, run, scratch,
+};
 use taillight_core::OpKind;
 
 const WRITE: &[OpKind] = &[OpKind::Write];

@@ -2,17 +2,13 @@
 //! fields, workers that end while they load. Each test runs on every store whose library is there.
 #![allow(clippy::unwrap_used)]
 
-#[macro_use]
-mod support;
-#[path = "kv/changed.rs"]
 mod changed;
-#[path = "kv/outside.rs"]
 mod outside;
-#[path = "kv/snapshot.rs"]
 mod snapshot;
 
 use std::path::{Path, PathBuf};
 
+use crate::support;
 use taillight_core::plan::{MixPart, Plan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status, SyncKind};

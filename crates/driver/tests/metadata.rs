@@ -2,16 +2,13 @@
 //! or cannot be written, renames by several workers, somebody who comes in between.
 #![allow(clippy::unwrap_used)]
 
-#[macro_use]
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{TestLoopDevice, scratch};
+use crate::support::{self, TestLoopDevice, scratch};
 use taillight_core::plan::{MixPart, Plan};
 use taillight_core::{Error, ErrorKind, Op, OpKind, Result, Status};
 use taillight_driver::conformance::{self, one};

@@ -2,9 +2,6 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "postgres")]
 
-#[macro_use]
-mod support;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,6 @@
 //! Driver `redis` against a real server on a unix socket, started and ended by each test.
 #![allow(clippy::unwrap_used)]
 
-#[macro_use]
-mod support;
-#[path = "redis/left.rs"]
 mod left;
 
 use std::io::{Read, Write};

@@ -1,13 +1,11 @@
 //! Driver `sqlite`: what a killed process leaves, writers that wait for each other, a disk that is full.
 #![allow(clippy::unwrap_used)]
 
-#[macro_use]
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Op, OpKind, Result, Status, SyncKind};
 use taillight_driver::conformance::{self, keyed_plan, one, target};

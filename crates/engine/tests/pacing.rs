@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{EngineRun, plan, run};
+use crate::common::{self, EngineRun, plan, run};
 use taillight_core::Percentile;
 use taillight_core::plan::{
     AccessKind, Arrival, CaptureMode, MixPart, Plan, RateStep, Think, WorkerRamp, WorkloadPlan,

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{EngineRun, run};
+use crate::common::{EngineRun, run};
 use taillight_core::job::{BoundTarget, DriverView, Job, MachineMemory};
 use taillight_core::plan::{Plan, ReplayOps, ReplayPlan, TargetPlan};
 use taillight_core::units::ByteSize;

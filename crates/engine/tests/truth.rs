@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{plan, run, run_until};
+use crate::common::{plan, run, run_until};
 use taillight_core::Percentile;
 use taillight_core::plan::{Arrival, CaptureMode, MixPart, Sync};
 use taillight_core::units::{ByteSize, Span};

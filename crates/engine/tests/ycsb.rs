@@ -2,11 +2,10 @@
 //! What was stored is taken out of the memory driver and compared with YCSB's names and values.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common;
 use taillight_core::job::{BoundTarget, DriverView, Job, MachineMemory};
 use taillight_core::keys::hash;
 use taillight_core::plan::{Plan, TargetPlan};

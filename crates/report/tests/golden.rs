@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Sample;
+use crate::common::{self, Sample};
 use taillight_core::{LatencyKind, OpKind};
 use taillight_report::render::TEXTS;
 use taillight_report::{AnalysedRun, ConsoleStyle, analyse, console_text, html, summarise};

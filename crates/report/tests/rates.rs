@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 
-use common::Sample;
+use crate::common::{self, Sample};
 use taillight_core::plan::Arrival;
 use taillight_report::{ReportOptions, make};
 use taillight_rundir::manifest::{Manifest, ScheduleInfo};

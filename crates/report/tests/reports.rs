@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Sample;
+use crate::common::{self, Sample};
 use taillight_core::plan::Arrival;
 use taillight_core::units::Span;
 use taillight_core::{LatencyKind, OpKind};

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use crate::common;
 use taillight_core::{ErrorKind, OpKind, Record};
 use taillight_rundir::chunk::HEADER_BYTES;
 use taillight_rundir::convert::{
@@ -10,8 +11,6 @@ use taillight_rundir::convert::{
     convert,
 };
 use taillight_rundir::{RunDir, fixture, names};
-
-mod common;
 
 /// Records in completion order, as a worker of some depth with a few stalls would leave them.
 fn completed(n: usize, seed: u64) -> Vec<Record> {

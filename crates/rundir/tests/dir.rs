@@ -3,10 +3,9 @@
 
 use std::fs;
 
+use crate::common;
 use taillight_core::ErrorKind;
 use taillight_rundir::{RunDir, RunStatus, Summary, fixture, names};
-
-mod common;
 
 #[test]
 fn new_or_empty_only_and_the_manifest_comes_first() {

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::common;
 use hdrhistogram::Histogram;
 use serde_json::json;
 use taillight_core::{LatencyKind, OpKind};
@@ -20,8 +21,6 @@ use taillight_rundir::layers::read_layers;
 use taillight_rundir::manifest::{PhaseInfo, ProcessInfo};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{Manifest, RunDir, RunStatus, Summary, fixture, names};
-
-mod common;
 
 fn place() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("formats/v1")

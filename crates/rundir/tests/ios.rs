@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::common;
 use taillight_core::{ErrorKind, OpKind, Record, Status};
 use taillight_rundir::ios::{ColumnSet, GROUP_ROWS, IosFile, IosWriter, RowKey, read_ios};
 use taillight_rundir::{RunDir, fixture, names};
-
-mod common;
 
 fn key(phase: &str, worker: u16) -> RowKey<'_> {
     RowKey { phase, workload: worker / 2, worker }

@@ -4,11 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common;
 use taillight_core::{ErrorKind, Record};
 use taillight_rundir::salvage::salvage;
 use taillight_rundir::{RunDir, RunStatus, fixture, names};
-
-mod common;
 
 struct Killed {
     root: tempfile::TempDir,

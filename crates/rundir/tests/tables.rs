@@ -3,13 +3,12 @@
 
 use std::fs;
 
+use crate::common;
 use hdrhistogram::Histogram;
 use taillight_core::{ErrorKind, LatencyKind, OpKind};
 use taillight_rundir::histlog::{HistEntry, HistTag, HistogramWriter, write_histograms};
 use taillight_rundir::intervals::{IntervalRow, interval_writer, read_intervals};
 use taillight_rundir::{RunDir, fixture, names};
-
-mod common;
 
 fn intervals() -> Vec<IntervalRow> {
     let row = |i: i64| IntervalRow {

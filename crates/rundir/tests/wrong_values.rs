@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::common;
 use parquet::column::reader::{ColumnReader, get_typed_column_reader};
 use parquet::column::writer::{ColumnCloseResult, ColumnWriterImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
@@ -23,8 +24,6 @@ use taillight_rundir::layers::{LayerRow, LayerWriter, read_layers};
 use taillight_rundir::ledger::{LedgerRow, read_ledger, write_ledger};
 use taillight_rundir::store::{StoreRow, read_store, store_writer};
 use taillight_rundir::{RunDir, fixture, names};
-
-mod common;
 
 const ROWS: usize = 20;
 /// The row that is made wrong.

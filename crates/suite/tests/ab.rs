@@ -1,11 +1,9 @@
 //! Two jobs in turns, on virtual time, where runs vary as on a machine: how often a difference is found, and
 //! how often one is claimed that is none.
 
-mod common;
-
 use std::path::Path;
 
-use common::{SimHost, plan, source};
+use crate::common::{SimHost, plan, source};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use taillight_compare::{CompareRequest, DropRule};

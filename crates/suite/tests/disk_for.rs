@@ -1,11 +1,9 @@
 //! `disk-for` on virtual disks whose answer is known, on virtual time.
 
-mod common;
-
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{SimHost, plan};
+use crate::common::{SimHost, plan};
 use serde_json::{Value, json};
 use taillight_core::exit::Exit;
 use taillight_rundir::JsonFile;

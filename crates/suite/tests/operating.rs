@@ -1,11 +1,9 @@
 //! Operating points on simulated devices whose saturation and tails are known: the choice, the runs at
 //! it, resuming, and what goes wrong.
 
-mod common;
-
 use std::rc::Rc;
 
-use common::{SimHost, plan, prepare, run};
+use crate::common::{SimHost, plan, prepare, run};
 use serde_json::Value;
 use taillight_core::Percentile;
 use taillight_core::exit::Exit;

@@ -1,11 +1,9 @@
 //! Recovery after another load and load between pauses, on simulated devices whose truth is known.
 
-mod common;
-
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{SimHost, plan, source};
+use crate::common::{self, SimHost, plan, source};
 use serde_json::Value;
 use taillight_rundir::series::{Decision, SeriesFile};
 use taillight_suite::suites::{SuiteFile, SuiteRequest};

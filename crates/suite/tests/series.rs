@@ -1,11 +1,9 @@
 //! The series engine with real runs on virtual time: methods, resuming, exit codes, `series.json`.
 
-mod common;
-
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{SimHost, plan, source};
+use crate::common::{SimHost, plan, source};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_rundir::repeat::RepeatReport;

@@ -1,10 +1,8 @@
 //! Steady state on simulated devices whose steady round is known, resuming, purge and scales.
 
-mod common;
-
 use std::path::Path;
 
-use common::{SimHost, prepare};
+use crate::common::{self, SimHost, prepare};
 use serde_json::json;
 use taillight_core::exit::Exit;
 use taillight_rundir::series::SeriesFile;

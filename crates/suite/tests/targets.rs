@@ -1,11 +1,9 @@
 //! Several targets of one suite: run in turn, judged apart, shown side by side.
 
-mod common;
-
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{SimHost, plan, source};
+use crate::common::{self, SimHost, plan, source};
 use serde_json::json;
 use taillight_rundir::series::SeriesFile;
 use taillight_suite::suites::{SuiteFile, SuiteRequest};

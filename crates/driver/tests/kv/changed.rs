@@ -5,8 +5,8 @@ use std::path::Path;
 use taillight_core::{ErrorKind, OpKind, StopFlag};
 use taillight_driver::{AdminAction, OpenSpec};
 
-use super::support::{self, Ask, MIB, Mounted, TestLoopDevice};
 use super::{StoreDirectory, has, load, open, stores};
+use crate::support::{self, Ask, MIB, Mounted, TestLoopDevice};
 
 /// Names and bytes of all files but a store's messages and lock.
 fn tree(at: &Path) -> Vec<(String, Vec<u8>)> {

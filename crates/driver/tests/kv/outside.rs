@@ -3,8 +3,8 @@
 use taillight_core::ErrorKind;
 use taillight_driver::AdminAction;
 
-use super::support::{self, TestLoopDevice};
 use super::{StoreDirectory, has, load, open, stores};
+use crate::support::{self, TestLoopDevice};
 
 #[test]
 fn a_log_directory_goes_with_its_database_and_no_other() {

@@ -1,5 +1,5 @@
 //! Runs a plan into a temporary run directory and reads everything back.
-#![allow(dead_code)] // each test binary uses a part
+#![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part
 
 #[path = "../../src/testing.rs"]
 pub mod testing;

@@ -1,0 +1,14 @@
+//! Tests that trace, need root or load the whole machine, apart from the others.
+
+mod common;
+mod culprits;
+mod delivered;
+mod devices;
+mod lab;
+mod ladder;
+mod limits;
+mod matching;
+mod rights;
+mod stacked;
+mod trace_trouble;
+mod watch;

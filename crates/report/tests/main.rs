@@ -1,0 +1,7 @@
+//! The integration tests of the reports as one binary.
+
+mod changes;
+mod common;
+mod golden;
+mod rates;
+mod reports;

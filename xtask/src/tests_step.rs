@@ -102,10 +102,22 @@ struct TestCounts {
     skipped: Vec<String>,
     /// Which servers were used, each shown once.
     servers: BTreeSet<String>,
+    /// How long each test took in ms, and its name.
+    times: Vec<(u64, String)>,
 }
 
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 10;
+
+/// Each test binary tells how long its tests take. The option is an unstable one of the test harness (libtest,
+/// `--report-time`), which asks for this variable when it runs; cargo itself, which would build everything anew for
+/// it, does not see the variable. Documentation tests have no runner and do without.
+const RUNNER: &str = "target.'cfg(all())'.runner=['sh', '-c', \
+                      'RUSTC_BOOTSTRAP=1 exec \"$@\" -Z unstable-options --report-time', 'sh']";
+
 pub fn step() -> Result<StepOutcome> {
-    let mut cargo = bounded(&tool::cargo(["test", "--workspace", "--locked", "--no-fail-fast"]));
+    let words = ["test", "--workspace", "--locked", "--no-fail-fast", "--config", RUNNER];
+    let mut cargo = bounded(&tool::cargo(words));
     cargo.args(["--", "--show-output"]);
     match setup::python() {
         Some(python) => {
@@ -115,7 +127,11 @@ pub fn step() -> Result<StepOutcome> {
             "no Python with pyarrow and others here: their tests skip unless python3 has them"
         ),
     }
-    let (sums, code) = stream(&mut cargo)?;
+    let (mut sums, code) = stream(&mut cargo)?;
+    sums.times.sort_unstable_by(|a, b| b.cmp(a));
+    for (ms, name) in sums.times.iter().take(SLOWEST) {
+        println!("slow: {:.1} s {name}", *ms as f64 / 1e3);
+    }
     let text = format!(
         "{} tests passed, {} failed, {} ignored, {} skipped themselves",
         sums.passed,
@@ -222,7 +238,16 @@ fn note(line: &str, sums: &mut TestCounts) -> bool {
         sums.skipped.push(line.to_owned());
         return true;
     }
-    line.starts_with("test ") && line.ends_with("FAILED")
+    let Some((name, verdict)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))
+    else {
+        return false;
+    };
+    let time =
+        verdict.split_once(" <").and_then(|(_, time)| time.strip_suffix("s>")?.parse::<f64>().ok());
+    if let Some(seconds) = time {
+        sums.times.push(((seconds * 1e3) as u64, name.to_owned()));
+    }
+    verdict.starts_with("FAILED")
 }
 
 #[cfg(test)]
@@ -238,13 +263,17 @@ mod tests {
         let server = "S3 server: our own";
         assert!(note(server, &mut sums) && !note(server, &mut sums));
         assert!(note("test a::b ... FAILED", &mut sums));
-        assert!(!note("test a::c ... ok", &mut sums));
+        assert!(note("test a::d ... FAILED <0.250s>", &mut sums));
+        assert!(
+            !note("test a::c ... ok", &mut sums) && !note("test a::e ... ok <1.5s>", &mut sums)
+        );
         let expected = TestCounts {
             passed: 12,
             failed: 1,
             ignored: 2,
             skipped: vec!["skipped: loop_device: not root".to_owned()],
             servers: BTreeSet::from([server.to_owned()]),
+            times: vec![(250, "a::d".to_owned()), (1500, "a::e".to_owned())],
         };
         assert_eq!(sums, expected);
     }

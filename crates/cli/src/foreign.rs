@@ -1,7 +1,7 @@
 //! Results of other tools, where a run directory is asked for.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use taillight_core::units::readable::in_line;
@@ -40,8 +40,7 @@ pub fn imported(file: &Path, unit: Option<ResultUnit>, to: Option<&Path>) -> Res
     };
     let (name, crc32) = (file.to_string_lossy(), sums::crc32_of(file)?);
     let source = || {
-        let opened = File::open(file).map_err(|e| unreadable(file, e))?;
-        let input = Box::new(BufReader::new(opened));
+        let input = opened(file).map_err(|e| unreadable(file, e))?;
         Ok(ResultSource::new(&name, crc32.clone(), input).in_unit(unit))
     };
     let run = (format.read)(&mut source()?)?;
@@ -78,9 +77,13 @@ pub fn is_result(file: &Path) -> bool {
 /// The format of a file by how it begins.
 fn format_of(file: &Path) -> Result<Option<&'static ResultFormat>> {
     let mut head = Vec::new();
-    let mut read = || File::open(file)?.take(HEAD as u64).read_to_end(&mut head);
+    let mut read = || opened(file)?.take(HEAD as u64).read_to_end(&mut head);
     read().map_err(|e| unreadable(file, e))?;
     Ok(results::detect(&String::from_utf8_lossy(&head)))
+}
+
+fn opened(file: &Path) -> std::io::Result<Box<dyn BufRead>> {
+    results::unpacked(BufReader::new(File::open(file)?))
 }
 
 fn unreadable(file: &Path, e: std::io::Error) -> Error {

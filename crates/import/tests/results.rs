@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use taillight_core::{Error, OpKind, Result};
-use taillight_import::results::{ForeignRun, HEAD, ResultSource, ResultUnit, detect};
+use taillight_import::results::{ForeignRun, HEAD, ResultSource, ResultUnit, detect, unpacked};
 use taillight_rundir::origin::{Fidelity, ImportedBin, ImportedOp};
 
 fn sample(name: &str) -> Vec<u8> {
@@ -36,6 +36,8 @@ const GOOD: &[(&str, Fidelity, u64)] = &[
     ("db_bench.txt", Fidelity::Averages, 16_000),
     ("db_bench-histogram.txt", Fidelity::Bins, 8000),
     ("sbk.csv", Fidelity::Percentiles, 12_051_987),
+    ("warp.tsv", Fidelity::EveryIo, 41),
+    ("warp.json", Fidelity::Averages, 12_000),
 ];
 
 #[test]
@@ -235,4 +237,64 @@ fn text_around_rows_is_refused_and_around_a_report_left_out() {
     let twice = [sample("ycsb-raw.txt"), sample("ycsb-raw.txt")].concat();
     let error = read("a", &twice, None).err().unwrap().to_string();
     assert!(error.contains("second run") && error.contains("line: 43"), "{error}");
+}
+
+#[test]
+fn requests_of_warp_are_every_io_and_its_aggregates_are_no_percentiles() {
+    let table = sample("warp.tsv");
+    let run = read("a.csv", &table, None).unwrap_or_else(|e| panic!("{e}"));
+    let ops = &run.figures.workloads[0].ops;
+    let get = &ops[&OpKind::Get];
+    assert_eq!(
+        (get.count, get.errors, get.bytes),
+        (32, 1, 31 * 65_536),
+        "a failed one moved nothing"
+    );
+    assert_eq!((ops[&OpKind::Put].count, ops[&OpKind::Delete].count), (8, 1));
+    let said = run.notes.join("; ");
+    for part in ["1 ZIP", "up to 100 objects", "2 clients"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(run.manifest.plan.workloads[0].workers, 4, "threads of a client are its own");
+    // Columns by name: the duration may be absent, and is then the difference of the times.
+    let text = String::from_utf8(table).unwrap();
+    let without = text.replace("duration_ns", "other");
+    let again = read("a.csv", without.as_bytes(), None).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(again.figures, run.figures);
+    let error = |whole: &str, bad: &str| {
+        assert!(text.contains(whole), "{whole}");
+        read("a.csv", text.replacen(whole, bad, 1).as_bytes(), None).err().unwrap().to_string()
+    };
+    for (whole, bad, said) in [
+        ("2023-11-14T", "2023-17-14T", "column: start"),
+        ("\t131072\t", "\t-1\t", "column: bytes"),
+        ("n_objects", "objects", "column: n_objects"),
+        ("by peer\"", "by peer", "cut short"),
+    ] {
+        let error = error(whole, bad);
+        assert!(error.contains(said) && error.contains("line: "), "{error}");
+    }
+    let run = read("a.json", &sample("warp.json"), None).unwrap_or_else(|e| panic!("{e}"));
+    let get = &run.figures.workloads[0].ops[&OpKind::Get];
+    assert_eq!((get.count, get.errors, get.iops, get.latency.mean_ns), (9000, 1, 300.0, None));
+    assert!(run.notes.iter().any(|note| note.contains("--full")), "{:?}", run.notes);
+}
+
+#[test]
+fn packed_results_are_told_by_their_first_bytes() {
+    use std::io::{Read, Write};
+    let plain = sample("warp.tsv");
+    let zstd = zstd::encode_all(&plain[..], 3).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&plain).unwrap();
+    for packed in [plain.clone(), zstd, gzip.finish().unwrap()] {
+        let mut text = Vec::new();
+        unpacked(&packed[..]).unwrap().read_to_end(&mut text).unwrap();
+        assert_eq!(text, plain);
+        // One that is cut short is an error of reading, and never a shorter result.
+        if packed != plain {
+            let cut = &packed[..packed.len() - 3];
+            assert!(unpacked(cut).unwrap().read_to_end(&mut Vec::new()).is_err());
+        }
+    }
 }

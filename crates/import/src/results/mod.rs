@@ -9,6 +9,8 @@ mod hdr_log;
 mod hgrm;
 mod sbk_csv;
 mod source;
+mod unpacked;
+mod warp;
 mod ycsb;
 
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ use taillight_rundir::origin::{
 
 pub use every_io::ForeignRows;
 pub use source::{ResultSource, ResultUnit};
+pub use unpacked::unpacked;
 
 /// A result of another tool as a run directory has it.
 pub struct ForeignRun {
@@ -72,6 +75,8 @@ pub const RESULTS: &[ResultFormat] = &[
     format("text of HdrHistogram, output of wrk2 --latency", hgrm::looks_like, hgrm::read),
     format("output of db_bench", db_bench::looks_like, db_bench::read),
     format("CSV of SBK", sbk_csv::looks_like, sbk_csv::read),
+    format("requests of warp --full", warp::looks_like_table, warp::read_table),
+    format("JSON of warp", warp::looks_like_aggregates, warp::read_aggregates),
     format("log of histograms of fio", fio_hist::looks_like, fio_hist::read),
     format("log of latencies, bandwidth or IOPS of fio", fio_log::looks_like, fio_log::read),
 ];

@@ -1,0 +1,365 @@
+//! What warp (MinIO's benchmark of S3) keeps: with `--full` every request as a table, else aggregates as JSON. Both are
+//! packed with zstd, which [`super::unpacked`] undoes.
+//!
+//! Source: warp 1.4, `pkg/bench/ops.go` (`Operations.CSV`), `pkg/bench/csv.go`, `pkg/aggregate/live.go`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_rundir::origin::ImportedOp;
+
+use super::every_io::{BASE_NS, EveryIo};
+use super::{
+    ForeignResult, ForeignRun, ForeignWorkload, LAST_NS, ResultSource, ResultUnit, name_of,
+};
+
+/// First columns of the table, which stand in this order in every version.
+const HEADER: &str = "idx\tthread\top\t";
+/// Longest row, bytes: an error's text may have line breaks.
+const LONGEST_ROW: usize = 1 << 20;
+
+pub fn looks_like_table(head: &str) -> bool {
+    head.lines().find(|line| !line.starts_with('#')).is_some_and(|line| line.starts_with(HEADER))
+}
+
+pub fn looks_like_aggregates(head: &str) -> bool {
+    head.trim_start().starts_with('{')
+        && ["\"commandline\"", "\"final\"", "\"total_requests\""].iter().all(|it| head.contains(it))
+}
+
+fn operation(name: &str) -> Option<OpKind> {
+    Some(match name {
+        "GET" => OpKind::Get,
+        "PUT" => OpKind::Put,
+        "DELETE" => OpKind::Delete,
+        "STAT" => OpKind::Stat,
+        "LIST" => OpKind::List,
+        _ => return None,
+    })
+}
+
+/// Nanoseconds since the epoch of a time as Go prints it (RFC 3339 with a fraction).
+fn moment(text: &str) -> Option<i64> {
+    let ns = text.parse::<Timestamp>().ok()?.as_nanosecond();
+    i64::try_from(ns).ok().filter(|ns| (0..=LAST_NS).contains(ns))
+}
+
+fn foreign(source: &ResultSource<'_>, spans: &str, notes: Vec<String>) -> ForeignResult {
+    ForeignResult {
+        tool: "warp",
+        driver: "s3",
+        name: name_of(source.file),
+        spans: spans.to_owned(),
+        notes,
+        ..ForeignResult::default()
+    }
+}
+
+/// What the first reading of a table finds beside its rows.
+#[derive(Default)]
+struct TableFacts {
+    /// Begin of the first row, ns since the epoch.
+    first_ns: Option<i64>,
+    /// Operations that have no name here, by theirs.
+    unknown: BTreeMap<String, u64>,
+    most_objects: u64,
+    workers: RequestOwners,
+}
+
+pub fn read_table(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Ns)?;
+    let (mut every, mut facts) = (EveryIo::default(), TableFacts::default());
+    rows(source, &mut |row, source| {
+        let Some(op) = operation(&row.op) else {
+            *facts.unknown.entry(row.op).or_default() += 1;
+            return Ok(());
+        };
+        let first_ns = *facts.first_ns.get_or_insert(row.start_ns);
+        facts.most_objects = facts.most_objects.max(row.objects);
+        let worker = facts.workers.of(&row, source)?;
+        every.add((0, worker), &row.record(op, first_ns, source)?);
+        Ok(())
+    })?;
+    let first_ns = facts.first_ns.unwrap_or(0);
+    let spans = "from the begin of the request, behind warp's own limiter, to its last byte";
+    let mut found = foreign(source, spans, facts.notes());
+    found.ended_ns = first_ns.saturating_add(every.span().1 - BASE_NS);
+    let workers = u32::from(facts.workers.count());
+    found.workloads = ForeignWorkload::only(source.file, workers, 0, every.ops(0));
+    found.rows = every.any().then(|| {
+        every.rows(Box::new(move |source, sink| {
+            let mut workers = RequestOwners::default();
+            rows(source, &mut |row, source| match operation(&row.op) {
+                None => Ok(()),
+                Some(op) => {
+                    let worker = workers.of(&row, source)?;
+                    sink((0, worker), &row.record(op, first_ns, source)?)
+                }
+            })
+        }))
+    });
+    found.run(source)
+}
+
+impl TableFacts {
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        if !self.unknown.is_empty() {
+            let all = self.unknown.iter().map(|(name, n)| format!("{n} {name}"));
+            let all: Vec<String> = all.collect();
+            notes.push(format!("not read, there is no such operation here: {}", all.join(", ")));
+        }
+        if self.most_objects > 1 {
+            let most = self.most_objects;
+            notes.push(format!("one request has up to {most} objects and counts as one"));
+        }
+        if self.workers.clients.len() > 1 {
+            let clients = self.workers.clients.len();
+            notes.push(format!("times are those of {clients} clients, whose clocks may differ"));
+        }
+        notes
+    }
+}
+
+/// Threads of clients as workers, numbered as they come.
+#[derive(Default)]
+struct RequestOwners {
+    clients: HashMap<String, HashMap<u32, u16>>,
+    count: u16,
+}
+
+impl RequestOwners {
+    fn of(&mut self, row: &RequestRow, source: &ResultSource<'_>) -> Result<u16> {
+        if !self.clients.contains_key(&row.client) {
+            self.clients.insert(row.client.clone(), HashMap::new());
+        }
+        let threads = self.clients.get_mut(&row.client);
+        let Some(threads) = threads else { return Ok(0) };
+        if let Some(known) = threads.get(&row.thread) {
+            return Ok(*known);
+        }
+        let next = self.count;
+        self.count =
+            next.checked_add(1).ok_or_else(|| source.damaged("there are too many threads"))?;
+        threads.insert(row.thread, next);
+        Ok(next)
+    }
+
+    fn count(&self) -> u16 {
+        self.count
+    }
+}
+
+/// One request.
+struct RequestRow {
+    client: String,
+    thread: u32,
+    op: String,
+    objects: u64,
+    bytes: u64,
+    failed: bool,
+    /// Since the epoch.
+    start_ns: i64,
+    duration_ns: i64,
+}
+
+impl RequestRow {
+    fn record(&self, op: OpKind, first_ns: i64, source: &ResultSource<'_>) -> Result<Record> {
+        let since = self.start_ns.saturating_sub(first_ns);
+        if since < -BASE_NS {
+            return Err(source.damaged("the request begins long before the first of the file"));
+        }
+        let submit = BASE_NS.saturating_add(since);
+        Ok(Record {
+            op,
+            size: self.bytes,
+            moved: self.failed.then_some(0),
+            submit: Stamp(submit),
+            complete: Stamp(submit.saturating_add(self.duration_ns)),
+            status: if self.failed { Status::STORE } else { Status::OK },
+            ..Record::default()
+        })
+    }
+}
+
+type RowSink<'a> = dyn FnMut(RequestRow, &ResultSource<'_>) -> Result<()> + 'a;
+
+fn rows(source: &mut ResultSource<'_>, each: &mut RowSink<'_>) -> Result<()> {
+    let mut names: Vec<String> = Vec::new();
+    while let Some(line) = whole_row(source)? {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let fields = fields(&line);
+        if names.is_empty() {
+            names = fields;
+            continue;
+        }
+        let row = TableRow { names: &names, fields: &fields };
+        let row = row.request().map_err(|column| {
+            source.damaged("the row of warp's table is damaged").with("column", column)
+        })?;
+        each(row, source)?;
+    }
+    Ok(())
+}
+
+/// A line, with those after it as long as a quoted field goes on.
+fn whole_row(source: &mut ResultSource<'_>) -> Result<Option<String>> {
+    let Some(mut row) = source.whole_line()? else { return Ok(None) };
+    while !row.starts_with('#') && row.matches('"').count() % 2 == 1 {
+        let Some(more) = source.whole_line()? else {
+            return Err(source.cut("a quoted text has no end"));
+        };
+        row.push('\n');
+        row.push_str(&more);
+        if row.len() > LONGEST_ROW {
+            return Err(source.damaged("the row is too long"));
+        }
+    }
+    Ok(Some(row))
+}
+
+/// Fields between tabs; a quoted one may have tabs, and two quotes for one (RFC 4180).
+fn fields(row: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    let (mut quoted, mut chars) = (false, row.chars().peekable());
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                all.last_mut().map(|field| field.push('"'));
+            }
+            '"' => quoted = !quoted,
+            '\t' if !quoted => all.push(String::new()),
+            c => drop(all.last_mut().map(|field| field.push(c))),
+        }
+    }
+    all
+}
+
+struct TableRow<'a> {
+    names: &'a [String],
+    fields: &'a [String],
+}
+
+impl<'a> TableRow<'a> {
+    /// None where the table has no such column. Errors: the column, where this row does not have it.
+    fn text(&self, name: &'static str) -> Result<Option<&'a str>, &'static str> {
+        let Some(at) = self.names.iter().position(|known| known == name) else { return Ok(None) };
+        self.fields.get(at).map(|field| Some(field.as_str())).ok_or(name)
+    }
+
+    fn parsed<T: std::str::FromStr>(&self, name: &'static str) -> Result<T, &'static str> {
+        self.text(name)?.and_then(|text| text.parse().ok()).ok_or(name)
+    }
+
+    fn time(&self, name: &'static str) -> Result<i64, &'static str> {
+        self.text(name)?.and_then(moment).ok_or(name)
+    }
+
+    /// Errors: the column that is missing or damaged.
+    fn request(&self) -> Result<RequestRow, &'static str> {
+        let (start_ns, end_ns) = (self.time("start")?, self.time("end")?);
+        // The duration is by a clock that nobody sets, the times are not.
+        let duration_ns = match self.text("duration_ns")? {
+            Some(_) => self.parsed("duration_ns")?,
+            None => end_ns - start_ns,
+        };
+        if !(0..=LAST_NS).contains(&duration_ns) {
+            return Err("duration_ns");
+        }
+        Ok(RequestRow {
+            client: self.text("client_id")?.unwrap_or_default().to_owned(),
+            thread: self.parsed("thread")?,
+            op: self.text("op")?.ok_or("op")?.to_owned(),
+            objects: self.parsed("n_objects")?,
+            bytes: self.parsed("bytes")?,
+            failed: !self.text("error")?.unwrap_or_default().is_empty(),
+            start_ns,
+            duration_ns,
+        })
+    }
+}
+
+/// The aggregates of a run, as far as they are used.
+#[derive(Deserialize)]
+struct WarpAggregates {
+    #[serde(rename = "final")]
+    is_final: bool,
+    warp_version: Option<String>,
+    #[serde(default)]
+    by_op_type: BTreeMap<String, WarpAggregate>,
+}
+
+#[derive(Deserialize)]
+struct WarpAggregate {
+    total_requests: u64,
+    total_errors: u64,
+    total_bytes: u64,
+    concurrency: u32,
+    end_time: String,
+    throughput: WarpThroughput,
+}
+
+#[derive(Deserialize)]
+struct WarpThroughput {
+    measure_duration_millis: u64,
+    bytes: f64,
+    ops: u64,
+}
+
+pub fn read_aggregates(source: &mut ResultSource<'_>) -> Result<ForeignRun> {
+    source.says_unit(ResultUnit::Ms)?;
+    let mut text = String::new();
+    while let Some(line) = source.next_line()? {
+        text.push_str(line);
+        text.push('\n');
+    }
+    let all: WarpAggregates = serde_json::from_str(&text).map_err(|e| match e.is_eof() {
+        true => source.cut("the JSON does not end").source(e),
+        false => source.damaged("the JSON of warp is damaged").source(e),
+    })?;
+    let mut notes = vec![
+        "percentiles of warp's JSON are averages over 10 s and clients, and are not read: keep every request with --full"
+            .to_owned(),
+    ];
+    if !all.is_final {
+        notes.push("the file was written before the run was over".into());
+    }
+    let mut ops: BTreeMap<OpKind, ImportedOp> = BTreeMap::new();
+    let (mut workers, mut ended_ns) = (0, 0);
+    for (name, of) in &all.by_op_type {
+        let Some(op) = operation(name) else {
+            let n = of.total_requests;
+            notes.push(format!("not read, there is no such operation here: {n} {name}"));
+            continue;
+        };
+        // Of an operation that did not run long enough warp has no rate.
+        let ms = of.throughput.measure_duration_millis.max(1);
+        let seconds = ms as f64 / 1e3;
+        let it = ImportedOp {
+            count: of.total_requests,
+            errors: of.total_errors,
+            bytes: of.total_bytes,
+            duration_ns: ms.saturating_mul(1_000_000),
+            iops: of.throughput.ops as f64 / seconds,
+            bytes_per_s: of.throughput.bytes / seconds,
+            ..ImportedOp::default()
+        };
+        workers = workers.max(of.concurrency);
+        let end = moment(&of.end_time).ok_or_else(|| source.damaged("end_time is no moment"))?;
+        ended_ns = ended_ns.max(end);
+        ops.insert(op, it);
+    }
+    notes.push(
+        "rates are those of the time in which all threads ran, counts those of all of it".into(),
+    );
+    let mut found = foreign(source, "not taken: those of the JSON are averages of averages", notes);
+    found.version = all.warp_version;
+    found.ended_ns = ended_ns;
+    found.workloads = ForeignWorkload::only(source.file, workers, 0, ops);
+    found.run(source)
+}

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::common::traced::TestDisk;
-use crate::common::{run_line, scratch};
+use crate::common::{run_line, scratch, taillight, text};
 use serde_json::Value;
 
 /// A trace of MSR's form: `rows` operations a millisecond apart, every third one a write, at odd places.
@@ -147,4 +147,78 @@ fn a_trace_is_described_without_being_run() {
     let problems: Vec<_> = validator.iter_errors(&found).collect();
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(found["rate"]["dispersion"][2]["index"], 0.0);
+}
+
+/// A load on `sim`: the times of its service, and a rate at which it is far from its end.
+const LOADS: [[&str; 2]; 4] = [
+    ["kind = \"exponential\", mean = \"250us\"", "10000/s"],
+    ["kind = \"uniform\", min = \"50us\", max = \"450us\"", "6000/s"],
+    ["kind = \"bimodal\", common = \"100us\", rare = \"3ms\", every = 50", "12000/s"],
+    ["kind = \"exponential\", mean = \"250us\"", "3000/s"],
+];
+
+/// Records a run, replays it on the same system with other chance, and compares the two: the figures.
+fn replayed(load: [&str; 2], seed: u64) -> Vec<Value> {
+    let dir = scratch();
+    let [service, rate] = load;
+    let target = format!(
+        "[target]\ndriver = \"sim\"\nsize = \"64MiB\"\n[target.options]\nchannels = 4\nservice = {{ {service} }}\n"
+    );
+    let slots = "[[workload]]\nworkers = 2\nqueue_depth = 32\n";
+    let recorded = format!(
+        "[run]\noperations = 20000\nseed = {seed}\n{target}{slots}mix = \"read\"\nblock_size = \"4KiB\"\n\
+         arrival = {{ kind = \"poisson\", rate = \"{rate}\" }}\n"
+    );
+    let replay = format!(
+        "[run]\nseed = {}\n{target}{slots}trace = {{ file = \"recorded\" }}\n",
+        seed + 1_000_000
+    );
+    std::fs::write(dir.path().join("a.toml"), recorded).unwrap();
+    std::fs::write(dir.path().join("b.toml"), replay).unwrap();
+    run_line(dir.path(), "run a.toml --output recorded", 0);
+    run_line(dir.path(), "run b.toml --output replayed", 0);
+    let line = "compare recorded replayed --output compared";
+    let compared = taillight(dir.path()).args(line.split(' ')).output().unwrap();
+    assert!(matches!(compared.status.code(), Some(0 | 7)), "{}", text(&compared.stderr));
+    let found = std::fs::read_to_string(dir.path().join("compared/compare.json")).unwrap();
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["comparable"]["verdict"], "yes", "{}", found["comparable"]);
+    found["figures"].as_array().unwrap().clone()
+}
+
+/// Whether the interval of new over base has no difference in it; a figure without an interval says nothing.
+fn within(figure: &Value) -> bool {
+    let [lo, hi] = ["lo", "hi"].map(|end| figure[end].as_f64());
+    lo.is_none_or(|lo| lo <= 1.0) && hi.is_none_or(|hi| hi >= 1.0)
+}
+
+#[test]
+fn a_replay_may_be_compared_with_what_it_replays() {
+    let figures = replayed(LOADS[0], 1);
+    assert!(figures.len() >= 4, "{figures:?}");
+    let differs = |figure: &&Value| matches!(figure["verdict"].as_str(), Some("better" | "worse"));
+    assert_eq!(figures.iter().find(differs), None);
+}
+
+#[test]
+#[ignore = "a proof: cargo xtask proof replay"]
+fn proof() {
+    let path = std::env::var("PROOF_RESULTS").unwrap();
+    let mut lines = String::new();
+    for load in LOADS {
+        let found: Vec<Vec<Value>> = (1..=25).map(|seed| replayed(load, seed)).collect();
+        let [service, rate] = load;
+        let mut line = serde_json::json!({
+            "service": service.replace('"', ""), "rate": rate, "seeds": found.len(),
+        });
+        for name in ["p50", "p90", "p99", "p99.9"] {
+            let of = found.iter().flatten().filter(|figure| figure["figure"] == name);
+            line[name] = of.filter(|figure| within(figure)).count().into();
+        }
+        let differs =
+            |figure: &&Value| matches!(figure["verdict"].as_str(), Some("better" | "worse"));
+        line["verdicts"] = found.iter().flatten().filter(differs).count().into();
+        writeln!(lines, "{line}").unwrap();
+    }
+    std::fs::write(path, lines).unwrap();
 }

@@ -1,14 +1,15 @@
 //! Whether two sides may be compared at all.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde_json::Value;
 use taillight_core::OpKind;
-use taillight_core::plan::{MixPart, Plan};
+use taillight_core::plan::{MixPart, Plan, ReplayPlan, TraceTiming};
 use taillight_report::differing;
 use taillight_rundir::compare::{Comparable, ComparableVerdict};
 use taillight_rundir::summary::VerdictStatus;
-use taillight_rundir::{Manifest, RunStatus};
+use taillight_rundir::{Manifest, RunDir, RunStatus};
 
 use crate::side::SideRun;
 
@@ -39,7 +40,14 @@ pub fn judge(base: &[&SideRun], new: &[&SideRun]) -> Comparable {
         found.add(ComparableVerdict::No, "a side has no run".to_owned());
         return found.done();
     };
-    found.load(&a.manifest.plan, &b.manifest.plan);
+    match replays(base, new) || replays(new, base) {
+        true => found.add(
+            ComparableVerdict::Yes,
+            "one side replays what the other recorded: operations and their times are the same"
+                .to_owned(),
+        ),
+        false => found.load(&a.manifest.plan, &b.manifest.plan),
+    }
     let all: Vec<&SideRun> = base.iter().chain(new).copied().collect();
     let id = |run: &SideRun| run.manifest.run_id.clone();
     if let Some(twice) = base.iter().find(|a| new.iter().any(|b| id(a) == id(b))) {
@@ -56,6 +64,22 @@ pub fn judge(base: &[&SideRun], new: &[&SideRun]) -> Comparable {
         found.add(ComparableVerdict::Yes, format!("the sides differ in {}", names.join(", ")));
     }
     found.done()
+}
+
+/// Whether these runs do what those recorded, all of it and at its times.
+fn replays(these: &[&SideRun], those: &[&SideRun]) -> bool {
+    let is_recorded = |replay: &ReplayPlan| {
+        let part = replay.from.is_some() || replay.length.is_some() || replay.select.is_some();
+        let recorded =
+            RunDir::open(Path::new(&replay.file)).ok().map(|it| it.manifest().run_id.clone());
+        !part
+            && replay.timing == TraceTiming::Recorded
+            && recorded.is_some_and(|id| those.iter().any(|run| run.manifest.run_id == id))
+    };
+    these.iter().all(|run| match run.manifest.plan.workloads.as_slice() {
+        [only] => only.trace.as_ref().is_some_and(is_recorded),
+        _ => false,
+    })
 }
 
 /// What speaks against comparing runs of these plans.

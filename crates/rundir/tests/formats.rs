@@ -2,7 +2,7 @@
 //!
 //! `formats/` beside this crate's sources has one made-up directory of each schema version; a new
 //! version gets its own folder, and the old ones are never written again. To make one:
-//! `cargo test -p taillight-rundir --test formats write_v1 -- --ignored`. `formats/` at the root of
+//! `cargo test -p taillight-rundir --test integration formats::write_v1 -- --ignored`. `formats/` at the root of
 //! the repository has real runs of released programs; `formats.json` says what is in them.
 #![allow(clippy::unwrap_used)]
 

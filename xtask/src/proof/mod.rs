@@ -20,7 +20,7 @@ struct Proof {
     table: fn(&[Value]) -> Result<String>,
 }
 
-const PROOFS: [Proof; 4] = [
+const PROOFS: [Proof; 5] = [
     Proof {
         name: "intervals",
         package: "taillight-stats",
@@ -40,7 +40,7 @@ const PROOFS: [Proof; 4] = [
     Proof {
         name: "disk-for",
         package: "taillight-suite",
-        test: ["disk_for", "proof"],
+        test: ["integration", "disk_for::proof"],
         results: "crates/suite/tests/disk_for.jsonl",
         page: "docs/disk-for.md",
         table: disk_for,
@@ -48,10 +48,18 @@ const PROOFS: [Proof; 4] = [
     Proof {
         name: "fio",
         package: "taillight-cli",
-        test: ["fio_work", "proof"],
+        test: ["integration", "fio_work::proof"],
         results: "crates/cli/tests/fio_work.jsonl",
         page: "docs/fio.md",
         table: fio,
+    },
+    Proof {
+        name: "replay",
+        package: "taillight-cli",
+        test: ["integration", "replay::proof"],
+        results: "crates/cli/tests/replay.jsonl",
+        page: "docs/replay.md",
+        table: replay,
     },
 ];
 
@@ -150,6 +158,22 @@ fn fio(cells: &[Value]) -> Result<String> {
     Ok(format!(
         "{work}\nOptions that are refused, unless their value asks for nothing:\n\n{refused}"
     ))
+}
+
+/// Runs against their replays: in how many seeds the interval of the difference holds none.
+const REPLAY: [Column; 8] = [
+    ("times of service", &["service"]),
+    ("rate", &["rate"]),
+    ("seeds", &["seeds"]),
+    ("p50 equal", &["p50"]),
+    ("p90", &["p90"]),
+    ("p99", &["p99"]),
+    ("p99.9", &["p99.9"]),
+    ("figures called better or worse", &["verdicts"]),
+];
+
+fn replay(cells: &[Value]) -> Result<String> {
+    table(&REPLAY, cells.iter())
 }
 
 fn table<'a>(columns: &[Column], cells: impl Iterator<Item = &'a Value>) -> Result<String> {

@@ -15,13 +15,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("taillight-core", &[]),
     ("taillight-stats", &["taillight-core"]),
     ("taillight-rundir", &["taillight-core"]),
+    // Packed records, their memory and their end as `ios.parquet`.
+    ("taillight-capture", &["taillight-core", "taillight-rundir"]),
     // The one owner of what the kernel says of the machine: whoever needs it may read it.
     ("taillight-machine", &["taillight-core"]),
     // Servers for tests: s3test.
     ("taillight-driver", &["taillight-core", "taillight-machine", "taillight-s3test"]),
     (
         "taillight-engine",
-        &["taillight-core", "taillight-rundir", "taillight-stats", "taillight-driver"],
+        &[
+            "taillight-core",
+            "taillight-rundir",
+            "taillight-capture",
+            "taillight-stats",
+            "taillight-driver",
+        ],
     ),
     ("taillight-trace", &["taillight-core", "taillight-machine", "taillight-rundir"]),
     // Text to text: it must not need a driver to say what a job file means.
@@ -64,6 +72,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "taillight-core",
             "taillight-rundir",
+            // Salvage, and what killed runs left in memory.
+            "taillight-capture",
             "taillight-stats",
             "taillight-driver",
             "taillight-engine",
@@ -95,6 +105,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-engine",
             "taillight-import",
             "taillight-rundir",
+            "taillight-capture",
             "taillight-suite",
             "taillight-trace",
         ],
@@ -219,6 +230,8 @@ mod tests {
             ("taillight-trace", "taillight-engine"),
             ("taillight-driver", "taillight-engine"),
             ("taillight-rundir", "taillight-stats"),
+            ("taillight-rundir", "taillight-capture"),
+            ("taillight-report", "taillight-capture"),
         ] {
             assert_eq!(one(name, need).len(), 1, "{name} -> {need}");
         }

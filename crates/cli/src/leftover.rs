@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use taillight_capture::leftover::{LeftoverFate, leftovers};
 use taillight_core::units::ByteSize;
-use taillight_rundir::leftover::{LeftoverFate, leftovers};
 
 use crate::output;
 use crate::run::directory::command_line;

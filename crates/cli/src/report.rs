@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use taillight_capture::salvage::salvage;
 use taillight_core::exit::Exit;
 use taillight_core::plan::TraceMode;
 use taillight_core::units::readable::in_line;
@@ -15,7 +16,7 @@ use taillight_report::{MadeReport, ReportContext, ReportOptions, SeriesReportFil
 use taillight_rundir::origin::RunOrigin;
 use taillight_rundir::scale::ScaleFile;
 use taillight_rundir::series::PointRole;
-use taillight_rundir::{JsonFile, RunDir, Summary, names, salvage};
+use taillight_rundir::{JsonFile, RunDir, Summary, names};
 use taillight_suite::exit::{from_code, worst};
 use taillight_suite::saved::{self, MOST_IN_FULL, SavedSeries};
 use taillight_suite::sequence::IMPORT;
@@ -328,7 +329,7 @@ pub fn rescue(run: &Path) -> Result<()> {
         return there.collect::<Vec<_>>().iter().try_for_each(|path| rescue(path));
     }
     let mut shown = Shown::new();
-    let salvaged = salvage::salvage(&mut dir, &mut |p| {
+    let salvaged = salvage(&mut dir, &mut |p| {
         shown.step(p);
         true
     })?;

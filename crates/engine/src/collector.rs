@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use taillight_capture::CaptureThresholds;
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::{OpKind, Result, Stamp};
@@ -17,9 +18,7 @@ use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::ios::RowBatch;
 use taillight_rundir::manifest::PhaseInfo;
 
-use crate::recorder::{
-    CaptureThresholds, InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage,
-};
+use crate::recorder::{InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage};
 
 pub use closed::{ClosedInterval, ClosedOp, Collected, IntervalLog};
 

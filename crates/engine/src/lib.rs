@@ -1,11 +1,10 @@
-//! Makes load and records it: generator (what), schedule (when), worker (the hot loop), recorder and
-//! capture (what happened), collector (intervals), run (phases). Storage is reached through drivers; events
+//! Makes load and records it: generator (what), schedule (when), worker (the hot loop), recorder
+//! (what happened), collector (intervals), run (phases). Storage is reached through drivers; events
 //! go to observers and files to the run directory. `cli` and `suite` enter through [`run::run`].
 
 #[cfg(test)]
 mod answering;
 pub mod calibrate;
-pub mod capture;
 mod clock;
 pub mod collector;
 pub mod generator;

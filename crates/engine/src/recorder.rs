@@ -3,16 +3,15 @@
 //! The hot loop calls [`Recorder::record`] once per completion. Nothing here allocates per
 //! operation, takes a lock or reads a clock. Each interval goes to the collector by channel.
 
-mod capture;
 mod interval_stats;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use crossbeam_channel::{Receiver, Sender};
+use taillight_capture::chunk::ShortRecord;
+use taillight_capture::{Capture, CaptureState};
 use taillight_core::{OpKind, Record, Stamp};
-use taillight_rundir::chunk::ShortRecord;
 
-pub use capture::{Capture, CaptureState, CaptureThresholds};
 pub use interval_stats::{HIGHEST_NS, InFlightAtEnd, IntervalStats, OpStats, new_histogram};
 
 /// Where the stats of intervals go and where empty ones come back from.

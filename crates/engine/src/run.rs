@@ -15,21 +15,20 @@ mod verify;
 use std::path::Path;
 use std::sync::Arc;
 
+use taillight_capture::PoolReport;
+use taillight_capture::leftover::CaptureDir;
 pub use taillight_core::StopFlag;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
-use taillight_rundir::leftover::CaptureDir;
 use taillight_rundir::manifest::{
     CaptureInfo, Degraded, EndToEndInfo, Losses, Overhead, PhaseInfo,
 };
-pub use taillight_rundir::salvage::capture_dir;
 use taillight_rundir::store::StoreRow;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunDir, TableWriter, manifest::ClockInfo};
 
-use crate::capture::PoolReport;
 use crate::collector::{Collected, Observer};
 use crate::worker::WorkerEnd;
 pub(crate) use setup::{buffer_size, whole_values};

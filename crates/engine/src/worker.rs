@@ -21,10 +21,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use taillight_capture::chunk::ShortRecord;
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{Error, Record, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
-use taillight_rundir::chunk::ShortRecord;
 
 use backlog::Backlog;
 pub use cache::CacheDrops;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use taillight_capture::salvage::salvage;
 use taillight_core::StopFlag;
 use taillight_core::job::Job;
 use taillight_core::plan::{ReplayPlan, TraceFit};
@@ -16,7 +17,7 @@ use taillight_driver::s3::{credentials::Credentials, response::ResponseHead, xml
 use taillight_engine::trace::{TraceProfile, load};
 use taillight_rundir::ios::ColumnSet;
 use taillight_rundir::series::SeriesFile;
-use taillight_rundir::{JsonFile, RunDir, fixture, names, salvage};
+use taillight_rundir::{JsonFile, RunDir, fixture, names};
 use taillight_suite::host::JobSource;
 use taillight_suite::suites::SuiteFile;
 use taillight_trace::{bus as analyzer, nvme as drive};
@@ -62,7 +63,7 @@ pub fn capture(bytes: &[u8]) {
         return;
     }
     if let Ok(mut dir) = RunDir::open(&run)
-        && let Ok(Some(found)) = salvage::salvage(&mut dir, &mut |_| true)
+        && let Ok(Some(found)) = salvage(&mut dir, &mut |_| true)
         && found.ios > 0
     {
         // What was recovered can be read.

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use taillight_core::{OpKind, Record, Stamp};
-use taillight_rundir::chunk::{
+use taillight_capture::chunk::{
     ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES,
 };
+use taillight_core::{OpKind, Record, Stamp};
 use taillight_rundir::ledger::{LedgerRow, LedgerState, write_ledger};
 use taillight_rundir::{RunDir, fixture, names};
 

@@ -137,7 +137,7 @@ impl RunDir {
 
     /// Takes the directory over for writing, as salvage must. Errors: `Unavailable` when another
     /// process holds it.
-    pub(crate) fn take_lock(&mut self) -> Result<()> {
+    pub fn take_lock(&mut self) -> Result<()> {
         let dir = File::open(self.path()).map_err(|e| cannot("open", self.path(), e))?;
         if let Err(fs::TryLockError::WouldBlock) = dir.try_lock() {
             return Err(Error::unavailable("another process works on this run directory")

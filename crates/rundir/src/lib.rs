@@ -1,13 +1,11 @@
-//! The run directory: types, writers and readers of every file a run leaves, and the salvage of a run that
-//! was killed. Names on disk are decided here alone (docs/design.md, Fixed names). Engine, trace and
-//! import write through this crate, `report` reads through it; statistics arrive ready made.
+//! The run directory: types, writers and readers of every file a run leaves. Names on disk are decided here
+//! alone (docs/design.md, Fixed names). Capture, engine, trace and import write through this crate, `report`
+//! reads through it; statistics arrive ready made.
 
 pub mod atomic;
 pub mod bus;
-pub mod chunk;
 mod columns;
 pub mod compare;
-pub mod convert;
 pub mod dir;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -21,7 +19,6 @@ mod json_file;
 pub mod latency;
 pub mod layers;
 pub mod ledger;
-pub mod leftover;
 pub mod manifest;
 pub mod names;
 pub mod nvme;
@@ -32,7 +29,6 @@ pub mod points;
 mod process;
 pub mod reorder;
 pub mod repeat;
-pub mod salvage;
 pub mod scale;
 pub mod search;
 pub mod series;

@@ -3,11 +3,11 @@
 
 use crossbeam_channel::unbounded;
 use proptest::prelude::*;
+use taillight_capture::Pool;
+use taillight_capture::chunk::{ChunkReader, Header, OptionalWords, SIZES};
 use taillight_core::Status;
-use taillight_rundir::chunk::{ChunkReader, Header, OptionalWords, SIZES};
 
 use super::*;
-use crate::capture::Pool;
 
 const START: i64 = 1_000_000;
 const INTERVAL: u64 = 1_000_000;

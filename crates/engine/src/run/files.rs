@@ -3,16 +3,17 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use taillight_capture::convert::{
+    ChunkRelease, ChunkStore, ConvertOptions, Converted, RowCounts, convert,
+};
+use taillight_capture::salvage::capture_dir;
+use taillight_capture::{FullChunk, FullChunks};
 use taillight_core::progress::Progress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::TableWriter;
-use taillight_rundir::convert::{
-    ChunkRelease, ChunkStore, ConvertOptions, Converted, RowCounts, convert,
-};
 use taillight_rundir::ios::RowBatch;
 
-use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};
-use crate::capture::{FullChunk, FullChunks};
+use super::{EngineOutcome, EngineRequest, LoadResult, StopReason};
 use crate::collector::IntervalLog;
 
 /// Name of the only phase that is captured.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
+use taillight_capture::leftover::CaptureDir;
+use taillight_capture::{Capture, CaptureThresholds, ChunkSource, Pool, PoolReport};
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};
 use taillight_core::{Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
-use taillight_rundir::leftover::CaptureDir;
 use taillight_rundir::manifest::ClockInfo;
 use taillight_rundir::store::{StoreRow, store_writer};
 use taillight_rundir::{RunDir, TableWriter};
@@ -18,13 +19,10 @@ use taillight_rundir::{RunDir, TableWriter};
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::setup::{WorkerSpec, worker_specs};
 use super::{EngineRequest, LoadResult, StopFlag, captures, cpu_s, threads};
-use crate::capture::{Pool, PoolReport};
 use crate::clock::DisciplinedClock;
 use crate::collector::{Collector, IntervalLog, Observer, SPARE_INTERVALS};
 use crate::keyspace::KeySpace;
-use crate::recorder::{
-    Capture, CaptureThresholds, Channels, IntervalStats, Recorder, Timeline, WorkerMessage,
-};
+use crate::recorder::{Channels, IntervalStats, Recorder, Timeline, WorkerMessage};
 use crate::simulate::SimClock;
 use crate::threaded::{SpinShare, StopSignals};
 use crate::worker::{CacheDrops, EndSyncs, Pacing, Worker, WorkerConfig};
@@ -35,7 +33,7 @@ pub(super) struct SharedParts<B> {
     pub probes: Arc<B>,
     pub thresholds: Arc<CaptureThresholds>,
     pub channels: Channels,
-    pub pool: Option<crate::capture::ChunkSource>,
+    pub pool: Option<ChunkSource>,
     /// Keys of the target, when it has keys.
     pub space: Option<Arc<KeySpace>>,
     /// What was written where, when the plan verifies.

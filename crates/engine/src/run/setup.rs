@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use taillight_capture::chunk::{Header, OptionalWords, SIZES};
 use taillight_core::plan::{Arrival, IoPriority, Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{OpKind, Result, Stamp};
 use taillight_driver::{Geometry, SessionSpec, Target};
-use taillight_rundir::chunk::{Header, OptionalWords, SIZES};
 
 use crate::generator::{Generator, WorkerIndex, worker_seed};
 use crate::keyspace::KeySpace;

@@ -1,17 +1,18 @@
 //! What a worker is made of, what it may do, what it says in the end: plain data between `run` and
 //! the loop.
 
+use taillight_capture::CaptureState;
+use taillight_capture::chunk::Header;
 use taillight_core::Stamp;
 use taillight_core::probe::Probe;
 use taillight_driver::Session;
-use taillight_rundir::chunk::Header;
 
 use super::{CacheDrops, EndSyncs, KeyedWorker, Pacing, StreamWorker};
 use crate::clock::{ClockDrift, DisciplinedClock};
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
 use crate::payload::Filler;
-use crate::recorder::{CaptureState, Recorder, Timeline};
+use crate::recorder::{Recorder, Timeline};
 use crate::schedule::Schedule;
 use crate::verify::Checker;
 

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Receiver, unbounded};
+use taillight_capture::chunk::ChunkReader;
+use taillight_capture::{Capture, Pool};
 use taillight_core::plan::{BlockSize, Keys, MixPart, Plan};
 use taillight_core::probe::NoProbe;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, Op, OpKind, Record, Stamp, Status};
 use taillight_driver::Geometry;
-use taillight_rundir::chunk::ChunkReader;
 
 use super::*;
 use crate::answering::{Answer, AnsweringTarget};
-use crate::capture::Pool;
 use crate::generator::{Generator, WorkerIndex};
 use crate::keyspace::KeySpace;
 use crate::payload::PayloadSpec;
 use crate::recorder::tests::header;
-use crate::recorder::{Capture, Channels, WorkerMessage};
+use crate::recorder::{Channels, WorkerMessage};
 use crate::testing;
 
 const START: i64 = 1_000_000_000;

@@ -1,13 +1,10 @@
-//! Shared by the integration tests: records, chunks, a run directory that a dead process left.
+//! Shared by the integration tests, those of `capture` too: records, a run directory that a dead process left.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::path::Path;
 
 use hdrhistogram::Histogram;
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
-use taillight_rundir::chunk::{
-    ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES,
-};
 use taillight_rundir::histlog::{HistEntry, each_histogram};
 use taillight_rundir::ios::{self, ColumnSet, RowBatch};
 use taillight_rundir::manifest::ClockInfo;
@@ -78,44 +75,6 @@ pub fn varied(n: usize, seed: u64) -> Vec<Record> {
             r
         })
         .collect()
-}
-
-pub fn header(worker: u16, seq: u32) -> Header {
-    let mut sizes = [0; SIZES];
-    sizes[0] = 4096;
-    Header {
-        worker,
-        workload: 0,
-        phase: 0,
-        seq,
-        columns: OptionalWords::default(),
-        unit_shift: 12,
-        file_size: 1 << 40,
-        base_ns: 0,
-        sizes,
-        addressed: true,
-        partial: false,
-    }
-}
-
-/// Packs records, in completion order, into chunks of `per_chunk` records.
-pub fn chunks(worker: u16, records: &[Record], per_chunk: usize) -> Vec<Vec<u8>> {
-    let mut list = Vec::new();
-    let mut base = records.first().map_or(0, |r| r.submit.0);
-    for (seq, part) in records.chunks(per_chunk).enumerate() {
-        let mut head = header(worker, seq as u32);
-        head.base_ns = base;
-        let mut words = vec![0u64; HEADER_BYTES / 8 + (part.len() + 1) * LONG_WORDS];
-        head.write(&mut words);
-        let mut encoder = ChunkEncoder::new(&head);
-        let mut at = HEADER_BYTES / 8;
-        for r in part {
-            at += encoder.encode(&mut words[at..], r).unwrap();
-        }
-        base = encoder.base_ns();
-        list.push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
-    }
-    list
 }
 
 /// All rows of an `ios.parquet`: phase, workload, worker, record.

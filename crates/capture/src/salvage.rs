@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result, atomic};
+use taillight_rundir::RunDir;
+use taillight_rundir::atomic::cannot;
+use taillight_rundir::ios::IosFile;
+use taillight_rundir::manifest::{Degraded, Manifest, PhaseInfo, ProcessInfo, RunStatus};
+use taillight_rundir::names;
+use taillight_rundir::sums;
 
-use crate::atomic::cannot;
 use crate::chunk::{ANY_VERSION, MAGIC};
 use crate::convert::{ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, convert};
-use crate::dir::RunDir;
-use crate::ios::IosFile;
 use crate::leftover::remove_empty;
-use crate::manifest::{Degraded, Manifest, PhaseInfo, ProcessInfo, RunStatus};
-use crate::names;
-use crate::sums;
 
 /// What salvage found.
 #[derive(Debug, Clone, PartialEq, Eq)]

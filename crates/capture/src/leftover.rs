@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
+use taillight_rundir::RunDir;
+use taillight_rundir::manifest::RunStatus;
+use taillight_rundir::names;
 
-use crate::dir::RunDir;
-use crate::manifest::RunStatus;
-use crate::names;
 use crate::salvage::{SHM, capture_dir, dir_name, spill_dir};
 
 /// The file that says whose chunks these are; locked while their process lives.
@@ -252,7 +252,7 @@ impl Leftover {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use taillight_rundir::fixture;
 
     fn id(name: &str) -> String {
         format!("test-{name}-{}", std::process::id())

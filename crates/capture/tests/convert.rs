@@ -4,12 +4,12 @@
 use std::fs;
 
 use crate::common;
-use taillight_core::{ErrorKind, OpKind, Record};
-use taillight_rundir::chunk::HEADER_BYTES;
-use taillight_rundir::convert::{
+use taillight_capture::chunk::HEADER_BYTES;
+use taillight_capture::convert::{
     ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, MemoryChunks, RowCounts,
     convert,
 };
+use taillight_core::{ErrorKind, OpKind, Record};
 use taillight_rundir::{RunDir, fixture, names};
 
 /// Records in completion order, as a worker of some depth with a few stalls would leave them.

@@ -10,10 +10,10 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 use taillight_core::plan::{CAPTURE_CHUNK, capture_chunk, least_capture};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
-use taillight_rundir::chunk::Header;
-use taillight_rundir::convert::{ChunkFiles, ChunkStore};
 
-use super::sys::ChunkMapping;
+use crate::chunk::Header;
+use crate::convert::{ChunkFiles, ChunkStore};
+use crate::sys::ChunkMapping;
 
 /// Chunks kept ready per worker.
 const READY_PER_WORKER: usize = 3;

@@ -1,12 +1,12 @@
 //! What `ios.parquet` costs: bytes per I/O and rows per CPU second, on made-up but realistic I/Os.
 //!
-//! `cargo run --release -p taillight-rundir --example ios_cost -- [ROWS [SHAPE]]`
+//! `cargo run --release -p taillight-capture --example ios_cost -- [ROWS [SHAPE]]`
 
 use std::time::Instant;
 
+use taillight_capture::chunk::{self, SIZES};
+use taillight_capture::convert::{self, MemoryChunks};
 use taillight_core::{OpKind, Record, Result, Stamp};
-use taillight_rundir::chunk::{self, SIZES};
-use taillight_rundir::convert::{self, MemoryChunks};
 use taillight_rundir::ios::{ColumnSet, IosFile, IosWriter, RowKey};
 use taillight_rundir::{RunDir, fixture};
 

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, OpKind, Record, Result};
-
-pub use store::{ChunkFiles, ChunkStore, MemoryChunks};
+use taillight_rundir::RunDir;
+use taillight_rundir::ios::{IosWriter, OnRows, RowKey};
+use taillight_rundir::reorder::{Order, ReorderScan};
 
 use crate::chunk::{ChunkReader, Header};
-use crate::dir::RunDir;
-use crate::ios::{IosWriter, OnRows, RowKey};
-use crate::reorder::{Order, ReorderScan};
+
+pub use store::{ChunkFiles, ChunkStore, MemoryChunks};
 
 /// I/Os by phase (index) and kind of operation.
 pub type RowCounts = BTreeMap<(u16, OpKind), u64>;

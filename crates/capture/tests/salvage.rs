@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common;
+use taillight_capture::salvage::salvage;
 use taillight_core::{ErrorKind, Record};
-use taillight_rundir::salvage::salvage;
 use taillight_rundir::{RunDir, RunStatus, fixture, names};
 
 struct Killed {
@@ -77,7 +77,7 @@ fn a_chunk_marked_partial_makes_the_capture_degraded() {
         }
         for (i, mut chunk) in common::chunks(0, &k.records, 1000).into_iter().enumerate() {
             if i >= 2 {
-                chunk[8 + 7] |= 1 << (taillight_rundir::chunk::PARTIAL_BIT - 56);
+                chunk[8 + 7] |= 1 << (taillight_capture::chunk::PARTIAL_BIT - 56);
             }
             fs::write(k.shm.join(format!("{i:08}.chunk")), chunk).unwrap();
         }

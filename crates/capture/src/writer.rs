@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::{OpKind, Record};
-use taillight_rundir::chunk::{ChunkEncoder, HEADER_BYTES, Header, ShortRecord, mark_partial};
 
-use crate::capture::{CaptureChunk, ChunkKey, ChunkSource};
+use crate::chunk::{ChunkEncoder, HEADER_BYTES, Header, ShortRecord, mark_partial};
+use crate::pool::{CaptureChunk, ChunkKey, ChunkSource};
 
 /// I/Os of each kind that outlier mode keeps before it has a threshold.
 const LEARN: u64 = 10_000;

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use taillight_core::Result;
+use taillight_rundir::atomic::cannot;
 
-use crate::atomic::cannot;
 use crate::chunk::{HEADER_BYTES, Header, LONG_WORDS};
 
 /// Chunks by number, in no particular order. The engine implements it over its mappings.

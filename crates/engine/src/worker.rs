@@ -28,12 +28,12 @@ use taillight_driver::{Completion, Session, Submitted};
 
 use backlog::Backlog;
 pub use cache::CacheDrops;
-pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
+pub use config::{WorkerEnd, WorkerHandles, WorkerLimits, WorkerParts, WorkerSpec, WorkerWait};
 pub use end_sync::EndSyncs;
 pub use keyed::KeyedWorker;
 pub use pacing::Pacing;
 use slots::{IDLE, Slots, record_of, whole_or_short};
-use strategies::Strategies;
+pub use strategies::Strategies;
 pub use stream::{StreamEnd, StreamLayout, StreamRole, StreamWorker};
 
 use crate::clock::DisciplinedClock;
@@ -117,29 +117,30 @@ impl OperationEnd {
 
 impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// A worker ready to start at `timeline.start`.
-    pub fn new(mut config: WorkerConfig<C, P>) -> Self {
-        config.schedule.start(config.timeline.start);
-        let depth = config.depth as usize;
-        let strategies = Strategies::of(&mut config);
+    pub fn new(mut spec: WorkerSpec, parts: WorkerParts<C, P>) -> Self {
+        let WorkerParts { clock, handles, recorder, timeline, strategies } = parts;
+        let WorkerHandles { session, probe } = handles;
+        let depth = spec.session.depth;
+        spec.schedule.start(timeline.start);
         let mut worker = Worker {
-            slots: Slots::new(config.depth, config.first_slot, config.probe.first_generation()),
-            backlog: Backlog::new(config.timeline.start),
-            full_batch: config.session.submit_batch().max(1) as usize,
-            strategies,
-            clock: config.clock,
-            probe: config.probe,
-            session: config.session,
-            generator: config.generator,
-            schedule: config.schedule,
-            recorder: config.recorder,
-            timeline: config.timeline,
-            limits: config.limits,
-            payload: config.payload,
-            measured: config.measured,
-            file_size: config.header.file_size,
-            first_size: config.header.sizes[0],
-            done: Vec::with_capacity(depth),
-            now: config.timeline.start,
+            slots: Slots::new(depth, spec.first_slot, probe.first_generation()),
+            backlog: Backlog::new(timeline.start),
+            full_batch: session.submit_batch().max(1) as usize,
+            strategies: strategies.wanted(&spec.generator, timeline.start),
+            clock,
+            probe,
+            session,
+            generator: spec.generator,
+            schedule: spec.schedule,
+            recorder,
+            timeline,
+            limits: spec.limits,
+            payload: spec.payload,
+            measured: spec.measured,
+            file_size: spec.header.file_size,
+            first_size: spec.header.sizes[0],
+            done: Vec::with_capacity(depth as usize),
+            now: timeline.start,
             round_end: Stamp(0),
             ending: Ending {
                 stopping: false,
@@ -150,7 +151,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
                 failures: 0,
             },
         };
-        if config.writes {
+        if spec.kinds.iter().any(|kind| kind.writes()) {
             worker.prepare_buffers();
         }
         worker

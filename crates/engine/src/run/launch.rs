@@ -11,13 +11,13 @@ use taillight_capture::{Capture, CaptureThresholds, ChunkSource, Pool, PoolRepor
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};
 use taillight_core::{Result, Stamp};
-use taillight_driver::{Session, Target, VirtualTime};
+use taillight_driver::{SessionSpec, Target, VirtualTime};
 use taillight_rundir::manifest::ClockInfo;
 use taillight_rundir::store::{StoreRow, store_writer};
 use taillight_rundir::{RunDir, TableWriter};
 
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
-use super::setup::{WorkerSpec, worker_specs};
+use super::setup::worker_specs;
 use super::{EngineRequest, LoadResult, StopFlag, captures, cpu_s, threads};
 use crate::clock::DisciplinedClock;
 use crate::collector::{Collector, IntervalLog, Observer, SPARE_INTERVALS};
@@ -25,7 +25,9 @@ use crate::keyspace::KeySpace;
 use crate::recorder::{Channels, IntervalStats, Recorder, Timeline, WorkerMessage};
 use crate::simulate::SimClock;
 use crate::threaded::{SpinShare, StopSignals};
-use crate::worker::{CacheDrops, EndSyncs, Pacing, Worker, WorkerConfig};
+use crate::worker::{
+    CacheDrops, EndSyncs, Pacing, Strategies, Worker, WorkerHandles, WorkerParts, WorkerSpec,
+};
 
 /// What the workers share.
 pub(super) struct SharedParts<B> {
@@ -180,9 +182,9 @@ pub(super) fn timeline(plan: &Plan, start: Stamp) -> Timeline {
 
 pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
     shared: &SharedParts<B>,
-    spec: WorkerSpec,
+    mut spec: WorkerSpec,
     timeline: Timeline,
-    handles: (Box<dyn Session>, P),
+    handles: WorkerHandles<P>,
     clock: C,
 ) -> Worker<C, P> {
     let capture = match &shared.pool {
@@ -208,32 +210,19 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
     // Intervals are those of the run, whenever this worker ends.
     let end = spec.end.map_or(Stamp::NEVER, |ns| timeline.measure.plus(ns));
     let timeline = Timeline { end: timeline.end.min(end), ..timeline };
-    Worker::new(WorkerConfig {
-        clock,
-        probe: handles.1,
-        session: handles.0,
-        generator: spec.generator,
-        schedule: spec.schedule,
-        recorder,
-        timeline,
-        limits: spec.limits,
-        payload: spec.payload,
+    let strategies = Strategies {
+        keys: spec.keyed.take(),
+        stream: spec.stream.take(),
         checker: shared.verify.as_ref().map(|v| super::verify::checker(v, &spec.session)),
-        writes: spec.kinds.iter().any(|kind| kind.writes()),
-        keys: spec.keyed,
-        stream: spec.stream,
         pacing: Pacing::new(
             workload.think,
             spec.join.map_or(timeline.start, |join| timeline.start.plus(join)),
         ),
         idle: shared.idle.watch(spec.session.worker),
-        end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),
         drops: workload.drop_cache.map(|every| CacheDrops::new(every.0)),
-        measured: spec.measured,
-        depth: spec.session.depth,
-        first_slot: spec.first_slot,
-        header: spec.header,
-    })
+        end_syncs: workload.end_fsync.then(|| EndSyncs::new(end_syncs)),
+    };
+    Worker::new(spec, WorkerParts { clock, handles, recorder, timeline, strategies })
 }
 
 fn run_simulated<B: Probes>(
@@ -249,9 +238,8 @@ fn run_simulated<B: Probes>(
     let mut ends_run = Vec::new();
     for spec in worker_specs {
         ends_run.push(shared.plan.workloads[usize::from(spec.workload)].ends_run);
-        let session = target.session(&spec.session)?;
-        let probe = shared.probes.probe(probe_seat(&spec))?;
-        workers.push(build_worker(&shared, spec, timeline, (session, probe), clock.clone()));
+        let handles = worker_handles(&shared, target.as_ref(), &spec)?;
+        workers.push(build_worker(&shared, spec, timeline, handles, clock.clone()));
     }
     let RunContext { messages, spare_in, stop, logs, observers } = context;
     // Virtual time begins at zero in each process, whenever that is.
@@ -283,12 +271,16 @@ fn run_simulated<B: Probes>(
     Ok(loaded(timeline, collected, ends, error, cpu_s))
 }
 
-pub(super) fn probe_seat(spec: &WorkerSpec) -> ProbeSeat {
-    ProbeSeat {
-        worker: spec.session.worker,
-        first_slot: spec.first_slot,
-        depth: spec.session.depth,
-    }
+/// Opens a worker's session, and its end of tracing. Errors: those of the target and of tracing.
+pub(super) fn worker_handles<B: Probes>(
+    shared: &SharedParts<B>,
+    target: &dyn Target,
+    spec: &WorkerSpec,
+) -> Result<WorkerHandles<B::Probe>> {
+    let session = target.session(&spec.session)?;
+    let SessionSpec { worker, depth, .. } = spec.session;
+    let probe = shared.probes.probe(ProbeSeat { worker, first_slot: spec.first_slot, depth })?;
+    Ok(WorkerHandles { session, probe })
 }
 
 /// Tells observers of each phase once.

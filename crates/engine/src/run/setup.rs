@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use taillight_capture::chunk::{Header, OptionalWords, SIZES};
-use taillight_core::plan::{Arrival, IoPriority, Plan, VerifyMode, WorkloadPlan};
+use taillight_core::plan::{Arrival, Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{OpKind, Result, Stamp};
 use taillight_driver::{Geometry, SessionSpec, Target};
 
@@ -13,39 +13,9 @@ use crate::generator::{Generator, WorkerIndex, worker_seed};
 use crate::keyspace::KeySpace;
 use crate::payload::{Filler, PayloadSpec};
 use crate::schedule::{Schedule, Schedules};
-use crate::worker::{KeyedWorker, StreamWorker, WorkerLimits};
+use crate::worker::{KeyedWorker, WorkerLimits, WorkerSpec};
 
 use super::streams::Streams;
-
-/// Everything about a worker that is known before its thread starts.
-pub struct WorkerSpec {
-    pub place: WorkerIndex,
-    pub workload: u16,
-    pub generator: Generator,
-    pub schedule: Schedule,
-    pub limits: WorkerLimits,
-    pub session: SessionSpec,
-    pub header: Header,
-    /// CPU to run on.
-    pub cpu: Option<u32>,
-    /// Nice value and I/O priority of its thread.
-    pub priority: (Option<i32>, Option<IoPriority>),
-    /// Kinds of operation, for counters made before the start.
-    pub kinds: Vec<OpKind>,
-    pub payload: Filler,
-    /// What operations on keys need.
-    pub keyed: Option<Box<KeyedWorker>>,
-    /// What operations on a stream need.
-    pub stream: Option<Box<StreamWorker>>,
-    /// When it joins, after the start of the load.
-    pub join: Option<u64>,
-    /// When its workload ends, ns after the start of the measure phase.
-    pub end: Option<u64>,
-    /// Load only when false.
-    pub measured: bool,
-    pub open_loop: bool,
-    pub first_slot: u32,
-}
 
 /// The spec of each worker, in order. Errors: `Usage` when an extent, slice or rate is impossible.
 pub fn worker_specs(

@@ -11,15 +11,16 @@ use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Target, io_priority};
 
 use super::ending::{gave_up, loaded};
-use super::launch::{PhaseNotifier, RunContext, SharedParts, build_worker, probe_seat, timeline};
+use super::launch::{
+    PhaseNotifier, RunContext, SharedParts, build_worker, timeline, worker_handles,
+};
 use super::samples::Samples;
-use super::setup::WorkerSpec;
 use super::{LoadResult, StopFlag, cpu_s, now};
 use crate::clock::{ClockPair, TscClock};
 use crate::collector::{Collector, Observer};
 use crate::recorder::{Timeline, WorkerMessage};
 use crate::threaded::StopSignals;
-use crate::worker::{ASKED_DRAIN_NS, WorkerEnd};
+use crate::worker::{ASKED_DRAIN_NS, WorkerEnd, WorkerSpec};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -147,9 +148,7 @@ fn run_worker<B: Probes>(
     ready: &mpsc::Sender<ReadyAnswer>,
     start: mpsc::Receiver<Timeline>,
 ) -> Option<(Result<()>, WorkerEnd)> {
-    let handles = pin_thread(&spec)
-        .and_then(|()| target.session(&spec.session))
-        .and_then(|session| Ok((session, shared.probes.probe(probe_seat(&spec))?)));
+    let handles = pin_thread(&spec).and_then(|()| worker_handles(shared, target, &spec));
     // A refused session is reported; the others are then never started.
     let handles = match handles {
         Ok(handles) => handles,

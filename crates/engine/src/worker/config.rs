@@ -1,20 +1,20 @@
 //! What a worker is made of, what it may do, what it says in the end: plain data between `run` and
-//! the loop.
+//! the loop. A [`WorkerSpec`] is made from the plan, before there are threads; [`WorkerParts`] on the
+//! worker's own thread; [`super::Worker`] takes both apart.
 
 use taillight_capture::CaptureState;
 use taillight_capture::chunk::Header;
-use taillight_core::Stamp;
+use taillight_core::plan::IoPriority;
 use taillight_core::probe::Probe;
-use taillight_driver::Session;
+use taillight_core::{OpKind, Stamp};
+use taillight_driver::{Session, SessionSpec};
 
-use super::{CacheDrops, EndSyncs, KeyedWorker, Pacing, StreamWorker};
+use super::{KeyedWorker, Strategies, StreamWorker};
 use crate::clock::{ClockDrift, DisciplinedClock};
-use crate::generator::Generator;
-use crate::idle::IdleWatch;
+use crate::generator::{Generator, WorkerIndex};
 use crate::payload::Filler;
 use crate::recorder::{Recorder, Timeline};
 use crate::schedule::Schedule;
-use crate::verify::Checker;
 
 /// What a worker waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,37 +95,48 @@ pub struct WorkerEnd {
     pub drift: ClockDrift,
 }
 
-/// What a worker is made of.
-pub struct WorkerConfig<C: DisciplinedClock, P: Probe> {
-    pub clock: C,
-    /// Told of every operation.
-    pub probe: P,
-    pub session: Box<dyn Session>,
+/// Everything about a worker that is known before its thread starts.
+pub struct WorkerSpec {
+    pub place: WorkerIndex,
+    pub workload: u16,
     pub generator: Generator,
     pub schedule: Schedule,
-    pub recorder: Recorder,
-    pub timeline: Timeline,
     pub limits: WorkerLimits,
+    pub session: SessionSpec,
+    pub header: Header,
+    /// CPU to run on.
+    pub cpu: Option<u32>,
+    /// Nice value and I/O priority of its thread.
+    pub priority: (Option<i32>, Option<IoPriority>),
+    /// Kinds of operation, for counters made before the start.
+    pub kinds: Vec<OpKind>,
     pub payload: Filler,
-    /// Seals writes and judges reads, when the plan verifies.
-    pub checker: Option<Box<Checker>>,
-    pub writes: bool,
     /// What operations on keys need.
-    pub keys: Option<Box<KeyedWorker>>,
+    pub keyed: Option<Box<KeyedWorker>>,
     /// What operations on a stream need.
     pub stream: Option<Box<StreamWorker>>,
-    /// What holds it back besides its schedule; starts with the load.
-    pub pacing: Pacing,
-    /// Told what is waited for.
-    pub idle: Option<IdleWatch>,
-    /// Drops cached data while it runs.
-    pub drops: Option<CacheDrops>,
-    /// Files that it syncs in the end.
-    pub end_syncs: Option<EndSyncs>,
+    /// When it joins, after the start of the load.
+    pub join: Option<u64>,
+    /// When its workload ends, ns after the start of the measure phase.
+    pub end: Option<u64>,
+    /// Load only when false.
     pub measured: bool,
-    /// Operations in flight at most.
-    pub depth: u32,
+    pub open_loop: bool,
     pub first_slot: u32,
-    /// What capture records share.
-    pub header: Header,
+}
+
+/// What a worker gets on its own thread, once the load is about to begin.
+pub struct WorkerParts<C: DisciplinedClock, P: Probe> {
+    pub clock: C,
+    pub handles: WorkerHandles<P>,
+    pub recorder: Recorder,
+    pub timeline: Timeline,
+    pub strategies: Strategies,
+}
+
+/// A worker's own ends of target and tracing.
+pub struct WorkerHandles<P> {
+    pub session: Box<dyn Session>,
+    /// Told of every operation.
+    pub probe: P,
 }

@@ -12,9 +12,9 @@ use super::keyed::{KeyedEnd, ReadModifyWrite};
 use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
 use super::{
     CacheDrops, EndSyncs, KeyedWorker, OperationEnd, Pacing, StreamEnd, StreamWorker, Worker,
-    WorkerConfig,
 };
 use crate::clock::DisciplinedClock;
+use crate::generator::Generator;
 use crate::idle::IdleWatch;
 use crate::stream::NextBlock;
 use crate::verify::Checker;
@@ -30,38 +30,28 @@ pub struct Strategies {
     pub stream: Option<Box<StreamWorker>>,
     /// Only when the plan verifies; it then makes the payload too.
     pub checker: Option<Box<Checker>>,
-    pacing: Pacing,
-    idle: Option<IdleWatch>,
+    /// What holds the worker back besides its schedule; starts with the load.
+    pub pacing: Pacing,
+    /// Told what is waited for.
+    pub idle: Option<IdleWatch>,
     /// Only when the plan drops cached data while it runs.
-    drops: Option<CacheDrops>,
+    pub drops: Option<CacheDrops>,
     /// Only when the plan syncs in the end.
     pub end_syncs: Option<EndSyncs>,
 }
 
 impl Strategies {
-    /// Those of a worker; `None` where the plain loop is enough.
-    pub fn of<C: DisciplinedClock, P: Probe>(
-        config: &mut WorkerConfig<C, P>,
-    ) -> Option<Box<Strategies>> {
-        let needed = config.keys.is_some()
-            || config.stream.is_some()
-            || config.checker.is_some()
-            || config.idle.is_some()
-            || config.drops.is_some()
-            || config.end_syncs.is_some()
-            || config.generator.ends()
-            || config.pacing.matters(config.timeline.start);
-        needed.then(|| {
-            Box::new(Strategies {
-                keys: config.keys.take(),
-                stream: config.stream.take(),
-                checker: config.checker.take(),
-                pacing: config.pacing,
-                idle: config.idle.take(),
-                drops: config.drops.take(),
-                end_syncs: config.end_syncs.take(),
-            })
-        })
+    /// These, where a worker needs any of them; `None` where the plain loop is enough.
+    pub(super) fn wanted(self, generator: &Generator, start: Stamp) -> Option<Box<Strategies>> {
+        let wanted = self.keys.is_some()
+            || self.stream.is_some()
+            || self.checker.is_some()
+            || self.idle.is_some()
+            || self.drops.is_some()
+            || self.end_syncs.is_some()
+            || generator.ends()
+            || self.pacing.matters(start);
+        wanted.then(|| Box::new(self))
     }
 
     /// The worker has ended: tells the others. Returns how many operations were misses, and what it

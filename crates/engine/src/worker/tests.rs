@@ -10,7 +10,7 @@ use taillight_core::plan::{BlockSize, Keys, MixPart, Plan};
 use taillight_core::probe::NoProbe;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, Op, OpKind, Record, Stamp, Status};
-use taillight_driver::Geometry;
+use taillight_driver::{Geometry, SessionSpec};
 
 use super::*;
 use crate::answering::{Answer, AnsweringTarget};
@@ -140,34 +140,54 @@ fn run(
     let (messages, taken) = unbounded();
     let channels = Channels { messages, spare: unbounded().1 };
     let place = WorkerIndex { worker: 0, index: 0, of: 1 };
-    let mut worker = Worker::new(WorkerConfig {
-        clock: SteppedClock(time, load.step),
-        probe: NoProbe,
-        session: target.open(1, 100),
+    let spec = WorkerSpec {
+        place,
+        workload: 0,
         generator: Generator::new(&plan, w, geometry, place, keyed).unwrap(),
         schedule: Schedule::Burst,
-        recorder: Recorder::new((0, 0), timeline, (false, &[load.op]), channels, capture),
-        timeline,
         limits: WorkerLimits {
             operations: load.operations,
             bytes: None,
             drain_timeout_ns: 0,
             late_ns: 0,
         },
-        payload: Filler::new(&PayloadSpec::of(&w.payload).unwrap(), 7, load.op.keyed()),
-        checker: None,
-        writes: load.op.writes(),
-        keys,
-        stream: None,
-        pacing: Pacing::new(None, Stamp(START)),
-        idle: None,
-        drops: None,
-        end_syncs: None,
-        measured: true,
-        depth: 1,
-        first_slot: 0,
+        session: SessionSpec {
+            worker: 0,
+            workload: 0,
+            keep: false,
+            depth: 1,
+            buffer_size: 100,
+            seed: 0,
+        },
         header: header(),
-    });
+        cpu: None,
+        priority: (None, None),
+        kinds: vec![load.op],
+        payload: Filler::new(&PayloadSpec::of(&w.payload).unwrap(), 7, load.op.keyed()),
+        keyed: None,
+        stream: None,
+        join: None,
+        end: None,
+        measured: true,
+        open_loop: false,
+        first_slot: 0,
+    };
+    let parts = WorkerParts {
+        clock: SteppedClock(time, load.step),
+        handles: WorkerHandles { session: target.open(1, 100), probe: NoProbe },
+        recorder: Recorder::new((0, 0), timeline, (false, &[load.op]), channels, capture),
+        timeline,
+        strategies: Strategies {
+            keys,
+            stream: None,
+            checker: None,
+            pacing: Pacing::new(None, Stamp(START)),
+            idle: None,
+            drops: None,
+            end_syncs: None,
+        },
+    };
+    let mut worker = Worker::new(spec, parts);
     while let WorkerWait::Until { until, .. } = worker.fill().unwrap() {
         worker.reap(0, until).unwrap();
     }

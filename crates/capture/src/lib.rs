@@ -2,7 +2,7 @@
 //! and their conversion to `ios.parquet`, at the end of a run or after a process was killed.
 //!
 //! A worker's [`Capture`] packs records into chunks of a [`Pool`]: pre-faulted memory inside a budget, in a
-//! [`leftover::CaptureDir`]. A keeper thread makes chunks ahead of the workers, so that a worker that fills
+//! [`dir::CaptureDir`]. A keeper thread makes chunks ahead of the workers, so that a worker that fills
 //! one takes the next with a channel receive (once per half a million I/Os) and never faults, allocates or
 //! waits for storage. Past the budget, full chunks are moved to the spill directory if one was given;
 //! otherwise workers keep outliers only, inside the reserve, and say so. [`convert`] turns what was kept
@@ -10,6 +10,7 @@
 
 pub mod chunk;
 pub mod convert;
+pub mod dir;
 pub mod leftover;
 mod pool;
 pub mod salvage;

@@ -19,7 +19,7 @@ use taillight_rundir::sums;
 
 use crate::chunk::{ANY_VERSION, MAGIC};
 use crate::convert::{ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, convert};
-use crate::leftover::remove_empty;
+use crate::dir::{capture_dir, dir_name, remove_empty, spill_dir};
 
 /// What salvage found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,23 +30,6 @@ pub struct Salvaged {
     pub damaged: u64,
     /// What happened, one sentence; also in the manifest.
     pub text: String,
-}
-
-/// Memory with names, in which chunks survive a killed process.
-pub(crate) const SHM: &str = "/dev/shm";
-
-/// Directory of a run's capture chunks in memory.
-pub fn capture_dir(run_id: &str) -> PathBuf {
-    Path::new(SHM).join(dir_name(run_id))
-}
-
-/// Directory of a run's spilled chunks inside `capture.dir`.
-pub fn spill_dir(dir: &Path, run_id: &str) -> PathBuf {
-    dir.join(dir_name(run_id))
-}
-
-pub(crate) fn dir_name(run_id: &str) -> String {
-    format!("taillight-{run_id}")
 }
 
 /// Recovers the I/Os of a run that was killed, marks its manifest partial, and frees its memory.

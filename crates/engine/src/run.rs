@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taillight_capture::PoolReport;
-use taillight_capture::leftover::CaptureDir;
+use taillight_capture::dir::CaptureDir;
 pub use taillight_core::StopFlag;
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probes};

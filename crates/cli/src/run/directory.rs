@@ -180,7 +180,7 @@ pub fn clock_now() -> ClockInfo {
 }
 
 fn capture_path(run_id: &str) -> String {
-    taillight_capture::salvage::capture_dir(run_id).to_string_lossy().into_owned()
+    taillight_capture::dir::capture_dir(run_id).to_string_lossy().into_owned()
 }
 
 /// The plan as a job file with a line that says what it is. Errors: `Internal` when the plan has no

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use taillight_capture::convert::{
     ChunkRelease, ChunkStore, ConvertOptions, Converted, RowCounts, convert,
 };
-use taillight_capture::salvage::capture_dir;
+use taillight_capture::dir::capture_dir;
 use taillight_capture::{FullChunk, FullChunks};
 use taillight_core::progress::Progress;
 use taillight_core::{Error, OpKind, Result};

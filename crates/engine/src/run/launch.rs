@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
-use taillight_capture::leftover::CaptureDir;
+use taillight_capture::dir::CaptureDir;
 use taillight_capture::{Capture, CaptureThresholds, ChunkSource, Pool, PoolReport};
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};

@@ -97,7 +97,7 @@ pub fn run_on(
         observers: &mut [watch],
     };
     let outcome = taillight_engine::run::run(target, request)?;
-    assert!(!taillight_capture::salvage::capture_dir(id).exists(), "chunks are gone");
+    assert!(!taillight_capture::dir::capture_dir(id).exists(), "chunks are gone");
     Ok((rundir, outcome))
 }
 

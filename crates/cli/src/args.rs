@@ -6,6 +6,7 @@ mod groups;
 mod habits;
 mod running;
 mod switches;
+mod viewing;
 mod watching;
 mod words;
 
@@ -17,13 +18,13 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use taillight_import::results::ResultUnit;
 
 use crate::output;
-use crate::run::LiveArgs;
 
 pub use comparing::{AbArgs, CompareArgs, DropFlag, HistoryArgs, JudgeArgs};
 pub use general::{CompletionsArgs, HelpArgs, ManArgs, SelftestArgs, TraceArgs, VoiceArgs};
 pub use habits::understood;
 pub use running::{JsonForm, RunArgs, Rw, SearchArgs, SearchFlags};
 pub use switches::joined;
+pub use viewing::LiveArgs;
 pub use watching::WatchArgs;
 pub use words::check;
 

@@ -18,8 +18,8 @@ use taillight_suite::host::JobSource;
 use taillight_suite::suites::{self, Planner, SuiteFile, SuiteRequest};
 
 use crate::ab;
-use crate::args::{AbArgs, Cli, Command, RunArgs, SuiteArgs, joined, understood};
-use crate::run::{self, LiveArgs, SeriesPlace, run_prepared};
+use crate::args::{AbArgs, Cli, Command, LiveArgs, RunArgs, SuiteArgs, joined, understood};
+use crate::run::{self, SeriesPlace, run_prepared};
 use crate::{output, search};
 
 /// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are

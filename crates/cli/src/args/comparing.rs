@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ValueEnum};
 use taillight_import::results::ResultUnit;
 
-use crate::run::LiveArgs;
+use super::LiveArgs;
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::FURTHER;
-use crate::run::LiveArgs;
+use super::{FURTHER, LiveArgs};
 
 /// `--json`: how much a program is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

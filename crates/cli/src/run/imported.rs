@@ -81,7 +81,7 @@ pub fn run(
         })?;
     }
     let signals = Signals::install(args.live.tui)?;
-    let views = args.live.start()?;
+    let views = LiveViews::start(&args.live)?;
     let ended = run_jobs(args, file, &plans, (&signals, &views), resumed);
     views.finish(&signals);
     let (exit, measured) = ended?;

@@ -59,7 +59,7 @@ pub use host::{RunHost, run_method};
 pub use job::{ceiling_parts, command_line, driver_of, plan_of, read, resolve};
 pub use live::Live;
 pub use ranked::follow;
-pub use served::{LiveArgs, LiveViews};
+pub use served::LiveViews;
 pub use signals::Signals;
 pub use sweep::{SeriesPlace, run_planned, run_prepared};
 
@@ -98,7 +98,7 @@ fn begin(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let signals = Signals::install(args.live.tui)?;
-    let views = args.live.start()?;
+    let views = LiveViews::start(&args.live)?;
     let request = RunRequest {
         plan: &plan,
         job: source.as_ref(),

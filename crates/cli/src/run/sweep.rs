@@ -15,8 +15,8 @@ use taillight_suite::runner::SeriesOutcome;
 use taillight_suite::suites::{self, PreparedSuite};
 
 use super::targets::TargetsRequest;
-use super::{LiveArgs, RunHost, Signals, directory, job, run_method};
-use crate::args::RunArgs;
+use super::{LiveViews, RunHost, Signals, directory, job, run_method};
+use crate::args::{LiveArgs, RunArgs};
 use crate::{output, report};
 
 /// Runs the job once for each point. Errors: `Usage` before anything is touched; later ones are
@@ -94,7 +94,7 @@ pub fn run_planned(
     plans.iter().try_for_each(super::check_named_files)?;
     let dir = directory::series_directory(place.output.as_deref(), &place.name, resumed.is_some())?;
     let signals = Signals::install(place.live.tui)?;
-    let views = place.live.start()?;
+    let views = LiveViews::start(place.live)?;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let mut host = RunHost::new(&signals, place.destroy, &views);
     let ended = check_targets(plans, place.destroy, &signals).and_then(|stopped| match stopped {

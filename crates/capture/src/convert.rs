@@ -118,8 +118,12 @@ struct Stream {
     scan: ReorderScan,
 }
 
-/// Sequence number, number in the store, header.
-type Place = (u32, usize, Header);
+/// A chunk among those of its worker.
+struct FoundChunk {
+    /// Its number in the store.
+    chunk: usize,
+    header: Header,
+}
 
 /// Sorts the chunks into streams by worker, then phase.
 fn streams(
@@ -127,12 +131,13 @@ fn streams(
     options: &ConvertOptions<'_>,
     done: &mut Converted,
 ) -> Result<Vec<Stream>> {
-    let mut sorted: BTreeMap<(u16, u16, u16), Vec<Place>> = BTreeMap::new();
+    let mut sorted: BTreeMap<(u16, u16, u16), Vec<FoundChunk>> = BTreeMap::new();
     for chunk in 0..store.count() {
         match store.header(chunk) {
-            Ok(h) => {
-                done.note_partial(&h);
-                sorted.entry((h.worker, h.phase, h.workload)).or_default().push((h.seq, chunk, h));
+            Ok(header) => {
+                done.note_partial(&header);
+                let stream = (header.worker, header.phase, header.workload);
+                sorted.entry(stream).or_default().push(FoundChunk { chunk, header });
             }
             Err(_) if options.tolerant => done.damaged += u64::from(!unused(store, chunk)),
             Err(e) => return Err(e),
@@ -141,24 +146,25 @@ fn streams(
     let mut streams = Vec::new();
     let mut missing = 0;
     for (_, mut list) in sorted {
-        list.sort_by_key(|(seq, chunk, _)| (*seq, *chunk));
+        list.sort_by_key(|found| (found.header.seq, found.chunk));
         if options.tolerant {
             // Killed while a chunk was being copied to the spill directory: the original counts.
-            list.dedup_by_key(|(seq, ..)| *seq);
+            list.dedup_by_key(|found| found.header.seq);
         }
-        let gaps: u64 = list.windows(2).map(|w| u64::from(w[1].0 - w[0].0).abs_diff(1)).sum();
+        let seqs = list.windows(2).map(|w| w[1].header.seq - w[0].header.seq);
+        let gaps: u64 = seqs.map(|step| u64::from(step).abs_diff(1)).sum();
         if gaps > 0 && !options.tolerant {
             return Err(
                 Error::internal("capture chunks are missing or double").with("chunks", gaps)
             );
         }
         missing += gaps;
-        let Some((_, _, header)) = list.first() else {
+        let Some(FoundChunk { header, .. }) = list.first() else {
             continue;
         };
         streams.push(Stream {
             header: *header,
-            chunks: list.iter().map(|(_, chunk, _)| *chunk).collect(),
+            chunks: list.iter().map(|found| found.chunk).collect(),
             scan: ReorderScan::default(),
         });
     }

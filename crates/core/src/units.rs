@@ -63,8 +63,15 @@ const TIMES: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Splits "1.5GiB" into the exact fraction (15, 10) and "GiB".
-fn split(text: &str) -> Option<(u64, u64, &str)> {
+/// A number with its unit: the exact fraction `num / den`.
+struct WrittenNumber<'a> {
+    num: u64,
+    den: u64,
+    unit: &'a str,
+}
+
+/// Splits "1.5GiB" into 15 / 10 and "GiB".
+fn split(text: &str) -> Option<WrittenNumber<'_>> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))?;
     let (number, unit) = (text[..end].replace('_', ""), text[end..].trim());
@@ -75,12 +82,12 @@ fn split(text: &str) -> Option<(u64, u64, &str)> {
     let den = 10u64.pow(part.len() as u32);
     let num = whole.parse::<u64>().ok()?.checked_mul(den)?;
     let num = num.checked_add(if part.is_empty() { 0 } else { part.parse().ok()? })?;
-    Some((num, den, unit))
+    Some(WrittenNumber { num, den, unit })
 }
 
 /// The value in the smallest unit; else what is wrong with it, where that is not its form.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, Option<String>> {
-    let (num, den, unit) = split(text).ok_or(None)?;
+    let WrittenNumber { num, den, unit } = split(text).ok_or(None)?;
     let known = units.iter().find(|(name, _)| *name == unit);
     let factor = known.ok_or(None)?.1;
     let product = u128::from(num) * u128::from(factor);
@@ -170,7 +177,7 @@ impl FromStr for Rate {
         let amount = amount.trim();
         let bare = amount.ends_with(|c: char| c.is_ascii_digit());
         let text = if bare { format!("{amount}B") } else { amount.to_owned() };
-        let (num, den, unit) = split(&text).ok_or_else(fail)?;
+        let WrittenNumber { num, den, unit } = split(&text).ok_or_else(fail)?;
         let factor = SIZES.iter().find(|(name, _)| *name == unit).ok_or_else(fail)?.1;
         let (mut num, mut den) = (num.checked_mul(factor).ok_or_else(fail)?, den);
         // One fraction for one rate: `0.50/s` equals `0.5/s` also after writing and reading back.

@@ -21,6 +21,7 @@ use taillight_rundir::manifest::PhaseInfo;
 use crate::recorder::{InFlightAtEnd, IntervalStats, OpStats, Timeline, WorkerMessage};
 
 pub use closed::{ClosedInterval, ClosedOp, Collected, IntervalLog};
+use closed::{IntervalSpan, WorkloadPart};
 
 /// Workers may be so late before anybody is told: usual I/Os in flight are done by then.
 const OVERTIME_NS: i64 = 300_000_000;
@@ -79,7 +80,12 @@ impl IntervalView {
     }
 }
 
-type Key = (bool, u32);
+/// Names an interval: those of the warm-up come before those of the measure phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct IntervalKey {
+    measured: bool,
+    index: u32,
+}
 
 /// What one workload did in one interval, all its workers together.
 struct Open {
@@ -103,8 +109,8 @@ pub struct Collector {
     planned_ops: Option<u64>,
     open_loop: Vec<bool>,
     kinds: Vec<Vec<OpKind>>,
-    open: BTreeMap<Key, Open>,
-    reached: Vec<Option<Key>>,
+    open: BTreeMap<IntervalKey, Open>,
+    reached: Vec<Option<IntervalKey>>,
     /// When each worker was last heard of.
     heard: Vec<Stamp>,
     told_stalled: Stamp,
@@ -167,7 +173,7 @@ impl Collector {
     }
 
     fn merge(&mut self, mut stats: Box<IntervalStats>) {
-        let key = (stats.measured, stats.index);
+        let key = IntervalKey { measured: stats.measured, index: stats.index };
         let count = self.kinds.len();
         let open = self.open.entry(key).or_insert_with(|| Open {
             workloads: (0..count).map(|_| OpenWorkload::default()).collect(),
@@ -239,11 +245,11 @@ impl Collector {
         let Some((&key, open)) = self.open.iter().find(|(_, open)| !open.shown) else {
             return;
         };
-        let (start, length) = self.timeline_of(key);
-        if now.since(start) <= 2 * length as i64 {
+        let span = self.span_of(key);
+        if now.since(span.start) <= 2 * span.length_ns as i64 {
             return;
         }
-        let closed = self.closed((key, start, length), &open.workloads);
+        let closed = self.closed(span, &open.workloads);
         let view = self.view(Arc::new(closed), true);
         observers.iter_mut().for_each(|o| o.interval(&view));
         if let Some(open) = self.open.get_mut(&key) {
@@ -251,47 +257,51 @@ impl Collector {
         }
     }
 
-    fn passed(&self, key: Key) -> bool {
+    fn passed(&self, key: IntervalKey) -> bool {
         self.reached
             .iter()
             .zip(&self.running)
             .all(|(reached, running)| !running || reached.is_some_and(|r| r >= key))
     }
 
-    fn timeline_of(&self, (measured, index): Key) -> (Stamp, u64) {
+    fn span_of(&self, IntervalKey { measured, index }: IntervalKey) -> IntervalSpan {
         let t = &self.timeline;
         let origin = if measured { t.measure } else { t.start };
         let start = origin.plus(u64::from(index) * t.interval_ns);
         let limit = if measured { t.end } else { t.measure };
-        (start, t.interval_ns.min(limit.since(start).max(1) as u64))
+        let length_ns = t.interval_ns.min(limit.since(start).max(1) as u64);
+        IntervalSpan { measured, index, start, length_ns }
     }
 
     /// Makes the interval final; intervals in which nothing happened at all are filled in.
-    fn close(&mut self, key: Key, open: Open, observers: &mut [&mut dyn Observer]) {
-        let next = self.next.entry(key.0).or_insert(0);
-        let missing = *next..key.1;
-        *next = key.1 + 1;
+    fn close(&mut self, key: IntervalKey, open: Open, observers: &mut [&mut dyn Observer]) {
+        let next = self.next.entry(key.measured).or_insert(0);
+        let missing = *next..key.index;
+        *next = key.index + 1;
         for index in missing {
-            let (start, length) = self.timeline_of((key.0, index));
             let nothing: Vec<_> = self.kinds.iter().map(|_| OpenWorkload::default()).collect();
-            let closed = self.closed(((key.0, index), start, length), &nothing);
+            let closed = self.closed(self.span_of(IntervalKey { index, ..key }), &nothing);
             self.finish(closed, &nothing, observers);
         }
-        let (start, mut length) = self.timeline_of(key);
+        let mut span = self.span_of(key);
         if let Some(last) = open.last.filter(|_| !self.any_running() && self.open.is_empty()) {
             // The last interval ends with the last completion, be it early or in the drain.
-            length = last.since(start).max(1) as u64;
+            span.length_ns = last.since(span.start).max(1) as u64;
         }
-        self.collected.add_totals(key.0, open.workloads.iter().map(|w| &w.ops));
-        let closed = self.closed((key, start, length), &open.workloads);
+        self.collected.add_totals(key.measured, open.workloads.iter().map(|w| &w.ops));
+        let closed = self.closed(span, &open.workloads);
         self.publish_thresholds(&open);
         self.finish(closed, &open.workloads, observers);
     }
 
-    fn closed(&self, when: (Key, Stamp, u64), workloads: &[OpenWorkload]) -> ClosedInterval {
-        let parts = workloads.iter().map(|w| (&w.ops, w.depth_ns, w.backlog));
+    fn closed(&self, span: IntervalSpan, workloads: &[OpenWorkload]) -> ClosedInterval {
+        let parts = workloads.iter().map(|w| WorkloadPart {
+            ops: &w.ops,
+            depth_ns: w.depth_ns,
+            backlog: w.backlog,
+        });
         let parts = ClosedInterval::from_parts(
-            when,
+            span,
             parts,
             &self.kinds,
             &self.open_loop,

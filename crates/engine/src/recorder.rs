@@ -98,6 +98,25 @@ fn record_of(s: &ShortRecord, open_loop: bool) -> Record {
     }
 }
 
+/// Whose operations a recorder takes.
+#[derive(Debug, Clone, Copy)]
+pub struct RecorderSpec<'a> {
+    /// Worker number over all workloads.
+    pub worker: u16,
+    pub workload: u16,
+    pub open_loop: bool,
+    /// Kinds of operation, for counters made before the first one.
+    pub kinds: &'a [OpKind],
+}
+
+/// How a worker stands at the end of an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IntervalSnapshot {
+    /// Operations due and not yet started.
+    pub backlog: u64,
+    pub in_flight: InFlightAtEnd,
+}
+
 /// One worker's recorder.
 pub struct Recorder {
     timeline: Timeline,
@@ -114,20 +133,19 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for `worker` of `workload`.
+    /// A recorder for the worker of `spec`.
     pub fn new(
-        place: (u16, u16),
+        spec: RecorderSpec<'_>,
         timeline: Timeline,
-        (open_loop, kinds): (bool, &[OpKind]),
         channels: Channels,
         capture: Capture,
     ) -> Recorder {
         let (measured, index) = timeline.interval(timeline.start);
-        let mut stats = Box::new(IntervalStats::new(place.0, place.1));
+        let mut stats = Box::new(IntervalStats::new(spec.worker, spec.workload));
         stats.open(measured, index);
         // Counters and histograms exist before the first operation.
-        for kind in kinds {
-            let _ = stats.op(*kind, open_loop);
+        for kind in spec.kinds {
+            let _ = stats.op(*kind, spec.open_loop);
         }
         Recorder {
             timeline,
@@ -135,7 +153,7 @@ impl Recorder {
             boundary: timeline.interval_end(timeline.start),
             channels,
             capture,
-            open_loop,
+            open_loop: spec.open_loop,
             last_poll: timeline.start,
             put_off: Vec::with_capacity(PUT_OFF),
             emptied: 0,
@@ -156,7 +174,7 @@ impl Recorder {
         &mut self,
         now: Stamp,
         in_flight: u32,
-        at_end: impl FnOnce(Stamp) -> (u64, InFlightAtEnd),
+        at_end: impl FnOnce(Stamp) -> IntervalSnapshot,
     ) {
         let elapsed = now.since(self.last_poll).max(0) as u64;
         self.stats.depth_ns += u64::from(in_flight) * elapsed;
@@ -168,9 +186,10 @@ impl Recorder {
     }
 
     #[cold]
-    fn rotate(&mut self, now: Stamp, at_end: (u64, InFlightAtEnd)) {
+    fn rotate(&mut self, now: Stamp, at_end: IntervalSnapshot) {
         self.catch_up();
-        (self.stats.backlog, self.stats.in_flight) = at_end;
+        self.stats.backlog = at_end.backlog;
+        self.stats.in_flight = at_end.in_flight;
         let (worker, workload) = (self.stats.worker, self.stats.workload);
         let fresh = self.channels.spare.try_recv();
         let fresh = fresh.unwrap_or_else(|_| Box::new(IntervalStats::new(worker, workload)));

@@ -30,28 +30,39 @@ impl Clock for SimClock {
 
 impl crate::clock::DisciplinedClock for SimClock {}
 
+/// A worker on virtual time, and how it ended.
+pub struct SimulatedWorker<P: Probe> {
+    /// None once it has ended.
+    running: Option<Worker<SimClock, P>>,
+    end: Option<WorkerEnd>,
+    /// Its end is everybody's.
+    ends_run: bool,
+}
+
+impl<P: Probe> SimulatedWorker<P> {
+    pub fn new(worker: Worker<SimClock, P>, ends_run: bool) -> SimulatedWorker<P> {
+        SimulatedWorker { running: Some(worker), end: None, ends_run }
+    }
+
+    fn into_end(self) -> Option<WorkerEnd> {
+        self.end.or_else(|| self.running.map(Worker::finish))
+    }
+}
+
 /// Runs `workers` to their ends, or all to the first one's that ends the run, calling `between` after every step of
 /// time.
 pub fn drive<P: Probe>(
-    (workers, ends_run): (Vec<Worker<SimClock, P>>, &[bool]),
+    mut workers: Vec<SimulatedWorker<P>>,
     time: &Arc<dyn VirtualTime>,
     stop: StopSignals<'_>,
     mut between: impl FnMut(),
 ) -> (Result<()>, Vec<WorkerEnd>) {
-    let mut workers: Vec<_> = workers.into_iter().map(Some).collect();
-    let mut ends: Vec<_> = workers.iter().map(|_| None).collect();
-    let result = event_loop(&mut workers, (&mut ends, ends_run), time, stop, &mut between);
-    for (worker, end) in workers.into_iter().zip(&mut ends) {
-        if let Some(worker) = worker {
-            *end = Some(worker.finish());
-        }
-    }
-    (result, ends.into_iter().flatten().collect())
+    let result = event_loop(&mut workers, time, stop, &mut between);
+    (result, workers.into_iter().filter_map(SimulatedWorker::into_end).collect())
 }
 
 fn event_loop<P: Probe>(
-    workers: &mut [Option<Worker<SimClock, P>>],
-    (ends, ends_run): (&mut [Option<WorkerEnd>], &[bool]),
+    workers: &mut [SimulatedWorker<P>],
     time: &Arc<dyn VirtualTime>,
     stop: StopSignals<'_>,
     between: &mut impl FnMut(),
@@ -59,17 +70,17 @@ fn event_loop<P: Probe>(
     loop {
         let mut next = Stamp::NEVER;
         let mut alive = false;
-        let measuring = workers.iter().flatten().any(Worker::measured);
-        let over = ends.iter().zip(ends_run).any(|(end, ends_run)| end.is_some() && *ends_run);
-        for (slot, end) in workers.iter_mut().zip(ends.iter_mut()) {
-            let Some(worker) = slot else { continue };
+        let measuring = workers.iter().flat_map(|w| &w.running).any(Worker::measured);
+        let over = workers.iter().any(|w| w.end.is_some() && w.ends_run);
+        for SimulatedWorker { running, end, .. } in workers.iter_mut() {
+            let Some(worker) = running else { continue };
             // Load ends when everything that is measured has, and all with a worker that ends the run.
             if over || (!measuring && !worker.measured()) {
                 worker.stop();
             }
             stop.tell(worker);
             match worker.fill()? {
-                WorkerWait::Finished => *end = slot.take().map(Worker::finish),
+                WorkerWait::Finished => *end = running.take().map(Worker::finish),
                 WorkerWait::Until { until, .. } => {
                     alive = true;
                     next = next.min(until);
@@ -81,7 +92,7 @@ fn event_loop<P: Probe>(
         }
         let event = time.next_event().unwrap_or(Stamp::NEVER);
         time.advance_to(next.min(event));
-        for worker in workers.iter_mut().flatten() {
+        for worker in workers.iter_mut().flat_map(|w| &mut w.running) {
             worker.reap(0, time.now())?;
         }
         between();

@@ -52,14 +52,23 @@ pub enum NextBlock {
     End,
 }
 
+/// What a stream is like.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamShape {
+    /// Places for blocks in the extent.
+    pub places: u64,
+    /// Blocks at most.
+    pub limit: u64,
+    pub writers: u32,
+    pub readers: u32,
+    /// What is read is what was written.
+    pub keeps_data: bool,
+}
+
 impl SharedStream {
-    /// A stream over `places`, of at most `limit` blocks, for so many writers and readers.
-    /// `keeps_data`: what is read is what was written.
-    pub fn new(
-        (places, limit): (u64, u64),
-        (writers, readers): (u32, u32),
-        keeps_data: bool,
-    ) -> SharedStream {
+    /// A stream of this shape.
+    pub fn new(shape: StreamShape) -> SharedStream {
+        let StreamShape { places, limit, writers, readers, keeps_data } = shape;
         let ring = || (0..WINDOW).map(|_| AtomicU64::new(0)).collect();
         SharedStream {
             places,
@@ -202,9 +211,12 @@ impl SharedStream {
 mod tests {
     use super::*;
 
+    const ONE_EACH: StreamShape =
+        StreamShape { places: 8, limit: u64::MAX, writers: 1, readers: 1, keeps_data: true };
+
     #[test]
     fn blocks_become_readable_in_order() {
-        let s = SharedStream::new((8, u64::MAX), (1, 1), true);
+        let s = SharedStream::new(ONE_EACH);
         assert_eq!((s.claim(), s.claim()), (NextBlock::Block(0), NextBlock::Block(1)));
         s.wrote(1);
         assert_eq!(s.readable(0), NextBlock::Wait, "block 0 is still in flight");
@@ -218,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_writer_does_not_lap_the_slowest_reader() {
-        let s = SharedStream::new((4, u64::MAX), (1, 2), true);
+        let s = SharedStream::new(StreamShape { places: 4, readers: 2, ..ONE_EACH });
         for block in 0..4 {
             assert_eq!(s.claim(), NextBlock::Block(block));
             s.wrote(block);
@@ -235,7 +247,7 @@ mod tests {
 
     #[test]
     fn it_ends_at_its_limit() {
-        let s = SharedStream::new((4, 2), (1, 0), true);
+        let s = SharedStream::new(StreamShape { places: 4, limit: 2, readers: 0, ..ONE_EACH });
         assert_eq!((s.claim(), s.claim()), (NextBlock::Block(0), NextBlock::Block(1)));
         assert_eq!(s.claim(), NextBlock::End);
     }
@@ -243,7 +255,8 @@ mod tests {
     #[test]
     fn writers_and_readers_on_threads_pass_every_block_in_order() {
         const BLOCKS: u64 = 20_000;
-        let s = SharedStream::new((64, BLOCKS), (3, 2), true);
+        let shape = StreamShape { places: 64, limit: BLOCKS, writers: 3, readers: 2, ..ONE_EACH };
+        let s = SharedStream::new(shape);
         let nap = || MonoClock.now().plus(10_000_000);
         std::thread::scope(|scope| {
             for _ in 0..3 {

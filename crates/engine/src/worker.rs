@@ -39,7 +39,7 @@ pub use stream::{StreamEnd, StreamLayout, StreamRole, StreamWorker};
 use crate::clock::DisciplinedClock;
 use crate::generator::Generator;
 use crate::payload::Filler;
-use crate::recorder::{Recorder, Timeline};
+use crate::recorder::{IntervalSnapshot, Recorder, Timeline};
 use crate::schedule::Schedule;
 
 /// Operations submitted at most before the caller gets control back.
@@ -455,7 +455,10 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let (schedule, slots) = (&mut self.schedule, &self.slots);
         let (end, now) = (self.timeline.end, self.now);
         self.backlog.look(schedule, now.min(end));
-        let at_end = |boundary| (schedule.due(now.min(end)), slots.in_flight_at(boundary));
+        let at_end = |boundary| IntervalSnapshot {
+            backlog: schedule.due(now.min(end)),
+            in_flight: slots.in_flight_at(boundary),
+        };
         self.recorder.tick(now, in_flight, at_end);
     }
 

@@ -76,7 +76,7 @@ pub struct BusSplit {
 
 /// Writes both files. Errors: `Unavailable` when they cannot be written.
 pub fn write_bus(dir: &RunDir, info: &BusInfo, rows: &[BusRow]) -> Result<()> {
-    let writer = TableWriter::new(dir, (names::BUS, COLUMNS), &["worker"], 1 << 16);
+    let writer = TableWriter::new(dir, names::BUS, COLUMNS, &["worker"], 1 << 16);
     writer.write(rows.iter().cloned())?;
     dir.write(info)
 }

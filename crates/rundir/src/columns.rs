@@ -261,7 +261,8 @@ impl<R> TableWriter<R> {
     /// few values.
     pub(crate) fn new(
         dir: &RunDir,
-        (name, columns): (&'static str, Columns<R>),
+        name: &'static str,
+        columns: Columns<R>,
         dictionary: &'static [&'static str],
         group_rows: usize,
     ) -> Self {

@@ -70,7 +70,7 @@ pub struct SourceInfo {
 /// `host.parquet` to be written, rows in their order.
 pub fn host_writer(dir: &RunDir) -> TableWriter<HostRow> {
     let dictionary = &["source", "item", "metric", "start_ns", "end_ns"];
-    TableWriter::new(dir, (names::HOST, COLUMNS), dictionary, GROUP_ROWS)
+    TableWriter::new(dir, names::HOST, COLUMNS, dictionary, GROUP_ROWS)
 }
 
 /// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged

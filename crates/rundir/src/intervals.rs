@@ -77,7 +77,7 @@ const GROUP_ROWS: usize = 1 << 12;
 /// `intervals.parquet` to be written, rows in their order.
 pub fn interval_writer(dir: &RunDir) -> TableWriter<IntervalRow> {
     let dictionary = &["phase", "op", "workload"];
-    TableWriter::new(dir, (names::INTERVALS, COLUMNS), dictionary, GROUP_ROWS)
+    TableWriter::new(dir, names::INTERVALS, COLUMNS, dictionary, GROUP_ROWS)
 }
 
 /// Reads the rows of an `intervals.parquet`. Optional columns that the file lacks are `None`.

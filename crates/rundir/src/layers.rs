@@ -284,7 +284,7 @@ impl LayerWriter {
             "other_command",
             "other_cgroup",
         ];
-        LayerWriter(TableWriter::new(dir, (names::LAYERS, COLUMNS), dictionary, GROUP_ROWS))
+        LayerWriter(TableWriter::new(dir, names::LAYERS, COLUMNS, dictionary, GROUP_ROWS))
     }
 
     /// Writes rows, in their order. Errors: `Unavailable` when they cannot be written.

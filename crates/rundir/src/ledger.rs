@@ -65,7 +65,7 @@ pub fn write_ledger(dir: &RunDir, rows: impl Iterator<Item = LedgerRow>) -> Resu
     if rows.peek().is_none() {
         return Ok(());
     }
-    TableWriter::new(dir, (names::LEDGER, COLUMNS), &["state"], GROUP).write(rows)
+    TableWriter::new(dir, names::LEDGER, COLUMNS, &["state"], GROUP).write(rows)
 }
 
 /// Reads a `ledger.parquet`, row by row. Errors: `Corrupt` when the file is damaged or lacks a

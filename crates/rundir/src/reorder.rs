@@ -35,7 +35,16 @@ pub struct ReorderScan {
     floor: i64,
     running: i64,
     positions: Vec<u64>,
-    stragglers: Vec<(i64, u64, Record)>,
+    stragglers: Vec<Straggler>,
+}
+
+/// A record that is set aside.
+#[derive(Debug, Clone, Copy)]
+struct Straggler {
+    submit: i64,
+    /// Position in completion order.
+    at: u64,
+    record: Record,
 }
 
 /// One block of records, stragglers left out.
@@ -84,7 +93,7 @@ impl ReorderScan {
             self.running = submit;
         } else if submit < self.floor {
             self.positions.push(self.rows - 1);
-            self.stragglers.push((submit, self.rows - 1, record()));
+            self.stragglers.push(Straggler { submit, at: self.rows - 1, record: record() });
             return;
         } else {
             self.block.ordered = false;
@@ -114,7 +123,7 @@ impl ReorderScan {
         for b in bounds.iter_mut().rev() {
             bound = std::mem::replace(b, bound).min(bound);
         }
-        self.stragglers.sort_unstable_by_key(|(submit, at, _)| (*submit, *at));
+        self.stragglers.sort_unstable_by_key(|s| (s.submit, s.at));
         let ends = self.latest.iter().zip(&bounds).map(|(latest, bound)| latest <= bound);
         let straight = ends.zip(&self.blocks).map(|(last, b)| last && b.ordered).collect();
         Order {
@@ -135,8 +144,15 @@ impl ReorderScan {
     }
 }
 
-/// A waiting record: submit stamp, position in completion order, place in the buffer.
-type Key = (i64, u64, u32);
+/// A waiting record, ordered as it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct WaitingKey {
+    submit: i64,
+    /// Position in completion order.
+    at: u64,
+    /// Place in the buffer.
+    place: u32,
+}
 
 /// Second pass: the same records again, out in submit order. Equal stamps keep completion order.
 #[derive(Debug)]
@@ -149,7 +165,7 @@ pub struct Order {
     passing: bool,
     positions: Vec<u64>,
     skipped: usize,
-    stragglers: Vec<(i64, u64, Record)>,
+    stragglers: Vec<Straggler>,
     merged: usize,
     next: u64,
     /// Blocks begun.
@@ -157,7 +173,7 @@ pub struct Order {
     /// Records that the last of them still takes.
     left: usize,
     waiting: Vec<(u64, Record)>,
-    keys: Vec<Key>,
+    keys: Vec<WaitingKey>,
 }
 
 impl Order {
@@ -180,7 +196,7 @@ impl Order {
         if self.positions.get(self.skipped) == Some(&at) {
             self.skipped += 1;
         } else if self.passing {
-            self.merge_before((record.submit.0, at), emit)?;
+            self.merge_before(record.submit.0, at, emit)?;
             return emit(record);
         } else {
             self.waiting.push((at, *record));
@@ -196,13 +212,14 @@ impl Order {
     #[inline]
     fn merge_before(
         &mut self,
-        key: (i64, u64),
+        submit: i64,
+        at: u64,
         emit: &mut impl FnMut(&Record) -> Result<()>,
     ) -> Result<()> {
-        while let Some((submit, at, straggler)) = self.stragglers.get(self.merged)
-            && (*submit, *at) < key
+        while let Some(straggler) = self.stragglers.get(self.merged)
+            && (straggler.submit, straggler.at) < (submit, at)
         {
-            emit(straggler)?;
+            emit(&straggler.record)?;
             self.merged += 1;
         }
         Ok(())
@@ -226,20 +243,24 @@ impl Order {
     ) -> Result<()> {
         self.keys.clear();
         let keys = self.waiting.iter().zip(0u32..);
-        self.keys.extend(keys.map(|((at, r), i)| (r.submit.0, *at, i)));
+        self.keys.extend(keys.map(|((at, r), place)| WaitingKey {
+            submit: r.submit.0,
+            at: *at,
+            place,
+        }));
         if !self.keys.is_sorted() {
             self.keys.sort_unstable();
         }
-        let go = self.keys.partition_point(|(submit, ..)| may_go(*submit));
+        let go = self.keys.partition_point(|key| may_go(key.submit));
         for i in 0..go {
-            let (submit, at, place) = self.keys[i];
-            self.merge_before((submit, at), emit)?;
+            let WaitingKey { submit, at, place } = self.keys[i];
+            self.merge_before(submit, at, emit)?;
             emit(&self.waiting[place as usize].1)?;
         }
-        while let Some((s, _, straggler)) = self.stragglers.get(self.merged)
-            && may_go(*s)
+        while let Some(straggler) = self.stragglers.get(self.merged)
+            && may_go(straggler.submit)
         {
-            emit(straggler)?;
+            emit(&straggler.record)?;
             self.merged += 1;
         }
         self.keep(go);
@@ -249,9 +270,9 @@ impl Order {
     /// Drops the first `go` keys' records, keeps the rest in completion order.
     fn keep(&mut self, go: usize) {
         let stay = &mut self.keys[go..];
-        stay.sort_unstable_by_key(|(_, _, place)| *place);
-        for (i, (_, _, place)) in stay.iter().enumerate() {
-            self.waiting[i] = self.waiting[*place as usize];
+        stay.sort_unstable_by_key(|key| key.place);
+        for (i, key) in stay.iter().enumerate() {
+            self.waiting[i] = self.waiting[key.place as usize];
         }
         let left = stay.len();
         self.waiting.truncate(left);

@@ -30,7 +30,7 @@ table_row! {
 
 /// `store.parquet` to be written, rows in their order.
 pub fn store_writer(dir: &RunDir) -> TableWriter<StoreRow> {
-    TableWriter::new(dir, (names::STORE, COLUMNS), &["at_ns", "series"], GROUP_ROWS)
+    TableWriter::new(dir, names::STORE, COLUMNS, &["at_ns", "series"], GROUP_ROWS)
 }
 
 /// Reads the rows of a `store.parquet`. Errors: `Corrupt` when the file is damaged or lacks a

@@ -1,5 +1,5 @@
 //! Shared by the integration tests: those of `rundir`, and chunks of records.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 #[path = "../../../rundir/tests/common/mod.rs"]
 mod rundir;

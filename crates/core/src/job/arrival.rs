@@ -22,9 +22,15 @@ fn written(t: &ArrivalTable) -> Vec<&'static str> {
     .collect()
 }
 
-/// Name, fields and an example of a kind.
-fn shape(kind: ArrivalKind) -> (&'static str, &'static [&'static str], &'static str) {
-    match kind {
+/// How a kind is written.
+struct ArrivalSyntax {
+    name: &'static str,
+    fields: &'static [&'static str],
+    example: &'static str,
+}
+
+fn syntax(kind: ArrivalKind) -> ArrivalSyntax {
+    let (name, fields, example): (_, &[&str], _) = match kind {
         ArrivalKind::Burst => ("burst", &[], "arrival = \"burst\""),
         ArrivalKind::Constant => (
             "constant",
@@ -52,7 +58,8 @@ fn shape(kind: ArrivalKind) -> (&'static str, &'static [&'static str], &'static 
         ArrivalKind::Replay => {
             ("replay", &["file"], "arrival = { kind = \"replay\", file = \"times.txt\" }")
         }
-    }
+    };
+    ArrivalSyntax { name, fields, example }
 }
 
 /// The arrival of the workload whose rate a search varies: Poisson where a rate has no kind, and a kind
@@ -77,7 +84,7 @@ pub(super) fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, 
         Some(_) => ArrivalKind::Constant,
         None => ArrivalKind::Burst,
     });
-    let (name, fields, example) = shape(kind);
+    let ArrivalSyntax { name, fields, example } = syntax(kind);
     if let Some(extra) = written(&t).into_iter().find(|f| !fields.contains(f)) {
         let what = if kind == ArrivalKind::Burst && extra == "rate" {
             "burst runs at full speed and takes no rate".to_owned()

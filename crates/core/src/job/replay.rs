@@ -80,7 +80,8 @@ pub(super) fn fill_in(
     mut ops: ReplayOps,
     target: &mut TargetPlan,
     counts_in_run: bool,
-    (path, target_path): (&str, &str),
+    path: &str,
+    target_path: &str,
 ) -> Result<(), Complaint> {
     let Some(mut trace) = w.trace.take() else { return Ok(()) };
     let bad = |what: String, fix: &str| Complaint::new(format!("{path}.trace"), what, fix);

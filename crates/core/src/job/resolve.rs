@@ -44,7 +44,7 @@ impl Resolver<'_> {
         let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
         let name = name.unwrap_or_else(|| target.driver.clone());
         let mut written = std::mem::take(&mut job.workload);
-        let free = self.traces(&mut written, &job.run, &can, (&mut target, &mut targets))?;
+        let free = self.traces(&mut written, &job.run, &can, &mut target, &mut targets)?;
         let machine = MachineMemory { free_memory: ByteSize(free), ..self.machine };
         let run = run(job.run, name, (!all_end(&written)).then_some(duration));
         if written.is_empty() {
@@ -124,7 +124,8 @@ impl Resolver<'_> {
         workloads: &mut [WorkloadTable],
         run: &RunTable,
         can: &TargetCapabilities,
-        (own, named): (&mut TargetPlan, &mut BTreeMap<String, TargetPlan>),
+        own: &mut TargetPlan,
+        named: &mut BTreeMap<String, TargetPlan>,
     ) -> Result<u64> {
         let mut free = self.machine.free_memory.0;
         for (i, w) in workloads.iter_mut().enumerate() {
@@ -142,7 +143,7 @@ impl Resolver<'_> {
                 None => (&mut *own, "target".to_owned()),
             };
             let counts = run.operations.is_some() || run.bytes.is_some();
-            replay::fill_in(w, ops, target, counts, (&path, &at)).map_err(|c| self.error(c))?;
+            replay::fill_in(w, ops, target, counts, &path, &at).map_err(|c| self.error(c))?;
         }
         Ok(free)
     }

@@ -47,29 +47,49 @@ pub struct ClosedInterval {
     pub in_flight: Vec<InFlightAtEnd>,
 }
 
+/// Which interval, and when it was.
+#[derive(Debug, Clone, Copy)]
+pub struct IntervalSpan {
+    /// Measure phase or warm-up.
+    pub measured: bool,
+    /// Number within the phase.
+    pub index: u32,
+    pub start: Stamp,
+    pub length_ns: u64,
+}
+
+/// What all workers of a workload did in it.
+pub struct WorkloadPart<'a> {
+    pub ops: &'a Ops,
+    /// Integral of operations in flight over time, ns.
+    pub depth_ns: u64,
+    pub backlog: u64,
+}
+
 fn sparse(h: &Histogram<u64>) -> Sparse {
     h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()
 }
 
 impl ClosedInterval {
-    /// From the merged parts of each workload: counters, depth integral, backlog.
+    /// From the merged parts of each workload.
     pub fn from_parts<'a>(
-        (key, start, length_ns): ((bool, u32), Stamp, u64),
-        workloads: impl Iterator<Item = (&'a Ops, u64, u64)>,
+        span: IntervalSpan,
+        workloads: impl Iterator<Item = WorkloadPart<'a>>,
         kinds: &[Vec<OpKind>],
         open_loop: &[bool],
         load: &[bool],
     ) -> ClosedInterval {
-        let phase = if key.0 { "measure" } else { "warmup" };
+        let IntervalSpan { measured, index, start, length_ns } = span;
+        let phase = if measured { "measure" } else { "warmup" };
         let (mut ops, mut depths, mut backlogs) = (Vec::new(), Vec::new(), None);
-        for (w, (parts, depth_ns, backlog)) in workloads.enumerate() {
-            let depth = depth_ns as f64 / length_ns.max(1) as f64;
+        for (w, part) in workloads.enumerate() {
+            let depth = part.depth_ns as f64 / length_ns.max(1) as f64;
             depths.push(depth);
-            let backlog = open_loop[w].then_some(backlog);
+            let backlog = open_loop[w].then_some(part.backlog);
             backlogs = backlog.map(|b| b + backlogs.unwrap_or(0)).or(backlogs);
             for kind in OpKind::ALL {
-                let part = parts[kind as usize].as_deref();
-                if part.is_none() && !kinds[w].contains(&kind) {
+                let op = part.ops[kind as usize].as_deref();
+                if op.is_none() && !kinds[w].contains(&kind) {
                     continue;
                 }
                 let base = IntervalRow {
@@ -82,12 +102,12 @@ impl ClosedInterval {
                     depth_mean: depth,
                     ..IntervalRow::default()
                 };
-                ops.push(close_op(base, part, load[w]));
+                ops.push(close_op(base, op, load[w]));
             }
         }
         ClosedInterval {
-            measured: key.0,
-            index: key.1,
+            measured,
+            index,
             start,
             length_ns,
             ops,

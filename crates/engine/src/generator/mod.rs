@@ -42,6 +42,14 @@ pub fn worker_seed(run_seed: u64, worker: u16, purpose: u64) -> u64 {
     splitmix::finish(x ^ purpose.wrapping_mul(0xD1B5_4A32_D192_ED03))
 }
 
+/// The part of a file that a worker goes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePart {
+    pub file: u16,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
 /// Where a worker stands among the workers of its workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerIndex {
@@ -210,14 +218,14 @@ impl Generator {
         self.pattern.walked()
     }
 
-    /// What the worker goes over, file by file: number, offset and length.
-    pub fn parts(&self) -> impl Iterator<Item = (u16, u64, u64)> + use<> {
+    /// What the worker goes over, file by file.
+    pub fn parts(&self) -> impl Iterator<Item = FilePart> + use<> {
         let (part, file_size) = (self.pattern.part(), self.file_size.max(1));
         let files = part.start / file_size..part.end.div_ceil(file_size);
         files.map(move |file| {
             let begin = part.start.max(file * file_size);
             let end = part.end.min((file + 1).saturating_mul(file_size));
-            (file as u16, begin - file * file_size, end - begin)
+            FilePart { file: file as u16, offset: begin - file * file_size, bytes: end - begin }
         })
     }
 

@@ -49,8 +49,9 @@ fn recorder(capture: Capture) -> (Recorder, Receiver<WorkerMessage>) {
     let (messages, taken) = unbounded();
     let (_, spare) = unbounded();
     let channels = Channels { messages, spare };
-    let kinds = &[OpKind::Get][..];
-    let recorder = Recorder::new((0, 0), timeline, (false, kinds), channels, capture);
+    let kinds = &[OpKind::Get];
+    let spec = RecorderSpec { worker: 0, workload: 0, open_loop: false, kinds };
+    let recorder = Recorder::new(spec, timeline, channels, capture);
     (recorder, taken)
 }
 
@@ -70,7 +71,7 @@ fn get(key: u64, submit: i64, complete: i64) -> ShortRecord {
 
 /// As the worker does it: a tick at the completion, then the operation.
 fn done(r: &mut Recorder, sample: &ShortRecord) {
-    r.tick(Stamp(sample.complete), 1, |_| (0, InFlightAtEnd::default()));
+    r.tick(Stamp(sample.complete), 1, |_| IntervalSnapshot::default());
     r.success_later(sample);
 }
 
@@ -178,7 +179,7 @@ proptest! {
             let entry = expected.entry(index).or_default();
             if *kind == 0 {
                 entry.1 += 1;
-                r.tick(Stamp(now), 1, |_| (0, InFlightAtEnd::default()));
+                r.tick(Stamp(now), 1, |_| IntervalSnapshot::default());
                 r.record(&failure(i as u64, now));
             } else {
                 entry.0 += 1;

@@ -22,8 +22,8 @@ use super::{EngineRequest, LoadResult, StopFlag, captures, cpu_s, threads};
 use crate::clock::DisciplinedClock;
 use crate::collector::{Collector, IntervalLog, Observer, SPARE_INTERVALS};
 use crate::keyspace::KeySpace;
-use crate::recorder::{Channels, IntervalStats, Recorder, Timeline, WorkerMessage};
-use crate::simulate::SimClock;
+use crate::recorder::{Channels, IntervalStats, Recorder, RecorderSpec, Timeline, WorkerMessage};
+use crate::simulate::{SimClock, SimulatedWorker};
 use crate::threaded::{SpinShare, StopSignals};
 use crate::worker::{
     CacheDrops, EndSyncs, Pacing, Strategies, Worker, WorkerHandles, WorkerParts, WorkerSpec,
@@ -50,8 +50,20 @@ pub(super) struct SharedParts<B> {
     pub spin: SpinShare,
 }
 
-/// The run directory and its clock.
-type Home<'a> = (&'a RunDir, &'a ClockInfo);
+/// The run that a load belongs to.
+struct LoadOf<'a> {
+    run_id: &'a str,
+    /// None of a calibration, which writes nothing.
+    output: Option<LoadOutput<'a>>,
+    /// Records that were loaded for it before.
+    loaded: u64,
+}
+
+/// Where what is written while the load goes belongs.
+struct LoadOutput<'a> {
+    dir: &'a RunDir,
+    clock: &'a ClockInfo,
+}
 
 /// Generates the load of a request on `target`, and closes it.
 pub fn load<B: Probes>(
@@ -59,10 +71,11 @@ pub fn load<B: Probes>(
     request: &mut EngineRequest<'_>,
     probes: Arc<B>,
 ) -> Result<LoadResult> {
+    let output = LoadOutput { dir: request.rundir, clock: request.clock };
     load_with(
         request.plan,
         target,
-        ((request.run_id, Some((request.rundir, request.clock))), request.loaded),
+        LoadOf { run_id: request.run_id, output: Some(output), loaded: request.loaded },
         request.stop,
         request.observers,
         probes,
@@ -73,23 +86,25 @@ pub fn load<B: Probes>(
 pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<LoadResult> {
     let probes = Arc::new(NoProbe);
     let stop = StopFlag::default();
-    load_with(plan, target, ((run_id, None), 0), &stop, &mut [], probes)
+    let run = LoadOf { run_id, output: None, loaded: 0 };
+    load_with(plan, target, run, &stop, &mut [], probes)
 }
 
 fn load_with<B: Probes>(
     plan: &Plan,
     target: Box<dyn Target>,
-    ((run_id, home), loaded): ((&str, Option<Home<'_>>), u64),
+    run: LoadOf<'_>,
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
     probes: Arc<B>,
 ) -> Result<LoadResult> {
     let space = keyspace(plan, target.as_ref());
     let worker_specs = worker_specs(plan, target.as_ref(), space.as_ref())?;
+    let LoadOf { run_id, output, loaded } = run;
     let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
-    let path = home.map(|(dir, _)| dir.path());
+    let path = output.as_ref().map(|output| output.dir.path());
     let (capture, pool, no_capture) =
-        match captures(plan).then(|| capture(plan, (run_id, path), &worker_specs)) {
+        match captures(plan).then(|| capture(plan, run_id, path, worker_specs.len())) {
             None => (None, None, None),
             Some(Ok((dir, pool))) => (Some(dir), Some(pool), None),
             Some(Err(why)) => (None, None, Some(why.to_string())),
@@ -113,8 +128,8 @@ fn load_with<B: Probes>(
         spin: SpinShare::here(plan.workers() as usize),
     };
     let logs = RunLogs {
-        intervals: home.map(|(dir, clock)| IntervalLog::new(plan, dir, clock)),
-        store: home.map(|(dir, _)| store_writer(dir)),
+        intervals: output.as_ref().map(|to| IntervalLog::new(plan, to.dir, to.clock)),
+        store: output.as_ref().map(|to| store_writer(to.dir)),
     };
     let context = RunContext { messages, spare_in, stop, logs, observers };
     let result = match target.virtual_time() {
@@ -139,11 +154,12 @@ fn load_with<B: Probes>(
 /// Memory for the capture. Errors: `Unavailable` when this machine has none, or too little.
 fn capture(
     plan: &Plan,
-    (run_id, run): (&str, Option<&Path>),
-    workers: &[WorkerSpec],
+    run_id: &str,
+    run: Option<&Path>,
+    workers: usize,
 ) -> Result<(CaptureDir, Pool)> {
     let dir = CaptureDir::create(run_id, run, plan.capture.dir.as_deref().map(Path::new))?;
-    let pool = Pool::start(dir.path(), plan.capture.budget.0, dir.spill(), workers.len())?;
+    let pool = Pool::start(dir.path(), plan.capture.budget.0, dir.spill(), workers)?;
     Ok((dir, pool))
 }
 
@@ -195,18 +211,17 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
             Capture::new(source.clone(), spec.header, shared.thresholds.clone(), outliers)
         }
     };
-    let place = (spec.session.worker, spec.workload);
     let end_syncs = spec.generator.files(spec.place);
     let workload = &shared.plan.workloads[usize::from(spec.workload)];
     let own = workload.warmup.map_or(0, |_| workload.start_delay.0);
     let timeline = Timeline { counted: timeline.measure.plus(own), ..timeline };
-    let recorder = Recorder::new(
-        place,
-        timeline,
-        (spec.open_loop, &spec.kinds),
-        shared.channels.clone(),
-        capture,
-    );
+    let recorded = RecorderSpec {
+        worker: spec.session.worker,
+        workload: spec.workload,
+        open_loop: spec.open_loop,
+        kinds: &spec.kinds,
+    };
+    let recorder = Recorder::new(recorded, timeline, shared.channels.clone(), capture);
     // Intervals are those of the run, whenever this worker ends.
     let end = spec.end.map_or(Stamp::NEVER, |ns| timeline.measure.plus(ns));
     let timeline = Timeline { end: timeline.end.min(end), ..timeline };
@@ -235,11 +250,11 @@ fn run_simulated<B: Probes>(
     let timeline = timeline(&shared.plan, time.now());
     let clock = SimClock::new(time.clone());
     let mut workers = Vec::new();
-    let mut ends_run = Vec::new();
     for spec in worker_specs {
-        ends_run.push(shared.plan.workloads[usize::from(spec.workload)].ends_run);
+        let ends_run = shared.plan.workloads[usize::from(spec.workload)].ends_run;
         let handles = worker_handles(&shared, target.as_ref(), &spec)?;
-        workers.push(build_worker(&shared, spec, timeline, handles, clock.clone()));
+        let worker = build_worker(&shared, spec, timeline, handles, clock.clone());
+        workers.push(SimulatedWorker::new(worker, ends_run));
     }
     let RunContext { messages, spare_in, stop, logs, observers } = context;
     // Virtual time begins at zero in each process, whenever that is.
@@ -257,7 +272,7 @@ fn run_simulated<B: Probes>(
         load_over: None,
     };
     let mut idle = None;
-    let (result, ends) = crate::simulate::drive((workers, &ends_run), &time, ending, || {
+    let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
         idle = idle.take().or_else(|| shared.idle.look(time.now(), &shared.abort));
         messages.try_iter().for_each(|m| collector.accept(m, time.now()));
         phase.at(time.now() >= timeline.measure, observers);

@@ -8,7 +8,7 @@ use taillight_driver::Geometry;
 
 use crate::generator::AccessExtent;
 use crate::keyspace::KeySpace;
-use crate::stream::SharedStream;
+use crate::stream::{SharedStream, StreamShape};
 use crate::worker::{StreamLayout, StreamRole, StreamWorker};
 
 /// The stream of a plan, if it has one.
@@ -35,11 +35,13 @@ impl<'a> Streams<'a> {
             let workers = followers().filter(|w| of(w)).map(|w| w.workers);
             workers.sum::<u32>()
         };
-        let stream = SharedStream::new(
-            (places, limit.unwrap_or(0)),
-            (count(writes), count(|w| !writes(w))),
-            keeps_data(plan),
-        );
+        let stream = SharedStream::new(StreamShape {
+            places,
+            limit: limit.unwrap_or(0),
+            writers: count(writes),
+            readers: count(|w| !writes(w)),
+            keeps_data: keeps_data(plan),
+        });
         let shared = Some((Arc::new(stream), layout));
         Ok(Streams { plan, shared })
     }

@@ -31,8 +31,21 @@ const BASELINE_NS: i64 = 20_000_000;
 const STUCK_NS: u64 = 5_000_000_000;
 
 type ReadyAnswer = std::result::Result<(), Error>;
-/// Number, how its loop ended, and what it did (nothing is known of a worker that panicked).
-type WorkerEnded = (usize, Result<()>, Option<WorkerEnd>);
+
+/// A worker's last message.
+struct WorkerEnded {
+    number: usize,
+    /// How its loop ended.
+    result: Result<()>,
+    /// What it did; nothing is known of a worker that panicked.
+    end: Option<WorkerEnd>,
+}
+
+/// The workers' threads, and where their last messages arrive.
+struct WorkerThreads {
+    threads: Vec<std::thread::JoinHandle<()>>,
+    ended: mpsc::Receiver<WorkerEnded>,
+}
 
 pub fn run<B: Probes>(
     shared: SharedParts<B>,
@@ -40,7 +53,6 @@ pub fn run<B: Probes>(
     target: Box<dyn Target>,
     mut context: RunContext<'_, '_>,
 ) -> Result<LoadResult> {
-    let count = worker_specs.len();
     let (shared, target) = (Arc::new(shared), Arc::new(target));
     let origin = TscClock::origin();
     let (ready_in, ready) = mpsc::channel::<ReadyAnswer>();
@@ -64,7 +76,7 @@ pub fn run<B: Probes>(
                         if result.is_err() || end.gone {
                             shared.abort.store(true, Ordering::Relaxed);
                         }
-                        let _ = report.send((number, result, Some(end)));
+                        let _ = report.send(WorkerEnded { number, result, end: Some(end) });
                     },
                 )
             });
@@ -74,7 +86,7 @@ pub fn run<B: Probes>(
                 let bug = || Error::internal("a worker panicked; this is a bug");
                 let _ = ready.send(Err(bug()));
                 let _ = messages.send(WorkerMessage::Done { worker: name });
-                let _ = ended.send((number, Err(bug()), None));
+                let _ = ended.send(WorkerEnded { number, result: Err(bug()), end: None });
             }
         };
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
@@ -86,7 +98,7 @@ pub fn run<B: Probes>(
         threads.push(thread?);
     }
     drop((ready_in, ended_in));
-    let answers = (0..count).map(|_| {
+    let answers = (0..threads.len()).map(|_| {
         ready.recv().unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
     });
     // Others that start together wait for an answer also where there is no session.
@@ -110,7 +122,8 @@ pub fn run<B: Probes>(
     for start in starts {
         let _ = start.send(timeline);
     }
-    let mut loaded = collect(shared, target, (threads, ended), timeline, samples, context)?;
+    let mut loaded =
+        collect(shared, target, WorkerThreads { threads, ended }, timeline, samples, context)?;
     session_facts.append(&mut loaded.session_facts);
     Ok(LoadResult { counter: origin.is_some(), session_facts, ..loaded })
 }
@@ -200,18 +213,17 @@ fn pin_thread(spec: &WorkerSpec) -> Result<()> {
 
 /// Gives the thread the priorities that its workload asks for: before the session, whose ring inherits them.
 fn prioritise(spec: &WorkerSpec) -> Result<()> {
-    let (nice, io) = spec.priority;
     let refused = |what: &str, e: std::io::Error| {
         Error::unavailable(format!("cannot set the {what} of a worker"))
             .source(e)
             .hint("a nice value below 0 and realtime I/O need the right to (root, CAP_SYS_NICE)")
     };
-    if let Some(nice) = nice {
+    if let Some(nice) = spec.nice {
         // On Linux of the calling thread (setpriority(2)).
         rustix::process::setpriority_process(None, nice)
             .map_err(|e| refused("nice value", e.into()))?;
     }
-    io.map_or(Ok(()), |io| io_priority(io).map_err(|e| refused("I/O priority", e)))
+    spec.io_priority.map_or(Ok(()), |io| io_priority(io).map_err(|e| refused("I/O priority", e)))
 }
 
 /// A sleep of the collector that is longer than an interval and this was no sleep of its own.
@@ -221,7 +233,7 @@ const STOOD_STILL_NS: u64 = 250_000_000;
 fn collect<B: Probes>(
     shared: Arc<SharedParts<B>>,
     target: Arc<Box<dyn Target>>,
-    (threads, ended): (Vec<std::thread::JoinHandle<()>>, mpsc::Receiver<WorkerEnded>),
+    workers: WorkerThreads,
     timeline: Timeline,
     mut samples: Samples,
     context: RunContext<'_, '_>,
@@ -266,12 +278,12 @@ fn collect<B: Probes>(
     }
     let (mut ends, mut error) = (Vec::new(), idle);
     // Ends follow the last message at once; a stuck worker has none.
-    for _ in 0..threads.len() {
-        let Ok((number, result, end)) = ended.recv_timeout(Duration::from_secs(2)) else {
+    for _ in 0..workers.threads.len() {
+        let Ok(ended) = workers.ended.recv_timeout(Duration::from_secs(2)) else {
             break;
         };
-        error = error.or(result.err());
-        ends.extend(end.map(|end| (number, end)));
+        error = error.or(ended.result.err());
+        ends.extend(ended.end.map(|end| (ended.number, end)));
     }
     ends.sort_unstable_by_key(|(number, _)| *number);
     let ends: Vec<WorkerEnd> = ends.into_iter().map(|(_, end)| end).collect();
@@ -280,7 +292,7 @@ fn collect<B: Probes>(
         error = error
             .or_else(|| Some(Error::target("a worker is stuck inside an I/O and was given up")));
     } else {
-        for thread in threads {
+        for thread in workers.threads {
             if thread.join().is_err() {
                 error = error.or_else(|| Some(Error::internal("a worker panicked")));
             }

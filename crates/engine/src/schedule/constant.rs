@@ -15,16 +15,25 @@ pub struct Constant {
     carry: u128,
 }
 
+/// Instants `start + floor((first + i * step) / over)`. All fit 63 bits for a few centuries.
+pub(super) struct Walk {
+    pub start: i64,
+    pub first: u128,
+    pub step: u128,
+    pub over: u128,
+}
+
 impl Constant {
     /// Instants k, k + W, ... of the workload's sequence, for worker k of W.
     pub fn new(gap: Gap, place: WorkerIndex) -> Constant {
         let first = gap.num * u128::from(place.index);
         let step = gap.num * u128::from(place.of.max(1));
-        Constant::walk((0, first, step), gap.den)
+        Constant::walk(Walk { start: 0, first, step, over: gap.den })
     }
 
-    /// Instants `start + floor((first + i * step) / over)`. All fit 63 bits for a few centuries.
-    pub(super) fn walk((start, first, step): (i64, u128, u128), over: u128) -> Constant {
+    /// The instants of `walk`.
+    pub(super) fn walk(walk: Walk) -> Constant {
+        let Walk { start, first, step, over } = walk;
         Constant {
             next: start.saturating_add((first / over) as i64),
             whole: (step / over) as i64,

@@ -108,7 +108,7 @@ impl<'a> Schedules<'a> {
                 (first, Schedule::Steps(Box::new(profile)))
             }
             Arrival::Ramp { from, to, over } => {
-                let profile = Ramp::new((*from, *to, *over), w, place)?;
+                let profile = Ramp::new(*from, *to, *over, w, place)?;
                 let first = Schedule::Constant(even(*from)?);
                 (Some(first), Schedule::Ramp(Box::new(profile)))
             }

@@ -31,7 +31,9 @@ pub struct Ramp {
 impl Ramp {
     /// The share of the worker at `place`. Errors: `Usage` for rates out of range.
     pub fn new(
-        (from, to, over): (Rate, Rate, Span),
+        from: Rate,
+        to: Rate,
+        over: Span,
         workload: &WorkloadPlan,
         place: WorkerIndex,
     ) -> Result<Ramp> {

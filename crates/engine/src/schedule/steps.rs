@@ -6,7 +6,7 @@
 use taillight_core::Result;
 use taillight_core::plan::{RateStep, WorkloadPlan};
 
-use super::constant::Constant;
+use super::constant::{Constant, Walk};
 use super::rate::{CommonRate, Gap, owned};
 use crate::generator::WorkerIndex;
 
@@ -55,7 +55,7 @@ impl Steps {
             stride: u64::from(place.of.max(1)),
             at: 0,
             end: 0,
-            now: Constant::walk((0, 0, 1), 1),
+            now: Constant::walk(Walk { start: 0, first: 0, step: 1, over: 1 }),
         };
         steps.locate();
         Ok(steps)
@@ -77,7 +77,8 @@ impl Steps {
             return;
         };
         let step = self.unit * u128::from(self.stride);
-        self.now = Constant::walk((segment.start, work - segment.work, step), segment.rate);
+        let (start, first, over) = (segment.start, work - segment.work, segment.rate);
+        self.now = Constant::walk(Walk { start, first, step, over });
         self.end = self.segments.get(self.at + 1).map_or(i64::MAX, |s| s.start);
     }
 

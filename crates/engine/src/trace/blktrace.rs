@@ -60,7 +60,7 @@ fn read(path: &Path, rows: &mut TraceRows<'_>) -> Result<(), TraceFault> {
             }
             let swap = swapped(&record).filter(|_| got == RECORD);
             let swap = swap.ok_or_else(|| bad("no record, or a part of one".to_owned(), at))?;
-            if let Some((stamp, of, op)) = operation(&record, swap) {
+            if let Some(QueuedOp { stamp, device: of, op }) = operation(&record, swap) {
                 if device.0 != of {
                     device = (of, format!("{}:{}", of >> 20, of & 0xf_ffff));
                 }
@@ -104,8 +104,16 @@ fn fill(input: &mut impl Read, record: &mut [u8]) -> std::io::Result<usize> {
     Ok(got)
 }
 
-/// Stamp, device and operation of a record, if it is the queueing of one.
-fn operation(record: &[u8; RECORD], swap: bool) -> Option<(i64, u32, TraceOp)> {
+/// An operation as it was queued.
+struct QueuedOp {
+    stamp: i64,
+    /// Major number above 20 bits of minor number.
+    device: u32,
+    op: TraceOp,
+}
+
+/// The operation of a record, if it is the queueing of one.
+fn operation(record: &[u8; RECORD], swap: bool) -> Option<QueuedOp> {
     let action = word(record, 28, swap);
     if action & 0xff != QUEUE || action & NOTIFY != 0 {
         return None;
@@ -126,7 +134,8 @@ fn operation(record: &[u8; RECORD], swap: bool) -> Option<(i64, u32, TraceOp)> {
     };
     let offset = if kind == OpKind::Fsync { 0 } else { number(long(16)).checked_mul(512)? };
     let stamp = i64::try_from(number(long(8))).ok()?;
-    Some((stamp, word(record, 36, swap), TraceOp { offset, size, kind }))
+    let device = word(record, 36, swap);
+    Some(QueuedOp { stamp, device, op: TraceOp { offset, size, kind } })
 }
 
 fn word(record: &[u8; RECORD], at: usize, swap: bool) -> u32 {

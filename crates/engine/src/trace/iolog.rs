@@ -33,7 +33,7 @@ fn row_2<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
         *now = number(words.next(), "time to wait for")?;
         return Ok(None);
     }
-    operation((file, action), words, *now)
+    operation(file, action, words, *now)
 }
 
 fn row_3<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, String> {
@@ -44,7 +44,7 @@ fn row_3<'a>(line: &'a str, now: &mut i64) -> Result<Option<TraceRow<'a>>, Strin
     let stamp = number(words.next(), "time")?;
     let what = "a row is `usec filename action`, with offset and length";
     let (file, action) = words.next().zip(words.next()).ok_or(what)?;
-    operation((file, action), words, stamp)
+    operation(file, action, words, stamp)
 }
 
 /// Whether the line is the heading, which comes first. Errors: it does not.
@@ -57,7 +57,8 @@ fn heading(line: &str, heading: &str, now: &mut i64) -> Result<bool, String> {
 }
 
 fn operation<'a>(
-    (stream, action): (&'a str, &str),
+    stream: &'a str,
+    action: &str,
     mut words: impl Iterator<Item = &'a str>,
     stamp: i64,
 ) -> Result<Option<TraceRow<'a>>, String> {

@@ -144,7 +144,7 @@ pub fn load(replay: &ReplayPlan, most: u64) -> Result<ReplayOps> {
             Error::usage(what).with("trace.file", path).with("line", 1).hint(hint)
         })?,
     };
-    read(format, file, &TraceSelection::of(replay, most), ("trace.file", path))
+    read(format, file, &TraceSelection::of(replay, most), "trace.file", path)
 }
 
 /// A trace that is going to be replayed, in a sentence for people.
@@ -180,7 +180,8 @@ pub fn read(
     format: &TraceFormat,
     file: TraceFile,
     selection: &TraceSelection,
-    (field, path): (&'static str, &str),
+    field: &'static str,
+    path: &str,
 ) -> Result<ReplayOps> {
     let error = |fault: TraceFault, place: Option<u64>| {
         let hint = fault.hint.unwrap_or("give the trace as it was recorded, whole and unpacked");

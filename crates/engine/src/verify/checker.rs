@@ -31,6 +31,13 @@ pub struct Checker {
     report: VerifyReport,
 }
 
+/// Where what is wrong lies.
+struct WrongPlace {
+    /// Address of the block over all files.
+    address: u64,
+    length: u64,
+}
+
 impl Checker {
     /// A checker for `depth` slots of operations of `largest` bytes at most. `format`: which of the
     /// payloads it writes.
@@ -114,7 +121,8 @@ impl Checker {
         &mut self,
         slot: u32,
         op: &Op,
-        (status, moved): (Status, u64),
+        status: Status,
+        moved: u64,
         session: &mut dyn Session,
         now: Stamp,
     ) -> Status {
@@ -128,7 +136,7 @@ impl Checker {
         if !self.inline() {
             return status;
         }
-        match self.judge_read(slot, op, (status, moved), session, now) {
+        match self.judge_read(slot, op, status, moved, session, now) {
             Some(false) => Status::VERIFY,
             _ => status,
         }
@@ -139,7 +147,8 @@ impl Checker {
         &mut self,
         slot: u32,
         op: &Op,
-        (status, moved): (Status, u64),
+        status: Status,
+        moved: u64,
         session: &mut dyn Session,
         now: Stamp,
     ) -> Option<bool> {
@@ -195,7 +204,8 @@ impl Checker {
                 ReadJudgement::Unchecked(reason) => self.unchecked(reason),
                 ReadJudgement::Wrong(kind, detail) => {
                     good = false;
-                    self.wrong(op, (address, blocks.length as u64), kind, &detail, now);
+                    let place = WrongPlace { address, length: blocks.length as u64 };
+                    self.wrong(op, place, kind, &detail, now);
                 }
             }
         }
@@ -223,7 +233,8 @@ impl Checker {
                 true
             }
             ReadJudgement::Wrong(kind, detail) => {
-                self.wrong(op, (blocks.address, 0), kind, &detail, now);
+                let place = WrongPlace { address: blocks.address, length: 0 };
+                self.wrong(op, place, kind, &detail, now);
                 false
             }
         }
@@ -240,21 +251,21 @@ impl Checker {
     }
 
     #[cold]
-    fn wrong(&mut self, op: &Op, place: (u64, u64), kind: Wrong, detail: &FaultDetail, now: Stamp) {
+    fn wrong(&mut self, op: &Op, place: WrongPlace, kind: Wrong, detail: &FaultDetail, now: Stamp) {
         self.report.checked += 1;
         self.report.wrong += 1;
         *self.report.kinds.get_mut(kind) += 1;
         if self.report.findings.len() == FINDINGS_MAX {
             return;
         }
-        let (target, address) = self.shared.area.place(place.0);
+        let (target, address) = self.shared.area.place(place.address);
         self.report.findings.push(Finding {
             time_ns: now.0,
             worker: self.worker,
             op: op.kind,
             target,
             address,
-            length: place.1,
+            length: place.length,
             kind,
             expected: detail.expected,
             found: detail.found,

@@ -182,8 +182,8 @@ impl PassReader<'_> {
         let Some(op) = self.flying.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        let result = (c.status, c.moved);
-        let judged = self.checker.judge_read(slot, &op, result, self.session, MonoClock.now());
+        let now = MonoClock.now();
+        let judged = self.checker.judge_read(slot, &op, c.status, c.moved, self.session, now);
         if judged.is_none() {
             self.checker.unreadable(&op);
         }

@@ -106,8 +106,10 @@ pub struct WorkerSpec {
     pub header: Header,
     /// CPU to run on.
     pub cpu: Option<u32>,
-    /// Nice value and I/O priority of its thread.
-    pub priority: (Option<i32>, Option<IoPriority>),
+    /// Nice value of its thread.
+    pub nice: Option<i32>,
+    /// I/O priority of its thread.
+    pub io_priority: Option<IoPriority>,
     /// Kinds of operation, for counters made before the start.
     pub kinds: Vec<OpKind>,
     pub payload: Filler,

@@ -135,7 +135,8 @@ impl KeyedWorker {
         &mut self,
         slot: u32,
         op: &mut Op,
-        (status, c): (Status, &Completion),
+        status: Status,
+        c: &Completion,
         session: &mut dyn Session,
     ) -> KeyedEnd {
         self.acknowledge(op);

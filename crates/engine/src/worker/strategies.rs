@@ -133,8 +133,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if let Some(drops) = &mut strategies.drops
             && drops.due(self.generator.walked(), op.size)
         {
-            for (file, offset, len) in self.generator.parts() {
-                self.session.drop_cached(file, offset, len)?;
+            for part in self.generator.parts() {
+                self.session.drop_cached(part.file, part.offset, part.bytes)?;
             }
         }
         if let Some(stream) = &mut strategies.stream {
@@ -169,14 +169,14 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             (end.status, end.origin) = stream.judge(slot, c.status, session);
         }
         if let Some(checker) = &mut strategies.checker {
-            end.status = checker.on_complete(slot, op, (end.status, c.moved), session, self.now);
+            end.status = checker.on_complete(slot, op, end.status, c.moved, session, self.now);
         }
         let keyed = strategies.keys.as_mut().map(|keys| {
             if !op.kind.writes() {
                 // Before a read is back, nobody knows its bytes.
                 self.limits.count_bytes(c.moved);
             }
-            keys.complete(slot, op, (end.status, c), session)
+            keys.complete(slot, op, end.status, c, session)
         });
         end.short &= end.origin.is_none();
         match keyed {

@@ -18,7 +18,7 @@ use crate::generator::{Generator, WorkerIndex};
 use crate::keyspace::KeySpace;
 use crate::payload::PayloadSpec;
 use crate::recorder::tests::header;
-use crate::recorder::{Channels, WorkerMessage};
+use crate::recorder::{Channels, RecorderSpec, WorkerMessage};
 use crate::testing;
 
 const START: i64 = 1_000_000_000;
@@ -100,6 +100,45 @@ fn records(pool: Pool) -> Vec<Record> {
     ios
 }
 
+/// The only worker.
+const ALONE: WorkerIndex = WorkerIndex { worker: 0, index: 0, of: 1 };
+
+fn spec(load: &Load, generator: Generator, payload: Filler) -> WorkerSpec {
+    WorkerSpec {
+        place: ALONE,
+        workload: 0,
+        generator,
+        schedule: Schedule::Burst,
+        limits: WorkerLimits {
+            operations: load.operations,
+            bytes: None,
+            drain_timeout_ns: 0,
+            late_ns: 0,
+        },
+        session: SessionSpec {
+            worker: 0,
+            workload: 0,
+            keep: false,
+            depth: 1,
+            buffer_size: 100,
+            seed: 0,
+        },
+        header: header(),
+        cpu: None,
+        nice: None,
+        io_priority: None,
+        kinds: vec![load.op],
+        payload,
+        keyed: None,
+        stream: None,
+        join: None,
+        end: None,
+        measured: true,
+        open_loop: false,
+        first_slot: 0,
+    }
+}
+
 /// Runs to the end. `answer` is how long the operation of this number takes, ns, and its answer.
 fn run(
     load: Load,
@@ -139,43 +178,14 @@ fn run(
     };
     let (messages, taken) = unbounded();
     let channels = Channels { messages, spare: unbounded().1 };
-    let place = WorkerIndex { worker: 0, index: 0, of: 1 };
-    let spec = WorkerSpec {
-        place,
-        workload: 0,
-        generator: Generator::new(&plan, w, geometry, place, keyed).unwrap(),
-        schedule: Schedule::Burst,
-        limits: WorkerLimits {
-            operations: load.operations,
-            bytes: None,
-            drain_timeout_ns: 0,
-            late_ns: 0,
-        },
-        session: SessionSpec {
-            worker: 0,
-            workload: 0,
-            keep: false,
-            depth: 1,
-            buffer_size: 100,
-            seed: 0,
-        },
-        header: header(),
-        cpu: None,
-        priority: (None, None),
-        kinds: vec![load.op],
-        payload: Filler::new(&PayloadSpec::of(&w.payload).unwrap(), 7, load.op.keyed()),
-        keyed: None,
-        stream: None,
-        join: None,
-        end: None,
-        measured: true,
-        open_loop: false,
-        first_slot: 0,
-    };
+    let generator = Generator::new(&plan, w, geometry, ALONE, keyed).unwrap();
+    let payload = Filler::new(&PayloadSpec::of(&w.payload).unwrap(), 7, load.op.keyed());
+    let kinds = &[load.op];
+    let recorded = RecorderSpec { worker: 0, workload: 0, open_loop: false, kinds };
     let parts = WorkerParts {
         clock: SteppedClock(time, load.step),
         handles: WorkerHandles { session: target.open(1, 100), probe: NoProbe },
-        recorder: Recorder::new((0, 0), timeline, (false, &[load.op]), channels, capture),
+        recorder: Recorder::new(recorded, timeline, channels, capture),
         timeline,
         strategies: Strategies {
             keys,
@@ -187,7 +197,7 @@ fn run(
             end_syncs: None,
         },
     };
-    let mut worker = Worker::new(spec, parts);
+    let mut worker = Worker::new(spec(&load, generator, payload), parts);
     while let WorkerWait::Until { until, .. } = worker.fill().unwrap() {
         worker.reap(0, until).unwrap();
     }

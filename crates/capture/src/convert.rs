@@ -86,11 +86,11 @@ pub fn convert(
         stream.scan(store, options, &mut done, &mut read, &mut buffer, progress)?;
         total += stream.scan.rows();
     }
-    let mut way = Way { writer: IosWriter::create(dir)?, rows, buffer, total, progress };
+    let mut sink = RowSink { writer: IosWriter::create(dir)?, rows, buffer, total, progress };
     for stream in streams {
-        stream.write(store, options, &mut way, &mut done)?;
+        stream.write(store, options, &mut sink, &mut done)?;
     }
-    done.rows = way.writer.finish_seen(way.rows)?;
+    done.rows = sink.writer.finish_seen(sink.rows)?;
     if let Some(expected) = options.expected {
         compare(expected, &done.counts)?;
     }
@@ -103,7 +103,7 @@ pub fn convert(
 }
 
 /// What the rows of all streams go through.
-struct Way<'a, 'r, 'p> {
+struct RowSink<'a, 'r, 'p> {
     writer: IosWriter,
     rows: &'a mut OnRows<'r>,
     buffer: Vec<u8>,
@@ -212,10 +212,10 @@ impl Stream {
         self,
         store: &mut dyn ChunkStore,
         options: &ConvertOptions<'_>,
-        way: &mut Way<'_, '_, '_>,
+        sink: &mut RowSink<'_, '_, '_>,
         done: &mut Converted,
     ) -> Result<()> {
-        let Way { writer, rows, buffer, total, progress } = way;
+        let RowSink { writer, rows, buffer, total, progress } = sink;
         let phase = phase_name(options.phases, self.header.phase);
         let key =
             RowKey { phase: &phase, workload: self.header.workload, worker: self.header.worker };

@@ -98,7 +98,7 @@ impl CaptureDir {
     }
 
     /// Leaves the chunks where they are, for salvage.
-    pub fn keep(mut self) {
+    pub fn persist(mut self) {
         self.keep = true;
     }
 }

@@ -84,7 +84,7 @@ impl Leftover {
     }
 
     /// Removes what nobody needs, and says what to do about the rest, which stays as it is.
-    pub fn settle(self) -> LeftoverFate {
+    pub fn reclaim(self) -> LeftoverFate {
         let places = [Some(self.path.clone()), self.owner.spill.clone()].into_iter().flatten();
         let places: Vec<PathBuf> = places.filter(|p| p.is_dir()).collect();
         let Some(run) = &self.owner.run else {
@@ -133,7 +133,7 @@ mod tests {
         let dir = CaptureDir::create(id, run, None).unwrap();
         fs::write(dir.path().join("0.chunk"), [0; 100]).unwrap();
         assert!(found(id).is_none(), "somebody holds it");
-        dir.keep();
+        dir.persist();
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         abandoned(&id, None);
         let left = found(&id).unwrap();
         assert_eq!(left.bytes, 100);
-        assert_eq!(left.settle(), LeftoverFate::Removed);
+        assert_eq!(left.reclaim(), LeftoverFate::Removed);
         assert!(!capture_dir(&id).exists());
     }
 
@@ -171,14 +171,14 @@ mod tests {
         let (gone, running) = (id("gone"), id("running"));
         abandoned(&gone, Some(&home.path().join("no")));
         assert_eq!(
-            found(&gone).unwrap().settle(),
+            found(&gone).unwrap().reclaim(),
             LeftoverFate::Orphaned { run: home.path().join("no"), dirs: vec![capture_dir(&gone)] }
         );
         let mut manifest = fixture::manifest(&running);
         manifest.status = RunStatus::Running;
         drop(RunDir::create(&run, &manifest).unwrap());
         abandoned(&running, Some(&run));
-        assert_eq!(found(&running).unwrap().settle(), LeftoverFate::Saved(run));
+        assert_eq!(found(&running).unwrap().reclaim(), LeftoverFate::Saved(run));
         for id in [gone, running] {
             assert!(capture_dir(&id).join("0.chunk").exists());
             remove(&capture_dir(&id)).unwrap();

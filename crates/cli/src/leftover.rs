@@ -28,7 +28,7 @@ pub fn settle(words: LeftoverWords) {
         let own = left.run().is_some_and(|run| run.starts_with(&here));
         let told = every || own && words == LeftoverWords::Own;
         let mut what = "save it with".to_owned();
-        let mut words = match left.settle() {
+        let mut words = match left.reclaim() {
             LeftoverFate::Removed => continue,
             LeftoverFate::Saved(run) => vec!["taillight".into(), "report".into(), run],
             LeftoverFate::Orphaned { run, dirs } => {

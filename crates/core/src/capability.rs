@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::op::OpKind;
-use crate::plan::Before;
+use crate::plan::PreRunStep;
 
 /// Records that one operation covers at most.
 pub const MAX_BATCH: u32 = 1000;
@@ -72,9 +72,12 @@ impl Capabilities {
     }
 
     /// Steps of `run.before` that it can do.
-    pub fn before(&self) -> Vec<Before> {
-        let able = |step: &Before| self.admin.contains(&AdminAction::from(*step));
-        [Before::Flush, Before::Compact, Before::DropCaches].into_iter().filter(able).collect()
+    pub fn before(&self) -> Vec<PreRunStep> {
+        let able = |step: &PreRunStep| self.admin.contains(&AdminAction::from(*step));
+        [PreRunStep::Flush, PreRunStep::Compact, PreRunStep::DropCaches]
+            .into_iter()
+            .filter(able)
+            .collect()
     }
 }
 
@@ -123,12 +126,12 @@ impl AdminAction {
         [AdminAction::Flush, AdminAction::Compact, AdminAction::DropCaches, AdminAction::Purge];
 }
 
-impl From<Before> for AdminAction {
-    fn from(step: Before) -> AdminAction {
+impl From<PreRunStep> for AdminAction {
+    fn from(step: PreRunStep) -> AdminAction {
         match step {
-            Before::Flush => AdminAction::Flush,
-            Before::Compact => AdminAction::Compact,
-            Before::DropCaches => AdminAction::DropCaches,
+            PreRunStep::Flush => AdminAction::Flush,
+            PreRunStep::Compact => AdminAction::Compact,
+            PreRunStep::DropCaches => AdminAction::DropCaches,
         }
     }
 }

@@ -55,7 +55,7 @@ pub trait Probe: Send {
 
 /// What a probe is told of its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProbeSeat {
+pub struct ProbeContext {
     /// Number over all workloads.
     pub worker: u16,
     pub first_slot: u32,
@@ -69,7 +69,7 @@ pub trait Probes: Send + Sync + 'static {
     type Probe: Probe;
     /// The probe of one worker; called on its thread, before its first operation. Errors: when this
     /// worker cannot be traced; the run then does not start.
-    fn probe(&self, seat: ProbeSeat) -> Result<Self::Probe>;
+    fn probe(&self, seat: ProbeContext) -> Result<Self::Probe>;
 }
 
 /// No tracing: compiles to nothing.
@@ -89,7 +89,7 @@ impl Probe for NoProbe {
 
 impl Probes for NoProbe {
     type Probe = NoProbe;
-    fn probe(&self, _: ProbeSeat) -> Result<NoProbe> {
+    fn probe(&self, _: ProbeContext) -> Result<NoProbe> {
         Ok(NoProbe)
     }
 }

@@ -79,9 +79,9 @@ impl Timeline {
 }
 
 /// Operations that are recorded together at most: what a process loses with them when it is killed.
-const PUT_OFF: usize = 16;
+const MAX_PENDING: usize = 16;
 /// None is put off that comes so long after the last ones, ns: slow operations are recorded at once.
-const PUT_OFF_NS: i64 = 200_000;
+const MAX_PENDING_NS: i64 = 200_000;
 
 /// The whole record of a plain operation on a key, one at a time.
 #[cold]
@@ -127,8 +127,8 @@ pub struct Recorder {
     open_loop: bool,
     last_poll: Stamp,
     /// Plain successes that are not yet in histograms and capture, in completion order.
-    put_off: Vec<ShortRecord>,
-    /// Completion stamp at which `put_off` was last empty, ns.
+    pending: Vec<ShortRecord>,
+    /// Completion stamp at which `pending` was last empty, ns.
     emptied: i64,
 }
 
@@ -155,7 +155,7 @@ impl Recorder {
             capture,
             open_loop: spec.open_loop,
             last_poll: timeline.start,
-            put_off: Vec::with_capacity(PUT_OFF),
+            pending: Vec::with_capacity(MAX_PENDING),
             emptied: 0,
         }
     }
@@ -167,29 +167,29 @@ impl Recorder {
     }
 
     /// Called once per poll, before the records of that poll: closes the interval when `now` is
-    /// past it, and adds to the mean queue depth. `at_end` tells of the end of the interval: backlog,
+    /// past it, and adds to the mean queue depth. `snapshot` tells of the end of the interval: backlog,
     /// and what is in flight.
     #[inline(always)]
-    pub fn tick(
+    pub fn advance(
         &mut self,
         now: Stamp,
         in_flight: u32,
-        at_end: impl FnOnce(Stamp) -> IntervalSnapshot,
+        snapshot: impl FnOnce(Stamp) -> IntervalSnapshot,
     ) {
         let elapsed = now.since(self.last_poll).max(0) as u64;
         self.stats.depth_ns += u64::from(in_flight) * elapsed;
         self.last_poll = now;
         if now >= self.boundary {
-            let at_end = at_end(self.boundary);
-            self.rotate(now, at_end);
+            let snapshot = snapshot(self.boundary);
+            self.rotate(now, snapshot);
         }
     }
 
     #[cold]
-    fn rotate(&mut self, now: Stamp, at_end: IntervalSnapshot) {
-        self.catch_up();
-        self.stats.backlog = at_end.backlog;
-        self.stats.in_flight = at_end.in_flight;
+    fn rotate(&mut self, now: Stamp, snapshot: IntervalSnapshot) {
+        self.flush_pending();
+        self.stats.backlog = snapshot.backlog;
+        self.stats.in_flight = snapshot.in_flight;
         let (worker, workload) = (self.stats.worker, self.stats.workload);
         let fresh = self.channels.spare.try_recv();
         let fresh = fresh.unwrap_or_else(|_| Box::new(IntervalStats::new(worker, workload)));
@@ -224,31 +224,31 @@ impl Recorder {
     /// that follow and recorded with them. A store's operation leaves little of our code and
     /// histograms in the CPU's caches; several in a row fetch them once.
     #[inline(always)]
-    pub fn success_later(&mut self, short: &ShortRecord) {
+    pub fn record_deferred(&mut self, short: &ShortRecord) {
         let complete = short.complete;
-        self.put_off.push(*short);
-        let long = complete.wrapping_sub(self.emptied) >= PUT_OFF_NS;
-        if self.put_off.len() >= PUT_OFF || long {
-            self.catch_up();
+        self.pending.push(*short);
+        let long = complete.wrapping_sub(self.emptied) >= MAX_PENDING_NS;
+        if self.pending.len() >= MAX_PENDING || long {
+            self.flush_pending();
             self.emptied = complete;
         }
     }
 
     /// Records what was kept aside.
     #[inline(never)]
-    pub fn catch_up(&mut self) {
-        let mut samples = std::mem::take(&mut self.put_off);
+    pub fn flush_pending(&mut self) {
+        let mut samples = std::mem::take(&mut self.pending);
         for short in samples.drain(..) {
             let open_loop = self.open_loop;
             self.success(&short, short.size, || record_of(&short, open_loop));
         }
-        self.put_off = samples;
+        self.pending = samples;
     }
 
     /// Records any finished operation. Calls come in completion order.
     #[cold]
     pub fn record(&mut self, r: &Record) {
-        self.catch_up();
+        self.flush_pending();
         if r.submit < self.timeline.counted && self.stats.measured {
             self.stats.stragglers += u64::from(!r.op.is_part());
             return;
@@ -278,7 +278,7 @@ impl Recorder {
 
     /// Sends the last interval and hands the last chunk back.
     pub fn finish(mut self, now: Stamp, unsent: u64) -> CaptureState {
-        self.catch_up();
+        self.flush_pending();
         self.stats.backlog = unsent;
         self.stats.last = Some(now);
         let worker = self.stats.worker;

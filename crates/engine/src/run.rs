@@ -153,7 +153,7 @@ pub fn run_probed<B: Probes>(
     outcome.phases.splice(0..0, before);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
         outcome.unsaved = Some(error);
-        capture.into_iter().for_each(CaptureDir::keep);
+        capture.into_iter().for_each(CaptureDir::persist);
     }
     Ok(outcome)
 }

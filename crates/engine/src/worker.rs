@@ -47,7 +47,7 @@ const ROUND: u32 = 4096;
 /// Longest time before the caller gets control back from operations that complete at once, ns.
 const ROUND_NS: u64 = 10_000_000;
 /// Failures in a row after which the target counts as gone.
-const GONE_AFTER: u32 = 1000;
+const MAX_CONSECUTIVE_ERRORS: u32 = 1000;
 /// How long an I/O is awaited when somebody asked for the end of the run, ns.
 pub const ASKED_DRAIN_NS: u64 = 2_000_000_000;
 
@@ -455,11 +455,11 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let (schedule, slots) = (&mut self.schedule, &self.slots);
         let (end, now) = (self.timeline.end, self.now);
         self.backlog.look(schedule, now.min(end));
-        let at_end = |boundary| IntervalSnapshot {
+        let snapshot = |boundary| IntervalSnapshot {
             backlog: schedule.due(now.min(end)),
             in_flight: slots.in_flight_at(boundary),
         };
-        self.recorder.tick(now, in_flight, at_end);
+        self.recorder.advance(now, in_flight, snapshot);
     }
 
     /// Takes a completion: what keys, streams and verification say of it, then its record.
@@ -510,7 +510,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             key: op.key,
         };
         if end.later && op.kind.sized() {
-            self.recorder.success_later(&short);
+            self.recorder.record_deferred(&short);
             return;
         }
         self.recorder.success(&short, op.size, || record_of(flight, c, status, now, queued));
@@ -526,7 +526,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             true => 0,
             false => self.ending.failures + 1,
         };
-        if self.ending.failures >= GONE_AFTER {
+        if self.ending.failures >= MAX_CONSECUTIVE_ERRORS {
             self.stop();
         }
         self.recorder.record(record);
@@ -561,7 +561,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             finished: self.now,
             reached_end: self.ending.reached_end,
             synced: self.ending.synced,
-            gone: self.ending.failures >= GONE_AFTER,
+            target_lost: self.ending.failures >= MAX_CONSECUTIVE_ERRORS,
             drift: self.clock.drift(),
         }
     }

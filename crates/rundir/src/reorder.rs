@@ -125,11 +125,11 @@ impl ReorderScan {
         }
         self.stragglers.sort_unstable_by_key(|s| (s.submit, s.at));
         let ends = self.latest.iter().zip(&bounds).map(|(latest, bound)| latest <= bound);
-        let straight = ends.zip(&self.blocks).map(|(last, b)| last && b.ordered).collect();
+        let in_order = ends.zip(&self.blocks).map(|(last, b)| last && b.ordered).collect();
         Order {
             block_rows: self.block_rows,
             bounds,
-            straight,
+            in_order,
             passing: false,
             positions: self.positions,
             skipped: 0,
@@ -160,8 +160,8 @@ pub struct Order {
     block_rows: usize,
     bounds: Vec<i64>,
     /// Blocks in order whose records none of a later block precedes.
-    straight: Vec<bool>,
-    /// Records of this block go at once: it is straight, and nothing waits.
+    in_order: Vec<bool>,
+    /// Records of this block go at once: it is in_order, and nothing waits.
     passing: bool,
     positions: Vec<u64>,
     skipped: usize,
@@ -187,7 +187,7 @@ impl Order {
     ) -> Result<()> {
         let at = self.next;
         if self.left == 0 {
-            self.passing = self.waiting.is_empty() && self.straight.get(self.block) == Some(&true);
+            self.passing = self.waiting.is_empty() && self.in_order.get(self.block) == Some(&true);
             self.block += 1;
             self.left = self.block_rows;
         }

@@ -91,23 +91,23 @@ pub struct JobSource {
     pub name: String,
     pub text: String,
     /// Made of the values of something else, which has the name: messages give paths, not lines.
-    pub made: bool,
+    pub synthetic: bool,
 }
 
 impl JobSource {
     /// A file that somebody wrote.
     pub fn written(name: impl Into<String>, text: impl Into<String>) -> JobSource {
-        JobSource { name: name.into(), text: text.into(), made: false }
+        JobSource { name: name.into(), text: text.into(), synthetic: false }
     }
 
     /// A job made of values.
     pub fn made(name: impl Into<String>, text: impl Into<String>) -> JobSource {
-        JobSource { made: true, ..JobSource::written(name, text) }
+        JobSource { synthetic: true, ..JobSource::written(name, text) }
     }
 
     /// The job as written. Errors: `Usage` with field and place.
     pub fn job(&self) -> Result<Job> {
-        match self.made {
+        match self.synthetic {
             true => Job::from_values(&self.text, &self.name),
             false => Job::from_toml(&self.text, &self.name),
         }

@@ -1,6 +1,6 @@
 //! An arrival as written -> resolved: which fields belong to which kind.
 
-use super::check::Complaint;
+use super::check::ValidationError;
 use super::forms::{ArrivalForm, ArrivalKind, ArrivalTable};
 use crate::plan::Arrival;
 use crate::units::Rate;
@@ -78,7 +78,7 @@ pub(super) fn searched(form: ArrivalForm, from: Rate) -> ArrivalForm {
 }
 
 /// The arrival of a workload.
-pub(super) fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, Complaint> {
+pub(super) fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, ValidationError> {
     let t = form.map(|f| f.0).unwrap_or_default();
     let kind = t.kind.unwrap_or(match t.rate {
         Some(_) => ArrivalKind::Constant,
@@ -96,7 +96,7 @@ pub(super) fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, 
         } else {
             format!("write {example}")
         };
-        return Err(Complaint::new(path, what, fix));
+        return Err(ValidationError::new(path, what, fix));
     }
     let built = match kind {
         ArrivalKind::Burst => Some(Arrival::Burst),
@@ -114,7 +114,7 @@ pub(super) fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, 
     built.ok_or_else(|| {
         let names = fields.join(", ");
         let article = if fields.len() == 1 { "a " } else { "" };
-        Complaint::new(
+        ValidationError::new(
             path,
             format!("a {name} arrival needs {article}{names}"),
             format!("write {example}"),

@@ -3,7 +3,7 @@
 use num_integer::gcd;
 
 use super::MachineMemory;
-use super::check::{Complaint, ledger};
+use super::check::{ValidationError, ledger};
 use crate::Result;
 use crate::plan::{Access, AccessKind, Plan, WorkloadPlan};
 use crate::units::ByteSize;
@@ -33,7 +33,7 @@ pub fn check_ledger(plan: &Plan, size: u64, machine: MachineMemory) -> Result<()
 }
 
 /// The sizes given in the plan: they must divide as well.
-pub(super) fn written_sizes(plan: &Plan) -> Result<(), Complaint> {
+pub(super) fn written_sizes(plan: &Plan) -> Result<(), ValidationError> {
     for (i, w) in plan.workloads.iter().enumerate() {
         let Some(size) = plan.target_of(w).size.filter(|_| w.keys.is_none()) else {
             continue;
@@ -42,7 +42,7 @@ pub(super) fn written_sizes(plan: &Plan) -> Result<(), Complaint> {
         let align = w.access.align;
         if w.access.length.is_none() && !size.0.is_multiple_of(align.0) {
             if !align.0.is_multiple_of(SECTOR) && size.0.is_multiple_of(SECTOR) {
-                return Err(Complaint::new(
+                return Err(ValidationError::new(
                     format!("workload.{i}.block_size"),
                     format!("{size} does not divide into blocks of {align}"),
                     "use a multiple of 512B, for example 4KiB (or give a target.size that divides)",
@@ -50,7 +50,7 @@ pub(super) fn written_sizes(plan: &Plan) -> Result<(), Complaint> {
             }
             let below = ByteSize(size.0 / align.0 * align.0);
             let above = ByteSize((size.0 / align.0 + 1).saturating_mul(align.0));
-            return Err(Complaint::new(
+            return Err(ValidationError::new(
                 match &w.target {
                     Some(name) => format!("targets.{name}.size"),
                     None => "target.size".to_owned(),
@@ -69,11 +69,11 @@ fn extent(access: &Access, size: u64) -> u64 {
     access.length.map_or(rest, |l| l.0)
 }
 
-fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
+fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), ValidationError> {
     let field = |name: &str| format!("workload.{index}.{name}");
     let (offset, bytes) = (w.access.offset.0, extent(&w.access, size));
     if offset >= size || offset.checked_add(bytes).is_none_or(|end| end > size) {
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             field("access"),
             format!(
                 "the extent ({} from {}) leaves the data set of {}",
@@ -86,7 +86,7 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
     }
     let block = w.block_size.max();
     if block > bytes {
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             field("block_size"),
             format!(
                 "a block of {} is larger than the extent of {}",
@@ -98,7 +98,7 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
     }
     let traced = w.trace.as_ref().map_or(0, |trace| trace.ops.end());
     if traced > size {
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             field("trace"),
             format!("the trace touches {traced} bytes, the target has {size}"),
             "give target.size, and trace.fit = \"wrap\", \"scale\", \"clip\" or \"compact\"",
@@ -109,7 +109,7 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
         && w.access.kind != AccessKind::Follow
         && slices < u64::from(w.workers)
     {
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             field("workers"),
             format!("{} workers share {slices} blocks; some would have none", w.workers),
             "sequential access gives each worker its own slice: use fewer workers or a larger size",
@@ -118,14 +118,14 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn aligned(w: &WorkloadPlan, index: usize, align: u64) -> Result<(), Complaint> {
+fn aligned(w: &WorkloadPlan, index: usize, align: u64) -> Result<(), ValidationError> {
     let a = &w.access;
     let ok = |v: u64| v.is_multiple_of(align);
     // Offset, length and stride are multiples of access.align already.
     if ok(a.align.0) && ok(w.block_size.common_divisor()) {
         return Ok(());
     }
-    Err(Complaint::new(
+    Err(ValidationError::new(
         format!("workload.{index}.block_size"),
         format!(
             "blocks and offsets step by {}, but this target needs multiples of {}",

@@ -80,7 +80,7 @@ pub struct Job {
     file_name: Option<String>,
     text: String,
     /// The text was made of values: its lines mean nothing to anybody.
-    made: bool,
+    synthetic: bool,
     edits: Vec<tree::Edit>,
     /// Of `--sweep`.
     sweeps: Vec<FieldLoop>,
@@ -94,7 +94,7 @@ impl Job {
         Job {
             file_name: None,
             text: String::new(),
-            made: false,
+            synthetic: false,
             edits: Vec::new(),
             sweeps: Vec::new(),
             sweep_taken: false,
@@ -110,7 +110,7 @@ impl Job {
     /// Reads a job that a program made of values; `origin` says of which. Errors: `Usage`, naming
     /// the field by its path.
     pub fn from_values(text: &str, origin: &str) -> Result<Job> {
-        Job { text: text.to_owned(), made: true, ..Job::named(origin) }.checked()
+        Job { text: text.to_owned(), synthetic: true, ..Job::named(origin) }.checked()
     }
 
     fn named(name: &str) -> Job {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::check::Complaint;
+use super::check::ValidationError;
 use super::forms::{AccessForm, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm};
 use super::written::{RunTable, WorkloadTable};
 use crate::plan::{
@@ -25,10 +25,10 @@ pub(super) fn settings(
     run: &RunTable,
     keyed: bool,
     path: &str,
-) -> Result<(), Complaint> {
+) -> Result<(), ValidationError> {
     let Some(trace) = &w.trace else { return Ok(()) };
     let field = |name: &str| format!("{path}.{name}");
-    let no = |name: &str, what: &str, fix: &str| Err(Complaint::new(field(name), what, fix));
+    let no = |name: &str, what: &str, fix: &str| Err(ValidationError::new(field(name), what, fix));
     let speed = trace.speed;
     match trace.timing {
         _ if keyed => {
@@ -65,7 +65,7 @@ pub(super) fn settings(
         );
     }
     match run.warmup {
-        Some(Span(1..)) => Err(Complaint::new(
+        Some(Span(1..)) => Err(ValidationError::new(
             "run.warmup",
             "a trace begins with its first operation",
             format!("leave it out, or give {path}.start_delay"),
@@ -82,13 +82,13 @@ pub(super) fn fill_in(
     counts_in_run: bool,
     path: &str,
     target_path: &str,
-) -> Result<(), Complaint> {
+) -> Result<(), ValidationError> {
     let Some(mut trace) = w.trace.take() else { return Ok(()) };
-    let bad = |what: String, fix: &str| Complaint::new(format!("{path}.trace"), what, fix);
+    let bad = |what: String, fix: &str| ValidationError::new(format!("{path}.trace"), what, fix);
     let files = target.options.get("files").and_then(toml::Value::as_integer).unwrap_or(1);
     if files != 1 {
         let fix = "leave files out: a trace is of one address space";
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             format!("{target_path}.options.files"),
             "a trace goes to one file",
             fix,
@@ -109,7 +109,7 @@ pub(super) fn fill_in(
         (None, TraceFit::Compact) => ops.compact(),
         (None, _) => {
             let fix = "give the size that the trace is to fit into: size = \"1GiB\", or --size 1GiB";
-            return Err(Complaint::new(format!("{target_path}.size"), "the job gives no size", fix));
+            return Err(ValidationError::new(format!("{target_path}.size"), "the job gives no size", fix));
         }
     }
     if target.size.is_none() {
@@ -122,7 +122,7 @@ pub(super) fn fill_in(
         w.operations = Some(w.operations.map_or(all, |n| n.min(all)));
     }
     own(w, &trace, &ops, align).map_err(|name| {
-        Complaint::new(
+        ValidationError::new(
             format!("{path}.{name}"),
             "the trace says it, and says something else",
             format!("leave {name} out; trace = {{ ... }} has the times, sizes and offsets"),

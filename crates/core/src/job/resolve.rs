@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arrival::{self, arrival};
-use super::check::{self, Complaint, TargetCapabilities};
+use super::check::{self, TargetCapabilities, ValidationError};
 use super::forms::BlockSizeForm;
 use super::written::{JobFile, RunTable, WorkloadTable};
 use super::{DriverView, MachineMemory, ReadFile, defaults, extent, replay};
@@ -89,7 +89,7 @@ impl Resolver<'_> {
         };
         let checked = check::plan(&plan, &can, machine, budget_written);
         // What can never fit is told before what does not fit this machine.
-        if checked.as_ref().err().is_none_or(Complaint::is_unavailable) {
+        if checked.as_ref().err().is_none_or(ValidationError::is_unavailable) {
             extent::written_sizes(&plan).map_err(|c| self.error(c))?;
         }
         checked.map_err(|c| self.error(c))?;
@@ -106,7 +106,7 @@ impl Resolver<'_> {
             )));
         }
         if !names.contains(&target.driver.as_str()) {
-            return Err(self.error(Complaint::new(
+            return Err(self.error(ValidationError::new(
                 format!("{path}.driver"),
                 format!("there is no driver `{}`", target.driver),
                 did_you_mean(&target.driver, &names),
@@ -149,19 +149,19 @@ impl Resolver<'_> {
     }
 
     /// Settings of a trace that is not made, and a backend that is no more, are mistakes.
-    fn trace(&self, trace: &TracePlan) -> Result<(), Complaint> {
+    fn trace(&self, trace: &TracePlan) -> Result<(), ValidationError> {
         let settings = ["trace.threshold", "trace.rung", "trace.backend", "trace.buffer"];
         if !(self.given)("trace.mode")
             && let Some(field) = settings.into_iter().find(|field| (self.given)(field))
         {
-            return Err(Complaint::new(
+            return Err(ValidationError::new(
                 field,
                 "nothing is traced without trace.mode",
                 "add trace.mode = \"outliers\" or \"all\", or \"off\"",
             ));
         }
         match trace.backend {
-            TracingBackendChoice::Procfs => Err(Complaint::new(
+            TracingBackendChoice::Procfs => Err(ValidationError::new(
                 if (self.given)("trace.backend") { "trace.backend" } else { "trace.rung" },
                 "`procfs` was removed: it explained no single I/O",
                 "use bpf, perf or auto; trace.host samples the machine at each interval",
@@ -179,7 +179,7 @@ impl Resolver<'_> {
         e.with_some("at", (self.locate)(&path))
     }
 
-    fn error(&self, c: Complaint) -> Error {
+    fn error(&self, c: ValidationError) -> Error {
         let at = (self.locate)(&c.path);
         c.into_error(at)
     }
@@ -232,7 +232,7 @@ fn workload(
     can: &Capabilities,
     read_file: ReadFile<'_>,
     align_given: bool,
-) -> Result<WorkloadPlan, Complaint> {
+) -> Result<WorkloadPlan, ValidationError> {
     let path = |field: &str| format!("workload.{index}.{field}");
     let block_size = match table.block_size {
         Some(BlockSizeForm::Sizes(sizes)) => sizes,
@@ -254,7 +254,7 @@ fn workload(
         ("scan", table.scan.is_some()),
     ];
     if let Some((field, _)) = given.into_iter().find(|(_, given)| !keyed && *given) {
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             path(field),
             "this driver is addressed by offset and knows no keys",
             "leave keys, value and scan out, or use a driver with keys (`taillight drivers`)",
@@ -298,12 +298,12 @@ fn workload(
 }
 
 /// The sizes of a block-size file, weights scaled to fit.
-fn size_file(file: &str, path: &str, read: ReadFile<'_>) -> Result<BlockSize, Complaint> {
+fn size_file(file: &str, path: &str, read: ReadFile<'_>) -> Result<BlockSize, ValidationError> {
     let fix = "write lines like 4KiB,70, or YCSB's BlockSize form";
-    let bad = |what: String| Complaint::new(path, format!("{file}: {what}"), fix);
+    let bad = |what: String| ValidationError::new(path, format!("{file}: {what}"), fix);
     let text = read(file).map_err(|e| {
         let hint = "give a file that can be read; paths are relative to the directory the command is run in";
-        Complaint::new(path, format!("{file}: {e}"), hint)
+        ValidationError::new(path, format!("{file}: {e}"), hint)
     })?;
     let mut parts = crate::block_size_file::parse(&text).map_err(|e| bad(e.to_string()))?;
     parts.retain(|(_, count)| *count > 0);
@@ -325,7 +325,7 @@ fn mix(
     written: Option<Vec<MixPart>>,
     path: &str,
     can: &Capabilities,
-) -> Result<Vec<MixPart>, Complaint> {
+) -> Result<Vec<MixPart>, ValidationError> {
     let op = match can.keyed() {
         true => can.getting(),
         false => OpKind::Read,
@@ -333,7 +333,7 @@ fn mix(
     let parts = written.unwrap_or_else(|| vec![MixPart { op, weight: 1 }]);
     let kept: Vec<MixPart> = parts.into_iter().filter(|p| p.weight > 0).collect();
     if kept.is_empty() {
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             path,
             "the mix has no operation with a weight above 0",
             "give at least one, like mix = { read = 70, write = 30 }",

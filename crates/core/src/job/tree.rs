@@ -149,7 +149,7 @@ impl Job {
     pub(super) fn place(&self, at: usize) -> Option<String> {
         if at <= self.text.len() {
             let name = self.file_name.as_deref()?;
-            if self.made {
+            if self.synthetic {
                 let tree = DeTable::parse(&self.text).ok()?;
                 return Some(format!("{name}: {}", place::path_at(&tree, at)));
             }

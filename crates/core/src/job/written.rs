@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use super::sweep::SweepTable;
 use crate::plan::{
-    Before, CapturePlan, GatePlan, IoPriority, Keys, Payload, QosPlan, ReplayPlan, Scan,
+    CapturePlan, GatePlan, IoPriority, Keys, Payload, PreRunStep, QosPlan, ReplayPlan, Scan,
     SearchPlan, Sync, TargetPlan, Think, TracePlan, Values, VerifyPlan, WorkShare, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
@@ -149,7 +149,7 @@ pub struct RunTable {
     /// Steps after the records are loaded and before the load of the run begins: a list of `flush`,
     /// `compact` and `drop_caches`. Each is a phase of its own, and refused at once where the
     /// driver cannot do it. Default: none.
-    pub before: Option<Vec<Before>>,
+    pub before: Option<Vec<PreRunStep>>,
     /// Runs back to back on one time axis, each one in the report. Default: 1.
     pub repeat: Option<u32>,
     /// How the ranks of a run over several hosts (`mpirun taillight-mpi`) share what they drive: each its `own`

@@ -120,7 +120,7 @@ pub struct RunPlan {
     pub idle_timeout: Option<Span>,
     /// Steps between load and run, each a phase of its own; not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub before: Vec<Before>,
+    pub before: Vec<PreRunStep>,
     /// Runs back to back on one time axis.
     #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub repeat: u32,
@@ -156,7 +156,8 @@ impl Default for RunPlan {
 /// A step after the records are loaded and before the load of the run begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Before {
+#[schemars(rename = "Before")]
+pub enum PreRunStep {
     /// What a store holds in memory goes into its files; files are synced.
     Flush,
     /// Full compaction of a store.
@@ -165,13 +166,13 @@ pub enum Before {
     DropCaches,
 }
 
-impl Before {
+impl PreRunStep {
     /// Name in job files, and of the phase.
     pub fn name(self) -> &'static str {
         match self {
-            Before::Flush => "flush",
-            Before::Compact => "compact",
-            Before::DropCaches => "drop_caches",
+            PreRunStep::Flush => "flush",
+            PreRunStep::Compact => "compact",
+            PreRunStep::DropCaches => "drop_caches",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::syncfs;
-use taillight_core::plan::{Before, Plan};
+use taillight_core::plan::{Plan, PreRunStep};
 use taillight_core::{Error, OpKind, Result};
 
 use super::files::SharedFiles;
@@ -56,7 +56,7 @@ impl MetadataTarget {
             records: AtomicU64::new(tree.found.without_gap(start)),
             start,
             first_worker: first_worker.collect(),
-            cold: plan.run.before.contains(&Before::DropCaches),
+            cold: plan.run.before.contains(&PreRunStep::DropCaches),
             warm_reads: plan.workloads.iter().any(|w| w.mix.iter().any(|part| reads(part.op))),
             files: Arc::new(SharedFiles::new(tree, options.sync, plan)),
             rings,

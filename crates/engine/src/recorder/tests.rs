@@ -71,8 +71,8 @@ fn get(key: u64, submit: i64, complete: i64) -> ShortRecord {
 
 /// As the worker does it: a tick at the completion, then the operation.
 fn done(r: &mut Recorder, sample: &ShortRecord) {
-    r.tick(Stamp(sample.complete), 1, |_| IntervalSnapshot::default());
-    r.success_later(sample);
+    r.advance(Stamp(sample.complete), 1, |_| IntervalSnapshot::default());
+    r.record_deferred(sample);
 }
 
 fn failure(key: u64, at: i64) -> Record {
@@ -104,11 +104,11 @@ fn at_most_sixteen_wait_and_a_slow_one_does_not() {
         done(&mut r, &get(i, START + i as i64, START + 1 + i as i64));
     }
     done(&mut r, &get(16, START + 20, START + 21));
-    assert_eq!((seen(&mut r), r.put_off.len()), (17, 0));
+    assert_eq!((seen(&mut r), r.pending.len()), (17, 0));
     done(&mut r, &get(17, START + 22, START + 23));
-    assert_eq!((seen(&mut r), r.put_off.len()), (17, 1));
-    done(&mut r, &get(18, START + 24, START + 24 + PUT_OFF_NS));
-    assert_eq!((seen(&mut r), r.put_off.len()), (19, 0), "slow: at once");
+    assert_eq!((seen(&mut r), r.pending.len()), (17, 1));
+    done(&mut r, &get(18, START + 24, START + 24 + MAX_PENDING_NS));
+    assert_eq!((seen(&mut r), r.pending.len()), (19, 0), "slow: at once");
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn what_waits_is_recorded_before_an_error_and_at_an_early_end() {
     for i in 0..5 {
         done(&mut r, &get(i, START + i as i64, START + 1 + i as i64));
     }
-    assert_eq!(r.put_off.len(), 4);
+    assert_eq!(r.pending.len(), 4);
     r.record(&failure(5, START + 9));
-    assert_eq!(r.put_off.len(), 0);
+    assert_eq!(r.pending.len(), 0);
     done(&mut r, &get(6, START + 10, START + 11));
     // Ended long before the planned time, with one waiting.
     r.finish(Stamp(START + 12), 0);
@@ -179,7 +179,7 @@ proptest! {
             let entry = expected.entry(index).or_default();
             if *kind == 0 {
                 entry.1 += 1;
-                r.tick(Stamp(now), 1, |_| IntervalSnapshot::default());
+                r.advance(Stamp(now), 1, |_| IntervalSnapshot::default());
                 r.record(&failure(i as u64, now));
             } else {
                 entry.0 += 1;

@@ -1,6 +1,6 @@
 //! Steps between load and run: flush, compaction, caches. Each is a phase of its own; none is measured.
 
-use taillight_core::plan::Before;
+use taillight_core::plan::PreRunStep;
 use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_driver::{AdminAction, Target};
 use taillight_rundir::manifest::PhaseInfo;
@@ -31,7 +31,7 @@ pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<P
     Ok(phases)
 }
 
-fn refused(e: Error, step: Before, driver: &str) -> Error {
+fn refused(e: Error, step: PreRunStep, driver: &str) -> Error {
     let e = e.with("run.before", step.name()).with("driver", driver);
     match e.hint_text() {
         Some(_) => e,

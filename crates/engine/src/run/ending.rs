@@ -110,7 +110,7 @@ pub fn loaded(
 
 /// The reason of workers that gave up. It comes before whatever closing such a target says.
 pub fn gave_up(ends: &[WorkerEnd]) -> Option<Error> {
-    let gone = ends.iter().any(|e| e.gone);
+    let gone = ends.iter().any(|e| e.target_lost);
     gone.then(|| {
         Error::target("the target failed: too many I/O errors in a row")
             .hint("the errors are listed in the report; what was measured before is kept")

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, bounded, unbounded};
 use taillight_capture::dir::CaptureDir;
 use taillight_capture::{Capture, CaptureThresholds, ChunkSource, Pool, PoolReport};
 use taillight_core::plan::{CaptureMode, Plan};
-use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};
+use taillight_core::probe::{NoProbe, Probe, ProbeContext, Probes};
 use taillight_core::{Result, Stamp};
 use taillight_driver::{SessionSpec, Target, VirtualTime};
 use taillight_rundir::manifest::ClockInfo;
@@ -294,7 +294,7 @@ pub(super) fn worker_handles<B: Probes>(
 ) -> Result<WorkerHandles<B::Probe>> {
     let session = target.session(&spec.session)?;
     let SessionSpec { worker, depth, .. } = spec.session;
-    let probe = shared.probes.probe(ProbeSeat { worker, first_slot: spec.first_slot, depth })?;
+    let probe = shared.probes.probe(ProbeContext { worker, first_slot: spec.first_slot, depth })?;
     Ok(WorkerHandles { session, probe })
 }
 

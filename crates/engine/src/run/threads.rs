@@ -73,7 +73,7 @@ pub fn run<B: Probes>(
                 run_worker(&shared, &**target, spec, origin, &stop, &ready, start).map(
                     |(result, end)| {
                         shared.load.left(end.measured, ends_run);
-                        if result.is_err() || end.gone {
+                        if result.is_err() || end.target_lost {
                             shared.abort.store(true, Ordering::Relaxed);
                         }
                         let _ = report.send(WorkerEnded { number, result, end: Some(end) });

@@ -89,7 +89,7 @@ pub struct WorkerEnd {
     /// It synced files in the end: that is part of the measured time.
     pub synced: bool,
     /// Too many failures in a row: the target is gone.
-    pub gone: bool,
+    pub target_lost: bool,
     pub measured: bool,
     /// How well its clock followed CLOCK_MONOTONIC.
     pub drift: ClockDrift,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use taillight_core::job::JobFile;
-use taillight_core::plan::{Before, Plan};
+use taillight_core::plan::{Plan, PreRunStep};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, Result};
 use taillight_report::table::paragraph;
@@ -295,7 +295,7 @@ impl PhasesMethod {
             return Ok((source, plan));
         }
         // Where this user may not drop names, they stay: the run says so itself.
-        set.push(own(format!("run.before=[\"{}\"]", Before::DropCaches.name())));
+        set.push(own(format!("run.before=[\"{}\"]", PreRunStep::DropCaches.name())));
         Ok(((self.planner)(&source, &set)).map_or((source.clone(), plan), |cold| (source, cold)))
     }
 

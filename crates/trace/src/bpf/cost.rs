@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use aya::sys::{Stats, enable_stats};
 use crossbeam_channel::unbounded;
 use rustix::fs::MemfdFlags;
-use taillight_core::probe::{Probe, ProbeSeat, Token};
+use taillight_core::probe::{Probe, ProbeContext, Token};
 use taillight_core::{Clock, MonoClock, Op, OpKind, Stamp};
 
 use super::layout::{SLOTS, THREADS};
@@ -126,7 +126,7 @@ pub fn probe_ns(shared: &BpfProbeShared) -> Option<f64> {
         BpfProbeShared { full, spare, counts: Arc::new(TraceCounts::default()), ..shared.clone() };
     let again = || drop(spare_in.send(TracedBatch::touched()));
     again();
-    let seat = ProbeSeat { worker: THREADS as u16 - 1, first_slot: SLOTS as u32 - 1, depth: 1 };
+    let seat = ProbeContext { worker: THREADS as u16 - 1, first_slot: SLOTS as u32 - 1, depth: 1 };
     let mut probe = BpfProbe::new(&shared, seat);
     let (mut place, mut generation) = (0u64, 0);
     let mut window = |probed: bool| {

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crossbeam_channel::{Receiver, Sender};
-use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
+use taillight_core::probe::{Probe, ProbeContext, Probes, Token};
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 use taillight_rundir::layers::flags;
 
@@ -56,7 +56,7 @@ pub struct BpfProbes(pub(crate) BpfProbeShared);
 impl Probes for BpfProbes {
     type Probe = BpfProbe;
 
-    fn probe(&self, seat: ProbeSeat) -> Result<BpfProbe> {
+    fn probe(&self, seat: ProbeContext) -> Result<BpfProbe> {
         let shared = &self.0;
         let index = usize::from(seat.worker);
         if index >= heartbeat::COLLECTOR_INDEX || (seat.first_slot + seat.depth) as usize > SLOTS {
@@ -175,7 +175,7 @@ impl Probe for BpfProbe {
 
 impl BpfProbe {
     /// The probe of a seat that lies inside the shared memory.
-    pub(super) fn new(shared: &BpfProbeShared, seat: ProbeSeat) -> BpfProbe {
+    pub(super) fn new(shared: &BpfProbeShared, seat: ProbeContext) -> BpfProbe {
         BpfProbe {
             shared: shared.clone(),
             worker: seat.worker,

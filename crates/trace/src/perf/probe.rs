@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
+use taillight_core::probe::{Probe, ProbeContext, Probes, Token};
 use taillight_core::{Clock, MonoClock, Op, OpKind, Result, Stamp};
 use taillight_machine::Sys;
 use taillight_rundir::layers::flags;
@@ -90,7 +90,7 @@ pub struct PerfProbes(pub(super) PerfProbeShared);
 impl Probes for PerfProbes {
     type Probe = PerfProbe;
 
-    fn probe(&self, seat: ProbeSeat) -> Result<PerfProbe> {
+    fn probe(&self, seat: ProbeContext) -> Result<PerfProbe> {
         let shared = &self.0;
         let each = (QUEUED / shared.workers.max(1)).clamp(*QUEUED_EACH.start(), *QUEUED_EACH.end());
         // Its memory is there from the start; one that finds it full counts a loss.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::time::{ClockId, clock_gettime};
 use taillight_core::plan::Plan;
-use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
+use taillight_core::probe::{Probe, ProbeContext, Probes, Token};
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 use taillight_machine::Sys;
 use taillight_rundir::RunDir;
@@ -57,7 +57,7 @@ pub struct CpuTimeProbes(Rows);
 impl Probes for CpuTimeProbes {
     type Probe = CpuTimeProbe;
 
-    fn probe(&self, seat: ProbeSeat) -> Result<CpuTimeProbe> {
+    fn probe(&self, seat: ProbeContext) -> Result<CpuTimeProbe> {
         Ok(CpuTimeProbe {
             rows: self.0.clone(),
             worker: seat.worker,
@@ -122,7 +122,7 @@ mod tests {
         type Output = ();
 
         fn run<P: Probes>(self, probes: Arc<P>) {
-            let seat = ProbeSeat { worker: 3, first_slot: 0, depth: 1 };
+            let seat = ProbeContext { worker: 3, first_slot: 0, depth: 1 };
             let mut probe = probes.probe(seat).unwrap();
             for computes in [false, true] {
                 let at = MonoClock.now();

@@ -1,6 +1,6 @@
 //! What is stored: payload shares, key spaces, fields, scans.
 
-use super::{Checked, Complaint, need};
+use super::{Checked, ValidationError, ensure};
 use crate::capability::Capabilities;
 use crate::job::MachineMemory;
 use crate::op::OpKind;
@@ -18,14 +18,19 @@ pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
     keys(w, &format!("{path}.keys"))?;
     if let Some(v) = &w.value {
         let at = format!("{path}.value");
-        need((1..=1024).contains(&v.fields), &at, format!("{} fields", v.fields), "use 1 to 1024")?;
-        need(
+        ensure(
+            (1..=1024).contains(&v.fields),
+            &at,
+            format!("{} fields", v.fields),
+            "use 1 to 1024",
+        )?;
+        ensure(
             v.prefix.len() <= 64,
             &at,
             "the field prefix is longer than 64 bytes",
             "use a short one, like \"field\"",
         )?;
-        need(
+        ensure(
             !v.integrity || matches!(w.block_size, BlockSize::Fixed(_)),
             &format!("{at}.integrity"),
             "values are computed for fields of one size",
@@ -33,7 +38,7 @@ pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
         )?;
     }
     if let Some(s) = &w.scan {
-        need(
+        ensure(
             s.min > 0 && s.min <= s.max,
             &format!("{path}.scan"),
             format!("{} to {} records", s.min, s.max),
@@ -45,19 +50,19 @@ pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
 
 fn payload(w: &WorkloadPlan, path: &str) -> Checked {
     let p = &w.payload;
-    need(
+    ensure(
         p.compressible <= 100 && p.duplicate <= 100,
         path,
         "a share above 100 percent",
         "compressible and duplicate are percent of each block, 0 to 100",
     )?;
-    need(
+    ensure(
         (p.kind == PayloadKind::Pattern) == p.pattern.as_ref().is_some_and(|t| !t.is_empty()),
         path,
         "a pattern belongs to kind = \"pattern\", and it needs one",
         "write payload = { kind = \"pattern\", pattern = \"0xdeadbeef\" }",
     )?;
-    need(
+    ensure(
         p.kind == PayloadKind::Random || (p.compressible == 0 && p.duplicate == 0),
         path,
         "compressible and duplicate shape random bytes only",
@@ -68,32 +73,32 @@ fn payload(w: &WorkloadPlan, path: &str) -> Checked {
 /// Verification: a target that keeps data, and blocks that are all different.
 pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) -> Checked {
     let off = plan.verify.is_off();
-    need(
+    ensure(
         !off || plan.verify.run.is_none(),
         "verify.run",
         "nothing is verified",
         "add mode = \"inline\" to check every read, or mode = \"after\" for a pass of its own",
     )?;
-    need(
+    ensure(
         off || can.stores_data,
         "verify.mode",
         format!("`{}` does not keep what is written", plan.target.driver),
         "use a driver that stores data, or leave [verify] out",
     )?;
     for (i, w) in plan.workloads.iter().enumerate() {
-        need(
+        ensure(
             off || w.payload.duplicate == 0,
             &format!("workload.{i}.payload.duplicate"),
             "verified blocks are all different",
             "leave duplicate out, or leave [verify] out",
         )?;
-        need(
+        ensure(
             off || w.value.as_ref().is_none_or(|v| v.fields == 1),
             &format!("workload.{i}.value.fields"),
             "only values of one field can be verified",
             "use value.integrity to check values of several fields",
         )?;
-        need(
+        ensure(
             off || w.block_size.min() >= MARKED,
             &format!("workload.{i}.block_size"),
             format!("{} is too small to be verified", ByteSize(w.block_size.min())),
@@ -115,7 +120,7 @@ pub(in crate::job) fn ledger(
     if bytes <= machine.free_memory.0 / 2 {
         return Ok(());
     }
-    Err(Complaint::new(
+    Err(ValidationError::new(
         "verify.mode",
         format!(
             "the record of writes to {blocks} blocks needs {} MiB of memory, half of what is free \
@@ -135,26 +140,26 @@ fn keys(w: &WorkloadPlan, path: &str) -> Checked {
     let only_new = |m: &MixPart| {
         matches!(m.op.as_record(), OpKind::Insert | OpKind::Put | OpKind::Mkdir | OpKind::Rmdir)
     };
-    need(
+    ensure(
         k.count > 0 || w.access.kind == AccessKind::Follow || w.mix.iter().all(only_new),
         &format!("{path}.count"),
         "the key space is empty",
         "give keys = { count = N }: that many records are loaded before",
     )?;
-    need(
+    ensure(
         k.start.checked_add(k.count).is_some_and(|end| end < u64::MAX >> 1),
         path,
         "the key numbers go beyond 2^63",
         "use a smaller start or count",
     )?;
-    need(
+    ensure(
         k.prefix.len() as u64 + u64::from(k.digits.max(20)) <= KEY_MAX,
         path,
         format!("keys would be longer than {KEY_MAX} bytes"),
         "use a shorter prefix or fewer digits",
     )?;
     let binary = k.naming == KeyNaming::Binary;
-    need(
+    ensure(
         k.size.is_some() == binary && k.size.is_none_or(|s| (8..=KEY_MAX).contains(&s.0)),
         &format!("{path}.size"),
         format!("binary keys have a size of 8 B to {KEY_MAX} B; others have none"),

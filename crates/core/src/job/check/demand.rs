@@ -1,6 +1,6 @@
 //! Demand: rates that can be met by a clock, pauses, steps.
 
-use super::{Checked, need};
+use super::{Checked, ensure};
 use crate::plan::{AccessKind, Arrival, RunPlan, WorkloadPlan};
 use crate::units::{ByteSize, Rate};
 
@@ -14,14 +14,14 @@ pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
         }
         Arrival::Bursts { rate: r, on, off } => {
             rate(w, run, *r, &field("arrival.rate"))?;
-            need(
+            ensure(
                 on.0 > 0 && off.0 > 0,
                 &field("arrival"),
                 "a burst or a pause of no time",
                 "give on and off above zero, or use kind = \"constant\"",
             )?;
             let in_burst = r.ops_per_s(w.mean_bytes()) * on.0 as f64 / 1e9;
-            need(
+            ensure(
                 in_burst >= 1.0,
                 &field("arrival.on"),
                 format!("{r} gives no whole operation in {on}"),
@@ -29,7 +29,7 @@ pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
             )?;
         }
         Arrival::Steps { steps } => {
-            need(
+            ensure(
                 !steps.is_empty(),
                 &field("arrival.steps"),
                 "the list is empty",
@@ -38,20 +38,20 @@ pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
             for (i, step) in steps.iter().enumerate() {
                 let at = field(&format!("arrival.steps.{i}"));
                 fastest(w, step.rate, &at)?;
-                need(step.time.0 > 0, &at, "a step of no time", "give it a time")?;
+                ensure(step.time.0 > 0, &at, "a step of no time", "give it a time")?;
             }
         }
         Arrival::Ramp { from, to, over } => {
             fastest(w, *from, &field("arrival.from"))?;
             fastest(w, *to, &field("arrival.to"))?;
-            need(
+            ensure(
                 over.0 > 0,
                 &field("arrival.over"),
                 "a ramp of no time",
                 "give it a time, like over = \"60s\"",
             )?;
         }
-        Arrival::Replay { file } => need(
+        Arrival::Replay { file } => ensure(
             !file.is_empty(),
             &field("arrival.file"),
             "no file named",
@@ -71,8 +71,8 @@ fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
     ];
     for (name, value) in ends {
         let field = format!("{path}.{name}");
-        need(value != Some(0), &field, "it is zero", "give a value above zero, or leave it out")?;
-        need(
+        ensure(value != Some(0), &field, "it is zero", "give a value above zero, or leave it out")?;
+        ensure(
             value.is_none() || w.access.kind != AccessKind::Follow,
             &field,
             "writers and readers of a stream end together",
@@ -80,7 +80,7 @@ fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
         )?;
     }
     let own = w.operations.is_some() || w.bytes.is_some();
-    need(
+    ensure(
         !own || (run.operations.is_none() && run.bytes.is_none()),
         &format!("{path}.operations"),
         "the run counts as well, and shares its amount evenly among all workers",
@@ -89,32 +89,32 @@ fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
     let last = w.ramp.map_or(0, |r| {
         u64::from(w.workers.saturating_sub(1) / r.step.max(1)).saturating_mul(r.every.0)
     });
-    need(
+    ensure(
         w.duration.is_none_or(|d| last < d.0),
         &format!("{path}.duration"),
         "it is over before the last workers of the ramp join",
         "make it longer, or the ramp shorter",
     )?;
-    need(
+    ensure(
         w.warmup.is_none_or(|own| own.0 <= run.warmup.0.saturating_add(w.start_delay.0)),
         &format!("{path}.warmup"),
         "it would begin before the run: its warm-up is longer than that of the run and start_delay together",
         "make it shorter, or run.warmup longer",
     )?;
-    need(
+    ensure(
         w.nice.is_none_or(|nice| (-20..=19).contains(&nice)),
         &format!("{path}.nice"),
         "it is not between -20 and 19",
         "larger is nicer to others",
     )?;
     let delay = format!("{path}.start_delay");
-    need(
+    ensure(
         w.start_delay.0 == 0 || w.access.kind != AccessKind::Follow,
         &delay,
         "writers and readers of a stream begin together",
         "leave it out",
     )?;
-    need(
+    ensure(
         run.duration.is_none_or(|d| w.start_delay < d),
         &delay,
         format!("the run is over before, after {}", run.duration.unwrap_or_default()),
@@ -125,13 +125,13 @@ fn window(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
 fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
     let think = format!("{path}.think");
     if let Some(t) = w.think {
-        need(
+        ensure(
             w.arrival.is_closed(),
             &think,
             "a schedule has its own times: think time is for a closed loop",
             "use arrival = \"burst\", or leave think out",
         )?;
-        need(
+        ensure(
             t.every > 0 && t.time.0 > 0 && t.after.is_none_or(|after| after.0 > 0),
             &think,
             "a pause of no time, or after no load",
@@ -139,7 +139,7 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
         )?;
     }
     if let Some(r) = w.ramp {
-        need(
+        ensure(
             r.step > 0 && r.every.0 > 0,
             &format!("{path}.ramp"),
             "no worker would ever join",
@@ -148,13 +148,13 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
     }
     let passes = format!("{path}.passes");
     let endless = w.access.kind.draws() && !w.access.cover;
-    need(
+    ensure(
         w.passes.is_none() || !endless,
         &passes,
         "operations drawn at random have no passes",
         "use sequential, reverse, strided, follow or random with cover = true, or leave it out",
     )?;
-    need(w.passes != Some(0), &passes, "no pass at all", "give at least 1, or leave it out")
+    ensure(w.passes != Some(0), &passes, "no pass at all", "give at least 1, or leave it out")
 }
 
 /// A rate must ask for at least one operation in the run, and for at most one a nanosecond.
@@ -162,7 +162,7 @@ fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
     let per_s = rate.ops_per_s(w.mean_bytes());
     let hour = 3_600_000_000_000;
     let time_ns = run.duration.map_or(hour, |d| d.0);
-    need(
+    ensure(
         per_s * time_ns as f64 / 1e9 >= 1.0,
         path,
         format!("{rate} rounds to zero operations in the run"),
@@ -177,8 +177,13 @@ fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
 
 fn fastest(w: &WorkloadPlan, rate: Rate, path: &str) -> Checked {
     let per_s = rate.ops_per_s(w.mean_bytes());
-    need(per_s > 0.0, path, "a rate of zero", "give a rate above zero, or leave the workload out")?;
-    need(
+    ensure(
+        per_s > 0.0,
+        path,
+        "a rate of zero",
+        "give a rate above zero, or leave the workload out",
+    )?;
+    ensure(
         per_s <= 1e9,
         path,
         format!("{rate} is more than one operation a nanosecond"),

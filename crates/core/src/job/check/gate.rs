@@ -1,6 +1,6 @@
 //! A gate must be over figures that the job has.
 
-use super::{Checked, need};
+use super::{Checked, ensure};
 use crate::plan::Plan;
 
 /// Everything about `[gate]`.
@@ -8,13 +8,13 @@ pub(super) fn gate(plan: &Plan) -> Checked {
     let Some(gate) = &plan.gate else {
         return Ok(());
     };
-    need(
+    ensure(
         !gate.figures.is_empty(),
         "gate.figures",
         "the list is empty",
         "write figures = [\"read:p99\"], or leave [gate] out",
     )?;
-    need(
+    ensure(
         gate.margin.is_none_or(|m| m > 0.0 && m < 1.0),
         "gate.margin",
         "it is not between 0 and 1",
@@ -22,13 +22,13 @@ pub(super) fn gate(plan: &Plan) -> Checked {
     )?;
     for (i, figure) in gate.figures.iter().enumerate() {
         let path = format!("gate.figures.{i}");
-        need(
+        ensure(
             !gate.figures[..i].contains(figure),
             &path,
             format!("`{figure}` stands there twice"),
             "name each figure once",
         )?;
-        need(
+        ensure(
             plan.has_figure(figure),
             &path,
             format!("no measured workload has the operation of `{figure}`"),

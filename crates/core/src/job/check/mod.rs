@@ -33,24 +33,29 @@ const TRACE_BUFFER: std::ops::RangeInclusive<u64> = 4096..=256 << 20;
 
 /// A field that does not work, why, and what to do.
 #[derive(Debug)]
-pub(super) struct Complaint {
+pub(super) struct ValidationError {
     pub(super) path: String,
     kind: ErrorKind,
     what: String,
     fix: String,
 }
 
-impl Complaint {
+impl ValidationError {
     pub(super) fn new(
         path: impl Into<String>,
         what: impl Into<String>,
         fix: impl Into<String>,
-    ) -> Complaint {
-        Complaint { path: path.into(), kind: ErrorKind::Usage, what: what.into(), fix: fix.into() }
+    ) -> ValidationError {
+        ValidationError {
+            path: path.into(),
+            kind: ErrorKind::Usage,
+            what: what.into(),
+            fix: fix.into(),
+        }
     }
 
     /// Not a mistake, but more than this machine has.
-    pub(super) fn unavailable(mut self) -> Complaint {
+    pub(super) fn unavailable(mut self) -> ValidationError {
         self.kind = ErrorKind::Unavailable;
         self
     }
@@ -67,11 +72,11 @@ impl Complaint {
     }
 }
 
-type Checked = Result<(), Complaint>;
+type Checked = Result<(), ValidationError>;
 
 /// Fails with a complaint unless `ok`.
-fn need(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -> Checked {
-    if ok { Ok(()) } else { Err(Complaint::new(path, what, fix)) }
+fn ensure(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -> Checked {
+    if ok { Ok(()) } else { Err(ValidationError::new(path, what, fix)) }
 }
 
 /// Everything that needs no data set size. `budget_written`: the job says what the capture may take,
@@ -110,14 +115,14 @@ fn point(
     let can = &cans.own;
     run(&plan.run)?;
     for (name, target) in plan.all_targets() {
-        need(
+        ensure(
             target.size != Some(ByteSize(0)),
             &name.map_or("target.size".to_owned(), |name| format!("targets.{name}.size")),
             "the data set is empty",
             "give a size like \"1GiB\", or leave it out for the size of what exists",
         )?;
     }
-    need(
+    ensure(
         !can.keyed() || plan.target.size.is_none(),
         "target.size",
         format!("driver `{}` is addressed by key and takes no size", plan.target.driver),
@@ -129,20 +134,20 @@ fn point(
         workload::workload(w, &path, &plan.run)?;
         let of = w.target.as_deref();
         workload::abilities(w, &path, cans.of(of), plan.target_of(w))?;
-        need(
+        ensure(
             plan.workloads[..i].iter().all(|other| other.name != w.name),
             &format!("{path}.name"),
             format!("there are two workloads called `{}`", w.name),
             "give each its own name",
         )?;
     }
-    need(
+    ensure(
         plan.verify.is_off() || plan.workloads.iter().all(|w| w.batch == 1),
         "verify.mode",
         "operations of several records are not verified",
         "leave [verify] or batch out",
     )?;
-    need(
+    ensure(
         plan.verify.is_off() || plan.workloads.iter().all(|w| w.trace.is_none()),
         "verify.mode",
         "operations of a trace are not verified",
@@ -164,7 +169,7 @@ fn before(plan: &Plan, can: &Capabilities) -> Checked {
         return Ok(());
     };
     let able: Vec<_> = able.iter().map(|s| s.name()).collect();
-    Err(Complaint::new(
+    Err(ValidationError::new(
         "run.before",
         format!("driver `{}` cannot {}", plan.target.driver, step.name()),
         match able.is_empty() {
@@ -176,7 +181,7 @@ fn before(plan: &Plan, can: &Capabilities) -> Checked {
 
 fn run(run: &RunPlan) -> Checked {
     name(&run.name, "run.name")?;
-    need(
+    ensure(
         run.seed <= i64::MAX as u64,
         "run.seed",
         "the seed is too large",
@@ -192,9 +197,9 @@ fn run(run: &RunPlan) -> Checked {
         ("run.repeat", Some(u64::from(run.repeat))),
     ];
     for (path, value) in positive {
-        need(value != Some(0), path, "it is zero", "give a value above zero")?;
+        ensure(value != Some(0), path, "it is zero", "give a value above zero")?;
     }
-    need(
+    ensure(
         run.interval.0 >= 1_000_000,
         "run.interval",
         format!("a window of {} is too short to report", run.interval),
@@ -208,7 +213,7 @@ pub(super) fn name_char(c: char) -> bool {
 }
 
 fn name(name: &str, path: &str) -> Checked {
-    need(
+    ensure(
         !name.is_empty()
             && name.len() <= 64
             && !name.starts_with('.')
@@ -223,7 +228,7 @@ fn name(name: &str, path: &str) -> Checked {
 fn one_key_space(plan: &Plan) -> Checked {
     let first = plan.workloads.first().map(|w| (&w.keys, w.value.as_ref().map(|v| v.fields)));
     for (i, w) in plan.workloads.iter().enumerate() {
-        need(
+        ensure(
             first == Some((&w.keys, w.value.as_ref().map(|v| v.fields))),
             &format!("workload.{i}.keys"),
             "workloads on one target need the same keys and number of fields",
@@ -235,20 +240,20 @@ fn one_key_space(plan: &Plan) -> Checked {
 
 fn outstanding(plan: &Plan, machine: MachineMemory) -> Checked {
     let workers: u64 = plan.workloads.iter().map(|w| u64::from(w.workers)).sum();
-    need(
+    ensure(
         workers <= u64::from(MAX_WORKERS),
         "workload.0.workers",
         format!("{workers} workers in all"),
         format!("use at most {MAX_WORKERS}; a deeper queue loads a device better"),
     )?;
-    need(
+    ensure(
         plan.trace.mode == TraceMode::Off || plan.outstanding() <= u64::from(MAX_SLOTS),
         "trace.mode",
         format!("{} operations at a time are more than can be traced", plan.outstanding()),
         format!("keep workers x queue_depth at or below {MAX_SLOTS}, or use trace.mode = \"off\""),
     )?;
     if let Some(buffer) = plan.trace.buffer {
-        need(
+        ensure(
             buffer.0.is_power_of_two() && TRACE_BUFFER.contains(&buffer.0),
             "trace.buffer",
             format!("{} bytes cannot be a ring of events", buffer.0),
@@ -261,7 +266,7 @@ fn outstanding(plan: &Plan, machine: MachineMemory) -> Checked {
         sum.saturating_add(each.saturating_mul(w.block_size.max()))
     });
     if buffers > machine.free_memory.0 {
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             "workload.0.queue_depth",
             format!(
                 "the buffers (workers x queue_depth x block size) need {} MiB, free are {} MiB",
@@ -280,19 +285,19 @@ const MAX_FANOUT: u32 = 10_000;
 
 fn qos(plan: &Plan) -> Checked {
     let q = &plan.qos;
-    need(
+    ensure(
         (1..=9).contains(&q.nines),
         "qos.nines",
         format!("{} is not between 1 and 9", q.nines),
         "3 means 99.9 %, 5 means 99.999 %",
     )?;
-    need(
+    ensure(
         (1..=100).contains(&q.looks),
         "qos.looks",
         format!("{} is not between 1 and 100", q.looks),
         "2 means: two runs may ask the same question, and share its error",
     )?;
-    need(
+    ensure(
         !q.percentiles.is_empty(),
         "qos.percentiles",
         "the list is empty",
@@ -300,20 +305,20 @@ fn qos(plan: &Plan) -> Checked {
     )?;
     for (i, c) in q.ceilings.iter().enumerate() {
         let path = format!("qos.ceilings.{i}");
-        need(
+        ensure(
             c.ceiling.0 > 0,
             &format!("{path}.ceiling"),
             "it is zero",
             "give a time like \"10ms\"",
         )?;
-        need(
+        ensure(
             c.fanout.is_none_or(|n| (1..=MAX_FANOUT).contains(&n)),
             &format!("{path}.fanout"),
             format!("{} is not between 1 and {MAX_FANOUT}", c.fanout.unwrap_or(0)),
             "10 means: a request is made of ten I/Os",
         )?;
         let measured = || plan.workloads.iter().filter(|w| w.measured).map(|w| w.name.as_str());
-        need(
+        ensure(
             c.workload.as_deref().is_none_or(|name| measured().any(|w| w == name)),
             &format!("{path}.workload"),
             format!("no measured workload is called `{}`", c.workload.as_deref().unwrap_or("")),
@@ -368,7 +373,7 @@ fn capture(
             0 => String::new(),
             mib => format!(", and the workers' buffers can take {mib} MiB of it"),
         };
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             "capture.budget",
             format!(
                 "{} MiB, but free are {} MiB{beside}",
@@ -391,7 +396,7 @@ fn room_for_workers(plan: &Plan, budget_written: bool) -> Checked {
         return Ok(());
     }
     let needed = ByteSize(needed.next_multiple_of(1 << 20));
-    Err(Complaint::new(
+    Err(ValidationError::new(
         "capture.budget",
         format!("{budget} is too small to keep the I/Os of {workers} workers"),
         format!("give it {needed}, use fewer workers, or set capture.mode = \"off\""),

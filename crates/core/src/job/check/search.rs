@@ -1,6 +1,6 @@
 //! A search must have room to search in.
 
-use super::{Checked, Complaint, need};
+use super::{Checked, ValidationError, ensure};
 use crate::plan::{Arrival, Plan, SearchPlan, WorkloadPlan};
 
 /// Everything about `[search]`.
@@ -8,7 +8,7 @@ pub(super) fn search(plan: &Plan) -> Checked {
     let Some(s) = &plan.search else {
         return Ok(());
     };
-    need(
+    ensure(
         s.rate.is_some() != s.queue_depth.is_some(),
         "search",
         "it varies either the rate or the queue depth",
@@ -19,7 +19,7 @@ pub(super) fn search(plan: &Plan) -> Checked {
     if let Some(r) = s.rate {
         arrival_has_a_rate(w)?;
         let size = w.mean_bytes();
-        need(
+        ensure(
             r.from.unit == r.to.unit && r.from.ops_per_s(size) < r.to.ops_per_s(size),
             "search.rate",
             format!("{} to {} is no range to search", r.from, r.to),
@@ -27,7 +27,7 @@ pub(super) fn search(plan: &Plan) -> Checked {
         )?;
     }
     if let Some(d) = s.queue_depth {
-        need(
+        ensure(
             w.arrival.is_closed(),
             "search.queue_depth",
             format!(
@@ -37,20 +37,20 @@ pub(super) fn search(plan: &Plan) -> Checked {
             "leave arrival out of the workload, or search for the rate: \
              rate = { from = \"100/s\", to = \"100000/s\" }",
         )?;
-        need(
+        ensure(
             d.from > 0 && d.from < d.to,
             "search.queue_depth",
             format!("{} to {} is no range to search", d.from, d.to),
             "give from at least 1 and below to",
         )?;
     }
-    need(
+    ensure(
         s.ceiling.0 > 0 && s.probe.0 > 0,
         "search",
         "a ceiling or a probe of no time",
         "write ceiling = \"5ms\" and probe = \"10s\"",
     )?;
-    need(
+    ensure(
         s.precision > 0.0 && s.precision < 1.0,
         "search.precision",
         format!("{} is not between 0 and 1", s.precision),
@@ -58,17 +58,17 @@ pub(super) fn search(plan: &Plan) -> Checked {
     )
 }
 
-fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, Complaint> {
+fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, ValidationError> {
     let names: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
     let names = names.join("`, `");
     let Some(index) = s.varied(plan) else {
         return Err(match &s.workload {
-            Some(name) => Complaint::new(
+            Some(name) => ValidationError::new(
                 "search.workload",
                 format!("there is no workload called `{name}`"),
                 format!("name one of `{names}`"),
             ),
-            None => Complaint::new(
+            None => ValidationError::new(
                 "search",
                 "there are several workloads: which one is to be varied?",
                 format!("write workload = \"NAME\" in [search], one of `{names}`"),
@@ -76,7 +76,7 @@ fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, Compla
         });
     };
     let w = &plan.workloads[index];
-    need(
+    ensure(
         w.measured,
         "search.workload",
         format!("workload `{}` is load only and has no response time", w.name),
@@ -88,19 +88,19 @@ fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, Compla
 /// A probe ends by its time alone.
 fn ends(s: &SearchPlan, plan: &Plan) -> Checked {
     let by_count = plan.run.operations.is_some() || plan.run.bytes.is_some();
-    need(
+    ensure(
         !by_count,
         if plan.run.operations.is_some() { "run.operations" } else { "run.bytes" },
         "the probes of a search end by time",
         "leave it out and write probe = \"10s\" in [search]",
     )?;
-    need(
+    ensure(
         plan.run.duration == Some(s.probe),
         "run.duration",
         format!("[search] says that a probe is measured for {}", s.probe),
         "leave the duration out and write probe = \"10s\" in [search]",
     )?;
-    need(
+    ensure(
         plan.run.repeat == 1,
         "run.repeat",
         "a search decides by itself how often it measures a point",
@@ -112,13 +112,13 @@ fn ends(s: &SearchPlan, plan: &Plan) -> Checked {
 fn arrival_has_a_rate(w: &WorkloadPlan) -> Checked {
     let one =
         matches!(w.arrival, Arrival::Burst | Arrival::Constant { .. } | Arrival::Poisson { .. });
-    need(
+    ensure(
         one,
         "search.rate",
         format!("workload `{}` has a schedule of its own ({}), not one rate", w.name, w.arrival),
         "leave arrival out: the search then offers Poisson arrivals; or use kind = \"constant\"",
     )?;
-    need(
+    ensure(
         w.think.is_none(),
         "search.rate",
         format!("workload `{}` pauses between operations; a rate leaves no room for that", w.name),

@@ -1,6 +1,6 @@
 //! Parameters of skewed access: each belongs to one pattern and has a range.
 
-use super::{Checked, need};
+use super::{Checked, ensure};
 use crate::plan::{Access, AccessKind, FileOrder};
 
 /// Everything about the parameters of `access`.
@@ -9,7 +9,7 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
     let field = |name: &str| format!("{path}.{name}");
     let share = |x: f64| (0.0..=1.0).contains(&x);
     if let Some(theta) = a.theta {
-        need(
+        ensure(
             theta.is_finite() && theta > 0.0 && theta <= 100.0,
             &field("theta"),
             format!("{theta} is no exponent"),
@@ -17,7 +17,7 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
         )?;
     }
     if let Some(h) = a.h {
-        need(
+        ensure(
             h > 0.0 && h < 1.0,
             &field("h"),
             format!("{h} is not between 0 and 1"),
@@ -26,7 +26,7 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
     }
     if let Some(hot) = a.hot {
         for (name, value) in [("space", hot.space), ("share", hot.share)] {
-            need(
+            ensure(
                 share(value) && value > 0.0,
                 &field("hot"),
                 format!("{name} is {value}: it must be above 0 and at most 1"),
@@ -36,13 +36,13 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
     }
     if let Some(r) = a.reach {
         let fix = "write reach = { percentile = 95.0, space = 0.86 }";
-        need(
+        ensure(
             r.percentile > 0.0 && r.percentile < 100.0,
             &field("reach"),
             format!("percentile is {}: it must be above 0 and below 100", r.percentile),
             fix,
         )?;
-        need(
+        ensure(
             share(r.space) && r.space > 0.0,
             &field("reach"),
             format!("space is {}: it must be above 0 and at most 1", r.space),
@@ -50,13 +50,13 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
         )?;
     }
     if a.kind == AccessKind::Normal {
-        need(
+        ensure(
             a.deviation.is_some_and(|d| d > 0.0 && d <= 10.0),
             &field("deviation"),
             "normal access needs a deviation above 0, as a share of the space",
             "write access = { kind = \"normal\", deviation = 0.1 }",
         )?;
-        need(
+        ensure(
             a.center.is_some_and(share),
             &field("center"),
             "the centre is not between 0 and 1",
@@ -71,26 +71,26 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
 fn runs(a: &Access, field: &dyn Fn(&str) -> String) -> Checked {
     let some = a.run_length.is_some() || !a.sequential_percent.is_empty();
     let name = if a.run_length.is_some() { "run_length" } else { "sequential_percent" };
-    need(
+    ensure(
         !some || a.kind.draws(),
         &field(name),
         "access in order is a sequence already",
         "leave it out, or use a pattern that draws, like random",
     )?;
-    need(
+    ensure(
         a.run_length != Some(0) && a.sequential_percent.values().all(|percent| *percent <= 100),
         &field(name),
         "it is zero, or above 100 percent",
         "write run_length = 8, or sequential_percent = { read = 90 }",
     )?;
     let walks = a.walks.is_some() || a.files != FileOrder::Sequence;
-    need(
+    ensure(
         !walks || a.kind == AccessKind::Sequential || (some && a.files == FileOrder::Sequence),
         &field(if a.walks.is_some() { "walks" } else { "files" }),
         "only sequential access has it, and walks those with operations in sequence",
         "use kind = \"sequential\", or leave it out",
     )?;
-    need(
+    ensure(
         a.walks.is_none_or(|walks| {
             (1..=u32::from(u16::MAX)).contains(&walks) && a.files == FileOrder::Sequence
         }),
@@ -106,7 +106,7 @@ fn zones(a: &Access, path: &str) -> Checked {
     }
     let sum =
         |f: fn(&crate::plan::Zone) -> u32| a.zones.iter().map(|z| u64::from(f(z))).sum::<u64>();
-    need(
+    ensure(
         sum(|z| z.share) > 0
             && a.zones.iter().all(|z| z.space > 0)
             && sum(|z| z.share) <= u64::from(u32::MAX)
@@ -131,7 +131,7 @@ fn owners(a: &Access, path: &str) -> Checked {
     ];
     for (name, there, owner) in written {
         let word = format!("{owner:?}").to_lowercase();
-        need(
+        ensure(
             !there || a.kind == owner,
             &format!("{path}.{name}"),
             format!("only {word} access has it"),
@@ -139,7 +139,7 @@ fn owners(a: &Access, path: &str) -> Checked {
         )?;
     }
     let skewed = matches!(a.kind, Zipf | AccessKind::Zipfian | Pareto | Hotspot | Exponential);
-    need(
+    ensure(
         !a.scatter || skewed,
         &format!("{path}.scatter"),
         "only skewed patterns can scatter their hot places",

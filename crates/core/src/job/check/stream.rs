@@ -1,7 +1,7 @@
 //! Checks over several workloads: streams that some write and others follow, load that nobody
 //! measures.
 
-use super::{Checked, need};
+use super::{Checked, ensure};
 use crate::op::OpKind;
 use crate::plan::{AccessKind, BlockSize, Plan, VerifyMode, WorkloadPlan};
 
@@ -10,7 +10,7 @@ const STAMP_BYTES: u64 = 24;
 
 /// Everything about streams, end-to-end latency and load.
 pub(super) fn streams(plan: &Plan) -> Checked {
-    need(
+    ensure(
         plan.workloads.iter().any(|w| w.measured),
         "workload.0.measured",
         "no workload is measured",
@@ -23,7 +23,7 @@ pub(super) fn streams(plan: &Plan) -> Checked {
         .filter(|(_, w)| w.access.kind == AccessKind::Follow)
         .collect();
     for (i, w) in plan.workloads.iter().enumerate() {
-        need(
+        ensure(
             !w.end_to_end || w.access.kind == AccessKind::Follow,
             &format!("workload.{i}.end_to_end"),
             "end-to-end latency needs writers and readers on one stream",
@@ -35,7 +35,7 @@ pub(super) fn streams(plan: &Plan) -> Checked {
     };
     for (i, w) in &followers {
         follower(w, first, &format!("workload.{i}"))?;
-        need(
+        ensure(
             !w.end_to_end || plan.verify.mode == VerifyMode::Off,
             &format!("workload.{i}.end_to_end"),
             "the stamp and the check of the data need the same bytes",
@@ -43,7 +43,7 @@ pub(super) fn streams(plan: &Plan) -> Checked {
         )?;
     }
     let (first, _) = followers[0];
-    need(
+    ensure(
         followers.iter().any(|(_, w)| writes(w)),
         &format!("workload.{first}.access"),
         "nobody writes the stream that is followed",
@@ -63,33 +63,33 @@ fn follower(w: &WorkloadPlan, first: &WorkloadPlan, path: &str) -> Checked {
         let known = [OpKind::Read, OpKind::Write, OpKind::Get];
         known.contains(&op) || matches!(op, OpKind::Insert | OpKind::Put)
     };
-    need(
+    ensure(
         kinds.clone().all(plain) && (writes(w) || kinds.all(|op| !op.writes())),
         &field("mix"),
         "a worker on a stream either appends or follows",
         "use mix = \"write\" in one workload and mix = \"read\" in another (insert and get on keys)",
     )?;
-    need(
+    ensure(
         matches!(w.block_size, BlockSize::Fixed(_)) && w.block_size == first.block_size,
         &field("block_size"),
         "all blocks of a stream have one size",
         "give the workloads that follow the same block_size",
     )?;
     let place = |w: &WorkloadPlan| (w.access.align, w.access.offset, w.access.length);
-    need(
+    ensure(
         place(w) == place(first),
         &field("access"),
         "the workloads on a stream lie in different places",
         "give them the same align, offset and length",
     )?;
-    need(
+    ensure(
         w.end_to_end == first.end_to_end,
         &field("end_to_end"),
         "some workloads on the stream stamp and others do not",
         "write end_to_end = true in all of them, or in none",
     )?;
     let one_piece = w.value.as_ref().is_none_or(|v| v.fields == 1);
-    need(
+    ensure(
         !w.end_to_end || (w.block_size.min() >= STAMP_BYTES && one_piece),
         &field("block_size"),
         format!("a writer's stamp takes the first {STAMP_BYTES} bytes of a block of one piece"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Checked, name, need};
+use super::{Checked, ensure, name};
 use crate::capability::Capabilities;
 use crate::plan::{AccessKind, Plan};
 
@@ -26,7 +26,7 @@ pub(super) fn targets(plan: &Plan, can: &TargetCapabilities) -> Checked {
     for (i, w) in plan.workloads.iter().enumerate() {
         let known: Vec<&str> = plan.targets.keys().map(String::as_str).collect();
         let named = w.target.as_deref().unwrap_or_default();
-        need(
+        ensure(
             w.target.as_ref().is_none_or(|name| plan.targets.contains_key(name)),
             &format!("workload.{i}.target"),
             format!("there is no [targets.{named}]"),
@@ -42,19 +42,19 @@ pub(super) fn targets(plan: &Plan, can: &TargetCapabilities) -> Checked {
     for (own, target) in plan.all_targets() {
         let path = own.map_or("target".to_owned(), |own| format!("targets.{own}"));
         own.map_or(Ok(()), |own| name(own, &path))?;
-        need(
+        ensure(
             plan.workloads.iter().any(|w| w.target.as_deref() == own),
             &path,
             "no workload drives it",
             "give a workload this target, or leave the target out",
         )?;
-        need(
+        ensure(
             target.driver == plan.target.driver,
             &format!("{path}.driver"),
             format!("`{}` beside `{}`: a run has one driver", target.driver, plan.target.driver),
             "use one run for each driver",
         )?;
-        need(
+        ensure(
             target.path.is_some() || !can.of(own).stores_data,
             &format!("{path}.path"),
             "it has no path",
@@ -68,21 +68,21 @@ pub(super) fn targets(plan: &Plan, can: &TargetCapabilities) -> Checked {
 fn one_only(plan: &Plan, can: &TargetCapabilities) -> Checked {
     let one = "use one target, or one run for each";
     let driver = &plan.target.driver;
-    need(
+    ensure(
         !can.own.keyed() && !can.own.virtual_time,
         "targets",
         format!("driver `{driver}` drives one target in a run"),
         one,
     )?;
-    need(plan.verify.is_off(), "verify.mode", "what several targets hold is not verified", one)?;
-    need(
+    ensure(plan.verify.is_off(), "verify.mode", "what several targets hold is not verified", one)?;
+    ensure(
         !plan.is_series(),
         if plan.search.is_some() { "search" } else { "run.repeat" },
         "a series has one target",
         one,
     )?;
     let follows = plan.workloads.iter().position(|w| w.access.kind == AccessKind::Follow);
-    need(
+    ensure(
         follows.is_none(),
         &format!("workload.{}.access", follows.unwrap_or(0)),
         "a stream has one target",

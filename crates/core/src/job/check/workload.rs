@@ -1,6 +1,6 @@
 //! Checks of one `[[workload]]`: sizes that fit each other, patterns, rates, driver abilities.
 
-use super::{Checked, Complaint, data, demand, name, need, skew};
+use super::{Checked, ValidationError, data, demand, ensure, name, skew};
 use crate::capability::{Capabilities, MAX_BATCH};
 use crate::op::OpKind;
 use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, Values, WorkloadPlan};
@@ -10,8 +10,8 @@ use crate::units::ByteSize;
 pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
     let field = |name: &str| format!("{path}.{name}");
     name(&w.name, &field("name"))?;
-    need(w.workers > 0, &field("workers"), "there are no workers", "give at least 1")?;
-    need(
+    ensure(w.workers > 0, &field("workers"), "there are no workers", "give at least 1")?;
+    ensure(
         w.queue_depth > 0,
         &field("queue_depth"),
         "a depth of zero does nothing",
@@ -21,7 +21,7 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
     access(&w.access, &w.block_size, &field("access"))?;
     skew::skew(&w.access, &field("access"))?;
     let runs = w.access.run_length.is_some() || !w.access.sequential_percent.is_empty();
-    need(
+    ensure(
         w.keys.is_none() || !(runs || w.access.walks.is_some()),
         &field("access"),
         "runs and walks are of offsets, and this driver is addressed by key",
@@ -33,11 +33,11 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
 
 /// Sizes above zero that fit each other. Runs before `align` is derived from them.
 pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked {
-    need(block_size.min() > 0, path, "a block of zero bytes", "give a size like \"4KiB\"")?;
+    ensure(block_size.min() > 0, path, "a block of zero bytes", "give a size like \"4KiB\"")?;
     match block_size {
         BlockSize::ByOp(sizes) => sizes.iter().try_for_each(|(op, of)| {
             let path = format!("{path}.{}", op.name());
-            need(
+            ensure(
                 !matches!(of, BlockSize::ByOp(_)),
                 &path,
                 "sizes by operation within sizes by operation",
@@ -46,27 +46,27 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
             self::block_size(of, &path)
         }),
         BlockSize::Fixed(_) => Ok(()),
-        BlockSize::Split(parts) => need(
+        BlockSize::Split(parts) => ensure(
             parts.iter().all(|p| p.weight > 0),
             path,
             "a weight of zero",
             "give each size a weight above 0, or leave it out",
         ),
         BlockSize::Range(r) => {
-            need(
+            ensure(
                 r.min <= r.max,
                 path,
                 format!("min {} is above max {}", r.min, r.max),
                 "swap them",
             )?;
             let step = r.step.0;
-            need(
+            ensure(
                 r.spread == crate::plan::SizeSpread::Uniform || r.min.0 > 0,
                 path,
                 "a log-uniform range that begins at zero",
                 "give a min above zero",
             )?;
-            need(
+            ensure(
                 step > 0 && r.min.0 % step == 0 && r.max.0 % step == 0,
                 path,
                 format!("{} to {} does not divide by the step {}", r.min, r.max, r.step),
@@ -81,7 +81,7 @@ fn by_op(w: &WorkloadPlan, path: &str) -> Checked {
     let BlockSize::ByOp(sizes) = &w.block_size else {
         return Ok(());
     };
-    need(
+    ensure(
         w.keys.is_none(),
         path,
         "sizes by operation are for blocks, and this driver is addressed by key",
@@ -93,7 +93,7 @@ fn by_op(w: &WorkloadPlan, path: &str) -> Checked {
         return Ok(());
     };
     let name = part.op.name();
-    Err(Complaint::new(
+    Err(ValidationError::new(
         path.to_owned(),
         format!("{name} is in the mix and has no size"),
         format!("give one, like {name} = \"4KiB\""),
@@ -102,7 +102,7 @@ fn by_op(w: &WorkloadPlan, path: &str) -> Checked {
 
 fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
     let field = |name: &str| format!("{path}.{name}");
-    need(
+    ensure(
         a.align.0 > 0,
         &field("align"),
         "it is zero",
@@ -110,14 +110,14 @@ fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
     )?;
     let divides = |v: ByteSize| v.0.is_multiple_of(a.align.0);
     for (name, value) in [("offset", Some(a.offset)), ("length", a.length), ("stride", a.stride)] {
-        need(
+        ensure(
             value.is_none_or(divides),
             &field(name),
             format!("{} is not a multiple of {}", value.unwrap_or_default(), a.align),
             "use a multiple of access.align (default: what divides every block size)",
         )?;
     }
-    need(
+    ensure(
         a.length != Some(ByteSize(0)),
         &field("length"),
         "the extent is empty",
@@ -130,19 +130,19 @@ fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
 fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -> Checked {
     let stride = field("stride");
     match (a.kind, a.stride) {
-        (AccessKind::Strided, None) => need(
+        (AccessKind::Strided, None) => ensure(
             false,
             &stride,
             "strided access needs a stride",
             "write access = { kind = \"strided\", stride = \"64KiB\" }",
         )?,
-        (AccessKind::Strided, Some(s)) => need(
+        (AccessKind::Strided, Some(s)) => ensure(
             s.0 >= block_size.max(),
             &stride,
             format!("{s} is shorter than a block, so blocks overlap"),
             format!("use at least {}", ByteSize(block_size.max())),
         )?,
-        (_, Some(_)) => need(
+        (_, Some(_)) => ensure(
             false,
             &stride,
             "only strided access has a stride",
@@ -154,13 +154,13 @@ fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -
         return Ok(());
     }
     let cover = field("cover");
-    need(
+    ensure(
         a.kind == AccessKind::Random,
         &cover,
         "only random access can cover; the others do it by themselves",
         "leave cover out, or use kind = \"random\"",
     )?;
-    need(
+    ensure(
         matches!(block_size, BlockSize::Fixed(size) if *size == a.align),
         &cover,
         "covering each block once needs one block size, equal to align",
@@ -180,7 +180,7 @@ pub(super) fn abilities(
         let known: Vec<_> = can.ops.iter().map(|op| op.name()).collect();
         let known = known.join(", ");
         let more = can.more_ops.iter().find(|(op, _)| *op == part.op);
-        return Err(Complaint::new(
+        return Err(ValidationError::new(
             format!("{path}.mix"),
             format!("driver `{driver}` cannot {} with these options", part.op.name()),
             match more {
@@ -189,7 +189,7 @@ pub(super) fn abilities(
             },
         ));
     }
-    need(
+    ensure(
         w.access.kind != AccessKind::Latest || can.keyed(),
         &format!("{path}.access"),
         format!("latest access follows new keys, and driver `{driver}` has none"),
@@ -197,21 +197,21 @@ pub(super) fn abilities(
     )?;
     let depth = format!("{path}.queue_depth");
     if can.max_depth <= 1 {
-        need(
+        ensure(
             w.queue_depth == 1,
             &depth,
             format!("{}, but driver `{driver}` has no queue with these options", w.queue_depth),
             no_queue(target),
         )?;
     }
-    need(
+    ensure(
         w.queue_depth <= can.max_depth,
         &depth,
         format!("{} is deeper than driver `{driver}` goes ({})", w.queue_depth, can.max_depth),
         format!("use at most {}, or more workers", can.max_depth),
     )?;
     batch(w, path, can, driver)?;
-    need(
+    ensure(
         w.drop_cache.is_none_or(|every| can.drops_cache && every.0 > 0),
         &format!("{path}.drop_cache"),
         format!(
@@ -219,7 +219,7 @@ pub(super) fn abilities(
         ),
         "leave it out, or go through the page cache: driver `file` with direct = false, and a size above zero",
     )?;
-    need(
+    ensure(
         can.sync || w.sync == Sync::None || !w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
         format!("driver `{driver}` cannot sync with these options"),
@@ -228,7 +228,7 @@ pub(super) fn abilities(
             None => "use sync = \"none\"".to_owned(),
         },
     )?;
-    need(
+    ensure(
         !w.end_fsync || (can.ops.contains(&OpKind::Fsync) && w.mix.iter().any(|p| p.op.writes())),
         &format!("{path}.end_fsync"),
         format!(
@@ -236,7 +236,7 @@ pub(super) fn abilities(
         ),
         "leave it out, or write to files: driver `file`",
     )?;
-    need(
+    ensure(
         w.sync == Sync::None || w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
         "there is no write to make durable",
@@ -270,11 +270,11 @@ fn for_blocks(op: OpKind, path: &str, can: &Capabilities) -> String {
 /// Operations that cover several records.
 fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
     let path = format!("{path}.batch");
-    need(w.batch > 0, &path, "an operation on no record", "give at least 1, or leave it out")?;
+    ensure(w.batch > 0, &path, "an operation on no record", "give at least 1, or leave it out")?;
     if w.batch == 1 {
         return Ok(());
     }
-    need(
+    ensure(
         w.batch <= MAX_BATCH,
         &path,
         format!("an operation covers {MAX_BATCH} records at most"),
@@ -291,10 +291,10 @@ fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Chec
             ),
         };
         let what = format!("driver `{driver}` has no {} of several records", other.op.name());
-        return Err(Complaint::new(path, what, hint));
+        return Err(ValidationError::new(path, what, hint));
     }
     let one_piece = |v: &Values| v.fields == 1 && !v.integrity;
-    need(
+    ensure(
         w.value.as_ref().is_none_or(one_piece) && w.access.kind != AccessKind::Follow,
         &path,
         "values of fields, checked values and followed streams come one at a time",
@@ -302,7 +302,7 @@ fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Chec
     )?;
     let count = w.keys.as_ref().map_or(0, |k| k.count);
     let picks = w.mix.iter().any(|p| matches!(p.op, OpKind::Get | OpKind::Update));
-    need(
+    ensure(
         !picks || count >= u64::from(w.batch),
         &path,
         format!("there are {count} keys, less than a batch"),
